@@ -1,0 +1,42 @@
+# Every target installs what it needs into .venv by itself.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.installed
+
+.PHONY: demo test check bench format clean
+.DEFAULT_GOAL := help
+
+help:
+	@echo "make demo    run the tour scenario on a simulated cluster and print what happened"
+	@echo "make test    run all tests"
+	@echo "make check   lint, types, layers"
+	@echo "make bench   the core benchmark table (BENCH='SchedulingBasic' narrows it)"
+	@echo "make format  let ruff rewrite the code"
+
+$(STAMP): pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@
+
+demo: $(STAMP)
+	$(BIN)/holdfast simulate examples/tour.yaml
+
+test: $(STAMP)
+	$(BIN)/pytest -n auto
+
+check: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: $(STAMP)
+	$(BIN)/holdfast bench --mode core $(BENCH)
+
+format: $(STAMP)
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis

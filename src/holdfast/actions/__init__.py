@@ -1,0 +1,1 @@
+"""What a round does, one file per action. May import `framework` and below, never a plugin."""

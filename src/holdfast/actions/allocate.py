@@ -1,0 +1,12 @@
+"""Finds nodes for waiting pods, in the queue's order, until none is left to try."""
+
+from holdfast.actions.round import Action, Round
+
+
+class Allocate(Action):
+    name = "allocate"
+
+    def run(self, round_: Round) -> None:
+        queue, cycle, profiles, now = round_.queue, round_.cycle, round_.profiles, round_.now
+        while (pod := queue.pop(now)) is not None:
+            cycle.schedule(profiles[pod.scheduler], pod, now)

@@ -1,0 +1,32 @@
+"""What an action works on, and what an action is."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from holdfast.core.cluster import Cluster
+from holdfast.framework.cycle import Cycle
+from holdfast.framework.profile import Profile
+from holdfast.framework.queue import SchedulingQueue
+
+
+@dataclass(slots=True)
+class Round:
+    cluster: Cluster
+    queue: SchedulingQueue
+    cycle: Cycle
+    profiles: Mapping[str, Profile]
+    """By scheduler name."""
+    now: float
+
+
+class Action:
+    """One step of a round. Made once, with its configured arguments; run in every round."""
+
+    name: ClassVar[str]
+
+    def __init__(self, arguments: Mapping[str, Any]) -> None:
+        self.arguments = arguments
+
+    def run(self, round_: Round) -> None:
+        raise NotImplementedError

@@ -1,0 +1,132 @@
+"""The whole decision-maker: events in, and on request a round, whose decisions come out.
+
+    scheduler.feed(event, now)       as often as something happens
+    scheduler.round(now)             whenever something was fed, or `next_timer()` has come
+
+It never waits, reads no clock and does no I/O: a backend or a simulation does.
+"""
+
+from collections.abc import Mapping
+
+from holdfast.actions.allocate import Allocate
+from holdfast.actions.round import Action, Round
+from holdfast.core.changes import Change
+from holdfast.core.cluster import Cluster
+from holdfast.core.decisions import Decision, Emit
+from holdfast.core.events import Event
+from holdfast.core.pods import PodRecord
+from holdfast.framework.config import Configuration
+from holdfast.framework.cycle import Cycle
+from holdfast.framework.profile import Profile
+from holdfast.framework.queue import Group, SchedulingQueue
+from holdfast.framework.registry import Registry
+
+ACTIONS: Mapping[str, type[Action]] = {"allocate": Allocate}
+"""What a configured action's name stands for."""
+
+
+class Scheduler:
+    """`names` maps further scheduler names to those of profiles, for a backend that serves both."""
+
+    def __init__(
+        self,
+        configuration: Configuration,
+        registry: Registry,
+        aliases: Mapping[str, str] | None = None,
+    ) -> None:
+        self.cluster = Cluster()
+        self.cluster.watcher = self
+        profiles = [
+            Profile(index, resolved, registry, self.cluster)
+            for index, resolved in enumerate(configuration.profiles)
+        ]
+        self._profiles = {profile.scheduler_name: profile for profile in profiles}
+        for alias, name in (aliases or {}).items():
+            self._profiles.setdefault(alias, self._profiles[name])
+        self.queue = SchedulingQueue(
+            profiles[0].sort_key, configuration.pod_initial_backoff, configuration.pod_max_backoff
+        )
+        self.cycle = Cycle(self.cluster, self.queue)
+        self._by_index = profiles
+        self._actions = [
+            ACTIONS[action.name](action.arguments)
+            for action in configuration.actions
+            if action.name in ACTIONS
+        ]
+
+    def feed(self, event: Event, now: float) -> None:
+        """Takes note of something that happened."""
+        self.cluster.feed(event, now)
+
+    def round(self, now: float) -> list[Decision]:
+        """Decides all that can be decided now."""
+        self.cluster.now = now
+        round_ = Round(self.cluster, self.queue, self.cycle, self._profiles, now)
+        self.cycle.recheck_waiting(self._profiles, now)
+        while True:
+            self._wake(self.cluster.take_changes(), now)
+            for action in self._actions:
+                action.run(round_)
+            if not self.cluster.has_changes():
+                break
+        decisions = self.cluster.take_reports() + self.cycle.decisions
+        self.cycle.decisions = []
+        return decisions
+
+    def next_timer(self) -> float | None:
+        """When a round is due even if nothing happens."""
+        times = (self.queue.next_due(), self.cycle.next_deadline())
+        return min((time for time in times if time is not None), default=None)
+
+    def _wake(self, changes: Change, now: float) -> None:
+        for group in self.queue.groups():
+            if group.wakes_on & changes:
+                self._wake_group(group, now)
+
+    def _wake_group(self, group: Group, now: float) -> None:
+        """Tries the group again if that could come out differently; else only says why not."""
+        pod = next(iter(group.pods.values()))
+        profile = self._by_index[group.key[0]]
+        if pod.pin is not None or profile.post_filters or not self.cluster.nodes.count:
+            self.queue.wake(group, now)
+            return
+        column = self.cycle.column(profile, pod.cls)
+        if column.best() >= 0 or column.rejected is not None:
+            self.queue.wake(group, now)
+            return
+        message = column.diagnosis.message()
+        group.wakes_on |= profile.wakes_on(column.diagnosis.plugins())
+        if message != group.message:
+            group.message = message
+            for waiting in group.pods.values():
+                self.cycle.tell(waiting, message, now)
+
+    # What the cluster says of pods
+
+    def pod_pending(self, pod: PodRecord) -> None:
+        profile = self._profiles.get(pod.scheduler)
+        if profile is None:
+            return
+        for plugin in profile.pre_enqueue:
+            if plugin.pre_enqueue(pod):
+                self.queue.gate(pod)
+                return
+        self.queue.add(pod)
+
+    def pod_settled(self, pod: PodRecord) -> None:
+        self.queue.forget(pod)
+        self.cycle.waiting.pop(pod.uid, None)
+
+    def bind_confirmed(self, pod: PodRecord) -> None:
+        self.queue.forget(pod)
+        pod.told = ""
+        node = self.cluster.nodes.name(pod.row)
+        message = f"Successfully assigned {pod.namespace}/{pod.name} to {node}"
+        self.cycle.decisions.append(Emit(pod.ref, "Normal", "Scheduled", message, "Binding"))
+
+    def bind_refused(self, pod: PodRecord, message: str) -> None:
+        profile = self._profiles[pod.scheduler]
+        for plugin in reversed(profile.reserve):
+            plugin.unreserve(pod, -1)
+        self.queue.retry_later(pod, self.cluster.now)
+        self.cycle.tell(pod, message, self.cluster.now, reason="SchedulerError")

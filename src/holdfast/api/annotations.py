@@ -1,0 +1,82 @@
+"""The JSON values that annotations carry, typed."""
+
+from __future__ import annotations
+
+from msgspec import field
+
+from holdfast.api.affinity import NodeSelectorTerm, Toleration
+from holdfast.api.meta import ResourceList, Struct
+
+
+class ReservationAllocated(Struct):
+    """`reservation-allocated` on a pod: the reservation it was bound through."""
+
+    name: str = ""
+    uid: str = ""
+
+
+class ReservationAffinitySelector(Struct):
+    reservation_selector_terms: list[NodeSelectorTerm] = field(default_factory=list)
+
+
+class ReservationAffinity(Struct):
+    """`reservation-affinity` on a pod: it must use a reservation, one like this."""
+
+    name: str = ""
+    required_during_scheduling_ignored_during_execution: ReservationAffinitySelector | None = None
+    reservation_selector: dict[str, str] = field(default_factory=dict)
+    tolerations: list[Toleration] = field(default_factory=list)
+
+
+class ExactMatchReservation(Struct):
+    """`exact-match-reservation` on a pod: these amounts must equal the reservation's."""
+
+    resource_names: list[str] = field(default_factory=list)
+
+
+class DeviceAllocation(Struct):
+    """One device in `device-allocated`, which maps a device type to a list of these."""
+
+    minor: int = 0
+    id: str = ""
+    resources: ResourceList = field(default_factory=dict)
+
+
+class NUMANodeResource(Struct):
+    node: int = 0
+    resources: ResourceList = field(default_factory=dict)
+
+
+class ResourceStatus(Struct):
+    """`resource-status` on a pod or reservation: the CPUs and NUMA nodes it got."""
+
+    cpuset: str = ""
+    numa_node_resources: list[NUMANodeResource] = field(default_factory=list)
+
+
+class ResourceSpec(Struct):
+    """`resource-spec` on a pod: how it wants its CPUs."""
+
+    required_cpu_bind_policy: str = field(default="", name="requiredCPUBindPolicy")
+    preferred_cpu_bind_policy: str = field(default="", name="preferredCPUBindPolicy")
+    preferred_cpu_exclusive_policy: str = field(default="", name="preferredCPUExclusivePolicy")
+
+
+class NUMATopologySpec(Struct):
+    """`numa-topology-spec` on a pod."""
+
+    numa_topology_policy: str = ""
+    single_numa_node_exclusive: str = field(default="", name="singleNUMANodeExclusive")
+
+
+class CPUDetail(Struct):
+    id: int = 0
+    core: int = 0
+    socket: int = 0
+    node: int = 0
+
+
+class CPUTopology(Struct):
+    """`cpu-topology` on a NodeResourceTopology."""
+
+    detail: list[CPUDetail] = field(default_factory=list)

@@ -1,0 +1,226 @@
+"""The registry of kinds: how each is called, where it lives, what it decodes to.
+
+Adding a kind is one line here and its type in a module of this package. Everything that must
+treat all kinds alike (the store, the API server, `simulate`, decoding) reads this table.
+"""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+
+import msgspec
+
+from holdfast.api import (
+    devices,
+    events,
+    jobs,
+    migration,
+    node,
+    pod,
+    policy,
+    reservation,
+    storage,
+    workloads,
+)
+from holdfast.api import names as n
+from holdfast.api.errors import InvalidObject
+from holdfast.api.meta import Object
+
+
+class KindInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """One row of the table."""
+
+    api_version: str
+    kind: str
+    plural: str
+    type: type[Object]
+    namespaced: bool = True
+    short_names: tuple[str, ...] = ()
+    categories: tuple[str, ...] = ()
+    has_status: bool = True
+
+    @property
+    def group(self) -> str:
+        """The API group, "" for the core one."""
+        return self.api_version.rpartition("/")[0]
+
+    @property
+    def version(self) -> str:
+        return self.api_version.rpartition("/")[2]
+
+    @property
+    def singular(self) -> str:
+        return self.kind.lower()
+
+    @property
+    def resource(self) -> str:
+        """`plural.group`, as CRDs and RBAC write it."""
+        return f"{self.plural}.{self.group}" if self.group else self.plural
+
+
+def _row(
+    api_version: str,
+    kind: str,
+    plural: str,
+    type: type[Object],
+    *short_names: str,
+    namespaced: bool = True,
+    has_status: bool = True,
+    all: bool = False,
+) -> KindInfo:
+    return KindInfo(
+        api_version=api_version,
+        kind=kind,
+        plural=plural,
+        type=type,
+        namespaced=namespaced,
+        short_names=short_names,
+        categories=("all",) if all else (),
+        has_status=has_status,
+    )
+
+
+_STORAGE = "storage.k8s.io/v1"
+
+_ROWS = (
+    _row("v1", "Pod", "pods", pod.Pod, "po", all=True),
+    _row("v1", "Node", "nodes", node.Node, "no", namespaced=False),
+    _row("v1", "Namespace", "namespaces", policy.Namespace, "ns", namespaced=False),
+    _row("v1", "Service", "services", workloads.Service, "svc", all=True),
+    _row(
+        "v1",
+        "ReplicationController",
+        "replicationcontrollers",
+        workloads.ReplicationController,
+        "rc",
+        all=True,
+    ),
+    _row(
+        "v1",
+        "PersistentVolumeClaim",
+        "persistentvolumeclaims",
+        storage.PersistentVolumeClaim,
+        "pvc",
+    ),
+    _row(
+        "v1",
+        "PersistentVolume",
+        "persistentvolumes",
+        storage.PersistentVolume,
+        "pv",
+        namespaced=False,
+    ),
+    _row("v1", "Event", "events", events.Event, "ev", has_status=False),
+    _row("v1", "Binding", "bindings", events.Binding, has_status=False),
+    _row("events.k8s.io/v1", "Event", "events", events.Event, "ev", has_status=False),
+    _row("apps/v1", "ReplicaSet", "replicasets", workloads.ReplicaSet, "rs", all=True),
+    _row("apps/v1", "StatefulSet", "statefulsets", workloads.StatefulSet, "sts", all=True),
+    _row("apps/v1", "Deployment", "deployments", workloads.Deployment, "deploy", all=True),
+    _row("apps/v1", "DaemonSet", "daemonsets", workloads.DaemonSet, "ds", all=True),
+    _row("batch/v1", "Job", "jobs", workloads.Job, all=True),
+    _row(
+        "policy/v1",
+        "PodDisruptionBudget",
+        "poddisruptionbudgets",
+        policy.PodDisruptionBudget,
+        "pdb",
+    ),
+    _row(
+        "scheduling.k8s.io/v1",
+        "PriorityClass",
+        "priorityclasses",
+        policy.PriorityClass,
+        "pc",
+        namespaced=False,
+        has_status=False,
+    ),
+    _row("coordination.k8s.io/v1", "Lease", "leases", policy.Lease, has_status=False),
+    _row(
+        _STORAGE,
+        "StorageClass",
+        "storageclasses",
+        storage.StorageClass,
+        "sc",
+        namespaced=False,
+        has_status=False,
+    ),
+    _row(_STORAGE, "CSINode", "csinodes", storage.CSINode, namespaced=False, has_status=False),
+    _row(_STORAGE, "CSIDriver", "csidrivers", storage.CSIDriver, namespaced=False, has_status=False),
+    _row(
+        _STORAGE,
+        "VolumeAttachment",
+        "volumeattachments",
+        storage.VolumeAttachment,
+        namespaced=False,
+    ),
+    _row(
+        _STORAGE,
+        "CSIStorageCapacity",
+        "csistoragecapacities",
+        storage.CSIStorageCapacity,
+        has_status=False,
+    ),
+    _row(
+        n.RESERVATION_API,
+        "Reservation",
+        "reservations",
+        reservation.Reservation,
+        "rsv",
+        namespaced=False,
+    ),
+    _row(n.RESERVATION_API, "Device", "devices", devices.Device, namespaced=False),
+    _row(
+        n.RESERVATION_API,
+        "PodMigrationJob",
+        "podmigrationjobs",
+        migration.PodMigrationJob,
+        "pmj",
+        namespaced=False,
+    ),
+    _row(n.VOLCANO_API, "PodGroup", "podgroups", jobs.PodGroup, "pg", "podgroup-v1beta1"),
+    _row(n.VOLCANO_API, "Queue", "queues", jobs.Queue, "q", "queue-v1beta1", namespaced=False),
+    _row(n.SIGS_PODGROUP_API, "PodGroup", "podgroups", jobs.PodGroup, "pg", "pgs"),
+    _row(n.VOLCANO_JOB_API, "Job", "jobs", jobs.VolcanoJob, "vcjob", "vj"),
+    _row(
+        n.TOPOLOGY_API,
+        "NodeResourceTopology",
+        "noderesourcetopologies",
+        devices.NodeResourceTopology,
+        "node-res-topo",
+        namespaced=False,
+        has_status=False,
+    ),
+)
+
+KINDS: dict[tuple[str, str], KindInfo] = {(row.api_version, row.kind): row for row in _ROWS}
+
+_CLUSTER_SCOPED = frozenset(row.kind for row in _ROWS if not row.namespaced)
+
+
+def kind_info(api_version: str, kind: str) -> KindInfo:
+    """The row for a kind; what is not in the table is an error naming the nearest that is."""
+    try:
+        return KINDS[api_version, kind]
+    except KeyError:
+        raise InvalidObject("", *_unknown(api_version, kind)) from None
+
+
+def is_cluster_scoped(kind: str) -> bool:
+    """Whether objects of a known kind live outside namespaces."""
+    return kind in _CLUSTER_SCOPED
+
+
+def _unknown(api_version: str, kind: str) -> tuple[str, str]:
+    if not kind:
+        return "kind", "is required"
+    if not api_version:
+        return "apiVersion", "is required"
+    versions = sorted(row.api_version for row in _ROWS if row.kind == kind)
+    if versions:
+        return "apiVersion", f"no {kind} in {api_version!r}; known: {', '.join(versions)}"
+    message = f"unknown kind {kind!r}"
+    kinds = {row.kind.lower(): row.kind for row in _ROWS}
+    close = get_close_matches(kind.lower(), kinds, n=1)
+    if close:
+        message += f"; did you mean {kinds[close[0]]}?"
+    return "kind", message

@@ -1,0 +1,92 @@
+"""Pods, as the scheduler sees them."""
+
+from __future__ import annotations
+
+from msgspec import field
+
+from holdfast.api.affinity import Affinity, Toleration, TopologySpreadConstraint
+from holdfast.api.meta import Condition, Object, ResourceList, Struct
+from holdfast.api.volumes import Volume
+
+
+class ResourceRequirements(Struct):
+    requests: ResourceList = field(default_factory=dict)
+    limits: ResourceList = field(default_factory=dict)
+
+
+class ContainerPort(Struct):
+    container_port: int = 0
+    host_port: int = 0
+    host_ip: str = field(default="", name="hostIP")
+    protocol: str = "TCP"
+    name: str = ""
+
+
+class Container(Struct):
+    """Also an init container; with `restart_policy: Always` that is a sidecar."""
+
+    name: str = ""
+    image: str = ""
+    resources: ResourceRequirements = field(default_factory=ResourceRequirements)
+    ports: list[ContainerPort] = field(default_factory=list)
+    restart_policy: str | None = None
+
+
+class PodSchedulingGate(Struct):
+    name: str = ""
+
+
+class PodResourceClaim(Struct):
+    name: str = ""
+    resource_claim_name: str | None = None
+    resource_claim_template_name: str | None = None
+
+
+class PodSpec(Struct):
+    node_name: str = ""
+    scheduler_name: str = "default-scheduler"
+    priority: int | None = None
+    priority_class_name: str = ""
+    preemption_policy: str | None = None
+    containers: list[Container] = field(default_factory=list)
+    init_containers: list[Container] = field(default_factory=list)
+    overhead: ResourceList = field(default_factory=dict)
+    resources: ResourceRequirements | None = None
+    node_selector: dict[str, str] = field(default_factory=dict)
+    affinity: Affinity | None = None
+    tolerations: list[Toleration] = field(default_factory=list)
+    topology_spread_constraints: list[TopologySpreadConstraint] = field(default_factory=list)
+    volumes: list[Volume] = field(default_factory=list)
+    scheduling_gates: list[PodSchedulingGate] = field(default_factory=list)
+    host_network: bool = False
+    restart_policy: str = ""
+    termination_grace_period_seconds: int | None = None
+    active_deadline_seconds: int | None = None
+    resource_claims: list[PodResourceClaim] = field(default_factory=list)
+
+
+class ContainerStatus(Struct):
+    """`resources` is in effect on the node; `allocated_resources` is what the kubelet agreed to."""
+
+    name: str = ""
+    resources: ResourceRequirements | None = None
+    allocated_resources: ResourceList = field(default_factory=dict)
+
+
+class PodStatus(Struct):
+    phase: str = ""
+    conditions: list[Condition] = field(default_factory=list)
+    nominated_node_name: str = ""
+    container_statuses: list[ContainerStatus] = field(default_factory=list)
+    init_container_statuses: list[ContainerStatus] = field(default_factory=list)
+    resources: ResourceRequirements | None = None
+    allocated_resources: ResourceList = field(default_factory=dict)
+    reason: str = ""
+    message: str = ""
+    start_time: str | None = None
+    qos_class: str = ""
+
+
+class Pod(Object):
+    spec: PodSpec = field(default_factory=PodSpec)
+    status: PodStatus = field(default_factory=PodStatus)

@@ -1,0 +1,282 @@
+"""What a pod asks for.
+
+Sums are made on exact nano units and rounded up once at the end, so ten containers of `0.1m`
+ask for one millicore, not ten. Amounts that leave this module are integers in the unit the
+scheduler counts in: milli for cpu, whole for everything else.
+
+The API server copies limits to requests where requests are missing. Objects that never passed
+through one (files given to `simulate`) have not had that done, so it is done here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Literal
+
+from holdfast.api.errors import InvalidObject, QuantityError
+from holdfast.api.meta import ResourceList, condition
+from holdfast.api.names import (
+    ATTACHABLE_VOLUMES_PREFIX,
+    CPU,
+    HUGEPAGES_PREFIX,
+    MEMORY,
+)
+from holdfast.api.pod import Container, ContainerStatus, Pod, ResourceRequirements
+from holdfast.api.quantity import from_nano, parse, to_nano
+from holdfast.api.syntax import is_qualified_name
+
+Amounts = dict[str, int]
+
+NON_ZERO: Mapping[str, int] = {CPU: 100, MEMORY: 200 * 1024**2}
+"""What a container that does not say is taken to use, where scores compare usage."""
+
+QOS = Literal["Guaranteed", "Burstable", "BestEffort"]
+
+
+def pod_requests(
+    pod: Pod, *, non_missing: Mapping[str, int] | None = None, use_status: bool = True
+) -> Amounts:
+    """The room the pod needs on a node.
+
+    `non_missing` gives amounts for resources a container does not mention (a mentioned zero
+    stays zero). With `use_status` a container whose resize is under way counts with the
+    largest of what it asks for, was granted and has; a pod without statuses is unaffected.
+    """
+    infeasible = use_status and _resize_infeasible(pod)
+    statuses = _statuses(pod) if use_status else {}
+    defaults = {name: to_nano(name, value) for name, value in (non_missing or {}).items()}
+    mentioned: set[str] = set()
+
+    def asked(container: Container) -> Amounts:
+        requests = _requests(container.resources)
+        status = statuses.get(container.name)
+        if status is not None and status.resources is not None:
+            requests = _in_effect(requests, status.resources, status.allocated_resources, infeasible)
+        mentioned.update(requests)
+        return {**defaults, **requests} if defaults else requests
+
+    total = _aggregate(pod, asked)
+    if pod.spec.resources is not None:
+        _replace_by_pod_level(pod, total, mentioned, use_status, infeasible)
+    if pod.spec.overhead:
+        _add(total, _nanos(pod.spec.overhead, "spec.overhead"))
+    return {name: from_nano(name, nano) for name, nano in total.items()}
+
+
+def pod_limits(pod: Pod) -> Amounts:
+    """The most the pod may use: per container the larger of limit and request."""
+    total = _aggregate(pod, lambda container: _ceiling(container.resources))
+    if pod.spec.resources is not None:
+        with_limits = _located(_ceiling, pod.spec.resources, "spec.resources")
+        total.update({name: nano for name, nano in with_limits.items() if is_pod_level(name)})
+    if pod.spec.overhead:
+        _add(total, _nanos(pod.spec.overhead, "spec.overhead"))
+    return {name: from_nano(name, nano) for name, nano in total.items()}
+
+
+def amounts(resources: ResourceList, path: str = "") -> Amounts:
+    """A resource list in the units the scheduler counts in; `path` names it in errors."""
+    return {name: from_nano(name, nano) for name, nano in _nanos(resources, path).items()}
+
+
+def qos_class(pod: Pod) -> QOS:
+    """The class a kubelet would put the pod in, from its cpu and memory alone."""
+    parts: list[tuple[ResourceRequirements, str]]
+    if pod.spec.resources is not None and (pod.spec.resources.requests or pod.spec.resources.limits):
+        parts = [(pod.spec.resources, "spec.resources")]
+    else:
+        parts = _container_resources(pod)
+    guaranteed, asks = True, False
+    for resources, path in parts:
+        requests = _compute(_located(_requests, resources, path))
+        limits = _compute(_nanos(resources.limits, f"{path}.limits"))
+        asks = asks or bool(requests or limits)
+        guaranteed = guaranteed and len(limits) == 2 and requests == limits
+    if not asks:
+        return "BestEffort"
+    return "Guaranteed" if guaranteed else "Burstable"
+
+
+def is_best_effort(pod: Pod) -> bool:
+    return qos_class(pod) == "BestEffort"
+
+
+def is_native(name: str) -> bool:
+    """A resource Kubernetes itself defines."""
+    return "/" not in name or is_prefixed_native(name)
+
+
+def is_prefixed_native(name: str) -> bool:
+    return "kubernetes.io/" in name
+
+
+def is_extended(name: str) -> bool:
+    """A resource with someone's domain, such as `nvidia.com/gpu`."""
+    if is_native(name) or name.startswith("requests."):
+        return False
+    return is_qualified_name(f"requests.{name}")
+
+
+def is_hugepages(name: str) -> bool:
+    return name.startswith(HUGEPAGES_PREFIX)
+
+
+def is_scalar_resource(name: str) -> bool:
+    """A resource the scheduler counts besides cpu, memory, ephemeral storage and pods."""
+    return (
+        is_extended(name)
+        or is_hugepages(name)
+        or is_prefixed_native(name)
+        or name.startswith(ATTACHABLE_VOLUMES_PREFIX)
+    )
+
+
+def is_pod_level(name: str) -> bool:
+    """A resource that may be given for the pod as a whole."""
+    return name in (CPU, MEMORY) or is_hugepages(name)
+
+
+def is_sidecar(container: Container) -> bool:
+    """An init container that keeps running beside the others."""
+    return container.restart_policy == "Always"
+
+
+def _aggregate(pod: Pod, of: Callable[[Container], Amounts]) -> Amounts:
+    """The peak over the pod's life: each init container with the sidecars started before it,
+    then all containers with all sidecars."""
+    total: Amounts = {}
+    for i, container in enumerate(pod.spec.containers):
+        try:
+            _add(total, of(container))
+        except InvalidObject as error:
+            raise error.within(prefix=f"spec.containers[{i}].resources") from None
+    if not pod.spec.init_containers:
+        return total
+    sidecars: Amounts = {}
+    peak: Amounts = {}
+    for i, container in enumerate(pod.spec.init_containers):
+        try:
+            own = of(container)
+        except InvalidObject as error:
+            raise error.within(prefix=f"spec.initContainers[{i}].resources") from None
+        if is_sidecar(container):
+            _add(total, own)
+            _add(sidecars, own)
+            _raise(peak, sidecars)
+        else:
+            during = dict(sidecars)
+            _add(during, own)
+            _raise(peak, during)
+    _raise(total, peak)
+    return total
+
+
+def _replace_by_pod_level(
+    pod: Pod, total: Amounts, mentioned: set[str], use_status: bool, infeasible: bool
+) -> None:
+    """Pod-level requests stand for the sum of the containers'. A pod-level limit without a
+    request is a request if no container mentions the resource."""
+    resources = pod.spec.resources
+    assert resources is not None
+    requests = _nanos(resources.requests, "spec.resources.requests")
+    for name, nano in _nanos(resources.limits, "spec.resources.limits").items():
+        if name not in requests and name not in mentioned:
+            requests[name] = nano
+    if use_status and pod.status.resources is not None:
+        in_effect = _in_effect(
+            requests, pod.status.resources, pod.status.allocated_resources, infeasible
+        )
+        requests = {name: in_effect.get(name, nano) for name, nano in requests.items()}
+    for name, nano in requests.items():
+        if is_pod_level(name):
+            total[name] = nano
+
+
+def _container_resources(pod: Pod) -> list[tuple[ResourceRequirements, str]]:
+    return [
+        (container.resources, f"spec.{field}[{i}].resources")
+        for field, containers in (
+            ("containers", pod.spec.containers),
+            ("initContainers", pod.spec.init_containers),
+        )
+        for i, container in enumerate(containers)
+    ]
+
+
+def _statuses(pod: Pod) -> dict[str, ContainerStatus]:
+    """By container name; a plain init container's status never counts, it is done or not yet."""
+    if not pod.status.container_statuses and not pod.status.init_container_statuses:
+        return {}
+    statuses = {s.name: s for s in pod.status.container_statuses}
+    sidecars = {c.name for c in pod.spec.init_containers if is_sidecar(c)}
+    statuses.update({s.name: s for s in pod.status.init_container_statuses if s.name in sidecars})
+    return statuses
+
+
+def _resize_infeasible(pod: Pod) -> bool:
+    if not pod.status.conditions:
+        return False
+    pending = condition(pod.status.conditions, "PodResizePending")
+    return pending is not None and pending.reason == "Infeasible"
+
+
+def _in_effect(
+    spec: Amounts, actuated: ResourceRequirements, allocated: ResourceList, infeasible: bool
+) -> Amounts:
+    """A resize counts from the moment it is asked for, until it is found impossible."""
+    result = {} if infeasible else dict(spec)
+    _raise(result, _nanos(actuated.requests, "status.resources.requests"))
+    _raise(result, _nanos(allocated, "status.allocatedResources"))
+    return result
+
+
+def _requests(resources: ResourceRequirements) -> Amounts:
+    requests = _nanos(resources.requests, "requests")
+    if resources.limits:
+        for name, nano in _nanos(resources.limits, "limits").items():
+            requests.setdefault(name, nano)
+    return requests
+
+
+def _ceiling(resources: ResourceRequirements) -> Amounts:
+    ceiling = _nanos(resources.requests, "requests")
+    _raise(ceiling, _nanos(resources.limits, "limits"))
+    return ceiling
+
+
+def _located(
+    of: Callable[[ResourceRequirements], Amounts], resources: ResourceRequirements, path: str
+) -> Amounts:
+    try:
+        return of(resources)
+    except InvalidObject as error:
+        raise error.within(prefix=path) from None
+
+
+def _compute(nanos: Amounts) -> Amounts:
+    return {name: nano for name, nano in nanos.items() if nano and name in (CPU, MEMORY)}
+
+
+def _nanos(resources: ResourceList, path: str) -> Amounts:
+    """Parsed; paths are put together only once something is wrong, for this runs per pod."""
+    nanos: Amounts = {}
+    for name, quantity in resources.items():
+        try:
+            nano = parse(quantity)
+        except QuantityError as error:
+            raise InvalidObject("", f"{path}[{name}]", str(error)) from None
+        if nano < 0:
+            raise InvalidObject("", f"{path}[{name}]", f"must not be negative: {quantity}")
+        nanos[name] = nano
+    return nanos
+
+
+def _add(into: Amounts, other: Amounts) -> None:
+    for name, nano in other.items():
+        into[name] = into.get(name, 0) + nano
+
+
+def _raise(into: Amounts, other: Amounts) -> None:
+    for name, nano in other.items():
+        if nano >= into.get(name, 0):
+            into[name] = nano

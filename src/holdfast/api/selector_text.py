@@ -1,0 +1,119 @@
+"""Selectors as people type them: `-l 'app=web,tier in (a,b)'` and `--field-selector`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from holdfast.api.errors import SelectorError
+from holdfast.api.label_selectors import Requirement, Selector, requirement
+
+_TOKEN = re.compile(r"\s*(==|!=|[=!<>(),]|[^\s=!<>(),]+)")
+_COMPARISONS = {"=": "In", "==": "In", "!=": "NotIn", ">": "Gt", "<": "Lt"}
+_SETS = {"in": "In", "notin": "NotIn"}
+_SIGNS = frozenset({"=", "==", "!=", "!", "<", ">", "(", ")", ","})
+
+
+def parse_label_selector(text: str) -> Selector:
+    """Requirements joined by commas; empty text selects everything. Raises `SelectorError`."""
+    tokens = _tokens(text)
+    requirements: list[Requirement] = []
+    while tokens:
+        requirements.append(_requirement(tokens, text))
+        if tokens and (tokens.pop(0) != "," or not tokens):
+            raise SelectorError(f"expected one more requirement after a comma in {text!r}")
+    return Selector(tuple(requirements))
+
+
+def _tokens(text: str) -> list[str]:
+    tokens, position = [], 0
+    text = text.rstrip()
+    while position < len(text):
+        token = _TOKEN.match(text, position)
+        if token is None:  # pragma: no cover - the pattern takes any character
+            raise SelectorError(f"cannot read {text[position:]!r}")
+        tokens.append(token[1])
+        position = token.end()
+    return tokens
+
+
+def _requirement(tokens: list[str], text: str) -> Requirement:
+    negated = tokens[0] == "!"
+    if negated:
+        tokens.pop(0)
+    if not tokens or tokens[0] in _SIGNS:
+        raise SelectorError(f"expected a label key in {text!r}")
+    key = tokens.pop(0)
+    if negated:
+        return requirement(key, "DoesNotExist", [])
+    if not tokens or tokens[0] == ",":
+        return requirement(key, "Exists", [])
+    sign = tokens.pop(0)
+    if sign in _SETS:
+        return requirement(key, _SETS[sign], _values(tokens, text))
+    if sign not in _COMPARISONS:
+        raise SelectorError(f"expected an operator instead of {sign!r} in {text!r}")
+    value = "" if not tokens or tokens[0] == "," else tokens.pop(0)
+    if value in _SIGNS:
+        raise SelectorError(f"expected a value instead of {value!r} in {text!r}")
+    return requirement(key, _COMPARISONS[sign], [value], node=True)
+
+
+def _values(tokens: list[str], text: str) -> list[str]:
+    """`(a,b)`; between commas nothing means the empty value, as in Kubernetes."""
+    if not tokens or tokens.pop(0) != "(":
+        raise SelectorError(f"expected values in parentheses in {text!r}")
+    values, current = [], ""
+    while tokens:
+        token = tokens.pop(0)
+        if token in (",", ")"):
+            values.append(current)
+            current = ""
+            if token == ")":
+                return values
+        elif token in _SIGNS or current:
+            raise SelectorError(f"expected a comma or ')' instead of {token!r} in {text!r}")
+        else:
+            current = token
+    raise SelectorError(f"missing ')' in {text!r}")
+
+
+class FieldCondition(NamedTuple):
+    path: str
+    equal: bool
+    value: str
+
+
+class FieldSelector(NamedTuple):
+    """Conditions on fields of raw objects; a field that is not there counts as empty."""
+
+    conditions: tuple[FieldCondition, ...]
+
+    def matches(self, raw: Mapping[str, Any]) -> bool:
+        return all((_field(raw, c.path) == c.value) is c.equal for c in self.conditions)
+
+
+def parse_field_selector(text: str) -> FieldSelector:
+    """`metadata.name=x,status.phase!=Running`; a backslash takes `,`, `=` and itself as text."""
+    conditions = []
+    for part in re.findall(r"(?:[^\\,]|\\.)+", text):
+        split = re.fullmatch(r"\s*([^=!\\\s]+)\s*(!=|==|=)((?:[^\\=]|\\[\\,=])*)", part)
+        if split is None:
+            raise SelectorError(f"expected field=value or field!=value instead of {part!r}")
+        value = re.sub(r"\\([\\,=])", r"\1", split[3])
+        conditions.append(FieldCondition(split[1], split[2] != "!=", value.strip()))
+    return FieldSelector(tuple(conditions))
+
+
+def _field(raw: Mapping[str, Any], path: str) -> str:
+    here: Any = raw
+    for step in path.split("."):
+        if not isinstance(here, Mapping):
+            return ""
+        here = here.get(step)
+    if here is None or isinstance(here, Mapping | list):
+        return ""
+    if isinstance(here, bool):
+        return "true" if here else "false"
+    return str(here)

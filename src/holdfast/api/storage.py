@@ -1,0 +1,146 @@
+"""Claims, volumes and what the storage drivers say about nodes."""
+
+from __future__ import annotations
+
+from msgspec import field
+
+from holdfast.api.affinity import NodeSelector
+from holdfast.api.meta import (
+    Condition,
+    LabelSelector,
+    Object,
+    ObjectReference,
+    ResourceList,
+    Struct,
+)
+from holdfast.api.quantity import Quantity
+from holdfast.api.volumes import (
+    AWSElasticBlockStore,
+    AzureDisk,
+    CSIVolume,
+    GCEPersistentDisk,
+    ISCSIVolume,
+    PersistentVolumeClaimSpec,
+    RBDVolume,
+)
+
+
+class PersistentVolumeClaimStatus(Struct):
+    phase: str = ""
+    access_modes: list[str] = field(default_factory=list)
+    capacity: ResourceList = field(default_factory=dict)
+    conditions: list[Condition] = field(default_factory=list)
+
+
+class PersistentVolumeClaim(Object):
+    spec: PersistentVolumeClaimSpec = field(default_factory=PersistentVolumeClaimSpec)
+    status: PersistentVolumeClaimStatus = field(default_factory=PersistentVolumeClaimStatus)
+
+
+class VolumeNodeAffinity(Struct):
+    required: NodeSelector | None = None
+
+
+class LocalVolume(Struct):
+    path: str = ""
+
+
+class PersistentVolumeSpec(Struct):
+    capacity: ResourceList = field(default_factory=dict)
+    access_modes: list[str] = field(default_factory=list)
+    claim_ref: ObjectReference | None = None
+    storage_class_name: str = ""
+    volume_mode: str | None = None
+    node_affinity: VolumeNodeAffinity | None = None
+    persistent_volume_reclaim_policy: str = ""
+    csi: CSIVolume | None = None
+    local: LocalVolume | None = None
+    gce_persistent_disk: GCEPersistentDisk | None = None
+    aws_elastic_block_store: AWSElasticBlockStore | None = None
+    iscsi: ISCSIVolume | None = None
+    rbd: RBDVolume | None = None
+    azure_disk: AzureDisk | None = None
+
+
+class PersistentVolumeStatus(Struct):
+    phase: str = ""
+    reason: str = ""
+    message: str = ""
+
+
+class PersistentVolume(Object):
+    spec: PersistentVolumeSpec = field(default_factory=PersistentVolumeSpec)
+    status: PersistentVolumeStatus = field(default_factory=PersistentVolumeStatus)
+
+
+class TopologySelectorLabelRequirement(Struct):
+    key: str = ""
+    values: list[str] = field(default_factory=list)
+
+
+class TopologySelectorTerm(Struct):
+    match_label_expressions: list[TopologySelectorLabelRequirement] = field(default_factory=list)
+
+
+class StorageClass(Object):
+    provisioner: str = ""
+    parameters: dict[str, str] = field(default_factory=dict)
+    reclaim_policy: str | None = None
+    volume_binding_mode: str | None = None
+    allow_volume_expansion: bool | None = None
+    allowed_topologies: list[TopologySelectorTerm] = field(default_factory=list)
+
+
+class VolumeNodeResources(Struct):
+    count: int | None = None
+
+
+class CSINodeDriver(Struct):
+    name: str = ""
+    node_id: str = field(default="", name="nodeID")
+    topology_keys: list[str] = field(default_factory=list)
+    allocatable: VolumeNodeResources | None = None
+
+
+class CSINodeSpec(Struct):
+    drivers: list[CSINodeDriver] = field(default_factory=list)
+
+
+class CSINode(Object):
+    spec: CSINodeSpec = field(default_factory=CSINodeSpec)
+
+
+class CSIDriverSpec(Struct):
+    attach_required: bool | None = None
+    storage_capacity: bool | None = None
+
+
+class CSIDriver(Object):
+    spec: CSIDriverSpec = field(default_factory=CSIDriverSpec)
+
+
+class VolumeAttachmentSource(Struct):
+    persistent_volume_name: str | None = None
+    inline_volume_spec: PersistentVolumeSpec | None = None
+
+
+class VolumeAttachmentSpec(Struct):
+    attacher: str = ""
+    node_name: str = ""
+    source: VolumeAttachmentSource = field(default_factory=VolumeAttachmentSource)
+
+
+class VolumeAttachmentStatus(Struct):
+    attached: bool = False
+
+
+class VolumeAttachment(Object):
+    spec: VolumeAttachmentSpec = field(default_factory=VolumeAttachmentSpec)
+    status: VolumeAttachmentStatus = field(default_factory=VolumeAttachmentStatus)
+
+
+class CSIStorageCapacity(Object):
+    node_topology: LabelSelector | None = None
+    storage_class_name: str = ""
+    capacity: Quantity | None = None
+    maximum_volume_size: Quantity | None = None

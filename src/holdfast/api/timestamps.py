@@ -1,0 +1,43 @@
+"""RFC 3339 times, as objects carry them, to and from seconds since the epoch.
+
+There is no `now` here: what time it is comes into the core as an event.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+
+from holdfast.api.errors import TimeError
+
+__all__ = ["TimeError", "format_micro_time", "format_time", "parse_time"]
+
+_SHAPE = re.compile(
+    r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}"
+    r"(?:\.[0-9]{1,9})?(?:Z|[+-][0-9]{2}:[0-9]{2})"
+)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def parse_time(text: str) -> float:
+    """Seconds since the epoch; raises `TimeError`."""
+    if _SHAPE.fullmatch(text) is None:
+        raise TimeError(f"not a time: {text!r} (write it as 2026-01-01T00:00:00Z)")
+    try:
+        return (datetime.fromisoformat(text) - _EPOCH).total_seconds()
+    except ValueError as error:
+        raise TimeError(f"not a time: {text!r} ({error})") from None
+
+
+def format_time(seconds: float) -> str:
+    """Whole seconds, what is finer cut off: `2026-01-01T00:00:00Z`."""
+    return _at(seconds).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def format_micro_time(seconds: float) -> str:
+    """Microseconds, as Leases and Events have them: `2026-01-01T00:00:00.000000Z`."""
+    return _at(seconds).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def _at(seconds: float) -> datetime:
+    return _EPOCH + timedelta(seconds=seconds)

@@ -1,0 +1,144 @@
+"""What an API server would refuse on create, and why.
+
+`validate` finds everything that is wrong with an object, each with the path of its field. For
+reservations, whose mistakes upstream are met with silence, unknown fields are errors too; in
+the built-in kinds only a known field in a wrong place is.
+
+Deliberately not refused, since scenario files leave it out: a container's image, an owner
+reference's uid, the limit of an extended resource.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from holdfast.api.decode import decode, object_name
+from holdfast.api.duration import parse_duration
+from holdfast.api.errors import InvalidObject
+from holdfast.api.findings import Findings
+from holdfast.api.intorstring import scaled_value
+from holdfast.api.jobs import PodGroup, Queue
+from holdfast.api.kinds import kind_info
+from holdfast.api.meta import Object, ResourceList
+from holdfast.api.metadata_validation import check_metadata
+from holdfast.api.migration import PodMigrationJob
+from holdfast.api.node import Node
+from holdfast.api.placement_validation import check_label_selector
+from holdfast.api.pod import Pod
+from holdfast.api.pod_validation import check_pod_spec, check_resource_list
+from holdfast.api.policy import PodDisruptionBudget, PriorityClass
+from holdfast.api.reservation import Reservation
+from holdfast.api.reservation_validation import check_reservation, check_taints
+from holdfast.api.schema import find_unknown, schema_of
+from holdfast.api.storage import PersistentVolume, PersistentVolumeClaim
+
+Check = Callable[[Findings, Any, Mapping[str, Any]], None]
+
+
+def validate(raw: Mapping[str, Any]) -> list[InvalidObject]:
+    """Every complaint about the object; an empty list means it is acceptable."""
+    try:
+        obj = decode(raw)
+    except InvalidObject as error:
+        return [error]
+    findings = Findings(object_name(raw))
+    check_metadata(findings, obj.metadata, kind_info(obj.api_version, obj.kind))
+    check = _CHECKS.get(type(obj))
+    if check is not None:
+        check(findings, obj, raw)
+    return findings.errors
+
+
+def _check_pod(findings: Findings, pod: Pod, raw: Mapping[str, Any]) -> None:
+    find_unknown(findings, raw, schema_of(Pod), misplaced_only=True)
+    check_pod_spec(findings, pod.spec)
+
+
+def _check_node(findings: Findings, node: Node, raw: Mapping[str, Any]) -> None:
+    check_taints(findings, node.spec.taints, "spec.taints")
+    check_resource_list(findings, node.status.allocatable, "status.allocatable")
+    check_resource_list(findings, node.status.capacity, "status.capacity")
+
+
+def _check_pod_group(findings: Findings, group: PodGroup, raw: Mapping[str, Any]) -> None:
+    findings.within("spec.minMember", group.spec.min_member, 0, 2**31 - 1)
+    for task, count in group.spec.min_task_member.items():
+        findings.within(f"spec.minTaskMember[{task}]", count, 0, 2**31 - 1)
+    check_resource_list(findings, group.spec.min_resources, "spec.minResources")
+    timeout = group.spec.schedule_timeout_seconds
+    findings.within("spec.scheduleTimeoutSeconds", timeout, 0, 2**31 - 1)
+
+
+def _check_queue(findings: Findings, queue: Queue, raw: Mapping[str, Any]) -> None:
+    """A queue is owed no more than it deserves, and deserves no more than it may have."""
+    spec = queue.spec
+    findings.within("spec.weight", spec.weight, 1, 65535)
+    lists: list[tuple[str, ResourceList]] = [
+        ("spec.guarantee.resource", spec.guarantee.resource if spec.guarantee else {}),
+        ("spec.deserved", spec.deserved or {}),
+        ("spec.capability", spec.capability or {}),
+    ]
+    checked = [(path, check_resource_list(findings, given, path)) for path, given in lists]
+    for i, (path, amounts) in enumerate(checked):
+        for above, ceiling in checked[i + 1 :]:
+            for name, nano in amounts.items():
+                if name in ceiling and nano > ceiling[name]:
+                    findings.add(f"{path}[{name}]", f"is more than {above}[{name}]")
+
+
+def _check_budget(findings: Findings, budget: PodDisruptionBudget, raw: Mapping[str, Any]) -> None:
+    spec = budget.spec
+    if spec.min_available is not None and spec.max_unavailable is not None:
+        findings.add("spec.maxUnavailable", "cannot be given together with minAvailable")
+    for field, value in (
+        ("minAvailable", spec.min_available),
+        ("maxUnavailable", spec.max_unavailable),
+    ):
+        if value is not None:
+            with findings.at(f"spec.{field}"):
+                if scaled_value(value, 100, round_up=True) < 0:
+                    findings.add(f"spec.{field}", "must not be negative")
+    check_label_selector(findings, spec.selector, "spec.selector")
+
+
+def _check_priority_class(findings: Findings, priority: PriorityClass, raw: Mapping[str, Any]) -> None:
+    if not priority.metadata.name.startswith("system-"):
+        findings.within("value", priority.value, -(2**31), 10**9)
+    if priority.preemption_policy is not None:
+        policies = ("PreemptLowerPriority", "Never")
+        findings.one_of("preemptionPolicy", priority.preemption_policy, policies)
+
+
+def _check_claim(findings: Findings, claim: PersistentVolumeClaim, raw: Mapping[str, Any]) -> None:
+    check_resource_list(findings, claim.spec.resources.requests, "spec.resources.requests")
+    check_label_selector(findings, claim.spec.selector, "spec.selector")
+
+
+def _check_volume(findings: Findings, volume: PersistentVolume, raw: Mapping[str, Any]) -> None:
+    check_resource_list(findings, volume.spec.capacity, "spec.capacity")
+
+
+def _check_migration(findings: Findings, job: PodMigrationJob, raw: Mapping[str, Any]) -> None:
+    reference = job.spec.pod_ref
+    if reference is None or not (reference.name or reference.uid):
+        findings.add("spec.podRef", "is required: the pod to move")
+    modes = ("", "ReservationFirst", "EvictDirectly")
+    findings.one_of("spec.mode", job.spec.mode, modes)
+    if job.spec.ttl is not None:
+        with findings.at("spec.ttl"):
+            parse_duration(job.spec.ttl)
+
+
+_CHECKS: dict[type[Object], Check] = {
+    Pod: _check_pod,
+    Node: _check_node,
+    Reservation: check_reservation,
+    PodGroup: _check_pod_group,
+    Queue: _check_queue,
+    PodDisruptionBudget: _check_budget,
+    PriorityClass: _check_priority_class,
+    PersistentVolumeClaim: _check_claim,
+    PersistentVolume: _check_volume,
+    PodMigrationJob: _check_migration,
+}

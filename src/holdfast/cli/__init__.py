@@ -1,0 +1,5 @@
+"""The `holdfast` command. May import everything."""
+
+
+def main() -> None:
+    raise SystemExit("not yet")

@@ -1,0 +1,308 @@
+"""Pod classes: what scheduling can see of a pod, interned.
+
+Two pods of one class get the same answer from every plugin, so masks and scores are kept per class
+and not per pod. Left out of the class is what tells siblings apart without mattering to placement:
+names, uids, environment, the volume of an injected token, and the node a DaemonSet pod is meant for
+(`pin`), which would otherwise make every such pod a class of its own.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from holdfast.api import names
+from holdfast.api.affinity import Affinity, NodeSelectorTerm, Toleration
+from holdfast.api.errors import InvalidObject
+from holdfast.api.meta import OwnerReference
+from holdfast.api.pod import Container, Pod, PodSpec
+from holdfast.api.resources import NON_ZERO, pod_requests
+from holdfast.api.volumes import Volume
+from holdfast.core.images import normalized
+from holdfast.core.ports import WILDCARD, HostPort
+from holdfast.core.slots import CPU, MEMORY, NONZERO_CPU, NONZERO_MEMORY, PODS
+
+_encode = msgspec.msgpack.Encoder(order="deterministic").encode
+
+_SCHEDULING_DOMAINS = ("koordinator.sh/", "volcano.sh/", "holdfast.io/", "sigs.k8s.io/", "k8s.io/")
+_RESULTS = frozenset((names.RESERVATION_ALLOCATED, names.DEVICE_ALLOCATED, names.RESOURCE_STATUS))
+"""Annotations scheduling writes rather than reads."""
+
+
+class PodClass:
+    """One class. `pod` is the first pod seen of it, standing for them all."""
+
+    __slots__ = (
+        "affinity",
+        "amounts",
+        "annotations",
+        "container_count",
+        "id",
+        "images",
+        "labels",
+        "namespace",
+        "node_selector",
+        "nonzero",
+        "owners",
+        "pinned",
+        "placed",
+        "pod",
+        "ports",
+        "priority",
+        "refs",
+        "requests",
+        "slots",
+        "tolerations",
+        "volumes",
+        "wants_node",
+    )
+
+    def __init__(self, class_id: int, pod: Pod, wants_node: str, slot: Callable[[str], int]) -> None:
+        spec = pod.spec
+        self.id = class_id
+        self.pod = pod
+        self.wants_node = wants_node
+        """The node asked for by name before being placed, which only reserve pods can."""
+        self.namespace = pod.metadata.namespace
+        self.labels: Mapping[str, str] = pod.metadata.labels
+        self.annotations = scheduling_annotations(pod)
+        self.owners: list[OwnerReference] = pod.metadata.owner_references
+        self.priority = pod_priority(spec)
+        self.tolerations: list[Toleration] = spec.tolerations
+        self.node_selector: Mapping[str, str] = spec.node_selector
+        self.pinned = pin_of(spec) is not None
+        self.affinity: Affinity | None = without_pin(spec.affinity) if self.pinned else spec.affinity
+        self.volumes = scheduling_volumes(spec)
+        self.ports = host_ports(spec)
+        self.images = [normalized(c.image) for c in (*spec.init_containers, *spec.containers)]
+        self.container_count = len(self.images)
+
+        amounts = pod_requests(pod)
+        self.requests: tuple[tuple[int, int], ...] = tuple(
+            sorted((slot(name), amount) for name, amount in amounts.items() if amount > 0)
+        )
+        """What the pod asks for, by slot; what it asks none of is left out."""
+        defaulted = pod_requests(pod, non_missing=NON_ZERO)
+        self.nonzero = (defaulted.get("cpu", 0), defaulted.get("memory", 0))
+        usage = dict(self.requests)
+        usage[PODS] = 1
+        usage[NONZERO_CPU], usage[NONZERO_MEMORY] = self.nonzero
+        self.slots: NDArray[np.intp] = np.array(list(usage), dtype=np.intp)
+        self.amounts: NDArray[np.int64] = np.array(list(usage.values()), dtype=np.int64)
+        """What a pod of the class claims of its row, by slot, derived sums included."""
+        self.refs = 0
+        """How many pods are known to be of the class."""
+        self.placed: dict[int, int] = {}
+        """How many pods of the class are on each row."""
+
+    def request(self, slot: int) -> int:
+        return next((amount for s, amount in self.requests if s == slot), 0)
+
+    @property
+    def best_effort(self) -> bool:
+        return not any(slot in (CPU, MEMORY) for slot, _ in self.requests)
+
+
+class PodClasses:
+    """The classes known, by their content.
+
+    A class no pod is of any more is kept for a while, since the next pod of it is likely to come
+    soon, and dropped when more than `keep` such classes have piled up.
+    """
+
+    def __init__(self, slot: Callable[[str], int], keep: int = 1024) -> None:
+        self._slot = slot
+        self._keep = keep
+        self._by_key: dict[bytes, PodClass] = {}
+        self._idle: dict[int, bytes] = {}
+        self._keys: dict[int, bytes] = {}
+        self._next = 0
+        self.on_added: list[Callable[[PodClass], None]] = []
+        self.on_dropped: list[Callable[[PodClass], None]] = []
+
+    def __len__(self) -> int:
+        return len(self._by_key)
+
+    def __iter__(self) -> Iterator[PodClass]:
+        return iter(self._by_key.values())
+
+    def acquire(self, pod: Pod, wants_node: str = "") -> PodClass:
+        """The class of a pod, which now counts one pod more; raises InvalidObject."""
+        key = class_key(pod) + wants_node.encode()
+        found = self._by_key.get(key)
+        if found is None:
+            found = self._by_key[key] = PodClass(self._next, pod, wants_node, self._slot)
+            self._keys[found.id] = key
+            self._next += 1
+            for tell in self.on_added:
+                tell(found)
+        elif not found.refs:
+            self._idle.pop(found.id, None)
+        found.refs += 1
+        return found
+
+    def release(self, cls: PodClass) -> None:
+        """The class counts one pod less."""
+        cls.refs -= 1
+        if cls.refs:
+            return
+        self._idle[cls.id] = self._keys[cls.id]
+        if len(self._idle) > self._keep:
+            oldest = next(iter(self._idle))
+            dropped = self._by_key.pop(self._idle.pop(oldest))
+            del self._keys[oldest]
+            for tell in self.on_dropped:
+                tell(dropped)
+
+
+def class_key(pod: Pod) -> bytes:
+    spec, meta = pod.spec, pod.metadata
+    parts: list[Any] = [
+        meta.namespace,
+        meta.labels,
+        [(c.image, c.resources, c.ports) for c in spec.containers],
+        spec.priority,
+    ]
+    # Most pods have none of what follows; each present part carries its name, so that two
+    # different absences never encode alike.
+    if meta.annotations:
+        annotations = scheduling_annotations(pod)
+        if annotations:
+            parts.append(("annotations", annotations))
+    if meta.owner_references:
+        parts.append(("owners", [(o.kind, o.name, o.uid, o.controller) for o in meta.owner_references]))
+    if spec.init_containers:
+        inits = [(c.image, c.resources, c.ports, c.restart_policy) for c in spec.init_containers]
+        parts.append(("init", inits))
+    if spec.node_selector:
+        parts.append(("selector", spec.node_selector))
+    if spec.affinity is not None:
+        pin = pin_of(spec)
+        parts.append(("affinity", spec.affinity if pin is None else without_pin(spec.affinity)))
+        parts.append(("pinned", pin is not None))
+    if spec.tolerations:
+        parts.append(("tolerations", spec.tolerations))
+    if spec.topology_spread_constraints:
+        parts.append(("spread", spec.topology_spread_constraints))
+    if spec.volumes:
+        volumes = scheduling_volumes(spec)
+        if volumes:
+            parts.append(("volumes", volumes))
+    if spec.overhead:
+        parts.append(("overhead", spec.overhead))
+    if spec.resources is not None:
+        parts.append(("resources", spec.resources))
+    if spec.host_network:
+        parts.append(("hostNetwork", True))
+    if spec.preemption_policy:
+        parts.append(("preemptionPolicy", spec.preemption_policy))
+    resized = resized_resources(pod)
+    if resized:
+        parts.append(("resized", resized))
+    try:
+        return _encode(parts)
+    except (TypeError, OverflowError, RecursionError) as error:
+        raise InvalidObject("", "spec", str(error)) from error
+
+
+def pod_priority(spec: PodSpec) -> int:
+    return spec.priority or 0
+
+
+def scheduling_annotations(pod: Pod) -> dict[str, str]:
+    return {
+        key: value
+        for key, value in pod.metadata.annotations.items()
+        if any(domain in key for domain in _SCHEDULING_DOMAINS)
+        and key not in _RESULTS
+        and not key.startswith(names.SIM_PREFIX)
+    }
+
+
+def scheduling_volumes(spec: PodSpec) -> list[Volume]:
+    """Volumes that can bear on placement: those that are more than a name and a node-local source."""
+    return [
+        volume
+        for volume in spec.volumes
+        if volume.persistent_volume_claim
+        or volume.ephemeral
+        or volume.gce_persistent_disk
+        or volume.aws_elastic_block_store
+        or volume.iscsi
+        or volume.rbd
+        or volume.csi
+    ]
+
+
+def resized_resources(pod: Pod) -> list[Any]:
+    """What the kubelet reports of resources where that differs from what the spec asks."""
+    statuses = pod.status.container_statuses + pod.status.init_container_statuses
+    if not statuses or not pod.spec.node_name:
+        return []
+    asked: dict[str, Container] = {c.name: c for c in (*pod.spec.containers, *pod.spec.init_containers)}
+    return [
+        (s.name, s.resources, s.allocated_resources)
+        for s in statuses
+        if s.resources is not None
+        and s.name in asked
+        and (
+            s.resources.requests != asked[s.name].resources.requests
+            or (s.allocated_resources or s.resources.requests) != s.resources.requests
+        )
+    ]
+
+
+def pin_of(spec: PodSpec) -> str | None:
+    """The one node a pod names in its affinity, the way the DaemonSet controller writes it."""
+    terms = required_terms(spec.affinity)
+    if len(terms) != 1 or len(terms[0].match_fields) != 1:
+        return None
+    field = terms[0].match_fields[0]
+    if field.key == "metadata.name" and field.operator == "In" and len(field.values) == 1:
+        return field.values[0]
+    return None
+
+
+def without_pin(affinity: Affinity | None) -> Affinity | None:
+    """The affinity less the node's name in the term that has it."""
+    assert affinity is not None and affinity.node_affinity is not None
+    node_affinity = affinity.node_affinity
+    required = node_affinity.required_during_scheduling_ignored_during_execution
+    assert required is not None
+    expressions = required.node_selector_terms[0].match_expressions
+    rest = (
+        msgspec.structs.replace(
+            required, node_selector_terms=[NodeSelectorTerm(match_expressions=expressions)]
+        )
+        if expressions
+        else None
+    )
+    return msgspec.structs.replace(
+        affinity,
+        node_affinity=msgspec.structs.replace(
+            node_affinity, required_during_scheduling_ignored_during_execution=rest
+        ),
+    )
+
+
+def required_terms(affinity: Affinity | None) -> list[NodeSelectorTerm]:
+    if affinity is None or affinity.node_affinity is None:
+        return []
+    required = affinity.node_affinity.required_during_scheduling_ignored_during_execution
+    return [] if required is None else required.node_selector_terms
+
+
+def host_ports(spec: PodSpec) -> tuple[HostPort, ...]:
+    """Ports the pod takes of its node: those of containers and sidecars.
+
+    With the host's network every container port is one, as the API server writes it down.
+    """
+    sidecars = [c for c in spec.init_containers if c.restart_policy == "Always"]
+    return tuple(
+        HostPort(port.host_ip or WILDCARD, port.protocol or "TCP", number)
+        for container in (*spec.containers, *sidecars)
+        for port in container.ports
+        if (number := port.host_port or (port.container_port if spec.host_network else 0)) > 0
+    )

@@ -1,0 +1,387 @@
+"""The cluster as the scheduler knows it, kept in step with objects.
+
+Objects come in by `feed`; what follows from them is written to the node table and the ledger, and
+whoever watches (the scheduling queue) is told what became of pods. Nothing here decides anything.
+"""
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from holdfast.api.errors import InvalidObject
+from holdfast.api.meta import Object
+from holdfast.api.node import Node
+from holdfast.api.pod import Pod
+from holdfast.api.quantity import amount
+from holdfast.core.changes import Change
+from holdfast.core.classes import PodClasses, pin_of
+from holdfast.core.decisions import Decision, Emit, ObjectRef, SetPodScheduled
+from holdfast.core.events import (
+    Added,
+    BindConfirmed,
+    BindRefused,
+    Deleted,
+    Event,
+    Malformed,
+    Updated,
+)
+from holdfast.core.ledger import Ledger
+from holdfast.core.nodes import NodeInfo, NodeTable
+from holdfast.core.pods import Phase, PodRecord
+from holdfast.core.rowlog import RowLog
+from holdfast.core.story import Chronicle, Line
+from holdfast.core.topology import Topology
+
+_ENDED = ("Succeeded", "Failed")
+
+
+class PodWatcher(Protocol):
+    """Is told what becomes of pods that are, or were, waiting for a node."""
+
+    def pod_pending(self, pod: PodRecord) -> None:
+        """A pod wants a node: it is new, or changed in a way that matters, or its bind failed."""
+
+    def pod_settled(self, pod: PodRecord) -> None:
+        """A pod wants a node no more: it has one, or is being deleted, or is gone."""
+
+    def bind_confirmed(self, pod: PodRecord) -> None:
+        """A decided bind was carried out."""
+
+    def bind_refused(self, pod: PodRecord, message: str) -> None:
+        """A decided bind was refused; the pod is pending again."""
+
+
+class Cluster:
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.nodes = NodeTable()
+        self.ledger = Ledger(self.nodes)
+        self.classes = PodClasses(self.nodes.slot)
+        self.topology = Topology(self.classes, self.nodes.labels, self.nodes.capacity)
+        self.ledger.listeners.append(self.topology.pod_moved)
+        self.nodes_changed = RowLog()
+        """Rows whose node object changed in a way a plugin can see."""
+        self.pods: dict[str, PodRecord] = {}
+        self.objects: dict[str, dict[tuple[str, str], Object]] = {}
+        """Everything else, by kind and then by (namespace, name)."""
+        self.versions: dict[str, int] = {}
+        """Moves, for a kind in `objects`, with every change of one of them."""
+        self.chronicle = Chronicle()
+        self.watcher: PodWatcher | None = None
+        self._changes = Change.NONE
+        self._reports: list[Decision] = []
+        self._uid: dict[tuple[str, str], str] = {}
+        self._handlers: dict[type, Callable[[Any], None]] = {
+            Added: self._put,
+            Updated: self._put,
+            Deleted: self._delete,
+            Malformed: self._malformed,
+            BindConfirmed: self._bind_confirmed,
+            BindRefused: self._bind_refused,
+        }
+
+    def feed(self, event: Event, now: float) -> None:
+        """Takes note of an event. Never raises for what is wrong with an object: that is reported."""
+        self.now = now
+        self._handlers[type(event)](event)
+
+    def take_changes(self) -> Change:
+        """What kinds of change there were since last asked."""
+        changes, self._changes = self._changes, Change.NONE
+        return changes
+
+    def has_changes(self) -> bool:
+        return bool(self._changes)
+
+    def take_reports(self) -> list[Decision]:
+        """What there is to say about objects that make no sense."""
+        reports, self._reports = self._reports, []
+        return reports
+
+    def pod(self, namespace: str, name: str) -> PodRecord | None:
+        return self.pods.get(self._uid.get((namespace, name), ""))
+
+    def story(self, name: str) -> list[Line]:
+        return self.chronicle.story(name)
+
+    def assume(self, pod: PodRecord, row: int) -> None:
+        """The pod is to be bound to the node of this row, and claims its room from now on."""
+        self.ledger.place(pod, row)
+        pod.phase = Phase.ASSUMED
+
+    def unassume(self, pod: PodRecord) -> None:
+        """The pod is not to be bound after all."""
+        row = pod.row
+        self.ledger.remove(pod)
+        pod.phase = Phase.PENDING
+        self._close_if_empty(row)
+
+    def changed(self, changes: Change) -> None:
+        """Something happened that may help pods that wait."""
+        self._changes |= changes
+
+    # Objects
+
+    def _put(self, event: Added | Updated) -> None:
+        obj = event.object
+        if isinstance(obj, Pod):
+            self._put_pod(obj)
+        elif isinstance(obj, Node):
+            self._put_node(obj)
+        else:
+            meta = obj.metadata
+            self.objects.setdefault(obj.kind, {})[meta.namespace, meta.name] = obj
+            self._other_changed(obj.kind)
+
+    def _delete(self, event: Deleted) -> None:
+        obj = event.object
+        if isinstance(obj, Pod):
+            pod = self.pods.get(obj.metadata.uid)
+            if pod is not None:
+                self._forget(pod, "deleted")
+        elif isinstance(obj, Node):
+            self._drop_node(obj.metadata.name, "deleted")
+        else:
+            meta = obj.metadata
+            if self.objects.get(obj.kind, {}).pop((meta.namespace, meta.name), None):
+                self._other_changed(obj.kind)
+
+    def _other_changed(self, kind: str) -> None:
+        self.versions[kind] = self.versions.get(kind, 0) + 1
+        self._changes |= Change.OTHER
+
+    def _malformed(self, event: Malformed) -> None:
+        ref = ObjectRef(event.kind, event.namespace, event.name, event.uid)
+        if event.kind == "Node":
+            self._drop_node(event.name, "malformed")
+        elif event.kind == "Pod":
+            # A pod already on a node keeps what it claims: that room is in use whatever its
+            # object says now.
+            known = self.pods.get(event.uid)
+            if known is not None and known.phase is Phase.PENDING:
+                self._forget(known, "malformed")
+        self._report(ref, event.error)
+
+    def _report(self, ref: ObjectRef, error: InvalidObject) -> None:
+        message = f"{error.field}: {error.message}" if error.field else error.message
+        self.chronicle.note(self.now, ref, "invalid", message)
+        if ref.kind == "Pod":
+            self._reports.append(SetPodScheduled(ref, "SchedulerError", message))
+            self._reports.append(Emit(ref, "Warning", "FailedScheduling", message, "Scheduling"))
+        else:
+            self._reports.append(Emit(ref, "Warning", f"Invalid{ref.kind}", message, "Scheduling"))
+
+    # Nodes
+
+    def _put_node(self, node: Node) -> None:
+        meta = node.metadata
+        try:
+            info = node_info(node)
+        except InvalidObject as error:
+            self._drop_node(meta.name, "malformed")
+            self._report(ObjectRef("Node", "", meta.name, meta.uid), error)
+            return
+        table = self.nodes
+        known = table.row(meta.name)
+        before = table.info.get(known) if known is not None else None
+        if before is not None:
+            changes = _difference(before, info)
+            if not changes:
+                return
+        else:
+            changes = Change.NODE_ADDED
+        capacity = table.capacity
+        row = table.open_row(meta.name)
+        if table.capacity != capacity:
+            self.topology.grow(table.capacity)
+        codes = self.topology.row_codes(row)
+        table.put(row, info)
+        self.topology.relabel(row, codes)
+        self._node_changed(row, changes)
+        self.chronicle.note(self.now, f"Node/{meta.name}", "added" if before is None else "changed")
+
+    def _drop_node(self, name: str, why: str) -> None:
+        row = self.nodes.row(name)
+        if row is None or not self.nodes.alive[row]:
+            return
+        codes = self.topology.row_codes(row)
+        self.nodes.drop(row)
+        self.topology.relabel(row, codes)
+        self._node_changed(row, Change.NODE_REMOVED)
+        self._close_if_empty(row)
+        self.chronicle.note(self.now, f"Node/{name}", why)
+
+    def _node_changed(self, row: int, changes: Change) -> None:
+        self.nodes_changed.add(row)
+        self._changes |= changes
+
+    def _close_if_empty(self, row: int) -> None:
+        if not self.nodes.alive[row] and self.ledger.is_empty(row):
+            self.nodes.close_row(row)
+
+    # Pods
+
+    def _put_pod(self, pod: Pod) -> None:
+        meta, spec = pod.metadata, pod.spec
+        known = self.pods.get(meta.uid)
+        if known is None:
+            namesake = self.pods.get(self._uid.get((meta.namespace, meta.name), ""))
+            if namesake is not None:
+                # Its deletion was missed: a name is given again only once it is free.
+                self._forget(namesake, "replaced")
+        if pod.status.phase in _ENDED:
+            if known is not None:
+                self._forget(known, pod.status.phase.lower())
+            return
+        ref = known.ref if known else ObjectRef("Pod", meta.namespace, meta.name, meta.uid)
+        try:
+            cls = self.classes.acquire(pod)
+        except InvalidObject as error:
+            if known is not None and known.phase is Phase.PENDING:
+                self._forget(known, "malformed")
+            self._report(ref, error)
+            return
+        if known is None:
+            known = PodRecord(ref, cls, spec.scheduler_name, self.now)
+            self.pods[meta.uid] = known
+            self._uid[meta.namespace, meta.name] = meta.uid
+            self.chronicle.note(self.now, ref, "added")
+            self._place_or_queue(known, pod, changed=True)
+            return
+        if cls is not known.cls:
+            self._reclass(known, pod, cls)
+        else:
+            self.classes.release(cls)
+            self._place_or_queue(known, pod, changed=False)
+
+    def _reclass(self, known: PodRecord, pod: Pod, cls: Any) -> None:
+        """The pod changed in a way scheduling can see."""
+        before, row = known.cls, known.row
+        if row >= 0:
+            self.ledger.remove(known)
+            known.cls = cls
+            self.ledger.place(known, row)
+            self._changes |= Change.POD_LEFT
+            if cls.labels != before.labels:
+                self._changes |= Change.POD_LABELS
+        else:
+            known.cls = cls
+        self.classes.release(before)
+        self.chronicle.note(self.now, known.ref, "changed")
+        self._place_or_queue(known, pod, changed=True)
+
+    def _place_or_queue(self, known: PodRecord, pod: Pod, changed: bool) -> None:
+        node = pod.spec.node_name
+        if node:
+            self._assigned(known, node)
+            return
+        if known.phase is not Phase.PENDING:
+            return
+        gates = tuple(gate.name for gate in pod.spec.scheduling_gates)
+        changed = changed or gates != known.gates
+        known.gates = gates
+        known.pin = pin_of(pod.spec) if known.cls.pinned else None
+        known.nominated = pod.status.nominated_node_name
+        if self.watcher is None:
+            return
+        if pod.metadata.deletion_timestamp is not None:
+            self.watcher.pod_settled(known)
+        elif changed:
+            self.watcher.pod_pending(known)
+
+    def _assigned(self, known: PodRecord, node: str) -> None:
+        """The pod is on a node, by our doing or by another's."""
+        row = self.nodes.row(node)
+        if known.row >= 0:
+            if known.row == row:
+                self._confirm(known)
+                return
+            self._vacate(known)
+        elif self.watcher is not None:
+            self.watcher.pod_settled(known)
+        capacity = self.nodes.capacity
+        row = self.nodes.open_row(node)
+        if self.nodes.capacity != capacity:
+            self.topology.grow(self.nodes.capacity)
+        self.ledger.place(known, row)
+        known.phase = Phase.ASSIGNED
+        self._changes |= Change.POD_PLACED
+        self.chronicle.note(self.now, known.ref, "assigned", node)
+
+    def _vacate(self, pod: PodRecord) -> None:
+        row = pod.row
+        self.ledger.remove(pod)
+        self._changes |= Change.POD_LEFT
+        self._close_if_empty(row)
+
+    def _forget(self, pod: PodRecord, why: str) -> None:
+        if pod.row >= 0:
+            self._vacate(pod)
+        if self.watcher is not None:
+            self.watcher.pod_settled(pod)
+        del self.pods[pod.uid]
+        if self._uid.get((pod.namespace, pod.name)) == pod.uid:
+            del self._uid[pod.namespace, pod.name]
+        self.classes.release(pod.cls)
+        self.chronicle.note(self.now, pod.ref, why)
+
+    # Binds
+
+    def _bind_confirmed(self, event: BindConfirmed) -> None:
+        pod = self.pods.get(event.uid)
+        if pod is not None:
+            self._confirm(pod)
+
+    def _confirm(self, pod: PodRecord) -> None:
+        if pod.phase is not Phase.ASSUMED:
+            return
+        pod.phase = Phase.ASSIGNED
+        self.chronicle.note(self.now, pod.ref, "bound")
+        if self.watcher is not None:
+            self.watcher.bind_confirmed(pod)
+
+    def _bind_refused(self, event: BindRefused) -> None:
+        pod = self.pods.get(event.uid)
+        if pod is None or pod.phase is not Phase.ASSUMED:
+            return
+        self.unassume(pod)
+        self.changed(Change.POD_LEFT)
+        self.chronicle.note(self.now, pod.ref, "bind refused", event.message)
+        if self.watcher is not None:
+            self.watcher.bind_refused(pod, event.message)
+
+
+def node_info(node: Node) -> NodeInfo:
+    """What scheduling reads of a node; raises InvalidObject if a quantity makes no sense."""
+    meta, status = node.metadata, node.status
+    field = "allocatable" if status.allocatable else "capacity"
+    offered = {}
+    for name, quantity in (status.allocatable or status.capacity).items():
+        try:
+            offered[name] = amount(name, quantity)
+        except ValueError as error:
+            raise InvalidObject(f"Node/{meta.name}", f"status.{field}[{name}]", str(error)) from error
+    return NodeInfo(
+        name=meta.name,
+        uid=meta.uid,
+        labels=meta.labels,
+        annotations=meta.annotations,
+        taints=node.spec.taints,
+        unschedulable=node.spec.unschedulable,
+        allocatable=offered,
+        images={name: image.size_bytes for image in reversed(status.images) for name in image.names},
+    )
+
+
+def _difference(before: NodeInfo, after: NodeInfo) -> Change:
+    changes = Change.NONE
+    if before.uid != after.uid:
+        changes |= Change.NODE_ADDED
+    if before.allocatable != after.allocatable:
+        changes |= Change.NODE_ALLOCATABLE
+    if before.labels != after.labels:
+        changes |= Change.NODE_LABELS
+    if before.taints != after.taints or before.unschedulable != after.unschedulable:
+        changes |= Change.NODE_TAINTS
+    if before.annotations != after.annotations or before.images != after.images:
+        changes |= Change.NODE_OTHER
+    return changes

@@ -1,0 +1,42 @@
+"""What the core asks the outside to do. A backend carries these out and feeds back what happened."""
+
+import msgspec
+
+
+class ObjectRef(msgspec.Struct, frozen=True):
+    kind: str
+    namespace: str
+    name: str
+    uid: str
+
+    def __str__(self) -> str:
+        parts = (self.kind, self.namespace, self.name) if self.namespace else (self.kind, self.name)
+        return "/".join(parts)
+
+
+class Bind(msgspec.Struct, frozen=True):
+    """Bind the pod to the node. Answered by BindConfirmed or BindRefused."""
+
+    pod: ObjectRef
+    node: str
+
+
+class SetPodScheduled(msgspec.Struct, frozen=True):
+    """Set the pod's condition PodScheduled to False."""
+
+    pod: ObjectRef
+    reason: str
+    message: str
+
+
+class Emit(msgspec.Struct, frozen=True):
+    """Record a Kubernetes Event about an object."""
+
+    about: ObjectRef
+    type: str
+    reason: str
+    message: str
+    action: str = ""
+
+
+Decision = Bind | SetPodScheduled | Emit

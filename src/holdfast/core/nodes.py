@@ -1,0 +1,149 @@
+"""The node table: a row per node, a column per quantity.
+
+A row belongs to a node's *name*. It exists while the node object does, or while pods are known to be
+on a node of that name: pods may be seen before their node, and outlive it. A row without a node
+object is not `alive` and offers nothing. Rows are handed out lowest first, so nodes that came
+earlier stand earlier, which is how ties between nodes are broken.
+"""
+
+import heapq
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from holdfast.api.affinity import Taint
+from holdfast.core.images import Images
+from holdfast.core.labels import LabelColumns
+from holdfast.core.ports import PortUse
+from holdfast.core.slots import Slots
+from holdfast.core.taints import EMPTY, TaintSets
+
+Matrix = NDArray[np.int64]
+
+_FIRST_CAPACITY = 64
+_FIRST_SLOTS = 16
+
+
+@dataclass(slots=True)
+class NodeInfo:
+    """What the scheduler reads of a node object, quantities in base amounts."""
+
+    name: str
+    uid: str
+    labels: Mapping[str, str]
+    annotations: Mapping[str, str]
+    taints: list[Taint]
+    unschedulable: bool
+    allocatable: dict[str, int]
+    images: dict[str, int]
+
+
+class NodeTable:
+    def __init__(self) -> None:
+        self.capacity = _FIRST_CAPACITY
+        self.size = 0
+        """One past the highest row ever in use: vectors are computed over `[:size]`."""
+        self.count = 0
+        """Nodes that exist: the N of `0/N nodes are available`."""
+        self.slots = Slots()
+        self.allocatable: Matrix = np.zeros((_FIRST_SLOTS, self.capacity), dtype=np.int64)
+        self.claimed: Matrix = np.zeros((_FIRST_SLOTS, self.capacity), dtype=np.int64)
+        """Requests of pods, plus what reservations there still hold."""
+        self.held: Matrix = np.zeros((_FIRST_SLOTS, self.capacity), dtype=np.int64)
+        """The part of `claimed` that reservations hold."""
+        self.alive: NDArray[np.bool_] = np.zeros(self.capacity, dtype=np.bool_)
+        self.unschedulable: NDArray[np.bool_] = np.zeros(self.capacity, dtype=np.bool_)
+        self.taint_set: NDArray[np.int32] = np.zeros(self.capacity, dtype=np.int32)
+        self.taints = TaintSets()
+        self.labels = LabelColumns(self.capacity)
+        self.ports = PortUse(self.capacity)
+        self.images = Images(self.capacity)
+        self.info: dict[int, NodeInfo] = {}
+        self._row: dict[str, int] = {}
+        self._name: list[str] = []
+        self._free: list[int] = []
+
+    def row(self, name: str) -> int | None:
+        return self._row.get(name)
+
+    def name(self, row: int) -> str:
+        return self._name[row]
+
+    def names(self) -> Iterator[tuple[str, int]]:
+        return iter(self._row.items())
+
+    def slot(self, resource: str) -> int:
+        """The slot of a resource, with room for it in every matrix."""
+        slot = self.slots.of(resource)
+        if slot >= len(self.allocatable):
+            more = ((0, len(self.allocatable)), (0, 0))
+            self.allocatable = np.pad(self.allocatable, more)
+            self.claimed = np.pad(self.claimed, more)
+            self.held = np.pad(self.held, more)
+        return slot
+
+    def open_row(self, name: str) -> int:
+        """The row of a name, a new one if it has none."""
+        row = self._row.get(name)
+        if row is not None:
+            return row
+        if self._free:
+            row = heapq.heappop(self._free)
+            self._name[row] = name
+        else:
+            row = self.size
+            if row == self.capacity:
+                self._grow(self.capacity * 2)
+            self.size += 1
+            self._name.append(name)
+        self._row[name] = row
+        return row
+
+    def close_row(self, row: int) -> None:
+        """Gives a row back. It must be neither alive nor claimed."""
+        del self._row[self._name[row]]
+        self._name[row] = ""
+        heapq.heappush(self._free, row)
+
+    def put(self, row: int, info: NodeInfo) -> None:
+        """Writes a node object into its row."""
+        if not self.alive[row]:
+            self.alive[row] = True
+            self.count += 1
+        slots = {self.slot(name): amount for name, amount in info.allocatable.items()}
+        column = np.zeros(len(self.allocatable), dtype=np.int64)
+        for slot, amount in slots.items():
+            column[slot] = amount
+        self.allocatable[:, row] = column
+        self.unschedulable[row] = info.unschedulable
+        self.taint_set[row] = self.taints.intern(info.taints)
+        self.labels.set(row, info.labels)
+        self.images.set(row, info.images)
+        self.info[row] = info
+
+    def drop(self, row: int) -> None:
+        """Takes the node object out of its row; what is claimed there stays."""
+        self.alive[row] = False
+        self.count -= 1
+        self.allocatable[:, row] = 0
+        self.unschedulable[row] = False
+        self.taint_set[row] = EMPTY
+        self.labels.clear(row)
+        self.images.set(row, {})
+        del self.info[row]
+
+    def _grow(self, capacity: int) -> None:
+        more = capacity - self.capacity
+        wider = ((0, 0), (0, more))
+        self.allocatable = np.pad(self.allocatable, wider)
+        self.claimed = np.pad(self.claimed, wider)
+        self.held = np.pad(self.held, wider)
+        self.alive = np.pad(self.alive, (0, more))
+        self.unschedulable = np.pad(self.unschedulable, (0, more))
+        self.taint_set = np.pad(self.taint_set, (0, more))
+        self.labels.grow(capacity)
+        self.ports.grow(capacity)
+        self.images.grow(capacity)
+        self.capacity = capacity

@@ -1,0 +1,69 @@
+"""What is remembered of a pod.
+
+                 decided            confirmed, or seen on its node
+    PENDING ───────────────► ASSUMED ──────────────────────────────► ASSIGNED
+       ▲                        │                                        │
+       └────────────────────────┘  refused                               │
+                                                  ended or deleted ──► forgotten
+
+An assumed pod claims its node like an assigned one. A pod may be assigned without ever having been
+pending here: others bind pods too.
+"""
+
+import enum
+
+from holdfast.core.classes import PodClass
+from holdfast.core.decisions import ObjectRef
+
+
+class Phase(enum.Enum):
+    PENDING = "pending"
+    ASSUMED = "assumed"
+    ASSIGNED = "assigned"
+
+
+class PodRecord:
+    __slots__ = (
+        "attempts",
+        "cls",
+        "first_seen",
+        "gates",
+        "name",
+        "namespace",
+        "nominated",
+        "phase",
+        "pin",
+        "ref",
+        "row",
+        "scheduler",
+        "told",
+        "uid",
+    )
+
+    def __init__(
+        self,
+        ref: ObjectRef,
+        cls: PodClass,
+        scheduler: str,
+        first_seen: float,
+    ) -> None:
+        self.ref = ref
+        self.uid = ref.uid
+        self.namespace = ref.namespace
+        self.name = ref.name
+        self.cls = cls
+        self.scheduler = scheduler
+        self.first_seen = first_seen
+        self.phase = Phase.PENDING
+        self.row = -1
+        self.pin: str | None = None
+        """The only node the pod may go to, where its class leaves that open."""
+        self.gates: tuple[str, ...] = ()
+        self.attempts = 0
+        """Scheduling attempts that failed since the pod was last placed."""
+        self.told = ""
+        """The message of the condition the pod was last given."""
+        self.nominated = ""
+
+    def __repr__(self) -> str:
+        return f"<{self.ref} {self.phase.value}>"

@@ -1,0 +1,65 @@
+"""Host ports in use, counted per row.
+
+Two uses of a port conflict when protocol and number agree and either address is the wildcard or
+both are the same.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+WILDCARD = "0.0.0.0"
+
+
+class HostPort(NamedTuple):
+    ip: str
+    protocol: str
+    port: int
+
+
+Counts = NDArray[np.int32]
+
+
+class PortUse:
+    """For each address, and for each port over all addresses, how often each row uses it."""
+
+    def __init__(self, capacity: int) -> None:
+        self._capacity = capacity
+        self._by_address: dict[HostPort, Counts] = {}
+        self._by_port: dict[tuple[str, int], Counts] = {}
+
+    def add(self, row: int, port: HostPort, count: int) -> None:
+        self.uses(port)[row] += count
+        self.uses_anywhere(port)[row] += count
+
+    def uses(self, port: HostPort) -> Counts:
+        """How often each row uses this port on exactly this address."""
+        counts = self._by_address.get(port)
+        if counts is None:
+            counts = self._by_address[port] = np.zeros(self._capacity, dtype=np.int32)
+        return counts
+
+    def uses_anywhere(self, port: HostPort) -> Counts:
+        """How often each row uses this port on any address."""
+        key = (port.protocol, port.port)
+        counts = self._by_port.get(key)
+        if counts is None:
+            counts = self._by_port[key] = np.zeros(self._capacity, dtype=np.int32)
+        return counts
+
+    def conflicts(self, port: HostPort) -> tuple[Counts, ...]:
+        """The counts of which any that is not zero is a conflict."""
+        if port.ip == WILDCARD:
+            return (self.uses_anywhere(port),)
+        return (self.uses(port), self.uses(port._replace(ip=WILDCARD)))
+
+    def in_use(self, row: int) -> dict[HostPort, int]:
+        return {port: int(c[row]) for port, c in self._by_address.items() if c[row]}
+
+    def grow(self, capacity: int) -> None:
+        more = capacity - self._capacity
+        self._capacity = capacity
+        for counts in (self._by_address, self._by_port):
+            for key, column in counts.items():
+                counts[key] = np.pad(column, (0, more))  # type: ignore[index]

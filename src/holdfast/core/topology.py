@@ -1,0 +1,129 @@
+"""Pods counted per row and per topology domain, kept up to date as pods come and go.
+
+A counter counts the pods whose class passes a test: those a selector selects, or those that carry
+a certain affinity term. Which classes pass is worked out once per class. Domains are the codes of a
+label column; a row without the label is in no domain.
+"""
+
+from collections.abc import Callable, Hashable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from holdfast.core.classes import PodClass, PodClasses
+from holdfast.core.labels import LabelColumn, LabelColumns
+from holdfast.core.pods import PodRecord
+from holdfast.core.rowlog import RowLog
+
+Counts = NDArray[np.int64]
+
+
+class PodCounter:
+    """How many pods of certain classes are on each row, and in each domain of the keys asked for."""
+
+    def __init__(self, counts: Callable[[PodClass], bool], capacity: int) -> None:
+        self.counts = counts
+        self.rows: Counts = np.zeros(capacity, dtype=np.int64)
+        self.changed = RowLog(keep=4096)
+        self._domains: dict[str, Counts] = {}
+        self._columns: dict[str, LabelColumn] = {}
+
+    def domains(self, column: LabelColumn) -> Counts:
+        """Pods per domain, indexed by the column's codes."""
+        totals = self._domains.get(column.key)
+        if totals is None:
+            self._columns[column.key] = column
+            totals = self._domains[column.key] = self._recount(column)
+        if len(totals) < len(column.values):
+            totals = np.pad(totals, (0, len(column.values) - len(totals)))
+            self._domains[column.key] = totals
+        return totals
+
+    def add(self, row: int, count: int) -> None:
+        self.rows[row] += count
+        for column in self._columns.values():
+            code = column.codes[row]
+            if code >= 0:
+                self.domains(column)[code] += count
+        self.changed.add(row)
+
+    def relabel(self, row: int, key: str, before: int, after: int) -> None:
+        """The row's label went from one code to another."""
+        column = self._columns.get(key)
+        if column is None or not self.rows[row]:
+            return
+        totals = self.domains(column)
+        if before >= 0:
+            totals[before] -= self.rows[row]
+        if after >= 0:
+            totals[after] += self.rows[row]
+        self.changed.add(row)
+
+    def recount(self) -> dict[str, Counts]:
+        """The domains' totals worked out anew, to be compared with those kept."""
+        return {key: self._recount(column) for key, column in self._columns.items()}
+
+    def grow(self, capacity: int) -> None:
+        self.rows = np.pad(self.rows, (0, capacity - len(self.rows)))
+
+    def _recount(self, column: LabelColumn) -> Counts:
+        present = column.codes >= 0
+        return np.bincount(
+            column.codes[present], weights=self.rows[present], minlength=len(column.values)
+        ).astype(np.int64)
+
+
+class Topology:
+    """The counters in use, and which classes each of them counts."""
+
+    def __init__(self, classes: PodClasses, labels: LabelColumns, capacity: int) -> None:
+        self._classes = classes
+        self._labels = labels
+        self._capacity = capacity
+        self._counters: dict[Hashable, PodCounter] = {}
+        self._of_class: dict[int, list[PodCounter]] = {}
+        classes.on_added.append(self._class_added)
+        classes.on_dropped.append(self._class_dropped)
+
+    def counter(self, key: Hashable, counts: Callable[[PodClass], bool]) -> PodCounter:
+        """The counter of that key, made and filled if it is new."""
+        found = self._counters.get(key)
+        if found is None:
+            found = self._counters[key] = PodCounter(counts, self._capacity)
+            for cls in self._classes:
+                if counts(cls):
+                    self._of_class.setdefault(cls.id, []).append(found)
+                    for row, count in cls.placed.items():
+                        found.rows[row] += count
+        return found
+
+    def counters(self) -> dict[Hashable, PodCounter]:
+        return self._counters
+
+    def pod_moved(self, pod: PodRecord, row: int, sign: int) -> None:
+        for counter in self._of_class.get(pod.cls.id, ()):
+            counter.add(row, sign)
+
+    def row_codes(self, row: int) -> list[tuple[str, int]]:
+        """The row's code in every column, to be handed to `relabel` after a change."""
+        return [(column.key, int(column.codes[row])) for column in self._labels.known()]
+
+    def relabel(self, row: int, before: list[tuple[str, int]]) -> None:
+        for key, old in before:
+            new = int(self._labels.column(key).codes[row])
+            if new != old:
+                for counter in self._counters.values():
+                    counter.relabel(row, key, old, new)
+
+    def grow(self, capacity: int) -> None:
+        self._capacity = capacity
+        for counter in self._counters.values():
+            counter.grow(capacity)
+
+    def _class_dropped(self, cls: PodClass) -> None:
+        self._of_class.pop(cls.id, None)
+
+    def _class_added(self, cls: PodClass) -> None:
+        matching = [counter for counter in self._counters.values() if counter.counts(cls)]
+        if matching:
+            self._of_class[cls.id] = matching

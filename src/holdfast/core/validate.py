@@ -1,0 +1,177 @@
+"""The state against the truth: everything kept incrementally, worked out anew and compared."""
+
+from collections import Counter
+
+import numpy as np
+
+from holdfast.api.resources import NON_ZERO, pod_requests
+from holdfast.core.cluster import Cluster
+from holdfast.core.images import Images
+from holdfast.core.pods import Phase
+from holdfast.core.slots import NONZERO_CPU, NONZERO_MEMORY, PODS
+
+
+def validate_state(cluster: Cluster) -> list[str]:
+    """Every difference found, in words; none means the state is right."""
+    return [
+        *_rows(cluster),
+        *_claims(cluster),
+        *_pods(cluster),
+        *_columns(cluster),
+        *_counters(cluster),
+        *_classes(cluster),
+    ]
+
+
+def oversold(cluster: Cluster) -> list[str]:
+    """Where more is claimed than a node offers. Allowed only where others, or a node that shrank,
+    made it so; the scheduler itself never does."""
+    table = cluster.nodes
+    problems = []
+    for name, row in table.names():
+        for slot, resource in table.slots.resources():
+            claimed, offered = table.claimed[slot, row], table.allocatable[slot, row]
+            if claimed > offered:
+                problems.append(f"Node/{name}: {resource}: {claimed} claimed of {offered}")
+    return problems
+
+
+def _rows(cluster: Cluster) -> list[str]:
+    table = cluster.nodes
+    problems = []
+    rows = dict(table.names())
+    if len(set(rows.values())) != len(rows):
+        problems.append("two nodes share a row")
+    for name, row in rows.items():
+        if table.name(row) != name:
+            problems.append(f"Node/{name}: row {row} is named {table.name(row)!r}")
+        if not table.alive[row] and cluster.ledger.is_empty(row):
+            problems.append(f"Node/{name}: its row should have been given back")
+        if table.alive[row] != (row in table.info):
+            problems.append(f"Node/{name}: alive is {table.alive[row]}")
+    if table.count != int(table.alive.sum()):
+        problems.append(f"{table.count} nodes counted, {table.alive.sum()} alive")
+    used = set(rows.values())
+    problems.extend(
+        f"row {row} belongs to no node but is not empty"
+        for row in range(table.capacity)
+        if row not in used and (table.alive[row] or table.claimed[:, row].any())
+    )
+    return problems
+
+
+def _claims(cluster: Cluster) -> list[str]:
+    table = cluster.nodes
+    claimed = np.zeros_like(table.claimed)
+    held = np.zeros_like(table.held)
+    ports: Counter[tuple[int, object]] = Counter()
+    for pod in cluster.pods.values():
+        if pod.row < 0:
+            continue
+        for resource, amount in pod_requests(pod.cls.pod).items():
+            claimed[table.slot(resource), pod.row] += amount
+        defaulted = pod_requests(pod.cls.pod, non_missing=NON_ZERO)
+        claimed[NONZERO_CPU, pod.row] += defaulted.get("cpu", 0)
+        claimed[NONZERO_MEMORY, pod.row] += defaulted.get("memory", 0)
+        claimed[PODS, pod.row] += 1
+        ports.update((pod.row, port) for port in pod.cls.ports)
+    for hold in cluster.ledger.holds.values():
+        for slot, amount in hold.amounts.items():
+            held[slot, hold.row] += amount
+    problems = []
+    for what, kept, right in (
+        ("claimed", table.claimed, claimed + held),
+        ("held", table.held, held),
+    ):
+        for slot, row in zip(*np.nonzero(kept != right), strict=True):
+            problems.append(
+                f"row {row} ({table.name(row)}): {what} {table.slots.name(slot)!r} "
+                f"is {kept[slot, row]}, should be {right[slot, row]}"
+            )
+    kept_ports = Counter(
+        {
+            (row, port): count
+            for row in range(table.size)
+            for port, count in table.ports.in_use(row).items()
+        }
+    )
+    if kept_ports != ports:
+        problems.append(f"ports in use are {dict(kept_ports)}, should be {dict(ports)}")
+    return problems
+
+
+def _pods(cluster: Cluster) -> list[str]:
+    problems = []
+    on_rows = {uid: row for row, pods in cluster.ledger.pods.items() for uid in pods}
+    for uid, pod in cluster.pods.items():
+        if (pod.row < 0) != (pod.phase is Phase.PENDING):
+            problems.append(f"{pod!r} is on row {pod.row}")
+        if on_rows.pop(uid, -1) != pod.row:
+            problems.append(f"{pod!r}: row {pod.row} does not list it")
+        if cluster.pod(pod.namespace, pod.name) is not pod:
+            problems.append(f"{pod!r} is not found by its name")
+    problems.extend(f"pod {uid} is forgotten but still on row {row}" for uid, row in on_rows.items())
+    return problems
+
+
+def _columns(cluster: Cluster) -> list[str]:
+    table = cluster.nodes
+    problems = []
+    images = Images(table.capacity)
+    for row, info in table.info.items():
+        offered = {r: table.allocatable[s, row] for s, r in table.slots.resources()}
+        if {r: a for r, a in offered.items() if a} != {r: a for r, a in info.allocatable.items() if a}:
+            problems.append(f"Node/{info.name}: allocatable is {offered}")
+        if table.unschedulable[row] != info.unschedulable:
+            problems.append(f"Node/{info.name}: unschedulable is {table.unschedulable[row]}")
+        if table.taints[table.taint_set[row]] != tuple(info.taints):
+            problems.append(f"Node/{info.name}: taints are {table.taints[table.taint_set[row]]}")
+        images.set(row, info.images)
+    for column in table.labels.known():
+        for row in range(table.size):
+            code = column.codes[row]
+            kept = column.values[code] if code >= 0 else None
+            right = table.info[row].labels.get(column.key) if row in table.info else None
+            if kept != right:
+                problems.append(f"row {row}: label {column.key} is {kept!r}, should be {right!r}")
+    names = {name for info in table.info.values() for name in info.images}
+    for name in names:
+        kept_image, right_image = table.images.get(name), images.get(name)
+        if kept_image is None or right_image is None:
+            problems.append(f"image {name} is not known")
+        elif not np.array_equal(kept_image.present, right_image.present):
+            problems.append(f"image {name} is on the wrong rows")
+    if len(table.images) != len(names):
+        problems.append("images are known that no node has")
+    return problems
+
+
+def _counters(cluster: Cluster) -> list[str]:
+    problems = []
+    for key, counter in cluster.topology.counters().items():
+        rows = np.zeros_like(counter.rows)
+        for pod in cluster.pods.values():
+            if pod.row >= 0 and counter.counts(pod.cls):
+                rows[pod.row] += 1
+        if not np.array_equal(rows, counter.rows):
+            problems.append(f"counter {key}: rows are {counter.rows}, should be {rows}")
+        for label, totals in counter.recount().items():
+            kept = counter.domains(cluster.nodes.labels.column(label))
+            if not np.array_equal(kept, totals):
+                problems.append(f"counter {key}: {label} is {kept}, should be {totals}")
+    return problems
+
+
+def _classes(cluster: Cluster) -> list[str]:
+    refs = Counter(pod.cls.id for pod in cluster.pods.values())
+    placed: dict[int, Counter[int]] = {}
+    for pod in cluster.pods.values():
+        if pod.row >= 0:
+            placed.setdefault(pod.cls.id, Counter())[pod.row] += 1
+    problems = []
+    for cls in cluster.classes:
+        if cls.refs != refs[cls.id]:
+            problems.append(f"class {cls.id}: {cls.refs} pods counted, {refs[cls.id]} there")
+        if cls.placed != dict(placed.get(cls.id, {})):
+            problems.append(f"class {cls.id}: placed is {cls.placed}")
+    return problems

@@ -1,0 +1,87 @@
+"""The scheduler's configuration: a parsed mapping in, checked and resolved values out.
+
+The form is kube-scheduler's `KubeSchedulerConfiguration` (`kubescheduler.config.k8s.io/v1`) with
+three fields of Holdfast's own: `actions`, `configurations` and `dynamicReservation`.
+
+    load(mapping, implements) ─► Configuration      everything the program needs, defaults filled in
+    default_configuration(implements) ─► mapping    what `load` makes of a file that says nothing
+    to_mapping(configuration) ─► mapping            the effective configuration, loadable again
+
+`implements` is the plugin registry as this package sees it: plugin name to the extension points it
+serves. All problems of a file are reported together in one `ConfigError`, each with its path.
+
+May import msgspec and `holdfast.api`. Knows no plugin, no action and no file.
+"""
+
+from holdfast.framework.config.actions import DEFAULT_ACTIONS, ActionConfig
+from holdfast.framework.config.args import (
+    DefaultPreemptionArgs,
+    InterPodAffinityArgs,
+    LimitAwareArgs,
+    NodeAffinityArgs,
+    NodeResourcesBalancedAllocationArgs,
+    NodeResourcesFitArgs,
+    PodTopologySpreadArgs,
+    ReservationArgs,
+    ReservationPreemptionArgs,
+    ResourceSpec,
+    ScoringStrategy,
+    ShapePoint,
+    SpreadConstraint,
+    VolumeBindingArgs,
+)
+from holdfast.framework.config.component import ClientConnection, LeaderElection
+from holdfast.framework.config.document import API_VERSION, KIND
+from holdfast.framework.config.dynamic_reservation import DynamicReservation
+from holdfast.framework.config.extenders import Extender
+from holdfast.framework.config.load import Configuration, load
+from holdfast.framework.config.plugin_sets import (
+    DEFAULT_PLUGINS,
+    EXTENSION_POINTS,
+    PluginRef,
+    PluginSet,
+)
+from holdfast.framework.config.problems import ConfigError
+from holdfast.framework.config.profiles import (
+    DEFAULT_SCHEDULER_NAME,
+    ResolvedProfile,
+    resolve_profile,
+)
+from holdfast.framework.config.rendering import default_configuration, to_mapping
+
+__all__ = [
+    "API_VERSION",
+    "DEFAULT_ACTIONS",
+    "DEFAULT_PLUGINS",
+    "DEFAULT_SCHEDULER_NAME",
+    "EXTENSION_POINTS",
+    "KIND",
+    "ActionConfig",
+    "ClientConnection",
+    "ConfigError",
+    "Configuration",
+    "DefaultPreemptionArgs",
+    "DynamicReservation",
+    "Extender",
+    "InterPodAffinityArgs",
+    "LeaderElection",
+    "LimitAwareArgs",
+    "NodeAffinityArgs",
+    "NodeResourcesBalancedAllocationArgs",
+    "NodeResourcesFitArgs",
+    "PluginRef",
+    "PluginSet",
+    "PodTopologySpreadArgs",
+    "ReservationArgs",
+    "ReservationPreemptionArgs",
+    "ResolvedProfile",
+    "ResourceSpec",
+    "ScoringStrategy",
+    "ShapePoint",
+    "SpreadConstraint",
+    "VolumeBindingArgs",
+    "default_configuration",
+    "load",
+    "resolve_profile",
+    "to_mapping",
+]

@@ -1,0 +1,100 @@
+"""Arguments of Holdfast's plugins; those that Koordinator has too keep its names and defaults."""
+
+import re
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+from holdfast.framework.config.args.parts import (
+    CPU_AND_MEMORY,
+    ResourceSpec,
+    check_candidates,
+    check_distinct,
+    check_ignored,
+    weighed,
+)
+from holdfast.framework.config.problems import Problems, child, item
+from holdfast.framework.config.reading import Count, Percent, Section, Weight, described
+
+_PERCENT = re.compile(r"([0-9]{1,9})%")
+
+
+class ReservationSelectorIndex(Section, frozen=True):
+    enabled: bool = False
+    key_prefixes: tuple[str, ...] = ()
+    keys: tuple[str, ...] = ()
+
+
+class ReservationArgs(Section, frozen=True):
+    enable_preemption: bool = False
+    min_candidate_nodes_percentage: Percent = 10
+    min_candidate_nodes_absolute: Count = 100
+    controller_workers: Annotated[int, msgspec.Meta(ge=1)] = 1
+    gc_duration_seconds: Count = 86400
+    gc_interval_seconds: Annotated[int, msgspec.Meta(ge=1)] = 60
+    disable_garbage_collection: bool = False
+    resync_interval_seconds: Annotated[int, msgspec.Meta(ge=1)] = 60
+    pre_allocation_config: dict[str, Any] | None = None
+    ignored_resources: tuple[str, ...] = ()
+    ignored_resource_groups: tuple[str, ...] = ()
+    reservation_selector_index: ReservationSelectorIndex = ReservationSelectorIndex()
+
+
+class ReservationPreemptionArgs(Section, frozen=True):
+    eviction: Literal["Delete", "Soft"] = "Delete"
+    soft_evictor: bool = False
+
+
+class LimitAwareArgs(Section, frozen=True):
+    """Resources to score by, and for each limited resource the percentage of allocatable."""
+
+    resources: tuple[ResourceSpec, ...] = CPU_AND_MEMORY
+    default_limit_to_allocatable_ratio: dict[str, int] = msgspec.field(default_factory=dict)
+
+
+class GivenLimitAwareArgs(Section, frozen=True):
+    """Both spellings of the weights, and both of a percentage, as a file may have them."""
+
+    resources: tuple[ResourceSpec, ...] = ()
+    scoring_resource_weights: dict[str, Weight] = msgspec.field(default_factory=dict)
+    default_limit_to_allocatable_ratio: dict[str, Any] = msgspec.field(default_factory=dict)
+
+
+def checked_reservation(args: ReservationArgs, path: str, problems: Problems) -> ReservationArgs:
+    check_ignored(args.ignored_resources, args.ignored_resource_groups, path, problems)
+    check_candidates(
+        args.min_candidate_nodes_percentage, args.min_candidate_nodes_absolute, path, problems
+    )
+    return args
+
+
+def checked_limit_aware(given: GivenLimitAwareArgs, path: str, problems: Problems) -> LimitAwareArgs:
+    check_distinct(given.resources, child(path, "resources"), problems)
+    weights = {each.name: each.weight for each in given.resources}
+    for name, weight in given.scoring_resource_weights.items():
+        if weights.setdefault(name, weight) != weight:
+            problems.add(
+                item(child(path, "scoringResourceWeights"), name),
+                f"is {weight}, but {child(path, 'resources')} says {weights[name]}",
+            )
+    ratios = {}
+    for name, ratio in given.default_limit_to_allocatable_ratio.items():
+        percent = _percentage(ratio)
+        if percent is None:
+            problems.add(
+                item(child(path, "defaultLimitToAllocatableRatio"), name),
+                f'expected a percentage such as "125%" or 125, got {described(ratio)}',
+            )
+        else:
+            ratios[name] = percent
+    resources = weighed([ResourceSpec(name, weight) for name, weight in weights.items()])
+    return LimitAwareArgs(resources, ratios)
+
+
+def _percentage(ratio: object) -> int | None:
+    if isinstance(ratio, str):
+        match = _PERCENT.fullmatch(ratio)
+        return int(match[1]) if match else None
+    if isinstance(ratio, bool) or not isinstance(ratio, int):
+        return None
+    return ratio if 0 <= ratio < 10**9 else None

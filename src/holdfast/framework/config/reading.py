@@ -1,0 +1,208 @@
+"""Reads mappings into frozen structs, and writes the structs back.
+
+A struct's own declaration is the schema: its field names (in camel case) are the known names, its
+annotations the types and bounds, its defaults the defaults. Unlike a decoder this reader does not
+stop at the first fault: it notes each in `Problems` and goes on, with the default in its place.
+So whoever checks a value further does it only if there is no problem under its path.
+
+As in Kubernetes, a field that is null is a field that is absent.
+"""
+
+import math
+from collections.abc import Mapping
+from functools import cache
+from typing import Annotated, Any, TypeVar, cast
+
+import msgspec
+from msgspec import inspect as shapes
+
+from holdfast.api.duration import format_duration, parse_duration
+from holdfast.framework.config.problems import Problems, child, hint, item, nearest
+
+S = TypeVar("S", bound=msgspec.Struct)
+
+_DURATION = "duration"
+_WRONG: Any = object()
+_INT32 = 2**31 - 1
+_INT64 = 2**63
+_LONGEST = _INT64 / 10**9  # seconds in the longest Go duration
+
+Seconds = Annotated[float, msgspec.Meta(ge=0, extra={_DURATION: True})]
+"""A length of time; written as a number of seconds or as a duration such as `10m`."""
+Name = Annotated[str, msgspec.Meta(min_length=1)]
+Weight = Annotated[int, msgspec.Meta(ge=0, le=_INT32)]
+Percent = Annotated[int, msgspec.Meta(ge=0, le=100)]
+Count = Annotated[int, msgspec.Meta(ge=0)]
+
+
+class Section(msgspec.Struct, frozen=True, rename="camel"):
+    """Base of everything that is read from a mapping."""
+
+
+def read(cls: type[S], raw: object, path: str, problems: Problems) -> S | None:
+    """`raw` as a `cls`; None if it is not even a mapping. Check `problems` before trusting it."""
+    value = _read(_shape(cls), raw, path, problems)
+    return None if value is _WRONG else cast(S, value)
+
+
+def write(section: msgspec.Struct) -> dict[str, Any]:
+    """The mapping `read` would make this struct of; what is empty is left out."""
+    fields = cast(shapes.StructType, _shape(type(section))).fields
+    written = {f.encode_name: _write(f.type, getattr(section, f.name)) for f in fields}
+    return {name: value for name, value in written.items() if value not in (None, [], {})}
+
+
+def described(value: object) -> str:
+    """A value as a message shows it."""
+    match value:
+        case None:
+            return "nothing"
+        case bool():
+            return "true" if value else "false"
+        case str():
+            return f'"{value}"' if len(value) <= 60 else f'"{value[:57]}..."'
+        case Mapping():
+            return "a mapping"
+        case list() | tuple():
+            return "a list"
+        case int() | float():
+            return "a number out of range" if abs(value) >= _INT64 else str(value)
+        case _:
+            return f"a {type(value).__name__}"
+
+
+@cache
+def _shape(cls: type[msgspec.Struct]) -> shapes.Type:
+    return shapes.type_info(cls)
+
+
+def _read(shape: shapes.Type, raw: object, path: str, problems: Problems) -> Any:
+    match shape:
+        case shapes.StructType():
+            return _read_struct(shape, raw, path, problems)
+        case shapes.VarTupleType(item_type=inner):
+            if not isinstance(raw, list | tuple):
+                return _wrong("a list", raw, path, problems)
+            read_items = (_read(inner, e, item(path, i), problems) for i, e in enumerate(raw))
+            return tuple(value for value in read_items if value is not _WRONG)
+        case shapes.DictType(value_type=inner):
+            if not isinstance(raw, Mapping):
+                return _wrong("a mapping", raw, path, problems)
+            read_values = {str(k): _read(inner, v, item(path, k), problems) for k, v in raw.items()}
+            return {key: value for key, value in read_values.items() if value is not _WRONG}
+        case shapes.UnionType(types=types):
+            (inner,) = (each for each in types if not isinstance(each, shapes.NoneType))
+            return _read(inner, raw, path, problems)
+        case shapes.Metadata(type=shapes.FloatType() as inner, extra=extra) if extra:
+            return _read_seconds(inner, raw, path, problems)
+        case shapes.AnyType():
+            return raw
+        case _:
+            return _read_scalar(shape, raw, path, problems)
+
+
+def _read_struct(shape: shapes.StructType, raw: object, path: str, problems: Problems) -> Any:
+    if not isinstance(raw, Mapping):
+        return _wrong("a mapping", raw, path, problems)
+    fields = {field.encode_name: field for field in shape.fields}
+    for name in raw:
+        if name not in fields:
+            problems.add(child(path, name), "unknown field" + hint(name, fields))
+    values: dict[str, Any] = {}
+    for name, field in fields.items():
+        given = raw.get(name)
+        if given is None and not field.required:
+            continue
+        if given is None:
+            problems.add(child(path, name), "required")
+            value = _WRONG
+        else:
+            value = _read(field.type, given, child(path, name), problems)
+        if value is not _WRONG:
+            values[field.name] = value
+        elif field.required:
+            values[field.name] = None
+    return shape.cls(**values)
+
+
+def _read_scalar(shape: shapes.Type, raw: object, path: str, problems: Problems) -> Any:
+    match shape:
+        case shapes.BoolType():
+            return raw if isinstance(raw, bool) else _wrong("true or false", raw, path, problems)
+        case shapes.StrType(min_length=least):
+            if not isinstance(raw, str):
+                return _wrong("a string", raw, path, problems)
+            if least and not raw:
+                problems.add(path, "must not be empty")
+                return _WRONG
+            return raw
+        case shapes.LiteralType(values=values):
+            if raw in values:
+                return raw
+            choices = [str(value) for value in values]
+            guess = nearest(raw, choices)
+            said = f'; did you mean "{guess}"?' if guess else ""
+            wanted = " or ".join(choices) if len(choices) < 3 else "one of " + ", ".join(choices)
+            problems.add(path, f"expected {wanted}, got {described(raw)}{said}")
+            return _WRONG
+        case shapes.IntType():
+            if isinstance(raw, bool) or not isinstance(raw, int):
+                return _wrong("an integer", raw, path, problems)
+            return _bounded(shape, raw, path, problems)
+        case shapes.FloatType():
+            if not _is_number(raw):
+                return _wrong("a number", raw, path, problems)
+            return _bounded(shape, raw, path, problems)
+    raise TypeError(f"no reader for {shape!r}")  # a fault in a declaration, not in a file
+
+
+def _read_seconds(shape: shapes.FloatType, raw: object, path: str, problems: Problems) -> Any:
+    seconds = raw
+    if isinstance(raw, str):
+        try:
+            seconds = parse_duration(raw)
+        except ValueError:
+            seconds = None
+    if not _is_number(seconds) or abs(cast(float, seconds)) > _LONGEST:
+        return _wrong("a number of seconds or a duration such as 10m", raw, path, problems)
+    value = _bounded(shape, seconds, path, problems)
+    return value if value is _WRONG else round(float(value), 9)
+
+
+def _is_number(raw: object) -> bool:
+    if isinstance(raw, bool) or not isinstance(raw, int | float):
+        return False
+    return math.isfinite(raw) if isinstance(raw, float) else abs(raw) < _INT64
+
+
+def _bounded(
+    shape: shapes.IntType | shapes.FloatType, value: Any, path: str, problems: Problems
+) -> Any:
+    low, high = shape.ge, shape.le
+    if (low is None or value >= low) and (high is None or value <= high) and -_INT64 <= value < _INT64:
+        return value
+    if low is not None and high is not None and high < _INT32:
+        rule = f"must be between {low} and {high}"
+    elif low is not None and value < low:
+        rule = f"must be at least {low}"
+    else:
+        rule = "is too large"
+    problems.add(path, f"{rule}, got {described(value)}")
+    return _WRONG
+
+
+def _wrong(expected: str, raw: object, path: str, problems: Problems) -> Any:
+    problems.add(path, f"expected {expected}, got {described(raw)}")
+    return _WRONG
+
+
+def _write(shape: shapes.Type, value: Any) -> Any:
+    if isinstance(value, msgspec.Struct):
+        return write(value)
+    match shape:
+        case shapes.Metadata(extra=extra) if extra:
+            return format_duration(value)
+        case shapes.VarTupleType(item_type=inner):
+            return [_write(inner, each) for each in value]
+        case _:
+            return value

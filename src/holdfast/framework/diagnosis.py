@@ -1,0 +1,172 @@
+"""Why no node will do, in kube-scheduler's words.
+
+Every node is blamed on the first filter, in the profile's order, that it did not pass; that filter
+may give several reasons for it. Reasons are counted over nodes and listed sorted:
+
+    0/5 nodes are available: 2 Insufficient cpu, 3 node(s) had untolerated taint(s).
+
+The blame of each row is kept, so that after a change only the changed rows are looked at again.
+"""
+
+from collections import Counter
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from holdfast.core.nodes import NodeTable
+from holdfast.core.view import All, One, View
+from holdfast.framework.interface import Filter
+
+NO_NODES = "no nodes available to schedule pods"
+
+_FEW = 64
+
+
+class Blame(NamedTuple):
+    plugin: str
+    texts: tuple[str, ...]
+    resolvable: bool
+
+
+FITS = Blame("", (), True)
+
+
+class Diagnosis:
+    """Of one class over all rows. `filters` is shared with the column it belongs to."""
+
+    def __init__(self, table: NodeTable, filters: list[tuple[str, Filter]]) -> None:
+        self._table = table
+        self._filters = filters
+        self._blames: list[Blame] = [FITS]
+        self._code: dict[Blame, int] = {FITS: 0}
+        self._codes: NDArray[np.int32] | None = None
+        self._outdated: set[int] = set()
+
+    def reset(self) -> None:
+        self._codes = None
+        self._outdated.clear()
+
+    def outdated(self, rows: list[int]) -> None:
+        if self._codes is not None:
+            self._outdated.update(rows)
+
+    def message(self, post_filter: str = "") -> str:
+        """The whole sentence, for the state of things now."""
+        self._catch_up()
+        return sentence(self._table.count, self._histogram(), post_filter)
+
+    def plugins(self) -> set[str]:
+        """The plugins to blame."""
+        self._catch_up()
+        return {blame.plugin for blame in self._histogram() if blame.plugin}
+
+    def resolvable(self) -> NDArray[np.bool_]:
+        """The rows where removing pods could help."""
+        codes = self._catch_up()
+        table = np.array([blame.resolvable for blame in self._blames])
+        return table[codes] & self._table.alive[: self._table.size]
+
+    def _histogram(self) -> dict[Blame, int]:
+        assert self._codes is not None
+        counts = np.bincount(self._codes, minlength=len(self._blames))
+        return {self._blames[code]: int(counts[code]) for code in counts[1:].nonzero()[0] + 1}
+
+    def _catch_up(self) -> NDArray[np.int32]:
+        if self._codes is None or len(self._outdated) > max(_FEW, self._table.size // 16):
+            self._codes = self._blame_all()
+        elif self._outdated:
+            for row in self._outdated:
+                blame = self.blame(row) if self._table.alive[row] else FITS
+                self._codes[row] = self._intern(blame)
+        self._outdated.clear()
+        return self._codes
+
+    def blame(self, row: int) -> Blame:
+        """What stands against one node."""
+        if self._not_named(row):
+            return Blame(self._naming()[0], (self._not_named_text(),), False)
+        view = One(self._table, row)
+        for plugin, test in self._filters:
+            if not test.passes(view):
+                reasons = [reason for reason in test.reasons(view) if reason.rows]
+                texts = tuple(reason.text for reason in reasons)
+                return Blame(plugin, texts, all(bool(reason.resolvable) for reason in reasons))
+        return FITS
+
+    def _blame_all(self) -> NDArray[np.int32]:
+        table = self._table
+        view: View = All(table)
+        codes = np.zeros(table.size, dtype=np.int32)
+        left = table.alive[: table.size].copy()
+        if self._naming():
+            named = np.array([not self._not_named(row) for row in range(table.size)])
+            codes[left & ~named] = self._intern(
+                Blame(self._naming()[0], (self._not_named_text(),), False)
+            )
+            left &= named
+        for plugin, test in self._filters:
+            failed = left & ~np.asarray(test.passes(view) & view.full(True))
+            if not failed.any():
+                continue
+            left &= ~failed
+            reasons = test.reasons(view)
+            # Rows with the same combination of reasons share a blame.
+            combination = np.zeros(table.size, dtype=np.int64)
+            for bit, reason in enumerate(reasons):
+                combination |= (reason.rows & view.full(True)).astype(np.int64) << (2 * bit)
+                hopeless = reason.rows & ~(reason.resolvable & view.full(True))
+                combination |= hopeless.astype(np.int64) << (2 * bit + 1)
+            for value in np.unique(combination[failed]):
+                bits = int(value)
+                texts = tuple(r.text for bit, r in enumerate(reasons) if bits >> (2 * bit) & 1)
+                hopeful = not any(bits >> (2 * bit + 1) & 1 for bit in range(len(reasons)))
+                codes[failed & (combination == value)] = self._intern(Blame(plugin, texts, hopeful))
+        return codes
+
+    def _intern(self, blame: Blame) -> int:
+        code = self._code.get(blame)
+        if code is None:
+            code = self._code[blame] = len(self._blames)
+            self._blames.append(blame)
+        return code
+
+    # Nodes left out because the class names the only ones it can go to.
+
+    def _naming(self) -> list[str]:
+        return sorted(plugin for plugin, test in self._filters if test.only is not None)
+
+    def _not_named(self, row: int) -> bool:
+        name = self._table.name(row)
+        return any(test.only is not None and name not in test.only for _, test in self._filters)
+
+    def _not_named_text(self) -> str:
+        return not_named_text(self._naming())
+
+
+def not_named_text(plugins: list[str]) -> str:
+    return f"node(s) didn't satisfy plugin(s) [{' '.join(plugins)}]"
+
+
+def sentence(nodes: int, blames: dict[Blame, int], post_filter: str = "") -> str:
+    """Reasons counted over nodes, sorted as text."""
+    reasons: Counter[str] = Counter()
+    for blame, count in blames.items():
+        for text in blame.texts:
+            reasons[text] += count
+    listed = ", ".join(sorted(f"{count} {text}" for text, count in reasons.items()))
+    return _joined(nodes, listed, post_filter)
+
+
+def rejected_sentence(nodes: int, message: str, post_filter: str = "") -> str:
+    """For a pod no node will do for, whatever it is like."""
+    return _joined(nodes, message, post_filter)
+
+
+def _joined(nodes: int, reasons: str, post_filter: str) -> str:
+    text = f"0/{nodes} nodes are available:"
+    if reasons:
+        text += f" {reasons}."
+    if post_filter:
+        text += f" {post_filter}"
+    return text

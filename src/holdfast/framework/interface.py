@@ -1,0 +1,224 @@
+"""What a scheduling plugin is: the plugin author's manual.
+
+A plugin is a class with a name and some of the methods below. It is made once per profile, with the
+cluster and its arguments, and asked about *pod classes*, never about single pods or nodes: pods of
+one class get one answer.
+
+**Filtering.** `filter(cls)` is PreFilter and Filter in one. It looks at the class and answers
+
+* `None`: nothing to check for this class (kube-scheduler's Skip);
+* a `Filter`: `passes(view)` says for the rows of a view which of them will do, and `reasons(view)`
+  why those that will not do will not. `reasons` is asked only about rows that did not pass;
+* a `Rejected`: no node will do, whatever it is like.
+
+**Scoring.** `score(cls)` is PreScore, Score and NormalizeScore in one. It answers `None` (every node
+0) or a `Score`: `score(view)` gives an integer per row, higher is better, between 0 and 100 unless
+`normalize` brings it there. A normalisation is told the raw scores of all nodes that passed the
+filters. `Score.constant` says that all nodes score the same.
+
+**Views.** A view is one row, some, or all; see `holdfast.core.view`. Write arithmetic on what it gives:
+operators and numpy functions work for all three. Never loop over rows, never branch on cells.
+
+**Scope.** Answers are kept per class and recomputed only where something changed, so each Filter and
+Score says what it depends on:
+
+* `Scope.NODE`: the node object of the row (labels, taints, allocatable…), nothing else;
+* `Scope.USAGE`: also what pods and reservations claim on the row;
+* anything else (other rows, other objects) must be reflected in `version`: a function without
+  arguments whose value changes whenever the answer may. On a new value the plugin is asked again
+  for the class, and all rows are recomputed.
+
+**Waking.** `wakes_on` names the kinds of change that can help a pod this plugin rejected. Nothing
+else wakes the pod, so name too much rather than too little.
+
+**After a node was chosen**, in this order, per pod: `reserve` (all plugins; on a later failure
+`unreserve` in reverse order), `permit`, then the decisions of `pre_bind`, `bind` (the first plugin
+that gives any) and `post_bind`. These may keep state of their own, and must be able to undo it.
+
+`post_filter` runs when no node passed, in order until one plugin nominates a node.
+`pre_enqueue` may keep a pod out of the queue; `sort_key` (one plugin per profile) orders it.
+"""
+
+import enum
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from holdfast.core.changes import Change
+from holdfast.core.classes import PodClass
+from holdfast.core.cluster import Cluster
+from holdfast.core.decisions import Decision
+from holdfast.core.pods import PodRecord
+from holdfast.core.view import Cells, View
+
+MAX_SCORE = 100
+
+
+class Scope(enum.Enum):
+    NODE = "node"
+    USAGE = "usage"
+
+
+class Reason(NamedTuple):
+    """Why rows will not do. A row may have several reasons."""
+
+    text: str
+    rows: Cells
+    """Which rows of the view it holds for."""
+    resolvable: Cells = True
+    """Whether removing pods from the row could help; may differ from row to row."""
+
+
+Version = Callable[[], Hashable]
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    passes: Callable[[View], Cells]
+    reasons: Callable[[View], list[Reason]]
+    scope: Scope
+    version: Version | None = None
+    only: frozenset[str] | None = None
+    """The names of the only nodes worth looking at, where the class itself says so."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rejected:
+    message: str
+    resolvable: bool = False
+    version: Version | None = None
+
+
+class Normalize(Protocol):
+    """Brings raw scores to 0..100 in two steps, so that a change of few rows costs little."""
+
+    def measure(self, raw: NDArray[np.int64]) -> Hashable:
+        """What must be known of the raw scores of all nodes that passed (there is at least one)."""
+
+    def apply(self, raw: Cells, measure: Any) -> Cells:
+        """The scores of some rows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    score: Callable[[View], Cells]
+    scope: Scope
+    normalize: Normalize | None = None
+    version: Version | None = None
+    constant: int | None = None
+
+    @classmethod
+    def same(cls, value: int, version: Version | None = None) -> "Score":
+        """Every node scores this."""
+        return cls(lambda view: value, Scope.NODE, version=version, constant=value)
+
+
+class ByMaximum:
+    """kube-scheduler's default: the best raw score becomes 100, or 0 where less is better."""
+
+    def __init__(self, reverse: bool = False) -> None:
+        self._reverse = reverse
+
+    def measure(self, raw: NDArray[np.int64]) -> int:
+        return int(raw.max())
+
+    def apply(self, raw: Cells, measure: int) -> Cells:
+        if measure == 0:
+            return raw * 0 + (MAX_SCORE if self._reverse else 0)
+        scaled = raw * MAX_SCORE // measure
+        return MAX_SCORE - scaled if self._reverse else scaled
+
+
+class Outcome(NamedTuple):
+    """What `reserve` and `permit` answer: fine if there is no message."""
+
+    message: str = ""
+    wait: float = 0.0
+    """Permit only: hold the pod back until allowed, at most this long."""
+
+
+FINE = Outcome()
+
+
+class Nomination(NamedTuple):
+    """What `post_filter` answers."""
+
+    node: str = ""
+    """Where the pod will fit once the decisions have been carried out; empty if nowhere."""
+    message: str = ""
+    """Joined to the pod's message."""
+    decisions: tuple[Decision, ...] = ()
+
+
+class Plugin:
+    """Base of all plugins. Override what applies; what is not overridden is not called."""
+
+    name: ClassVar[str]
+    wakes_on: ClassVar[Change] = Change.ANY
+
+    def __init__(self, cluster: Cluster, args: Mapping[str, Any] | Any) -> None:
+        self.cluster = cluster
+        self.args = args
+
+    def pre_enqueue(self, pod: PodRecord) -> str:
+        """Why the pod must not be queued yet; empty if it may be."""
+        return ""
+
+    def sort_key(self, pod: PodRecord) -> tuple[Any, ...]:
+        """Pods with a smaller key are tried first."""
+        raise NotImplementedError
+
+    def filter(self, cls: PodClass) -> Filter | Rejected | None:
+        return None
+
+    def post_filter(self, pod: PodRecord, resolvable: NDArray[np.bool_]) -> Nomination:
+        """`resolvable` marks the rows where removing pods could help."""
+        return Nomination()
+
+    def score(self, cls: PodClass) -> Score | None:
+        return None
+
+    def reserve(self, pod: PodRecord, row: int) -> Outcome:
+        return FINE
+
+    def unreserve(self, pod: PodRecord, row: int) -> None:
+        return None
+
+    def permit(self, pod: PodRecord, row: int) -> Outcome:
+        return FINE
+
+    def pre_bind(self, pod: PodRecord, row: int) -> list[Decision]:
+        return []
+
+    def bind(self, pod: PodRecord, row: int) -> list[Decision]:
+        return []
+
+    def post_bind(self, pod: PodRecord, row: int) -> list[Decision]:
+        return []
+
+
+_POINTS = {
+    "pre_enqueue": ("preEnqueue",),
+    "sort_key": ("queueSort",),
+    "filter": ("preFilter", "filter"),
+    "post_filter": ("postFilter",),
+    "score": ("preScore", "score"),
+    "reserve": ("reserve",),
+    "permit": ("permit",),
+    "pre_bind": ("preBind",),
+    "bind": ("bind",),
+    "post_bind": ("postBind",),
+}
+
+
+def extension_points(plugin: type[Plugin]) -> frozenset[str]:
+    """kube-scheduler's extension points at which a plugin does something."""
+    return frozenset(
+        point
+        for method, points in _POINTS.items()
+        if getattr(plugin, method) is not getattr(Plugin, method)
+        for point in points
+    )

@@ -1,0 +1,50 @@
+"""A scheduler name with its plugins, ready to use."""
+
+from typing import Any
+
+from holdfast.core.changes import Change
+from holdfast.core.cluster import Cluster
+from holdfast.core.pods import PodRecord
+from holdfast.framework.config import ResolvedProfile
+from holdfast.framework.interface import Plugin
+from holdfast.framework.registry import Registry
+
+
+class Profile:
+    """The plugins at each extension point, in the order they run."""
+
+    def __init__(
+        self, index: int, resolved: ResolvedProfile, registry: Registry, cluster: Cluster
+    ) -> None:
+        made: dict[str, Plugin] = {}
+
+        def at(point: str) -> list[Plugin]:
+            for ref in resolved.points.get(point, ()):
+                if ref.name not in made:
+                    made[ref.name] = registry[ref.name](cluster, resolved.args.get(ref.name, {}))
+            return [made[ref.name] for ref in resolved.points.get(point, ())]
+
+        self.index = index
+        self.scheduler_name = resolved.scheduler_name
+        self.pre_enqueue = at("preEnqueue")
+        self.queue_sort = at("queueSort")
+        self.filters = at("filter")
+        self.post_filters = at("postFilter")
+        weights = {ref.name: ref.weight for ref in resolved.points.get("score", ())}
+        self.scorers = [(plugin, weights[plugin.name]) for plugin in at("score")]
+        self.reserve = at("reserve")
+        self.permit = at("permit")
+        self.pre_bind = at("preBind")
+        self.bind = at("bind")
+        self.post_bind = at("postBind")
+        self.plugins = made
+
+    def sort_key(self, pod: PodRecord) -> tuple[Any, ...]:
+        return self.queue_sort[0].sort_key(pod)
+
+    def wakes_on(self, plugins: set[str]) -> Change:
+        """What can help a pod these plugins rejected; anything, if none of them is to blame."""
+        changes = Change.NONE
+        for name in plugins:
+            changes |= self.plugins[name].wakes_on if name in self.plugins else Change.ANY
+        return changes or Change.ANY

@@ -1,0 +1,181 @@
+"""Pods waiting for their turn, for their back-off to end, or for a change that helps.
+
+                 add                    pop
+    (new) ───────────────► active ──────────────► being scheduled
+      │                     ▲  ▲                      │        │
+      │ gated               │  │ back-off over        │ error  │ no node
+      ▼                     │  │                      ▼        ▼
+    gated ──── ungated ─────┘  └──────────────── backoff ◄── unschedulable
+                                                       woken, too soon after the last attempt
+
+Timing is kube-scheduler's: an attempt that failed is followed by a back-off of 1 s, doubling to 10 s
+with every further failure. When nothing else is waiting, a pod that was woken is tried before its
+back-off is over; one whose attempt ended in an error is not.
+
+Unschedulable pods are kept in groups of one class (and profile): they were rejected for the same
+reasons, are helped by the same changes, and are woken together.
+"""
+
+import heapq
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from holdfast.core.changes import Change
+from holdfast.core.pods import PodRecord
+
+Key = tuple[int, int]
+"""Profile and class."""
+
+
+class Group:
+    """Unschedulable pods of one class."""
+
+    __slots__ = ("key", "message", "pods", "wakes_on")
+
+    def __init__(self, key: Key) -> None:
+        self.key = key
+        self.pods: dict[str, PodRecord] = {}
+        self.wakes_on = Change.NONE
+        self.message = ""
+
+
+class SchedulingQueue:
+    def __init__(
+        self,
+        sort_key: Callable[[PodRecord], tuple[Any, ...]],
+        initial_backoff: float = 1.0,
+        max_backoff: float = 10.0,
+    ) -> None:
+        self._sort_key = sort_key
+        self._initial = initial_backoff
+        self._max = max_backoff
+        self._active: list[tuple[tuple[Any, ...], int, PodRecord]] = []
+        self._backoff: list[tuple[float, int, PodRecord]] = []
+        self._errors: list[tuple[float, int, PodRecord]] = []
+        self._gated: dict[str, PodRecord] = {}
+        self._groups: dict[Key, Group] = {}
+        self._place: dict[str, str] = {}
+        self._token: dict[str, int] = {}
+        self._group_of: dict[str, Group] = {}
+        self._retry_at: dict[str, float] = {}
+        self._tokens = 0
+
+    def add(self, pod: PodRecord) -> None:
+        """The pod is to be tried as soon as its turn comes."""
+        self.remove(pod)
+        heapq.heappush(self._active, (self._sort_key(pod), self._enter(pod, "active"), pod))
+
+    def gate(self, pod: PodRecord) -> None:
+        """The pod is not to be tried until it is added again."""
+        self.remove(pod)
+        self._enter(pod, "gated")
+        self._gated[pod.uid] = pod
+
+    def reject(self, pod: PodRecord, key: Key, wakes_on: Change, message: str, now: float) -> None:
+        """No node will do for the pod until something changes."""
+        self._failed(pod, now)
+        self._enter(pod, "unschedulable")
+        group = self._groups.get(key)
+        if group is None:
+            group = self._groups[key] = Group(key)
+        group.wakes_on |= wakes_on
+        group.message = message
+        group.pods[pod.uid] = pod
+        self._group_of[pod.uid] = group
+
+    def retry_later(self, pod: PodRecord, now: float) -> None:
+        """The attempt ended in an error that has nothing to do with nodes."""
+        self._failed(pod, now)
+        self._push(self._errors, self._retry_at[pod.uid], pod)
+
+    def wake(self, group: Group, now: float) -> None:
+        """The pods of a group are to be tried again."""
+        for pod in list(group.pods.values()):
+            due = self._retry_at.get(pod.uid, 0.0)
+            if due > now:
+                self.remove(pod)
+                self._push(self._backoff, due, pod)
+            else:
+                self.add(pod)
+
+    def pop(self, now: float) -> PodRecord | None:
+        """The next pod to try, which then belongs to the caller."""
+        self._end_backoffs(now)
+        pod = self._pop_from(self._active)
+        if pod is None:
+            pod = self._pop_from(self._backoff)
+        return pod
+
+    def remove(self, pod: PodRecord) -> None:
+        """The pod is in no queue any more."""
+        place = self._place.pop(pod.uid, None)
+        if place is None:
+            return
+        del self._token[pod.uid]
+        if place == "gated":
+            del self._gated[pod.uid]
+        elif place == "unschedulable":
+            group = self._group_of.pop(pod.uid)
+            del group.pods[pod.uid]
+            if not group.pods:
+                del self._groups[group.key]
+
+    def forget(self, pod: PodRecord) -> None:
+        """The pod wants a node no more."""
+        self.remove(pod)
+        self._retry_at.pop(pod.uid, None)
+
+    def groups(self) -> Iterator[Group]:
+        return iter(list(self._groups.values()))
+
+    def next_due(self) -> float | None:
+        """When the next back-off ends."""
+        heads = [heap[0][0] for heap in (self._live(self._errors), self._live(self._backoff)) if heap]
+        return min(heads, default=None)
+
+    def place(self, uid: str) -> str | None:
+        """Where the pod is: active, backoff, unschedulable, gated, or nowhere."""
+        return self._place.get(uid)
+
+    def __len__(self) -> int:
+        return len(self._place)
+
+    def counts(self) -> dict[str, int]:
+        counts = dict.fromkeys(("active", "backoff", "unschedulable", "gated"), 0)
+        for place in self._place.values():
+            counts[place] += 1
+        return counts
+
+    def _enter(self, pod: PodRecord, place: str) -> int:
+        self._tokens += 1
+        self._place[pod.uid] = place
+        self._token[pod.uid] = self._tokens
+        return self._tokens
+
+    def _push(self, heap: list[tuple[float, int, PodRecord]], due: float, pod: PodRecord) -> None:
+        heapq.heappush(heap, (due, self._enter(pod, "backoff"), pod))
+
+    def _failed(self, pod: PodRecord, now: float) -> None:
+        self.remove(pod)
+        pod.attempts += 1
+        wait = min(self._initial * 2.0 ** min(pod.attempts - 1, 30), self._max)
+        self._retry_at[pod.uid] = now + wait
+
+    def _end_backoffs(self, now: float) -> None:
+        for heap in (self._errors, self._backoff):
+            while self._live(heap) and heap[0][0] <= now:
+                self.add(heap[0][2])
+
+    def _live(self, heap: list[Any]) -> list[Any]:
+        """The heap, less entries at its top that no longer count."""
+        while heap and self._token.get(heap[0][2].uid) != heap[0][1]:
+            heapq.heappop(heap)
+        return heap
+
+    def _pop_from(self, heap: list[Any]) -> PodRecord | None:
+        if not self._live(heap):
+            return None
+        pod: PodRecord = heapq.heappop(heap)[2]
+        del self._place[pod.uid]
+        del self._token[pod.uid]
+        return pod

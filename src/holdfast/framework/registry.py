@@ -1,0 +1,50 @@
+"""Plugins by name: those given, and those installed packages offer.
+
+A third party's package offers a plugin by an entry point in the group `holdfast.plugins` whose name is
+the plugin's and whose value is its class.
+"""
+
+from collections.abc import Iterable, Mapping
+from importlib.metadata import entry_points
+
+from holdfast.api.errors import HoldfastError
+from holdfast.framework.interface import Plugin, extension_points
+
+GROUP = "holdfast.plugins"
+
+
+class PluginError(HoldfastError):
+    """A plugin cannot be used."""
+
+
+class Registry:
+    def __init__(self, plugins: Iterable[type[Plugin]]) -> None:
+        self._plugins: dict[str, type[Plugin]] = {}
+        for plugin in plugins:
+            self.add(plugin)
+
+    def add(self, plugin: type[Plugin]) -> None:
+        known = self._plugins.setdefault(plugin.name, plugin)
+        if known is not plugin:
+            raise PluginError(f"two plugins are called {plugin.name}: {known} and {plugin}")
+
+    def add_installed(self) -> "Registry":
+        """Adds what installed packages offer."""
+        for entry in entry_points(group=GROUP):
+            try:
+                plugin = entry.load()
+            except Exception as error:
+                raise PluginError(f"plugin {entry.name} ({entry.value}): {error}") from error
+            if not (isinstance(plugin, type) and issubclass(plugin, Plugin)):
+                raise PluginError(f"plugin {entry.name} ({entry.value}) is not a Plugin class")
+            if getattr(plugin, "name", None) != entry.name:
+                raise PluginError(f"plugin {entry.name} ({entry.value}) has another name")
+            self.add(plugin)
+        return self
+
+    def __getitem__(self, name: str) -> type[Plugin]:
+        return self._plugins[name]
+
+    def implements(self) -> Mapping[str, frozenset[str]]:
+        """The extension points of each plugin."""
+        return {name: extension_points(plugin) for name, plugin in self._plugins.items()}

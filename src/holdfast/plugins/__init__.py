@@ -1,0 +1,36 @@
+"""One file per scheduling plugin. May import `framework` and below, never an action.
+
+`IN_TREE` is the list of them: a new plugin is a file and a line here.
+"""
+
+from holdfast.framework.registry import Registry
+from holdfast.plugins.default_binder import DefaultBinder
+from holdfast.plugins.image_locality import ImageLocality
+from holdfast.plugins.node_affinity import NodeAffinity
+from holdfast.plugins.node_name import NodeName
+from holdfast.plugins.node_ports import NodePorts
+from holdfast.plugins.node_resources_balanced import NodeResourcesBalancedAllocation
+from holdfast.plugins.node_resources_fit import NodeResourcesFit
+from holdfast.plugins.node_unschedulable import NodeUnschedulable
+from holdfast.plugins.queue_sort import PrioritySort
+from holdfast.plugins.scheduling_gates import SchedulingGates
+from holdfast.plugins.taint_toleration import TaintToleration
+
+IN_TREE = (
+    DefaultBinder,
+    ImageLocality,
+    NodeAffinity,
+    NodeName,
+    NodePorts,
+    NodeResourcesBalancedAllocation,
+    NodeResourcesFit,
+    NodeUnschedulable,
+    PrioritySort,
+    SchedulingGates,
+    TaintToleration,
+)
+
+
+def registry() -> Registry:
+    """Every plugin there is: ours, and those installed packages offer."""
+    return Registry(IN_TREE).add_installed()

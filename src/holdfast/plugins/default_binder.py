@@ -1,0 +1,14 @@
+"""DefaultBinder: binds a pod by a Binding object."""
+
+from holdfast.core.changes import Change
+from holdfast.core.decisions import Bind, Decision
+from holdfast.core.pods import PodRecord
+from holdfast.framework.interface import Plugin
+
+
+class DefaultBinder(Plugin):
+    name = "DefaultBinder"
+    wakes_on = Change.NONE
+
+    def bind(self, pod: PodRecord, row: int) -> list[Decision]:
+        return [Bind(pod.ref, self.cluster.nodes.name(row))]

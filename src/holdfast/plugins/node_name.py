@@ -1,0 +1,28 @@
+"""NodeName: a pod that names its node goes there or nowhere."""
+
+from holdfast.core.changes import Change
+from holdfast.core.classes import PodClass
+from holdfast.core.view import Cells, View
+from holdfast.framework.interface import Filter, Plugin, Reason, Scope
+
+REASON = "node(s) didn't match the requested node name"
+
+
+class NodeName(Plugin):
+    name = "NodeName"
+    wakes_on = Change.NODE_ADDED
+
+    def filter(self, cls: PodClass) -> Filter | None:
+        wanted = cls.wants_node
+        if not wanted:
+            return None
+        nodes = self.cluster.nodes
+
+        def passes(view: View) -> Cells:
+            row = nodes.row(wanted)
+            return view.rows == (-1 if row is None else row)
+
+        def reasons(view: View) -> list[Reason]:
+            return [Reason(REASON, passes(view) == False, resolvable=False)]  # noqa: E712
+
+        return Filter(passes, reasons, Scope.NODE)

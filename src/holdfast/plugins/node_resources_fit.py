@@ -1,0 +1,64 @@
+"""NodeResourcesFit: a pod goes where there is room for what it asks; how full a node should be is a
+matter of strategy (`resource_scores`)."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from holdfast.api.resources import is_extended
+from holdfast.core.changes import Change
+from holdfast.core.classes import PodClass
+from holdfast.core.cluster import Cluster
+from holdfast.core.slots import PODS
+from holdfast.core.view import Cells, View
+from holdfast.framework.config import NodeResourcesFitArgs
+from holdfast.framework.interface import Filter, Plugin, Reason, Scope, Score
+from holdfast.plugins.resource_scores import allocation_score
+
+TOO_MANY_PODS = "Too many pods"
+
+
+class NodeResourcesFit(Plugin):
+    name = "NodeResourcesFit"
+    wakes_on = Change.NODE_ADDED | Change.NODE_ALLOCATABLE | Change.POD_LEFT
+
+    def __init__(self, cluster: Cluster, args: Mapping[str, Any] | Any) -> None:
+        super().__init__(cluster, args)
+        self._args = args if isinstance(args, NodeResourcesFitArgs) else NodeResourcesFitArgs()
+        self._ignored = frozenset(self._args.ignored_resources)
+        self._ignored_groups = frozenset(self._args.ignored_resource_groups)
+
+    def filter(self, cls: PodClass) -> Filter:
+        slots = self.cluster.nodes.slots
+        wanted = [(PODS, 1, TOO_MANY_PODS)] + [
+            (slot, amount, f"Insufficient {slots.name(slot)}")
+            for slot, amount in cls.requests
+            if slot != PODS and not self._is_ignored(slots.name(slot))
+        ]
+        needs = tuple((slot, amount) for slot, amount, _ in wanted)
+
+        def passes(view: View) -> Cells:
+            enough = True
+            for slot, amount in needs:
+                enough = enough & (view.allocatable(slot) - view.claimed(slot) >= amount)
+            return enough
+
+        def reasons(view: View) -> list[Reason]:
+            return [
+                Reason(
+                    text,
+                    view.allocatable(slot) - view.claimed(slot) < amount,
+                    resolvable=(slot == PODS) | (view.allocatable(slot) >= amount),
+                )
+                for slot, amount, text in wanted
+            ]
+
+        return Filter(passes, reasons, Scope.USAGE)
+
+    def score(self, cls: PodClass) -> Score | None:
+        score = allocation_score(self.cluster.nodes, cls, self._args.scoring_strategy)
+        return Score(score, Scope.USAGE)
+
+    def _is_ignored(self, resource: str) -> bool:
+        return is_extended(resource) and (
+            resource in self._ignored or resource.split("/")[0] in self._ignored_groups
+        )

@@ -1,0 +1,28 @@
+"""NodeUnschedulable: cordoned nodes take only pods that tolerate being there."""
+
+from holdfast.api.affinity import Taint
+from holdfast.api.names import TAINT_UNSCHEDULABLE
+from holdfast.api.tolerations import tolerated
+from holdfast.core.changes import Change
+from holdfast.core.classes import PodClass
+from holdfast.core.view import Cells, View
+from holdfast.framework.interface import Filter, Plugin, Reason, Scope
+
+REASON = "node(s) were unschedulable"
+_CORDON = Taint(key=TAINT_UNSCHEDULABLE, effect="NoSchedule")
+
+
+class NodeUnschedulable(Plugin):
+    name = "NodeUnschedulable"
+    wakes_on = Change.NODE_ADDED | Change.NODE_TAINTS
+
+    def filter(self, cls: PodClass) -> Filter | None:
+        if tolerated(_CORDON, cls.tolerations):
+            return None
+        return Filter(self._passes, self._reasons, Scope.NODE)
+
+    def _passes(self, view: View) -> Cells:
+        return view.take(self.cluster.nodes.unschedulable) == False  # noqa: E712 - may be an array
+
+    def _reasons(self, view: View) -> list[Reason]:
+        return [Reason(REASON, view.take(self.cluster.nodes.unschedulable), resolvable=False)]

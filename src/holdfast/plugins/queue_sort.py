@@ -1,0 +1,15 @@
+"""PrioritySort: the more important pod first, then the one that has waited longer."""
+
+from typing import Any
+
+from holdfast.core.changes import Change
+from holdfast.core.pods import PodRecord
+from holdfast.framework.interface import Plugin
+
+
+class PrioritySort(Plugin):
+    name = "PrioritySort"
+    wakes_on = Change.NONE
+
+    def sort_key(self, pod: PodRecord) -> tuple[Any, ...]:
+        return (-pod.cls.priority, pod.first_seen, pod.namespace, pod.name)

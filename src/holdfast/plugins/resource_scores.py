@@ -1,0 +1,126 @@
+"""How well a node's resources would be used with one more pod of a class.
+
+`requested` is what is claimed on the node plus what the pod asks. For cpu and memory a container that
+asks for nothing counts with a small default, so that a node does not look empty for being full of
+pods that ask for nothing. A resource the node does not have, or an extended one the pod does not ask
+for, is left out of the mean.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from holdfast.api.resources import is_scalar_resource
+from holdfast.core.classes import PodClass
+from holdfast.core.nodes import NodeTable
+from holdfast.core.slots import CPU, MEMORY, NONZERO_CPU, NONZERO_MEMORY
+from holdfast.core.view import Cells, View
+from holdfast.framework.config import ResourceSpec, ScoringStrategy, ShapePoint
+from holdfast.framework.interface import MAX_SCORE
+
+Scorer = Callable[[View], Cells]
+
+_DEFAULTED = {CPU: NONZERO_CPU, MEMORY: NONZERO_MEMORY}
+_SCORE_OF_SHAPE = 10
+"""The best score a point of a shape may have."""
+
+
+def counted(
+    nodes: NodeTable, cls: PodClass, resources: tuple[ResourceSpec, ...], defaulted: bool
+) -> list[tuple[int, int, int, int]]:
+    """(slot, slot of what is claimed, what the pod adds, weight) of the resources that count."""
+    rows = []
+    for resource in resources:
+        slot = nodes.slot(resource.name)
+        added = cls.request(slot)
+        if not added and is_scalar_resource(resource.name):
+            continue
+        claimed = slot
+        if defaulted and slot in _DEFAULTED:
+            claimed = _DEFAULTED[slot]
+            added = cls.nonzero[0] if slot == CPU else cls.nonzero[1]
+        rows.append((slot, claimed, added, resource.weight))
+    return rows
+
+
+def allocation_score(nodes: NodeTable, cls: PodClass, strategy: ScoringStrategy) -> Scorer:
+    rows = counted(nodes, cls, strategy.resources, defaulted=True)
+    if strategy.type == "LeastAllocated":
+        return _weighted_mean(rows, least_allocated)
+    if strategy.type == "MostAllocated":
+        return _weighted_mean(rows, most_allocated)
+    assert strategy.requested_to_capacity_ratio is not None
+    return _by_shape(rows, Shape(strategy.requested_to_capacity_ratio.shape))
+
+
+def least_allocated(requested: Cells, capacity: Cells) -> Cells:
+    return (requested <= capacity) * ((capacity - requested) * MAX_SCORE // capacity)
+
+
+def most_allocated(requested: Cells, capacity: Cells) -> Cells:
+    within = requested <= capacity
+    return (within * requested + (within == 0) * capacity) * MAX_SCORE // capacity
+
+
+def _weighted_mean(
+    rows: list[tuple[int, int, int, int]], formula: Callable[[Cells, Cells], Cells]
+) -> Scorer:
+    def score(view: View) -> Cells:
+        total, weights = 0, 0
+        for slot, claimed, added, weight in rows:
+            offered = view.allocatable(slot)
+            present = offered > 0
+            # Where there is none of it, 1 keeps the division defined and the weight makes it nothing.
+            part = formula(view.claimed(claimed) + added, offered + (offered == 0))
+            total = total + present * weight * part
+            weights = weights + present * weight
+        return total // (weights + (weights == 0))
+
+    return score
+
+
+def _by_shape(rows: list[tuple[int, int, int, int]], shape: "Shape") -> Scorer:
+    """Here a resource that scores 0 is left out of the mean, and the mean is rounded."""
+
+    def score(view: View) -> Cells:
+        total, weights = 0, 0
+        for slot, claimed, added, weight in rows:
+            offered = view.allocatable(slot)
+            capacity = offered + (offered == 0)
+            requested = view.claimed(claimed) + added
+            over = requested > capacity
+            utilization = over * 100 + (over == 0) * (requested * 100 // capacity)
+            part = (offered > 0) * shape.at(utilization)
+            total = total + part * weight
+            weights = weights + (part > 0) * weight
+        # Half away from zero, in whole numbers: the sums are never negative.
+        return (2 * total + weights) // (2 * weights + (weights == 0))
+
+    return score
+
+
+class Shape:
+    """A function of utilization given by points, straight between them and flat outside."""
+
+    def __init__(self, points: tuple[ShapePoint, ...]) -> None:
+        scale = MAX_SCORE // _SCORE_OF_SHAPE
+        self._table: NDArray[np.int64] = np.array(
+            [self._value(points, scale, x) for x in range(101)], dtype=np.int64
+        )
+
+    def at(self, utilization: Cells) -> Cells:
+        return self._table[utilization]
+
+    @staticmethod
+    def _value(points: tuple[ShapePoint, ...], scale: int, x: int) -> int:
+        for i, point in enumerate(points):
+            if x <= point.utilization:
+                if i == 0:
+                    return point.score * scale
+                before = points[i - 1]
+                rise = (point.score - before.score) * scale
+                run = point.utilization - before.utilization
+                # Toward zero, as integer division is in the reference.
+                return before.score * scale + int(rise * (x - before.utilization) / run)
+        return points[-1].score * scale

@@ -1,0 +1,78 @@
+"""TaintToleration: keeps pods off nodes whose taints they do not tolerate, and prefers nodes with
+fewer such taints where they are only a preference.
+
+A pod's tolerations are judged once per distinct set of taints, so a node costs one table look-up.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from holdfast.api.affinity import Toleration
+from holdfast.api.tolerations import HARD_EFFECTS, find_untolerated, tolerated
+from holdfast.core.changes import Change
+from holdfast.core.classes import PodClass
+from holdfast.core.taints import TaintSet
+from holdfast.core.view import Cells, View
+from holdfast.framework.interface import MAX_SCORE, ByMaximum, Filter, Plugin, Reason, Scope, Score
+
+REASON = "node(s) had untolerated taint(s)"
+_SOFT = "PreferNoSchedule"
+
+
+class TaintToleration(Plugin):
+    name = "TaintToleration"
+    wakes_on = Change.NODE_ADDED | Change.NODE_TAINTS
+
+    def filter(self, cls: PodClass) -> Filter:
+        judged = Judgement(
+            self.cluster.nodes.taints.__getitem__,
+            lambda taints: find_untolerated(taints, cls.tolerations, HARD_EFFECTS) is None,
+        )
+        sets = self.cluster.nodes
+
+        def passes(view: View) -> Cells:
+            return judged.of(view.take(sets.taint_set), len(sets.taints)) == 1
+
+        def reasons(view: View) -> list[Reason]:
+            return [Reason(REASON, passes(view) == False, resolvable=False)]  # noqa: E712
+
+        return Filter(passes, reasons, Scope.NODE)
+
+    def score(self, cls: PodClass) -> Score:
+        nodes = self.cluster.nodes
+
+        def version() -> bool:
+            return nodes.taints.soft
+
+        if not nodes.taints.soft:
+            return Score.same(MAX_SCORE, version)
+        tolerations = [t for t in cls.tolerations if t.effect in ("", _SOFT)]
+        judged = Judgement(nodes.taints.__getitem__, lambda taints: disliked(taints, tolerations))
+
+        def score(view: View) -> Cells:
+            return judged.of(view.take(nodes.taint_set), len(nodes.taints))
+
+        return Score(score, Scope.NODE, ByMaximum(reverse=True), version)
+
+
+def disliked(taints: TaintSet, tolerations: list[Toleration]) -> int:
+    """How many taints say the pod had better not come."""
+    return sum(1 for t in taints if t.effect == _SOFT and not tolerated(t, tolerations))
+
+
+class Judgement:
+    """A number per distinct set of taints, worked out when the set is first met."""
+
+    def __init__(self, taints_of: Callable[[int], TaintSet], judge: Callable[[TaintSet], int]) -> None:
+        self._taints_of = taints_of
+        self._judge = judge
+        self._table: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
+
+    def of(self, codes: Cells, sets: int) -> Cells:
+        known = len(self._table)
+        if known < sets:
+            more = [int(self._judge(self._taints_of(code))) for code in range(known, sets)]
+            self._table = np.concatenate([self._table, np.array(more, dtype=np.int64)])
+        return self._table[codes]

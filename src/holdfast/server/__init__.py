@@ -1,0 +1,1 @@
+"""The embedded API server, metrics and health. May import `backends` and below."""

@@ -1,0 +1,1 @@
+"""The virtual clock, simulated kubelets, scenarios, traces. May import `backends` and below."""

@@ -1,0 +1,1 @@
+"""The embedded object store: revisions, watches, SQLite. May import `api` only."""
