@@ -10,8 +10,6 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import msgspec
-import numpy as np
-from numpy.typing import NDArray
 
 from holdfast.api import names
 from holdfast.api.affinity import Affinity, NodeSelectorTerm, Toleration
@@ -36,7 +34,6 @@ class PodClass:
 
     __slots__ = (
         "affinity",
-        "amounts",
         "annotations",
         "container_count",
         "id",
@@ -53,8 +50,8 @@ class PodClass:
         "priority",
         "refs",
         "requests",
-        "slots",
         "tolerations",
+        "usage",
         "volumes",
         "wants_node",
     )
@@ -89,8 +86,7 @@ class PodClass:
         usage = dict(self.requests)
         usage[PODS] = 1
         usage[NONZERO_CPU], usage[NONZERO_MEMORY] = self.nonzero
-        self.slots: NDArray[np.intp] = np.array(list(usage), dtype=np.intp)
-        self.amounts: NDArray[np.int64] = np.array(list(usage.values()), dtype=np.int64)
+        self.usage: tuple[tuple[int, int], ...] = tuple(usage.items())
         """What a pod of the class claims of its row, by slot, derived sums included."""
         self.refs = 0
         """How many pods are known to be of the class."""

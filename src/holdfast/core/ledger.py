@@ -115,13 +115,17 @@ class Ledger:
                 on_row = self.pods[row] = {}
             assert pod.uid not in on_row, f"{pod!r} is already on row {row}"
             on_row[pod.uid] = pod
-            self._table.claimed[cls.slots, row] += cls.amounts
+            claimed = self._table.claimed
+            for slot, amount in cls.usage:
+                claimed[slot, row] += amount
         else:
             assert on_row is not None
             del on_row[pod.uid]
             if not on_row:
                 del self.pods[row]
-            self._table.claimed[cls.slots, row] -= cls.amounts
+            claimed = self._table.claimed
+            for slot, amount in cls.usage:
+                claimed[slot, row] -= amount
         count = cls.placed.get(row, 0) + sign
         if count:
             cls.placed[row] = count

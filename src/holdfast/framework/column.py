@@ -68,8 +68,10 @@ class Column:
 
     def refresh(self) -> None:
         """Catches up with what happened since the last call."""
-        if self._versions and self._version() != self._seen_version:
-            self._compile()
+        for version, seen in self._versions:
+            if version() != seen:
+                self._compile()
+                break
         table, cluster = self._table, self._cluster
         if len(self.total) != table.capacity or self._size != table.size:
             self._rebuild()
@@ -143,14 +145,10 @@ class Column:
                 self._node_scores.append((weight, score.score))
             else:
                 self._usage_scores.append((weight, score.score))
-        self._versions = versions
-        self._seen_version = self._version()
+        self._versions = [(version, version()) for version in versions]
         self.total = self.total[:0]
         self._size = 0
         self.diagnosis.reset()
-
-    def _version(self) -> list[Hashable]:
-        return [version() for version in self._versions]
 
     def _rebuild(self) -> None:
         """Computes every row."""

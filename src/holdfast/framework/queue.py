@@ -49,13 +49,12 @@ class SchedulingQueue:
         self._sort_key = sort_key
         self._initial = initial_backoff
         self._max = max_backoff
-        self._active: list[tuple[tuple[Any, ...], int, PodRecord]] = []
+        self._active = ActivePods()
         self._backoff: list[tuple[float, int, PodRecord]] = []
         self._errors: list[tuple[float, int, PodRecord]] = []
         self._gated: dict[str, PodRecord] = {}
         self._groups: dict[Key, Group] = {}
-        self._place: dict[str, str] = {}
-        self._token: dict[str, int] = {}
+        self._place: dict[str, tuple[str, int]] = {}
         self._group_of: dict[str, Group] = {}
         self._retry_at: dict[str, float] = {}
         self._tokens = 0
@@ -63,7 +62,7 @@ class SchedulingQueue:
     def add(self, pod: PodRecord) -> None:
         """The pod is to be tried as soon as its turn comes."""
         self.remove(pod)
-        heapq.heappush(self._active, (self._sort_key(pod), self._enter(pod, "active"), pod))
+        self._active.add((*self._sort_key(pod), self._enter(pod, "active"), pod))
 
     def gate(self, pod: PodRecord) -> None:
         """The pod is not to be tried until it is added again."""
@@ -100,21 +99,27 @@ class SchedulingQueue:
 
     def pop(self, now: float) -> PodRecord | None:
         """The next pod to try, which then belongs to the caller."""
-        self._end_backoffs(now)
-        pod = self._pop_from(self._active)
-        if pod is None:
-            pod = self._pop_from(self._backoff)
-        return pod
+        if self._errors or self._backoff:
+            self._end_backoffs(now)
+        while (entry := self._active.pop()) is not None:
+            pod: PodRecord = entry[-1]
+            if self._place.get(pod.uid) == ("active", entry[-2]):
+                del self._place[pod.uid]
+                return pod
+        if self._live(self._backoff):
+            pod = heapq.heappop(self._backoff)[2]
+            del self._place[pod.uid]
+            return pod
+        return None
 
     def remove(self, pod: PodRecord) -> None:
         """The pod is in no queue any more."""
         place = self._place.pop(pod.uid, None)
         if place is None:
             return
-        del self._token[pod.uid]
-        if place == "gated":
+        if place[0] == "gated":
             del self._gated[pod.uid]
-        elif place == "unschedulable":
+        elif place[0] == "unschedulable":
             group = self._group_of.pop(pod.uid)
             del group.pods[pod.uid]
             if not group.pods:
@@ -135,21 +140,21 @@ class SchedulingQueue:
 
     def place(self, uid: str) -> str | None:
         """Where the pod is: active, backoff, unschedulable, gated, or nowhere."""
-        return self._place.get(uid)
+        place = self._place.get(uid)
+        return place[0] if place else None
 
     def __len__(self) -> int:
         return len(self._place)
 
     def counts(self) -> dict[str, int]:
         counts = dict.fromkeys(("active", "backoff", "unschedulable", "gated"), 0)
-        for place in self._place.values():
+        for place, _ in self._place.values():
             counts[place] += 1
         return counts
 
     def _enter(self, pod: PodRecord, place: str) -> int:
         self._tokens += 1
-        self._place[pod.uid] = place
-        self._token[pod.uid] = self._tokens
+        self._place[pod.uid] = (place, self._tokens)
         return self._tokens
 
     def _push(self, heap: list[tuple[float, int, PodRecord]], due: float, pod: PodRecord) -> None:
@@ -166,16 +171,40 @@ class SchedulingQueue:
             while self._live(heap) and heap[0][0] <= now:
                 self.add(heap[0][2])
 
-    def _live(self, heap: list[Any]) -> list[Any]:
+    def _live(self, heap: list[tuple[float, int, PodRecord]]) -> list[tuple[float, int, PodRecord]]:
         """The heap, less entries at its top that no longer count."""
-        while heap and self._token.get(heap[0][2].uid) != heap[0][1]:
+        while heap and self._place.get(heap[0][2].uid) != ("backoff", heap[0][1]):
             heapq.heappop(heap)
         return heap
 
-    def _pop_from(self, heap: list[Any]) -> PodRecord | None:
-        if not self._live(heap):
+
+class ActivePods:
+    """Entries in order. Pods come in bursts and are popped in turn, so new entries are sorted in
+    together when one is next asked for; sorting what is mostly sorted is cheap."""
+
+    __slots__ = ("_entries", "_head", "_new")
+
+    def __init__(self) -> None:
+        self._entries: list[Any] = []
+        self._head = 0
+        self._new: list[Any] = []
+
+    def add(self, entry: Any) -> None:
+        self._new.append(entry)
+
+    def pop(self) -> Any:
+        """The first entry, or None."""
+        if self._new:
+            del self._entries[: self._head]
+            self._head = 0
+            self._entries += self._new
+            self._new = []
+            self._entries.sort()
+        if self._head == len(self._entries):
+            self._entries.clear()
+            self._head = 0
             return None
-        pod: PodRecord = heapq.heappop(heap)[2]
-        del self._place[pod.uid]
-        del self._token[pod.uid]
-        return pod
+        entry = self._entries[self._head]
+        self._entries[self._head] = None
+        self._head += 1
+        return entry

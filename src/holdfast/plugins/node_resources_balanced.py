@@ -1,6 +1,6 @@
 """NodeResourcesBalancedAllocation: prefers nodes whose resources would be used to a like degree."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -32,29 +32,42 @@ class NodeResourcesBalancedAllocation(Plugin):
             (slot, added) for slot, _, added, _ in counted(nodes, cls, self._resources, defaulted=False)
         ]
 
-        def score(view: View) -> Cells:
-            return balance([used_share(view, slot, added) for slot, added in rows])
+        if len(rows) == 2:
+            return Score(balance_of_two(*rows), Scope.USAGE)
+        return Score(balance_of_many(rows), Scope.USAGE)
 
-        return Score(score, Scope.USAGE)
+
+Row = tuple[int, int]
+"""The slot of a resource, and how much of it the pod adds."""
 
 
-def used_share(view: View, slot: int, added: int) -> tuple[Cells, Cells]:
+def used_share(view: View, row: Row) -> tuple[Cells, Cells]:
     """Whether the node has the resource, and what share of it would be used, at most all."""
+    slot, added = row
     offered = view.allocatable(slot)
-    present = offered > 0
     share = (view.claimed(slot) + added) / (offered + (offered == 0))
-    return present, present * (share * (share < 1) + (share >= 1))
+    within = share < 1
+    return offered > 0, share * within + (within == 0)
 
 
-def balance(shares: list[tuple[Cells, Cells]]) -> Cells:
+def balance_of_two(one: Row, other: Row) -> Callable[[View], Cells]:
+    def score(view: View) -> Cells:
+        has_one, a = used_share(view, one)
+        has_other, b = used_share(view, other)
+        return (1 - (has_one & has_other) * abs(a - b) / 2) * MAX_SCORE // 1
+
+    return score
+
+
+def balance_of_many(rows: list[Row]) -> Callable[[View], Cells]:
     """100 less the standard deviation of the shares, in whole points."""
-    count = sum(present for present, _ in shares)
-    if len(shares) == 2:
-        (one, a), (two, b) = shares
-        deviation = (one & two) * abs(a - b) / 2
-    else:
+
+    def score(view: View) -> Cells:
+        shares = [used_share(view, row) for row in rows]
+        count = sum(present for present, _ in shares)
         some = count + (count == 0)
-        mean = sum(share for _, share in shares) / some
+        mean = sum(present * share for present, share in shares) / some
         squares = sum(present * (share - mean) ** 2 for present, share in shares)
-        deviation = np.sqrt(squares / some)
-    return (1 - deviation) * MAX_SCORE // 1
+        return (1 - np.sqrt(squares / some)) * MAX_SCORE // 1
+
+    return score
