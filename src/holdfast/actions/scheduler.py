@@ -6,7 +6,7 @@
 It never waits, reads no clock and does no I/O: a backend or a simulation does.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from holdfast.actions.allocate import Allocate
 from holdfast.actions.round import Action, Round
@@ -15,6 +15,7 @@ from holdfast.core.cluster import Cluster
 from holdfast.core.decisions import Decision, Emit
 from holdfast.core.events import Event
 from holdfast.core.pods import PodRecord
+from holdfast.framework.column import Column
 from holdfast.framework.config import Configuration
 from holdfast.framework.cycle import Cycle
 from holdfast.framework.profile import Profile
@@ -26,7 +27,7 @@ ACTIONS: Mapping[str, type[Action]] = {"allocate": Allocate}
 
 
 class Scheduler:
-    """`names` maps further scheduler names to those of profiles, for a backend that serves both."""
+    """`aliases` maps further scheduler names to those of profiles, for a backend that serves both."""
 
     def __init__(
         self,
@@ -85,21 +86,34 @@ class Scheduler:
 
     def _wake_group(self, group: Group, now: float) -> None:
         """Tries the group again if that could come out differently; else only says why not."""
-        pod = next(iter(group.pods.values()))
         profile = self._by_index[group.key[0]]
-        if pod.pin is not None or profile.post_filters or not self.cluster.nodes.count:
+        if profile.post_filters or not self.cluster.nodes.count:
             self.queue.wake(group, now)
             return
-        column = self.cycle.column(profile, pod.cls)
-        if column.best() >= 0 or column.rejected is not None:
+        cls = next(iter(group.pods.values())).cls
+        column = self.cycle.column(profile, cls)
+        if cls.pinned:
+            for pod in list(group.pods.values()):
+                if self.cycle.find_row(profile, pod, column) >= 0:
+                    self.queue.wake_pod(pod, now)
+                else:
+                    self._tell_again(group, [pod], profile, column, now)
+        elif column.best() >= 0:
             self.queue.wake(group, now)
-            return
-        message = column.diagnosis.message()
-        group.wakes_on |= profile.wakes_on(column.diagnosis.plugins())
-        if message != group.message:
-            group.message = message
-            for waiting in group.pods.values():
-                self.cycle.tell(waiting, message, now)
+        else:
+            self._tell_again(group, group.pods.values(), profile, column, now)
+
+    def _tell_again(
+        self, group: Group, pods: Collection[PodRecord], profile: Profile, column: Column, now: float
+    ) -> None:
+        """There is still no node for these pods, perhaps for other reasons than before."""
+        why = self.cycle.verdict(profile, next(iter(pods)), column)
+        group.wakes_on |= profile.wakes_on(why.plugins)
+        message = why.message(self.cluster.nodes.count)
+        for pod in pods:
+            if pod.told == message:
+                break  # they were told together
+            self.cycle.tell(pod, message, now)
 
     # What the cluster says of pods
 
@@ -124,9 +138,8 @@ class Scheduler:
         message = f"Successfully assigned {pod.namespace}/{pod.name} to {node}"
         self.cycle.decisions.append(Emit(pod.ref, "Normal", "Scheduled", message, "Binding"))
 
-    def bind_refused(self, pod: PodRecord, message: str) -> None:
-        profile = self._profiles[pod.scheduler]
-        for plugin in reversed(profile.reserve):
-            plugin.unreserve(pod, -1)
+    def bind_refused(self, pod: PodRecord, row: int, message: str) -> None:
+        for plugin in reversed(self._profiles[pod.scheduler].reserve):
+            plugin.unreserve(pod, row)
         self.queue.retry_later(pod, self.cluster.now)
         self.cycle.tell(pod, message, self.cluster.now, reason="SchedulerError")

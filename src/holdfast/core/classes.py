@@ -20,7 +20,7 @@ from holdfast.api.resources import NON_ZERO, pod_requests
 from holdfast.api.volumes import Volume
 from holdfast.core.images import normalized
 from holdfast.core.ports import WILDCARD, HostPort
-from holdfast.core.slots import CPU, MEMORY, NONZERO_CPU, NONZERO_MEMORY, PODS
+from holdfast.core.slots import CPU, MEMORY, MOST, NONZERO_CPU, NONZERO_MEMORY, PODS
 
 _encode = msgspec.msgpack.Encoder(order="deterministic").encode
 
@@ -78,11 +78,11 @@ class PodClass:
 
         amounts = pod_requests(pod)
         self.requests: tuple[tuple[int, int], ...] = tuple(
-            sorted((slot(name), amount) for name, amount in amounts.items() if amount > 0)
+            sorted((slot(name), min(amount, MOST)) for name, amount in amounts.items() if amount > 0)
         )
         """What the pod asks for, by slot; what it asks none of is left out."""
         defaulted = pod_requests(pod, non_missing=NON_ZERO)
-        self.nonzero = (defaulted.get("cpu", 0), defaulted.get("memory", 0))
+        self.nonzero = (min(defaulted.get("cpu", 0), MOST), min(defaulted.get("memory", 0), MOST))
         usage = dict(self.requests)
         usage[PODS] = 1
         usage[NONZERO_CPU], usage[NONZERO_MEMORY] = self.nonzero

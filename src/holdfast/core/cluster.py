@@ -28,6 +28,7 @@ from holdfast.core.ledger import Ledger
 from holdfast.core.nodes import NodeInfo, NodeTable
 from holdfast.core.pods import Phase, PodRecord
 from holdfast.core.rowlog import RowLog
+from holdfast.core.slots import MOST
 from holdfast.core.story import Chronicle, Line
 from holdfast.core.topology import Topology
 
@@ -46,8 +47,8 @@ class PodWatcher(Protocol):
     def bind_confirmed(self, pod: PodRecord) -> None:
         """A decided bind was carried out."""
 
-    def bind_refused(self, pod: PodRecord, message: str) -> None:
-        """A decided bind was refused; the pod is pending again."""
+    def bind_refused(self, pod: PodRecord, row: int, message: str) -> None:
+        """The bind to the node of this row was refused; the pod is pending again."""
 
 
 class Cluster:
@@ -343,11 +344,12 @@ class Cluster:
         pod = self.pods.get(event.uid)
         if pod is None or pod.phase is not Phase.ASSUMED:
             return
+        row = pod.row
         self.unassume(pod)
         self.changed(Change.POD_LEFT)
         self.chronicle.note(self.now, pod.ref, "bind refused", event.message)
         if self.watcher is not None:
-            self.watcher.bind_refused(pod, event.message)
+            self.watcher.bind_refused(pod, row, event.message)
 
 
 def node_info(node: Node) -> NodeInfo:
@@ -357,7 +359,7 @@ def node_info(node: Node) -> NodeInfo:
     offered = {}
     for name, quantity in (status.allocatable or status.capacity).items():
         try:
-            offered[name] = amount(name, quantity)
+            offered[name] = min(amount(name, quantity), MOST)
         except ValueError as error:
             raise InvalidObject(f"Node/{meta.name}", f"status.{field}[{name}]", str(error)) from error
     return NodeInfo(

@@ -14,6 +14,9 @@ PODS = 3
 NONZERO_CPU = 4
 NONZERO_MEMORY = 5
 
+MOST = 2**55
+"""No amount counts as more than this, so that sums and scores stay within 64 bits."""
+
 _FIXED = ("cpu", "memory", "ephemeral-storage", "pods", "", "")
 
 

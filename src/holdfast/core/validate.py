@@ -8,7 +8,7 @@ from holdfast.api.resources import NON_ZERO, pod_requests
 from holdfast.core.cluster import Cluster
 from holdfast.core.images import Images
 from holdfast.core.pods import Phase
-from holdfast.core.slots import NONZERO_CPU, NONZERO_MEMORY, PODS
+from holdfast.core.slots import MOST, NONZERO_CPU, NONZERO_MEMORY, PODS
 
 
 def validate_state(cluster: Cluster) -> list[str]:
@@ -69,10 +69,10 @@ def _claims(cluster: Cluster) -> list[str]:
         if pod.row < 0:
             continue
         for resource, amount in pod_requests(pod.cls.pod).items():
-            claimed[table.slot(resource), pod.row] += amount
+            claimed[table.slot(resource), pod.row] += min(amount, MOST)
         defaulted = pod_requests(pod.cls.pod, non_missing=NON_ZERO)
-        claimed[NONZERO_CPU, pod.row] += defaulted.get("cpu", 0)
-        claimed[NONZERO_MEMORY, pod.row] += defaulted.get("memory", 0)
+        claimed[NONZERO_CPU, pod.row] += min(defaulted.get("cpu", 0), MOST)
+        claimed[NONZERO_MEMORY, pod.row] += min(defaulted.get("memory", 0), MOST)
         claimed[PODS, pod.row] += 1
         ports.update((pod.row, port) for port in pod.cls.ports)
     for hold in cluster.ledger.holds.values():

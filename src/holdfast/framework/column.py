@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from holdfast.core.classes import PodClass
 from holdfast.core.cluster import Cluster
 from holdfast.core.view import All, One, Some, View
-from holdfast.framework.diagnosis import Diagnosis
+from holdfast.framework.diagnosis import Diagnosis, Verdict
 from holdfast.framework.interface import Filter, Normalize, Rejected, Scope, Score, Version
 from holdfast.framework.profile import Profile
 
@@ -99,11 +99,14 @@ class Column:
         row = int(self.total[: self._size].argmax())
         return row if self.total.item(row) > INFEASIBLE else -1
 
+    def verdict(self) -> Verdict:
+        """Why no node will do."""
+        if self.rejected is not None:
+            return Verdict(self.rejected.message, frozenset((self.rejected_by,)))
+        return self.diagnosis.verdict()
+
     def fits_row(self, row: int) -> bool:
         return self.rejected is None and bool(self._fits[row])
-
-    def bytes(self) -> int:
-        return len(self.total) * (8 + 8 + 1 + 1 + 16 * len(self._normalized))
 
     def _compile(self) -> None:
         """Asks the plugins about the class."""

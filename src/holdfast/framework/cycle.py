@@ -4,25 +4,22 @@ A pod's class has a column: which nodes will do, and how well. The best node is 
 at once, so that the next pod sees it taken; the bind is decided, and carried out elsewhere.
 """
 
+from collections.abc import Collection
+
 from holdfast.core.changes import Change
 from holdfast.core.classes import PodClass
 from holdfast.core.cluster import Cluster
 from holdfast.core.decisions import Decision, Emit, SetPodScheduled
 from holdfast.core.pods import Phase, PodRecord
 from holdfast.framework.column import Column
-from holdfast.framework.diagnosis import (
-    FITS,
-    NO_NODES,
-    Blame,
-    not_named_text,
-    rejected_sentence,
-    sentence,
-)
+from holdfast.framework.diagnosis import NO_NODES, Blame, Verdict, not_named_text, verdict
 from holdfast.framework.interface import Nomination, Plugin
 from holdfast.framework.profile import Profile
 from holdfast.framework.queue import SchedulingQueue
 
-_COLUMN_BUDGET = 256 * 1024**2
+_COLUMN_CELLS = 8 * 1024**2
+"""How many cells all columns may have between them; a cell takes about 30 bytes."""
+_FEWEST_COLUMNS = 64
 _EVENT_LIMIT = 1024
 """The longest message an Event may carry; the condition has it in full."""
 PINNING = "NodeAffinity"
@@ -47,43 +44,58 @@ class Cycle:
         self._table = cluster.nodes
         self._queue = queue
         self._columns: dict[tuple[int, int], Column] = {}
-        self._bytes = 0
         self.waiting: dict[str, Waiting] = {}
         self.decisions: list[Decision] = []
         cluster.classes.on_dropped.append(self._class_dropped)
 
     def column(self, profile: Profile, cls: PodClass) -> Column:
-        """The class's column, up to date. Columns used longest ago are dropped if there are many."""
+        """The class's column, up to date. Those used longest ago are dropped if there are many."""
         key = (profile.index, cls.id)
-        column = self._columns.get(key)
+        columns = self._columns
+        limit = max(_FEWEST_COLUMNS, _COLUMN_CELLS // self._table.capacity)
+        column = columns.get(key)
         if column is None:
-            column = Column(self._cluster, profile, cls)
-            column.refresh()
-            self._bytes += column.bytes()
-            while self._bytes > _COLUMN_BUDGET and self._columns:
-                oldest = next(iter(self._columns))
-                self._bytes -= self._columns.pop(oldest).bytes()
-        else:
-            column.refresh()
-            if self._bytes > _COLUMN_BUDGET // 2:
-                del self._columns[key]  # to the end of the line
-        self._columns[key] = column
+            column = columns[key] = Column(self._cluster, profile, cls)
+            if len(columns) > limit:
+                del columns[next(iter(columns))]
+        elif len(columns) > limit // 2:
+            columns[key] = columns.pop(key)  # to the end of the line
+        column.refresh()
         return column
 
     def schedule(self, profile: Profile, pod: PodRecord, now: float) -> bool:
         """Tries to find a node for the pod; whether one was found."""
         if not self._table.count:
-            self._fail(profile, pod, NO_NODES, set(), now)
+            self._fail(profile, pod, NO_NODES, (), now)
             return False
         column = self.column(profile, pod.cls)
-        if pod.pin is not None and PINNING in profile.plugins:
-            row = self._pinned_row(column, pod.pin)
-        else:
-            row = column.best()
+        row = self.find_row(profile, pod, column)
         if row < 0:
             self._no_node(profile, pod, column, now)
             return False
         return self._claim(profile, pod, row, now)
+
+    def find_row(self, profile: Profile, pod: PodRecord, column: Column) -> int:
+        """The best row for the pod, or -1."""
+        if pod.pin is None or PINNING not in profile.plugins:
+            return column.best()
+        row = self._table.row(pod.pin)
+        return row if row is not None and column.fits_row(row) else -1
+
+    def verdict(self, profile: Profile, pod: PodRecord, column: Column) -> Verdict:
+        """Why there is no row for the pod."""
+        if pod.pin is None or PINNING not in profile.plugins or column.rejected is not None:
+            return column.verdict()
+        # Only the named node was looked at; the others are told off in one go.
+        blames: dict[Blame, int] = {}
+        others = self._table.count
+        row = self._table.row(pod.pin)
+        if row is not None and self._table.alive[row]:
+            others -= 1
+            blames[column.diagnosis.blame(row)] = 1
+        if others:
+            blames[Blame(PINNING, (not_named_text([PINNING]),), False)] = others
+        return verdict(blames)
 
     def recheck_waiting(self, profiles: dict[str, Profile], now: float) -> None:
         """Asks again for the permission of pods that wait for it."""
@@ -152,27 +164,14 @@ class Cycle:
             plugin.unreserve(pod, row)
         self._cluster.unassume(pod)
 
-    def _pinned_row(self, column: Column, name: str) -> int:
-        row = self._table.row(name)
-        return row if row is not None and column.fits_row(row) else -1
-
     # No node was found
 
     def _no_node(self, profile: Profile, pod: PodRecord, column: Column, now: float) -> None:
         nomination = self._post_filter(profile, pod, column)
         self.decisions.extend(nomination.decisions)
-        nodes = self._table.count
-        if column.rejected is not None:
-            message = rejected_sentence(nodes, column.rejected.message, nomination.message)
-            plugins = {column.rejected_by}
-        elif pod.pin is not None and PINNING in profile.plugins:
-            blames = self._pinned_blames(column, pod.pin)
-            message = sentence(nodes, blames, nomination.message)
-            plugins = {blame.plugin for blame in blames}
-        else:
-            message = column.diagnosis.message(nomination.message)
-            plugins = column.diagnosis.plugins()
-        self._fail(profile, pod, message, plugins, now)
+        why = self.verdict(profile, pod, column)
+        message = why.message(self._table.count, nomination.message)
+        self._fail(profile, pod, message, why.plugins, now)
 
     def _post_filter(self, profile: Profile, pod: PodRecord, column: Column) -> Nomination:
         messages = []
@@ -184,24 +183,15 @@ class Cycle:
                 messages.append(nomination.message)
         return Nomination(message=", ".join(messages))
 
-    def _pinned_blames(self, column: Column, name: str) -> dict[Blame, int]:
-        """Only the named node was looked at; the others are told apart in one go."""
-        blames: dict[Blame, int] = {}
-        others = self._table.count
-        row = self._table.row(name)
-        if row is not None and self._table.alive[row]:
-            others -= 1
-            blame = column.diagnosis.blame(row)
-            if blame != FITS:
-                blames[blame] = 1
-        if others:
-            blames[Blame(PINNING, (not_named_text([PINNING]),), False)] = others
-        return blames
-
     def _fail(
-        self, profile: Profile, pod: PodRecord, message: str, plugins: set[str], now: float
+        self,
+        profile: Profile,
+        pod: PodRecord,
+        message: str,
+        plugins: Collection[str],
+        now: float,
     ) -> None:
-        self._queue.reject(pod, (profile.index, pod.cls.id), profile.wakes_on(plugins), message, now)
+        self._queue.reject(pod, (profile.index, pod.cls.id), profile.wakes_on(plugins), now)
         self.tell(pod, message, now)
 
     def tell(self, pod: PodRecord, message: str, now: float, reason: str = "Unschedulable") -> None:
@@ -216,4 +206,4 @@ class Cycle:
 
     def _class_dropped(self, cls: PodClass) -> None:
         for key in [key for key in self._columns if key[1] == cls.id]:
-            self._bytes -= self._columns.pop(key).bytes()
+            del self._columns[key]

@@ -32,6 +32,21 @@ class Blame(NamedTuple):
 FITS = Blame("", (), True)
 
 
+class Verdict(NamedTuple):
+    reasons: str
+    plugins: frozenset[str]
+    """The plugins to blame."""
+
+    def message(self, nodes: int, post_filter: str = "") -> str:
+        """The whole sentence, as the pod's condition has it."""
+        text = f"0/{nodes} nodes are available:"
+        if self.reasons:
+            text += f" {self.reasons}."
+        if post_filter:
+            text += f" {post_filter}"
+        return text
+
+
 class Diagnosis:
     """Of one class over all rows. `filters` is shared with the column it belongs to."""
 
@@ -42,24 +57,23 @@ class Diagnosis:
         self._code: dict[Blame, int] = {FITS: 0}
         self._codes: NDArray[np.int32] | None = None
         self._outdated: set[int] = set()
+        self._verdict: Verdict | None = None
 
     def reset(self) -> None:
         self._codes = None
+        self._verdict = None
         self._outdated.clear()
 
     def outdated(self, rows: list[int]) -> None:
         if self._codes is not None:
             self._outdated.update(rows)
 
-    def message(self, post_filter: str = "") -> str:
-        """The whole sentence, for the state of things now."""
+    def verdict(self) -> Verdict:
+        """What stands against all nodes together, as things are now."""
         self._catch_up()
-        return sentence(self._table.count, self._histogram(), post_filter)
-
-    def plugins(self) -> set[str]:
-        """The plugins to blame."""
-        self._catch_up()
-        return {blame.plugin for blame in self._histogram() if blame.plugin}
+        if self._verdict is None:
+            self._verdict = verdict(self._histogram())
+        return self._verdict
 
     def resolvable(self) -> NDArray[np.bool_]:
         """The rows where removing pods could help."""
@@ -75,7 +89,9 @@ class Diagnosis:
     def _catch_up(self) -> NDArray[np.int32]:
         if self._codes is None or len(self._outdated) > max(_FEW, self._table.size // 16):
             self._codes = self._blame_all()
+            self._verdict = None
         elif self._outdated:
+            self._verdict = None
             for row in self._outdated:
                 blame = self.blame(row) if self._table.alive[row] else FITS
                 self._codes[row] = self._intern(blame)
@@ -148,25 +164,11 @@ def not_named_text(plugins: list[str]) -> str:
     return f"node(s) didn't satisfy plugin(s) [{' '.join(plugins)}]"
 
 
-def sentence(nodes: int, blames: dict[Blame, int], post_filter: str = "") -> str:
+def verdict(blames: dict[Blame, int]) -> Verdict:
     """Reasons counted over nodes, sorted as text."""
     reasons: Counter[str] = Counter()
     for blame, count in blames.items():
         for text in blame.texts:
             reasons[text] += count
     listed = ", ".join(sorted(f"{count} {text}" for text, count in reasons.items()))
-    return _joined(nodes, listed, post_filter)
-
-
-def rejected_sentence(nodes: int, message: str, post_filter: str = "") -> str:
-    """For a pod no node will do for, whatever it is like."""
-    return _joined(nodes, message, post_filter)
-
-
-def _joined(nodes: int, reasons: str, post_filter: str) -> str:
-    text = f"0/{nodes} nodes are available:"
-    if reasons:
-        text += f" {reasons}."
-    if post_filter:
-        text += f" {post_filter}"
-    return text
+    return Verdict(listed, frozenset(blame.plugin for blame in blames if blame.plugin))

@@ -1,5 +1,6 @@
 """A scheduler name with its plugins, ready to use."""
 
+from collections.abc import Collection
 from typing import Any
 
 from holdfast.core.changes import Change
@@ -42,7 +43,7 @@ class Profile:
     def sort_key(self, pod: PodRecord) -> tuple[Any, ...]:
         return self.queue_sort[0].sort_key(pod)
 
-    def wakes_on(self, plugins: set[str]) -> Change:
+    def wakes_on(self, plugins: Collection[str]) -> Change:
         """What can help a pod these plugins rejected; anything, if none of them is to blame."""
         changes = Change.NONE
         for name in plugins:

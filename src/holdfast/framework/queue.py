@@ -30,13 +30,12 @@ Key = tuple[int, int]
 class Group:
     """Unschedulable pods of one class."""
 
-    __slots__ = ("key", "message", "pods", "wakes_on")
+    __slots__ = ("key", "pods", "wakes_on")
 
     def __init__(self, key: Key) -> None:
         self.key = key
         self.pods: dict[str, PodRecord] = {}
         self.wakes_on = Change.NONE
-        self.message = ""
 
 
 class SchedulingQueue:
@@ -70,7 +69,7 @@ class SchedulingQueue:
         self._enter(pod, "gated")
         self._gated[pod.uid] = pod
 
-    def reject(self, pod: PodRecord, key: Key, wakes_on: Change, message: str, now: float) -> None:
+    def reject(self, pod: PodRecord, key: Key, wakes_on: Change, now: float) -> None:
         """No node will do for the pod until something changes."""
         self._failed(pod, now)
         self._enter(pod, "unschedulable")
@@ -78,7 +77,6 @@ class SchedulingQueue:
         if group is None:
             group = self._groups[key] = Group(key)
         group.wakes_on |= wakes_on
-        group.message = message
         group.pods[pod.uid] = pod
         self._group_of[pod.uid] = group
 
@@ -90,12 +88,16 @@ class SchedulingQueue:
     def wake(self, group: Group, now: float) -> None:
         """The pods of a group are to be tried again."""
         for pod in list(group.pods.values()):
-            due = self._retry_at.get(pod.uid, 0.0)
-            if due > now:
-                self.remove(pod)
-                self._push(self._backoff, due, pod)
-            else:
-                self.add(pod)
+            self.wake_pod(pod, now)
+
+    def wake_pod(self, pod: PodRecord, now: float) -> None:
+        """The pod is to be tried again, once its back-off is over."""
+        due = self._retry_at.get(pod.uid, 0.0)
+        if due > now:
+            self.remove(pod)
+            self._push(self._backoff, due, pod)
+        else:
+            self.add(pod)
 
     def pop(self, now: float) -> PodRecord | None:
         """The next pod to try, which then belongs to the caller."""
