@@ -113,7 +113,7 @@ class Scheduler:
         for pod in pods:
             if pod.told == message:
                 break  # they were told together
-            self.cycle.tell(pod, message, now)
+            self.cycle.tell(pod, message, now, why.condition)
 
     # What the cluster says of pods
 
@@ -142,4 +142,4 @@ class Scheduler:
         for plugin in reversed(self._profiles[pod.scheduler].reserve):
             plugin.unreserve(pod, row)
         self.queue.retry_later(pod, self.cluster.now)
-        self.cycle.tell(pod, message, self.cluster.now, reason="SchedulerError")
+        self.cycle.tell(pod, message, self.cluster.now, "SchedulerError")

@@ -50,6 +50,7 @@ class PodClass:
         "priority",
         "refs",
         "requests",
+        "terminating",
         "tolerations",
         "usage",
         "volumes",
@@ -67,6 +68,7 @@ class PodClass:
         self.annotations = scheduling_annotations(pod)
         self.owners: list[OwnerReference] = pod.metadata.owner_references
         self.priority = pod_priority(spec)
+        self.terminating = pod.metadata.deletion_timestamp is not None
         self.tolerations: list[Toleration] = spec.tolerations
         self.node_selector: Mapping[str, str] = spec.node_selector
         self.pinned = pin_of(spec) is not None
@@ -194,6 +196,8 @@ def class_key(pod: Pod) -> bytes:
         parts.append(("hostNetwork", True))
     if spec.preemption_policy:
         parts.append(("preemptionPolicy", spec.preemption_policy))
+    if meta.deletion_timestamp is not None:
+        parts.append(("terminating", True))
     resized = resized_resources(pod)
     if resized:
         parts.append(("resized", resized))
@@ -252,6 +256,8 @@ def resized_resources(pod: Pod) -> list[Any]:
 
 def pin_of(spec: PodSpec) -> str | None:
     """The one node a pod names in its affinity, the way the DaemonSet controller writes it."""
+    if spec.topology_spread_constraints:
+        return None  # which nodes count for spreading depends on the whole affinity
     terms = required_terms(spec.affinity)
     if len(terms) != 1 or len(terms[0].match_fields) != 1:
         return None

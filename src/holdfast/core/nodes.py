@@ -61,6 +61,7 @@ class NodeTable:
         self.ports = PortUse(self.capacity)
         self.images = Images(self.capacity)
         self.info: dict[int, NodeInfo] = {}
+        self._everywhere: dict[int, bool] = {}
         self._row: dict[str, int] = {}
         self._name: list[str] = []
         self._free: list[int] = []
@@ -83,6 +84,14 @@ class NodeTable:
             self.claimed = np.pad(self.claimed, more)
             self.held = np.pad(self.held, more)
         return slot
+
+    def everywhere(self, slot: int) -> bool:
+        """Whether every node has some of the resource."""
+        found = self._everywhere.get(slot)
+        if found is None:
+            offered = self.allocatable[slot, : self.size][self.alive[: self.size]]
+            found = self._everywhere[slot] = bool((offered > 0).all())
+        return found
 
     def open_row(self, name: str) -> int:
         """The row of a name, a new one if it has none."""
@@ -109,6 +118,7 @@ class NodeTable:
 
     def put(self, row: int, info: NodeInfo) -> None:
         """Writes a node object into its row."""
+        self._everywhere.clear()
         if not self.alive[row]:
             self.alive[row] = True
             self.count += 1
@@ -125,6 +135,7 @@ class NodeTable:
 
     def drop(self, row: int) -> None:
         """Takes the node object out of its row; what is claimed there stays."""
+        self._everywhere.clear()
         self.alive[row] = False
         self.count -= 1
         self.allocatable[:, row] = 0

@@ -171,7 +171,7 @@ class Cycle:
         self.decisions.extend(nomination.decisions)
         why = self.verdict(profile, pod, column)
         message = why.message(self._table.count, nomination.message)
-        self._fail(profile, pod, message, why.plugins, now)
+        self._fail(profile, pod, message, why.plugins, now, why.condition)
 
     def _post_filter(self, profile: Profile, pod: PodRecord, column: Column) -> Nomination:
         messages = []
@@ -190,11 +190,12 @@ class Cycle:
         message: str,
         plugins: Collection[str],
         now: float,
+        condition: str = "Unschedulable",
     ) -> None:
         self._queue.reject(pod, (profile.index, pod.cls.id), profile.wakes_on(plugins), now)
-        self.tell(pod, message, now)
+        self.tell(pod, message, now, condition)
 
-    def tell(self, pod: PodRecord, message: str, now: float, reason: str = "Unschedulable") -> None:
+    def tell(self, pod: PodRecord, message: str, now: float, reason: str) -> None:
         """Says on the pod why it has no node, unless it says so already."""
         if pod.told == message:
             return

@@ -36,9 +36,18 @@ class Verdict(NamedTuple):
     reasons: str
     plugins: frozenset[str]
     """The plugins to blame."""
+    error: bool = False
+    """The pod itself makes no sense."""
+
+    @property
+    def condition(self) -> str:
+        """The reason of the pod's condition."""
+        return "SchedulerError" if self.error else "Unschedulable"
 
     def message(self, nodes: int, post_filter: str = "") -> str:
         """The whole sentence, as the pod's condition has it."""
+        if self.error:
+            return self.reasons
         text = f"0/{nodes} nodes are available:"
         if self.reasons:
             text += f" {self.reasons}."
@@ -64,9 +73,9 @@ class Diagnosis:
         self._verdict = None
         self._outdated.clear()
 
-    def outdated(self, rows: list[int]) -> None:
+    def outdated(self, rows: NDArray[np.intp]) -> None:
         if self._codes is not None:
-            self._outdated.update(rows)
+            self._outdated.update(rows.tolist())
 
     def verdict(self) -> Verdict:
         """What stands against all nodes together, as things are now."""

@@ -24,6 +24,10 @@ Score says what it depends on:
 
 * `Scope.NODE`: the node object of the row (labels, taints, allocatable…), nothing else;
 * `Scope.USAGE`: also what pods and reservations claim on the row;
+* `Scope.TOPOLOGY`: only *facets*, small numbers each row has for the class, such as its zone or how
+  many pods of a kind are in its rack. Rows with the same facets get the same answer, so the question
+  is put once per distinct combination: use nothing of the view but `facet`. A score may also use
+  `feasible`, the number of nodes of each combination that passed all filters;
 * anything else (other rows, other objects) must be reflected in `version`: a function without
   arguments whose value changes whenever the answer may. On a new value the plugin is asked again
   for the class, and all rows are recomputed.
@@ -52,7 +56,7 @@ from holdfast.core.classes import PodClass
 from holdfast.core.cluster import Cluster
 from holdfast.core.decisions import Decision
 from holdfast.core.pods import PodRecord
-from holdfast.core.view import Cells, View
+from holdfast.core.view import Cells, Facet, View
 
 MAX_SCORE = 100
 
@@ -60,6 +64,7 @@ MAX_SCORE = 100
 class Scope(enum.Enum):
     NODE = "node"
     USAGE = "usage"
+    TOPOLOGY = "topology"
 
 
 class Reason(NamedTuple):
@@ -81,6 +86,7 @@ class Filter:
     reasons: Callable[[View], list[Reason]]
     scope: Scope
     version: Version | None = None
+    facets: tuple[Facet, ...] = ()
     only: frozenset[str] | None = None
     """The names of the only nodes worth looking at, where the class itself says so."""
 
@@ -89,6 +95,8 @@ class Filter:
 class Rejected:
     message: str
     resolvable: bool = False
+    error: bool = False
+    """The pod makes no sense, rather than finding no node."""
     version: Version | None = None
 
 
@@ -108,6 +116,7 @@ class Score:
     scope: Scope
     normalize: Normalize | None = None
     version: Version | None = None
+    facets: tuple[Facet, ...] = ()
     constant: int | None = None
 
     @classmethod

@@ -6,12 +6,14 @@
 from holdfast.framework.registry import Registry
 from holdfast.plugins.default_binder import DefaultBinder
 from holdfast.plugins.image_locality import ImageLocality
+from holdfast.plugins.inter_pod_affinity import InterPodAffinity
 from holdfast.plugins.node_affinity import NodeAffinity
 from holdfast.plugins.node_name import NodeName
 from holdfast.plugins.node_ports import NodePorts
 from holdfast.plugins.node_resources_balanced import NodeResourcesBalancedAllocation
 from holdfast.plugins.node_resources_fit import NodeResourcesFit
 from holdfast.plugins.node_unschedulable import NodeUnschedulable
+from holdfast.plugins.pod_topology_spread import PodTopologySpread
 from holdfast.plugins.queue_sort import PrioritySort
 from holdfast.plugins.scheduling_gates import SchedulingGates
 from holdfast.plugins.taint_toleration import TaintToleration
@@ -19,12 +21,14 @@ from holdfast.plugins.taint_toleration import TaintToleration
 IN_TREE = (
     DefaultBinder,
     ImageLocality,
+    InterPodAffinity,
     NodeAffinity,
     NodeName,
     NodePorts,
     NodeResourcesBalancedAllocation,
     NodeResourcesFit,
     NodeUnschedulable,
+    PodTopologySpread,
     PrioritySort,
     SchedulingGates,
     TaintToleration,
