@@ -188,6 +188,9 @@ def class_key(pod: Pod) -> bytes:
         volumes = scheduling_volumes(spec)
         if volumes:
             parts.append(("volumes", volumes))
+            if any(volume.ephemeral for volume in volumes):
+                # The claims of such volumes are named after the pod and belong to it alone.
+                parts.append(("pod", meta.name, meta.uid))
     if spec.overhead:
         parts.append(("overhead", spec.overhead))
     if spec.resources is not None:
@@ -232,6 +235,7 @@ def scheduling_volumes(spec: PodSpec) -> list[Volume]:
         or volume.aws_elastic_block_store
         or volume.iscsi
         or volume.rbd
+        or volume.azure_disk
         or volume.csi
     ]
 

@@ -22,6 +22,9 @@ from holdfast.core.taints import EMPTY, TaintSets
 
 Matrix = NDArray[np.int64]
 
+NO_PODS = 2**62
+"""The lowest priority where there are no pods."""
+
 _FIRST_CAPACITY = 64
 _FIRST_SLOTS = 16
 
@@ -53,6 +56,8 @@ class NodeTable:
         """Requests of pods, plus what reservations there still hold."""
         self.held: Matrix = np.zeros((_FIRST_SLOTS, self.capacity), dtype=np.int64)
         """The part of `claimed` that reservations hold."""
+        self.lowest: NDArray[np.int64] = np.full(self.capacity, NO_PODS, dtype=np.int64)
+        """The lowest priority of the pods on a row."""
         self.alive: NDArray[np.bool_] = np.zeros(self.capacity, dtype=np.bool_)
         self.unschedulable: NDArray[np.bool_] = np.zeros(self.capacity, dtype=np.bool_)
         self.taint_set: NDArray[np.int32] = np.zeros(self.capacity, dtype=np.int32)
@@ -151,6 +156,7 @@ class NodeTable:
         self.allocatable = np.pad(self.allocatable, wider)
         self.claimed = np.pad(self.claimed, wider)
         self.held = np.pad(self.held, wider)
+        self.lowest = np.pad(self.lowest, (0, more), constant_values=NO_PODS)
         self.alive = np.pad(self.alive, (0, more))
         self.unschedulable = np.pad(self.unschedulable, (0, more))
         self.taint_set = np.pad(self.taint_set, (0, more))

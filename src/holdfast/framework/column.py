@@ -15,7 +15,7 @@ Scores that are normalised depend on all rows that pass all filters. They keep t
 worked out anew as a whole only when what the normalisation measures (say, the best raw score) changed.
 """
 
-from collections.abc import Hashable
+from collections.abc import Collection, Hashable
 from typing import Any
 
 import numpy as np
@@ -26,7 +26,7 @@ from holdfast.core.classes import PodClass
 from holdfast.core.cluster import Cluster
 from holdfast.core.view import All, One, Some, View
 from holdfast.framework.diagnosis import Diagnosis, Verdict
-from holdfast.framework.interface import Filter, Normalize, Rejected, Scope, Score, Version
+from holdfast.framework.interface import Filter, Need, Normalize, Rejected, Scope, Score, Version
 from holdfast.framework.keyed import Keys
 from holdfast.framework.profile import Profile
 
@@ -74,11 +74,14 @@ class Column:
 
     # What a column answers
 
-    def best(self) -> int:
+    def best(self, excluded: Collection[int] = ()) -> int:
         """The row with the highest score, the lowest such row if there are several; -1 if none."""
         if not self._size or self.rejected is not None:
             return -1
         totals = self.totals()
+        if excluded:
+            totals = totals.copy()
+            totals[list(excluded)] = INFEASIBLE
         row = int(totals.argmax())
         return row if totals.item(row) > INFEASIBLE else -1
 
@@ -97,6 +100,10 @@ class Column:
         fits = self._fits[: self._size]
         return fits if self._keys is None else fits & self._key_passes[self._keys.of[: self._size]]
 
+    def suits_row(self, row: int) -> bool:
+        """Whether the node object suits, whatever room there is."""
+        return self.rejected is None and bool(self._fits_node[row])
+
     def fits_row(self, row: int) -> bool:
         if self.rejected is not None or not self._fits[row]:
             return False
@@ -107,6 +114,18 @@ class Column:
         if self.rejected is not None:
             return Verdict(self.rejected.message, frozenset((self.rejected_by,)), self.rejected.error)
         return self.diagnosis.verdict()
+
+    @property
+    def is_local(self) -> bool:
+        """Whether what is said of a row depends on nothing but that row."""
+        return self._keys is None
+
+    @property
+    def needs(self) -> tuple[Need, ...] | None:
+        """What must be free on a row that suits, where nothing else matters there."""
+        if self._keys is not None or len(self._usage_filters) != 1:
+            return None
+        return next(f.needs for _, f in self.filters if f.scope is Scope.USAGE)
 
     # Asking the plugins about the class
 
@@ -211,7 +230,7 @@ class Column:
         self._fits_node: Bools = np.zeros(capacity, dtype=np.bool_)
         self._fits: Bools = np.zeros(capacity, dtype=np.bool_)
         self._node_score: Ints = np.zeros(capacity, dtype=np.int64)
-        self._local: Ints = np.zeros(capacity, dtype=np.int64)
+        self._local: Ints = np.zeros(capacity if self._normalized else 0, dtype=np.int64)
         self._base = np.full(capacity, INFEASIBLE, dtype=np.int64)
         self._by_key: Ints = np.zeros(0, dtype=np.int64)
         self._key_passes: Bools = np.zeros(0, dtype=np.bool_)
@@ -247,7 +266,7 @@ class Column:
         self.diagnosis.outdated(changed)
         if len(changed) <= _FEW and not (node_too and self._normalized):
             refit = False
-            for row in changed.tolist():
+            for row in set(changed.tolist()):
                 refit |= self._update_one(row, node_too)
             if refit and self._normalized and self._keys is None:
                 self._normalize(changed)

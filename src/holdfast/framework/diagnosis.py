@@ -81,7 +81,7 @@ class Diagnosis:
         """What stands against all nodes together, as things are now."""
         self._catch_up()
         if self._verdict is None:
-            self._verdict = verdict(self._histogram())
+            self._verdict = verdict(self.histogram())
         return self._verdict
 
     def resolvable(self) -> NDArray[np.bool_]:
@@ -90,7 +90,9 @@ class Diagnosis:
         table = np.array([blame.resolvable for blame in self._blames])
         return table[codes] & self._table.alive[: self._table.size]
 
-    def _histogram(self) -> dict[Blame, int]:
+    def histogram(self) -> dict[Blame, int]:
+        """How many nodes are blamed on what."""
+        self._catch_up()
         assert self._codes is not None
         counts = np.bincount(self._codes, minlength=len(self._blames))
         return {self._blames[code]: int(counts[code]) for code in counts[1:].nonzero()[0] + 1}
