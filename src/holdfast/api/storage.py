@@ -51,6 +51,7 @@ class PersistentVolumeSpec(Struct):
     claim_ref: ObjectReference | None = None
     storage_class_name: str = ""
     volume_mode: str | None = None
+    volume_attributes_class_name: str | None = None
     node_affinity: VolumeNodeAffinity | None = None
     persistent_volume_reclaim_policy: str = ""
     csi: CSIVolume | None = None

@@ -21,6 +21,7 @@ class PersistentVolumeClaimSpec(Struct):
     volume_name: str = ""
     storage_class_name: str | None = None
     volume_mode: str | None = None
+    volume_attributes_class_name: str | None = None
     data_source: dict[str, Any] | None = None
 
 
@@ -65,6 +66,7 @@ class RBDVolume(Struct):
 class AzureDisk(Struct):
     disk_name: str = ""
     disk_uri: str = field(default="", name="diskURI")
+    kind: str | None = None
     read_only: bool = False
 
 

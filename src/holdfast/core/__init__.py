@@ -6,6 +6,7 @@ decisions, always. Time is a number handed in with each event. May import `api`,
     slots, nodes, labels, taints, ports, images    the node table and what hangs on its rows
     classes, pods                                   pods, and what is common to many of them
     ledger                                          who holds how much of which node; transactions
+    volumes                                         claims, volumes and where they are
     topology                                        pods counted per selector and domain
     changes, rowlog                                 what happened, for caches and for wake-up
     view                                            rows as plugins see them: one, some or all

@@ -24,8 +24,10 @@ class Change:
     POD_LABELS = 256
     """A pod on a node changed its labels."""
     OTHER = 512
-    """Any other object: volumes, namespaces, services, budgets."""
+    """Any other object: namespaces, services, budgets."""
+    VOLUMES = 1024
+    """Claims, volumes, storage classes, what drivers say; or a promise to a claim was taken back."""
 
     ANY_NODE = 63
     ANY_POD = POD_PLACED | POD_LEFT | POD_LABELS
-    ANY = 1023
+    ANY = 2047

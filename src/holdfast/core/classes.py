@@ -7,6 +7,7 @@ names, uids, environment, the volume of an injected token, and the node a Daemon
 """
 
 from collections.abc import Callable, Iterator, Mapping
+from copy import copy
 from typing import Any
 
 import msgspec
@@ -45,6 +46,7 @@ class PodClass:
         "owners",
         "pinned",
         "placed",
+        "plain",
         "pod",
         "ports",
         "priority",
@@ -80,20 +82,33 @@ class PodClass:
 
         amounts = pod_requests(pod)
         self.requests: tuple[tuple[int, int], ...] = tuple(
-            sorted((slot(name), min(amount, MOST)) for name, amount in amounts.items() if amount > 0)
+            sorted((slot(name), min(amount, MOST + 1)) for name, amount in amounts.items() if amount > 0)
         )
         """What the pod asks for, by slot; what it asks none of is left out."""
         defaulted = pod_requests(pod, non_missing=NON_ZERO)
-        self.nonzero = (min(defaulted.get("cpu", 0), MOST), min(defaulted.get("memory", 0), MOST))
+        self.nonzero = tuple(min(defaulted.get(name, 0), MOST + 1) for name in NON_ZERO)
         usage = dict(self.requests)
         usage[PODS] = 1
         usage[NONZERO_CPU], usage[NONZERO_MEMORY] = self.nonzero
         self.usage: tuple[tuple[int, int], ...] = tuple(usage.items())
         """What a pod of the class claims of its row, by slot, derived sums included."""
+        self.plain: PodClass | None = None
+        """The class that is the same but for volumes, which this one has."""
         self.refs = 0
         """How many pods are known to be of the class."""
         self.placed: dict[int, int] = {}
         """How many pods of the class are on each row."""
+
+    def with_volumes(self, class_id: int, pod: Pod, volumes: list[Volume]) -> "PodClass":
+        """The class of a pod that differs from this one in nothing but volumes."""
+        cls = copy(self)
+        cls.id = class_id
+        cls.pod = pod
+        cls.volumes = volumes
+        cls.plain = self
+        cls.refs = 0
+        cls.placed = {}
+        return cls
 
     def request(self, slot: int) -> int:
         return next((amount for s, amount in self.requests if s == slot), 0)
@@ -108,12 +123,16 @@ class PodClasses:
 
     A class no pod is of any more is kept for a while, since the next pod of it is likely to come
     soon, and dropped when more than `keep` such classes have piled up.
+
+    Pods of one workload often differ in the claims they name and in nothing else. A class with volumes
+    therefore has a `plain` one, shared with its like, which no pod is of and which is not listed here.
     """
 
     def __init__(self, slot: Callable[[str], int], keep: int = 1024) -> None:
         self._slot = slot
         self._keep = keep
         self._by_key: dict[bytes, PodClass] = {}
+        self._plain: dict[bytes, PodClass] = {}
         self._idle: dict[int, bytes] = {}
         self._keys: dict[int, bytes] = {}
         self._next = 0
@@ -131,9 +150,8 @@ class PodClasses:
         key = class_key(pod) + wants_node.encode()
         found = self._by_key.get(key)
         if found is None:
-            found = self._by_key[key] = PodClass(self._next, pod, wants_node, self._slot)
+            found = self._by_key[key] = self._make(pod, wants_node)
             self._keys[found.id] = key
-            self._next += 1
             for tell in self.on_added:
                 tell(found)
         elif not found.refs:
@@ -151,11 +169,38 @@ class PodClasses:
             oldest = next(iter(self._idle))
             dropped = self._by_key.pop(self._idle.pop(oldest))
             del self._keys[oldest]
-            for tell in self.on_dropped:
-                tell(dropped)
+            self._dropped(dropped)
+
+    def _make(self, pod: Pod, wants_node: str) -> PodClass:
+        volumes = scheduling_volumes(pod.spec)
+        if not volumes:
+            return self._new(pod, wants_node)
+        key = class_key(pod, with_volumes=False) + wants_node.encode()
+        plain = self._plain.get(key)
+        if plain is None:
+            plain = self._plain[key] = self._new(pod, wants_node)
+            plain.volumes = []
+            self._keys[plain.id] = key
+        plain.refs += 1
+        self._next += 1
+        return plain.with_volumes(self._next - 1, pod, volumes)
+
+    def _new(self, pod: Pod, wants_node: str) -> PodClass:
+        self._next += 1
+        return PodClass(self._next - 1, pod, wants_node, self._slot)
+
+    def _dropped(self, cls: PodClass) -> None:
+        for tell in self.on_dropped:
+            tell(cls)
+        plain = cls.plain
+        if plain is not None:
+            plain.refs -= 1
+            if not plain.refs:
+                del self._plain[self._keys.pop(plain.id)]
+                self._dropped(plain)
 
 
-def class_key(pod: Pod) -> bytes:
+def class_key(pod: Pod, with_volumes: bool = True) -> bytes:
     spec, meta = pod.spec, pod.metadata
     parts: list[Any] = [
         meta.namespace,
@@ -184,7 +229,7 @@ def class_key(pod: Pod) -> bytes:
         parts.append(("tolerations", spec.tolerations))
     if spec.topology_spread_constraints:
         parts.append(("spread", spec.topology_spread_constraints))
-    if spec.volumes:
+    if spec.volumes and with_volumes:
         volumes = scheduling_volumes(spec)
         if volumes:
             parts.append(("volumes", volumes))

@@ -32,6 +32,7 @@ from holdfast.core.rowlog import RowLog
 from holdfast.core.slots import MOST
 from holdfast.core.story import Chronicle, Line
 from holdfast.core.topology import Topology
+from holdfast.core.volumes import STORAGE_KINDS, Volumes
 
 _ENDED = ("Succeeded", "Failed")
 
@@ -62,9 +63,10 @@ class Cluster:
         self.ledger.listeners.append(self.topology.pod_moved)
         self.nodes_changed = RowLog()
         """Rows whose node object changed in a way a plugin can see."""
+        self.volumes = Volumes(self.nodes, self.ledger, self.classes, self.nodes_changed)
         self.pods: dict[str, PodRecord] = {}
         self.objects: dict[str, dict[tuple[str, str], Object]] = {}
-        """Everything else, by kind and then by (namespace, name)."""
+        """Everything else, by kind (see `kind_of`) and then by (namespace, name)."""
         self.versions: dict[str, int] = {}
         """Moves, for a kind in `objects`, with every change of one of them."""
         self.nominations: dict[str, dict[str, PodRecord]] = {}
@@ -152,8 +154,10 @@ class Cluster:
             self._put_node(obj)
         else:
             meta = obj.metadata
-            self.objects.setdefault(obj.kind, {})[meta.namespace, meta.name] = obj
-            self._other_changed(obj.kind)
+            known = self.objects.setdefault(obj.kind, {})
+            before = known.get((meta.namespace, meta.name))
+            known[meta.namespace, meta.name] = obj
+            self._other_changed(before, obj)
 
     def _delete(self, event: Deleted) -> None:
         obj = event.object
@@ -165,12 +169,19 @@ class Cluster:
             self._drop_node(obj.metadata.name, "deleted")
         else:
             meta = obj.metadata
-            if self.objects.get(obj.kind, {}).pop((meta.namespace, meta.name), None):
-                self._other_changed(obj.kind)
+            gone = self.objects.get(obj.kind, {}).pop((meta.namespace, meta.name), None)
+            if gone is not None:
+                self._other_changed(gone, None)
 
-    def _other_changed(self, kind: str) -> None:
-        self.versions[kind] = self.versions.get(kind, 0) + 1
-        self._changes |= Change.OTHER
+    def _other_changed(self, before: Object | None, after: Object | None) -> None:
+        some = after if after is not None else before
+        assert some is not None
+        self.versions[some.kind] = self.versions.get(some.kind, 0) + 1
+        if isinstance(some, STORAGE_KINDS):
+            self.volumes.put(before, after)
+            self._changes |= Change.VOLUMES
+        else:
+            self._changes |= Change.OTHER
 
     def _malformed(self, event: Malformed) -> None:
         ref = ObjectRef(event.kind, event.namespace, event.name, event.uid)
@@ -340,6 +351,8 @@ class Cluster:
         row = pod.row
         self.ledger.remove(pod)
         self._changes |= Change.POD_LEFT
+        if self.volumes.release(pod.uid):
+            self._changes |= Change.VOLUMES
         self._close_if_empty(row)
 
     def _forget(self, pod: PodRecord, why: str) -> None:
@@ -379,6 +392,36 @@ class Cluster:
         self.chronicle.note(self.now, pod.ref, "bind refused", event.message)
         if self.watcher is not None:
             self.watcher.bind_refused(pod, row, event.message)
+
+
+_SHARED_KINDS = ("PodGroup", "Job")
+
+
+def kind_of(obj: Object) -> str:
+    """The kind, with its API group where several groups have one of that name."""
+    if obj.kind not in _SHARED_KINDS:
+        return obj.kind
+    return f"{obj.kind}.{obj.api_version.partition('/')[0]}"
+
+
+def same_content(one: Any, other: Any) -> bool:
+    """Whether two versions of an object differ in nothing but their book-keeping."""
+    a, b = one.metadata, other.metadata
+    return (
+        a.uid == b.uid
+        and a.labels == b.labels
+        and a.annotations == b.annotations
+        and a.deletion_timestamp == b.deletion_timestamp
+        and all(
+            getattr(one, field) == getattr(other, field)
+            for field in one.__struct_fields__
+            if field != "metadata" and not (field == "status" and one.kind in _STATUS_IGNORED)
+        )
+    )
+
+
+_STATUS_IGNORED = ("ReplicaSet", "ReplicationController", "StatefulSet", "Deployment", "DaemonSet")
+"""Kinds of which only the spec is read, and whose status changes with every pod."""
 
 
 def is_disrupted(pod: Pod) -> bool:

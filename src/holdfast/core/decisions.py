@@ -21,6 +21,23 @@ class Bind(msgspec.Struct, frozen=True):
     node: str
 
 
+class BindVolume(msgspec.Struct, frozen=True):
+    """Set the volume's claimRef to the claim. Unless the volume named the claim before, it also gets
+    the annotation pv.kubernetes.io/bound-by-controller: "yes". Comes before the Bind of the pod it is
+    for; if it fails, so must that."""
+
+    volume: ObjectRef
+    claim: ObjectRef
+
+
+class SelectNode(msgspec.Struct, frozen=True):
+    """Set the claim's annotation volume.kubernetes.io/selected-node, so that a volume is made that can
+    be used from the node. Comes before the Bind of the pod it is for; if it fails, so must that."""
+
+    claim: ObjectRef
+    node: str
+
+
 class SetPodScheduled(msgspec.Struct, frozen=True):
     """Set the pod's condition PodScheduled to False."""
 
@@ -56,4 +73,4 @@ class Emit(msgspec.Struct, frozen=True):
     action: str = ""
 
 
-Decision = Bind | SetPodScheduled | Nominate | Preempt | Emit
+Decision = Bind | BindVolume | SelectNode | SetPodScheduled | Nominate | Preempt | Emit

@@ -21,6 +21,7 @@ def validate_state(cluster: Cluster) -> list[str]:
         *_columns(cluster),
         *_counters(cluster),
         *_classes(cluster),
+        *cluster.volumes.problems(cluster.pods),
     ]
 
 
@@ -70,10 +71,10 @@ def _claims(cluster: Cluster) -> list[str]:
         if pod.row < 0:
             continue
         for resource, amount in pod_requests(pod.cls.pod).items():
-            claimed[table.slot(resource), pod.row] += min(amount, MOST)
+            claimed[table.slot(resource), pod.row] += min(amount, MOST + 1)
         defaulted = pod_requests(pod.cls.pod, non_missing=NON_ZERO)
-        claimed[NONZERO_CPU, pod.row] += min(defaulted.get("cpu", 0), MOST)
-        claimed[NONZERO_MEMORY, pod.row] += min(defaulted.get("memory", 0), MOST)
+        claimed[NONZERO_CPU, pod.row] += min(defaulted.get("cpu", 0), MOST + 1)
+        claimed[NONZERO_MEMORY, pod.row] += min(defaulted.get("memory", 0), MOST + 1)
         claimed[PODS, pod.row] += 1
         ports.update((pod.row, port) for port in pod.cls.ports)
     for hold in cluster.ledger.holds.values():

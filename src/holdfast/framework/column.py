@@ -26,7 +26,17 @@ from holdfast.core.classes import PodClass
 from holdfast.core.cluster import Cluster
 from holdfast.core.view import All, One, Some, View
 from holdfast.framework.diagnosis import Diagnosis, Verdict
-from holdfast.framework.interface import Filter, Need, Normalize, Rejected, Scope, Score, Version
+from holdfast.framework.interface import (
+    Filter,
+    Need,
+    Normalize,
+    Plugin,
+    Rejected,
+    Scope,
+    Score,
+    Version,
+    everywhere,
+)
 from holdfast.framework.keyed import Keys
 from holdfast.framework.profile import Profile
 
@@ -70,6 +80,8 @@ class Column:
         self._size = 0
         self._nodes_seen = -1
         self._usage_seen = -1
+        self.compiled = 0
+        """How often the plugins were asked."""
         self._compile()
 
     # What a column answers
@@ -83,10 +95,10 @@ class Column:
             totals = totals.copy()
             totals[list(excluded)] = INFEASIBLE
         row = int(totals.argmax())
-        return row if totals.item(row) > INFEASIBLE else -1
+        return row if totals.item(row) > INFEASIBLE // 2 else -1
 
     def totals(self) -> Ints:
-        """The score of each row, INFEASIBLE or less where the pod cannot go."""
+        """The score of each row; about INFEASIBLE, or less, where the pod cannot go."""
         base = self._base[: self._size]
         if self._keys is None:
             return base
@@ -116,6 +128,11 @@ class Column:
         return self.diagnosis.verdict()
 
     @property
+    def is_absolute(self) -> bool:
+        """Whether the score of a row depends on nothing but that row."""
+        return self._keys is None and not self._normalized
+
+    @property
     def is_local(self) -> bool:
         """Whether what is said of a row depends on nothing but that row."""
         return self._keys is None
@@ -129,12 +146,14 @@ class Column:
 
     # Asking the plugins about the class
 
-    def _compile(self) -> None:
+    def _ask(self, plugins: list[Plugin]) -> list[Version]:
+        """Asks plugins which nodes will do; what their answers depend on."""
+        self.compiled += 1
         self.rejected = None
         self.rejected_by = ""
         self.filters.clear()
         versions: list[Version] = []
-        for plugin in self._profile.filters:
+        for plugin in plugins:
             answer: Filter | Rejected | None
             try:
                 answer = plugin.filter(self.cls)
@@ -147,8 +166,12 @@ class Column:
             if isinstance(answer, Rejected):
                 if self.rejected is None:
                     self.rejected, self.rejected_by = answer, plugin.name
-            else:
+            elif answer.passes is not everywhere:
                 self.filters.append((plugin.name, answer))
+        return versions
+
+    def _compile(self) -> None:
+        versions = self._ask(self._profile.filters)
         filters = [f for _, f in self.filters]
         self._node_filters = [f.passes for f in filters if f.scope is Scope.NODE]
         self._usage_filters = [f.passes for f in filters if f.scope is Scope.USAGE]

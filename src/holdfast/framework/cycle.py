@@ -16,6 +16,7 @@ from holdfast.core.pods import Phase, PodRecord
 from holdfast.framework.column import Column
 from holdfast.framework.diagnosis import NO_NODES, Blame, Verdict, not_named_text, verdict
 from holdfast.framework.interface import Nomination, Plugin
+from holdfast.framework.narrowed import Narrowed
 from holdfast.framework.profile import Profile
 from holdfast.framework.queue import SchedulingQueue
 from holdfast.framework.trial import PodTrial
@@ -58,13 +59,18 @@ class Cycle:
         limit = max(_FEWEST_COLUMNS, _COLUMN_CELLS // self._table.capacity)
         column = columns.get(key)
         if column is None:
-            column = columns[key] = Column(self._cluster, profile, cls)
+            column = columns[key] = self._new_column(profile, cls)
             if len(columns) > limit:
                 del columns[next(iter(columns))]
         elif len(columns) > limit // 2:
             columns[key] = columns.pop(key)  # to the end of the line
         column.refresh()
         return column
+
+    def _new_column(self, profile: Profile, cls: PodClass) -> Column:
+        if cls.plain is None or profile.scores_volumes:
+            return Column(self._cluster, profile, cls)
+        return Narrowed(self._cluster, profile, cls, self.column(profile, cls.plain))
 
     def schedule(self, profile: Profile, pod: PodRecord, now: float) -> bool:
         """Tries to find a node for the pod; whether one was found."""

@@ -32,6 +32,10 @@ Score says what it depends on:
   arguments whose value changes whenever the answer may. On a new value the plugin is asked again
   for the class, and all rows are recomputed.
 
+**Volumes.** Pods of one workload often differ in the claims they name and in nothing else, so only
+plugins that say `about_volumes` are asked about each of them. The others are asked once, about a class
+without volumes.
+
 **Waking.** `wakes_on` names the kinds of change that can help a pod this plugin rejected. Nothing
 else wakes the pod, so name too much rather than too little.
 
@@ -88,6 +92,11 @@ class Need(NamedTuple):
 Version = Callable[[], Hashable]
 
 
+def everywhere(view: View) -> Cells:
+    """What passes where there is nothing to check."""
+    return view.full(True)
+
+
 @dataclass(frozen=True, slots=True)
 class Filter:
     passes: Callable[[View], Cells]
@@ -99,6 +108,11 @@ class Filter:
     """Where a row passes if and only if so much of these slots is free."""
     only: frozenset[str] | None = None
     """The names of the only nodes worth looking at, where the class itself says so."""
+
+    @classmethod
+    def nothing(cls, version: Version) -> "Filter":
+        """There is nothing to check, but there may be when the version changes."""
+        return cls(everywhere, lambda view: [], Scope.NODE, version)
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,6 +207,8 @@ class Plugin:
 
     name: ClassVar[str]
     wakes_on: ClassVar[int] = Change.ANY
+    about_volumes: ClassVar[bool] = False
+    """Whether the plugin looks at a pod's volumes."""
 
     def __init__(self, cluster: Cluster, args: Mapping[str, Any] | Any) -> None:
         self.cluster = cluster

@@ -39,6 +39,8 @@ class Profile:
         self.bind = at("bind")
         self.post_bind = at("postBind")
         self.plugins = made
+        self.volume_filters = [plugin for plugin in self.filters if plugin.about_volumes]
+        self.scores_volumes = any(plugin.about_volumes for plugin, _ in self.scorers)
 
     def sort_key(self, pod: PodRecord) -> tuple[Any, ...]:
         return self.queue_sort[0].sort_key(pod)

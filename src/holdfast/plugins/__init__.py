@@ -5,6 +5,7 @@
 
 from holdfast.framework.registry import Registry
 from holdfast.plugins.default_binder import DefaultBinder
+from holdfast.plugins.default_preemption import DefaultPreemption
 from holdfast.plugins.image_locality import ImageLocality
 from holdfast.plugins.inter_pod_affinity import InterPodAffinity
 from holdfast.plugins.node_affinity import NodeAffinity
@@ -13,13 +14,18 @@ from holdfast.plugins.node_ports import NodePorts
 from holdfast.plugins.node_resources_balanced import NodeResourcesBalancedAllocation
 from holdfast.plugins.node_resources_fit import NodeResourcesFit
 from holdfast.plugins.node_unschedulable import NodeUnschedulable
+from holdfast.plugins.node_volume_limits import NodeVolumeLimits
 from holdfast.plugins.pod_topology_spread import PodTopologySpread
 from holdfast.plugins.queue_sort import PrioritySort
 from holdfast.plugins.scheduling_gates import SchedulingGates
 from holdfast.plugins.taint_toleration import TaintToleration
+from holdfast.plugins.volume_binding import VolumeBinding
+from holdfast.plugins.volume_restrictions import VolumeRestrictions
+from holdfast.plugins.volume_zone import VolumeZone
 
 IN_TREE = (
     DefaultBinder,
+    DefaultPreemption,
     ImageLocality,
     InterPodAffinity,
     NodeAffinity,
@@ -28,10 +34,14 @@ IN_TREE = (
     NodeResourcesBalancedAllocation,
     NodeResourcesFit,
     NodeUnschedulable,
+    NodeVolumeLimits,
     PodTopologySpread,
     PrioritySort,
     SchedulingGates,
     TaintToleration,
+    VolumeBinding,
+    VolumeRestrictions,
+    VolumeZone,
 )
 
 

@@ -1,8 +1,8 @@
 """PodTopologySpread: keeps the pods of a set evenly spread over topology domains.
 
-A hard constraint forbids nodes in whose domain there would be more than `maxSkew` pods above the emptiest
-domain; a soft one prefers nodes whose domains have fewer. Pods that say nothing about it are spread by
-the profile's default constraints, together with the pods of their service or controller.
+A hard constraint forbids nodes in whose domain there would be more than `maxSkew` pods above the
+emptiest domain; a soft one prefers nodes whose domains have fewer. Pods that say nothing about it are
+spread by the profile's default constraints, together with the pods of their service or controller.
 """
 
 from collections.abc import Callable, Hashable, Mapping

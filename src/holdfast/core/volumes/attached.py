@@ -1,0 +1,204 @@
+"""Volumes per driver on each row, and how many of them the row can have.
+
+A volume several pods of a row use is attached there once. What a VolumeAttachment says is attached
+counts too, unless a pod of the row uses it anyway. Rows are counted anew when something on them
+changed, and then only when somebody asks.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from holdfast.api.names import MIGRATED_PLUGINS_ANNOTATION
+from holdfast.api.storage import CSINode, PersistentVolume, VolumeAttachment
+from holdfast.core.nodes import NodeTable
+from holdfast.core.rowlog import RowLog
+from holdfast.core.volumes.migration import Migrated
+from holdfast.core.volumes.objects import ClaimKey
+from holdfast.core.volumes.uses import RowUse
+
+NO_LIMIT = 2**31 - 1
+
+Column = NDArray[np.int64]
+
+
+class Attached:
+    def __init__(
+        self,
+        nodes: NodeTable,
+        nodes_changed: RowLog,
+        claims: RowUse[ClaimKey],
+        inline: RowUse[Migrated],
+        identify: Callable[[ClaimKey], Migrated | None],
+        volume: Callable[[str], PersistentVolume | None],
+    ) -> None:
+        self._nodes = nodes
+        self._nodes_changed = nodes_changed
+        self._claims = claims
+        self._inline = inline
+        self._identify = identify
+        self._volume = volume
+        self.volumes: RowUse[Migrated] = RowUse(nodes)
+        """Volumes pods use, by row; see `marks`."""
+        self._limits: dict[str, Column] = {}
+        self._counts: dict[str, Column] = {}
+        self._migrated: dict[str, Column] = {}
+        self._csi_nodes: dict[str, CSINode] = {}
+        self._attachments: dict[str, dict[str, VolumeAttachment]] = {}
+        self._nodes_of: dict[str, Counter[str]] = {}
+        self._stale: set[int] = set()
+        self._stale_nodes: set[int] = set()
+        """Rows of which a driver may say something else now."""
+        self._seen = 0
+
+    # What is asked
+
+    def refresh(self) -> None:
+        """Catches up; to be called before columns are read."""
+        log = self._nodes_changed
+        if log.end != self._seen:
+            changed = log.since(self._seen)
+            rows = range(self._nodes.size) if changed is None else changed.tolist()
+            self._stale.update(rows)
+            self._stale_nodes.update(rows)
+            self._seen = log.end
+        if self._stale:
+            for row in self._stale:
+                self._recount(row)
+            self._stale.clear()
+            for row in self._stale_nodes:
+                self._reread(row)
+            self._stale_nodes.clear()
+
+    def limit(self, driver: str) -> Column | None:
+        """How many volumes of the driver each row can have; None if no row has a limit."""
+        return self._column(self._limits, driver, NO_LIMIT)
+
+    def count(self, driver: str) -> Column | None:
+        """How many volumes of the driver each row has; None if none has any."""
+        return self._column(self._counts, driver, 0)
+
+    def migrated(self, plugin: str) -> Column | None:
+        """The rows where an in-tree plugin has been replaced; None if none is one."""
+        return self._column(self._migrated, plugin, 0)
+
+    # What is told
+
+    def stale(self, rows: Iterable[int]) -> None:
+        """Something on these rows changed."""
+        self._stale.update(rows)
+
+    def put_csi_node(self, name: str, csi_node: CSINode | None) -> int | None:
+        """What a driver says of a node, or says no more; the node's row if it has one."""
+        if csi_node is None:
+            self._csi_nodes.pop(name, None)
+        else:
+            self._csi_nodes[name] = csi_node
+        row = self._stale_node(name)
+        if row is not None:
+            self._stale_nodes.add(row)
+        return row
+
+    def put_attachment(
+        self, before: VolumeAttachment | None, after: VolumeAttachment | None
+    ) -> list[int]:
+        """The rows concerned."""
+        rows = []
+        for attachment, sign in ((before, -1), (after, 1)):
+            if attachment is None:
+                continue
+            node, name = attachment.spec.node_name, attachment.metadata.name
+            there = self._attachments.setdefault(node, {})
+            if sign > 0:
+                there[name] = attachment
+            else:
+                del there[name]
+                if not there:
+                    del self._attachments[node]
+            volume = attachment.spec.source.persistent_volume_name or ""
+            nodes = self._nodes_of.setdefault(volume, Counter())
+            nodes[node] += sign
+            if not nodes[node]:
+                del nodes[node]
+            if not nodes:
+                del self._nodes_of[volume]
+            row = self._stale_node(node)
+            if row is not None:
+                rows.append(row)
+        return rows
+
+    def put_volume(self, name: str) -> list[int]:
+        """A volume changed; the rows that have attachments of it."""
+        rows = (self._stale_node(node) for node in self._nodes_of.get(name, ()))
+        return [row for row in rows if row is not None]
+
+    def _stale_node(self, name: str) -> int | None:
+        row = self._nodes.row(name)
+        if row is not None:
+            self._stale.add(row)
+        return row
+
+    # Counting
+
+    def _recount(self, row: int) -> None:
+        here = self.expected(row)
+        before = set(self.volumes.on(row))
+        for volume in before - here:
+            self.volumes.add(volume, row, -1)
+        for volume in here - before:
+            self.volumes.add(volume, row, 1)
+        node = self._nodes.name(row)
+        counts = Counter(volume.driver for volume in here)
+        if node in self._attachments:
+            counts.update(volume.driver for volume in self._attached(node) - here)
+        self._write(self._counts, row, counts, 0)
+
+    def _reread(self, row: int) -> None:
+        csi_node = self._csi_nodes.get(self._nodes.name(row))
+        limits: dict[str, int] = {}
+        plugins: dict[str, int] = {}
+        if csi_node is not None:
+            for driver in csi_node.spec.drivers:
+                if driver.allocatable is not None and driver.allocatable.count is not None:
+                    limits[driver.name] = driver.allocatable.count
+            listed = csi_node.metadata.annotations.get(MIGRATED_PLUGINS_ANNOTATION, "")
+            plugins = dict.fromkeys(listed.split(","), 1) if listed else {}
+        self._write(self._limits, row, limits, NO_LIMIT)
+        self._write(self._migrated, row, plugins, 0)
+
+    def expected(self, row: int) -> set[Migrated]:
+        """The volumes of the pods on a row, worked out anew."""
+        identified = (self._identify(claim) for claim in self._claims.on(row))
+        return {v for v in (*identified, *self._inline.on(row)) if v is not None}
+
+    def _attached(self, node: str) -> set[Migrated]:
+        found = set()
+        for attachment in self._attachments.get(node, {}).values():
+            spec = attachment.spec
+            volume = self._volume(spec.source.persistent_volume_name or "")
+            if spec.attacher and volume is not None and volume.spec.csi is not None:
+                found.add(Migrated(spec.attacher, volume.spec.csi.volume_handle))
+        return found
+
+    def _write(self, columns: dict[str, Column], row: int, cells: dict[str, int], rest: int) -> None:
+        for name in columns:
+            if name not in cells:
+                column = self._column(columns, name, rest)
+                assert column is not None
+                column[row] = rest
+        for name, value in cells.items():
+            column = self._column(columns, name, rest)
+            if column is None:
+                column = columns[name] = np.full(self._nodes.capacity, rest, dtype=np.int64)
+            column[row] = value
+
+    def _column(self, columns: dict[str, Column], name: str, rest: int) -> Column | None:
+        column = columns.get(name)
+        if column is None:
+            return None
+        missing = self._nodes.capacity - len(column)
+        if missing:
+            column = columns[name] = np.pad(column, (0, missing), constant_values=rest)
+        return column

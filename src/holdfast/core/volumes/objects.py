@@ -1,0 +1,151 @@
+"""What claims, volumes and pods say of each other."""
+
+from typing import NamedTuple
+
+from holdfast.api import names
+from holdfast.api.errors import QuantityError
+from holdfast.api.meta import ObjectReference, ResourceList, controller_of
+from holdfast.api.quantity import parse
+from holdfast.api.storage import PersistentVolume, PersistentVolumeClaim
+from holdfast.core.classes import PodClass
+from holdfast.core.volumes.migration import Migrated, migrated_inline
+
+FILESYSTEM = "Filesystem"
+ONE_POD = "ReadWriteOncePod"
+WAIT_FOR_POD = "WaitForFirstConsumer"
+AVAILABLE = "Available"
+BOUND = "Bound"
+LOST = "Lost"
+
+
+class ClaimKey(NamedTuple):
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+class ClaimUse(NamedTuple):
+    """A volume of a pod that is a claim."""
+
+    key: ClaimKey
+    ephemeral: bool
+    """The claim is made for this pod, and named after it."""
+
+
+class DiskUse(NamedTuple):
+    """An in-tree disk a pod names itself, and how it is mounted."""
+
+    disk: tuple[str, ...]
+    read_only: bool
+
+
+class Wanted(NamedTuple):
+    """What pods of a class want of storage."""
+
+    claims: tuple[ClaimUse, ...]
+    disks: tuple[DiskUse, ...]
+    inline: tuple[Migrated, ...]
+    """In-tree disks that count as volumes of a CSI driver."""
+
+
+NOTHING = Wanted((), (), ())
+
+
+def wanted(cls: PodClass) -> Wanted:
+    if not cls.volumes:
+        return NOTHING
+    claims: list[ClaimUse] = []
+    disks: list[DiskUse] = []
+    inline: list[Migrated] = []
+    for volume in cls.volumes:
+        if volume.persistent_volume_claim is not None:
+            name = volume.persistent_volume_claim.claim_name
+            claims.append(ClaimUse(ClaimKey(cls.namespace, name), False))
+            continue
+        if volume.ephemeral is not None:
+            name = f"{cls.pod.metadata.name}-{volume.name}"
+            claims.append(ClaimUse(ClaimKey(cls.namespace, name), True))
+            continue
+        if (gce := volume.gce_persistent_disk) is not None:
+            disks.append(DiskUse(("gce", gce.pd_name), gce.read_only))
+        if (aws := volume.aws_elastic_block_store) is not None:
+            # Not even reading is shared.
+            disks.append(DiskUse(("aws", aws.volume_id), False))
+        if (iscsi := volume.iscsi) is not None:
+            disks.append(DiskUse(("iscsi", iscsi.iqn), iscsi.read_only))
+        if (rbd := volume.rbd) is not None:
+            disks += [
+                DiskUse(("rbd", monitor, rbd.pool, rbd.image), rbd.read_only)
+                for monitor in dict.fromkeys(rbd.monitors)
+            ]
+        disk = migrated_inline(volume)
+        if disk is not None:
+            inline.append(disk)
+    return Wanted(tuple(claims), tuple(disks), tuple(inline))
+
+
+def claim_class(claim: PersistentVolumeClaim) -> str:
+    """The storage class a claim asks for; the annotation of old comes first."""
+    given = claim.metadata.annotations.get(names.STORAGE_CLASS_ANNOTATION)
+    return given if given is not None else claim.spec.storage_class_name or ""
+
+
+def volume_class(volume: PersistentVolume) -> str:
+    given = volume.metadata.annotations.get(names.STORAGE_CLASS_ANNOTATION)
+    return given if given is not None else volume.spec.storage_class_name
+
+
+def is_bound(claim: PersistentVolumeClaim) -> bool:
+    """Whether claim and volume have found each other for good."""
+    return bool(claim.spec.volume_name) and (
+        names.BIND_COMPLETED_ANNOTATION in claim.metadata.annotations or claim.status.phase == BOUND
+    )
+
+
+def is_for_pod(claim: PersistentVolumeClaim, cls: PodClass) -> bool:
+    """Whether an ephemeral volume's claim was made for the pod of the class."""
+    owner = controller_of(claim.metadata)
+    return owner is not None and owner.uid == cls.pod.metadata.uid
+
+
+def is_meant_for(ref: ObjectReference | None, claim: PersistentVolumeClaim) -> bool:
+    """Whether a volume's reference means this claim, by someone's wish or bound already."""
+    meta = claim.metadata
+    return (
+        ref is not None
+        and ref.name == meta.name
+        and ref.namespace == meta.namespace
+        and (not ref.uid or ref.uid == meta.uid)
+    )
+
+
+def reference(claim: PersistentVolumeClaim) -> ObjectReference:
+    meta = claim.metadata
+    return ObjectReference(
+        api_version="v1",
+        kind="PersistentVolumeClaim",
+        namespace=meta.namespace,
+        name=meta.name,
+        uid=meta.uid,
+        resource_version=meta.resource_version,
+    )
+
+
+def storage_of(amounts: ResourceList) -> int:
+    """How much storage a list names, in nano units; none if it makes no sense."""
+    try:
+        return parse(amounts.get(names.STORAGE, 0))
+    except QuantityError:
+        return 0
+
+
+def is_free(volume: PersistentVolume) -> bool:
+    """Whether any claim may have the volume. No phase at all is a volume no controller has seen,
+    which the API server does not leave so."""
+    return (
+        volume.spec.claim_ref is None
+        and volume.metadata.deletion_timestamp is None
+        and volume.status.phase in (AVAILABLE, "")
+    )

@@ -1,0 +1,135 @@
+"""The column of a class with volumes.
+
+Pods of one workload differ in the claims they name and in nothing else. Everything but their volumes is
+in the column of the plain class, which they share; a column of their own is that one narrowed to the
+rows where their volumes can be, which is cheap to make.
+
+Scores that are normalised, or count nodes by domain, depend on which rows are left. Where volumes rule
+out a row that would do otherwise, such scores are worked out in full after all.
+"""
+
+import numpy as np
+
+from holdfast.core.classes import PodClass
+from holdfast.core.cluster import Cluster
+from holdfast.core.view import All, One
+from holdfast.framework.column import INFEASIBLE, Bools, Column, Ints
+from holdfast.framework.interface import Filter, Need, Scope
+from holdfast.framework.profile import Profile
+
+_FEW = 6
+
+
+class Narrowed(Column):
+    def __init__(self, cluster: Cluster, profile: Profile, cls: PodClass, plain: Column) -> None:
+        self._plain = plain
+        self._plain_compiled = -1
+        self._allowed: Bools = np.zeros(0, dtype=np.bool_)
+        """The rows where the volumes can be."""
+        self._everywhere = False
+        self._whole: Column | None = None
+        self._own: list[tuple[str, Filter]] = []
+        super().__init__(cluster, profile, cls)
+
+    def totals(self) -> Ints:
+        totals = self._plain.totals()
+        if self._everywhere:
+            return totals
+        allowed = self._allowed[: self._size]
+        if self._plain.is_absolute or not (self._plain.fits > allowed).any():
+            return np.where(allowed, totals, INFEASIBLE)
+        if self._whole is None:
+            self._whole = Column(self._cluster, self._profile, self.cls)
+        self._whole.refresh()
+        return self._whole.totals()
+
+    @property
+    def fits(self) -> Bools:
+        return self._plain.fits & self._allowed[: self._size]
+
+    def suits_row(self, row: int) -> bool:
+        view = One(self._table, row)
+        return (
+            self.rejected is None
+            and self._plain.suits_row(row)
+            and all(f.passes(view) for _, f in self._own if f.scope is Scope.NODE)
+        )
+
+    def fits_row(self, row: int) -> bool:
+        return self.rejected is None and bool(self._allowed[row]) and self._plain.fits_row(row)
+
+    @property
+    def is_absolute(self) -> bool:
+        return self._plain.is_absolute
+
+    @property
+    def is_local(self) -> bool:
+        """A claim may be in use on any row, and for one pod only."""
+        return False
+
+    @property
+    def needs(self) -> tuple[Need, ...] | None:
+        return None
+
+    def _compile(self) -> None:
+        versions = self._ask(self._profile.volume_filters)
+        self._own = list(self.filters)
+        self._own_rejected = (self.rejected, self.rejected_by)
+        self._versions = [(version, version()) for version in versions]
+        self._plain_compiled = -1
+        self._size = 0
+
+    def refresh(self) -> None:
+        self._plain.refresh()
+        for version, seen in self._versions:
+            if version() != seen:
+                self._compile()
+                break
+        if self._plain.compiled != self._plain_compiled:
+            self._join()
+        table, nodes, usage = self._table, self._cluster.nodes_changed, self._cluster.ledger.changed
+        if not self._plain.is_local:
+            self.diagnosis.reset()
+        if self._size != table.size or len(self._allowed) != table.capacity:
+            self._judge()
+            return
+        if nodes.end == self._nodes_seen and usage.end == self._usage_seen:
+            return
+        for log, seen in ((nodes, self._nodes_seen), (usage, self._usage_seen)):
+            changed = log.since(seen)
+            if changed is None or len(changed) > _FEW:
+                self._judge()
+                return
+            self.diagnosis.outdated(changed)
+            for row in changed.tolist():
+                view = One(table, row)
+                self._allowed[row] = all(f.passes(view) for _, f in self._own)
+        self._everywhere = bool(self._allowed[: self._size].all())
+        self._nodes_seen, self._usage_seen = nodes.end, usage.end
+
+    def _join(self) -> None:
+        """Puts the filters of both in the profile's order."""
+        self._plain_compiled = self._plain.compiled
+        order = {plugin.name: place for place, plugin in enumerate(self._profile.filters)}
+        both = sorted((*self._plain.filters, *self._own), key=lambda named: order[named[0]])
+        self.filters[:] = both
+        rejections = [self._own_rejected, (self._plain.rejected, self._plain.rejected_by)]
+        found = [r for r in rejections if r[0] is not None]
+        # A plugin that only scores comes after all that filter.
+        found.sort(key=lambda rejection: order.get(rejection[1], len(order)))
+        self.rejected, self.rejected_by = found[0] if found else (None, "")
+        self.diagnosis.reset()
+
+    def _judge(self) -> None:
+        """Looks at every row."""
+        table = self._table
+        self._size = table.size
+        self._nodes_seen = self._cluster.nodes_changed.end
+        self._usage_seen = self._cluster.ledger.changed.end
+        allowed = np.ones(table.capacity, dtype=np.bool_)
+        view = All(table)
+        for _, test in self._own:
+            allowed[: self._size] &= test.passes(view)
+        self._allowed = allowed
+        self._everywhere = bool(allowed.all())
+        self.diagnosis.reset()

@@ -1,0 +1,98 @@
+"""NodeVolumeLimits: no node gets more volumes of a CSI driver than the driver says it can have."""
+
+from holdfast.core.changes import Change
+from holdfast.core.classes import PodClass
+from holdfast.core.view import Cells, View
+from holdfast.core.volumes.migration import Migrated
+from holdfast.core.volumes.objects import claim_class, is_for_pod
+from holdfast.core.volumes.uses import Marks
+from holdfast.framework.interface import Filter, Plugin, Reason, Rejected, Scope, Version
+from holdfast.plugins.volume_texts import not_for_pod, not_found
+
+REASON = "node(s) exceed max volume count"
+
+
+class NodeVolumeLimits(Plugin):
+    name = "NodeVolumeLimits"
+    wakes_on = Change.NODE_ADDED | Change.POD_LEFT | Change.VOLUMES
+    about_volumes = True
+
+    def filter(self, cls: PodClass) -> Filter | Rejected | None:
+        volumes = self.cluster.volumes
+        wanted = volumes.wanted(cls)
+        if not wanted.claims and not wanted.inline:
+            return None
+        version = self._version(cls)
+        new = dict.fromkeys(wanted.inline)
+        for use in wanted.claims:
+            if not use.key.name:
+                return _nowhere("PersistentVolumeClaim had no name", version)
+            claim = volumes.claim(use.key)
+            if claim is None:
+                missing = not_found("persistentvolumeclaim", use.key.name)
+                return _nowhere(f"looking up PVC {use.key}: {missing}", version)
+            if use.ephemeral and not is_for_pod(claim, cls):
+                return _nowhere(not_for_pod(cls, use.key), version)
+            volume = volumes.identity(use.key)
+            if volume is not None:
+                new[volume] = None
+        return self._limited(list(new), version)
+
+    def _limited(self, new: list[Migrated], version: Version) -> Filter:
+        attached = self.cluster.volumes.attached
+        by_driver: dict[str, list[Migrated]] = {}
+        for volume in new:
+            by_driver.setdefault(volume.driver, []).append(volume)
+        if not by_driver:
+            return Filter.nothing(version)
+        there: dict[Migrated, Marks] = {}
+
+        def on_row(volume: Migrated, view: View) -> Cells:
+            """Whether pods there use the volume already. Most volumes are used by no pod yet."""
+            if volume not in there:
+                if not attached.volumes.rows(volume):
+                    return 0
+                there[volume] = attached.volumes.marks(volume)
+            return view.take(there[volume].cells)
+
+        def passes(view: View) -> Cells:
+            attached.refresh()
+            ok = view.full(True)
+            for driver, volumes in by_driver.items():
+                limit = attached.limit(driver)
+                if limit is None:
+                    continue
+                more = len(volumes)
+                for volume in volumes:
+                    more = more - on_row(volume, view)
+                count = attached.count(driver)
+                full = more if count is None else view.take(count) + more
+                ok = ok & ((more == 0) | (full <= view.take(limit)))
+            return ok
+
+        def reasons(view: View) -> list[Reason]:
+            return [Reason(REASON, passes(view) == False)]  # noqa: E712
+
+        return Filter(passes, reasons, Scope.USAGE, version=version)
+
+    def _version(self, cls: PodClass) -> Version:
+        """What the identity of the pod's volumes depends on."""
+        volumes = self.cluster.volumes
+        keys = []
+        for use in volumes.wanted(cls).claims:
+            keys.append(volumes.of_claim(use.key))
+            claim = volumes.claim(use.key)
+            if claim is not None:
+                keys.append(volumes.of_volume(claim.spec.volume_name))
+                keys.append(volumes.of_class(claim_class(claim)))
+        return volumes.stamps(keys)
+
+
+def _nowhere(text: str, version: Version) -> Filter:
+    """No node will do, for a reason each of them is told."""
+    return Filter(
+        lambda view: view.full(False),
+        lambda view: [Reason(text, view.full(True), resolvable=False)],
+        Scope.NODE,
+        version=version,
+    )

@@ -1,0 +1,76 @@
+"""VolumeRestrictions: a disk that cannot be shared is given once per node, and a claim for one pod only
+once in the cluster."""
+
+from holdfast.core.changes import Change
+from holdfast.core.classes import PodClass
+from holdfast.core.view import Cells, View
+from holdfast.core.volumes.objects import ONE_POD, DiskUse, Wanted
+from holdfast.core.volumes.uses import Marks
+from holdfast.framework.interface import Filter, Plugin, Reason, Rejected, Scope
+from holdfast.plugins.volume_texts import not_found
+
+REASON_DISK = "node(s) had no available disk"
+REASON_ONE_POD = (
+    "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode "
+    "already in-use by another pod"
+)
+
+
+class VolumeRestrictions(Plugin):
+    name = "VolumeRestrictions"
+    wakes_on = Change.NODE_ADDED | Change.POD_LEFT | Change.VOLUMES
+    about_volumes = True
+
+    def filter(self, cls: PodClass) -> Filter | Rejected | None:
+        volumes = self.cluster.volumes
+        wanted = volumes.wanted(cls)
+        named = [claim.key for claim in wanted.claims if not claim.ephemeral]
+        if not named and not wanted.disks:
+            return None
+        changed = volumes.stamps(volumes.of_claim(key) for key in named)
+        alone = []
+        for key in named:
+            claim = volumes.claim(key)
+            if claim is None:
+                return Rejected(not_found("persistentvolumeclaim", key.name), version=changed)
+            if ONE_POD in claim.spec.access_modes:
+                alone.append(key)
+        if not alone and not wanted.disks:
+            return Filter.nothing(changed)
+        conflicts = self._conflicts(wanted)
+
+        def in_use() -> bool:
+            return any(volumes.claim_uses.rows(key) for key in alone)
+
+        def disks_free(view: View) -> Cells:
+            free = view.full(True)
+            for marks in conflicts:
+                free = free & (view.take(marks.cells) == False)  # noqa: E712
+            return free
+
+        def passes(view: View) -> Cells:
+            return view.full(False) if alone and in_use() else disks_free(view)
+
+        def reasons(view: View) -> list[Reason]:
+            free = disks_free(view)
+            return [
+                Reason(REASON_DISK, free == False),  # noqa: E712
+                Reason(REASON_ONE_POD, free & in_use()),
+            ]
+
+        return Filter(
+            passes,
+            reasons,
+            Scope.USAGE if conflicts else Scope.NODE,
+            version=(lambda: (changed(), in_use())) if alone else changed,
+        )
+
+    def _conflicts(self, wanted: Wanted) -> list[Marks]:
+        """The uses of its disks a pod cannot be with. Readers get along with each other."""
+        others = []
+        for mine in wanted.disks:
+            others.append(DiskUse(mine.disk, read_only=False))
+            if not mine.read_only:
+                others.append(DiskUse(mine.disk, read_only=True))
+        uses = self.cluster.volumes.disk_uses
+        return [uses.marks(other) for other in dict.fromkeys(others)]

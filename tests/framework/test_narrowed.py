@@ -1,0 +1,54 @@
+"""A column made of the plain class's, against one made from scratch."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from builders import make_pod
+from holdfast.framework.column import INFEASIBLE, Column
+from holdfast.framework.narrowed import Narrowed
+from storage_builders import make_claim, make_csi_node, make_volume
+from storage_driving import Driver, big_node
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_the_same_scores_as_from_scratch(seed: int) -> None:
+    rng = random.Random(seed)
+    driver = Driver()
+    for i in range(10):
+        node = big_node(f"n{i}").zone(rng.choice("abc")).label("disk", rng.choice("xy"))
+        if rng.random() < 0.4:
+            node.taint("k", "v", "PreferNoSchedule")
+        driver.add(node.obj(), make_csi_node(f"n{i}").driver("d", rng.randint(0, 3)).obj())
+    for i in range(15):
+        volume = make_volume(f"v{i}").csi("d", f"h{i}").claimed_by(f"c{i}")
+        if rng.random() < 0.6:
+            volume.on_nodes("topology.kubernetes.io/zone", rng.choice("abc"))
+        driver.add(volume.obj(), make_claim(f"c{i}").bound_to(f"v{i}").obj())
+    profile = driver.scheduler._by_index[0]
+    for i in range(15):
+        pod = make_pod(f"p{i}").namespace("default").cpu("1").label("app", "a").claim(f"c{i}")
+        if rng.random() < 0.5:
+            when = rng.choice(["DoNotSchedule", "ScheduleAnyway"])
+            pod.spread("topology.kubernetes.io/zone", 1, {"app": "a"}, when=when)
+        if rng.random() < 0.5:
+            pod.prefers_node(5, "disk", values=["x"])
+        driver.add(pod.obj())
+        cls = driver.cluster.pods[f"uid-p{i}"].cls
+        column = driver.scheduler.cycle.column(profile, cls)
+        assert isinstance(column, Narrowed)
+        for again in range(2):
+            whole = Column(driver.cluster, profile, cls)
+            whole.refresh()
+            column.refresh()
+            assert column.fits.tolist() == whole.fits.tolist()
+            assert column.totals()[column.fits].tolist() == whole.totals()[whole.fits].tolist()
+            assert (column.totals()[~column.fits] < INFEASIBLE // 2).all()
+            assert column.best() == whole.best()
+            if column.best() < 0:
+                assert column.verdict() == whole.verdict()
+            if not again:
+                driver.update(make_csi_node(f"n{rng.randrange(10)}").driver("d", 2).obj())
+        driver.round()
