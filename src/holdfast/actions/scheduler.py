@@ -14,7 +14,7 @@ from holdfast.core.changes import Change
 from holdfast.core.cluster import Cluster
 from holdfast.core.decisions import Decision, Emit
 from holdfast.core.events import Event
-from holdfast.core.pods import PodRecord
+from holdfast.core.pods import Phase, PodRecord
 from holdfast.framework.column import Column
 from holdfast.framework.config import Configuration
 from holdfast.framework.cycle import Cycle
@@ -101,19 +101,19 @@ class Scheduler:
         elif column.best() >= 0:
             self.queue.wake(group, now)
         else:
-            self._tell_again(group, group.pods.values(), profile, column, now)
+            group.told = self._tell_again(group, group.pods.values(), profile, column, now)
 
     def _tell_again(
         self, group: Group, pods: Collection[PodRecord], profile: Profile, column: Column, now: float
-    ) -> None:
+    ) -> str:
         """There is still no node for these pods, perhaps for other reasons than before."""
         why = self.cycle.verdict(profile, next(iter(pods)), column)
         group.wakes_on |= profile.wakes_on(why.plugins)
         message = why.message(self.cluster.nodes.count)
-        for pod in pods:
-            if pod.told == message:
-                break  # they were told together
-            self.cycle.tell(pod, message, now)
+        if message != group.told:
+            for pod in pods:
+                self.cycle.tell(pod, message, now)
+        return message
 
     # What the cluster says of pods
 
@@ -125,9 +125,12 @@ class Scheduler:
             if plugin.pre_enqueue(pod):
                 self.queue.gate(pod)
                 return
-        self.queue.add(pod)
+        self.queue.changed(pod, self.cluster.now)
 
     def pod_settled(self, pod: PodRecord) -> None:
+        if pod.phase is Phase.ASSUMED:
+            for plugin in reversed(self._profiles[pod.scheduler].reserve):
+                plugin.unreserve(pod, pod.row)
         self.queue.forget(pod)
         self.cycle.waiting.pop(pod.uid, None)
 
@@ -141,5 +144,8 @@ class Scheduler:
     def bind_refused(self, pod: PodRecord, row: int, message: str) -> None:
         for plugin in reversed(self._profiles[pod.scheduler].reserve):
             plugin.unreserve(pod, row)
+        if pod.leaving:
+            self.queue.forget(pod)
+            return
         self.queue.retry_later(pod, self.cluster.now)
         self.cycle.tell(pod, message, self.cluster.now, reason="SchedulerError")

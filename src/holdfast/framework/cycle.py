@@ -6,6 +6,9 @@ at once, so that the next pod sees it taken; the bind is decided, and carried ou
 
 from collections.abc import Collection
 
+import numpy as np
+from numpy.typing import NDArray
+
 from holdfast.core.changes import Change
 from holdfast.core.classes import PodClass
 from holdfast.core.cluster import Cluster
@@ -116,7 +119,8 @@ class Cycle:
                 self._fail(profile, pod, message, {waiting.plugin.name}, now)
             else:
                 rest = profile.permit[profile.permit.index(waiting.plugin) + 1 :]
-                self._permit(profile, pod, waiting.row, rest, now)
+                if not self._permit(profile, pod, waiting.row, rest, now):
+                    self._cluster.changed(Change.POD_LEFT)
 
     def next_deadline(self) -> float | None:
         return min((w.deadline for w in self.waiting.values()), default=None)
@@ -154,7 +158,6 @@ class Cycle:
                 break
         for plugin in profile.post_bind:
             self.decisions.extend(plugin.post_bind(pod, row))
-        pod.attempts = 0
         self._cluster.changed(Change.POD_PLACED)
         self._cluster.chronicle.note(now, pod.ref, "decided", self._table.name(row))
         return True
@@ -174,14 +177,30 @@ class Cycle:
         self._fail(profile, pod, message, why.plugins, now)
 
     def _post_filter(self, profile: Profile, pod: PodRecord, column: Column) -> Nomination:
+        if not profile.post_filters:
+            return Nomination()
         messages = []
+        resolvable = self._resolvable(profile, pod, column)
         for plugin in profile.post_filters:
-            nomination = plugin.post_filter(pod, column.diagnosis.resolvable())
+            nomination = plugin.post_filter(pod, resolvable)
             if nomination.node:
                 return nomination
             if nomination.message:
                 messages.append(nomination.message)
         return Nomination(message=", ".join(messages))
+
+    def _resolvable(self, profile: Profile, pod: PodRecord, column: Column) -> NDArray[np.bool_]:
+        """The rows where removing pods could help the pod."""
+        if column.rejected is not None:
+            return self._table.alive[: self._table.size] & column.rejected.resolvable
+        rows = column.diagnosis.resolvable()
+        if pod.pin is not None and PINNING in profile.plugins:
+            named = np.zeros(len(rows), dtype=np.bool_)
+            row = self._table.row(pod.pin)
+            if row is not None:
+                named[row] = True
+            rows = rows & named
+        return rows
 
     def _fail(
         self,
@@ -191,6 +210,9 @@ class Cycle:
         plugins: Collection[str],
         now: float,
     ) -> None:
+        if pod.leaving:
+            self._queue.forget(pod)
+            return
         self._queue.reject(pod, (profile.index, pod.cls.id), profile.wakes_on(plugins), now)
         self.tell(pod, message, now)
 

@@ -9,8 +9,8 @@
                                                        woken, too soon after the last attempt
 
 Timing is kube-scheduler's: an attempt that failed is followed by a back-off of 1 s, doubling to 10 s
-with every further failure. When nothing else is waiting, a pod that was woken is tried before its
-back-off is over; one whose attempt ended in an error is not.
+with every further failure of its kind, no node or an error. When nothing else is waiting, a pod that
+was woken is tried before its back-off is over; one whose attempt ended in an error is not.
 
 Unschedulable pods are kept in groups of one class (and profile): they were rejected for the same
 reasons, are helped by the same changes, and are woken together.
@@ -30,12 +30,14 @@ Key = tuple[int, int]
 class Group:
     """Unschedulable pods of one class."""
 
-    __slots__ = ("key", "pods", "wakes_on")
+    __slots__ = ("key", "pods", "told", "wakes_on")
 
     def __init__(self, key: Key) -> None:
         self.key = key
         self.pods: dict[str, PodRecord] = {}
         self.wakes_on = Change.NONE
+        self.told = ""
+        """The message all of them were last told; empty if they may have been told different ones."""
 
 
 class SchedulingQueue:
@@ -63,6 +65,11 @@ class SchedulingQueue:
         self.remove(pod)
         self._active.add((*self._sort_key(pod), self._enter(pod, "active"), pod))
 
+    def changed(self, pod: PodRecord, now: float) -> None:
+        """The pod is new, or may fare better than before; that does not shorten a back-off."""
+        if self.place(pod.uid) != "backoff":
+            self.wake_pod(pod, now)
+
     def gate(self, pod: PodRecord) -> None:
         """The pod is not to be tried until it is added again."""
         self.remove(pod)
@@ -71,18 +78,22 @@ class SchedulingQueue:
 
     def reject(self, pod: PodRecord, key: Key, wakes_on: Change, now: float) -> None:
         """No node will do for the pod until something changes."""
-        self._failed(pod, now)
+        pod.attempts += 1
+        pod.errors = 0
+        self._back_off(pod, pod.attempts, now)
         self._enter(pod, "unschedulable")
         group = self._groups.get(key)
         if group is None:
             group = self._groups[key] = Group(key)
         group.wakes_on |= wakes_on
+        group.told = ""
         group.pods[pod.uid] = pod
         self._group_of[pod.uid] = group
 
     def retry_later(self, pod: PodRecord, now: float) -> None:
         """The attempt ended in an error that has nothing to do with nodes."""
-        self._failed(pod, now)
+        pod.errors += 1
+        self._back_off(pod, pod.errors, now)
         self._push(self._errors, self._retry_at[pod.uid], pod)
 
     def wake(self, group: Group, now: float) -> None:
@@ -162,10 +173,9 @@ class SchedulingQueue:
     def _push(self, heap: list[tuple[float, int, PodRecord]], due: float, pod: PodRecord) -> None:
         heapq.heappush(heap, (due, self._enter(pod, "backoff"), pod))
 
-    def _failed(self, pod: PodRecord, now: float) -> None:
+    def _back_off(self, pod: PodRecord, failures: int, now: float) -> None:
         self.remove(pod)
-        pod.attempts += 1
-        wait = min(self._initial * 2.0 ** min(pod.attempts - 1, 30), self._max)
+        wait = min(self._initial * 2.0 ** min(failures - 1, 30), self._max)
         self._retry_at[pod.uid] = now + wait
 
     def _end_backoffs(self, now: float) -> None:

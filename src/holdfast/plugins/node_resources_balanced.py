@@ -67,7 +67,12 @@ def balance_of_many(rows: list[Row]) -> Callable[[View], Cells]:
         count = sum(present for present, _ in shares)
         some = count + (count == 0)
         mean = sum(present * share for present, share in shares) / some
-        squares = sum(present * (share - mean) ** 2 for present, share in shares)
-        return (1 - np.sqrt(squares / some)) * MAX_SCORE // 1
+        squares = sum(present * (share - mean) * (share - mean) for present, share in shares)
+        # Of two shares it is half the difference, which the general formula rounds differently.
+        most = np.maximum.reduce([present * share for present, share in shares])
+        least = np.minimum.reduce([share + (present == 0) * 2 for present, share in shares])
+        two = count == 2
+        deviation = two * ((most - least) / 2) + (two == 0) * np.sqrt(squares / some)
+        return (1 - deviation) * MAX_SCORE // 1
 
     return score

@@ -1,0 +1,23 @@
+"""A reader of the log catches up, or is told that it cannot."""
+
+from __future__ import annotations
+
+from holdfast.core.rowlog import RowLog
+
+
+def test_a_reader_sees_what_came_after_its_position() -> None:
+    log = RowLog()
+    for row in (3, 1, 3):
+        log.add(row)
+    assert log.since(0) == [3, 1, 3]
+    assert log.since(2) == [3]
+    assert log.since(log.end) == []
+
+
+def test_a_position_long_past_is_no_longer_known() -> None:
+    log = RowLog(keep=4)
+    for row in range(9):
+        log.add(row)
+    assert log.since(0) is None
+    assert log.since(5) == [5, 6, 7, 8]
+    assert log.end == 9
