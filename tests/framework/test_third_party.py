@@ -5,9 +5,7 @@ from __future__ import annotations
 from importlib.metadata import EntryPoint
 from typing import Any, ClassVar
 
-import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from builders import make_node, make_pod
 from holdfast.core.changes import Change
@@ -26,6 +24,7 @@ from holdfast.framework.interface import (
     Rejected,
     Scope,
     Score,
+    Trial,
     extension_points,
 )
 from holdfast.framework.registry import PluginError, Registry
@@ -94,8 +93,8 @@ class Nominator(Plugin):
     name = "Nominator"
     seen: ClassVar[list[list[bool]]] = []
 
-    def post_filter(self, pod: PodRecord, resolvable: NDArray[np.bool_]) -> Nomination:
-        self.seen.append(resolvable.tolist())
+    def post_filter(self, pod: PodRecord, trial: Trial) -> Nomination:
+        self.seen.append(trial.resolvable().tolist())
         return Nomination(message="preemption: nothing would help.")
 
 

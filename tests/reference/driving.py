@@ -145,10 +145,11 @@ def totals(scheduler: Scheduler, column: Column) -> dict[str, int]:
     if column.rejected is not None:
         return {}
     nodes = scheduler.cluster.nodes
+    found = column.totals()
     return {
-        name: int(column.total[row])
+        name: int(found[row])
         for name, row in nodes.names()
-        if nodes.alive[row] and column.total[row] > INFEASIBLE
+        if nodes.alive[row] and found[row] > INFEASIBLE
     }
 
 

@@ -10,7 +10,6 @@ from collections.abc import Collection, Mapping
 
 from holdfast.actions.allocate import Allocate
 from holdfast.actions.round import Action, Round
-from holdfast.core.changes import Change
 from holdfast.core.cluster import Cluster
 from holdfast.core.decisions import Decision, Emit
 from holdfast.core.events import Event
@@ -79,7 +78,7 @@ class Scheduler:
         times = (self.queue.next_due(), self.cycle.next_deadline())
         return min((time for time in times if time is not None), default=None)
 
-    def _wake(self, changes: Change, now: float) -> None:
+    def _wake(self, changes: int, now: float) -> None:
         for group in self.queue.groups():
             if group.wakes_on & changes:
                 self._wake_group(group, now)
@@ -87,10 +86,10 @@ class Scheduler:
     def _wake_group(self, group: Group, now: float) -> None:
         """Tries the group again if that could come out differently; else only says why not."""
         profile = self._by_index[group.key[0]]
-        if profile.post_filters or not self.cluster.nodes.count:
+        cls = next(iter(group.pods.values())).cls
+        if not self.cluster.nodes.count or any(p.may_help(cls) for p in profile.post_filters):
             self.queue.wake(group, now)
             return
-        cls = next(iter(group.pods.values())).cls
         column = self.cycle.column(profile, cls)
         if cls.pinned:
             for pod in list(group.pods.values()):
@@ -107,12 +106,14 @@ class Scheduler:
         self, group: Group, pods: Collection[PodRecord], profile: Profile, column: Column, now: float
     ) -> str:
         """There is still no node for these pods, perhaps for other reasons than before."""
-        why = self.cycle.verdict(profile, next(iter(pods)), column)
+        first = next(iter(pods))
+        why = self.cycle.verdict(profile, first, column)
         group.wakes_on |= profile.wakes_on(why.plugins)
-        message = why.message(self.cluster.nodes.count)
+        hopeless = "" if why.error else self.cycle.post_filter(profile, first, column).message
+        message = why.message(self.cluster.nodes.count, hopeless)
         if message != group.told:
             for pod in pods:
-                self.cycle.tell(pod, message, now)
+                self.cycle.tell(pod, message, now, why.condition)
         return message
 
     # What the cluster says of pods
@@ -148,4 +149,4 @@ class Scheduler:
             self.queue.forget(pod)
             return
         self.queue.retry_later(pod, self.cluster.now)
-        self.cycle.tell(pod, message, self.cluster.now, reason="SchedulerError")
+        self.cycle.tell(pod, message, self.cluster.now, "SchedulerError")

@@ -55,6 +55,7 @@ class PodClass:
         "priority",
         "refs",
         "requests",
+        "terminating",
         "tolerations",
         "usage",
         "volumes",
@@ -72,6 +73,7 @@ class PodClass:
         self.annotations = scheduling_annotations(pod)
         self.owners: list[OwnerReference] = pod.metadata.owner_references
         self.priority = pod_priority(spec)
+        self.terminating = pod.metadata.deletion_timestamp is not None
         self.tolerations: list[Toleration] = spec.tolerations
         self.node_selector: Mapping[str, str] = spec.node_selector
         self.pinned = pin_of(spec) is not None
@@ -192,6 +194,9 @@ def class_key(pod: Pod) -> bytes:
         volumes = scheduling_volumes(spec)
         if volumes:
             parts.append(("volumes", volumes))
+            if any(volume.ephemeral for volume in volumes):
+                # The claims of such volumes are named after the pod and belong to it alone.
+                parts.append(("pod", meta.name, meta.uid))
     if spec.overhead:
         parts.append(("overhead", spec.overhead))
     if spec.resources is not None:
@@ -200,6 +205,8 @@ def class_key(pod: Pod) -> bytes:
         parts.append(("hostNetwork", True))
     if spec.preemption_policy:
         parts.append(("preemptionPolicy", spec.preemption_policy))
+    if meta.deletion_timestamp is not None:
+        parts.append(("terminating", True))
     resized = resized_resources(pod)
     if resized:
         parts.append(("resized", resized))
@@ -242,6 +249,7 @@ def scheduling_volumes(spec: PodSpec) -> list[Volume]:
         or volume.aws_elastic_block_store
         or volume.iscsi
         or volume.rbd
+        or volume.azure_disk
         or volume.csi
     ]
 
@@ -269,6 +277,8 @@ def resized_resources(pod: Pod) -> list[Any]:
 
 def pin_of(spec: PodSpec) -> str | None:
     """The one node a pod names in its affinity, the way the DaemonSet controller writes it."""
+    if spec.topology_spread_constraints:
+        return None  # which nodes count for spreading depends on the whole affinity
     terms = required_terms(spec.affinity)
     if len(terms) != 1 or len(terms[0].match_fields) != 1:
         return None

@@ -8,10 +8,11 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from holdfast.api.errors import InvalidObject
-from holdfast.api.meta import Object
+from holdfast.api.meta import Object, condition
 from holdfast.api.node import Node
 from holdfast.api.pod import Pod
 from holdfast.api.quantity import amount
+from holdfast.api.timestamps import parse_time
 from holdfast.core.changes import Change
 from holdfast.core.classes import PodClasses, pin_of
 from holdfast.core.decisions import Decision, Emit, ObjectRef, SetPodScheduled
@@ -67,6 +68,8 @@ class Cluster:
         """Everything else, by kind and then by (namespace, name)."""
         self.versions: dict[str, int] = {}
         """Moves, for a kind in `objects`, with every change of one of them."""
+        self.nominations: dict[str, dict[str, PodRecord]] = {}
+        """Pending pods for which a node is being cleared, by the node's name and their uid."""
         self.chronicle = Chronicle()
         self.watcher: PodWatcher | None = None
         self._changes = Change.NONE
@@ -86,7 +89,7 @@ class Cluster:
         self.now = now
         self._handlers[type(event)](event)
 
-    def take_changes(self) -> Change:
+    def take_changes(self) -> int:
         """What kinds of change there were since last asked."""
         changes, self._changes = self._changes, Change.NONE
         return changes
@@ -107,8 +110,27 @@ class Cluster:
 
     def assume(self, pod: PodRecord, row: int) -> None:
         """The pod is to be bound to the node of this row, and claims its room from now on."""
+        self.nominate(pod, "")
         self.ledger.place(pod, row)
         pod.phase = Phase.ASSUMED
+
+    def nominate(self, pod: PodRecord, node: str) -> None:
+        """A node is being cleared for the pod; none any more if the name is empty."""
+        if pod.nominated == node:
+            return
+        if pod.nominated:
+            there = self.nominations[pod.nominated]
+            del there[pod.uid]
+            if not there:
+                del self.nominations[pod.nominated]
+            self.changed(Change.POD_LEFT)
+        for name in (pod.nominated, node):
+            row = self.nodes.row(name)
+            if row is not None:
+                self.ledger.changed.add(row)
+        pod.nominated = node
+        if node:
+            self.nominations.setdefault(node, {})[pod.uid] = pod
 
     def unassume(self, pod: PodRecord) -> None:
         """The pod is not to be bound after all."""
@@ -117,7 +139,7 @@ class Cluster:
         pod.phase = Phase.PENDING
         self._close_if_empty(row)
 
-    def changed(self, changes: Change) -> None:
+    def changed(self, changes: int) -> None:
         """Something happened that may help pods that wait."""
         self._changes |= changes
 
@@ -212,7 +234,7 @@ class Cluster:
         self._close_if_empty(row)
         self.chronicle.note(self.now, f"Node/{name}", why)
 
-    def _node_changed(self, row: int, changes: Change) -> None:
+    def _node_changed(self, row: int, changes: int) -> None:
         self.nodes_changed.add(row)
         self._changes |= changes
 
@@ -274,6 +296,9 @@ class Cluster:
     def _place_or_queue(self, known: PodRecord, pod: Pod, changed: bool) -> None:
         node = pod.spec.node_name
         if node:
+            started = pod.status.start_time
+            known.started = parse_time(started) if started else None
+            known.disrupted = is_disrupted(pod)
             self._assigned(known, node)
             return
         known.leaving = pod.metadata.deletion_timestamp is not None
@@ -283,7 +308,9 @@ class Cluster:
         changed = changed or gates != known.gates
         known.gates = gates
         known.pin = pin_of(pod.spec) if known.cls.pinned else None
-        known.nominated = pod.status.nominated_node_name
+        # An update that crossed ours on the way may not know yet that the pod was nominated.
+        if pod.status.nominated_node_name:
+            self.nominate(known, pod.status.nominated_node_name)
         if self.watcher is None:
             return
         if known.leaving:
@@ -301,6 +328,7 @@ class Cluster:
             self.watcher.pod_settled(known)
         if known.row >= 0:
             self._vacate(known)
+        self.nominate(known, "")
         capacity = self.nodes.capacity
         row = self.nodes.open_row(node)
         if self.nodes.capacity != capacity:
@@ -321,6 +349,7 @@ class Cluster:
             self.watcher.pod_settled(pod)
         if pod.row >= 0:
             self._vacate(pod)
+        self.nominate(pod, "")
         del self.pods[pod.uid]
         if self._uid.get((pod.namespace, pod.name)) == pod.uid:
             del self._uid[pod.namespace, pod.name]
@@ -354,6 +383,17 @@ class Cluster:
             self.watcher.bind_refused(pod, row, event.message)
 
 
+def is_disrupted(pod: Pod) -> bool:
+    """Whether the pod is being deleted to make room for another."""
+    found = condition(pod.status.conditions, "DisruptionTarget")
+    return (
+        pod.metadata.deletion_timestamp is not None
+        and found is not None
+        and found.status == "True"
+        and found.reason == "PreemptionByScheduler"
+    )
+
+
 def node_info(node: Node) -> NodeInfo:
     """What scheduling reads of a node; raises InvalidObject if a quantity makes no sense."""
     meta, status = node.metadata, node.status
@@ -376,7 +416,7 @@ def node_info(node: Node) -> NodeInfo:
     )
 
 
-def _difference(before: NodeInfo, after: NodeInfo) -> Change:
+def _difference(before: NodeInfo, after: NodeInfo) -> int:
     changes = Change.NONE
     if before.uid != after.uid:
         changes |= Change.NODE_ADDED

@@ -29,6 +29,23 @@ class SetPodScheduled(msgspec.Struct, frozen=True):
     message: str
 
 
+class Nominate(msgspec.Struct, frozen=True):
+    """Set the pod's status.nominatedNodeName; an empty name clears it."""
+
+    pod: ObjectRef
+    node: str
+
+
+class Preempt(msgspec.Struct, frozen=True):
+    """Delete the pod, gracefully, to make room: first its condition DisruptionTarget, then it."""
+
+    pod: ObjectRef
+    preemptor: ObjectRef
+    node: str
+    message: str
+    """The condition's."""
+
+
 class Emit(msgspec.Struct, frozen=True):
     """Record a Kubernetes Event about an object."""
 
@@ -39,4 +56,4 @@ class Emit(msgspec.Struct, frozen=True):
     action: str = ""
 
 
-Decision = Bind | SetPodScheduled | Emit
+Decision = Bind | SetPodScheduled | Nominate | Preempt | Emit

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.core.nodes import NodeTable
+from holdfast.core.nodes import NO_PODS, NodeTable
 from holdfast.core.pods import PodRecord
 from holdfast.core.rowlog import RowLog
 
@@ -82,6 +82,38 @@ class Ledger:
         """What is left of each slot's resource on a row; negative where it is oversold."""
         return self._table.allocatable[:, row] - self._table.claimed[:, row]
 
+    def to_remove(
+        self,
+        row: int,
+        needs: list[tuple[int, int]],
+        pods: list[PodRecord],
+        besides: list[PodRecord],
+    ) -> tuple[list[PodRecord], list[int]]:
+        """Which of these pods would have to leave the row for so much of some slots to be free, were
+        those `besides` there too; the first are spared first. And the slots of which there would not
+        be enough if all of them left."""
+        table = self._table
+        spare: dict[int, int] = {}
+        for slot, amount in needs:
+            spare[slot] = table.allocatable.item(slot, row) - table.claimed.item(slot, row) - amount
+        for sign, group in ((1, pods), (-1, besides)):
+            for pod in group:
+                for slot, amount in pod.cls.usage:
+                    if slot in spare:
+                        spare[slot] += sign * amount
+        lacking = [slot for slot, left in spare.items() if left < 0]
+        if lacking:
+            return pods, lacking
+        removed = []
+        for pod in pods:
+            claims = [(slot, amount) for slot, amount in pod.cls.usage if slot in spare]
+            if all(spare[slot] >= amount for slot, amount in claims):
+                for slot, amount in claims:
+                    spare[slot] -= amount
+            else:
+                removed.append(pod)
+        return removed, []
+
     def is_empty(self, row: int) -> bool:
         """Whether nobody claims anything of the row."""
         return row not in self.pods and not self._table.held[:, row].any()
@@ -115,6 +147,8 @@ class Ledger:
                 on_row = self.pods[row] = {}
             assert pod.uid not in on_row, f"{pod!r} is already on row {row}"
             on_row[pod.uid] = pod
+            if cls.priority < self._table.lowest.item(row):
+                self._table.lowest[row] = cls.priority
             claimed = self._table.claimed
             for slot, amount in cls.usage:
                 claimed[slot, row] += amount
@@ -123,6 +157,10 @@ class Ledger:
             del on_row[pod.uid]
             if not on_row:
                 del self.pods[row]
+            if cls.priority == self._table.lowest.item(row):
+                self._table.lowest[row] = min(
+                    (p.cls.priority for p in on_row.values()), default=NO_PODS
+                )
             claimed = self._table.claimed
             for slot, amount in cls.usage:
                 claimed[slot, row] -= amount

@@ -22,6 +22,9 @@ from holdfast.core.taints import EMPTY, TaintSets
 
 Matrix = NDArray[np.int64]
 
+NO_PODS = 2**62
+"""The lowest priority where there are no pods."""
+
 _FIRST_CAPACITY = 64
 _FIRST_SLOTS = 16
 
@@ -53,6 +56,8 @@ class NodeTable:
         """Requests of pods, plus what reservations there still hold."""
         self.held: Matrix = np.zeros((_FIRST_SLOTS, self.capacity), dtype=np.int64)
         """The part of `claimed` that reservations hold."""
+        self.lowest: NDArray[np.int64] = np.full(self.capacity, NO_PODS, dtype=np.int64)
+        """The lowest priority of the pods on a row."""
         self.alive: NDArray[np.bool_] = np.zeros(self.capacity, dtype=np.bool_)
         self.unschedulable: NDArray[np.bool_] = np.zeros(self.capacity, dtype=np.bool_)
         self.taint_set: NDArray[np.int32] = np.zeros(self.capacity, dtype=np.int32)
@@ -61,6 +66,7 @@ class NodeTable:
         self.ports = PortUse(self.capacity)
         self.images = Images(self.capacity)
         self.info: dict[int, NodeInfo] = {}
+        self._everywhere: dict[int, bool] = {}
         self._row: dict[str, int] = {}
         self._name: list[str] = []
         self._free: list[int] = []
@@ -83,6 +89,14 @@ class NodeTable:
             self.claimed = np.pad(self.claimed, more)
             self.held = np.pad(self.held, more)
         return slot
+
+    def everywhere(self, slot: int) -> bool:
+        """Whether every node has some of the resource."""
+        found = self._everywhere.get(slot)
+        if found is None:
+            offered = self.allocatable[slot, : self.size][self.alive[: self.size]]
+            found = self._everywhere[slot] = bool((offered > 0).all())
+        return found
 
     def open_row(self, name: str) -> int:
         """The row of a name, a new one if it has none."""
@@ -109,6 +123,7 @@ class NodeTable:
 
     def put(self, row: int, info: NodeInfo) -> None:
         """Writes a node object into its row."""
+        self._everywhere.clear()
         if not self.alive[row]:
             self.alive[row] = True
             self.count += 1
@@ -125,6 +140,7 @@ class NodeTable:
 
     def drop(self, row: int) -> None:
         """Takes the node object out of its row; what is claimed there stays."""
+        self._everywhere.clear()
         self.alive[row] = False
         self.count -= 1
         self.allocatable[:, row] = 0
@@ -140,6 +156,7 @@ class NodeTable:
         self.allocatable = np.pad(self.allocatable, wider)
         self.claimed = np.pad(self.claimed, wider)
         self.held = np.pad(self.held, wider)
+        self.lowest = np.pad(self.lowest, (0, more), constant_values=NO_PODS)
         self.alive = np.pad(self.alive, (0, more))
         self.unschedulable = np.pad(self.unschedulable, (0, more))
         self.taint_set = np.pad(self.taint_set, (0, more))

@@ -26,6 +26,7 @@ class PodRecord:
     __slots__ = (
         "attempts",
         "cls",
+        "disrupted",
         "errors",
         "first_seen",
         "gates",
@@ -38,6 +39,7 @@ class PodRecord:
         "ref",
         "row",
         "scheduler",
+        "started",
         "told",
         "uid",
     )
@@ -70,6 +72,11 @@ class PodRecord:
         self.told = ""
         """The message of the condition the pod was last given."""
         self.nominated = ""
+        """The node that is being cleared for the pod."""
+        self.started: float | None = None
+        """When it began to run, as far as is known."""
+        self.disrupted = False
+        """Whether the pod is on its way out to make room for another."""
 
     def __repr__(self) -> str:
         return f"<{self.ref} {self.phase.value}>"

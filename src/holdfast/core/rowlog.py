@@ -4,27 +4,30 @@ A reader keeps a position. The log forgets its oldest part when it grows past wh
 rather read than start afresh; a reader whose position was forgotten is told so.
 """
 
+import numpy as np
+from numpy.typing import NDArray
+
 
 class RowLog:
-    __slots__ = ("_base", "_keep", "_rows", "end")
+    __slots__ = ("_base", "_rows", "end")
 
     def __init__(self, keep: int = 65536) -> None:
-        self._rows: list[int] = []
+        self._rows: NDArray[np.intp] = np.zeros(2 * keep, dtype=np.intp)
         self._base = 0
-        self._keep = keep
         self.end = 0
         """The position after the newest entry."""
 
     def add(self, row: int) -> None:
-        self._rows.append(row)
+        at = self.end - self._base
+        if at == len(self._rows):
+            at //= 2
+            self._rows[:at] = self._rows[at:]
+            self._base += at
+        self._rows[at] = row
         self.end += 1
-        if len(self._rows) > 2 * self._keep:
-            drop = len(self._rows) - self._keep
-            del self._rows[:drop]
-            self._base += drop
 
-    def since(self, position: int) -> list[int] | None:
+    def since(self, position: int) -> NDArray[np.intp] | None:
         """Rows changed since `position`, with repeats; None if that is no longer known."""
         if position < self._base:
             return None
-        return self._rows[position - self._base :]
+        return self._rows[position - self._base : self.end - self._base]

@@ -5,7 +5,8 @@ a certain affinity term. Which classes pass is worked out once per class. Domain
 label column; a row without the label is in no domain.
 """
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
+from weakref import WeakSet, WeakValueDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +21,8 @@ Counts = NDArray[np.int64]
 
 class PodCounter:
     """How many pods of certain classes are on each row, and in each domain of the keys asked for."""
+
+    __slots__ = ("__weakref__", "_columns", "_domains", "changed", "counts", "rows")
 
     def __init__(self, counts: Callable[[PodClass], bool], capacity: int) -> None:
         self.counts = counts
@@ -74,14 +77,17 @@ class PodCounter:
 
 
 class Topology:
-    """The counters in use, and which classes each of them counts."""
+    """The counters in use, and which classes each of them counts.
+
+    A counter lives as long as whoever asked for it keeps it.
+    """
 
     def __init__(self, classes: PodClasses, labels: LabelColumns, capacity: int) -> None:
         self._classes = classes
         self._labels = labels
         self._capacity = capacity
-        self._counters: dict[Hashable, PodCounter] = {}
-        self._of_class: dict[int, list[PodCounter]] = {}
+        self._counters: WeakValueDictionary[Hashable, PodCounter] = WeakValueDictionary()
+        self._of_class: dict[int, WeakSet[PodCounter]] = {}
         classes.on_added.append(self._class_added)
         classes.on_dropped.append(self._class_dropped)
 
@@ -92,12 +98,12 @@ class Topology:
             found = self._counters[key] = PodCounter(counts, self._capacity)
             for cls in self._classes:
                 if counts(cls):
-                    self._of_class.setdefault(cls.id, []).append(found)
+                    self._of_class.setdefault(cls.id, WeakSet()).add(found)
                     for row, count in cls.placed.items():
                         found.rows[row] += count
         return found
 
-    def counters(self) -> dict[Hashable, PodCounter]:
+    def counters(self) -> Mapping[Hashable, PodCounter]:
         return self._counters
 
     def pod_moved(self, pod: PodRecord, row: int, sign: int) -> None:
@@ -126,4 +132,4 @@ class Topology:
     def _class_added(self, cls: PodClass) -> None:
         matching = [counter for counter in self._counters.values() if counter.counts(cls)]
         if matching:
-            self._of_class[cls.id] = matching
+            self._of_class[cls.id] = WeakSet(matching)

@@ -8,6 +8,7 @@ from holdfast.api.resources import claimed_nonzero, pod_requests
 from holdfast.core.classes import capped, nonzero, resized_resources
 from holdfast.core.cluster import Cluster
 from holdfast.core.images import Images
+from holdfast.core.nodes import NO_PODS
 from holdfast.core.pods import Phase
 from holdfast.core.slots import NONZERO_CPU, NONZERO_MEMORY, PODS
 
@@ -104,6 +105,17 @@ def _claims(cluster: Cluster) -> list[str]:
 
 def _pods(cluster: Cluster) -> list[str]:
     problems = []
+    for row in range(cluster.nodes.size):
+        there = cluster.ledger.pods.get(row, {}).values()
+        lowest = min((pod.cls.priority for pod in there), default=NO_PODS)
+        if cluster.nodes.lowest[row] != lowest:
+            problems.append(f"row {row}: lowest priority is {cluster.nodes.lowest[row]}")
+    for node, pods in cluster.nominations.items():
+        problems += [
+            f"{pod!r} is nominated for {node} by mistake"
+            for pod in pods.values()
+            if pod.nominated != node or cluster.pods.get(pod.uid) is not pod or pod.row >= 0
+        ]
     on_rows = {uid: row for row, pods in cluster.ledger.pods.items() for uid in pods}
     for uid, pod in cluster.pods.items():
         if (pod.row < 0) != (pod.phase is Phase.PENDING):

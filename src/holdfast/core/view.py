@@ -16,6 +16,17 @@ Cells = Any
 """What a view gives: an int or bool for one row, an array for several."""
 
 
+class Facet(Protocol):
+    """A small number each row has, kept up to date."""
+
+    @property
+    def cells(self) -> NDArray[Any]:
+        """Over all rows."""
+
+    def refresh(self) -> list[int] | None:
+        """Catches up; the rows whose number changed since the last call, None if any may have."""
+
+
 class View(Protocol):
     """Each method answers for the rows of the view, in their order."""
 
@@ -28,8 +39,12 @@ class View(Protocol):
     def take(self, column: NDArray[Any]) -> Cells:
         """The view's rows of any column over all rows."""
 
+    def facet(self, facet: Facet) -> Cells: ...
     def full(self, value: bool) -> Cells:
         """The same answer for every row."""
+
+    def at_most(self, cells: Cells, limit: float) -> Cells:
+        """The cells, or the limit where they are more."""
 
 
 class All:
@@ -52,28 +67,50 @@ class All:
     def take(self, column: NDArray[Any]) -> Cells:
         return column[: self._size]
 
+    def facet(self, facet: Facet) -> Cells:
+        return facet.cells[: self._size]
+
     def full(self, value: bool) -> Cells:
         return np.full(self._size, value)
 
+    def at_most(self, cells: Cells, limit: float) -> Cells:
+        return np.minimum(cells, limit)
+
 
 class Some:
-    __slots__ = ("_table", "rows")
+    __slots__ = ("_allocatable", "_claimed", "_table", "rows")
 
     def __init__(self, table: NodeTable, rows: NDArray[np.intp]) -> None:
         self._table = table
+        self._allocatable: Cells = None
+        self._claimed: Cells = None
         self.rows: Cells = rows
 
+    # One gather of all resources costs less than one each for two of them.
+
     def allocatable(self, slot: int) -> Cells:
-        return self._table.allocatable[slot].take(self.rows)
+        if self._allocatable is None:
+            used = self._table.allocatable[: len(self._table.slots)]
+            self._allocatable = used.take(self.rows, axis=1)
+        return self._allocatable[slot]
 
     def claimed(self, slot: int) -> Cells:
-        return self._table.claimed[slot].take(self.rows)
+        if self._claimed is None:
+            used = self._table.claimed[: len(self._table.slots)]
+            self._claimed = used.take(self.rows, axis=1)
+        return self._claimed[slot]
 
     def take(self, column: NDArray[Any]) -> Cells:
         return column.take(self.rows)
 
+    def facet(self, facet: Facet) -> Cells:
+        return facet.cells.take(self.rows)
+
     def full(self, value: bool) -> Cells:
         return np.full(len(self.rows), value)
+
+    def at_most(self, cells: Cells, limit: float) -> Cells:
+        return np.minimum(cells, limit)
 
 
 class One:
@@ -93,5 +130,11 @@ class One:
     def take(self, column: NDArray[Any]) -> Cells:
         return column.item(self.rows)
 
+    def facet(self, facet: Facet) -> Cells:
+        return facet.cells.item(self.rows)
+
     def full(self, value: bool) -> Cells:
         return value
+
+    def at_most(self, cells: Cells, limit: float) -> Cells:
+        return cells if cells < limit else limit

@@ -1,34 +1,44 @@
 """Mask and scores of one pod class over all nodes, kept up to date.
 
-After a pod is placed one row has changed, and only that row is computed again. What a class knows:
+After a pod is placed one row has changed, and only that row is computed again. What a class knows of a
+row is made up of parts that change for different reasons:
 
-    fits_node    rows whose node object suits the class         recomputed when the node changes
-    fits         … and that have room now                       also when pods come and go there
-    total        the weighted sum of scores, INFEASIBLE where not `fits`
+    fits_node   the node object suits the class           changes with the node object
+    fits        … and there is room on it                 also with pods coming and going there
+    base        the weighted scores of the row            likewise
+    key         which topology domains it is in           changes with labels, and counts in domains
+    by_key      verdict and scores of topology plugins    recomputed for all keys, which are few
 
-Scores that are normalised depend on all rows that fit. They keep their raw values, and are worked
-out anew as a whole only when what the normalisation measures (say, the best raw score) changed.
+The best row is the maximum of `base + by_key[key]`; what does not fit is INFEASIBLE in either.
+
+Scores that are normalised depend on all rows that pass all filters. They keep their raw values, and are
+worked out anew as a whole only when what the normalisation measures (say, the best raw score) changed.
 """
 
-from collections.abc import Hashable
+from collections.abc import Collection, Hashable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from holdfast.api.errors import HoldfastError
 from holdfast.core.classes import PodClass
 from holdfast.core.cluster import Cluster
 from holdfast.core.view import All, One, Some, View
 from holdfast.framework.diagnosis import Diagnosis, Verdict
-from holdfast.framework.interface import Filter, Normalize, Rejected, Scope, Score, Version
+from holdfast.framework.interface import Filter, Need, Normalize, Rejected, Scope, Score, Version
+from holdfast.framework.keyed import Keys
 from holdfast.framework.profile import Profile
 
-INFEASIBLE = -(2**62)
+INFEASIBLE = -(2**61)
 _FEW = 6
 """Up to this many rows are computed one by one, which is then faster than as a vector."""
 
 At = Any
 """An index into a column: a row, an array of rows, or a slice."""
+
+Bools = NDArray[np.bool_]
+Ints = NDArray[np.int64]
 
 
 class Normalized:
@@ -36,13 +46,13 @@ class Normalized:
 
     __slots__ = ("measure", "normalize", "raw", "score", "weight", "weighted")
 
-    def __init__(self, score: Score, weight: int, normalize: Normalize, capacity: int) -> None:
+    def __init__(self, score: Score, weight: int, normalize: Normalize) -> None:
         self.score = score
         self.weight = weight
         self.normalize = normalize
         self.measure: Hashable = None
-        self.raw: NDArray[np.int64] = np.zeros(capacity, dtype=np.int64)
-        self.weighted: NDArray[np.int64] = np.zeros(capacity, dtype=np.int64)
+        self.raw: Ints = np.zeros(0, dtype=np.int64)
+        self.weighted: Ints = np.zeros(0, dtype=np.int64)
 
 
 class Column:
@@ -55,68 +65,81 @@ class Column:
         self.rejected_by = ""
         self.filters: list[tuple[str, Filter]] = []
         """In the profile's order, by the plugin's name."""
-        self.total: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
         self.diagnosis = Diagnosis(self._table, self.filters)
+        self._base: Ints = np.zeros(0, dtype=np.int64)
         self._size = 0
         self._nodes_seen = -1
         self._usage_seen = -1
         self._compile()
 
-    @property
-    def fits(self) -> NDArray[np.bool_]:
-        return self._fits[: self._table.size]
+    # What a column answers
 
-    def refresh(self) -> None:
-        """Catches up with what happened since the last call."""
-        for version, seen in self._versions:
-            if version() != seen:
-                self._compile()
-                break
-        table, cluster = self._table, self._cluster
-        if len(self.total) != table.capacity or self._size != table.size:
-            self._rebuild()
-            return
-        nodes, usage = cluster.nodes_changed, cluster.ledger.changed
-        if nodes.end != self._nodes_seen:
-            changed = nodes.since(self._nodes_seen)
-            if changed is None or len(changed) > table.size // 4:
-                self._rebuild()
-                return
-            self._nodes_seen = nodes.end
-            self._update(list(set(changed)), node_too=True)
-        if usage.end != self._usage_seen:
-            used = usage.since(self._usage_seen)
-            if used is None or len(used) > table.size:
-                self._rebuild()
-                return
-            self._usage_seen = usage.end
-            self._update(used if len(used) == 1 else list(set(used)), node_too=False)
-
-    def best(self) -> int:
+    def best(self, excluded: Collection[int] = ()) -> int:
         """The row with the highest score, the lowest such row if there are several; -1 if none."""
         if not self._size or self.rejected is not None:
             return -1
-        row = int(self.total[: self._size].argmax())
-        return row if self.total.item(row) > INFEASIBLE else -1
+        totals = self.totals()
+        if excluded:
+            totals = totals.copy()
+            totals[list(excluded)] = INFEASIBLE
+        row = int(totals.argmax())
+        return row if totals.item(row) > INFEASIBLE else -1
+
+    def totals(self) -> Ints:
+        """The score of each row, INFEASIBLE or less where the pod cannot go."""
+        base = self._base[: self._size]
+        if self._keys is None:
+            return base
+        totals = self._by_key.take(self._keys.of[: self._size])
+        totals += base
+        return totals
+
+    @property
+    def fits(self) -> Bools:
+        """The rows that pass all filters."""
+        fits = self._fits[: self._size]
+        return fits if self._keys is None else fits & self._key_passes[self._keys.of[: self._size]]
+
+    def suits_row(self, row: int) -> bool:
+        """Whether the node object suits, whatever room there is."""
+        return self.rejected is None and bool(self._fits_node[row])
+
+    def fits_row(self, row: int) -> bool:
+        if self.rejected is not None or not self._fits[row]:
+            return False
+        return self._keys is None or bool(self._key_passes[self._keys.of[row]])
 
     def verdict(self) -> Verdict:
         """Why no node will do."""
         if self.rejected is not None:
-            return Verdict(self.rejected.message, frozenset((self.rejected_by,)))
+            return Verdict(self.rejected.message, frozenset((self.rejected_by,)), self.rejected.error)
         return self.diagnosis.verdict()
 
-    def fits_row(self, row: int) -> bool:
-        return self.rejected is None and bool(self._fits[row])
+    @property
+    def is_local(self) -> bool:
+        """Whether what is said of a row depends on nothing but that row."""
+        return self._keys is None
+
+    @property
+    def needs(self) -> tuple[Need, ...] | None:
+        """What must be free on a row that suits, where nothing else matters there."""
+        if self._keys is not None or len(self._usage_filters) != 1:
+            return None
+        return next(f.needs for _, f in self.filters if f.scope is Scope.USAGE)
+
+    # Asking the plugins about the class
 
     def _compile(self) -> None:
-        """Asks the plugins about the class."""
-        cls, profile = self.cls, self._profile
         self.rejected = None
         self.rejected_by = ""
         self.filters.clear()
         versions: list[Version] = []
-        for plugin in profile.filters:
-            answer = plugin.filter(cls)
+        for plugin in self._profile.filters:
+            answer: Filter | Rejected | None
+            try:
+                answer = plugin.filter(self.cls)
+            except HoldfastError as error:
+                answer = Rejected(f'running PreFilter plugin "{plugin.name}": {error}', error=True)
             if answer is None:
                 continue
             if answer.version is not None:
@@ -129,29 +152,73 @@ class Column:
         filters = [f for _, f in self.filters]
         self._node_filters = [f.passes for f in filters if f.scope is Scope.NODE]
         self._usage_filters = [f.passes for f in filters if f.scope is Scope.USAGE]
+        self._key_filters = [f.passes for f in filters if f.scope is Scope.TOPOLOGY]
         self._only = [f.only for f in filters if f.only is not None]
         self._constant = 0
         self._node_scores: list[tuple[int, Any]] = []
         self._usage_scores: list[tuple[int, Any]] = []
+        self._key_scores: list[tuple[int, Score]] = []
         self._normalized: list[Normalized] = []
-        for scorer, weight in profile.scorers:
-            score = scorer.score(cls)
+        facets = [facet for f in filters for facet in f.facets]
+        for scorer, weight in self._profile.scorers:
+            try:
+                score = scorer.score(self.cls)
+            except HoldfastError as error:
+                if self.rejected is None:
+                    text = f'running PreScore plugin "{scorer.name}": {error}'
+                    self.rejected, self.rejected_by = Rejected(text, error=True), scorer.name
+                continue
             if score is None:
                 continue
             if score.version is not None:
                 versions.append(score.version)
             if score.constant is not None:
                 self._constant += weight * score.constant
+            elif score.scope is Scope.TOPOLOGY:
+                self._key_scores.append((weight, score))
+                facets.extend(score.facets)
             elif score.normalize is not None:
-                self._normalized.append(Normalized(score, weight, score.normalize, 0))
+                self._normalized.append(Normalized(score, weight, score.normalize))
             elif score.scope is Scope.NODE:
                 self._node_scores.append((weight, score.score))
             else:
                 self._usage_scores.append((weight, score.score))
+        keyed = self._key_filters or self._key_scores
+        self._keys = Keys(self._table, facets) if keyed else None
         self._versions = [(version, version()) for version in versions]
-        self.total = self.total[:0]
+        self._base = self._base[:0]
         self._size = 0
         self.diagnosis.reset()
+
+    # Keeping up
+
+    def refresh(self) -> None:
+        """Catches up with what happened since the last call."""
+        for version, seen in self._versions:
+            if version() != seen:
+                self._compile()
+                break
+        table, cluster = self._table, self._cluster
+        if len(self._base) != table.capacity or self._size != table.size:
+            self._rebuild()
+            return
+        nodes, usage = cluster.nodes_changed, cluster.ledger.changed
+        if nodes.end != self._nodes_seen:
+            changed = nodes.since(self._nodes_seen)
+            if changed is None or len(changed) > table.size // 4 or self._keys is not None:
+                self._rebuild()
+                return
+            self._nodes_seen = nodes.end
+            self._update(changed, node_too=True)
+        if usage.end != self._usage_seen:
+            changed = usage.since(self._usage_seen)
+            if changed is None or len(changed) > table.size:
+                self._rebuild()
+                return
+            self._usage_seen = usage.end
+            self._update(changed, node_too=False)
+        if self._keys is not None:
+            self._update_keys(self._keys)
 
     def _rebuild(self) -> None:
         """Computes every row."""
@@ -160,21 +227,30 @@ class Column:
         self._size = table.size
         self._nodes_seen = self._cluster.nodes_changed.end
         self._usage_seen = self._cluster.ledger.changed.end
-        self._fits_node = np.zeros(capacity, dtype=np.bool_)
-        self._fits = np.zeros(capacity, dtype=np.bool_)
-        self._node_score = np.zeros(capacity, dtype=np.int64)
-        self._local = np.zeros(capacity, dtype=np.int64)
-        self.total = np.full(capacity, INFEASIBLE, dtype=np.int64)
+        self._fits_node: Bools = np.zeros(capacity, dtype=np.bool_)
+        self._fits: Bools = np.zeros(capacity, dtype=np.bool_)
+        self._node_score: Ints = np.zeros(capacity, dtype=np.int64)
+        self._local: Ints = np.zeros(capacity if self._normalized else 0, dtype=np.int64)
+        self._base = np.full(capacity, INFEASIBLE, dtype=np.int64)
+        self._by_key: Ints = np.zeros(0, dtype=np.int64)
+        self._key_passes: Bools = np.zeros(0, dtype=np.bool_)
         for normalized in self._normalized:
             normalized.raw = np.zeros(capacity, dtype=np.int64)
             normalized.weighted = np.zeros(capacity, dtype=np.int64)
             normalized.measure = None
         self._only_rows = self._rows_named()
         self.diagnosis.reset()
-        if self._size:
-            self._update_many(All(table), slice(0, self._size), node_too=True)
+        if not self._size:
+            return
+        self._node_part(All(table), slice(0, self._size))
+        keys, self._keys = self._keys, None
+        self._update_many(np.arange(self._size), raw_too=True)
+        self._keys = keys
+        if keys is not None:
+            keys.rebuild(self._fits)
+            self._judge_keys(keys)
 
-    def _rows_named(self) -> NDArray[np.bool_] | None:
+    def _rows_named(self) -> Bools | None:
         """The rows of the only nodes worth looking at, if the class names them."""
         if not self._only:
             return None
@@ -183,18 +259,26 @@ class Column:
         mask[[row for row in rows if row is not None]] = True
         return mask
 
-    def _update(self, rows: list[int], node_too: bool) -> None:
+    def _update(self, changed: NDArray[np.intp], node_too: bool) -> None:
+        """`changed` may name a row several times."""
         if node_too and self._only:
             self._only_rows = self._rows_named()
-        self.diagnosis.outdated(rows)
-        if len(rows) <= _FEW and not self._normalized:
-            for row in rows:
-                self._update_one(row, node_too)
-        else:
-            at = np.array(rows, dtype=np.intp)
-            self._update_many(Some(self._table, at), at, node_too)
+        self.diagnosis.outdated(changed)
+        if len(changed) <= _FEW and not (node_too and self._normalized):
+            refit = False
+            for row in set(changed.tolist()):
+                refit |= self._update_one(row, node_too)
+            if refit and self._normalized and self._keys is None:
+                self._normalize(changed)
+            return
+        # A copy: the log goes on being written.
+        at = changed.copy() if self._keys is None else np.unique(changed)
+        if node_too:
+            self._node_part(Some(self._table, at), at)
+        self._update_many(at, node_too)
 
-    def _update_one(self, row: int, node_too: bool) -> None:
+    def _update_one(self, row: int, node_too: bool) -> bool:
+        """Whether the row came to fit or ceased to."""
         view = One(self._table, row)
         if node_too:
             self._node_part(view, row)
@@ -204,54 +288,84 @@ class Column:
                 if not passes(view):
                     ok = False
                     break
-        self._fits[row] = ok
+        flipped: bool = ok != self._fits.item(row)
+        if flipped:
+            self._fits[row] = ok
+            if self._keys is not None:
+                self._keys.refit(row, 1 if ok else -1)
         if not ok:
-            self.total[row] = INFEASIBLE
-            return
-        score = self._node_score.item(row) + self._constant
+            self._base[row] = INFEASIBLE
+            return flipped
+        score = self._node_score.item(row)
         for weight, scores in self._usage_scores:
             score += weight * scores(view)
-        self.total[row] = score
+        if self._normalized:
+            self._local[row] = score
+            for normalized in self._normalized:
+                score += normalized.weighted.item(row)
+        self._base[row] = score
+        return flipped
 
-    def _update_many(self, view: View, at: At, node_too: bool) -> None:
-        if node_too:
-            self._node_part(view, at)
-        ok = self._fits_node[at]
+    def _update_many(self, rows: NDArray[np.intp], raw_too: bool) -> None:
+        """Only rows whose node object suits the class are looked at further."""
+        suits = self._fits_node[rows]
+        at = rows if suits.all() else rows[suits]
+        if len(at) < len(rows):
+            out = rows[~suits]
+            self._refit(out, np.zeros(len(out), dtype=np.bool_))
+            self._base[out] = INFEASIBLE
+        view = Some(self._table, at)
+        ok = suits if len(at) == len(rows) else suits[suits]
         for passes in self._usage_filters:
             ok = ok & passes(view)
-        local = self._node_score[at] + self._constant
+        local = self._node_score[at]
         for weight, scores in self._usage_scores:
-            local = local + weight * scores(view)
-        refit = bool((ok != self._fits[at]).any())
-        self._fits[at] = ok
+            local = local + (scores(view) if weight == 1 else weight * scores(view))
+        refit = self._refit(at, ok) or len(at) < len(rows)
         if not self._normalized:
-            self.total[at] = np.where(ok, local, INFEASIBLE)
+            self._base[at] = np.where(ok, local, INFEASIBLE)
             return
         self._local[at] = local
-        everywhere = False
         for normalized in self._normalized:
-            if node_too or normalized.score.scope is Scope.USAGE:
+            if raw_too or normalized.score.scope is Scope.USAGE:
                 normalized.raw[at] = normalized.score.score(view)
                 refit = True
-            everywhere |= refit and self._measure(normalized)
-        if everywhere:
-            at = slice(0, self._size)
-            ok, local = self._fits[at], self._local[at]
-        total = local
+        if self._keys is None:
+            if refit:
+                self._normalize(at)
+            else:
+                self._base[at] = np.where(ok, self._weighed(at), INFEASIBLE)
+
+    def _refit(self, at: NDArray[np.intp], ok: Bools) -> bool:
+        """Takes note of which rows fit; whether that changed for any."""
+        flips = ok != self._fits[at]
+        if not flips.any():
+            return False
+        if self._keys is not None:
+            np.add.at(self._keys.fitting, self._keys.of[at][flips], np.where(ok[flips], 1, -1))
+        self._fits[at] = ok
+        return True
+
+    def _weighed(self, at: At) -> Ints:
+        total = self._local[at]
+        for normalized in self._normalized:
+            total = total + normalized.weighted[at]
+        return total
+
+    def _normalize(self, at: At) -> None:
+        """Brings the base of some rows up to date, of all if a normalisation measures anew."""
+        passing = self.fits
+        for normalized in self._normalized:
+            raw = normalized.raw[: self._size][passing]
+            measure = normalized.normalize.measure(raw) if len(raw) else None
+            if measure != normalized.measure:
+                normalized.measure = measure
+                at = slice(0, self._size)
         for normalized in self._normalized:
             if normalized.measure is not None:
                 scaled = normalized.normalize.apply(normalized.raw[at], normalized.measure)
                 normalized.weighted[at] = normalized.weight * scaled
-            total = total + normalized.weighted[at]
-        self.total[at] = np.where(ok, total, INFEASIBLE)
-
-    def _measure(self, normalized: Normalized) -> bool:
-        """Whether the scores of every row have to be normalised anew."""
-        raw = normalized.raw[: self._size][self._fits[: self._size]]
-        measure = normalized.normalize.measure(raw) if len(raw) else None
-        changed = measure != normalized.measure
-        normalized.measure = measure
-        return changed
+        self._base[at] = np.where(self._fits[at], self._weighed(at), INFEASIBLE)
 
     def _node_part(self, view: View, at: At) -> None:
         ok = view.take(self._table.alive)
@@ -260,7 +374,38 @@ class Column:
         for passes in self._node_filters:
             ok = ok & passes(view)
         self._fits_node[at] = ok
-        score = 0
+        score = self._constant
         for weight, scores in self._node_scores:
             score = score + weight * scores(view)
         self._node_score[at] = score
+
+    # Topology
+
+    def _update_keys(self, keys: Keys) -> None:
+        stale = keys.stale_rows()
+        if stale is None or keys.crowded:
+            keys.rebuild(self._fits)
+        elif stale:
+            keys.rekey(stale, self._fits)
+        self._judge_keys(keys)
+
+    def _judge_keys(self, keys: Keys) -> None:
+        """Puts the questions of topology plugins to every key."""
+        view = keys.view()
+        passes = view.full(True)
+        for test in self._key_filters:
+            passes = passes & test(view)
+        if self._key_filters:
+            self.diagnosis.reset()
+        self._key_passes = passes
+        if self._normalized:
+            self._normalize(slice(0, self._size))
+        view.feasible = keys.counts() * passes
+        there = view.feasible > 0
+        by_key = np.where(passes, 0, INFEASIBLE)
+        for weight, score in self._key_scores:
+            scores = score.score(view)
+            if score.normalize is not None and there.any():
+                scores = score.normalize.apply(scores, score.normalize.measure(scores[there]))
+            by_key = by_key + weight * scores
+        self._by_key = by_key

@@ -7,21 +7,21 @@ at once, so that the next pod sees it taken; the bind is decided, and carried ou
 from collections.abc import Collection
 
 import numpy as np
-from numpy.typing import NDArray
 
 from holdfast.core.changes import Change
 from holdfast.core.classes import PodClass
 from holdfast.core.cluster import Cluster
-from holdfast.core.decisions import Decision, Emit, SetPodScheduled
+from holdfast.core.decisions import Decision, Emit, Nominate, SetPodScheduled
 from holdfast.core.pods import Phase, PodRecord
 from holdfast.framework.column import Column
 from holdfast.framework.diagnosis import NO_NODES, Blame, Verdict, not_named_text, verdict
 from holdfast.framework.interface import Nomination, Plugin
 from holdfast.framework.profile import Profile
 from holdfast.framework.queue import SchedulingQueue
+from holdfast.framework.trial import PodTrial
 
-_COLUMN_CELLS = 8 * 1024**2
-"""How many cells all columns may have between them; a cell takes about 30 bytes."""
+_COLUMN_CELLS = 12 * 1024**2
+"""How many cells all columns may have between them; a cell takes about 20 bytes."""
 _FEWEST_COLUMNS = 64
 _EVENT_LIMIT = 1024
 """The longest message an Event may carry; the condition has it in full."""
@@ -79,26 +79,52 @@ class Cycle:
         return self._claim(profile, pod, row, now)
 
     def find_row(self, profile: Profile, pod: PodRecord, column: Column) -> int:
-        """The best row for the pod, or -1."""
-        if pod.pin is None or PINNING not in profile.plugins:
-            return column.best()
-        row = self._table.row(pod.pin)
-        return row if row is not None and column.fits_row(row) else -1
+        """The best row for the pod, or -1. A node being cleared for it comes before all others."""
+        table, nominations = self._table, self._cluster.nominations
+        if column.rejected is not None:
+            return -1
+        trial = PodTrial(self._cluster, column, pod, self._is_pinned(profile, pod))
+        if pod.nominated:
+            row = table.row(pod.nominated)
+            if row is not None and table.alive[row] and trial.fits(row):
+                return row
+        if self._is_pinned(profile, pod):
+            row = table.row(pod.pin or "")
+            return row if row is not None and table.alive[row] and trial.fits(row) else -1
+        row = column.best()
+        taken: set[int] = set()
+        while row >= 0 and nominations and table.name(row) in nominations and not trial.fits(row):
+            taken.add(row)
+            row = column.best(taken)
+        return row
 
     def verdict(self, profile: Profile, pod: PodRecord, column: Column) -> Verdict:
         """Why there is no row for the pod."""
-        if pod.pin is None or PINNING not in profile.plugins or column.rejected is not None:
+        if column.rejected is not None:
             return column.verdict()
-        # Only the named node was looked at; the others are told off in one go.
-        blames: dict[Blame, int] = {}
-        others = self._table.count
-        row = self._table.row(pod.pin)
-        if row is not None and self._table.alive[row]:
-            others -= 1
-            blames[column.diagnosis.blame(row)] = 1
-        if others:
-            blames[Blame(PINNING, (not_named_text([PINNING]),), False)] = others
+        trial = PodTrial(self._cluster, column, pod, self._is_pinned(profile, pod))
+        if self._is_pinned(profile, pod):
+            # Only the named node was looked at; the others are told off in one go.
+            blames: dict[Blame, int] = {}
+            others = self._table.count
+            row = self._table.row(pod.pin or "")
+            if row is not None and self._table.alive[row]:
+                others -= 1
+                blames[trial.blame(row)] = 1
+            if others:
+                blames[Blame(PINNING, (not_named_text([PINNING]),), False)] = others
+            return verdict(blames)
+        taken = np.flatnonzero(column.fits).tolist()
+        if not taken:
+            return column.verdict()
+        blames = dict(column.diagnosis.histogram())
+        for row in taken:
+            blame = trial.blame(row)
+            blames[blame] = blames.get(blame, 0) + 1
         return verdict(blames)
+
+    def _is_pinned(self, profile: Profile, pod: PodRecord) -> bool:
+        return pod.pin is not None and profile.filters_with(PINNING)
 
     def recheck_waiting(self, profiles: dict[str, Profile], now: float) -> None:
         """Asks again for the permission of pods that wait for it."""
@@ -170,37 +196,29 @@ class Cycle:
     # No node was found
 
     def _no_node(self, profile: Profile, pod: PodRecord, column: Column, now: float) -> None:
-        nomination = self._post_filter(profile, pod, column)
-        self.decisions.extend(nomination.decisions)
         why = self.verdict(profile, pod, column)
+        nomination = Nomination() if why.error else self.post_filter(profile, pod, column)
+        self.decisions.extend(nomination.decisions)
+        if nomination.node is not None and nomination.node != pod.nominated:
+            self._cluster.nominate(pod, nomination.node)
+            self.decisions.append(Nominate(pod.ref, nomination.node))
         message = why.message(self._table.count, nomination.message)
-        self._fail(profile, pod, message, why.plugins, now)
+        self._fail(profile, pod, message, why.plugins, now, why.condition)
 
-    def _post_filter(self, profile: Profile, pod: PodRecord, column: Column) -> Nomination:
-        if not profile.post_filters:
-            return Nomination()
+    def post_filter(self, profile: Profile, pod: PodRecord, column: Column) -> Nomination:
+        """Whether something can be done for a pod no node will do for."""
+        trial = PodTrial(self._cluster, column, pod, self._is_pinned(profile, pod))
         messages = []
-        resolvable = self._resolvable(profile, pod, column)
+        node: str | None = None
         for plugin in profile.post_filters:
-            nomination = plugin.post_filter(pod, resolvable)
+            nomination = plugin.post_filter(pod, trial)
+            column.refresh()
             if nomination.node:
                 return nomination
+            node = nomination.node if node is None else node
             if nomination.message:
                 messages.append(nomination.message)
-        return Nomination(message=", ".join(messages))
-
-    def _resolvable(self, profile: Profile, pod: PodRecord, column: Column) -> NDArray[np.bool_]:
-        """The rows where removing pods could help the pod."""
-        if column.rejected is not None:
-            return self._table.alive[: self._table.size] & column.rejected.resolvable
-        rows = column.diagnosis.resolvable()
-        if pod.pin is not None and PINNING in profile.plugins:
-            named = np.zeros(len(rows), dtype=np.bool_)
-            row = self._table.row(pod.pin)
-            if row is not None:
-                named[row] = True
-            rows = rows & named
-        return rows
+        return Nomination(node, ", ".join(messages))
 
     def _fail(
         self,
@@ -209,14 +227,15 @@ class Cycle:
         message: str,
         plugins: Collection[str],
         now: float,
+        condition: str = "Unschedulable",
     ) -> None:
         if pod.leaving:
             self._queue.forget(pod)
             return
         self._queue.reject(pod, (profile.index, pod.cls.id), profile.wakes_on(plugins), now)
-        self.tell(pod, message, now)
+        self.tell(pod, message, now, condition)
 
-    def tell(self, pod: PodRecord, message: str, now: float, reason: str = "Unschedulable") -> None:
+    def tell(self, pod: PodRecord, message: str, now: float, reason: str) -> None:
         """Says on the pod why it has no node, unless it says so already."""
         if pod.told == message:
             return

@@ -36,9 +36,18 @@ class Verdict(NamedTuple):
     reasons: str
     plugins: frozenset[str]
     """The plugins to blame."""
+    error: bool = False
+    """The pod itself makes no sense."""
+
+    @property
+    def condition(self) -> str:
+        """The reason of the pod's condition."""
+        return "SchedulerError" if self.error else "Unschedulable"
 
     def message(self, nodes: int, post_filter: str = "") -> str:
         """The whole sentence, as the pod's condition has it."""
+        if self.error:
+            return self.reasons
         text = f"0/{nodes} nodes are available:"
         if self.reasons:
             text += f" {self.reasons}."
@@ -64,15 +73,15 @@ class Diagnosis:
         self._verdict = None
         self._outdated.clear()
 
-    def outdated(self, rows: list[int]) -> None:
+    def outdated(self, rows: NDArray[np.intp]) -> None:
         if self._codes is not None:
-            self._outdated.update(rows)
+            self._outdated.update(rows.tolist())
 
     def verdict(self) -> Verdict:
         """What stands against all nodes together, as things are now."""
         self._catch_up()
         if self._verdict is None:
-            self._verdict = verdict(self._histogram())
+            self._verdict = verdict(self.histogram())
         return self._verdict
 
     def resolvable(self) -> NDArray[np.bool_]:
@@ -81,7 +90,9 @@ class Diagnosis:
         table = np.array([blame.resolvable for blame in self._blames])
         return table[codes] & self._table.alive[: self._table.size]
 
-    def _histogram(self) -> dict[Blame, int]:
+    def histogram(self) -> dict[Blame, int]:
+        """How many nodes are blamed on what."""
+        self._catch_up()
         assert self._codes is not None
         counts = np.bincount(self._codes, minlength=len(self._blames))
         return {self._blames[code]: int(counts[code]) for code in counts[1:].nonzero()[0] + 1}

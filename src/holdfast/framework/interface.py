@@ -24,6 +24,10 @@ Score says what it depends on:
 
 * `Scope.NODE`: the node object of the row (labels, taints, allocatable…), nothing else;
 * `Scope.USAGE`: also what pods and reservations claim on the row;
+* `Scope.TOPOLOGY`: only *facets*, small numbers each row has for the class, such as its zone or how
+  many pods of a kind are in its rack. Rows with the same facets get the same answer, so the question
+  is put once per distinct combination: use nothing of the view but `facet`. A score may also use
+  `feasible`, the number of nodes of each combination that passed all filters;
 * anything else (other rows, other objects) must be reflected in `version`: a function without
   arguments whose value changes whenever the answer may. On a new value the plugin is asked again
   for the class, and all rows are recomputed.
@@ -52,7 +56,7 @@ from holdfast.core.classes import PodClass
 from holdfast.core.cluster import Cluster
 from holdfast.core.decisions import Decision
 from holdfast.core.pods import PodRecord
-from holdfast.core.view import Cells, View
+from holdfast.core.view import Cells, Facet, View
 
 MAX_SCORE = 100
 
@@ -60,6 +64,7 @@ MAX_SCORE = 100
 class Scope(enum.Enum):
     NODE = "node"
     USAGE = "usage"
+    TOPOLOGY = "topology"
 
 
 class Reason(NamedTuple):
@@ -72,6 +77,14 @@ class Reason(NamedTuple):
     """Whether removing pods from the row could help; may differ from row to row."""
 
 
+class Need(NamedTuple):
+    """So much of a slot must be free, or the text is the reason."""
+
+    slot: int
+    amount: int
+    text: str
+
+
 Version = Callable[[], Hashable]
 
 
@@ -81,6 +94,9 @@ class Filter:
     reasons: Callable[[View], list[Reason]]
     scope: Scope
     version: Version | None = None
+    facets: tuple[Facet, ...] = ()
+    needs: tuple[Need, ...] | None = None
+    """Where a row passes if and only if so much of these slots is free."""
     only: frozenset[str] | None = None
     """The names of the only nodes worth looking at, where the class itself says so."""
 
@@ -89,6 +105,8 @@ class Filter:
 class Rejected:
     message: str
     resolvable: bool = False
+    error: bool = False
+    """The pod makes no sense, rather than finding no node."""
     version: Version | None = None
 
 
@@ -108,6 +126,7 @@ class Score:
     scope: Scope
     normalize: Normalize | None = None
     version: Version | None = None
+    facets: tuple[Facet, ...] = ()
     constant: int | None = None
 
     @classmethod
@@ -143,11 +162,27 @@ class Outcome(NamedTuple):
 FINE = Outcome()
 
 
+class Trial(Protocol):
+    """What `post_filter` can try."""
+
+    def resolvable(self) -> NDArray[np.bool_]:
+        """The rows where removing pods could help."""
+
+    def victims(self, row: int, pods: list[PodRecord]) -> list[PodRecord] | tuple[str, ...]:
+        """Which of these pods of the row would have to go, the first of them spared first; the
+        reasons why the pod would not fit even without all of them."""
+
+    @property
+    def is_local(self) -> bool:
+        """Whether the answers for a row depend on nothing but that row."""
+
+
 class Nomination(NamedTuple):
     """What `post_filter` answers."""
 
-    node: str = ""
-    """Where the pod will fit once the decisions have been carried out; empty if nowhere."""
+    node: str | None = None
+    """Where the pod will fit once the decisions have been carried out; empty if nowhere; None if
+    that was not looked into, and an earlier nomination stands."""
     message: str = ""
     """Joined to the pod's message."""
     decisions: tuple[Decision, ...] = ()
@@ -157,7 +192,7 @@ class Plugin:
     """Base of all plugins. Override what applies; what is not overridden is not called."""
 
     name: ClassVar[str]
-    wakes_on: ClassVar[Change] = Change.ANY
+    wakes_on: ClassVar[int] = Change.ANY
 
     def __init__(self, cluster: Cluster, args: Mapping[str, Any] | Any) -> None:
         self.cluster = cluster
@@ -174,9 +209,13 @@ class Plugin:
     def filter(self, cls: PodClass) -> Filter | Rejected | None:
         return None
 
-    def post_filter(self, pod: PodRecord, resolvable: NDArray[np.bool_]) -> Nomination:
-        """`resolvable` marks the rows where removing pods could help."""
+    def post_filter(self, pod: PodRecord, trial: Trial) -> Nomination:
         return Nomination()
+
+    def may_help(self, cls: PodClass) -> bool:
+        """Whether `post_filter` could find something for pods of the class; if not, it is asked for
+        its message once for all of them."""
+        return True
 
     def score(self, cls: PodClass) -> Score | None:
         return None

@@ -43,7 +43,10 @@ class Profile:
     def sort_key(self, pod: PodRecord) -> tuple[Any, ...]:
         return self.queue_sort[0].sort_key(pod)
 
-    def wakes_on(self, plugins: Collection[str]) -> Change:
+    def filters_with(self, name: str) -> bool:
+        return any(plugin.name == name for plugin in self.filters)
+
+    def wakes_on(self, plugins: Collection[str]) -> int:
         """What can help a pod these plugins rejected; anything, if none of them is to blame."""
         changes = Change.NONE
         for name in plugins:

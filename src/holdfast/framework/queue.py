@@ -76,7 +76,7 @@ class SchedulingQueue:
         self._enter(pod, "gated")
         self._gated[pod.uid] = pod
 
-    def reject(self, pod: PodRecord, key: Key, wakes_on: Change, now: float) -> None:
+    def reject(self, pod: PodRecord, key: Key, wakes_on: int, now: float) -> None:
         """No node will do for the pod until something changes."""
         pod.attempts += 1
         pod.errors = 0

@@ -8,6 +8,7 @@ import numpy as np
 from holdfast.core.changes import Change
 from holdfast.core.classes import PodClass
 from holdfast.core.cluster import Cluster
+from holdfast.core.nodes import NodeTable
 from holdfast.core.view import Cells, View
 from holdfast.framework.config import NodeResourcesBalancedAllocationArgs
 from holdfast.framework.interface import MAX_SCORE, Plugin, Scope, Score
@@ -33,7 +34,7 @@ class NodeResourcesBalancedAllocation(Plugin):
         ]
 
         if len(rows) == 2:
-            return Score(balance_of_two(*rows), Scope.USAGE)
+            return Score(balance_of_two(nodes, *rows), Scope.USAGE)
         return Score(balance_of_many(rows), Scope.USAGE)
 
 
@@ -41,29 +42,32 @@ Row = tuple[int, int]
 """The slot of a resource, and how much of it the pod adds."""
 
 
-def used_share(view: View, row: Row) -> tuple[Cells, Cells]:
-    """Whether the node has the resource, and what share of it would be used, at most all."""
-    slot, added = row
-    offered = view.allocatable(slot)
-    share = (view.claimed(slot) + added) / (offered + (offered == 0))
-    within = share < 1
-    return offered > 0, share * within + (within == 0)
+def balance_of_two(nodes: NodeTable, one: Row, other: Row) -> Callable[[View], Cells]:
+    (slot_a, added_a), (slot_b, added_b) = one, other
+    any_number = balance_of_many([one, other])
 
-
-def balance_of_two(one: Row, other: Row) -> Callable[[View], Cells]:
     def score(view: View) -> Cells:
-        has_one, a = used_share(view, one)
-        has_other, b = used_share(view, other)
-        return (1 - (has_one & has_other) * abs(a - b) / 2) * MAX_SCORE // 1
+        if not (nodes.everywhere(slot_a) and nodes.everywhere(slot_b)):
+            return any_number(view)
+        a = view.at_most((view.claimed(slot_a) + added_a) / view.allocatable(slot_a), 1.0)
+        b = view.at_most((view.claimed(slot_b) + added_b) / view.allocatable(slot_b), 1.0)
+        return (1 - abs((a - b) / 2)) * MAX_SCORE // 1
 
     return score
 
 
 def balance_of_many(rows: list[Row]) -> Callable[[View], Cells]:
-    """100 less the standard deviation of the shares, in whole points."""
+    """100 less the standard deviation of the shares in use, in whole points. A resource the node has
+    none of does not count."""
+
+    def share(view: View, row: Row) -> tuple[Cells, Cells]:
+        slot, added = row
+        offered = view.allocatable(slot)
+        used = (view.claimed(slot) + added) / (offered + (offered == 0))
+        return offered > 0, view.at_most(used, 1.0)
 
     def score(view: View) -> Cells:
-        shares = [used_share(view, row) for row in rows]
+        shares = [share(view, row) for row in rows]
         count = sum(present for present, _ in shares)
         some = count + (count == 0)
         mean = sum(present * share for present, share in shares) / some

@@ -11,7 +11,7 @@ from holdfast.core.cluster import Cluster
 from holdfast.core.slots import PODS
 from holdfast.core.view import Cells, View
 from holdfast.framework.config import NodeResourcesFitArgs
-from holdfast.framework.interface import Filter, Plugin, Reason, Scope, Score
+from holdfast.framework.interface import Filter, Need, Plugin, Reason, Scope, Score
 from holdfast.plugins.resource_scores import allocation_score
 
 TOO_MANY_PODS = "Too many pods"
@@ -29,8 +29,8 @@ class NodeResourcesFit(Plugin):
 
     def filter(self, cls: PodClass) -> Filter:
         slots = self.cluster.nodes.slots
-        wanted = [(PODS, 1, TOO_MANY_PODS)] + [
-            (slot, amount, f"Insufficient {slots.name(slot)}")
+        wanted = [Need(PODS, 1, TOO_MANY_PODS)] + [
+            Need(slot, amount, f"Insufficient {slots.name(slot)}")
             for slot, amount in cls.requests
             if slot != PODS and not self._is_ignored(slots.name(slot))
         ]
@@ -52,7 +52,7 @@ class NodeResourcesFit(Plugin):
                 for slot, amount, text in wanted
             ]
 
-        return Filter(passes, reasons, Scope.USAGE)
+        return Filter(passes, reasons, Scope.USAGE, needs=tuple(wanted))
 
     def score(self, cls: PodClass) -> Score | None:
         score = allocation_score(self.cluster.nodes, cls, self._args.scoring_strategy)

@@ -47,15 +47,16 @@ def counted(
 def allocation_score(nodes: NodeTable, cls: PodClass, strategy: ScoringStrategy) -> Scorer:
     rows = counted(nodes, cls, strategy.resources, defaulted=True)
     if strategy.type == "LeastAllocated":
-        return _weighted_mean(rows, least_allocated)
+        return _weighted_mean(nodes, rows, least_allocated)
     if strategy.type == "MostAllocated":
-        return _weighted_mean(rows, most_allocated)
+        return _weighted_mean(nodes, rows, most_allocated)
     assert strategy.requested_to_capacity_ratio is not None
     return _by_shape(rows, Shape(strategy.requested_to_capacity_ratio.shape))
 
 
 def least_allocated(requested: Cells, capacity: Cells) -> Cells:
-    return (requested <= capacity) * ((capacity - requested) * MAX_SCORE // capacity)
+    left = capacity - requested
+    return (left >= 0) * (left * MAX_SCORE // capacity)
 
 
 def most_allocated(requested: Cells, capacity: Cells) -> Cells:
@@ -64,14 +65,26 @@ def most_allocated(requested: Cells, capacity: Cells) -> Cells:
 
 
 def _weighted_mean(
-    rows: list[tuple[int, int, int, int]], formula: Callable[[Cells, Cells], Cells]
+    nodes: NodeTable,
+    rows: list[tuple[int, int, int, int]],
+    formula: Callable[[Cells, Cells], Cells],
 ) -> Scorer:
+    weight_of_all = sum(weight for *_, weight in rows)
+
     def score(view: View) -> Cells:
+        total = 0
+        for slot, claimed, added, weight in rows:
+            if not nodes.everywhere(slot):
+                return with_gaps(view)
+            total = total + weight * formula(view.claimed(claimed) + added, view.allocatable(slot))
+        return total // (weight_of_all or 1)
+
+    def with_gaps(view: View) -> Cells:
+        """For clusters where some node has none of a resource, which then does not count there."""
         total, weights = 0, 0
         for slot, claimed, added, weight in rows:
             offered = view.allocatable(slot)
             present = offered > 0
-            # Where there is none of it, 1 keeps the division defined and the weight makes it nothing.
             part = formula(view.claimed(claimed) + added, offered + (offered == 0))
             total = total + present * weight * part
             weights = weights + present * weight

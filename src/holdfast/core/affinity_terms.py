@@ -1,0 +1,212 @@
+"""Inter-pod affinity terms: what one term selects, and which terms of pods already there select a pod.
+
+Affinity works both ways: a pod keeps away from where its own terms forbid, and from where the terms of
+others forbid it. So every term of every class is registered, and each class knows, lazily and without
+ever going over the list twice, which of them select it.
+"""
+
+import enum
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from holdfast.api.affinity import PodAffinity, PodAffinityTerm
+from holdfast.api.label_selectors import NOTHING, Requirement, Selector, compile_selector
+from holdfast.core.classes import PodClass
+from holdfast.core.cluster import Cluster
+from holdfast.core.topology import PodCounter
+
+NAMESPACE_NAME_LABEL = "kubernetes.io/metadata.name"
+
+
+class Term(NamedTuple):
+    """Selects pods by namespace and labels; what it asks is about their domain of `topology_key`."""
+
+    topology_key: str
+    selector: Selector
+    namespaces: frozenset[str]
+    namespace_selector: Selector
+
+    def selects(self, cls: PodClass, namespace_labels: Mapping[str, str]) -> bool:
+        if not self.selector.matches(cls.labels):
+            return False
+        return cls.namespace in self.namespaces or self.namespace_selector.matches(namespace_labels)
+
+
+class Role(enum.Enum):
+    REQUIRED = "required"
+    FORBIDDEN = "forbidden"
+    PREFERRED = "preferred"
+    AVOIDED = "avoided"
+
+
+class OwnTerm(NamedTuple):
+    role: Role
+    term: Term
+    weight: int
+    repeat: int
+    """0, or which repetition of an equal term of the same pod this is."""
+
+
+def terms_of(cls: PodClass) -> list[OwnTerm]:
+    """The terms a class has; raises SelectorError."""
+    affinity = cls.affinity
+    if affinity is None:
+        return []
+    found: list[tuple[Role, Term, int]] = []
+    for side, hard, soft in (
+        (affinity.pod_affinity, Role.REQUIRED, Role.PREFERRED),
+        (affinity.pod_anti_affinity, Role.FORBIDDEN, Role.AVOIDED),
+    ):
+        if side is not None:
+            found += [(hard, compile_term(t, cls), 0) for t in required(side)]
+            found += [
+                (soft, compile_term(w.pod_affinity_term, cls), w.weight)
+                for w in side.preferred_during_scheduling_ignored_during_execution
+            ]
+    return [OwnTerm(*entry, found[:i].count(entry)) for i, entry in enumerate(found)]
+
+
+def required(side: PodAffinity) -> list[PodAffinityTerm]:
+    return side.required_during_scheduling_ignored_during_execution
+
+
+def compile_term(term: PodAffinityTerm, cls: PodClass) -> Term:
+    selector = compile_selector(term.label_selector)
+    if not selector.nothing:
+        # The API server writes these down in the selector; files may not have been through one.
+        extra = [
+            Requirement(k, "In", (cls.labels[k],)) for k in term.match_label_keys if k in cls.labels
+        ]
+        extra += [
+            Requirement(k, "NotIn", (cls.labels[k],))
+            for k in term.mismatch_label_keys
+            if k in cls.labels
+        ]
+        if extra:
+            selector = Selector((*selector.requirements, *extra))
+    own_namespace = not term.namespaces and term.namespace_selector is None
+    return Term(
+        term.topology_key,
+        selector,
+        frozenset((cls.namespace,)) if own_namespace else frozenset(term.namespaces),
+        NOTHING if term.namespace_selector is None else compile_selector(term.namespace_selector),
+    )
+
+
+class Selecting:
+    """The terms of others that select one class. `version` moves when there are more or fewer."""
+
+    __slots__ = ("position", "terms", "version")
+
+    def __init__(self) -> None:
+        self.terms: dict[OwnTerm, None] = {}
+        self.position = 0
+        self.version = 0
+
+
+class AffinityTerms:
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._log: list[tuple[bool, OwnTerm]] = []
+        """Terms that appeared (True) or disappeared, in order."""
+        self._users: dict[OwnTerm, int] = {}
+        self._of_class: dict[int, tuple[OwnTerm, ...]] = {}
+        self._selecting: dict[int, Selecting] = {}
+        self._namespaces_seen = -1
+        for cls in cluster.classes:
+            self._class_added(cls)
+        cluster.classes.on_added.append(self._class_added)
+        cluster.classes.on_dropped.append(self._class_dropped)
+
+    def namespace_labels(self, namespace: str) -> Mapping[str, str]:
+        """A namespace has its name for a label; one not seen yet has no other."""
+        found = self._cluster.objects.get("Namespace", {}).get(("", namespace))
+        labels = found.metadata.labels if found is not None else {}
+        return {NAMESPACE_NAME_LABEL: namespace, **labels}
+
+    def namespaces_version(self) -> int:
+        return self._cluster.versions.get("Namespace", 0)
+
+    def selecting(self, cls: PodClass) -> Selecting:
+        """The terms of classes there are that select this class."""
+        if self.namespaces_version() != self._namespaces_seen:
+            self._namespaces_seen = self.namespaces_version()
+            for known in self._selecting.values():
+                known.terms.clear()
+                known.position = 0
+                known.version += 1
+        found = self._selecting.get(cls.id)
+        if found is None:
+            found = self._selecting[cls.id] = Selecting()
+        if found.position < len(self._log):
+            labels = self.namespace_labels(cls.namespace)
+            for appeared, own in self._log[found.position :]:
+                if not own.term.selects(cls, labels):
+                    continue
+                if appeared:
+                    found.terms[own] = None
+                else:
+                    found.terms.pop(own, None)
+                found.version += 1
+            found.position = len(self._log)
+        return found
+
+    def carriers(self, own: OwnTerm) -> PodCounter:
+        """Counts the pods that have this term."""
+        return self._cluster.topology.counter(
+            ("carries", own), lambda cls: own in self._of_class.get(cls.id, ())
+        )
+
+    def selected(self, terms: tuple[Term, ...]) -> PodCounter:
+        """Counts the pods that all of the terms select."""
+        version = self.namespaces_version() if any(_by_namespace_labels(t) for t in terms) else 0
+
+        def counts(cls: PodClass) -> bool:
+            labels = self.namespace_labels(cls.namespace)
+            return all(term.selects(cls, labels) for term in terms)
+
+        return self._cluster.topology.counter(("selected", terms, version), counts)
+
+    def _class_added(self, cls: PodClass) -> None:
+        try:
+            own = tuple(terms_of(cls))
+        except ValueError:
+            return  # its own column says so
+        if not own:
+            return
+        self._of_class[cls.id] = own
+        for term in own:
+            users = self._users.get(term, 0)
+            self._users[term] = users + 1
+            if not users:
+                self._log.append((True, term))
+
+    def _class_dropped(self, cls: PodClass) -> None:
+        self._selecting.pop(cls.id, None)
+        for term in self._of_class.pop(cls.id, ()):
+            self._users[term] -= 1
+            if not self._users[term]:
+                del self._users[term]
+                self._log.append((False, term))
+        self._compact()
+
+    def _compact(self) -> None:
+        """Forgets what cancels out, once that is most of the log."""
+        if len(self._log) < 1024 or len(self._log) < 4 * len(self._users):
+            return
+        self._log = [(True, term) for term in self._users]
+        for known in self._selecting.values():
+            known.terms.clear()
+            known.position = 0
+            known.version += 1
+
+
+def _by_namespace_labels(term: Term) -> bool:
+    return not term.namespace_selector.nothing and not term.namespace_selector.everything
+
+
+def by_topology_key(terms: Iterator[OwnTerm] | list[OwnTerm]) -> dict[str, list[OwnTerm]]:
+    groups: dict[str, list[OwnTerm]] = {}
+    for own in terms:
+        groups.setdefault(own.term.topology_key, []).append(own)
+    return groups

@@ -1,0 +1,176 @@
+"""InterPodAffinity: near to some pods, away from others, by topology domain; and the same from the
+other side, for pods already there that want or shun the newcomer."""
+
+from collections.abc import Callable, Hashable, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from holdfast.core.affinity_terms import (
+    AffinityTerms,
+    OwnTerm,
+    Role,
+    Selecting,
+    Term,
+    by_topology_key,
+    terms_of,
+)
+from holdfast.core.changes import Change
+from holdfast.core.classes import PodClass
+from holdfast.core.cluster import Cluster
+from holdfast.core.tally import DomainSum, Tally, domain_sum
+from holdfast.core.topology import PodCounter
+from holdfast.core.view import Cells, View
+from holdfast.framework.config import InterPodAffinityArgs
+from holdfast.framework.interface import MAX_SCORE, Filter, Plugin, Reason, Scope, Score
+
+REASON_AFFINITY = "node(s) didn't match pod affinity rules"
+REASON_ANTI_AFFINITY = "node(s) didn't match pod anti-affinity rules"
+REASON_EXISTING = "node(s) didn't satisfy existing pods anti-affinity rules"
+
+
+class InterPodAffinity(Plugin):
+    name = "InterPodAffinity"
+    wakes_on = Change.ANY_POD | Change.NODE_ADDED | Change.NODE_LABELS | Change.OTHER
+
+    def __init__(self, cluster: Cluster, args: Mapping[str, Any] | Any) -> None:
+        super().__init__(cluster, args)
+        self._args = args if isinstance(args, InterPodAffinityArgs) else InterPodAffinityArgs()
+        self._terms = AffinityTerms(cluster)
+
+    def filter(self, cls: PodClass) -> Filter | None:
+        own = terms_of(cls)
+        wanted = tuple(o.term for o in own if o.role is Role.REQUIRED)
+        shunned = [o for o in own if o.role is Role.FORBIDDEN]
+        others = [o for o in self._terms.selecting(cls).terms if o.role is Role.FORBIDDEN]
+        near = self._near(cls, wanted) if wanted else None
+        away = self._sums(shunned, lambda o: self._terms.selected((o.term,)))
+        kept_off = self._sums(others, self._terms.carriers)
+        version = self._version(cls)
+        if near is None and not away and not kept_off:
+            return Filter(lambda view: view.full(True), lambda view: [], Scope.NODE, version)
+
+        def passes(view: View) -> Cells:
+            ok = clear_of(away, view) & clear_of(kept_off, view)
+            return ok if near is None else ok & near.satisfied(view)
+
+        def reasons(view: View) -> list[Reason]:
+            close = view.full(True) if near is None else near.satisfied(view)
+            clear = clear_of(away, view)
+            return [
+                Reason(REASON_AFFINITY, close == False, resolvable=False),  # noqa: E712
+                Reason(REASON_ANTI_AFFINITY, close & (clear == False)),  # noqa: E712
+                Reason(REASON_EXISTING, close & clear & (clear_of(kept_off, view) == False)),  # noqa: E712
+            ]
+
+        facets = (*(near.sums if near else ()), *away, *kept_off)
+        return Filter(passes, reasons, Scope.TOPOLOGY, version, facets)
+
+    def score(self, cls: PodClass) -> Score | None:
+        own = [o for o in terms_of(cls) if o.role in (Role.PREFERRED, Role.AVOIDED)]
+        version = self._version(cls)
+        if self._args.ignore_preferred_terms_of_existing_pods and not own:
+            return None
+        weighted: dict[str, list[tuple[int, PodCounter]]] = {}
+        for term in own:
+            sign = 1 if term.role is Role.PREFERRED else -1
+            entry = (sign * term.weight, self._terms.selected((term.term,)))
+            weighted.setdefault(term.term.topology_key, []).append(entry)
+        for term in self._terms.selecting(cls).terms:
+            weight = self._weight_to_others(term)
+            if weight:
+                entry = (weight, self._terms.carriers(term))
+                weighted.setdefault(term.term.topology_key, []).append(entry)
+        if not weighted:
+            return Score.same(0, version)
+        sums = [self._sum(key, entries) for key, entries in weighted.items()]
+
+        def score(view: View) -> Cells:
+            total = 0
+            for each in sums:
+                total = total + each.sum(view)
+            return total
+
+        return Score(score, Scope.TOPOLOGY, ByRange(), version, tuple(sums))
+
+    def _weight_to_others(self, own: OwnTerm) -> int:
+        """What a term of a pod already there is worth to the pod it selects."""
+        match own.role:
+            case Role.REQUIRED:
+                return self._args.hard_pod_affinity_weight
+            case Role.PREFERRED:
+                return own.weight
+            case Role.AVOIDED:
+                return -own.weight
+            case _:
+                return 0
+
+    def _version(self, cls: PodClass) -> Callable[[], Hashable]:
+        terms = self._terms
+
+        def version() -> Hashable:
+            selecting: Selecting = terms.selecting(cls)
+            return (selecting.version, terms.namespaces_version())
+
+        return version
+
+    def _near(self, cls: PodClass, wanted: tuple[Term, ...]) -> "Near":
+        """Pods that all the terms select, in the domain each term names."""
+        counter = self._terms.selected(wanted)
+        keys = dict.fromkeys(term.topology_key for term in wanted)
+        sums = tuple(self._sum(key, [(1, counter)], most=1) for key in keys)
+        labels = self._terms.namespace_labels(cls.namespace)
+        return Near(sums, all(term.selects(cls, labels) for term in wanted))
+
+    def _sums(
+        self, terms: list[OwnTerm], counter: Callable[[OwnTerm], PodCounter]
+    ) -> tuple[DomainSum, ...]:
+        return tuple(
+            self._sum(key, [(1, counter(own)) for own in group], most=1)
+            for key, group in by_topology_key(terms).items()
+        )
+
+    def _sum(
+        self, key: str, weighted: list[tuple[int, PodCounter]], most: int | None = None
+    ) -> DomainSum:
+        column = self.cluster.nodes.labels.column(key)
+        return domain_sum(Tally(self.cluster, column, weighted), most)
+
+
+def clear_of(sums: tuple[DomainSum, ...], view: View) -> Cells:
+    """Whether no pod to keep away from is in the row's domains."""
+    clear = view.full(True)
+    for each in sums:
+        clear = clear & (each.sum(view) <= 0)
+    return clear
+
+
+class Near:
+    """Required affinity. The first pod of a series that wants to be together may go anywhere its
+    labels allow, or none of them ever could."""
+
+    def __init__(self, sums: tuple[DomainSum, ...], selects_itself: bool) -> None:
+        self.sums = sums
+        self._selects_itself = selects_itself
+
+    def satisfied(self, view: View) -> Cells:
+        in_domain, with_pods = view.full(True), view.full(True)
+        for each in self.sums:
+            in_domain = in_domain & each.present(view)
+            with_pods = with_pods & (each.sum(view) > 0)
+        first = self._selects_itself and not any(each.tally.sums.any() for each in self.sums)
+        return in_domain & (with_pods | first)
+
+
+class ByRange:
+    """The lowest raw score becomes 0 and the highest 100; all 0 if they are equal."""
+
+    def measure(self, raw: NDArray[np.int64]) -> tuple[int, int]:
+        return int(raw.min()), int(raw.max())
+
+    def apply(self, raw: Cells, measure: tuple[int, int]) -> Cells:
+        low, high = measure
+        if high == low:
+            return raw * 0
+        return (MAX_SCORE * ((raw - low) / (high - low))).astype(np.int64)

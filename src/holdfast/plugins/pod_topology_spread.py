@@ -1,0 +1,307 @@
+"""PodTopologySpread: keeps the pods of a set evenly spread over topology domains.
+
+A hard constraint forbids nodes in whose domain there would be more than `maxSkew` pods above the
+emptiest domain; a soft one prefers nodes whose domains have fewer. Pods that say nothing about it are
+spread by the profile's default constraints, together with the pods of their service or controller.
+"""
+
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from holdfast.api.affinity import TopologySpreadConstraint
+from holdfast.api.label_selectors import Requirement, Selector, compile_selector
+from holdfast.api.names import HOSTNAME_LABEL, ZONE_LABEL
+from holdfast.api.tolerations import find_untolerated
+from holdfast.core.changes import Change
+from holdfast.core.classes import PodClass, required_terms
+from holdfast.core.cluster import Cluster
+from holdfast.core.selectors import compile_labels, compile_terms
+from holdfast.core.tally import ByDomain, DomainSum, OnRow, Tally, domain_sum
+from holdfast.core.topology import PodCounter
+from holdfast.core.view import All, Cells, View
+from holdfast.framework.config import PodTopologySpreadArgs
+from holdfast.framework.interface import MAX_SCORE, Filter, Plugin, Reason, Scope, Score
+from holdfast.plugins.default_selector import DefaultSelectors
+
+REASON = "node(s) didn't match pod topology spread constraints"
+REASON_NO_LABEL = REASON + " (missing required label)"
+_HARD, _SOFT = "DoNotSchedule", "ScheduleAnyway"
+_IGNORED = -1
+"""The raw score of a node that lacks a label all nodes should have."""
+
+SYSTEM_DEFAULTS = (
+    TopologySpreadConstraint(max_skew=3, topology_key=HOSTNAME_LABEL, when_unsatisfiable=_SOFT),
+    TopologySpreadConstraint(max_skew=5, topology_key=ZONE_LABEL, when_unsatisfiable=_SOFT),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Constraint:
+    key: str
+    selector: Selector
+    max_skew: int
+    min_domains: int
+    honours_affinity: bool
+    honours_taints: bool
+
+
+class PodTopologySpread(Plugin):
+    name = "PodTopologySpread"
+    wakes_on = (
+        Change.NODE_ADDED
+        | Change.NODE_REMOVED
+        | Change.NODE_LABELS
+        | Change.NODE_TAINTS
+        | Change.ANY_POD
+        | Change.OTHER
+    )
+
+    def __init__(self, cluster: Cluster, args: Mapping[str, Any] | Any) -> None:
+        super().__init__(cluster, args)
+        given = args if isinstance(args, PodTopologySpreadArgs) else PodTopologySpreadArgs()
+        self._system = given.defaulting_type == "System"
+        self._defaults = (
+            SYSTEM_DEFAULTS if self._system else tuple(map(_as_constraint, given.default_constraints))
+        )
+        self._selectors = DefaultSelectors(cluster)
+
+    def filter(self, cls: PodClass) -> Filter | None:
+        constraints = self._constraints(cls, _HARD)
+        if not constraints:
+            return None if self._is_settled(cls, _HARD) else self._nothing_yet(cls)
+        checks = [self._check(cls, constraint, constraints) for constraint in constraints]
+
+        def within(check: Check, view: View) -> Cells:
+            return check.there.sum(view) + check.itself - check.lowest() <= check.max_skew
+
+        def passes(view: View) -> Cells:
+            ok = view.full(True)
+            for check in checks:
+                ok = ok & check.there.present(view) & within(check, view)
+            return ok
+
+        def reasons(view: View) -> list[Reason]:
+            left, lacking, skewed = view.full(True), view.full(False), view.full(False)
+            for check in checks:
+                present = check.there.present(view)
+                lacking = lacking | (left & (present == False))  # noqa: E712
+                left = left & present
+                even = within(check, view)
+                skewed = skewed | (left & (even == False))  # noqa: E712
+                left = left & even
+            return [Reason(REASON_NO_LABEL, lacking, resolvable=False), Reason(REASON, skewed)]
+
+        return Filter(
+            passes,
+            reasons,
+            Scope.TOPOLOGY,
+            version=self._version(cls, _HARD),
+            facets=tuple(check.there for check in checks),
+        )
+
+    def score(self, cls: PodClass) -> Score | None:
+        constraints = self._constraints(cls, _SOFT)
+        version = self._version(cls, _SOFT)
+        if not constraints:
+            return Score.same(0, version) if version else None
+        all_keys = bool(cls.pod.spec.topology_spread_constraints) or not self._system
+        parts = [self._part(cls, constraint, constraints, all_keys) for constraint in constraints]
+
+        def score(view: Any) -> Cells:
+            ignored = view.full(False)
+            if all_keys:
+                for part in parts:
+                    ignored = ignored | ~part.there.present(view)
+            considered = np.where(ignored, 0, view.feasible)
+            total = np.zeros(len(view.rows))
+            for part in parts:
+                weight = np.log(part.size(view, considered) + 2)
+                present = part.there.present(view)
+                total += present * (part.there.sum(view) * weight + (part.max_skew - 1))
+            return np.where(ignored, _IGNORED, np.floor(total + 0.5).astype(np.int64))
+
+        return Score(
+            score,
+            Scope.TOPOLOGY,
+            Evenness(),
+            version,
+            facets=tuple(part.there for part in parts),
+        )
+
+    # Constraints
+
+    def _constraints(self, cls: PodClass, action: str) -> list[Constraint]:
+        own = cls.pod.spec.topology_spread_constraints
+        if own:
+            return [_compiled(c, cls) for c in own if c.when_unsatisfiable == action]
+        wanted = [c for c in self._defaults if c.when_unsatisfiable == action]
+        if not wanted:
+            return []
+        selector = self._selectors.of(cls)
+        if selector.everything:
+            return []
+        return [
+            Constraint(c.topology_key, selector, c.max_skew, c.min_domains or 1, True, False)
+            for c in wanted
+        ]
+
+    def _version(self, cls: PodClass, action: str) -> Callable[[], Hashable] | None:
+        """Default constraints follow services and controllers."""
+        if self._is_settled(cls, action):
+            return None
+        return lambda: self._selectors.of(cls).key
+
+    def _is_settled(self, cls: PodClass, action: str) -> bool:
+        """Whether nothing but the pod itself says how it is spread."""
+        return bool(cls.pod.spec.topology_spread_constraints) or not any(
+            c.when_unsatisfiable == action for c in self._defaults
+        )
+
+    def _nothing_yet(self, cls: PodClass) -> Filter:
+        """Default constraints would apply if a service or controller selected the pod."""
+        return Filter(
+            lambda view: view.full(True), lambda view: [], Scope.NODE, self._version(cls, _HARD)
+        )
+
+    # What is counted
+
+    def _counter(self, cls: PodClass, selector: Selector) -> PodCounter:
+        namespace = cls.namespace
+
+        def counts(other: PodClass) -> bool:
+            return (
+                not selector.everything
+                and other.namespace == namespace
+                and not other.terminating
+                and selector.matches(other.labels)
+            )
+
+        return self.cluster.topology.counter(("spread", namespace, selector.key), counts)
+
+    def _counted(
+        self, cls: PodClass, constraint: Constraint, keys: list[str]
+    ) -> Callable[[], NDArray[np.bool_]]:
+        """The rows that count for a constraint: those with all `keys` that its policies admit."""
+        nodes = self.cluster.nodes
+        columns = [nodes.labels.column(key) for key in keys]
+        affinity = compile_labels(nodes, cls.node_selector)
+        if required_terms(cls.affinity):
+            affinity.append(compile_terms(nodes, required_terms(cls.affinity)))
+
+        def counted() -> NDArray[np.bool_]:
+            mask = np.zeros(nodes.capacity, dtype=np.bool_)
+            admitted = nodes.alive[: nodes.size].copy()
+            for column in columns:
+                admitted &= column.codes[: nodes.size] >= 0
+            if constraint.honours_affinity:
+                for matches in affinity:
+                    admitted &= matches(All(nodes))
+            if constraint.honours_taints:
+                tolerated = np.array(
+                    [
+                        find_untolerated(nodes.taints[code], cls.tolerations) is None
+                        for code in range(len(nodes.taints))
+                    ]
+                )
+                admitted &= tolerated[nodes.taint_set[: nodes.size]]
+            mask[: nodes.size] = admitted
+            return mask
+
+        return counted
+
+    def _tally(self, cls: PodClass, constraint: Constraint, keys: list[str]) -> Tally:
+        return Tally(
+            self.cluster,
+            self.cluster.nodes.labels.column(constraint.key),
+            [(1, self._counter(cls, constraint.selector))],
+            self._counted(cls, constraint, keys),
+        )
+
+    def _check(self, cls: PodClass, constraint: Constraint, all_: list[Constraint]) -> "Check":
+        tally = self._tally(cls, constraint, [c.key for c in all_])
+        itself = int(constraint.selector.matches(cls.labels))
+        return Check(domain_sum(tally), tally, itself, constraint.max_skew, constraint.min_domains)
+
+    def _part(
+        self, cls: PodClass, constraint: Constraint, all_: list[Constraint], all_keys: bool
+    ) -> "Part":
+        column = self.cluster.nodes.labels.column(constraint.key)
+        if constraint.key == HOSTNAME_LABEL:
+            counter = self._counter(cls, constraint.selector)
+            return Part(OnRow(self.cluster, column, counter), constraint.max_skew)
+        keys = [c.key for c in all_] if all_keys else []
+        return Part(ByDomain(self._tally(cls, constraint, keys)), constraint.max_skew)
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """A hard constraint."""
+
+    there: DomainSum
+    tally: Tally
+    itself: int
+    max_skew: int
+    min_domains: int
+
+    def lowest(self) -> int:
+        """How many pods the emptiest domain has."""
+        enough = int(self.tally.domains.sum()) >= self.min_domains
+        return self.tally.minimum() if enough else 0
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A soft constraint."""
+
+    there: ByDomain | OnRow
+    max_skew: int
+
+    def size(self, view: Any, considered: NDArray[np.int64]) -> int:
+        """How many domains the nodes under consideration are in, no domain being one too."""
+        if isinstance(self.there, ByDomain):
+            return len(np.unique(view.facet(self.there)[considered > 0]))
+        return int(considered.sum())
+
+
+class Evenness:
+    """The emptiest becomes best; nodes without the labels become worst."""
+
+    def measure(self, raw: NDArray[np.int64]) -> tuple[int, int]:
+        counted = raw[raw != _IGNORED]
+        return (int(counted.min()), int(counted.max())) if len(counted) else (0, 0)
+
+    def apply(self, raw: Cells, measure: tuple[int, int]) -> Cells:
+        low, high = measure
+        scores = MAX_SCORE * (high + low - raw) // high if high else raw * 0 + MAX_SCORE
+        return np.where(raw == _IGNORED, 0, scores)
+
+
+def _compiled(constraint: TopologySpreadConstraint, cls: PodClass) -> Constraint:
+    selector = compile_selector(constraint.label_selector)
+    same = tuple(
+        Requirement(key, "In", (cls.labels[key],))
+        for key in constraint.match_label_keys
+        if key in cls.labels
+    )
+    if same and not selector.nothing:
+        selector = Selector((*selector.requirements, *same))
+    return Constraint(
+        key=constraint.topology_key,
+        selector=selector,
+        max_skew=constraint.max_skew,
+        min_domains=constraint.min_domains or 1,
+        honours_affinity=(constraint.node_affinity_policy or "Honor") == "Honor",
+        honours_taints=(constraint.node_taints_policy or "Ignore") == "Honor",
+    )
+
+
+def _as_constraint(given: Any) -> TopologySpreadConstraint:
+    return TopologySpreadConstraint(
+        max_skew=given.max_skew,
+        topology_key=given.topology_key,
+        when_unsatisfiable=given.when_unsatisfiable,
+    )
