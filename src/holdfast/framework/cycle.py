@@ -80,14 +80,14 @@ class Cycle:
 
     def find_row(self, profile: Profile, pod: PodRecord, column: Column) -> int:
         """The best row for the pod, or -1."""
-        if pod.pin is None or PINNING not in profile.plugins:
+        if pod.pin is None or PINNING not in profile.filter_names:
             return column.best()
         row = self._table.row(pod.pin)
         return row if row is not None and column.fits_row(row) else -1
 
     def verdict(self, profile: Profile, pod: PodRecord, column: Column) -> Verdict:
         """Why there is no row for the pod."""
-        if pod.pin is None or PINNING not in profile.plugins or column.rejected is not None:
+        if pod.pin is None or PINNING not in profile.filter_names or column.rejected is not None:
             return column.verdict()
         # Only the named node was looked at; the others are told off in one go.
         blames: dict[Blame, int] = {}
@@ -194,7 +194,7 @@ class Cycle:
         if column.rejected is not None:
             return self._table.alive[: self._table.size] & column.rejected.resolvable
         rows = column.diagnosis.resolvable()
-        if pod.pin is not None and PINNING in profile.plugins:
+        if pod.pin is not None and PINNING in profile.filter_names:
             named = np.zeros(len(rows), dtype=np.bool_)
             row = self._table.row(pod.pin)
             if row is not None:
