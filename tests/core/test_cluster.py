@@ -167,7 +167,7 @@ def test_a_node_says_capacity_where_allocatable_is_missing() -> None:
         (node(), Change.NONE),
     ],
 )
-def test_only_what_scheduling_sees_of_a_node_is_a_change(change: NodeBuilder, kind: Change) -> None:
+def test_only_what_scheduling_sees_of_a_node_is_a_change(change: NodeBuilder, kind: int) -> None:
     cluster = Told().add(node().obj())
     cluster.take_changes()
     cluster.update(change.obj())

@@ -8,7 +8,7 @@ from holdfast.core.rowlog import RowLog
 def rows(log: RowLog, position: int) -> list[int]:
     found = log.since(position)
     assert found is not None
-    return found.tolist()
+    return list(map(int, found))
 
 
 def test_a_reader_sees_what_came_after_its_position() -> None:

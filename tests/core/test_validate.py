@@ -14,7 +14,6 @@ from holdfast.core.ports import HostPort
 from holdfast.core.topology import PodCounter
 from holdfast.core.validate import validate_state
 
-
 _COUNTERS: list[PodCounter] = []
 """Whoever wants a counter keeps it."""
 

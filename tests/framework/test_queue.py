@@ -74,6 +74,14 @@ def test_a_woken_pod_is_tried_early_when_nothing_else_is_active() -> None:
     assert names(queue, 0.5) == ["other", "p"]
 
 
+def test_among_pods_tried_early_those_of_one_second_go_by_importance() -> None:
+    queue = make_queue()
+    for name, priority, failed in (("low", 0, 0.2), ("high", 9, 0.5), ("later", 99, 1.1)):
+        reject(queue, record(name, priority), failed)
+    wake_all(queue, 1.15)
+    assert names(queue, 1.15) == ["high", "low", "later"]
+
+
 def test_a_woken_pod_whose_back_off_is_over_takes_its_turn() -> None:
     queue, pod, other = make_queue(), record("p", priority=9), record("other")
     reject(queue, pod, 0.0)

@@ -83,7 +83,7 @@ class Column:
             totals = totals.copy()
             totals[list(excluded)] = INFEASIBLE
         row = int(totals.argmax())
-        return row if totals.item(row) > INFEASIBLE else -1
+        return row if totals.item(row) > INFEASIBLE // 2 else -1
 
     def totals(self) -> Ints:
         """The score of each row, INFEASIBLE or less where the pod cannot go."""

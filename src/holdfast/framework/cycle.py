@@ -124,7 +124,7 @@ class Cycle:
         return verdict(blames)
 
     def _is_pinned(self, profile: Profile, pod: PodRecord) -> bool:
-        return pod.pin is not None and profile.filters_with(PINNING)
+        return pod.pin is not None and PINNING in profile.filter_names
 
     def recheck_waiting(self, profiles: dict[str, Profile], now: float) -> None:
         """Asks again for the permission of pods that wait for it."""

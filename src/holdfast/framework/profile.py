@@ -30,6 +30,7 @@ class Profile:
         self.pre_enqueue = at("preEnqueue")
         self.queue_sort = at("queueSort")
         self.filters = at("filter")
+        self.filter_names = frozenset(plugin.name for plugin in self.filters)
         self.post_filters = at("postFilter")
         weights = {ref.name: ref.weight for ref in resolved.points.get("score", ())}
         self.scorers = [(plugin, weights[plugin.name]) for plugin in at("score")]
@@ -42,9 +43,6 @@ class Profile:
 
     def sort_key(self, pod: PodRecord) -> tuple[Any, ...]:
         return self.queue_sort[0].sort_key(pod)
-
-    def filters_with(self, name: str) -> bool:
-        return any(plugin.name == name for plugin in self.filters)
 
     def wakes_on(self, plugins: Collection[str]) -> int:
         """What can help a pod these plugins rejected; anything, if none of them is to blame."""

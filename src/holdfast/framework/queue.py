@@ -18,11 +18,12 @@ reasons, are helped by the same changes, and are woken together.
 
 import heapq
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, TypeVar
 
 from holdfast.core.changes import Change
 from holdfast.core.pods import PodRecord
 
+T = TypeVar("T")
 Key = tuple[int, int]
 """Profile and class."""
 
@@ -52,6 +53,9 @@ class SchedulingQueue:
         self._max = max_backoff
         self._active = ActivePods()
         self._backoff: list[tuple[float, int, PodRecord]] = []
+        self._early: list[tuple[tuple[Any, ...], int, PodRecord]] = []
+        """The pods in `_backoff` in the order in which they are tried before their time: by the second
+        their back-off ends in, then as if they were active."""
         self._errors: list[tuple[float, int, PodRecord]] = []
         self._gated: dict[str, PodRecord] = {}
         self._groups: dict[Key, Group] = {}
@@ -107,6 +111,8 @@ class SchedulingQueue:
         if due > now:
             self.remove(pod)
             self._push(self._backoff, due, pod)
+            order = (int(due), *self._sort_key(pod))
+            heapq.heappush(self._early, (order, self._place[pod.uid][1], pod))
         else:
             self.add(pod)
 
@@ -119,10 +125,11 @@ class SchedulingQueue:
             if self._place.get(pod.uid) == ("active", entry[-2]):
                 del self._place[pod.uid]
                 return pod
-        if self._live(self._backoff):
-            pod = heapq.heappop(self._backoff)[2]
+        if self._live(self._early):
+            pod = heapq.heappop(self._early)[2]
             del self._place[pod.uid]
             return pod
+        self._backoff.clear()  # what is left there was tried early
         return None
 
     def remove(self, pod: PodRecord) -> None:
@@ -183,7 +190,7 @@ class SchedulingQueue:
             while self._live(heap) and heap[0][0] <= now:
                 self.add(heap[0][2])
 
-    def _live(self, heap: list[tuple[float, int, PodRecord]]) -> list[tuple[float, int, PodRecord]]:
+    def _live(self, heap: list[tuple[T, int, PodRecord]]) -> list[tuple[T, int, PodRecord]]:
         """The heap, less entries at its top that no longer count."""
         while heap and self._place.get(heap[0][2].uid) != ("backoff", heap[0][1]):
             heapq.heappop(heap)
