@@ -97,6 +97,11 @@ class Builder(Generic[T]):
         return cast("Raw", self._raw["metadata"])
 
     @property
+    def raw_spec(self) -> Raw:
+        """The spec as written so far, for what no method writes."""
+        return self._spec
+
+    @property
     def _spec(self) -> Raw:
         return cast("Raw", self._raw.setdefault("spec", {}))
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from hypothesis import settings
 from hypothesis import strategies as st
 
 from builders import (
@@ -40,6 +41,13 @@ EFFECTS = (names.NO_SCHEDULE, names.PREFER_NO_SCHEDULE, names.NO_EXECUTE)
 GPU = names.NVIDIA_GPU
 IMAGES = ("pause", "web:1", "db:2")
 PORTS = (80, 443)
+
+
+def examples(count: int) -> settings:
+    """So many examples in the default profile, and in proportion in others."""
+    usual = settings().max_examples
+    return settings(max_examples=count * usual // 100)
+
 
 label_keys = st.sampled_from(LABEL_KEYS)
 label_values = st.sampled_from(LABEL_VALUES)

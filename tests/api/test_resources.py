@@ -28,7 +28,7 @@ GI = 2**30
         (make_pod("one").cpu("1").memory("1Gi"), {"cpu": 1000, "memory": GI}),
         (make_pod("zero stays").cpu(0), {"cpu": 0}),
         (make_pod("two add up").cpu("1").container({"cpu": "500m"}), {"cpu": 1500}),
-        (make_pod("rounds once").cpu("0.4m").container({"cpu": "0.4m"}), {"cpu": 1}),
+        (make_pod("rounds each").cpu("0.4m").container({"cpu": "0.4m"}), {"cpu": 2}),
         (make_pod("init is a peak").cpu("1").init_container({"cpu": "3"}), {"cpu": 3000}),
         (make_pod("small init").cpu("2").init_container({"cpu": "1"}), {"cpu": 2000}),
         (

@@ -13,7 +13,7 @@ from holdfast.actions.round import Action, Round
 from holdfast.core.cluster import Cluster
 from holdfast.core.decisions import Decision, Emit
 from holdfast.core.events import Event
-from holdfast.core.pods import PodRecord
+from holdfast.core.pods import Phase, PodRecord
 from holdfast.framework.column import Column
 from holdfast.framework.config import Configuration
 from holdfast.framework.cycle import Cycle
@@ -100,21 +100,21 @@ class Scheduler:
         elif column.best() >= 0:
             self.queue.wake(group, now)
         else:
-            self._tell_again(group, group.pods.values(), profile, column, now)
+            group.told = self._tell_again(group, group.pods.values(), profile, column, now)
 
     def _tell_again(
         self, group: Group, pods: Collection[PodRecord], profile: Profile, column: Column, now: float
-    ) -> None:
+    ) -> str:
         """There is still no node for these pods, perhaps for other reasons than before."""
         first = next(iter(pods))
         why = self.cycle.verdict(profile, first, column)
         group.wakes_on |= profile.wakes_on(why.plugins)
         hopeless = "" if why.error else self.cycle.post_filter(profile, first, column).message
         message = why.message(self.cluster.nodes.count, hopeless)
-        for pod in pods:
-            if pod.told == message:
-                break  # they were told together
-            self.cycle.tell(pod, message, now, why.condition)
+        if message != group.told:
+            for pod in pods:
+                self.cycle.tell(pod, message, now, why.condition)
+        return message
 
     # What the cluster says of pods
 
@@ -126,9 +126,12 @@ class Scheduler:
             if plugin.pre_enqueue(pod):
                 self.queue.gate(pod)
                 return
-        self.queue.add(pod)
+        self.queue.changed(pod, self.cluster.now)
 
     def pod_settled(self, pod: PodRecord) -> None:
+        if pod.phase is Phase.ASSUMED:
+            for plugin in reversed(self._profiles[pod.scheduler].reserve):
+                plugin.unreserve(pod, pod.row)
         self.queue.forget(pod)
         self.cycle.waiting.pop(pod.uid, None)
 
@@ -142,5 +145,8 @@ class Scheduler:
     def bind_refused(self, pod: PodRecord, row: int, message: str) -> None:
         for plugin in reversed(self._profiles[pod.scheduler].reserve):
             plugin.unreserve(pod, row)
+        if pod.leaving:
+            self.queue.forget(pod)
+            return
         self.queue.retry_later(pod, self.cluster.now)
         self.cycle.tell(pod, message, self.cluster.now, "SchedulerError")

@@ -1,8 +1,8 @@
 """What a pod asks for.
 
-Sums are made on exact nano units and rounded up once at the end, so ten containers of `0.1m`
-ask for one millicore, not ten. Amounts that leave this module are integers in the unit the
-scheduler counts in: milli for cpu, whole for everything else.
+Each quantity is rounded up to a thousandth, as the API server does; sums are exact and rounded up once
+at the end. Amounts that leave this module are integers in the unit the scheduler counts in: milli for
+cpu, whole for everything else.
 
 The API server copies limits to requests where requests are missing. Objects that never passed
 through one (files given to `simulate`) have not had that done, so it is done here.
@@ -22,7 +22,7 @@ from holdfast.api.names import (
     MEMORY,
 )
 from holdfast.api.pod import Container, ContainerStatus, Pod, ResourceRequirements
-from holdfast.api.quantity import from_nano, parse, to_nano
+from holdfast.api.quantity import NANO, from_nano, parse, to_nano
 from holdfast.api.syntax import is_qualified_name
 
 Amounts = dict[str, int]
@@ -30,37 +30,63 @@ Amounts = dict[str, int]
 NON_ZERO: Mapping[str, int] = {CPU: 100, MEMORY: 200 * 1024**2}
 """What a container that does not say is taken to use, where scores compare usage."""
 
+_MILLI = NANO // 1000
+
 QOS = Literal["Guaranteed", "Burstable", "BestEffort"]
 
 
 def pod_requests(
-    pod: Pod, *, non_missing: Mapping[str, int] | None = None, use_status: bool = True
+    pod: Pod,
+    *,
+    non_missing: Mapping[str, int] | None = None,
+    use_status: bool = True,
+    pod_level: bool = True,
 ) -> Amounts:
     """The room the pod needs on a node.
 
     `non_missing` gives amounts for resources a container does not mention (a mentioned zero
     stays zero). With `use_status` a container whose resize is under way counts with the
     largest of what it asks for, was granted and has; a pod without statuses is unaffected.
+    Without `pod_level` what the pod asks for as a whole is left out of account.
     """
-    infeasible = use_status and _resize_infeasible(pod)
+    infeasible = use_status and resize_infeasible(pod)
     statuses = _statuses(pod) if use_status else {}
     defaults = {name: to_nano(name, value) for name, value in (non_missing or {}).items()}
-    mentioned: set[str] = set()
 
     def asked(container: Container) -> Amounts:
         requests = _requests(container.resources)
         status = statuses.get(container.name)
         if status is not None and status.resources is not None:
             requests = _in_effect(requests, status.resources, status.allocated_resources, infeasible)
-        mentioned.update(requests)
         return {**defaults, **requests} if defaults else requests
 
     total = _aggregate(pod, asked)
-    if pod.spec.resources is not None:
-        _replace_by_pod_level(pod, total, mentioned, use_status, infeasible)
+    if pod_level and has_pod_level(pod):
+        total.update(_pod_level_requests(pod))
     if pod.spec.overhead:
         _add(total, _nanos(pod.spec.overhead, "spec.overhead"))
     return {name: from_nano(name, nano) for name, nano in total.items()}
+
+
+def claimed_nonzero(pod: Pod, use_status: bool = True) -> Amounts:
+    """What the pod, once on a node, adds to the sums that scores compare."""
+    if not has_pod_level(pod):
+        return pod_requests(pod, non_missing=NON_ZERO, use_status=use_status)
+    known = pod_requests(pod, use_status=use_status)
+    missing = {name: amount for name, amount in NON_ZERO.items() if name not in known}
+    return pod_requests(pod, non_missing=missing, use_status=use_status)
+
+
+def scored_nonzero(pod: Pod) -> Amounts:
+    """What the pod counts for while a node is being scored for it. As in kube-scheduler 1.35, what it
+    asks for as a whole is not looked at here."""
+    return pod_requests(pod, non_missing=NON_ZERO, use_status=False, pod_level=False)
+
+
+def has_pod_level(pod: Pod) -> bool:
+    """Whether the pod asks for something as a whole."""
+    whole = pod.spec.resources
+    return whole is not None and any(map(is_pod_level, (*whole.requests, *whole.limits)))
 
 
 def pod_limits(pod: Pod) -> Amounts:
@@ -171,25 +197,18 @@ def _aggregate(pod: Pod, of: Callable[[Container], Amounts]) -> Amounts:
     return total
 
 
-def _replace_by_pod_level(
-    pod: Pod, total: Amounts, mentioned: set[str], use_status: bool, infeasible: bool
-) -> None:
-    """Pod-level requests stand for the sum of the containers'. A pod-level limit without a
-    request is a request if no container mentions the resource."""
-    resources = pod.spec.resources
-    assert resources is not None
-    requests = _nanos(resources.requests, "spec.resources.requests")
-    for name, nano in _nanos(resources.limits, "spec.resources.limits").items():
-        if name not in requests and name not in mentioned:
-            requests[name] = nano
-    if use_status and pod.status.resources is not None:
-        in_effect = _in_effect(
-            requests, pod.status.resources, pod.status.allocated_resources, infeasible
-        )
-        requests = {name: in_effect.get(name, nano) for name, nano in requests.items()}
-    for name, nano in requests.items():
-        if is_pod_level(name):
-            total[name] = nano
+def _pod_level_requests(pod: Pod) -> Amounts:
+    """What the pod asks for as a whole, which stands for the sum of its containers. The API server
+    completes it: by that sum where it says nothing, else by the limit."""
+    whole = pod.spec.resources
+    assert whole is not None
+    requests = _nanos(whole.requests, "spec.resources.requests")
+    for more in (
+        _aggregate(pod, lambda container: _requests(container.resources)),
+        _nanos(whole.limits, "spec.resources.limits"),
+    ):
+        requests = {**more, **requests}
+    return {name: nano for name, nano in requests.items() if is_pod_level(name)}
 
 
 def _container_resources(pod: Pod) -> list[tuple[ResourceRequirements, str]]:
@@ -213,7 +232,8 @@ def _statuses(pod: Pod) -> dict[str, ContainerStatus]:
     return statuses
 
 
-def _resize_infeasible(pod: Pod) -> bool:
+def resize_infeasible(pod: Pod) -> bool:
+    """Whether the kubelet has found that it can never do the resize asked for."""
     if not pod.status.conditions:
         return False
     pending = condition(pod.status.conditions, "PodResizePending")
@@ -267,7 +287,7 @@ def _nanos(resources: ResourceList, path: str) -> Amounts:
             raise InvalidObject("", f"{path}[{name}]", str(error)) from None
         if nano < 0:
             raise InvalidObject("", f"{path}[{name}]", f"must not be negative: {quantity}")
-        nanos[name] = nano
+        nanos[name] = -(-nano // _MILLI) * _MILLI
     return nanos
 
 

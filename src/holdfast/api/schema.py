@@ -59,7 +59,7 @@ def find_unknown(
     With `misplaced_only`, names that are known nowhere in the schema are let pass: an API
     server is older or newer than we are, but a known name in a wrong place is a mistake.
     """
-    homes = _homes(schema)
+    whole = schema
 
     def visit(raw: Any, schema: Schema, path: str) -> None:
         if isinstance(raw, list):
@@ -76,7 +76,7 @@ def find_unknown(
                 continue
             below = (name for name, inner in schema.items() if inner is not None and key in inner)
             child = next(below, None)
-            home = homes.get(key) if child is None else f"{path}.{child}".lstrip(".")
+            home = _homes(whole).get(key) if child is None else f"{path}.{child}".lstrip(".")
             if home is not None:
                 findings.add(where, f"unknown field here; it belongs to {home}")
             elif not misplaced_only:

@@ -17,7 +17,12 @@ from holdfast.api.affinity import Affinity, NodeSelectorTerm, Toleration
 from holdfast.api.errors import InvalidObject
 from holdfast.api.meta import OwnerReference
 from holdfast.api.pod import Container, Pod, PodSpec
-from holdfast.api.resources import NON_ZERO, pod_requests
+from holdfast.api.resources import (
+    claimed_nonzero,
+    pod_requests,
+    resize_infeasible,
+    scored_nonzero,
+)
 from holdfast.api.volumes import Volume
 from holdfast.core.images import normalized
 from holdfast.core.ports import WILDCARD, HostPort
@@ -80,16 +85,17 @@ class PodClass:
         self.images = [normalized(c.image) for c in (*spec.init_containers, *spec.containers)]
         self.container_count = len(self.images)
 
-        amounts = pod_requests(pod)
+        resized = bool(resized_resources(pod))
+        amounts = pod_requests(pod, use_status=resized)
         self.requests: tuple[tuple[int, int], ...] = tuple(
-            sorted((slot(name), min(amount, MOST + 1)) for name, amount in amounts.items() if amount > 0)
+            sorted((slot(name), capped(amount)) for name, amount in amounts.items() if amount > 0)
         )
         """What the pod asks for, by slot; what it asks none of is left out."""
-        defaulted = pod_requests(pod, non_missing=NON_ZERO)
-        self.nonzero = tuple(min(defaulted.get(name, 0), MOST + 1) for name in NON_ZERO)
+        self.nonzero = nonzero(scored_nonzero(pod))
+        """The cpu and memory the pod counts for in scores, with defaults where it asks for none."""
         usage = dict(self.requests)
         usage[PODS] = 1
-        usage[NONZERO_CPU], usage[NONZERO_MEMORY] = self.nonzero
+        usage[NONZERO_CPU], usage[NONZERO_MEMORY] = nonzero(claimed_nonzero(pod, resized))
         self.usage: tuple[tuple[int, int], ...] = tuple(usage.items())
         """What a pod of the class claims of its row, by slot, derived sums included."""
         self.plain: PodClass | None = None
@@ -255,6 +261,14 @@ def class_key(pod: Pod, with_volumes: bool = True) -> bytes:
         raise InvalidObject("", "spec", str(error)) from error
 
 
+def capped(amount: int) -> int:
+    return min(amount, MOST + 1)
+
+
+def nonzero(amounts: Mapping[str, int]) -> tuple[int, int]:
+    return capped(amounts.get("cpu", 0)), capped(amounts.get("memory", 0))
+
+
 def pod_priority(spec: PodSpec) -> int:
     return spec.priority or 0
 
@@ -291,7 +305,7 @@ def resized_resources(pod: Pod) -> list[Any]:
     if not statuses or not pod.spec.node_name:
         return []
     asked: dict[str, Container] = {c.name: c for c in (*pod.spec.containers, *pod.spec.init_containers)}
-    return [
+    resized: list[Any] = [
         (s.name, s.resources, s.allocated_resources)
         for s in statuses
         if s.resources is not None
@@ -301,6 +315,9 @@ def resized_resources(pod: Pod) -> list[Any]:
             or (s.allocated_resources or s.resources.requests) != s.resources.requests
         )
     ]
+    if resized and resize_infeasible(pod):
+        resized.append("infeasible")
+    return resized
 
 
 def pin_of(spec: PodSpec) -> str | None:

@@ -44,7 +44,8 @@ class PodWatcher(Protocol):
         """A pod wants a node: it is new, or changed in a way that matters, or its bind failed."""
 
     def pod_settled(self, pod: PodRecord) -> None:
-        """A pod wants a node no more: it has one, or is being deleted, or is gone."""
+        """A pod wants a node no more: it has one, or is being deleted, or is gone. One that was
+        assumed until now is still on its row."""
 
     def bind_confirmed(self, pod: PodRecord) -> None:
         """A decided bind was carried out."""
@@ -311,6 +312,7 @@ class Cluster:
             known.disrupted = is_disrupted(pod)
             self._assigned(known, node)
             return
+        known.leaving = pod.metadata.deletion_timestamp is not None
         if known.phase is not Phase.PENDING:
             return
         gates = tuple(gate.name for gate in pod.spec.scheduling_gates)
@@ -322,7 +324,7 @@ class Cluster:
             self.nominate(known, pod.status.nominated_node_name)
         if self.watcher is None:
             return
-        if pod.metadata.deletion_timestamp is not None:
+        if known.leaving:
             self.watcher.pod_settled(known)
         elif changed:
             self.watcher.pod_pending(known)
@@ -330,13 +332,13 @@ class Cluster:
     def _assigned(self, known: PodRecord, node: str) -> None:
         """The pod is on a node, by our doing or by another's."""
         row = self.nodes.row(node)
-        if known.row >= 0:
-            if known.row == row:
-                self._confirm(known)
-                return
-            self._vacate(known)
-        elif self.watcher is not None:
+        if known.row >= 0 and known.row == row:
+            self._confirm(known)
+            return
+        if self.watcher is not None:
             self.watcher.pod_settled(known)
+        if known.row >= 0:
+            self._vacate(known)
         self.nominate(known, "")
         capacity = self.nodes.capacity
         row = self.nodes.open_row(node)
@@ -356,11 +358,11 @@ class Cluster:
         self._close_if_empty(row)
 
     def _forget(self, pod: PodRecord, why: str) -> None:
+        if self.watcher is not None:
+            self.watcher.pod_settled(pod)
         if pod.row >= 0:
             self._vacate(pod)
         self.nominate(pod, "")
-        if self.watcher is not None:
-            self.watcher.pod_settled(pod)
         del self.pods[pod.uid]
         if self._uid.get((pod.namespace, pod.name)) == pod.uid:
             del self._uid[pod.namespace, pod.name]

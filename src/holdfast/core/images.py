@@ -40,9 +40,17 @@ class Images:
     def set(self, row: int, sizes: Mapping[str, int]) -> None:
         names = frozenset(sizes)
         before = self._on_row.get(row, frozenset())
-        if names == before:
+        # Where no other node has the image, this one's word on its size is the only one.
+        resized = [
+            name
+            for name in names & before
+            if self._images[name].nodes == 1 and self._images[name].size != sizes[name]
+        ]
+        if names == before and not resized:
             return
         self.version += 1
+        for name in resized:
+            self._images[name].size = sizes[name]
         for name in before - names:
             image = self._images[name]
             image.present[row] = False

@@ -27,8 +27,10 @@ class PodRecord:
         "attempts",
         "cls",
         "disrupted",
+        "errors",
         "first_seen",
         "gates",
+        "leaving",
         "name",
         "namespace",
         "nominated",
@@ -61,8 +63,12 @@ class PodRecord:
         self.pin: str | None = None
         """The only node the pod may go to, where its class leaves that open."""
         self.gates: tuple[str, ...] = ()
+        self.leaving = False
+        """Whether the pod is being deleted."""
         self.attempts = 0
-        """Scheduling attempts that failed since the pod was last placed."""
+        """How often no node was found for the pod."""
+        self.errors = 0
+        """How often in a row it was then not bound, by an error that has nothing to do with nodes."""
         self.told = ""
         """The message of the condition the pod was last given."""
         self.nominated = ""

@@ -15,8 +15,8 @@ NONZERO_CPU = 4
 NONZERO_MEMORY = 5
 
 MOST = 2**55
-"""No node counts as offering more than this, so that sums and scores stay within 64 bits; what asks
-for more asks for one more than this, and finds it nowhere."""
+"""No node counts as offering more than this, so that sums and scores stay within 64 bits; who asks for
+more asks for one more than this, and finds it nowhere."""
 
 _FIXED = ("cpu", "memory", "ephemeral-storage", "pods", "", "")
 

@@ -4,12 +4,13 @@ from collections import Counter
 
 import numpy as np
 
-from holdfast.api.resources import NON_ZERO, pod_requests
+from holdfast.api.resources import claimed_nonzero, pod_requests
+from holdfast.core.classes import capped, nonzero, resized_resources
 from holdfast.core.cluster import Cluster
 from holdfast.core.images import Images
 from holdfast.core.nodes import NO_PODS
 from holdfast.core.pods import Phase
-from holdfast.core.slots import MOST, NONZERO_CPU, NONZERO_MEMORY, PODS
+from holdfast.core.slots import NONZERO_CPU, NONZERO_MEMORY, PODS
 
 
 def validate_state(cluster: Cluster) -> list[str]:
@@ -70,11 +71,13 @@ def _claims(cluster: Cluster) -> list[str]:
     for pod in cluster.pods.values():
         if pod.row < 0:
             continue
-        for resource, amount in pod_requests(pod.cls.pod).items():
-            claimed[table.slot(resource), pod.row] += min(amount, MOST + 1)
-        defaulted = pod_requests(pod.cls.pod, non_missing=NON_ZERO)
-        claimed[NONZERO_CPU, pod.row] += min(defaulted.get("cpu", 0), MOST + 1)
-        claimed[NONZERO_MEMORY, pod.row] += min(defaulted.get("memory", 0), MOST + 1)
+        resized = bool(resized_resources(pod.cls.pod))
+        for resource, amount in pod_requests(pod.cls.pod, use_status=resized).items():
+            if resource != "pods":  # a pod is one pod, whatever it asks for
+                claimed[table.slot(resource), pod.row] += capped(amount)
+        cpu, memory = nonzero(claimed_nonzero(pod.cls.pod, resized))
+        claimed[NONZERO_CPU, pod.row] += cpu
+        claimed[NONZERO_MEMORY, pod.row] += memory
         claimed[PODS, pod.row] += 1
         ports.update((pod.row, port) for port in pod.cls.ports)
     for hold in cluster.ledger.holds.values():
@@ -137,8 +140,11 @@ def _columns(cluster: Cluster) -> list[str]:
             problems.append(f"Node/{info.name}: allocatable is {offered}")
         if table.unschedulable[row] != info.unschedulable:
             problems.append(f"Node/{info.name}: unschedulable is {table.unschedulable[row]}")
-        if table.taints[table.taint_set[row]] != tuple(info.taints):
-            problems.append(f"Node/{info.name}: taints are {table.taints[table.taint_set[row]]}")
+        taints = table.taints[table.taint_set[row]]
+        if [(t.key, t.value, t.effect) for t in taints] != [
+            (t.key, t.value, t.effect) for t in info.taints
+        ]:
+            problems.append(f"Node/{info.name}: taints are {taints}")
         images.set(row, info.images)
     for column in table.labels.known():
         for row in range(table.size):

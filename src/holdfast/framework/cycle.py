@@ -89,7 +89,7 @@ class Cycle:
         table, nominations = self._table, self._cluster.nominations
         if column.rejected is not None:
             return -1
-        trial = PodTrial(self._cluster, column, pod)
+        trial = PodTrial(self._cluster, column, pod, self._is_pinned(profile, pod))
         if pod.nominated:
             row = table.row(pod.nominated)
             if row is not None and table.alive[row] and trial.fits(row):
@@ -108,7 +108,7 @@ class Cycle:
         """Why there is no row for the pod."""
         if column.rejected is not None:
             return column.verdict()
-        trial = PodTrial(self._cluster, column, pod)
+        trial = PodTrial(self._cluster, column, pod, self._is_pinned(profile, pod))
         if self._is_pinned(profile, pod):
             # Only the named node was looked at; the others are told off in one go.
             blames: dict[Blame, int] = {}
@@ -130,7 +130,7 @@ class Cycle:
         return verdict(blames)
 
     def _is_pinned(self, profile: Profile, pod: PodRecord) -> bool:
-        return pod.pin is not None and PINNING in profile.plugins
+        return pod.pin is not None and PINNING in profile.filter_names
 
     def recheck_waiting(self, profiles: dict[str, Profile], now: float) -> None:
         """Asks again for the permission of pods that wait for it."""
@@ -151,7 +151,8 @@ class Cycle:
                 self._fail(profile, pod, message, {waiting.plugin.name}, now)
             else:
                 rest = profile.permit[profile.permit.index(waiting.plugin) + 1 :]
-                self._permit(profile, pod, waiting.row, rest, now)
+                if not self._permit(profile, pod, waiting.row, rest, now):
+                    self._cluster.changed(Change.POD_LEFT)
 
     def next_deadline(self) -> float | None:
         return min((w.deadline for w in self.waiting.values()), default=None)
@@ -189,7 +190,6 @@ class Cycle:
                 break
         for plugin in profile.post_bind:
             self.decisions.extend(plugin.post_bind(pod, row))
-        pod.attempts = 0
         self._cluster.changed(Change.POD_PLACED)
         self._cluster.chronicle.note(now, pod.ref, "decided", self._table.name(row))
         return True
@@ -213,7 +213,7 @@ class Cycle:
 
     def post_filter(self, profile: Profile, pod: PodRecord, column: Column) -> Nomination:
         """Whether something can be done for a pod no node will do for."""
-        trial = PodTrial(self._cluster, column, pod)
+        trial = PodTrial(self._cluster, column, pod, self._is_pinned(profile, pod))
         messages = []
         node: str | None = None
         for plugin in profile.post_filters:
@@ -235,6 +235,9 @@ class Cycle:
         now: float,
         condition: str = "Unschedulable",
     ) -> None:
+        if pod.leaving:
+            self._queue.forget(pod)
+            return
         self._queue.reject(pod, (profile.index, pod.cls.id), profile.wakes_on(plugins), now)
         self.tell(pod, message, now, condition)
 

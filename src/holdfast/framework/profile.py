@@ -30,6 +30,7 @@ class Profile:
         self.pre_enqueue = at("preEnqueue")
         self.queue_sort = at("queueSort")
         self.filters = at("filter")
+        self.filter_names = frozenset(plugin.name for plugin in self.filters)
         self.post_filters = at("postFilter")
         weights = {ref.name: ref.weight for ref in resolved.points.get("score", ())}
         self.scorers = [(plugin, weights[plugin.name]) for plugin in at("score")]

@@ -9,8 +9,8 @@
                                                        woken, too soon after the last attempt
 
 Timing is kube-scheduler's: an attempt that failed is followed by a back-off of 1 s, doubling to 10 s
-with every further failure. When nothing else is waiting, a pod that was woken is tried before its
-back-off is over; one whose attempt ended in an error is not.
+with every further failure of its kind, no node or an error. When nothing else is waiting, a pod that
+was woken is tried before its back-off is over; one whose attempt ended in an error is not.
 
 Unschedulable pods are kept in groups of one class (and profile): they were rejected for the same
 reasons, are helped by the same changes, and are woken together.
@@ -18,11 +18,12 @@ reasons, are helped by the same changes, and are woken together.
 
 import heapq
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, TypeVar
 
 from holdfast.core.changes import Change
 from holdfast.core.pods import PodRecord
 
+T = TypeVar("T")
 Key = tuple[int, int]
 """Profile and class."""
 
@@ -30,12 +31,14 @@ Key = tuple[int, int]
 class Group:
     """Unschedulable pods of one class."""
 
-    __slots__ = ("key", "pods", "wakes_on")
+    __slots__ = ("key", "pods", "told", "wakes_on")
 
     def __init__(self, key: Key) -> None:
         self.key = key
         self.pods: dict[str, PodRecord] = {}
         self.wakes_on = Change.NONE
+        self.told = ""
+        """The message all of them were last told; empty if they may have been told different ones."""
 
 
 class SchedulingQueue:
@@ -50,6 +53,9 @@ class SchedulingQueue:
         self._max = max_backoff
         self._active = ActivePods()
         self._backoff: list[tuple[float, int, PodRecord]] = []
+        self._early: list[tuple[tuple[Any, ...], int, PodRecord]] = []
+        """The pods in `_backoff` in the order in which they are tried before their time: by the second
+        their back-off ends in, then as if they were active."""
         self._errors: list[tuple[float, int, PodRecord]] = []
         self._gated: dict[str, PodRecord] = {}
         self._groups: dict[Key, Group] = {}
@@ -63,6 +69,11 @@ class SchedulingQueue:
         self.remove(pod)
         self._active.add((*self._sort_key(pod), self._enter(pod, "active"), pod))
 
+    def changed(self, pod: PodRecord, now: float) -> None:
+        """The pod is new, or may fare better than before; that does not shorten a back-off."""
+        if self.place(pod.uid) != "backoff":
+            self.wake_pod(pod, now)
+
     def gate(self, pod: PodRecord) -> None:
         """The pod is not to be tried until it is added again."""
         self.remove(pod)
@@ -71,18 +82,22 @@ class SchedulingQueue:
 
     def reject(self, pod: PodRecord, key: Key, wakes_on: int, now: float) -> None:
         """No node will do for the pod until something changes."""
-        self._failed(pod, now)
+        pod.attempts += 1
+        pod.errors = 0
+        self._back_off(pod, pod.attempts, now)
         self._enter(pod, "unschedulable")
         group = self._groups.get(key)
         if group is None:
             group = self._groups[key] = Group(key)
         group.wakes_on |= wakes_on
+        group.told = ""
         group.pods[pod.uid] = pod
         self._group_of[pod.uid] = group
 
     def retry_later(self, pod: PodRecord, now: float) -> None:
         """The attempt ended in an error that has nothing to do with nodes."""
-        self._failed(pod, now)
+        pod.errors += 1
+        self._back_off(pod, pod.errors, now)
         self._push(self._errors, self._retry_at[pod.uid], pod)
 
     def wake(self, group: Group, now: float) -> None:
@@ -96,6 +111,8 @@ class SchedulingQueue:
         if due > now:
             self.remove(pod)
             self._push(self._backoff, due, pod)
+            order = (int(due), *self._sort_key(pod))
+            heapq.heappush(self._early, (order, self._place[pod.uid][1], pod))
         else:
             self.add(pod)
 
@@ -108,10 +125,11 @@ class SchedulingQueue:
             if self._place.get(pod.uid) == ("active", entry[-2]):
                 del self._place[pod.uid]
                 return pod
-        if self._live(self._backoff):
-            pod = heapq.heappop(self._backoff)[2]
+        if self._live(self._early):
+            pod = heapq.heappop(self._early)[2]
             del self._place[pod.uid]
             return pod
+        self._backoff.clear()  # what is left there was tried early
         return None
 
     def remove(self, pod: PodRecord) -> None:
@@ -162,10 +180,9 @@ class SchedulingQueue:
     def _push(self, heap: list[tuple[float, int, PodRecord]], due: float, pod: PodRecord) -> None:
         heapq.heappush(heap, (due, self._enter(pod, "backoff"), pod))
 
-    def _failed(self, pod: PodRecord, now: float) -> None:
+    def _back_off(self, pod: PodRecord, failures: int, now: float) -> None:
         self.remove(pod)
-        pod.attempts += 1
-        wait = min(self._initial * 2.0 ** min(pod.attempts - 1, 30), self._max)
+        wait = min(self._initial * 2.0 ** min(failures - 1, 30), self._max)
         self._retry_at[pod.uid] = now + wait
 
     def _end_backoffs(self, now: float) -> None:
@@ -173,7 +190,7 @@ class SchedulingQueue:
             while self._live(heap) and heap[0][0] <= now:
                 self.add(heap[0][2])
 
-    def _live(self, heap: list[tuple[float, int, PodRecord]]) -> list[tuple[float, int, PodRecord]]:
+    def _live(self, heap: list[tuple[T, int, PodRecord]]) -> list[tuple[T, int, PodRecord]]:
         """The heap, less entries at its top that no longer count."""
         while heap and self._place.get(heap[0][2].uid) != ("backoff", heap[0][1]):
             heapq.heappop(heap)

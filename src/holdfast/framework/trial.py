@@ -16,15 +16,23 @@ from holdfast.framework.diagnosis import Blame
 class PodTrial:
     """One pod's attempt at nodes."""
 
-    __slots__ = ("_cluster", "_column", "_pod")
+    __slots__ = ("_cluster", "_column", "_pinned", "_pod")
 
-    def __init__(self, cluster: Cluster, column: Column, pod: PodRecord) -> None:
+    def __init__(self, cluster: Cluster, column: Column, pod: PodRecord, pinned: bool) -> None:
         self._cluster = cluster
         self._column = column
         self._pod = pod
+        self._pinned = pinned
 
     def resolvable(self) -> NDArray[np.bool_]:
-        return self._column.diagnosis.resolvable()
+        nodes, rejected = self._cluster.nodes, self._column.rejected
+        if rejected is not None:
+            return nodes.alive[: nodes.size] & rejected.resolvable
+        rows = self._column.diagnosis.resolvable()
+        if self._pinned:
+            named = nodes.row(self._pod.pin or "")
+            rows = rows & (np.arange(nodes.size) == (-1 if named is None else named))
+        return rows
 
     def fits(self, row: int) -> bool:
         self._column.refresh()

@@ -70,13 +70,13 @@ def balance_of_many(rows: list[Row]) -> Callable[[View], Cells]:
         shares = [share(view, row) for row in rows]
         count = sum(present for present, _ in shares)
         some = count + (count == 0)
-        mean = sum(present * used for present, used in shares) / some
-        if len(rows) == 2:
-            (one, a), (two, b) = shares
-            deviation = (one & two) * abs((a - b) / 2)
-        else:
-            squares = sum(present * (used - mean) ** 2 for present, used in shares)
-            deviation = np.sqrt(squares / some)
+        mean = sum(present * share for present, share in shares) / some
+        squares = sum(present * (share - mean) * (share - mean) for present, share in shares)
+        # Of two shares it is half the difference, which the general formula rounds differently.
+        most = np.maximum.reduce([present * share for present, share in shares])
+        least = np.minimum.reduce([share + (present == 0) * 2 for present, share in shares])
+        two = count == 2
+        deviation = two * ((most - least) / 2) + (two == 0) * np.sqrt(squares / some)
         return (1 - deviation) * MAX_SCORE // 1
 
     return score

@@ -1,0 +1,5 @@
+import typer
+
+from holdfast.bench.command import bench
+
+typer.run(bench)

@@ -1,0 +1,152 @@
+"""The command `holdfast bench`, also `python -m holdfast.bench`."""
+
+import subprocess
+import sys
+from collections.abc import Callable
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import typer
+from rich.console import Console
+
+from holdfast.api.errors import HoldfastError
+from holdfast.bench import report
+from holdfast.bench.errors import BenchError
+from holdfast.bench.machine import this_machine
+from holdfast.bench.measure import Result, measure
+from holdfast.bench.plan import Plan, plan_of
+from holdfast.bench.sampling import profile as take_profile
+from holdfast.bench.trace import PUBLISHED, plan_of_trace
+from holdfast.bench.workload import TRACE, find, rows
+
+
+class Mode(StrEnum):
+    CORE = "core"
+
+
+class Output(StrEnum):
+    TABLE = "table"
+    JSON = "json"
+
+
+class Options(msgspec.Struct, frozen=True):
+    nodes: int | None
+    batch: int
+    repeat: int
+    trace: Path | None
+    trace_nodes: str
+    trace_pods: str
+
+    def plan(self, name: str) -> Plan:
+        if name != TRACE:
+            return plan_of(rows()[name], self.nodes)
+        if self.trace is None:
+            raise BenchError(
+                f"{TRACE} needs --trace DIR, a folder with the trace published at {PUBLISHED}"
+            )
+        return plan_of_trace(self.trace, self.trace_nodes, self.trace_pods)
+
+    def arguments(self) -> list[str]:
+        """The options as another process would be given them."""
+        given = ["--batch", str(self.batch), "--repeat", str(self.repeat)]
+        if self.nodes:
+            given += ["--nodes", str(self.nodes)]
+        if self.trace:
+            given += ["--trace", str(self.trace)]
+            given += ["--trace-nodes", self.trace_nodes, "--trace-pods", self.trace_pods]
+        return given
+
+
+def bench(
+    workload: Annotated[
+        list[str] | None,
+        typer.Argument(help="Which to run; without any, all that need no trace.", show_default=False),
+    ] = None,
+    mode: Annotated[Mode, typer.Option(help="core: the scheduler alone, no API server.")] = Mode.CORE,
+    nodes: Annotated[
+        int | None,
+        typer.Option(min=1, help="Size of the cluster; pods shrink with it.", show_default=False),
+    ] = None,
+    batch: Annotated[int, typer.Option(min=1, help="Pods that arrive before each round.")] = 100,
+    repeat: Annotated[int, typer.Option(min=1, help="Runs of each workload.")] = 3,
+    trace: Annotated[
+        Path | None, typer.Option(help="Folder of the openb trace.", show_default=False)
+    ] = None,
+    trace_nodes: Annotated[str, typer.Option(help="openb_node_list_NAME.csv")] = "all_node",
+    trace_pods: Annotated[str, typer.Option(help="openb_pod_list_NAME.csv")] = "default",
+    output: Annotated[
+        Output, typer.Option("--output", "-o", help="Form of the figures.")
+    ] = Output.TABLE,
+    in_process: Annotated[
+        bool, typer.Option("--in-process", help="Not each row in a process of its own.")
+    ] = False,
+    profile: Annotated[
+        bool, typer.Option("--profile", help="Show where the microseconds go instead.")
+    ] = False,
+    list_: Annotated[bool, typer.Option("--list", help="Show the workloads there are.")] = False,
+) -> None:
+    """Measure how fast the scheduler decides.
+
+    Progress goes to stderr, one line for each finished row.
+    """
+    del mode  # there is but one as yet
+    console = Console(highlight=False)
+    if list_:
+        report.print_list(console)
+        return
+    options = Options(nodes, batch, repeat, trace, trace_nodes, trace_pods)
+    try:
+        names = [find(name) for name in workload or ()] or [*rows(), *([TRACE] if trace else [])]
+        if TRACE in names:
+            options.plan(TRACE)  # what is wrong with a trace is said before anything is run
+        if profile:
+            _profile(console, names, options, output)
+        else:
+            _measure(console, names, options, output, in_process)
+    except HoldfastError as error:
+        typer.echo(f"error: {error}", err=True)
+        raise typer.Exit(1) from None
+
+
+def _measure(
+    console: Console, names: list[str], options: Options, output: Output, in_process: bool
+) -> None:
+    run: Callable[[str, Options], Result] = _here if in_process else _apart
+    errors = Console(stderr=True, highlight=False)
+    results = []
+    for number, name in enumerate(names, 1):
+        with errors.status(f"{name} ({number} of {len(names)})"):
+            results.append(run(name, options))
+        errors.print(report.progress_line(results[-1]), soft_wrap=True)
+    if output is Output.JSON:
+        print(report.as_json(this_machine(), results, []))
+    else:
+        report.print_results(console, this_machine(), results)
+
+
+def _profile(console: Console, names: list[str], options: Options, output: Output) -> None:
+    profiles = [take_profile(options.plan(name), options.batch) for name in names]
+    if output is Output.JSON:
+        print(report.as_json(this_machine(), [], profiles))
+        return
+    for profile in profiles:
+        report.print_profile(console, profile)
+    console.print(str(this_machine()))
+
+
+def _here(name: str, options: Options) -> Result:
+    return measure(options.plan(name), options.batch, options.repeat)
+
+
+def _apart(name: str, options: Options) -> Result:
+    """Measures in a process of its own, so that rows do not add to each other's memory."""
+    command = [sys.executable, "-m", "holdfast.bench", name, "--in-process", "-o", "json"]
+    done = subprocess.run(
+        command + options.arguments(), capture_output=True, text=True, encoding="utf-8", check=False
+    )
+    if done.returncode:
+        raise BenchError(f"{name}: {done.stderr.strip() or f'exit status {done.returncode}'}")
+    document = msgspec.json.decode(done.stdout)
+    return msgspec.convert(document["rows"][0], Result)

@@ -1,0 +1,110 @@
+"""The openb trace: a production cluster of GPU nodes, as Alibaba published it.
+
+Two tables in a folder. Pods come in the order of the file; when they left is not used. A node offers
+its GPUs twice: whole as `nvidia.com/gpu`, and in thousandths as `alibabacloud.com/gpu-milli`. A pod
+that wants whole GPUs takes of both, one that shares a GPU only of the latter.
+"""
+
+import csv
+from collections.abc import Iterator
+from pathlib import Path
+
+from holdfast.bench.errors import BenchError
+from holdfast.bench.making import PodMaker, Raw, make_object
+from holdfast.bench.plan import Nodes, Plan, Pods, Wait
+from holdfast.bench.workload import TRACE
+
+PUBLISHED = "https://github.com/alibaba/clusterdata/tree/master/cluster-trace-gpu-v2023"
+GPU = "nvidia.com/gpu"
+GPU_MILLI = "alibabacloud.com/gpu-milli"
+MODEL = "alibabacloud.com/gpu-model"
+QOS = "alibabacloud.com/qos"
+
+_NODE_COLUMNS = ("sn", "cpu_milli", "memory_mib", "gpu", "model")
+_POD_COLUMNS = ("name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli", "gpu_spec", "qos")
+_NUMBERS = ("_milli", "_mib", "gpu")
+"""How the names of columns of numbers end."""
+
+Record = dict[str, str]
+
+
+def plan_of_trace(folder: Path, nodes: str = "all_node", pods: str = "default") -> Plan:
+    """The trace with the node and pod lists of these names."""
+    node_file = folder / f"openb_node_list_{nodes}.csv"
+    pod_file = folder / f"openb_pod_list_{pods}.csv"
+    missing = [file.name for file in (node_file, pod_file) if not file.is_file()]
+    if missing:
+        raise BenchError(
+            f"{folder} has no {' and no '.join(missing)}; the trace is published at {PUBLISHED}"
+        )
+    machines = [
+        make_object(_node(record), "", number)
+        for number, record in enumerate(_records(node_file, _NODE_COLUMNS))
+    ]
+    shapes: dict[tuple[str, ...], int] = {}
+    templates: list[Raw] = []
+    order = []
+    for record in _records(pod_file, _POD_COLUMNS):
+        shape = tuple(record[column] for column in _POD_COLUMNS[1:])
+        if shape not in shapes:
+            shapes[shape] = len(shapes)
+            templates.append(_pod(record))
+        order.append(shapes[shape])
+    if not machines or not order:
+        raise BenchError(f"{node_file if not machines else pod_file} is empty")
+    maker = PodMaker("openb-pod", templates, order=order)
+    return Plan(TRACE, [Nodes(machines), Pods(maker, len(order), True), Wait()], 500.0)
+
+
+def _records(file: Path, columns: tuple[str, ...]) -> Iterator[Record]:
+    with file.open(newline="", encoding="utf-8") as lines:
+        reader = csv.DictReader(lines)
+        absent = [column for column in columns if column not in (reader.fieldnames or ())]
+        if absent:
+            raise BenchError(f"{file}: there is no column {', '.join(absent)}")
+        for record in reader:
+            for column in columns:
+                value = record[column] or ""
+                if column.endswith(_NUMBERS) and not value.isdecimal():
+                    where = f"{file}, line {reader.line_num}, column {column}"
+                    raise BenchError(f"{where}: expected a whole number, got {value!r}")
+            yield record
+
+
+def _node(record: Record) -> Raw:
+    offered = {
+        "cpu": f"{record['cpu_milli']}m",
+        "memory": f"{record['memory_mib']}Mi",
+        "pods": "110",
+    }
+    labels = {}
+    gpus = int(record["gpu"])
+    if gpus:
+        offered |= {GPU: str(gpus), GPU_MILLI: str(gpus * 1000)}
+        labels[MODEL] = record["model"]
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": record["sn"], "labels": labels},
+        "status": {"allocatable": offered, "capacity": offered},
+    }
+
+
+def _pod(record: Record) -> Raw:
+    requests = {"cpu": f"{record['cpu_milli']}m", "memory": f"{record['memory_mib']}Mi"}
+    gpus, milli = int(record["num_gpu"]), int(record["gpu_milli"])
+    if gpus:
+        requests[GPU_MILLI] = str(gpus * milli)
+        if milli >= 1000:
+            requests[GPU] = str(gpus)
+    main = {"name": "main", "image": "openb", "resources": {"requests": requests}}
+    spec: dict[str, object] = {"containers": [main]}
+    if record["gpu_spec"]:
+        spec["affinity"] = _models(record["gpu_spec"].split("|"))
+    return {"metadata": {"labels": {QOS: record["qos"]}}, "spec": spec}
+
+
+def _models(models: list[str]) -> Raw:
+    term = {"matchExpressions": [{"key": MODEL, "operator": "In", "values": models}]}
+    required = {"nodeSelectorTerms": [term]}
+    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}

@@ -1,0 +1,152 @@
+"""Workloads as data: what a file in `workloads/` may say, and finding one by name.
+
+    name: SchedulingBasic
+    about: one line for `--list`
+    nodes: 5000                      what the pod counts below belong to
+    variants:
+    - pods: {init: 1000, measured: 10000}
+    - name: 50000Pods
+      pods: {init: 5000, measured: 50000}
+    ops:
+    - {op: createNodes, template: node}
+    - {op: createPods, template: pod, count: init}
+    - {op: barrier}
+    - {op: createPods, template: pod, count: measured, measured: true}
+    - {op: barrier}
+
+A count is a number, or the name of a number in the variant, or `nodes`. Time is virtual: pods arrive
+at `arrivalsPerSecond`, so that what churns every 200 ms does so after the same pods in every run. The
+default is about what kube-scheduler reaches on these workloads, so that pods and churn mix as there.
+"""
+
+import difflib
+from functools import cache
+from importlib.resources import files
+from typing import Any, Literal
+
+import msgspec
+import yaml
+
+from holdfast.bench.errors import BenchError
+
+_DATA = files("holdfast.bench")
+
+TRACE = "openb"
+"""The row that is read from a folder instead of a data file."""
+
+
+class _Struct(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    pass
+
+
+class CreateNodes(_Struct, frozen=True, tag_field="op", tag="createNodes"):
+    """Nodes are there from the start; label values are dealt out in turn."""
+
+    template: str
+    count: int | str = "nodes"
+    labels: dict[str, list[str]] = {}
+
+
+class CreatePods(_Struct, frozen=True, tag_field="op", tag="createPods"):
+    """Pods arrive, batch by batch. `vary` fills the template's `$words`; every combination occurs."""
+
+    template: str
+    count: int | str
+    measured: bool = False
+    namespace: str = "default"
+    vary: dict[str, list[str]] = {}
+
+
+class Churn(_Struct, frozen=True, tag_field="op", tag="churn"):
+    """From here on, one object of each template is created every so often.
+
+    With `recreate` it is deleted the next time, created again the time after, and so on.
+    """
+
+    templates: list[str]
+    mode: Literal["create", "recreate"] = "create"
+    every: str = ""
+    every_pods: int = 0
+
+
+class Barrier(_Struct, frozen=True, tag_field="op", tag="barrier"):
+    """Goes on when every pod so far has a node, or nothing can change that."""
+
+
+Op = CreateNodes | CreatePods | Churn | Barrier
+
+
+class Variant(_Struct, frozen=True):
+    pods: dict[str, int]
+    name: str = ""
+
+
+class Workload(_Struct, frozen=True):
+    """What a file says. `streamed` pods are decoded as they arrive and not before."""
+
+    name: str
+    about: str
+    nodes: int
+    ops: list[Op]
+    variants: list[Variant]
+    arrivals_per_second: float = 500.0
+    streamed: bool = False
+
+
+class Row(_Struct, frozen=True):
+    """A workload in one of its variants, the unit that is run and reported."""
+
+    name: str
+    workload: Workload
+    variant: Variant
+
+    def count(self, what: int | str, nodes: int) -> int:
+        """A count for that many nodes: pods shrink along with the nodes, and do not grow."""
+        if isinstance(what, int):
+            return what
+        if what == "nodes":
+            return nodes
+        if what not in self.variant.pods:
+            raise BenchError(f"workload {self.name}: no count is called {what!r}")
+        full = self.variant.pods[what]
+        return max(1, full * nodes // self.workload.nodes) if nodes < self.workload.nodes else full
+
+
+@cache
+def rows() -> dict[str, Row]:
+    """Every row there is, by name, in the order of the files' names."""
+    found = {}
+    for file in sorted(_DATA.joinpath("workloads").iterdir(), key=lambda file: file.name):
+        if not file.name.endswith(".yaml"):
+            continue
+        workload = read_workload(file.read_text(encoding="utf-8"), file.name)
+        for variant in workload.variants:
+            name = f"{workload.name}/{variant.name}" if variant.name else workload.name
+            found[name] = Row(name, workload, variant)
+    return found
+
+
+def read_workload(text: str, file: str) -> Workload:
+    try:
+        return msgspec.convert(yaml.safe_load(text), Workload)
+    except (yaml.YAMLError, msgspec.ValidationError) as error:
+        raise BenchError(f"{file}: {error}") from error
+
+
+@cache
+def templates() -> dict[str, dict[str, Any]]:
+    """The objects workloads are made of, by name."""
+    loaded = yaml.safe_load(_DATA.joinpath("templates.yaml").read_text(encoding="utf-8"))
+    assert isinstance(loaded, dict)
+    return loaded
+
+
+def find(name: str) -> str:
+    """The row's name as it is spelt; case does not matter."""
+    known = {row.lower(): row for row in (*rows(), TRACE)}
+    found = known.get(name.lower())
+    if found is None:
+        near = difflib.get_close_matches(name.lower(), known, n=1, cutoff=0.6)
+        hint = f"did you mean {known[near[0]]}?" if near else "`holdfast bench --list` shows all"
+        raise BenchError(f"no workload is called {name!r}; {hint}")
+    return found

@@ -1,0 +1,5 @@
+"""`holdfast bench`."""
+
+from holdfast.bench.command import bench
+
+__all__ = ["bench"]

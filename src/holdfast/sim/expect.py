@@ -1,0 +1,174 @@
+"""What a scenario says should come of it.
+
+    apiVersion: sim.holdfast.io/v1alpha1
+    kind: Expect
+    at: 30s                         # when to look; without it, at the end
+    bound: {web-0: n1}              # or a list of nodes, of which any will do
+    pending: {big: "0/1 nodes are available: 1 Insufficient cpu."}   # "" is any reason
+    phases: {job: Succeeded}
+    absent: [Pod/default/old]
+    timeline: [{t: 5s, object: Pod/default/web-0, event: Bound, node: n1}]   # in this order
+    never: [{object: Pod/default/big, event: Bound}]
+
+A pod is `name` or `namespace/name`. `timeline` and `never` look at all that happened until then.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from holdfast.api import names
+from holdfast.api.decode import object_name
+from holdfast.api.errors import InvalidObject
+from holdfast.sim.reading import described, seconds, unknown_fields
+from holdfast.sim.store import Raw, Store, pod_key
+from holdfast.sim.timeline import Entry
+
+_WHAT = "Expect"
+_MAPS = ("bound", "pending", "phases")
+_LINES = ("timeline", "never")
+_FIELDS = ("apiVersion", "kind", "metadata", "at", *_MAPS, "absent", *_LINES)
+_ENTRY = ("t", "object", "event", "node", "reservation", "message")
+
+Line = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Expectation:
+    at: float | None
+    bound: dict[str, list[str]] = field(default_factory=dict)
+    pending: dict[str, str] = field(default_factory=dict)
+    phases: dict[str, str] = field(default_factory=dict)
+    absent: list[str] = field(default_factory=list)
+    timeline: list[Line] = field(default_factory=list)
+    never: list[Line] = field(default_factory=list)
+
+
+def read_expectation(data: Raw, found: list[InvalidObject]) -> Expectation | None:
+    before = len(found)
+    unknown_fields(data, _FIELDS, _WHAT, "", found)
+    at = seconds(data["at"], _WHAT, "at", found) if data.get("at") is not None else None
+    maps: dict[str, dict[str, Any]] = {}
+    for part in _MAPS:
+        maps[part] = _typed(data, part, dict, "a mapping of pods", found) or {}
+    bound: dict[str, list[str]] = {}
+    for pod, nodes in maps["bound"].items():
+        bound[pod] = nodes if isinstance(nodes, list) else [nodes]
+        if not all(isinstance(node, str) for node in bound[pod]):
+            message = f"expected a node's name, got {described(nodes)}"
+            found.append(InvalidObject(_WHAT, f"bound.{pod}", message))
+    absent = _typed(data, "absent", list, "a list of objects", found) or []
+    lines = {part: _read_lines(data, part, found) for part in _LINES}
+    if len(found) > before:
+        return None
+    pending = {pod: message or "" for pod, message in maps["pending"].items()}
+    return Expectation(at, bound, pending, maps["phases"], absent, **lines)
+
+
+def _typed(data: Raw, part: str, type_: type, said: str, found: list[InvalidObject]) -> Any:
+    value = data.get(part)
+    if value is not None and not isinstance(value, type_):
+        found.append(InvalidObject(_WHAT, part, f"expected {said}, got {described(value)}"))
+        return None
+    return value
+
+
+def _read_lines(data: Raw, part: str, found: list[InvalidObject]) -> list[Line]:
+    lines: list[Line] = []
+    for i, line in enumerate(_typed(data, part, list, "a list of timeline entries", found) or []):
+        path = f"{part}[{i}]"
+        if not isinstance(line, dict):
+            message = f"expected a timeline entry, got {described(line)}"
+            found.append(InvalidObject(_WHAT, path, message))
+            continue
+        unknown_fields(line, _ENTRY, _WHAT, path, found)
+        read = dict(line)
+        if "t" in read:
+            read["t"] = seconds(read["t"], _WHAT, f"{path}.t", found)
+        lines.append(read)
+    return lines
+
+
+def failures(expected: Expectation, store: Store, timeline: Sequence[Entry]) -> list[str]:
+    """What is not as expected, each with the field that says so."""
+    return [
+        *_check_bound(expected, store),
+        *_check_pending(expected, store),
+        *_check_phases(expected, store),
+        *_check_absent(expected, store),
+        *_check_lines(expected, timeline),
+    ]
+
+
+def _check_bound(expected: Expectation, store: Store) -> Iterator[str]:
+    for name, nodes in expected.bound.items():
+        pod = _pod(store, name)
+        if pod is None:
+            yield f"bound.{name}: there is no such pod"
+            continue
+        node = pod["spec"].get("nodeName") or ""
+        if node not in nodes:
+            wanted = " or ".join(nodes)
+            why = f"is on {node}" if node else f"has no node: {_message(pod) or 'no reason given'}"
+            yield f"bound.{name}: expected on {wanted}, {why}"
+
+
+def _check_pending(expected: Expectation, store: Store) -> Iterator[str]:
+    for name, message in expected.pending.items():
+        pod = _pod(store, name)
+        if pod is None:
+            yield f"pending.{name}: there is no such pod"
+        elif pod["spec"].get("nodeName"):
+            yield f"pending.{name}: is on {pod['spec']['nodeName']}"
+        elif message and _message(pod) != message:
+            yield f"pending.{name}: expected {message!r}, got {_message(pod)!r}"
+
+
+def _check_phases(expected: Expectation, store: Store) -> Iterator[str]:
+    for name, phase in expected.phases.items():
+        pod = _pod(store, name)
+        if pod is None:
+            yield f"phases.{name}: there is no such pod"
+        elif pod["status"].get("phase") != phase:
+            yield f"phases.{name}: expected {phase}, got {pod['status'].get('phase')}"
+
+
+def _check_absent(expected: Expectation, store: Store) -> Iterator[str]:
+    present = {object_name(raw) for raw in store.all()} if expected.absent else set()
+    yield from (f"absent: {name} is there" for name in expected.absent if name in present)
+
+
+def _check_lines(expected: Expectation, timeline: Sequence[Entry]) -> Iterator[str]:
+    position = 0
+    for i, line in enumerate(expected.timeline):
+        matches = _matcher(line)
+        found = next((j for j in range(position, len(timeline)) if matches(timeline[j])), None)
+        if found is None:
+            late = " at this place" if any(map(matches, timeline)) else ""
+            yield f"timeline[{i}]: {_told(line)} did not happen{late}"
+        else:
+            position = found + 1
+    for i, line in enumerate(expected.never):
+        for entry in filter(_matcher(line), timeline):
+            yield f"never[{i}]: {_told(line)} happened at {entry.t:g}s"
+
+
+def _matcher(line: Line) -> Callable[[Entry], bool]:
+    return lambda entry: all(getattr(entry, key) == value for key, value in line.items())
+
+
+def _told(line: Line) -> str:
+    parts = {key: f"{value:g}s" if key == "t" else value for key, value in line.items()}
+    return ", ".join(f"{key} {value}" for key, value in parts.items())
+
+
+def _pod(store: Store, name: str) -> Raw | None:
+    namespace, _, short = name.rpartition("/")
+    return store.get(pod_key(namespace or names.DEFAULT_NAMESPACE, short))
+
+
+def _message(pod: Raw) -> str:
+    for condition in pod["status"].get("conditions") or []:
+        if condition.get("type") == "PodScheduled":
+            return str(condition.get("message") or "")
+    return ""

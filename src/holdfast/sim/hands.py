@@ -1,0 +1,116 @@
+"""Carries the scheduler's decisions out against the store, and feeds back what came of them."""
+
+from collections.abc import Callable
+from typing import Any
+
+from holdfast.api import names
+from holdfast.api.annotations import ReservationAllocated
+from holdfast.api.decode import decode_json
+from holdfast.api.errors import InvalidObject
+from holdfast.api.pod import Pod
+from holdfast.core.decisions import Bind, Decision, Emit, ObjectRef, SetPodScheduled
+from holdfast.core.events import BindConfirmed, BindRefused
+from holdfast.sim.merging import with_condition
+from holdfast.sim.store import Raw, node_key, pod_key
+from holdfast.sim.timeline import BOUND, UNSCHEDULABLE
+from holdfast.sim.world import World
+
+
+class Hands:
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._store = world.store
+        self._carry_out: dict[type, Callable[[Any], None]] = {
+            Bind: self._bind,
+            SetPodScheduled: self._set_pod_scheduled,
+            Emit: self._emit,
+        }
+
+    def carry_out(self, decision: Decision) -> None:
+        self._carry_out[type(decision)](decision)
+
+    def _bind(self, decision: Bind) -> None:
+        world, clock = self._world, self._world.clock
+        key = pod_key(decision.pod.namespace, decision.pod.name)
+        pod = self._store.get(key)
+        refusal = _refusal(pod, decision.pod)
+        if pod is None or refusal:
+            world.feed(BindRefused(decision.pod.uid, refusal))
+            return
+        self._check_room(decision)
+        world.feed(BindConfirmed(decision.pod.uid))
+        node = self._store.get(node_key(decision.node))
+        world.volumes.pod_bound(pod, node)
+        condition = {"type": "PodScheduled", "status": "True"}
+        conditions = with_condition(pod["status"].get("conditions") or [], condition, clock.stamp())
+        bound = {
+            **pod,
+            "spec": {**pod["spec"], "nodeName": decision.node},
+            "status": {**pod["status"], "conditions": conditions},
+        }
+        reservation = _reservation_of(pod)
+        world.timeline.add(clock.t, str(key), BOUND, node=decision.node, reservation=reservation)
+        world.figures.pod_bound(decision.pod.uid, clock.t)
+        self._store.update(world.kubelets.running(bound) if node is not None else bound)
+
+    def _check_room(self, decision: Bind) -> None:
+        world = self._world
+        view = world.views[pod_key(decision.pod.namespace, decision.pod.name)]
+        assert isinstance(view, Pod)
+
+        def checked(resource: str) -> bool:
+            return world.setup.checks(view.spec.scheduler_name, resource)
+
+        problems = world.accounts.does_not_fit(view, decision.node, checked)
+        if problems:
+            raise world.broken(problems)
+
+    def _set_pod_scheduled(self, decision: SetPodScheduled) -> None:
+        key = pod_key(decision.pod.namespace, decision.pod.name)
+        pod = self._store.get(key)
+        if pod is None or pod["metadata"]["uid"] != decision.pod.uid:
+            return
+        condition = {
+            "type": "PodScheduled",
+            "status": "False",
+            "reason": decision.reason,
+            "message": decision.message,
+        }
+        clock = self._world.clock
+        before = pod["status"].get("conditions") or []
+        conditions = with_condition(before, condition, clock.stamp())
+        if conditions == before:
+            return
+        self._world.timeline.add(clock.t, str(key), UNSCHEDULABLE, message=decision.message)
+        self._store.update({**pod, "status": {**pod["status"], "conditions": conditions}})
+
+    def _emit(self, decision: Emit) -> None:
+        about = decision.about
+        pod = self._store.get(pod_key(about.namespace, about.name)) if about.kind == "Pod" else None
+        name = pod["spec"]["schedulerName"] if pod is not None else names.HOLDFAST_SCHEDULER
+        self._world.recorder.emit(decision, name)
+
+
+def _refusal(pod: Raw | None, wanted: ObjectRef) -> str:
+    """Why an API server would not bind the pod, in its words; "" if it would."""
+    if pod is None:
+        return f'pods "{wanted.name}" not found'
+    start = f'Operation cannot be fulfilled on pods/binding "{wanted.name}"'
+    if pod["metadata"]["uid"] != wanted.uid:
+        return f"{start}: the pod now there is another one"
+    if pod["metadata"].get("deletionTimestamp"):
+        return f"{start}: pod {wanted.name} is being deleted, cannot be assigned to a host"
+    node = pod["spec"].get("nodeName")
+    if node:
+        return f'{start}: pod {wanted.name} is already assigned to node "{node}"'
+    return ""
+
+
+def _reservation_of(pod: Raw) -> str:
+    text = (pod["metadata"].get("annotations") or {}).get(names.RESERVATION_ALLOCATED)
+    if text is None:
+        return ""
+    try:
+        return decode_json(text, ReservationAllocated).name
+    except InvalidObject:
+        return ""

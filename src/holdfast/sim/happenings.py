@@ -1,0 +1,73 @@
+"""What can happen in a scenario, once its documents are read."""
+
+from dataclasses import dataclass
+
+from holdfast.sim.documents import Document
+from holdfast.sim.expect import Expectation
+from holdfast.sim.store import Key, Raw
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """An object a Step names. Its group may be left open where the kind alone does not say."""
+
+    kind: str
+    namespace: str
+    name: str
+    groups: tuple[str, ...]
+
+    def candidates(self) -> list[Key]:
+        return [Key(group, self.kind, self.namespace, self.name) for group in self.groups]
+
+    def __str__(self) -> str:
+        return str(self.candidates()[0])
+
+
+@dataclass(frozen=True, slots=True)
+class Create:
+    raw: Raw
+
+
+@dataclass(frozen=True, slots=True)
+class Apply:
+    raw: Raw
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    target: Target
+
+
+@dataclass(frozen=True, slots=True)
+class Patch:
+    target: Target
+    merge: Raw
+
+
+@dataclass(frozen=True, slots=True)
+class Restart:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    expectation: Expectation
+
+
+Action = Create | Apply | Delete | Patch | Restart | Check
+
+
+@dataclass(frozen=True, slots=True)
+class Happening:
+    """`order` is that of the documents, but for objects others depend on."""
+
+    t: float
+    order: tuple[int, int]
+    origin: Document
+    action: Action
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    happenings: tuple[Happening, ...]
+    at_the_end: tuple[tuple[Document, Expectation], ...]

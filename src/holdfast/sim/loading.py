@@ -1,0 +1,109 @@
+"""Files to documents: YAML and JSON, from files, folders and standard input."""
+
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from holdfast.sim.documents import MAX_BYTES, MAX_DEPTH, BadFileError, Document
+from holdfast.sim.errors import InvalidInput
+from holdfast.sim.yaml_documents import read_yaml
+
+SUFFIXES = (".yaml", ".yml", ".json")
+
+
+def load_files(paths: Sequence[str]) -> list[Document]:
+    """All documents of all files, in order. A folder stands for the files in it; `-` for stdin."""
+    problems: list[str] = []
+    documents: list[Document] = []
+    for name, text in _texts(paths, problems):
+        try:
+            documents.extend(_expanded(load_text(text, name)))
+        except BadFileError as error:
+            place = f"{name}: document {error.number}, line {error.line}"
+            problems.append(f"{place}: {error}")
+    if problems:
+        raise InvalidInput(problems)
+    return documents
+
+
+def load_text(text: str, name: str) -> list[Document]:
+    """The documents of one text; those with nothing in them are left out but counted."""
+    if name.endswith(".json") or text.lstrip()[:1] == "{":
+        try:
+            return _json(text, name)
+        except json.JSONDecodeError as error:
+            if name.endswith(".json"):
+                raise BadFileError(1, error.lineno, f"not JSON: {error.msg}") from None
+    return list(read_yaml(text, name))
+
+
+def load_one(path: str) -> Any:
+    """The one document a file must have, for configuration files."""
+    documents = load_files([path])
+    if len(documents) != 1:
+        raise InvalidInput([f"{path}: expected one document, found {len(documents)}"])
+    return documents[0].data
+
+
+def _texts(paths: Sequence[str], problems: list[str]) -> Iterator[tuple[str, str]]:
+    for given in paths:
+        if given == "-":
+            yield "-", sys.stdin.read()
+            continue
+        path = Path(given)
+        files = [path]
+        if path.is_dir():
+            files = sorted(each for each in path.iterdir() if each.suffix in SUFFIXES)
+            if not files:
+                problems.append(f"{given}: no {', '.join(SUFFIXES)} file in this folder")
+        for file in files:
+            try:
+                if file.stat().st_size > MAX_BYTES:
+                    problems.append(f"{file}: larger than {MAX_BYTES // 1024**2} MiB")
+                    continue
+                yield str(file), file.read_text(encoding="utf-8")
+            except OSError as error:
+                problems.append(f"{file}: {error.strerror or error}")
+            except UnicodeDecodeError as error:
+                problems.append(f"{file}: not UTF-8 text, at byte {error.start}")
+
+
+def _expanded(documents: list[Document]) -> Iterator[Document]:
+    for document in documents:
+        data = document.data
+        if not (isinstance(data, dict) and data.get("kind") == "List" and "items" in data):
+            yield document
+            continue
+        items = data["items"] or []
+        if not isinstance(items, list):
+            raise BadFileError(document.number, document.line, "items: expected a list")
+        for i, item in enumerate(items):
+            yield Document(document.file, document.number, document.line, item, i)
+
+
+def _json(text: str, name: str) -> list[Document]:
+    def pairs(found: list[tuple[str, Any]]) -> dict[str, Any]:
+        mapping = dict(found)
+        if len(mapping) != len(found):
+            keys = [key for key, _ in found]
+            twice = next(key for key in keys if keys.count(key) > 1)
+            raise BadFileError(1, 1, f"key {twice!r} is given twice")
+        return mapping
+
+    try:
+        data = json.loads(text, object_pairs_hook=pairs)
+    except RecursionError:
+        raise BadFileError(1, 1, f"nested deeper than {MAX_DEPTH} levels") from None
+    if _depth(data) > MAX_DEPTH:
+        raise BadFileError(1, 1, f"nested deeper than {MAX_DEPTH} levels")
+    return [Document(name, 1, 1, data)] if data is not None else []
+
+
+def _depth(data: Any) -> int:
+    depth, level = 0, [data]
+    while level := [v for v in level if isinstance(v, dict | list)]:
+        depth += 1
+        level = [inner for v in level for inner in (v.values() if isinstance(v, dict) else v)]
+    return depth

@@ -1,0 +1,43 @@
+"""Changing raw objects without touching the originals."""
+
+from typing import Any
+
+Raw = dict[str, Any]
+
+
+def merge_patch(target: Any, patch: Any) -> Any:
+    """JSON merge patch (RFC 7386): null removes, maps are merged, all else is replaced."""
+    if not isinstance(patch, dict):
+        return patch
+    result = dict(target) if isinstance(target, dict) else {}
+    for key, value in patch.items():
+        if value is None:
+            result.pop(key, None)
+        else:
+            result[key] = merge_patch(result.get(key), value)
+    return result
+
+
+def apply(live: Any, last: Any, new: Any) -> Any:
+    """As `kubectl apply` does: what `new` says is so; what only `last` said is gone; what others
+    wrote stays."""
+    if not isinstance(new, dict) or not isinstance(live, dict):
+        return new
+    before = last if isinstance(last, dict) else {}
+    result = {key: value for key, value in live.items() if key in new or key not in before}
+    for key, value in new.items():
+        result[key] = apply(live.get(key), before.get(key), value)
+    return result
+
+
+def with_condition(conditions: list[Raw], condition: Raw, now: str) -> list[Raw]:
+    """The conditions with this one set. The time of its transition is that of its status: a new
+    reason or message alone does not move it."""
+    result = list(conditions)
+    for i, known in enumerate(result):
+        if known.get("type") == condition["type"]:
+            since = known.get("lastTransitionTime") or now
+            same = known.get("status") == condition["status"]
+            result[i] = {**condition, "lastTransitionTime": since if same else now}
+            return result
+    return [*result, {**condition, "lastTransitionTime": now}]

@@ -1,0 +1,26 @@
+"""A run as JSON: the same bytes for the same scenario, configuration and seed."""
+
+from typing import Any
+
+import msgspec
+
+from holdfast.sim.simulation import Result
+
+
+def as_mapping(result: Result) -> dict[str, Any]:
+    return {
+        "seed": result.seed,
+        "end": result.end,
+        "timeline": [msgspec.structs.asdict(entry) for entry in result.timeline],
+        "objects": result.objects,
+        "summary": result.summary,
+    }
+
+
+def to_json(results: list[tuple[str | None, Result]]) -> str:
+    """One run as it is; several with the name of each one's configuration."""
+    if len(results) == 1:
+        content = as_mapping(results[0][1])
+    else:
+        content = {"runs": [{"config": name, **as_mapping(result)} for name, result in results]}
+    return msgspec.json.format(msgspec.json.encode(content), indent=2).decode()

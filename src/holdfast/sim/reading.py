@@ -1,0 +1,51 @@
+"""Reading the small documents of the simulation's own: what is wrong is noted, not raised."""
+
+from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
+from typing import Any
+
+from holdfast.api.duration import parse_duration
+from holdfast.api.errors import DurationError, InvalidObject
+
+
+def seconds(given: Any, object: str, field: str, found: list[InvalidObject]) -> float:
+    """A point in the simulation's time; 0 if there is something wrong with it, which is noted."""
+    if isinstance(given, bool) or not isinstance(given, str | int | float):
+        message = f"expected a duration such as 60s, got {described(given)}"
+        found.append(InvalidObject(object, field, message))
+        return 0.0
+    try:
+        value = parse_duration(str(given))
+    except DurationError as error:
+        found.append(InvalidObject(object, field, str(error)))
+        return 0.0
+    if value < 0:
+        found.append(InvalidObject(object, field, f"must not be negative: {given}"))
+        return 0.0
+    return value
+
+
+def unknown_fields(
+    data: Mapping[Any, Any],
+    known: Sequence[str],
+    object: str,
+    path: str,
+    found: list[InvalidObject],
+) -> None:
+    for field in data:
+        if field not in known:
+            where = f"{path}.{field}" if path else str(field)
+            found.append(InvalidObject(object, where, f"unknown field{hint(str(field), known)}"))
+
+
+def hint(name: str, known: Sequence[str]) -> str:
+    close = get_close_matches(name, known, n=1)
+    return f"; did you mean {close[0]}?" if close else f"; known: {', '.join(known)}"
+
+
+def described(value: Any) -> str:
+    if value is None:
+        return "nothing"
+    if isinstance(value, dict):
+        return "a mapping"
+    return "a list" if isinstance(value, list) else repr(value)

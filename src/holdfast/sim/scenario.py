@@ -1,0 +1,96 @@
+"""From documents to what happens when.
+
+A document is an object, which is created at its `sim.holdfast.io/at`; a Step, which changes things
+later; or an Expect, which says what should have come of it. Everything that can be wrong with them
+before anything runs is found here, all of it at once.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from holdfast.api import names
+from holdfast.api.decode import drop_nulls, object_name
+from holdfast.api.errors import InvalidObject
+from holdfast.api.validation import validate
+from holdfast.sim.admission import SYSTEM_CLASSES
+from holdfast.sim.documents import Document
+from holdfast.sim.errors import InvalidInput
+from holdfast.sim.expect import Expectation, read_expectation
+from holdfast.sim.happenings import Apply, Check, Create, Happening, Scenario
+from holdfast.sim.reading import described
+from holdfast.sim.step_documents import STEP, read_step
+from holdfast.sim.store import Raw
+from holdfast.sim.timing import timing
+
+EXPECT = "Expect"
+_FIRST = ("Namespace", "PriorityClass", "StorageClass")
+"""Kinds that others need when they are created; of objects created at one time these come first,
+wherever they stand in the files."""
+
+
+def read_scenario(documents: Sequence[Document]) -> Scenario:
+    """Raises InvalidInput with every problem there is."""
+    problems: list[str] = []
+    happenings: list[Happening] = []
+    at_the_end: list[tuple[Document, Expectation]] = []
+    for position, document in enumerate(documents):
+        data = document.data
+        found: list[InvalidObject] = []
+        if not isinstance(data, dict):
+            problems.append(f"{document}: expected an object, got {described(data)}")
+            continue
+        if data.get("apiVersion") == names.SIM_API or data.get("kind") in (STEP, EXPECT):
+            _read_own(data, document, position, found, happenings, at_the_end)
+        else:
+            raw = drop_nulls(data)
+            found.extend(validate(raw))
+            if not found:
+                times = timing(raw, found)
+                order = (0 if raw["kind"] in _FIRST else 1, position)
+                happenings.append(Happening(times[names.SIM_AT], order, document, Create(raw)))
+        problems.extend(f"{document}: {each}" for each in found)
+    problems.extend(_missing_classes(happenings))
+    if not documents:
+        problems.append("no documents were given")
+    if problems:
+        raise InvalidInput(problems)
+    return Scenario(tuple(happenings), tuple(at_the_end))
+
+
+def _read_own(
+    data: Raw,
+    document: Document,
+    position: int,
+    found: list[InvalidObject],
+    happenings: list[Happening],
+    at_the_end: list[tuple[Document, Expectation]],
+) -> None:
+    kind = data.get("kind")
+    if data.get("apiVersion") != names.SIM_API:
+        found.append(InvalidObject(str(kind), "apiVersion", f"must be {names.SIM_API}"))
+    elif kind == STEP:
+        step = read_step(data, found)
+        if step is not None:
+            happenings.append(Happening(step[0], (1, position), document, step[1]))
+    elif kind == EXPECT:
+        expectation = read_expectation(data, found)
+        if expectation is not None and expectation.at is not None:
+            happenings.append(Happening(expectation.at, (1, position), document, Check(expectation)))
+        elif expectation is not None:
+            at_the_end.append((document, expectation))
+    else:
+        message = f"no {kind} in {names.SIM_API}; known: {STEP}, {EXPECT}"
+        found.append(InvalidObject("", "kind", message))
+
+
+def _missing_classes(happenings: Sequence[Happening]) -> Iterator[str]:
+    """Priority classes that pods name and that never come to be."""
+    objects = [(h, h.action.raw) for h in happenings if isinstance(h.action, Create | Apply)]
+    known = {raw["metadata"].get("name") for _, raw in objects if raw["kind"] == "PriorityClass"}
+    for happening, raw in objects:
+        name = raw.get("spec", {}).get("priorityClassName") if raw["kind"] == "Pod" else None
+        if name and name not in known and name not in SYSTEM_CLASSES:
+            prefix = "apply." if isinstance(happening.action, Apply) else ""
+            yield (
+                f"{happening.origin}: {object_name(raw)}: {prefix}spec.priorityClassName: "
+                f"no PriorityClass with name {name} was found"
+            )

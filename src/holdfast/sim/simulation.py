@@ -1,0 +1,160 @@
+"""The loop: at each moment apply what happens, then let the scheduler decide until it is quiet.
+
+    scenario ─► store ─► scheduler ─► decisions ─► store ─► …
+                  └────► kubelets, volumes, budgets
+
+Everything of one moment is applied before the scheduler is asked, so the order of documents decides
+nothing but ties. Time then jumps to the next thing the scenario states, or to the scheduler's next
+timer if that comes first; without `until`, timers alone keep nothing going.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from holdfast.api.errors import InvalidObject
+from holdfast.sim.accounts import Accounts
+from holdfast.sim.clock import since_start
+from holdfast.sim.documents import Document
+from holdfast.sim.errors import InvalidInput
+from holdfast.sim.expect import Expectation, failures
+from holdfast.sim.hands import Hands
+from holdfast.sim.happenings import Check, Happening, Scenario
+from holdfast.sim.invariants import broken
+from holdfast.sim.setup import Setup
+from holdfast.sim.steps import Steps
+from holdfast.sim.store import Raw
+from holdfast.sim.summary import summary
+from holdfast.sim.timeline import Entry
+from holdfast.sim.world import World
+
+_ROUNDS_AT_ONCE = 10_000
+"""More rounds than this without time moving on is a scheduler that does not settle."""
+_OBJECTS_PER_CHECK = 50
+"""The state is checked after every step while there are no more objects than this; in larger
+scenarios once in so many steps that checking does not become all there is."""
+
+Progress = Callable[[float, int, int], None]
+"""Told the time, how many steps were made and how many pods wait."""
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    seed: int
+    end: float
+    timeline: list[Entry]
+    objects: list[Raw]
+    summary: dict[str, Any]
+    unmet: list[str]
+    """Expectations of the scenario that did not come true."""
+    accounts: Accounts
+
+
+class Simulation:
+    def __init__(self, scenario: Scenario, setup: Setup, seed: int = 0) -> None:
+        self._scenario = scenario
+        self._seed = seed
+        self._world = World(setup, seed)
+        self._steps = Steps(self._world)
+        self._hands = Hands(self._world)
+        self._moments = 0
+        self._unchecked = 0
+        self._to_look_at: list[tuple[Document, Expectation]] = []
+        self._unmet: list[str] = []
+
+    def run(self, until: float | None = None, progress: Progress | None = None) -> Result:
+        """Raises InvalidInput where the scenario asks for what cannot be, InvariantBroken where
+        Holdfast is wrong."""
+        world = self._world
+        for happening in self._scenario.happenings:
+            world.agenda.add(happening.t, self._when_due(happening), happening.order)
+        while self._next_moment(until):
+            self._settle()
+            self._moments += 1
+            self._look()
+            self._check_state()
+            if progress is not None:
+                progress(world.clock.t, self._moments, len(world.scheduler.queue))
+        if until is not None:
+            world.clock.advance(until)
+        self._check_state(last=True)
+        self._to_look_at.extend(self._scenario.at_the_end)
+        self._look()
+        end = world.clock.t
+        return Result(
+            seed=self._seed,
+            end=end,
+            timeline=world.timeline.entries,
+            objects=list(world.store.all()),
+            summary=summary(world.store, world.accounts, world.figures, end),
+            unmet=self._unmet,
+            accounts=world.accounts,
+        )
+
+    def _when_due(self, happening: Happening) -> Callable[[], None]:
+        def come() -> None:
+            action = happening.action
+            if isinstance(action, Check):
+                self._to_look_at.append((happening.origin, action.expectation))
+                return
+            try:
+                self._steps.take(action)
+            except InvalidObject as error:
+                at = f"at {self._world.clock.t:g}s"
+                raise InvalidInput([f"{happening.origin}: {error} ({at})"]) from None
+
+        return come
+
+    def _next_moment(self, until: float | None) -> bool:
+        """Moves the clock to when something is due next; False when nothing is."""
+        clock = self._world.clock
+        stated = self._world.agenda.next_time()
+        timer = self._world.scheduler.next_timer()
+        if stated is None and (until is None or timer is None):
+            return False
+        due = since_start(timer) if timer is not None else None
+        if timer is not None and due is not None and (stated is None or due < stated):
+            if until is not None and due > until:
+                return False
+            if timer <= clock.epoch():
+                raise self._world.broken([f"the scheduler's timer of {due:g}s does not run out"])
+            clock.advance_to_timer(timer)
+            return True
+        assert stated is not None
+        if until is not None and stated > until:
+            return False
+        clock.advance(stated)
+        return True
+
+    def _settle(self) -> None:
+        """Rounds until nothing follows from anything any more."""
+        world = self._world
+        for _ in range(_ROUNDS_AT_ONCE):
+            world.settle()
+            world.fed = False
+            decisions = world.scheduler.round(world.clock.epoch())
+            for decision in decisions:
+                self._hands.carry_out(decision)
+            stated = world.agenda.next_time()
+            due = stated is not None and stated <= world.clock.t
+            if not (decisions or world.fed or due):
+                return
+        raise world.broken([f"no end of decisions at {world.clock.t:g}s"])
+
+    def _look(self) -> None:
+        """Compares what is with what the scenario expects."""
+        world = self._world
+        for origin, expectation in self._to_look_at:
+            found = failures(expectation, world.store, world.timeline.entries)
+            at = f"at {world.clock.t:g}s"
+            self._unmet.extend(f"{origin}: Expect: {each} ({at})" for each in found)
+        self._to_look_at.clear()
+
+    def _check_state(self, *, last: bool = False) -> None:
+        world = self._world
+        self._unchecked += 1
+        if last or self._unchecked * _OBJECTS_PER_CHECK >= len(world.views):
+            self._unchecked = 0
+            problems = broken(world.scheduler, world.store, world.setup.serves)
+            if problems:
+                raise world.broken(problems)

@@ -1,0 +1,105 @@
+"""Step documents: a change, and when it is made."""
+
+from typing import Any
+
+from holdfast.api import names
+from holdfast.api.decode import drop_nulls, object_name
+from holdfast.api.errors import InvalidObject
+from holdfast.api.kinds import KINDS, KindInfo
+from holdfast.api.validation import validate
+from holdfast.sim.happenings import Action, Apply, Delete, Patch, Restart, Target
+from holdfast.sim.reading import described, hint, seconds, unknown_fields
+from holdfast.sim.store import Raw
+from holdfast.sim.timing import timing
+
+STEP = "Step"
+_VERBS = ("apply", "delete", "patch", "restart")
+_FIELDS = ("apiVersion", "kind", "metadata", "at", *_VERBS)
+
+
+def read_step(data: Raw, found: list[InvalidObject]) -> tuple[float, Action] | None:
+    before = len(found)
+    unknown_fields(data, _FIELDS, STEP, "", found)
+    misspelt = len(found) > before
+    at = 0.0
+    if "at" not in data:
+        found.append(InvalidObject(STEP, "at", "is required: when the step is taken, such as 60s"))
+    else:
+        at = seconds(data["at"], STEP, "at", found)
+    verbs = [verb for verb in _VERBS if data.get(verb) is not None]
+    if not verbs and misspelt:
+        return None
+    if len(verbs) != 1:
+        said = " and ".join(verbs) or "none"
+        found.append(InvalidObject(STEP, "", f"exactly one of {', '.join(_VERBS)}; there is {said}"))
+        return None
+    verb = verbs[0]
+    action = _read_action(verb, data[verb], found)
+    if len(found) > before or action is None:
+        return None
+    if isinstance(action, Apply):
+        timing(action.raw, found, step_at=at)
+    return at, action
+
+
+def _read_action(verb: str, given: Any, found: list[InvalidObject]) -> Action | None:
+    if verb == "restart":
+        if given != "scheduler":
+            found.append(InvalidObject(STEP, verb, f"must be scheduler, got {described(given)}"))
+        return Restart()
+    if not isinstance(given, dict):
+        found.append(InvalidObject(STEP, verb, f"expected a mapping, got {described(given)}"))
+        return None
+    if verb == "apply":
+        raw = drop_nulls(given)
+        found.extend(each.within(each.object or STEP, "apply") for each in validate(raw))
+        metadata = raw.get("metadata")
+        if isinstance(metadata, dict) and not metadata.get("name") and metadata.get("generateName"):
+            message = "is required: apply must know whether the object is there"
+            found.append(InvalidObject(object_name(raw), "apply.metadata.name", message))
+        return Apply(raw)
+    fields = ("apiVersion", "kind", "name", "namespace")
+    unknown_fields(given, (*fields, "merge") if verb == "patch" else fields, STEP, verb, found)
+    target = _read_target(given, verb, found)
+    if verb == "delete":
+        return Delete(target) if target is not None else None
+    merge = given.get("merge")
+    if not isinstance(merge, dict):
+        found.append(InvalidObject(STEP, "patch.merge", "is required: a JSON merge patch"))
+        return None
+    return Patch(target, merge) if target is not None else None
+
+
+def _read_target(given: Raw, path: str, found: list[InvalidObject]) -> Target | None:
+    before = len(found)
+    for field in ("kind", "name", "namespace", "apiVersion"):
+        value = given.get(field)
+        if value is None and field in ("kind", "name"):
+            found.append(InvalidObject(STEP, f"{path}.{field}", "is required"))
+        elif value is not None and not isinstance(value, str):
+            message = f"expected a string, got {described(value)}"
+            found.append(InvalidObject(STEP, f"{path}.{field}", message))
+    if len(found) > before:
+        return None
+    infos = [info for info in KINDS.values() if info.kind == given["kind"]]
+    if not infos:
+        known = sorted({info.kind for info in KINDS.values()})
+        message = f"unknown kind {given['kind']!r}{hint(given['kind'], known)}"
+        found.append(InvalidObject(STEP, f"{path}.kind", message))
+        return None
+    api_version = given.get("apiVersion")
+    if api_version:
+        versions = ", ".join(info.api_version for info in infos)
+        infos = [info for info in infos if info.api_version == api_version]
+        if not infos:
+            message = f"no {given['kind']} in {api_version!r}; known: {versions}"
+            found.append(InvalidObject(STEP, f"{path}.apiVersion", message))
+            return None
+    return _target(infos, given)
+
+
+def _target(infos: list[KindInfo], given: Raw) -> Target:
+    namespaced = infos[0].namespaced
+    namespace = (given.get("namespace") or names.DEFAULT_NAMESPACE) if namespaced else ""
+    groups = tuple(dict.fromkeys(info.group for info in infos))
+    return Target(given["kind"], namespace, given["name"], groups)

@@ -1,0 +1,158 @@
+"""What the scenario says is done to the cluster, as by a user with `kubectl`."""
+
+from collections.abc import Callable
+from typing import Any
+
+from holdfast.api import names
+from holdfast.api.errors import InvalidObject
+from holdfast.api.validation import validate
+from holdfast.sim.admission import admit
+from holdfast.sim.happenings import Apply, Create, Delete, Patch, Restart, Target
+from holdfast.sim.merging import apply, merge_patch
+from holdfast.sim.store import Key, Raw, key_of
+from holdfast.sim.timeline import DELETED
+from holdfast.sim.timing import durations_of, timing
+from holdfast.sim.world import World
+
+_FIXED = (
+    ("apiVersion",),
+    ("kind",),
+    ("metadata", "name"),
+    ("metadata", "namespace"),
+    ("metadata", "uid"),
+)
+
+Step = Create | Apply | Delete | Patch | Restart
+
+
+class Steps:
+    """Raises InvalidObject for what an API server would refuse."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._store = world.store
+        self._last_applied: dict[Key, Raw] = {}
+        self._take: dict[type, Callable[[Any], None]] = {
+            Create: self._create,
+            Apply: self._apply,
+            Delete: self._delete,
+            Patch: self._patch,
+            Restart: self._restart,
+        }
+
+    def take(self, step: Step) -> None:
+        self._take[type(step)](step)
+
+    def _create(self, step: Create | Apply) -> None:
+        key = key_of(step.raw)
+        if key.name and key in self._store:
+            raise InvalidObject(str(key), "", "already exists")
+        complete = self._admitted(step.raw, key)
+        stored = self._store.create(complete)
+        key = key_of(stored)
+        self._last_applied[key] = complete
+        delete_at = durations_of(stored).get(names.SIM_DELETE_AT)
+        if delete_at is not None:
+            uid = stored["metadata"]["uid"]
+            due = max(delete_at, self._world.clock.t)
+            self._world.agenda.add(due, lambda: self._delete_this(key, uid))
+
+    def _apply(self, step: Apply) -> None:
+        key = key_of(step.raw)
+        live = self._store.get(key)
+        if live is None:
+            self._create(step)
+            return
+        complete, last = self._admitted(step.raw, key), self._last_applied.get(key, {})
+        if "status" not in step.raw:
+            complete, last = _without_status(complete), _without_status(last)
+        self._replace(key, live, apply(live, last, complete), "apply")
+        self._last_applied[key] = complete
+
+    def _patch(self, step: Patch) -> None:
+        key, live = self._found(step.target, "patch")
+        merge = step.merge
+        status = merge.get("status")
+        if key.kind == "Node" and isinstance(status, dict) and "capacity" in status:
+            # A kubelet works out what it can give from what it has.
+            merge = {**merge, "status": {"allocatable": status["capacity"], **status}}
+        self._replace(key, live, merge_patch(live, merge), "patch.merge")
+
+    def _restart(self, step: Restart) -> None:
+        self._world.restart_scheduler()
+
+    def _delete(self, step: Delete) -> None:
+        key, _ = self._found(step.target, "delete")
+        self._delete_object(key)
+
+    def _delete_this(self, key: Key, uid: str) -> None:
+        """At an object's own `delete-at`: if it is gone already, so much the better."""
+        raw = self._store.get(key)
+        if raw is not None and raw["metadata"]["uid"] == uid:
+            self._delete_object(key)
+
+    def _delete_object(self, key: Key) -> None:
+        kubelets = self._world.kubelets
+        if key.kind == "Pod":
+            kubelets.delete(key)
+            return
+        inside: list[Key] = []
+        if key.kind == "Node":
+            inside = kubelets.pods_on(key.name)
+        elif key.kind == "Namespace":
+            inside = self._store.in_namespace(key.name)
+        self._store.delete(key)
+        self._last_applied.pop(key, None)
+        self._world.timeline.add(self._world.clock.t, str(key), DELETED)
+        for each in inside:
+            if each.kind == "Pod":
+                kubelets.delete(each, at_once=key.kind == "Node")
+            elif each.kind != "Event":
+                self._delete_object(each)
+
+    def _admitted(self, raw: Raw, key: Key) -> Raw:
+        try:
+            return admit(raw, self._store.of_kind("PriorityClass"), self._world.clock.stamp())
+        except InvalidObject as error:
+            raise error.within(str(key)) from None
+
+    def _replace(self, key: Key, live: Raw, changed: Raw, field: str) -> None:
+        """Puts the changed object in, if an API server would have it."""
+        for path in _FIXED:
+            if _at(changed, path) != _at(live, path):
+                raise InvalidObject(str(key), f"{field}.{'.'.join(path)}", "cannot be changed")
+        node = _at(live, ("spec", "nodeName")) if key.kind == "Pod" else None
+        if node and _at(changed, ("spec", "nodeName")) != node:
+            message = f"cannot be changed: the pod is on {node}"
+            raise InvalidObject(str(key), f"{field}.spec.nodeName", message)
+        if "status" in live:
+            changed.setdefault("status", live["status"])
+        problems = validate(changed)
+        if not problems:
+            timing(changed, problems)
+        if problems:
+            raise problems[0].within(str(key), field)
+        if changed != live:
+            self._store.update(changed)
+
+    def _found(self, target: Target, field: str) -> tuple[Key, Raw]:
+        present = [
+            (key, raw) for key in target.candidates() if (raw := self._store.get(key)) is not None
+        ]
+        if not present:
+            raise InvalidObject(str(target), field, "there is no such object at this time")
+        if len(present) > 1:
+            groups = " and ".join(key.group for key, _ in present)
+            message = f"is needed: there is one in {groups}"
+            raise InvalidObject(str(target), f"{field}.apiVersion", message)
+        return present[0]
+
+
+def _without_status(raw: Raw) -> Raw:
+    return {name: value for name, value in raw.items() if name != "status"}
+
+
+def _at(raw: Any, path: tuple[str, ...]) -> Any:
+    for step in path:
+        raw = raw.get(step) if isinstance(raw, dict) else None
+    return raw

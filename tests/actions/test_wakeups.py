@@ -1,0 +1,182 @@
+"""A pod without a node is tried again when, and only when, something could help it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from builders import NodeBuilder, PodBuilder, make_node, make_pod
+from reference.driving import Driver
+
+Event = Callable[[Driver], object]
+
+
+def node(name: str = "n") -> NodeBuilder:
+    return make_node(name).allocatable(cpu="2", memory="4Gi", pods=3)
+
+
+def pod() -> PodBuilder:
+    return make_pod("p").cpu("1")
+
+
+def pinned(name: str) -> PodBuilder:
+    field = {"key": "metadata.name", "operator": "In", "values": [name]}
+    return pod().node_affinity_term(fields=[field])
+
+
+def tenant(name: str = "tenant") -> PodBuilder:
+    return make_pod(name).cpu("2").on("n")
+
+
+def update(*builders: NodeBuilder | PodBuilder) -> Event:
+    return lambda driver: driver.update(*(builder.obj() for builder in builders))
+
+
+def delete(*builders: NodeBuilder | PodBuilder) -> Event:
+    return lambda driver: driver.delete(*(builder.obj() for builder in builders))
+
+
+Start = list[NodeBuilder | PodBuilder]
+
+
+@pytest.mark.parametrize(
+    ("start", "waiting", "event"),
+    [
+        pytest.param([], pod(), update(node()), id="a first node"),
+        pytest.param([node().taint("k")], pod(), update(node("m")), id="another node"),
+        pytest.param([node().taint("k")], pod(), update(node()), id="a taint gone"),
+        pytest.param([node().taint("k")], pod(), update(pod().toleration("k")), id="a toleration"),
+        pytest.param([node().unschedulable()], pod(), update(node()), id="a cordon lifted"),
+        pytest.param(
+            [node()], pod().node_selector({"a": "b"}), update(node().label("a", "b")), id="a label"
+        ),
+        pytest.param(
+            [node().label("a")],
+            pod().node_affinity("a", "DoesNotExist"),
+            update(node()),
+            id="a label gone",
+        ),
+        pytest.param([node().allocatable(cpu="500m")], pod(), update(node()), id="a node that grows"),
+        pytest.param(
+            [node().allocatable(pods=0)], pod(), update(node()), id="a node that takes more pods"
+        ),
+        pytest.param(
+            [node()],
+            pod().requests({"example.com/foo": 1}),
+            update(node().allocatable({"example.com/foo": 1})),
+            id="a device",
+        ),
+        pytest.param([node(), tenant()], pod(), delete(tenant()), id="a pod gone"),
+        pytest.param(
+            [node(), tenant()], pod(), update(tenant().phase("Succeeded")), id="a pod that ended"
+        ),
+        pytest.param(
+            [node(), tenant()], pod(), update(make_pod("tenant").cpu("1").on("n")), id="a pod shrunk"
+        ),
+        pytest.param(
+            [node(), tenant()],
+            pod(),
+            update(make_pod("tenant").cpu("2").uid("new").on("m")),
+            id="a pod recreated elsewhere",
+        ),
+        pytest.param(
+            [node(), make_pod("tenant").host_port(80).on("n")],
+            pod().host_port(80),
+            delete(make_pod("tenant")),
+            id="a port free",
+        ),
+        pytest.param([node("m")], pinned("n"), update(node()), id="the node a pod is pinned to"),
+        pytest.param([node().taint("k"), node("m")], pinned("n"), update(node()), id="its taint gone"),
+        pytest.param([node(), node("m"), tenant()], pinned("n"), delete(tenant()), id="room on it"),
+        pytest.param([node()], pod().gate("g"), update(pod()), id="a gate gone"),
+    ],
+)
+def test_what_helps_is_noticed(start: Start, waiting: PodBuilder, event: Event) -> None:
+    driver = Driver().add(*(builder.obj() for builder in start), waiting.obj())
+    assert "p" not in driver.binds(0.0)
+    event(driver)
+    assert "p" in driver.binds(20.0), driver.story(waiting.obj())
+
+
+@pytest.mark.parametrize(
+    ("start", "waiting", "events"),
+    [
+        pytest.param(
+            [node().taint("k"), tenant()],
+            pod(),
+            [update(node()), delete(tenant())],
+            id="room once the taint is gone",
+        ),
+        pytest.param(
+            [node().taint("k"), tenant()],
+            pod(),
+            [delete(tenant()), update(node())],
+            id="the taint once there is room",
+        ),
+        pytest.param(
+            [node().unschedulable().taint("k")],
+            pod().node_selector({"a": "b"}),
+            [update(node().taint("k")), update(node()), update(node().label("a", "b"))],
+            id="three hindrances, one after the other",
+        ),
+        pytest.param(
+            [],
+            pinned("n"),
+            [update(node("m")), update(node().unschedulable()), update(node())],
+            id="a pinned pod whose node comes cordoned",
+        ),
+        pytest.param(
+            [node(), tenant()],
+            pod(),
+            [delete(node()), update(node().uid("new").taint("k")), delete(tenant()), update(node())],
+            id="a node that goes and comes back",
+        ),
+    ],
+)
+def test_when_one_hindrance_is_gone_the_next_is_waited_for(
+    start: Start, waiting: PodBuilder, events: list[Event]
+) -> None:
+    driver = Driver().add(*(builder.obj() for builder in start), waiting.obj())
+    now = 0.0
+    for event in events:
+        assert driver.binds(now) == {}
+        event(driver)
+        now += 20.0
+    assert driver.binds(now) == {"p": "n"}, driver.story(waiting.obj())
+
+
+@pytest.mark.parametrize(
+    ("start", "event"),
+    [
+        pytest.param([node(), tenant()], update(node().label("a", "b")), id="a label"),
+        pytest.param([node(), tenant()], update(node().image("i")), id="an image"),
+        pytest.param([node(), tenant()], update(node().allocatable(cpu="1")), id="less room"),
+        pytest.param([node(), tenant()], update(node("m").taint("k")), id="a useless node"),
+        pytest.param([node(), tenant(), node("m").taint("k")], delete(node("m")), id="a node gone"),
+        pytest.param([node(), tenant()], update(tenant("more")), id="one more pod"),
+    ],
+)
+def test_what_cannot_help_costs_no_attempt(start: Start, event: Event) -> None:
+    waiting = pod().obj()
+    driver = Driver().add(*(builder.obj() for builder in start), waiting)
+    driver.round(0.0)
+    event(driver)
+    assert driver.binds(20.0) == {}
+    assert (driver.place(waiting), driver.record(waiting).attempts) == ("unschedulable", 1)
+
+
+def test_the_room_of_a_refused_bind_is_offered_to_others() -> None:
+    first = make_pod("first").cpu("2").priority(9).obj()
+    driver = Driver().add(node().obj(), first, pod().obj())
+    assert driver.binds(0.0) == {"first": "n"}
+    assert driver.refuse(first).binds(0.5) == {"p": "n"}
+
+
+def test_many_pods_wait_and_as_many_go_as_fit() -> None:
+    driver = Driver().add(node().obj(), tenant().obj())
+    driver.add(*(make_pod(f"p{i}").cpu("1").priority(i % 3).obj() for i in range(9)))
+    assert driver.binds(0.0) == {}
+    assert driver.delete(tenant().obj()).binds(20.0) == {"p2": "n", "p5": "n"}
+    driver.add(node("m").obj())
+    assert driver.binds(40.0) == {"p8": "m", "p1": "m"}

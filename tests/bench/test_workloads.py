@@ -1,0 +1,96 @@
+"""Workload files: they parse, shrink with the cluster, and are found by name."""
+
+import pytest
+
+from holdfast.bench.errors import BenchError
+from holdfast.bench.plan import Nodes, plan_of
+from holdfast.bench.workload import find, read_workload, rows
+
+NAMES = list(rows())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_workload_becomes_a_plan_with_measured_pods(name: str) -> None:
+    plan = plan_of(rows()[name], nodes=5)
+    assert 5 <= plan.nodes <= 6
+    assert plan.pods(measured=True) >= 1
+
+
+@pytest.mark.parametrize(
+    ("name", "nodes", "measured"),
+    [
+        ("SchedulingBasic", 5000, 10000),
+        ("SchedulingBasic/50000Pods", 5000, 50000),
+        ("SchedulingDaemonset", 15000, 30000),
+        ("SchedulingNodeAffinity", 5000, 10000),
+        ("SchedulingWithMixedChurn", 5000, 10000),
+        ("Unschedulable", 5000, 10000),
+        ("Unschedulable/20kInit", 5000, 10000),
+        ("Mixed160", 5000, 10000),
+        ("Memory50000Pods", 5000, 50000),
+    ],
+)
+def test_workloads_have_the_sizes_they_are_known_by(name: str, nodes: int, measured: int) -> None:
+    row = rows()[name]
+    assert row.workload.nodes == nodes
+    assert row.count("measured", nodes) == measured
+
+
+@pytest.mark.parametrize(
+    ("nodes", "init", "measured"),
+    [(500, 100, 1000), (5000, 1000, 10000), (50000, 1000, 10000), (1, 1, 2)],
+)
+def test_pods_shrink_with_the_nodes_and_do_not_grow(nodes: int, init: int, measured: int) -> None:
+    row = rows()["SchedulingBasic"]
+    assert (row.count("init", nodes), row.count("measured", nodes)) == (init, measured)
+
+
+def test_label_values_are_dealt_out_in_turn() -> None:
+    text = """
+    {name: T, about: "", nodes: 4, variants: [{pods: {}}], ops: [
+      {op: createNodes, template: node, labels: {zone: [a, b, c]}}]}
+    """
+    row = rows()["SchedulingBasic"]
+    workload = read_workload(text, "t.yaml")
+    plan = plan_of(type(row)("T", workload, workload.variants[0]))
+    (step,) = plan.steps
+    assert isinstance(step, Nodes)
+    assert [node.metadata.labels["zone"] for node in step.objects] == ["a", "b", "c", "a"]
+    assert step.objects[0].metadata.labels["kubernetes.io/hostname"] == step.objects[0].metadata.name
+
+
+@pytest.mark.parametrize(
+    ("asked", "found"),
+    [("schedulingbasic", "SchedulingBasic"), ("UNSCHEDULABLE/20KINIT", "Unschedulable/20kInit")],
+)
+def test_case_does_not_matter_in_names(asked: str, found: str) -> None:
+    assert find(asked) == found
+
+
+@pytest.mark.parametrize(
+    ("asked", "hint"),
+    [("SchedulingBasics", "SchedulingBasic?"), ("opnb", "openb?"), ("zzz", "--list")],
+)
+def test_an_unknown_name_is_answered_with_the_nearest(asked: str, hint: str) -> None:
+    with pytest.raises(BenchError, match=f"{asked!r}") as caught:
+        find(asked)
+    assert hint in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("name: [", "t.yaml: while parsing"),
+        ("{name: T, about: a, nodes: 1, variants: [], ops: [{op: dance}]}", "dance"),
+        ("{name: T, about: a, nodes: 1, variants: [], ops: [], nods: 3}", "nods"),
+    ],
+)
+def test_a_file_that_makes_no_sense_is_named(text: str, said: str) -> None:
+    with pytest.raises(BenchError, match=r"t\.yaml") as caught:
+        read_workload(text, "t.yaml")
+    assert said in str(caught.value)
+
+
+def test_a_count_nobody_gave_is_named() -> None:
+    with pytest.raises(BenchError, match="'extra'"):
+        rows()["SchedulingBasic"].count("extra", 10)

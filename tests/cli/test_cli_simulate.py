@@ -1,0 +1,199 @@
+"""The command as a user meets it: output, exit status, and what goes to stderr."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+GOOD = """
+{apiVersion: v1, kind: Node, metadata: {name: n1}, status: {allocatable: {cpu: "4", memory: 8Gi}}}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: p1, annotations: {sim.holdfast.io/runs-for: 90s}}
+spec: {containers: [{name: c, resources: {requests: {cpu: "1"}}}]}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: p2}
+spec: {containers: [{name: c, resources: {requests: {cpu: "9"}}}]}
+"""
+BAD_POD = GOOD.replace('cpu: "9"', 'cpu: "nine"')
+CONFIG = """
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles: [{schedulerName: mine}]
+"""
+
+
+def run(*arguments: str, stdin: str = "") -> "subprocess.CompletedProcess[str]":
+    command = [sys.executable, "-m", "holdfast", *arguments]
+    return subprocess.run(
+        command, input=stdin, capture_output=True, text=True, timeout=120, check=False
+    )
+
+
+def written(folder: Path, name: str, text: str) -> str:
+    path = folder / name
+    path.write_text(text)
+    return str(path)
+
+
+def test_json_has_the_fixed_form(tmp_path: Path) -> None:
+    done = run("simulate", written(tmp_path, "s.yaml", GOOD), "-o", "json", "--seed", "3")
+    assert (done.returncode, done.stderr) == (0, "")
+    result = json.loads(done.stdout)
+    assert list(result) == ["seed", "end", "timeline", "objects", "summary"]
+    assert (result["seed"], result["end"]) == (3, 90.0)
+    assert result["timeline"][3] == {
+        "t": 0.0,
+        "object": "Pod/default/p1",
+        "event": "Bound",
+        "node": "n1",
+        "reservation": "",
+        "message": "",
+    }
+
+
+def test_two_runs_give_the_same_bytes(tmp_path: Path) -> None:
+    file = written(tmp_path, "s.yaml", GOOD)
+    first, second = (run("simulate", file, "-o", "json").stdout for _ in range(2))
+    assert first == second
+
+
+def test_the_table_reads_without_a_terminal(tmp_path: Path) -> None:
+    done = run("simulate", written(tmp_path, "s.yaml", GOOD))
+    assert done.returncode == 0
+    assert "0/1 nodes are available: 1 Insufficient cpu." in done.stdout
+    assert "\x1b" not in done.stdout
+
+
+def test_several_configs_are_compared(tmp_path: Path) -> None:
+    file = written(tmp_path, "s.yaml", GOOD)
+    configs = [written(tmp_path, f"{name}.yaml", CONFIG) for name in ("a", "b")]
+    options = [option for config in configs for option in ("--config", config)]
+    done = run("simulate", file, *options, "-o", "json")
+    runs = json.loads(done.stdout)["runs"]
+    assert [each["config"] for each in runs] == configs
+    assert list(runs[0]) == ["config", "seed", "end", "timeline", "objects", "summary"]
+    table = run("simulate", file, *options)
+    assert table.returncode == 0
+    assert "Comparison" in table.stdout
+
+
+def test_pods_of_the_usual_names_are_scheduled_whatever_the_profile_is_called(tmp_path: Path) -> None:
+    config = written(tmp_path, "c.yaml", CONFIG)
+    done = run("simulate", "-", "--config", config, "-o", "json", stdin=GOOD)
+    assert '"event": "Bound"' in done.stdout
+
+
+def test_until_and_stdin() -> None:
+    done = run("simulate", "-", "--until", "30s", "-o", "json", stdin=GOOD)
+    assert json.loads(done.stdout)["end"] == 30.0
+
+
+def test_a_report_is_written_and_needs_nothing_else(tmp_path: Path) -> None:
+    folder = tmp_path / "deep" / "report"
+    done = run("simulate", written(tmp_path, "s.yaml", GOOD), "--report", str(folder))
+    assert done.returncode == 0
+    assert sorted(path.name for path in folder.iterdir()) == [
+        "report.html",
+        "report.json",
+        "timeline.csv",
+    ]
+    page = (folder / "report.html").read_text()
+    assert "<svg" in page
+    assert "http" not in page
+    assert json.loads((folder / "report.json").read_text())["end"] == 90.0
+    first, *lines = (folder / "timeline.csv").read_text().splitlines()
+    assert first == "t,object,event,node,reservation,message"
+    assert "0.0,Pod/default/p1,Bound,n1,," in lines
+
+
+@pytest.mark.parametrize(
+    ("text", "arguments", "lines"),
+    [
+        (
+            BAD_POD,
+            [],
+            [
+                "error: {file}: document 3, line 9: Pod/default/p2: "
+                "spec.containers[0].resources.requests[cpu]: "
+            ],
+        ),
+        ("a: [", [], ["error: {file}: document 1, line 2: not YAML"]),
+        (GOOD, ["missing.yaml"], ["error: missing.yaml: No such file or directory"]),
+        (GOOD, ["--until", "soon"], ["error: --until: not a duration: 'soon'"]),
+        (GOOD, ["--config", "nope.yaml"], ["error: nope.yaml: No such file or directory"]),
+        (
+            GOOD + "---\n{apiVersion: sim.holdfast.io/v1alpha1, kind: Expect, bound: {p1: n2}}\n",
+            [],
+            ["error: {file}: document 4, line 14: Expect: bound.p1: expected on n2, is on n1"],
+        ),
+    ],
+    ids=["object", "yaml", "missing", "until", "config", "expectation"],
+)
+def test_bad_input_is_exit_1_and_one_line_each(
+    text: str, arguments: list[str], lines: list[str], tmp_path: Path
+) -> None:
+    file = written(tmp_path, "s.yaml", text)
+    done = run("simulate", file, *arguments)
+    assert done.returncode == 1
+    said = done.stderr.splitlines()
+    assert len(said) == len(lines)
+    for line, start in zip(said, lines, strict=True):
+        assert line.startswith(start.format(file=file))
+
+
+def test_a_bad_config_is_told_with_file_and_path(tmp_path: Path) -> None:
+    config = written(tmp_path, "c.yaml", CONFIG + "podMaxBackofSeconds: 5\n")
+    for arguments in (["simulate", "-", "--config", config], ["config", "validate", config]):
+        done = run(*arguments, stdin=GOOD)
+        assert done.returncode == 1
+        assert done.stderr.startswith(f"error: {config}: podMaxBackofSeconds: unknown field")
+        assert "podMaxBackoffSeconds" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments", [["simulate"], ["simulate", "x", "--nope"], ["nope"], ["simulate", "x", "-o", "xml"]]
+)
+def test_usage_errors_are_exit_1(arguments: list[str]) -> None:
+    done = run(*arguments)
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+
+
+def test_a_broken_invariant_is_exit_2(tmp_path: Path) -> None:
+    """A plugin that lets everything pass, under the name of the one that counts."""
+    script = (
+        "from holdfast.plugins.node_resources_fit import NodeResourcesFit\n"
+        "NodeResourcesFit.filter = lambda self, cls: None\n"
+        "import sys; from holdfast.cli import main; sys.argv[0] = 'holdfast'; main()\n"
+    )
+    command = [sys.executable, "-c", script, "simulate", written(tmp_path, "s.yaml", GOOD)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 2
+    assert "error: invariant broken at 0s: Node/n1: cpu" in done.stderr
+    assert "story of Pod/default/p2" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_the_default_configuration_is_valid(tmp_path: Path) -> None:
+    printed = run("config", "default")
+    assert printed.returncode == 0
+    file = written(tmp_path, "default.yaml", printed.stdout)
+    done = run("config", "validate", file)
+    assert (done.returncode, done.stdout) == (0, f"{file}: valid (profiles: holdfast-scheduler)\n")
+
+
+def test_the_version_is_told_in_both_ways() -> None:
+    assert run("version").stdout == run("--version").stdout
+    assert run("--version").stdout.startswith("holdfast ")
+
+
+def test_help_lists_the_commands() -> None:
+    said = run("--help").stdout
+    for command in ("simulate", "config", "version"):
+        assert command in said

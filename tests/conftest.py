@@ -1,0 +1,20 @@
+"""How hard property tests try.
+
+`default` is for working and for CI, where it is also repeatable; `HYPOTHESIS_PROFILE=thorough` tries
+ten times as many examples.
+"""
+
+from __future__ import annotations
+
+import os
+
+from hypothesis import HealthCheck, settings
+
+_common = settings(
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+
+settings.register_profile("default", _common, max_examples=100, derandomize="CI" in os.environ)
+settings.register_profile("thorough", _common, max_examples=1000, print_blob=True)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))

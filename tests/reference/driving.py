@@ -1,0 +1,177 @@
+"""The real scheduler, as tests drive it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from holdfast.actions.scheduler import Scheduler
+from holdfast.api.meta import Object
+from holdfast.api.node import Node
+from holdfast.api.pod import Pod
+from holdfast.core.decisions import Bind, Decision, SetPodScheduled
+from holdfast.core.events import Added, BindConfirmed, BindRefused, Deleted, Event, Updated
+from holdfast.core.pods import PodRecord
+from holdfast.core.validate import validate_state
+from holdfast.framework.column import INFEASIBLE, Column
+from holdfast.framework.config import Configuration, load
+from holdfast.framework.diagnosis import NO_NODES
+from holdfast.framework.interface import Plugin
+from holdfast.framework.profile import Profile
+from holdfast.framework.registry import Registry
+from holdfast.plugins import IN_TREE
+from reference.setup import PLUGINS, Setup, document
+
+Config = dict[str, Any]
+
+_loaded: dict[str, Configuration] = {}
+
+
+class Answer(NamedTuple):
+    """What the columnar scheduler says of a pod, in terms of names."""
+
+    node: str
+    totals: dict[str, int]
+    message: str
+
+
+def make_scheduler(
+    setups: Sequence[Setup] = (Setup(),),
+    *plugins: type[Plugin],
+    config: Config | None = None,
+    **more: Any,
+) -> Scheduler:
+    """With profiles the reference knows, or with a configuration file of its own."""
+    registry = Registry([*IN_TREE, *plugins])
+    mapping = config if config is not None else document(setups, **more)
+    key = repr((mapping, plugins))
+    if key not in _loaded:
+        _loaded[key] = load(mapping, registry.implements(), "default-scheduler")
+    return Scheduler(_loaded[key], registry)
+
+
+class Driver:
+    """A scheduler, the time, and everything it has decided so far."""
+
+    def __init__(
+        self,
+        setups: Sequence[Setup] = (Setup(),),
+        *plugins: type[Plugin],
+        config: Config | None = None,
+        **more: Any,
+    ) -> None:
+        self.scheduler = make_scheduler(setups, *plugins, config=config, **more)
+        self.now = 0.0
+        self.decisions: list[Decision] = []
+
+    @property
+    def queue(self) -> Any:
+        return self.scheduler.queue
+
+    def at(self, now: float) -> Driver:
+        self.now = now
+        return self
+
+    def feed(self, *events: Event) -> Driver:
+        for event in events:
+            self.scheduler.feed(event, self.now)
+        return self
+
+    def add(self, *objects: Object) -> Driver:
+        return self.feed(*(Added(obj) for obj in objects))
+
+    def update(self, *objects: Object) -> Driver:
+        return self.feed(*(Updated(obj) for obj in objects))
+
+    def delete(self, *objects: Object) -> Driver:
+        return self.feed(*(Deleted(obj) for obj in objects))
+
+    def confirm(self, *pods: Pod) -> Driver:
+        return self.feed(*(BindConfirmed(pod.metadata.uid) for pod in pods))
+
+    def refuse(self, *pods: Pod, message: str = "refused") -> Driver:
+        return self.feed(*(BindRefused(pod.metadata.uid, message) for pod in pods))
+
+    def round(self, now: float | None = None) -> list[Decision]:
+        self.now = self.now if now is None else now
+        decisions = self.scheduler.round(self.now)
+        self.decisions += decisions
+        problems = validate_state(self.scheduler.cluster)
+        assert not problems, "\n".join(problems)
+        return decisions
+
+    def binds(self, now: float | None = None) -> dict[str, str]:
+        """A round, and the nodes it found for pods."""
+        return {d.pod.name: d.node for d in self.round(now) if isinstance(d, Bind)}
+
+    def messages(self, now: float | None = None) -> dict[str, str]:
+        """A round, and what it says of pods it found no node for."""
+        return {d.pod.name: d.message for d in self.round(now) if isinstance(d, SetPodScheduled)}
+
+    def place(self, pod: Pod) -> str | None:
+        return self.scheduler.queue.place(pod.metadata.uid)
+
+    def record(self, pod: Pod) -> PodRecord:
+        return self.scheduler.cluster.pods[pod.metadata.uid]
+
+    def story(self, pod: Pod) -> list[str]:
+        name = f"Pod/{pod.metadata.namespace}/{pod.metadata.name}"
+        return [line.what for line in self.scheduler.cluster.story(name)]
+
+    def answer(self, pod: Pod, profile: str = "default-scheduler") -> Answer:
+        """What a known, pending pod would get now."""
+        return answer(self.scheduler, self.record(pod), profile)
+
+
+def profile_of(scheduler: Scheduler, name: str) -> Profile:
+    return scheduler._profiles[name]
+
+
+def answer(scheduler: Scheduler, pod: PodRecord, profile_name: str = "default-scheduler") -> Answer:
+    nodes = scheduler.cluster.nodes
+    if not nodes.count:
+        return Answer("", {}, NO_NODES)
+    profile = profile_of(scheduler, profile_name)
+    column = scheduler.cycle.column(profile, pod.cls)
+    row = scheduler.cycle.find_row(profile, pod, column)
+    message = ""
+    if row < 0:
+        message = scheduler.cycle.verdict(profile, pod, column).message(nodes.count, "")
+    return Answer(nodes.name(row) if row >= 0 else "", totals(scheduler, column), message)
+
+
+def totals(scheduler: Scheduler, column: Column) -> dict[str, int]:
+    """The score of every node that fits the pod's class."""
+    if column.rejected is not None:
+        return {}
+    nodes = scheduler.cluster.nodes
+    found = column.totals()
+    return {
+        name: int(found[row])
+        for name, row in nodes.names()
+        if nodes.alive[row] and found[row] > INFEASIBLE
+    }
+
+
+def cluster_of(*nodes: Node, pods: Sequence[Pod] = (), setup: Setup | None = None) -> Driver:
+    """Nodes with pods already on them."""
+    driver = Driver((setup or Setup(),))
+    return driver.add(*nodes, *pods)
+
+
+def why_not(pod: Pod, *nodes: Node, pods: Sequence[Pod] = (), setup: Setup | None = None) -> str:
+    """What is said of a pod that finds no node."""
+    return cluster_of(*nodes, pods=pods, setup=setup).add(pod).messages().get(pod.metadata.name, "")
+
+
+def only(plugin: str, **more: Any) -> Setup:
+    """A profile with nothing but this plugin, its scores as they are."""
+    without = tuple(name for name in PLUGINS if name != plugin)
+    return Setup(without=without, weights={plugin: 1}, **more)
+
+
+def scores(
+    pod: Pod, *nodes: Node, pods: Sequence[Pod] = (), setup: Setup | None = None
+) -> dict[str, int]:
+    """The score of every node the pod fits on."""
+    return cluster_of(*nodes, pods=pods, setup=setup).add(pod).answer(pod).totals

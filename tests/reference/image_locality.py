@@ -1,0 +1,28 @@
+from __future__ import annotations
+
+from holdfast.api.node import Node
+from holdfast.api.pod import Pod
+from reference.plugin import ReferencePlugin
+from reference.world import World
+
+_MB = 2**20
+
+
+class ImageLocality(ReferencePlugin):
+    name = "ImageLocality"
+
+    def score(self, pod: Pod, node: Node, world: World) -> int:
+        present = {name for image in node.status.images for name in image.names}
+        containers = [*pod.spec.init_containers, *pod.spec.containers]
+        total = 0
+        for container in containers:
+            name = container.image
+            if ":" not in name.split("/")[-1]:
+                name += ":latest"
+            if name in present:
+                size, holders = world.image_size_and_spread(name)
+                total += int(float(size) * (float(holders) / float(len(world.nodes))))
+        least, most = 23 * _MB, 1000 * _MB * len(containers)
+        if total <= least:
+            return 0
+        return 100 * (min(total, most) - least) // (most - least)

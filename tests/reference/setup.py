@@ -1,0 +1,111 @@
+"""One profile, told to both schedulers.
+
+Only plugins the reference knows are enabled in the real scheduler, so that the two stay comparable
+while plugins are added to one of them first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from holdfast.api.affinity import NodeAffinity as Terms
+from holdfast.api.decode import convert
+from reference.image_locality import ImageLocality
+from reference.node_affinity import NodeAffinity
+from reference.node_name import NodeName
+from reference.node_ports import NodePorts
+from reference.node_resources_balanced import NodeResourcesBalancedAllocation
+from reference.node_resources_fit import NodeResourcesFit
+from reference.node_unschedulable import NodeUnschedulable
+from reference.resource_scores import Strategy
+from reference.scheduler import Weighted
+from reference.taint_toleration import TaintToleration
+
+PLUGINS = {
+    "NodeUnschedulable": 1,
+    "NodeName": 1,
+    "TaintToleration": 3,
+    "NodeAffinity": 2,
+    "NodePorts": 1,
+    "NodeResourcesFit": 1,
+    "NodeResourcesBalancedAllocation": 1,
+    "ImageLocality": 1,
+}
+"""In the order they run, with kube-scheduler's weights."""
+
+_WORKINGS = ("SchedulingGates", "PrioritySort", "DefaultBinder")
+
+
+@dataclass(frozen=True)
+class Setup:
+    name: str = "default-scheduler"
+    strategy: Strategy = field(default_factory=Strategy)
+    balanced: tuple[str, ...] = ("cpu", "memory")
+    ignored: tuple[str, ...] = ()
+    ignored_groups: tuple[str, ...] = ()
+    added_affinity: dict[str, Any] | None = None
+    weights: dict[str, int] = field(default_factory=dict)
+    without: tuple[str, ...] = ()
+    extra: tuple[str, ...] = ()
+    """Plugins only the real scheduler has, such as those of a test."""
+
+    def _enabled(self) -> list[str]:
+        return [name for name in PLUGINS if name not in self.without]
+
+    def _weight(self, plugin: str) -> int:
+        return self.weights.get(plugin, PLUGINS[plugin])
+
+    def plugins(self) -> Weighted:
+        added = convert(self.added_affinity, Terms) if self.added_affinity else None
+        made = (
+            NodeUnschedulable(),
+            NodeName(),
+            TaintToleration(),
+            NodeAffinity(added),
+            NodePorts(),
+            NodeResourcesFit(self.strategy, self.ignored, self.ignored_groups),
+            NodeResourcesBalancedAllocation(self.balanced),
+            ImageLocality(),
+        )
+        return [(p, self._weight(p.name)) for p in made if p.name not in self.without]
+
+    def profile(self) -> dict[str, Any]:
+        strategy: dict[str, Any] = {
+            "type": self.strategy.type,
+            "resources": [{"name": n, "weight": w} for n, w in self.strategy.resources],
+        }
+        if self.strategy.shape:
+            strategy["requestedToCapacityRatio"] = {
+                "shape": [{"utilization": u, "score": s} for u, s in self.strategy.shape]
+            }
+        args: dict[str, dict[str, Any]] = {
+            "NodeResourcesFit": {
+                "ignoredResources": list(self.ignored),
+                "ignoredResourceGroups": list(self.ignored_groups),
+                "scoringStrategy": strategy,
+            },
+            "NodeResourcesBalancedAllocation": {
+                "resources": [{"name": name, "weight": 1} for name in self.balanced]
+            },
+        }
+        if self.added_affinity is not None:
+            args["NodeAffinity"] = {"addedAffinity": self.added_affinity}
+        enabled = [{"name": name} for name in (*_WORKINGS, *self.extra)]
+        enabled += [{"name": n, "weight": self._weight(n)} for n in self._enabled()]  # type: ignore[dict-item]
+        return {
+            "schedulerName": self.name,
+            "plugins": {"multiPoint": {"disabled": [{"name": "*"}], "enabled": enabled}},
+            "pluginConfig": [{"name": name, "args": given} for name, given in args.items()],
+        }
+
+
+def document(setups: Sequence[Setup], **more: Any) -> dict[str, Any]:
+    """A configuration file with these profiles."""
+    return {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "profiles": [setup.profile() for setup in setups],
+        **more,
+    }

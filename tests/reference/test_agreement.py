@@ -1,0 +1,200 @@
+"""The columnar scheduler and the reference one, side by side over random clusters."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdfast.api.pod import Pod
+from holdfast.framework.column import Column
+from reference import choices
+from reference.choices import FOO, NODE_NAMES, Chooser
+from reference.driving import Driver, profile_of, totals
+from reference.resource_scores import Strategy
+from reference.scheduler import Judgement, judge
+from reference.setup import Setup
+from reference.world import World
+from strategies import GPU, ZONES, examples
+
+_ADDED = {
+    "requiredDuringSchedulingIgnoredDuringExecution": {
+        "nodeSelectorTerms": [{"matchExpressions": [{"key": "tier", "operator": "DoesNotExist"}]}]
+    },
+    "preferredDuringSchedulingIgnoredDuringExecution": [
+        {
+            "weight": 7,
+            "preference": {
+                "matchExpressions": [
+                    {"key": "topology.kubernetes.io/zone", "operator": "In", "values": [ZONES[0]]}
+                ]
+            },
+        }
+    ],
+}
+SETUPS = (
+    Setup("default-scheduler"),
+    Setup(
+        "packing",
+        Strategy("MostAllocated", (("cpu", 3), ("memory", 1), (GPU, 5))),
+        balanced=("cpu", "memory", GPU),
+        weights={"NodeResourcesFit": 10},
+    ),
+    Setup(
+        "shaped",
+        Strategy(
+            "RequestedToCapacityRatio",
+            (("cpu", 2), ("memory", 1), (FOO, 3), ("ephemeral-storage", 1)),
+            ((0, 0), (30, 7), (70, 3), (100, 10)),
+        ),
+        balanced=("cpu", "memory", FOO, "ephemeral-storage"),
+        ignored=(GPU,),
+        ignored_groups=("example.com",),
+    ),
+    Setup("enforced", added_affinity=_ADDED, weights={"NodeAffinity": 20}),
+    Setup("sparse", without=("TaintToleration", "NodeAffinity", "ImageLocality")),
+)
+BY_NAME = {setup.name: setup for setup in SETUPS}
+
+
+class Pair:
+    """Both schedulers, told the same."""
+
+    def __init__(self, choose: Chooser) -> None:
+        self.choose = choose
+        self.driver, self.world = Driver(SETUPS), World()
+        self.pending: list[Pod] = []
+        for name in NODE_NAMES[: choose((0, 1, 2, 3, 4, 5, 5))]:
+            self.put_node(name)
+        for i in range(choose((0,) * 9 + (24,))):
+            self.put_node(f"more{i}")
+        for i in range(choose((0, 0, 1, 2, 4))):
+            self.place(f"placed{i}")
+        for i in range(choose((1, 2))):
+            pod = choices.pod(choose, f"pending{i}")
+            self.driver.add(pod)
+            self.pending.append(pod)
+
+    def put_node(self, name: str) -> None:
+        node = choices.node(self.choose, name)
+        self.driver.update(node)
+        self.world.put_node(node)
+
+    def place(self, name: str) -> None:
+        """On any node, fitting or not, known or not."""
+        builder = choices.pod_builder(self.choose, name).namespace("default")
+        pod = builder.on(self.choose((*NODE_NAMES, "unknown"))).obj()
+        self.driver.update(pod)
+        self.world.put_pod(pod)
+
+    def change(self) -> None:
+        match self.choose(("place", "place", "remove", "node", "node", "drop")):
+            case "place":
+                self.place(self.choose(("placed0", "placed1", "other")))
+            case "remove" if self.world.pods:
+                pod = self.world.pods[self.choose(sorted(self.world.pods))]
+                self.driver.delete(pod)
+                self.world.delete_pod(pod.metadata.uid)
+            case "drop" if self.world.nodes:
+                node = self.world.nodes[self.choose(sorted(self.world.nodes))]
+                self.driver.delete(node)
+                self.world.delete_node(node.metadata.name)
+            case _:
+                self.put_node(self.choose(NODE_NAMES))
+
+    def compare(self, profile: str) -> None:
+        for pod in self.pending:
+            assert_agreement(self.driver, self.world, pod, profile)
+
+
+def assert_agreement(driver: Driver, world: World, pod: Pod, profile: str) -> None:
+    expected = judge(pod, world, BY_NAME[profile].plugins())
+    got = driver.answer(pod, profile)
+    if driver.record(pod).pin is not None and profile != "sparse":
+        # The class of such pods leaves the node open; the pod does not.
+        assert expected.totals.keys() <= got.totals.keys()
+    else:
+        assert got.totals == expected.totals, expected
+        assert_same_hope(driver, expected, pod, profile)
+    assert got.message == expected.message
+    if not expected.totals:
+        assert got.node == ""
+    else:
+        row = driver.scheduler.cluster.nodes.row
+        assert got.node == min(expected.best, key=lambda name: row(name) or 0)
+
+
+def assert_same_hope(driver: Driver, expected: Judgement, pod: Pod, profile: str) -> None:
+    """Both name the same nodes as those where removing pods could help."""
+    if expected.totals or expected.nowhere or not expected.unfit:
+        return
+    scheduler = driver.scheduler
+    column = scheduler.cycle.column(profile_of(scheduler, profile), driver.record(pod).cls)
+    resolvable = column.diagnosis.resolvable()
+    row = dict(scheduler.cluster.nodes.names())
+    for name, (_, unfit) in expected.unfit.items():
+        assert bool(resolvable[row[name]]) == unfit.resolvable, name
+
+
+@examples(150)
+@given(st.data())
+def test_same_nodes_scores_choice_and_message(data: st.DataObject) -> None:
+    choose = choices.choosing(data.draw)
+    profile = choose(sorted(BY_NAME))
+    Pair(choose).compare(profile)
+
+
+@examples(60)
+@given(st.data())
+def test_agreement_survives_changes(data: st.DataObject) -> None:
+    choose = choices.choosing(data.draw)
+    profile = choose(sorted(BY_NAME))
+    assert_agreement_through_changes(choose, profile)
+
+
+@pytest.mark.parametrize("start", range(0, examples(3000).max_examples, 300))
+def test_agreement_over_thousands_of_clusters(start: int) -> None:
+    for seed in range(start, start + 300):
+        choose = choices.seeded(seed)
+        profile = choose(sorted(BY_NAME))
+        try:
+            Pair(choose).compare(profile)
+        except Exception as error:
+            raise AssertionError(f"seed {seed}") from error
+
+
+@pytest.mark.parametrize("start", range(10**6, 10**6 + examples(600).max_examples, 100))
+def test_agreement_through_changes_of_hundreds_of_clusters(start: int) -> None:
+    for seed in range(start, start + 100):
+        choose = choices.seeded(seed)
+        profile = choose(sorted(BY_NAME))
+        try:
+            assert_agreement_through_changes(choose, profile)
+        except Exception as error:
+            raise AssertionError(f"seed {seed}") from error
+
+
+def assert_agreement_through_changes(choose: Chooser, profile: str) -> None:
+    """Columns are refreshed after every change, and each time compared with the reference, whose
+    every answer is worked out from nothing, and with a column that starts now."""
+    pair = Pair(choose)
+    pair.compare(profile)
+    for _ in range(choose((2, 5, 8))):
+        pair.change()
+        pair.compare(profile)
+        for pod in pair.pending:
+            assert_column_equals_fresh_one(pair.driver, pod, profile)
+
+
+def assert_column_equals_fresh_one(driver: Driver, pod: Pod, profile_name: str) -> None:
+    scheduler = driver.scheduler
+    profile, cls = profile_of(scheduler, profile_name), driver.record(pod).cls
+    kept = scheduler.cycle.column(profile, cls)
+    fresh = Column(scheduler.cluster, profile, cls)
+    fresh.refresh()
+    assert kept.best() == fresh.best()
+    assert kept.fits.tolist() == fresh.fits.tolist()
+    assert totals(scheduler, kept) == totals(scheduler, fresh)
+    if fresh.best() < 0 and scheduler.cluster.nodes.count:
+        assert kept.verdict() == fresh.verdict()
+        assert kept.diagnosis.resolvable().tolist() == fresh.diagnosis.resolvable().tolist()

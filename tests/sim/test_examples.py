@@ -1,0 +1,31 @@
+"""Every example runs, comes out as it says it will, and comes out the same twice."""
+
+from pathlib import Path
+
+import pytest
+
+from holdfast.sim.happenings import Check
+from holdfast.sim.loading import load_files
+from holdfast.sim.output import to_json
+from holdfast.sim.scenario import read_scenario
+from holdfast.sim.setup import Setup
+from holdfast.sim.simulation import Simulation
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+FILES = sorted(EXAMPLES.rglob("*.yaml"))
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(EXAMPLES)))
+def test_example(file: Path) -> None:
+    scenario = read_scenario(load_files([str(file)]))
+    expects = scenario.at_the_end or any(isinstance(h.action, Check) for h in scenario.happenings)
+    assert expects, "an example says what should come of it"
+    first, second = (Simulation(scenario, Setup.of()).run() for _ in range(2))
+    assert first.unmet == []
+    assert to_json([(None, first)]) == to_json([(None, second)])
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(EXAMPLES)))
+def test_example_is_described(file: Path) -> None:
+    assert file.read_text().startswith("# "), "an example starts by saying what it shows"
+    assert f"({file.relative_to(EXAMPLES)})" in (EXAMPLES / "README.md").read_text()

@@ -1,0 +1,44 @@
+"""Expect documents: what holds passes in silence, what does not is named."""
+
+import pytest
+
+from sim.support import NODE, joined, pod, simulate
+
+EXPECT = "{apiVersion: sim.holdfast.io/v1alpha1, kind: Expect, %s}"
+
+
+@pytest.mark.parametrize(
+    ("expected", "complaint"),
+    [
+        ("bound: {p: n1}", None),
+        ("bound: {default/p: [n2, n1]}", None),
+        ("bound: {p: n2}", "bound.p: expected on n2, is on n1"),
+        ("bound: {big: n1}", "bound.big: expected on n1, has no node: 0/1 nodes are available"),
+        ("bound: {q: n1}", "bound.q: there is no such pod"),
+        ("pending: {big: ''}", None),
+        ("pending: {big: '0/1 nodes are available: 1 Insufficient cpu.'}", None),
+        ("pending: {big: 'no room'}", "pending.big: expected 'no room', got '0/1 nodes are"),
+        ("pending: {p: ''}", "pending.p: is on n1"),
+        ("phases: {p: Succeeded, big: Pending}", None),
+        ("phases: {p: Running}", "phases.p: expected Running, got Succeeded"),
+        ("at: 1s, phases: {p: Running}", None),
+        ("absent: [Pod/default/q]", None),
+        ("absent: [Pod/default/p]", "absent: Pod/default/p is there"),
+        ("timeline: [{event: Bound}, {t: 5s, event: Succeeded}]", None),
+        (
+            "timeline: [{event: Succeeded}, {object: Pod/default/p, event: Bound}]",
+            "timeline[1]: object Pod/default/p, event Bound did not happen at this place",
+        ),
+        ("timeline: [{event: Evicted}]", "timeline[0]: event Evicted did not happen"),
+        ("never: [{object: Pod/default/big, event: Bound}]", None),
+        ("never: [{event: Bound}]", "never[0]: event Bound happened at 0s"),
+    ],
+)
+def test_expectations(expected: str, complaint: str | None) -> None:
+    unmet = simulate(joined(NODE, pod("p", runs_for="5s"), pod("big", "8"), EXPECT % expected)).unmet
+    if complaint is None:
+        assert unmet == []
+    else:
+        assert len(unmet) == 1
+        assert unmet[0].startswith("s.yaml: document 4, line 7: Expect: ")
+        assert complaint in unmet[0]
