@@ -46,7 +46,7 @@ def test_state_is_right_and_no_pod_is_forgotten_whatever_happens() -> None:
     run_state_machine_as_test(LifeOfACluster, settings=examples(40))
 
 
-@pytest.mark.parametrize("start", range(0, examples(400).max_examples, 50))
+@pytest.mark.parametrize("start", range(0, examples(800).max_examples, 50))
 def test_long_lives(start: int) -> None:
     """The same, in long random walks."""
     for seed in range(start, start + 50):

@@ -13,6 +13,7 @@ from builders import make_node, make_pod
 from holdfast.core.cluster import Cluster
 from holdfast.core.events import Added
 from holdfast.core.ledger import Ledger
+from holdfast.core.slots import CPU, PODS
 from holdfast.core.validate import validate_state
 from reference.choices import Chooser, choosing, seeded
 from strategies import examples
@@ -183,6 +184,6 @@ def test_claiming_twice_is_a_mistake(what: Callable[[Ledger], None], message: st
 
 def test_free_is_what_is_left_and_may_be_negative() -> None:
     cluster = make_cluster()
-    cluster.ledger.hold("much", 0, {0: 8000})
+    cluster.ledger.hold("much", 0, {CPU: 8000})
     free = cluster.ledger.free(0)
-    assert (free[0], free[3]) == (-100, 108)
+    assert (free[CPU], free[PODS]) == (-100, 108)

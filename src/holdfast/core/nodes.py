@@ -17,7 +17,7 @@ from holdfast.api.affinity import Taint
 from holdfast.core.images import Images
 from holdfast.core.labels import LabelColumns
 from holdfast.core.ports import PortUse
-from holdfast.core.slots import Slots
+from holdfast.core.slots import CPU, MEMORY, NONZERO_CPU, NONZERO_MEMORY, Slots
 from holdfast.core.taints import EMPTY, TaintSets
 
 Matrix = NDArray[np.int64]
@@ -26,7 +26,7 @@ NO_PODS = 2**62
 """The lowest priority where there are no pods."""
 
 _FIRST_CAPACITY = 64
-_FIRST_SLOTS = 16
+_FIRST_SLOTS = 8
 
 
 @dataclass(slots=True)
@@ -51,10 +51,10 @@ class NodeTable:
         self.count = 0
         """Nodes that exist: the N of `0/N nodes are available`."""
         self.slots = Slots()
-        self.allocatable: Matrix = np.zeros((_FIRST_SLOTS, self.capacity), dtype=np.int64)
-        self.claimed: Matrix = np.zeros((_FIRST_SLOTS, self.capacity), dtype=np.int64)
+        self.allocatable = _matrix(_FIRST_SLOTS, self.capacity)
+        self.claimed = _matrix(_FIRST_SLOTS, self.capacity)
         """Requests of pods, plus what reservations there still hold."""
-        self.held: Matrix = np.zeros((_FIRST_SLOTS, self.capacity), dtype=np.int64)
+        self.held = _matrix(_FIRST_SLOTS, self.capacity)
         """The part of `claimed` that reservations hold."""
         self.lowest: NDArray[np.int64] = np.full(self.capacity, NO_PODS, dtype=np.int64)
         """The lowest priority of the pods on a row."""
@@ -66,7 +66,7 @@ class NodeTable:
         self.ports = PortUse(self.capacity)
         self.images = Images(self.capacity)
         self.info: dict[int, NodeInfo] = {}
-        self._everywhere: dict[int, bool] = {}
+        self._sparse: frozenset[int] | None = None
         self._row: dict[str, int] = {}
         self._name: list[str] = []
         self._free: list[int] = []
@@ -84,19 +84,17 @@ class NodeTable:
         """The slot of a resource, with room for it in every matrix."""
         slot = self.slots.of(resource)
         if slot >= len(self.allocatable):
-            more = ((0, len(self.allocatable)), (0, 0))
-            self.allocatable = np.pad(self.allocatable, more)
-            self.claimed = np.pad(self.claimed, more)
-            self.held = np.pad(self.held, more)
+            self._resize(2 * len(self.allocatable), self.capacity)
+            self._sparse = None
         return slot
 
-    def everywhere(self, slot: int) -> bool:
-        """Whether every node has some of the resource."""
-        found = self._everywhere.get(slot)
-        if found is None:
-            offered = self.allocatable[slot, : self.size][self.alive[: self.size]]
-            found = self._everywhere[slot] = bool((offered > 0).all())
-        return found
+    @property
+    def sparse(self) -> frozenset[int]:
+        """The slots of which some node has nothing."""
+        if self._sparse is None:
+            lacking = (self.allocatable[:, : self.size] <= 0) & self.alive[: self.size]
+            self._sparse = frozenset(np.flatnonzero(lacking.any(axis=1)).tolist())
+        return self._sparse
 
     def open_row(self, name: str) -> int:
         """The row of a name, a new one if it has none."""
@@ -123,7 +121,7 @@ class NodeTable:
 
     def put(self, row: int, info: NodeInfo) -> None:
         """Writes a node object into its row."""
-        self._everywhere.clear()
+        self._sparse = None
         if not self.alive[row]:
             self.alive[row] = True
             self.count += 1
@@ -131,6 +129,7 @@ class NodeTable:
         column = np.zeros(len(self.allocatable), dtype=np.int64)
         for slot, amount in slots.items():
             column[slot] = amount
+        column[NONZERO_CPU], column[NONZERO_MEMORY] = column[CPU], column[MEMORY]
         self.allocatable[:, row] = column
         self.unschedulable[row] = info.unschedulable
         self.taint_set[row] = self.taints.intern(info.taints)
@@ -140,7 +139,7 @@ class NodeTable:
 
     def drop(self, row: int) -> None:
         """Takes the node object out of its row; what is claimed there stays."""
-        self._everywhere.clear()
+        self._sparse = None
         self.alive[row] = False
         self.count -= 1
         self.allocatable[:, row] = 0
@@ -152,10 +151,7 @@ class NodeTable:
 
     def _grow(self, capacity: int) -> None:
         more = capacity - self.capacity
-        wider = ((0, 0), (0, more))
-        self.allocatable = np.pad(self.allocatable, wider)
-        self.claimed = np.pad(self.claimed, wider)
-        self.held = np.pad(self.held, wider)
+        self._resize(len(self.allocatable), capacity)
         self.lowest = np.pad(self.lowest, (0, more), constant_values=NO_PODS)
         self.alive = np.pad(self.alive, (0, more))
         self.unschedulable = np.pad(self.unschedulable, (0, more))
@@ -164,3 +160,14 @@ class NodeTable:
         self.ports.grow(capacity)
         self.images.grow(capacity)
         self.capacity = capacity
+
+    def _resize(self, slots: int, capacity: int) -> None:
+        for name in ("allocatable", "claimed", "held"):
+            before: Matrix = getattr(self, name)
+            after = _matrix(slots, capacity)
+            after[: before.shape[0], : before.shape[1]] = before
+            setattr(self, name, after)
+
+
+def _matrix(slots: int, capacity: int) -> Matrix:
+    return np.zeros((slots, capacity), dtype=np.int64)

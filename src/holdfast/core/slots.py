@@ -2,7 +2,8 @@
 
 A quantity that is counted per node is a slot, whether a node offers it or it is only derived:
 next to every resource stand the two sums kube-scheduler's scores are made of, in which a
-container that asks for no cpu or memory counts with a small default.
+container that asks for no cpu or memory counts with a small default. Of those a node offers as much as
+of the resource itself.
 """
 
 from collections.abc import Iterator

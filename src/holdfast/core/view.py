@@ -36,6 +36,9 @@ class View(Protocol):
 
     def allocatable(self, slot: int) -> Cells: ...
     def claimed(self, slot: int) -> Cells: ...
+    def free(self, slot: int) -> Cells:
+        """What is allocatable and not claimed; negative where a row is oversold."""
+
     def take(self, column: NDArray[Any]) -> Cells:
         """The view's rows of any column over all rows."""
 
@@ -45,6 +48,12 @@ class View(Protocol):
 
     def at_most(self, cells: Cells, limit: float) -> Cells:
         """The cells, or the limit where they are more."""
+
+    def at_least(self, cells: Cells, limit: float) -> Cells:
+        """The cells, or the limit where they are less."""
+
+    def whole(self, cells: Cells) -> Cells:
+        """The cells without what is behind the point."""
 
 
 class All:
@@ -64,6 +73,9 @@ class All:
     def claimed(self, slot: int) -> Cells:
         return self._table.claimed[slot, : self._size]
 
+    def free(self, slot: int) -> Cells:
+        return self.allocatable(slot) - self.claimed(slot)
+
     def take(self, column: NDArray[Any]) -> Cells:
         return column[: self._size]
 
@@ -76,29 +88,35 @@ class All:
     def at_most(self, cells: Cells, limit: float) -> Cells:
         return np.minimum(cells, limit)
 
+    def at_least(self, cells: Cells, limit: float) -> Cells:
+        return np.maximum(cells, limit)
+
+    def whole(self, cells: Cells) -> Cells:
+        return cells.astype(np.int64)
+
 
 class Some:
-    __slots__ = ("_allocatable", "_claimed", "_table", "rows")
+    """Rows are gathered in all their slots at once, which costs less than slot by slot."""
+
+    __slots__ = ("_allocatable", "_claimed", "_free", "rows")
 
     def __init__(self, table: NodeTable, rows: NDArray[np.intp]) -> None:
-        self._table = table
-        self._allocatable: Cells = None
-        self._claimed: Cells = None
+        used = len(table.slots)
+        self._allocatable = table.allocatable[:used].take(rows, axis=1)
+        self._claimed = table.claimed[:used].take(rows, axis=1)
+        self._free: Cells = None
         self.rows: Cells = rows
 
-    # One gather of all resources costs less than one each for two of them.
-
     def allocatable(self, slot: int) -> Cells:
-        if self._allocatable is None:
-            used = self._table.allocatable[: len(self._table.slots)]
-            self._allocatable = used.take(self.rows, axis=1)
         return self._allocatable[slot]
 
     def claimed(self, slot: int) -> Cells:
-        if self._claimed is None:
-            used = self._table.claimed[: len(self._table.slots)]
-            self._claimed = used.take(self.rows, axis=1)
         return self._claimed[slot]
+
+    def free(self, slot: int) -> Cells:
+        if self._free is None:
+            self._free = self._allocatable - self._claimed
+        return self._free[slot]
 
     def take(self, column: NDArray[Any]) -> Cells:
         return column.take(self.rows)
@@ -111,6 +129,12 @@ class Some:
 
     def at_most(self, cells: Cells, limit: float) -> Cells:
         return np.minimum(cells, limit)
+
+    def at_least(self, cells: Cells, limit: float) -> Cells:
+        return np.maximum(cells, limit)
+
+    def whole(self, cells: Cells) -> Cells:
+        return cells.astype(np.int64)
 
 
 class One:
@@ -127,6 +151,9 @@ class One:
     def claimed(self, slot: int) -> Cells:
         return self._claimed.item(slot, self.rows)
 
+    def free(self, slot: int) -> Cells:
+        return self._allocatable.item(slot, self.rows) - self._claimed.item(slot, self.rows)
+
     def take(self, column: NDArray[Any]) -> Cells:
         return column.item(self.rows)
 
@@ -138,3 +165,9 @@ class One:
 
     def at_most(self, cells: Cells, limit: float) -> Cells:
         return cells if cells < limit else limit
+
+    def at_least(self, cells: Cells, limit: float) -> Cells:
+        return cells if cells > limit else limit
+
+    def whole(self, cells: Cells) -> Cells:
+        return int(cells)

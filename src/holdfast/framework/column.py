@@ -251,8 +251,9 @@ class Column:
         self._nodes_seen = self._cluster.nodes_changed.end
         self._usage_seen = self._cluster.ledger.changed.end
         self._fits_node: Bools = np.zeros(capacity, dtype=np.bool_)
+        self._all_suit = False
         self._fits: Bools = np.zeros(capacity, dtype=np.bool_)
-        self._node_score: Ints = np.zeros(capacity, dtype=np.int64)
+        self._node_score: Ints = np.zeros(capacity if self._node_scores else 0, dtype=np.int64)
         self._local: Ints = np.zeros(capacity if self._normalized else 0, dtype=np.int64)
         self._base = np.full(capacity, INFEASIBLE, dtype=np.int64)
         self._by_key: Ints = np.zeros(0, dtype=np.int64)
@@ -319,7 +320,7 @@ class Column:
         if not ok:
             self._base[row] = INFEASIBLE
             return flipped
-        score = self._node_score.item(row)
+        score = self._node_score.item(row) if self._node_scores else self._constant
         for weight, scores in self._usage_scores:
             score += weight * scores(view)
         if self._normalized:
@@ -331,17 +332,19 @@ class Column:
 
     def _update_many(self, rows: NDArray[np.intp], raw_too: bool) -> None:
         """Only rows whose node object suits the class are looked at further."""
-        suits = self._fits_node[rows]
-        at = rows if suits.all() else rows[suits]
-        if len(at) < len(rows):
-            out = rows[~suits]
+        at = rows
+        if not self._all_suit:
+            suits = self._fits_node[rows]
+            at, out = rows[suits], rows[~suits]
             self._refit(out, np.zeros(len(out), dtype=np.bool_))
             self._base[out] = INFEASIBLE
         view = Some(self._table, at)
-        ok = suits if len(at) == len(rows) else suits[suits]
+        ok: Any = None
         for passes in self._usage_filters:
-            ok = ok & passes(view)
-        local = self._node_score[at]
+            ok = passes(view) if ok is None else ok & passes(view)
+        if ok is None:
+            ok = view.full(True)
+        local: Any = self._node_score[at] if self._node_scores else self._constant
         for weight, scores in self._usage_scores:
             local = local + (scores(view) if weight == 1 else weight * scores(view))
         refit = self._refit(at, ok) or len(at) < len(rows)
@@ -361,6 +364,9 @@ class Column:
 
     def _refit(self, at: NDArray[np.intp], ok: Bools) -> bool:
         """Takes note of which rows fit; whether that changed for any."""
+        if self._keys is None and not self._normalized:
+            self._fits[at] = ok
+            return True  # nobody cares
         flips = ok != self._fits[at]
         if not flips.any():
             return False
@@ -397,10 +403,12 @@ class Column:
         for passes in self._node_filters:
             ok = ok & passes(view)
         self._fits_node[at] = ok
-        score = self._constant
-        for weight, scores in self._node_scores:
-            score = score + weight * scores(view)
-        self._node_score[at] = score
+        self._all_suit = bool(self._fits_node[: self._size].all())
+        if self._node_scores:
+            score = self._constant
+            for weight, scores in self._node_scores:
+                score = score + weight * scores(view)
+            self._node_score[at] = score
 
     # Topology
 

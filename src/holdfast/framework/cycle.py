@@ -87,6 +87,8 @@ class Cycle:
     def find_row(self, profile: Profile, pod: PodRecord, column: Column) -> int:
         """The best row for the pod, or -1. A node being cleared for it comes before all others."""
         table, nominations = self._table, self._cluster.nominations
+        if not nominations and pod.pin is None:
+            return column.best()
         if column.rejected is not None:
             return -1
         trial = PodTrial(self._cluster, column, pod, self._is_pinned(profile, pod))

@@ -37,10 +37,16 @@ class KeyView:
     def at_most(self, cells: Cells, limit: float) -> Cells:
         return np.minimum(cells, limit)
 
+    def at_least(self, cells: Cells, limit: float) -> Cells:
+        return np.maximum(cells, limit)
+
+    def whole(self, cells: Cells) -> Cells:
+        return cells.astype(np.int64)
+
     def allocatable(self, slot: int) -> Cells:
         raise TypeError("a topology plugin sees facets, not quantities")
 
-    claimed = allocatable
+    claimed = free = allocatable
 
     def take(self, column: NDArray[Any]) -> Cells:
         raise TypeError("a topology plugin sees facets, not columns")

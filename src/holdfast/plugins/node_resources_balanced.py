@@ -44,14 +44,19 @@ Row = tuple[int, int]
 
 def balance_of_two(nodes: NodeTable, one: Row, other: Row) -> Callable[[View], Cells]:
     (slot_a, added_a), (slot_b, added_b) = one, other
-    any_number = balance_of_many([one, other])
+    slots = frozenset((slot_a, slot_b))
+    with_gaps = balance_of_many([one, other])
+    # Where a pod that asks for both fits, neither is used up; where it does not, no score counts.
+    may_exceed = not (added_a and added_b)
 
     def score(view: View) -> Cells:
-        if not (nodes.everywhere(slot_a) and nodes.everywhere(slot_b)):
-            return any_number(view)
-        a = view.at_most((view.claimed(slot_a) + added_a) / view.allocatable(slot_a), 1.0)
-        b = view.at_most((view.claimed(slot_b) + added_b) / view.allocatable(slot_b), 1.0)
-        return (1 - abs((a - b) / 2)) * MAX_SCORE // 1
+        if nodes.sparse and not slots.isdisjoint(nodes.sparse):
+            return with_gaps(view)
+        a = (view.claimed(slot_a) + added_a) / view.allocatable(slot_a)
+        b = (view.claimed(slot_b) + added_b) / view.allocatable(slot_b)
+        if may_exceed:
+            a, b = view.at_most(a, 1.0), view.at_most(b, 1.0)
+        return view.whole((1 - abs((a - b) / 2)) * MAX_SCORE)
 
     return score
 
@@ -77,6 +82,6 @@ def balance_of_many(rows: list[Row]) -> Callable[[View], Cells]:
         least = np.minimum.reduce([share + (present == 0) * 2 for present, share in shares])
         two = count == 2
         deviation = two * ((most - least) / 2) + (two == 0) * np.sqrt(squares / some)
-        return (1 - deviation) * MAX_SCORE // 1
+        return view.whole((1 - deviation) * MAX_SCORE)
 
     return score

@@ -28,25 +28,25 @@ class NodeResourcesFit(Plugin):
         self._ignored_groups = frozenset(self._args.ignored_resource_groups)
 
     def filter(self, cls: PodClass) -> Filter:
-        slots = self.cluster.nodes.slots
+        names = self.cluster.nodes.slots
         wanted = [Need(PODS, 1, TOO_MANY_PODS)] + [
-            Need(slot, amount, f"Insufficient {slots.name(slot)}")
+            Need(slot, amount, f"Insufficient {names.name(slot)}")
             for slot, amount in cls.requests
-            if slot != PODS and not self._is_ignored(slots.name(slot))
+            if slot != PODS and not self._is_ignored(names.name(slot))
         ]
-        needs = tuple((slot, amount) for slot, amount, _ in wanted)
+        (first, least), *others = [(need.slot, need.amount) for need in wanted]
 
         def passes(view: View) -> Cells:
-            enough = True
-            for slot, amount in needs:
-                enough = enough & (view.allocatable(slot) - view.claimed(slot) >= amount)
+            enough = view.free(first) >= least
+            for slot, amount in others:
+                enough = enough & (view.free(slot) >= amount)
             return enough
 
         def reasons(view: View) -> list[Reason]:
             return [
                 Reason(
                     text,
-                    view.allocatable(slot) - view.claimed(slot) < amount,
+                    view.free(slot) < amount,
                     resolvable=(slot == PODS) | (view.allocatable(slot) >= amount),
                 )
                 for slot, amount, text in wanted

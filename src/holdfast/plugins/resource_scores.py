@@ -20,6 +20,8 @@ from holdfast.framework.config import ResourceSpec, ScoringStrategy, ShapePoint
 from holdfast.framework.interface import MAX_SCORE
 
 Scorer = Callable[[View], Cells]
+Row = tuple[int, int, int, int]
+"""A resource's slot, the slot of what is claimed of it, what the pod adds to that, and its weight."""
 
 _DEFAULTED = {CPU: NONZERO_CPU, MEMORY: NONZERO_MEMORY}
 _SCORE_OF_SHAPE = 10
@@ -28,8 +30,8 @@ _SCORE_OF_SHAPE = 10
 
 def counted(
     nodes: NodeTable, cls: PodClass, resources: tuple[ResourceSpec, ...], defaulted: bool
-) -> list[tuple[int, int, int, int]]:
-    """(slot, slot of what is claimed, what the pod adds, weight) of the resources that count."""
+) -> list[Row]:
+    """The resources that count."""
     rows = []
     for resource in resources:
         slot = nodes.slot(resource.name)
@@ -54,38 +56,38 @@ def allocation_score(nodes: NodeTable, cls: PodClass, strategy: ScoringStrategy)
     return _by_shape(rows, Shape(strategy.requested_to_capacity_ratio.shape))
 
 
-def least_allocated(requested: Cells, capacity: Cells) -> Cells:
-    left = capacity - requested
-    return (left >= 0) * (left * MAX_SCORE // capacity)
+def least_allocated(view: View, left: Cells, capacity: Cells) -> Cells:
+    return view.at_least(left * MAX_SCORE // capacity, 0)
 
 
-def most_allocated(requested: Cells, capacity: Cells) -> Cells:
-    within = requested <= capacity
-    return (within * requested + (within == 0) * capacity) * MAX_SCORE // capacity
+def most_allocated(view: View, left: Cells, capacity: Cells) -> Cells:
+    return (capacity - view.at_least(left, 0)) * MAX_SCORE // capacity
 
 
-def _weighted_mean(
-    nodes: NodeTable,
-    rows: list[tuple[int, int, int, int]],
-    formula: Callable[[Cells, Cells], Cells],
-) -> Scorer:
-    weight_of_all = sum(weight for *_, weight in rows)
+Formula = Callable[[View, Cells, Cells], Cells]
+"""From what would be left of a resource and what there is of it, to a score."""
+
+
+def _weighted_mean(nodes: NodeTable, rows: list[Row], formula: Formula) -> Scorer:
+    """A resource the node has none of does not count."""
+    slots = frozenset(slot for slot, *_ in rows)
+    weight_of_all = sum(weight for *_, weight in rows) or 1
 
     def score(view: View) -> Cells:
+        if nodes.sparse and not slots.isdisjoint(nodes.sparse):
+            return with_gaps(view)
         total = 0
         for slot, claimed, added, weight in rows:
-            if not nodes.everywhere(slot):
-                return with_gaps(view)
-            total = total + weight * formula(view.claimed(claimed) + added, view.allocatable(slot))
-        return total // (weight_of_all or 1)
+            part = formula(view, view.free(claimed) - added, view.allocatable(slot))
+            total = total + (part if weight == 1 else weight * part)
+        return total // weight_of_all
 
     def with_gaps(view: View) -> Cells:
-        """For clusters where some node has none of a resource, which then does not count there."""
         total, weights = 0, 0
         for slot, claimed, added, weight in rows:
             offered = view.allocatable(slot)
             present = offered > 0
-            part = formula(view.claimed(claimed) + added, offered + (offered == 0))
+            part = formula(view, view.free(claimed) - added, offered + (offered == 0))
             total = total + present * weight * part
             weights = weights + present * weight
         return total // (weights + (weights == 0))
@@ -93,7 +95,7 @@ def _weighted_mean(
     return score
 
 
-def _by_shape(rows: list[tuple[int, int, int, int]], shape: "Shape") -> Scorer:
+def _by_shape(rows: list[Row], shape: "Shape") -> Scorer:
     """Here a resource that scores 0 is left out of the mean, and the mean is rounded."""
 
     def score(view: View) -> Cells:
@@ -101,10 +103,8 @@ def _by_shape(rows: list[tuple[int, int, int, int]], shape: "Shape") -> Scorer:
         for slot, claimed, added, weight in rows:
             offered = view.allocatable(slot)
             capacity = offered + (offered == 0)
-            requested = view.claimed(claimed) + added
-            over = requested > capacity
-            utilization = over * 100 + (over == 0) * (requested * 100 // capacity)
-            part = (offered > 0) * shape.at(utilization)
+            used = capacity - view.at_least(view.free(claimed) - added, 0)
+            part = (offered > 0) * shape.at(used * 100 // capacity)
             total = total + part * weight
             weights = weights + (part > 0) * weight
         # Half away from zero, in whole numbers: the sums are never negative.
