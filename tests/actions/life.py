@@ -13,13 +13,13 @@ from typing import ClassVar
 from builders import PodBuilder, make_node, make_pod
 from holdfast.api.errors import InvalidObject
 from holdfast.api.pod import Pod
-from holdfast.core.decisions import Bind
+from holdfast.core.decisions import Bind, Nominate, Preempt
 from holdfast.core.events import BindConfirmed, BindRefused, Deleted, Malformed, Updated
 from holdfast.core.pods import Phase, PodRecord
 from holdfast.core.validate import validate_state
 from holdfast.framework.interface import FINE, Outcome, Plugin
 from reference import choices
-from reference.choices import NODE_NAMES, Chooser
+from reference.choices import NODE_NAMES, TOPOLOGY, Chooser
 from reference.driving import Driver
 from reference.resource_scores import Strategy
 from reference.scheduler import judge
@@ -28,8 +28,14 @@ from reference.world import World
 from strategies import ZONES
 
 SETUPS = (
-    Setup("default-scheduler", extra=("Witness",)),
-    Setup("packing", Strategy("MostAllocated"), weights={"NodeResourcesFit": 5}, extra=("Witness",)),
+    Setup("default-scheduler", extra=("Witness",), preempts=True),
+    Setup(
+        "packing",
+        Strategy("MostAllocated"),
+        weights={"NodeResourcesFit": 5},
+        extra=("Witness",),
+        preempts=True,
+    ),
 )
 _OURS = {setup.name: setup for setup in SETUPS}
 _FORBIDDEN = "not now"
@@ -39,11 +45,16 @@ _NAMES = ("a", "b", "c", "d", "e", "f")
 TWEAKS: tuple[str, ...] = ("cordon", "zone", "shrink", "grow", "taints", "label")
 
 
+def leaving() -> Pod:
+    """A pod that is going to make room for another."""
+    return make_pod("x").condition("DisruptionTarget", "True", "PreemptionByScheduler").obj()
+
+
 class Witness(Plugin):
     """Sees every claim and every one given back, in order; makes pods labelled `patient` wait."""
 
     name = "Witness"
-    log: ClassVar[list[tuple[str, str, int]]] = []
+    log: ClassVar[list[tuple[str, str, int | str]]] = []
     allowed: ClassVar[set[str]] = set()
     refused: ClassVar[set[str]] = set()
 
@@ -83,10 +94,23 @@ class Life:
         self.answered: list[str] = []
         """Uids whose bind was answered or overtaken, for late answers."""
         self._uids = 0
+        self._given_up: dict[str, str] = {}
+        """The nodes that were being cleared for pods, until they were claimed."""
+        self._follow_nominations()
         cluster = self.driver.scheduler.cluster
         cluster.topology.counter("all", lambda cls: True).domains(
             cluster.nodes.labels.column("topology.kubernetes.io/zone")
         )
+
+    def _follow_nominations(self) -> None:
+        cluster = self.driver.scheduler.cluster
+        nominate = cluster.nominate
+
+        def followed(pod: PodRecord, node: str) -> None:
+            nominate(pod, node)
+            Witness.log.append(("nominate", pod.uid, node))
+
+        cluster.nominate = followed  # type: ignore[method-assign]
 
     # Nodes
 
@@ -149,7 +173,19 @@ class Life:
     def add_simple_pod(self, choose: Chooser) -> None:
         """One that fits anywhere there is room, but for one thing it may ask for."""
         pod = self._new_pod(choose, choose(_NAMES), simple=True)
-        match choose(("nothing", "port", "label", "node", "patience")):
+        kinds = ("nothing", "port", "label", "node", "patience", "spread", "near", "away", "urgent")
+        match choose(kinds):
+            case "spread":
+                when = choose(("DoNotSchedule", "ScheduleAnyway"))
+                pod.spread(choose(TOPOLOGY), choose((1, 2)), {"app": choose(("a", "b"))}, when=when)
+            case "near":
+                weight = choose((None, 10))
+                pod.pod_affinity(choose(TOPOLOGY), {"app": choose(("a", "b"))}, weight=weight)
+            case "away":
+                weight = choose((None, 10))
+                pod.pod_anti_affinity(choose(TOPOLOGY), {"app": choose(("a", "b"))}, weight=weight)
+            case "urgent":
+                pod.priority(choose((100, 1000)))
             case "patience":
                 pod.label("patient")
             case "port":
@@ -173,6 +209,7 @@ class Life:
         self._uids += 1
         if simple:
             pod = make_pod(name).cpu(choose(("100m", "1", "2"))).memory(choose(("1", "1Gi")))
+            pod.label("app", choose(("a", "b"))).priority(choose((0, 0, 10, 100)))
         else:
             pod = choices.pod_builder(choose, name)
         pod.namespace("default").uid(f"{name}-{self._uids}")
@@ -185,6 +222,21 @@ class Life:
         self.pods[pod.metadata.uid] = pod
         self.driver.update(copy.deepcopy(pod))
         self._hold(pod)
+        if pod.metadata.uid in self.world.nominated:
+            self._nominated(pod.metadata.uid, self._nomination(pod.metadata.uid))
+
+    def _nomination(self, uid: str) -> str:
+        """The node that is being cleared for a pod."""
+        found = self.world.nominated.get(uid)
+        return found.status.nominated_node_name if found is not None else ""
+
+    def _nominated(self, uid: str, node: str) -> None:
+        """A node is being cleared for a pod, or not any more."""
+        self.world.nominated.pop(uid, None)
+        if node and uid in self.pods:
+            pod = copy.deepcopy(self.pods[uid])
+            pod.status.nominated_node_name = node
+            self.world.nominated[uid] = pod
 
     def _hold(self, pod: Pod) -> None:
         """The pod's room, in the reference's books."""
@@ -203,6 +255,7 @@ class Life:
         if self.in_flight.pop(uid, None) is not None:
             self.answered.append(uid)
         self.world.delete_pod(uid)
+        self.world.nominated.pop(uid, None)
 
     def _some(self, choose: Chooser) -> Pod | None:
         return copy.deepcopy(self.pods[choose(sorted(self.pods))]) if self.pods else None
@@ -234,6 +287,19 @@ class Life:
         if pod is not None:
             self._forget(pod.metadata.uid)
             self.driver.delete(pod)
+
+    def delete_victims(self, choose: Chooser) -> None:
+        """Pods that were to make room are gone."""
+        for pod in [p for p in self.pods.values() if p.metadata.deletion_timestamp is not None]:
+            if choose((True, True, False)):
+                self._forget(pod.metadata.uid)
+                self.driver.delete(pod)
+
+    def put_other(self, choose: Chooser) -> None:
+        """A namespace, service or controller."""
+        obj = choices.other_object(choose)
+        self.driver.update(obj)
+        self.world.put(obj)
 
     def delete_unknown_pod(self, choose: Chooser) -> None:
         """The deletion of a pod whose name has another bearer now."""
@@ -337,6 +403,10 @@ class Life:
                 uid = decision.pod.uid
                 assert self.reserved[uid] == decision.node and uid not in self.in_flight
                 self.in_flight[uid] = decision.node
+            elif isinstance(decision, Preempt):
+                self._preempt(decision)
+            elif isinstance(decision, Nominate) and decision.pod.uid in self.pods:
+                self.pods[decision.pod.uid].status.nominated_node_name = decision.node
         scheduler = self.driver.scheduler
         self.waiting = {
             uid: scheduler.cluster.nodes.name(waiting.row)
@@ -344,12 +414,26 @@ class Life:
         }
         self._check_nothing_was_missed()
 
+    def _preempt(self, decision: Preempt) -> None:
+        """The victim begins to go."""
+        victim = copy.deepcopy(self.pods[decision.pod.uid])
+        preemptor = self.pods[decision.preemptor.uid]
+        assert (victim.spec.priority or 0) < (preemptor.spec.priority or 0)
+        assert decision.node in (victim.spec.node_name, self.reserved.get(decision.pod.uid))
+        victim.metadata.deletion_timestamp = "2026-01-01T00:00:00Z"
+        victim.status.conditions = leaving().status.conditions
+        self._put(victim)
+
     def _witness(self) -> None:
         """Follows the claims made and given back since last asked, in order."""
         nodes = self.driver.scheduler.cluster.nodes
-        for what, uid, row in Witness.log:
+        for what, uid, where in Witness.log:
+            if isinstance(where, str):
+                self._given_up[uid] = self._nomination(uid)
+                self._nominated(uid, where)
+                continue
             if what == "reserve":
-                self._claimed(uid, nodes.name(row))
+                self._claimed(uid, nodes.name(where))
                 continue
             assert self.reserved.pop(uid, None) is not None, "given back without having been claimed"
             if uid in self.pods:
@@ -362,7 +446,9 @@ class Life:
         story = self.driver.story(pod)
         assert uid not in self.reserved and not pod.spec.node_name, story
         judgement = judge(pod, self.world, _OURS[pod.spec.scheduler_name].plugins())
-        assert node in judgement.best, (node, judgement, story)
+        cleared = self._given_up.pop(uid, "")
+        expected = {cleared} if cleared in judgement.totals else judgement.best
+        assert node in expected, (node, cleared, judgement, story)
         self.reserved[uid] = node
         self._hold(pod)
 

@@ -14,13 +14,16 @@ from actions.life import EVENTS, Life
 from reference import choices
 
 _TESTS = Path(__file__).parents[1]
+_PATH = os.pathsep.join((str(_TESTS), str(_TESTS.parent / "src")))
 
 
 def decisions_of(seed: int, steps: int = 80) -> list[str]:
     choose = choices.seeded(seed)
     life = Life()
+    life.put_plain_node(choose)
     for _ in range(steps):
         getattr(life, choose((*EVENTS, "round", "add_simple_pod", "put_plain_node")))(choose)
+        life.check()
     return [repr(decision) for decision in life.driver.decisions]
 
 
@@ -42,7 +45,7 @@ def test_decisions_do_not_depend_on_how_this_process_hashes() -> None:
     """Sets and dicts of strings are ordered differently in every process."""
     program = "from framework.test_determinism import digest; print(digest(range(20)))"
     for hash_seed in ("1", "2"):
-        environment = os.environ | {"PYTHONHASHSEED": hash_seed, "PYTHONPATH": str(_TESTS)}
+        environment = os.environ | {"PYTHONHASHSEED": hash_seed, "PYTHONPATH": _PATH}
         done = subprocess.run(
             [sys.executable, "-c", program],
             env=environment,

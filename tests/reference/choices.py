@@ -14,7 +14,17 @@ from typing import Any, Protocol, TypeVar
 
 from hypothesis import strategies as st
 
-from builders import NodeBuilder, PodBuilder, Raw, make_node, make_pod
+from builders import (
+    NodeBuilder,
+    PodBuilder,
+    Raw,
+    make_controller,
+    make_namespace,
+    make_node,
+    make_pod,
+    make_service,
+)
+from holdfast.api.meta import Object
 from holdfast.api.node import Node
 from holdfast.api.pod import Pod
 from strategies import EFFECTS, GPU, LABEL_KEYS, LABEL_VALUES, NAMESPACES, PORTS, ZONES
@@ -56,6 +66,8 @@ _SETS: tuple[tuple[str, ...], ...] = (
     ("cpu", "memory", HUGEPAGES, FOO),
     ("memory", "ephemeral-storage"),
 )
+TOPOLOGY = ("kubernetes.io/hostname", "topology.kubernetes.io/zone", "topology.kubernetes.io/zone")
+CONTROLLERS = ("ReplicationController", "ReplicaSet", "StatefulSet")
 _OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt")
 
 
@@ -107,6 +119,8 @@ def node_builder(choose: Chooser, name: str) -> NodeBuilder:
     zone = choose((None, *ZONES))
     if zone:
         made.zone(zone)
+    if rarely(choose):
+        del made.raw_metadata["labels"]["kubernetes.io/hostname"]
     if sometimes(choose):
         made.label("cores", choose(("0", "2", "4", "many")))
     for key in LABEL_KEYS:
@@ -133,6 +147,8 @@ def pod(choose: Chooser, name: str) -> Pod:
 def pod_builder(choose: Chooser, name: str) -> PodBuilder:
     made = make_pod(name).requests(requests(choose)).image(choose(IMAGES))
     made.namespace(choose(NAMESPACES))
+    if not rarely(choose):
+        made.label("app", choose(("a", "b")))
     if sometimes(choose):
         made.label(choose(LABEL_KEYS), choose(LABEL_VALUES))
     if sometimes(choose):
@@ -154,6 +170,12 @@ def pod_builder(choose: Chooser, name: str) -> PodBuilder:
     _ports(choose, made)
     _tolerations(choose, made)
     _affinity(choose, made)
+    _spread(choose, made)
+    _neighbours(choose, made)
+    if rarely(choose):
+        kind = choose(CONTROLLERS)
+        version = "v1" if kind == "ReplicationController" else "apps/v1"
+        made.owned_by(kind, "owner", api_version=version, controller=not rarely(choose))
     return made
 
 
@@ -183,6 +205,82 @@ def _affinity(choose: Chooser, made: PodBuilder) -> None:
     while sometimes(choose):
         wish = expression(choose)
         made.prefers_node(choose((1, 10, 100)), wish["key"], wish["operator"], wish.get("values"))
+
+
+def selector(choose: Chooser) -> Raw | None:
+    """Mostly some pods; now and then all, none, or an odd lot."""
+    match choose(("app",) * 6 + ("everything", "nothing", "odd", "odd")):
+        case "everything":
+            return {}
+        case "nothing":
+            return None
+        case "odd":
+            key, operator = choose(LABEL_KEYS), choose(_OPERATORS[:4])
+            made: Raw = {"key": key, "operator": operator}
+            if operator in ("In", "NotIn"):
+                made["values"] = [choose(LABEL_VALUES) for _ in range(choose((1, 2)))]
+            return {"matchExpressions": [made]}
+        case _:
+            return {"matchLabels": {"app": choose(("a", "b"))}}
+
+
+def _spread(choose: Chooser, made: PodBuilder) -> None:
+    while rarely(choose):
+        more: Raw = {"labelSelector": selector(choose)}
+        hard = choose((True, False))
+        if hard and rarely(choose):
+            more["minDomains"] = choose((1, 2, 4))
+        if sometimes(choose):
+            more["nodeAffinityPolicy"] = choose(("Honor", "Ignore"))
+        if sometimes(choose):
+            more["nodeTaintsPolicy"] = choose(("Honor", "Ignore"))
+        if rarely(choose) and more["labelSelector"] is not None:
+            more["matchLabelKeys"] = [choose(LABEL_KEYS)]
+        when = "DoNotSchedule" if hard else "ScheduleAnyway"
+        made.spread(choose((*TOPOLOGY, "tier")), choose((1, 1, 2, 3)), when=when, **more)
+
+
+def _neighbours(choose: Chooser, made: PodBuilder) -> None:
+    for add in (made.pod_affinity, made.pod_anti_affinity):
+        while rarely(choose):
+            weight = choose((None, None, 1, 10, 100))
+            more: Raw = {}
+            if (chosen := selector(choose)) is not None:
+                more["labelSelector"] = chosen
+                if rarely(choose):
+                    keys = choose(("matchLabelKeys", "mismatchLabelKeys"))
+                    more[keys] = [choose(LABEL_KEYS)]
+            if sometimes(choose):
+                more["namespaces"] = [choose(NAMESPACES)]
+            if sometimes(choose):
+                more["namespaceSelector"] = namespace_selector(choose)
+            add(choose((*TOPOLOGY, "tier")), weight=weight, **more)
+
+
+def namespace_selector(choose: Chooser) -> Raw:
+    if rarely(choose):
+        return {}
+    if sometimes(choose):
+        return {"matchExpressions": [{"key": "team", "operator": choose(("Exists", "DoesNotExist"))}]}
+    return {"matchLabels": {"team": choose(("a", "b"))}}
+
+
+def other_object(choose: Chooser) -> Object:
+    """A namespace, service or controller."""
+    namespace = choose(NAMESPACES)
+    match choose(("namespace", "namespace", "service", "controller")):
+        case "namespace":
+            labels = {} if rarely(choose) else {"team": choose(("a", "b"))}
+            return make_namespace(namespace, labels)
+        case "service":
+            labels = dict(choose(((), (("app", "a"),), (("app", "b"),), (("app", "a"), ("tier", "b")))))
+            return make_service(choose(("s0", "s1")), None if rarely(choose) else labels, namespace)
+        case _:
+            kind = choose(CONTROLLERS)
+            wanted = selector(choose)
+            if kind == "ReplicationController":
+                wanted = {"app": "a"} if choose((True, False)) else None
+            return make_controller(kind, "owner", wanted, namespace)
 
 
 def expression(choose: Chooser) -> Raw:

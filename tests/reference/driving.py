@@ -149,7 +149,7 @@ def totals(scheduler: Scheduler, column: Column) -> dict[str, int]:
     return {
         name: int(found[row])
         for name, row in nodes.names()
-        if nodes.alive[row] and found[row] > INFEASIBLE
+        if nodes.alive[row] and found[row] > INFEASIBLE // 2
     }
 
 

@@ -36,6 +36,10 @@ class ReferencePlugin:
     def score(self, pod: Pod, node: Node, world: World) -> int:
         return 0
 
+    def score_all(self, pod: Pod, nodes: list[Node], world: World) -> dict[str, int]:
+        """The raw scores of the nodes that passed all filters."""
+        return {node.metadata.name: self.score(pod, node, world) for node in nodes}
+
     def normalize(self, scores: dict[str, int]) -> dict[str, int]:
         return scores
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 from collections import Counter
 from dataclasses import dataclass, field
 
+from holdfast.api.node import Node
 from holdfast.api.pod import Pod
 from reference.plugin import Nowhere, ReferencePlugin, Unfit
 from reference.world import World
@@ -47,17 +49,45 @@ def judge(pod: Pod, world: World, plugins: Weighted) -> Judgement:
             text = f"node(s) didn't satisfy plugin(s) [{' '.join(sorted(naming))}]"
             judgement.unfit[name] = (min(naming), Unfit((text,), False))
             continue
-        for plugin, _ in plugins:
-            unfit = plugin.filter(pod, node, world)
-            if unfit is not None:
-                judgement.unfit[name] = (plugin.name, unfit)
-                break
-        else:
+        blame = against(pod, node, world, plugins)
+        if blame is None:
             judgement.totals[name] = 0
+        else:
+            judgement.unfit[name] = blame
     _score(pod, world, plugins, judgement)
     if not judgement.totals:
-        judgement.message = _message(judgement)
+        reasons = [reason for _, unfit in judgement.unfit.values() for reason in unfit.reasons]
+        judgement.message = message(len(world.nodes), reasons)
     return judgement
+
+
+def against(pod: Pod, node: Node, world: World, plugins: Weighted) -> tuple[str, Unfit] | None:
+    """The first plugin that turns the node down and why, if any does: with the pods there that it is
+    being cleared for, and then without them."""
+    rivals = world.rivals(pod, node.metadata.name)
+    if rivals:
+        placed = dict(world.pods)
+        for rival in rivals:
+            world.put_pod(_on(rival, node.metadata.name))
+        blame = _against(pod, node, world, plugins)
+        world.pods = placed
+        if blame is not None:
+            return blame
+    return _against(pod, node, world, plugins)
+
+
+def _against(pod: Pod, node: Node, world: World, plugins: Weighted) -> tuple[str, Unfit] | None:
+    for plugin, _ in plugins:
+        unfit = plugin.filter(pod, node, world)
+        if unfit is not None:
+            return plugin.name, unfit
+    return None
+
+
+def _on(pod: Pod, node: str) -> Pod:
+    placed = copy.deepcopy(pod)
+    placed.spec.node_name = node
+    return placed
 
 
 def _named(pod: Pod, plugins: Weighted, judgement: Judgement) -> tuple[set[str] | None, set[str]]:
@@ -75,8 +105,9 @@ def _named(pod: Pod, plugins: Weighted, judgement: Judgement) -> tuple[set[str] 
 
 
 def _score(pod: Pod, world: World, plugins: Weighted, judgement: Judgement) -> None:
+    feasible = [world.nodes[name] for name in judgement.totals]
     for plugin, weight in plugins:
-        raw = {name: plugin.score(pod, world.nodes[name], world) for name in judgement.totals}
+        raw = plugin.score_all(pod, feasible, world)
         scores = plugin.normalize(raw)
         judgement.raw[plugin.name] = raw
         judgement.scores[plugin.name] = scores
@@ -84,7 +115,6 @@ def _score(pod: Pod, world: World, plugins: Weighted, judgement: Judgement) -> N
             judgement.totals[name] += weight * score
 
 
-def _message(judgement: Judgement) -> str:
-    reasons = Counter(reason for _, unfit in judgement.unfit.values() for reason in unfit.reasons)
-    listed = sorted(f"{count} {reason}" for reason, count in reasons.items())
-    return f"0/{len(judgement.unfit)} nodes are available: {', '.join(listed)}."
+def message(nodes: int, reasons: list[str]) -> str:
+    listed = sorted(f"{count} {reason}" for reason, count in Counter(reasons).items())
+    return f"0/{nodes} nodes are available: {', '.join(listed)}."

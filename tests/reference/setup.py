@@ -11,14 +11,17 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from holdfast.api.affinity import NodeAffinity as Terms
+from holdfast.api.affinity import TopologySpreadConstraint
 from holdfast.api.decode import convert
 from reference.image_locality import ImageLocality
+from reference.inter_pod_affinity import InterPodAffinity
 from reference.node_affinity import NodeAffinity
 from reference.node_name import NodeName
 from reference.node_ports import NodePorts
 from reference.node_resources_balanced import NodeResourcesBalancedAllocation
 from reference.node_resources_fit import NodeResourcesFit
 from reference.node_unschedulable import NodeUnschedulable
+from reference.pod_topology_spread import PodTopologySpread
 from reference.resource_scores import Strategy
 from reference.scheduler import Weighted
 from reference.taint_toleration import TaintToleration
@@ -30,6 +33,8 @@ PLUGINS = {
     "NodeAffinity": 2,
     "NodePorts": 1,
     "NodeResourcesFit": 1,
+    "PodTopologySpread": 2,
+    "InterPodAffinity": 2,
     "NodeResourcesBalancedAllocation": 1,
     "ImageLocality": 1,
 }
@@ -46,6 +51,12 @@ class Setup:
     ignored: tuple[str, ...] = ()
     ignored_groups: tuple[str, ...] = ()
     added_affinity: dict[str, Any] | None = None
+    spread: tuple[dict[str, Any], ...] | None = None
+    """The profile's own default constraints."""
+    hard_affinity_weight: int = 1
+    ignores_others: bool = False
+    preempts: bool = False
+    """Whether DefaultPreemption is part of it, whose words are then added to messages."""
     weights: dict[str, int] = field(default_factory=dict)
     without: tuple[str, ...] = ()
     extra: tuple[str, ...] = ()
@@ -66,10 +77,17 @@ class Setup:
             NodeAffinity(added),
             NodePorts(),
             NodeResourcesFit(self.strategy, self.ignored, self.ignored_groups),
+            PodTopologySpread(self._spread_constraints()),
+            InterPodAffinity(self.hard_affinity_weight, ignores_others=self.ignores_others),
             NodeResourcesBalancedAllocation(self.balanced),
             ImageLocality(),
         )
         return [(p, self._weight(p.name)) for p in made if p.name not in self.without]
+
+    def _spread_constraints(self) -> list[TopologySpreadConstraint] | None:
+        if self.spread is None:
+            return None
+        return [convert(constraint, TopologySpreadConstraint) for constraint in self.spread]
 
     def profile(self) -> dict[str, Any]:
         strategy: dict[str, Any] = {
@@ -90,10 +108,20 @@ class Setup:
                 "resources": [{"name": name, "weight": 1} for name in self.balanced]
             },
         }
+        args["InterPodAffinity"] = {
+            "hardPodAffinityWeight": self.hard_affinity_weight,
+            "ignorePreferredTermsOfExistingPods": self.ignores_others,
+        }
+        if self.spread is not None:
+            args["PodTopologySpread"] = {
+                "defaultingType": "List",
+                "defaultConstraints": list(self.spread),
+            }
         if self.added_affinity is not None:
             args["NodeAffinity"] = {"addedAffinity": self.added_affinity}
-        enabled = [{"name": name} for name in (*_WORKINGS, *self.extra)]
-        enabled += [{"name": n, "weight": self._weight(n)} for n in self._enabled()]  # type: ignore[dict-item]
+        workings = (*_WORKINGS, "DefaultPreemption") if self.preempts else _WORKINGS
+        enabled = [{"name": name} for name in (*workings, *self.extra)]
+        enabled += [{"name": n, "weight": self._weight(n)} for n in self._enabled()]
         return {
             "schedulerName": self.name,
             "plugins": {"multiPoint": {"disabled": [{"name": "*"}], "enabled": enabled}},

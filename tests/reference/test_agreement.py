@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import copy
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from holdfast.api.names import HOSTNAME_LABEL, ZONE_LABEL
 from holdfast.api.pod import Pod
+from holdfast.core import tally
 from holdfast.framework.column import Column
 from reference import choices
-from reference.choices import FOO, NODE_NAMES, Chooser
+from reference.choices import FOO, NODE_NAMES, Chooser, rarely
 from reference.driving import Driver, profile_of, totals
 from reference.resource_scores import Strategy
 from reference.scheduler import Judgement, judge
@@ -53,6 +57,34 @@ SETUPS = (
     ),
     Setup("enforced", added_affinity=_ADDED, weights={"NodeAffinity": 20}),
     Setup("sparse", without=("TaintToleration", "NodeAffinity", "ImageLocality")),
+    Setup(
+        "spreading",
+        spread=(
+            {
+                "maxSkew": 1,
+                "topologyKey": ZONE_LABEL,
+                "whenUnsatisfiable": "DoNotSchedule",
+                "minDomains": 2,
+                "nodeAffinityPolicy": "Ignore",
+                "nodeTaintsPolicy": "Honor",
+            },
+            {"maxSkew": 2, "topologyKey": HOSTNAME_LABEL, "whenUnsatisfiable": "ScheduleAnyway"},
+            {"maxSkew": 1, "topologyKey": "tier", "whenUnsatisfiable": "ScheduleAnyway"},
+        ),
+        hard_affinity_weight=50,
+    ),
+    Setup("aloof", spread=(), hard_affinity_weight=0, ignores_others=True),
+    Setup(
+        "social",
+        without=(
+            "TaintToleration",
+            "NodeResourcesFit",
+            "NodeResourcesBalancedAllocation",
+            "NodeUnschedulable",
+            "NodePorts",
+        ),
+        weights={"PodTopologySpread": 7, "InterPodAffinity": 11},
+    ),
 )
 BY_NAME = {setup.name: setup for setup in SETUPS}
 
@@ -68,7 +100,9 @@ class Pair:
             self.put_node(name)
         for i in range(choose((0,) * 9 + (24,))):
             self.put_node(f"more{i}")
-        for i in range(choose((0, 0, 1, 2, 4))):
+        for _ in range(choose((0, 1, 4))):
+            self.put_other()
+        for i in range(choose((0, 1, 2, 4, 8))):
             self.place(f"placed{i}")
         for i in range(choose((1, 2))):
             pod = choices.pod(choose, f"pending{i}")
@@ -82,13 +116,22 @@ class Pair:
 
     def place(self, name: str) -> None:
         """On any node, fitting or not, known or not."""
-        builder = choices.pod_builder(self.choose, name).namespace("default")
+        builder = choices.pod_builder(self.choose, name)
+        builder.namespace("other" if name.endswith("1") else "default")
+        if rarely(self.choose):
+            builder.deleted()
         pod = builder.on(self.choose((*NODE_NAMES, "unknown"))).obj()
         self.driver.update(pod)
         self.world.put_pod(pod)
 
+    def put_other(self) -> None:
+        obj = choices.other_object(self.choose)
+        self.driver.update(obj)
+        self.world.put(obj)
+
     def change(self) -> None:
-        match self.choose(("place", "place", "remove", "node", "node", "drop")):
+        kinds = ("place", "place", "remove", "node", "move", "drop", "other", "forget")
+        match self.choose(kinds):
             case "place":
                 self.place(self.choose(("placed0", "placed1", "other")))
             case "remove" if self.world.pods:
@@ -99,6 +142,17 @@ class Pair:
                 node = self.world.nodes[self.choose(sorted(self.world.nodes))]
                 self.driver.delete(node)
                 self.world.delete_node(node.metadata.name)
+            case "other":
+                self.put_other()
+            case "forget" if self.world.objects:
+                obj = self.world.objects[self.choose(sorted(self.world.objects))]
+                self.driver.delete(obj)
+                self.world.delete(obj)
+            case "move" if self.world.nodes:
+                node = copy.deepcopy(self.world.nodes[self.choose(sorted(self.world.nodes))])
+                node.metadata.labels[self.choose((ZONE_LABEL, "tier"))] = self.choose(ZONES)
+                self.driver.update(node)
+                self.world.put_node(node)
             case _:
                 self.put_node(self.choose(NODE_NAMES))
 
@@ -163,8 +217,13 @@ def test_agreement_over_thousands_of_clusters(start: int) -> None:
             raise AssertionError(f"seed {seed}") from error
 
 
-@pytest.mark.parametrize("start", range(10**6, 10**6 + examples(600).max_examples, 100))
-def test_agreement_through_changes_of_hundreds_of_clusters(start: int) -> None:
+@pytest.mark.parametrize("coarse", [1, tally.COARSE])
+@pytest.mark.parametrize("start", range(10**6, 10**6 + examples(400).max_examples, 100))
+def test_agreement_through_changes_of_hundreds_of_clusters(
+    start: int, coarse: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With few domains, and as if there were many."""
+    monkeypatch.setattr(tally, "COARSE", coarse)
     for seed in range(start, start + 100):
         choose = choices.seeded(seed)
         profile = choose(sorted(BY_NAME))

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from holdfast.api.meta import Object
 from holdfast.api.node import Node
 from holdfast.api.pod import Pod
 from reference.quantities import counted, exact
@@ -13,6 +16,10 @@ class World:
         self.nodes: dict[str, Node] = {}
         self.pods: dict[str, Pod] = {}
         """All pods that hold room on a node, by uid; `spec.nodeName` says where."""
+        self.objects: dict[tuple[str, str, str], Object] = {}
+        """Services, controllers, namespaces and budgets, by kind, namespace and name."""
+        self.nominated: dict[str, Pod] = {}
+        """Pods a node is being cleared for, by uid; `status.nominatedNodeName` says which."""
         self._images: dict[str, tuple[int, set[str]]] = {}
 
     def put_node(self, node: Node) -> None:
@@ -33,8 +40,38 @@ class World:
     def delete_pod(self, uid: str) -> None:
         self.pods.pop(uid, None)
 
+    def put(self, obj: Object) -> None:
+        self.objects[(obj.kind, obj.metadata.namespace, obj.metadata.name)] = obj
+
+    def delete(self, obj: Object) -> None:
+        self.objects.pop((obj.kind, obj.metadata.namespace, obj.metadata.name), None)
+
+    def of_kind(self, kind: str) -> list[Any]:
+        return [obj for key, obj in self.objects.items() if key[0] == kind]
+
+    def find(self, kind: str, namespace: str, name: str) -> Any:
+        return self.objects.get((kind, namespace, name))
+
+    def namespace_labels(self, namespace: str) -> dict[str, str]:
+        """A namespace not seen has its name for a label, as the API server would give it."""
+        found = self.find("Namespace", "", namespace)
+        return {
+            "kubernetes.io/metadata.name": namespace,
+            **(found.metadata.labels if found is not None else {}),
+        }
+
     def on(self, node: str) -> list[Pod]:
         return [pod for pod in self.pods.values() if pod.spec.node_name == node]
+
+    def rivals(self, pod: Pod, node: str) -> list[Pod]:
+        """Pods the node is being cleared for that the pod must not get in the way of."""
+        return [
+            other
+            for other in self.nominated.values()
+            if other.status.nominated_node_name == node
+            and other.metadata.uid != pod.metadata.uid
+            and (other.spec.priority or 0) >= (pod.spec.priority or 0)
+        ]
 
     def offered(self, node: Node, resource: str) -> int:
         quantity = node.status.allocatable.get(resource, 0)

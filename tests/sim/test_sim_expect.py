@@ -16,7 +16,11 @@ EXPECT = "{apiVersion: sim.holdfast.io/v1alpha1, kind: Expect, %s}"
         ("bound: {big: n1}", "bound.big: expected on n1, has no node: 0/1 nodes are available"),
         ("bound: {q: n1}", "bound.q: there is no such pod"),
         ("pending: {big: ''}", None),
-        ("pending: {big: '0/1 nodes are available: 1 Insufficient cpu.'}", None),
+        (
+            "pending: {big: '0/1 nodes are available: 1 Insufficient cpu. preemption: 0/1 nodes are "
+            "available: 1 Preemption is not helpful for scheduling.'}",
+            None,
+        ),
         ("pending: {big: 'no room'}", "pending.big: expected 'no room', got '0/1 nodes are"),
         ("pending: {p: ''}", "pending.p: is on n1"),
         ("phases: {p: Succeeded, big: Pending}", None),

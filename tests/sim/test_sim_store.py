@@ -75,8 +75,9 @@ def test_the_condition_keeps_the_time_of_its_status_when_only_the_message_change
     result = simulate(joined(NODE, pod("p", "8"), node))
     messages = [entry.message for entry in result.timeline if entry.event == "Unschedulable"]
     assert messages == [
-        "0/1 nodes are available: 1 Insufficient cpu.",
-        "0/2 nodes are available: 2 Insufficient cpu.",
+        f"0/{n} nodes are available: {n} Insufficient cpu. preemption: 0/{n} nodes are available: "
+        f"{n} Preemption is not helpful for scheduling."
+        for n in (1, 2)
     ]
     found = condition(find(result, "Pod", "p"), "PodScheduled")
     assert found["lastTransitionTime"] == "2026-01-01T00:00:00Z"
@@ -208,3 +209,14 @@ def test_a_budgets_status_is_taken_as_given() -> None:
     """
     status = find(simulate(joined(NODE, text, pod("a"))), "PodDisruptionBudget", "b")["status"]
     assert status == {"disruptionsAllowed": 5}
+
+
+def test_a_more_important_pod_takes_the_place_of_another_once_that_is_gone() -> None:
+    low = pod("low", "4", spec="priority: 1")
+    result = simulate(joined(NODE, low, pod("high", "4", at="3s", spec="priority: 9")))
+    happened = [(e.object, e.event) for e in result.timeline if e.event in ("Bound", "Deleted")]
+    assert happened == [
+        ("Pod/default/low", "Bound"),
+        ("Pod/default/low", "Deleted"),
+        ("Pod/default/high", "Bound"),
+    ]

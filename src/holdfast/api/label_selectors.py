@@ -90,7 +90,8 @@ def requirement(
     """A checked requirement; raises `SelectorError`. `node` also allows Gt and Lt."""
     operators = _NODE_OPERATORS if node else _LABEL_OPERATORS
     if operator not in operators:
-        raise SelectorError(f"unknown operator {operator!r}; known: {', '.join(operators)}")
+        sort = "node" if node else "label"
+        raise SelectorError(f'"{operator}" is not a valid {sort} selector operator')
     if problem := qualified_name_problem(key):
         raise SelectorError(f"key: {problem}")
     if operator in ("In", "NotIn") and not values:

@@ -6,10 +6,11 @@ ever going over the list twice, which of them select it.
 """
 
 import enum
-from collections.abc import Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from typing import NamedTuple
 
 from holdfast.api.affinity import PodAffinity, PodAffinityTerm
+from holdfast.api.errors import SelectorError
 from holdfast.api.label_selectors import NOTHING, Requirement, Selector, compile_selector
 from holdfast.core.classes import PodClass
 from holdfast.core.cluster import Cluster
@@ -30,6 +31,11 @@ class Term(NamedTuple):
         if not self.selector.matches(cls.labels):
             return False
         return cls.namespace in self.namespaces or self.namespace_selector.matches(namespace_labels)
+
+    def wants(self, cls: PodClass, namespace_labels: Mapping[str, str]) -> bool:
+        """The same, asked for the pod that has the term. As in kube-scheduler, a namespace selector
+        that would match a namespace without labels then matches every namespace."""
+        return self.selects(cls, namespace_labels) or self.selects(cls, {})
 
 
 class Role(enum.Enum):
@@ -64,6 +70,30 @@ def terms_of(cls: PodClass) -> list[OwnTerm]:
                 for w in side.preferred_during_scheduling_ignored_during_execution
             ]
     return [OwnTerm(*entry, found[:i].count(entry)) for i, entry in enumerate(found)]
+
+
+def parse_problem(cls: PodClass) -> str:
+    """What is wrong with the class's terms, if anything is."""
+    affinity = cls.affinity
+    near = affinity.pod_affinity if affinity is not None else None
+    away = affinity.pod_anti_affinity if affinity is not None else None
+    problems = []
+    for name, terms in (
+        ("requiredAffinityTerms", required(near) if near else []),
+        ("requiredAntiAffinityTerms", required(away) if away else []),
+        ("preferredAffinityTerms", preferred(near) if near else []),
+        ("preferredAntiAffinityTerms", preferred(away) if away else []),
+    ):
+        try:
+            for term in terms:
+                compile_term(term, cls)
+        except SelectorError as error:
+            problems.append(f"{name}: {error}")
+    return problems[0] if len(problems) == 1 else f"[{', '.join(problems)}]" if problems else ""
+
+
+def preferred(side: PodAffinity) -> list[PodAffinityTerm]:
+    return [w.pod_affinity_term for w in side.preferred_during_scheduling_ignored_during_execution]
 
 
 def required(side: PodAffinity) -> list[PodAffinityTerm]:
@@ -153,29 +183,32 @@ class AffinityTerms:
 
     def carriers(self, own: OwnTerm) -> PodCounter:
         """Counts the pods that have this term."""
-        return self._cluster.topology.counter(
-            ("carries", own), lambda cls: own in self._of_class.get(cls.id, ())
-        )
+        return self._cluster.topology.counter(("carries", own), lambda cls: own in self._own(cls))
 
     def selected(self, terms: tuple[Term, ...]) -> PodCounter:
         """Counts the pods that all of the terms select."""
-        version = self.namespaces_version() if any(_by_namespace_labels(t) for t in terms) else 0
+        by_labels = any(_by_namespace_labels(term) for term in terms)
+        version = self.namespaces_version() if by_labels else None
 
         def counts(cls: PodClass) -> bool:
             labels = self.namespace_labels(cls.namespace)
-            return all(term.selects(cls, labels) for term in terms)
+            return all(term.wants(cls, labels) for term in terms)
 
         return self._cluster.topology.counter(("selected", terms, version), counts)
 
+    def _own(self, cls: PodClass) -> tuple[OwnTerm, ...]:
+        """The terms of a class. Counters ask for those of a class that is only just being added."""
+        own = self._of_class.get(cls.id)
+        if own is None:
+            try:
+                own = tuple(terms_of(cls))
+            except ValueError:
+                own = ()  # its own column says so
+            self._of_class[cls.id] = own
+        return own
+
     def _class_added(self, cls: PodClass) -> None:
-        try:
-            own = tuple(terms_of(cls))
-        except ValueError:
-            return  # its own column says so
-        if not own:
-            return
-        self._of_class[cls.id] = own
-        for term in own:
+        for term in self._own(cls):
             users = self._users.get(term, 0)
             self._users[term] = users + 1
             if not users:
@@ -199,6 +232,14 @@ class AffinityTerms:
             known.terms.clear()
             known.position = 0
             known.version += 1
+
+
+def is_outdated(key: Hashable, cluster: Cluster) -> bool:
+    """Whether a counter is of pods selected by labels namespaces had before. Nobody will read it: who
+    asked for it asks for another first."""
+    if not isinstance(key, tuple) or key[0] != "selected":
+        return False
+    return key[2] is not None and key[2] != cluster.versions.get("Namespace", 0)
 
 
 def _by_namespace_labels(term: Term) -> bool:

@@ -5,6 +5,7 @@ from collections import Counter
 import numpy as np
 
 from holdfast.api.resources import claimed_nonzero, pod_requests
+from holdfast.core.affinity_terms import is_outdated
 from holdfast.core.classes import capped, nonzero, resized_resources
 from holdfast.core.cluster import Cluster
 from holdfast.core.images import Images
@@ -73,7 +74,7 @@ def _claims(cluster: Cluster) -> list[str]:
             continue
         resized = bool(resized_resources(pod.cls.pod))
         for resource, amount in pod_requests(pod.cls.pod, use_status=resized).items():
-            if resource != "pods":  # a pod is one pod, whatever it asks for
+            if amount and resource != "pods":  # a pod is one pod, whatever it asks for
                 claimed[table.slot(resource), pod.row] += capped(amount)
         cpu, memory = nonzero(claimed_nonzero(pod.cls.pod, resized))
         claimed[NONZERO_CPU, pod.row] += cpu
@@ -168,6 +169,8 @@ def _columns(cluster: Cluster) -> list[str]:
 def _counters(cluster: Cluster) -> list[str]:
     problems = []
     for key, counter in cluster.topology.counters().items():
+        if is_outdated(key, cluster):
+            continue
         rows = np.zeros_like(counter.rows)
         for pod in cluster.pods.values():
             if pod.row >= 0 and counter.counts(pod.cls):

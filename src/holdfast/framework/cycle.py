@@ -91,12 +91,13 @@ class Cycle:
             return column.best()
         if column.rejected is not None:
             return -1
-        trial = PodTrial(self._cluster, column, pod, self._is_pinned(profile, pod))
-        if pod.nominated:
+        pinned = self._is_pinned(profile, pod)
+        trial = PodTrial(self._cluster, column, pod, pinned)
+        if pod.nominated and not (pinned and pod.nominated != pod.pin):
             row = table.row(pod.nominated)
             if row is not None and table.alive[row] and trial.fits(row):
                 return row
-        if self._is_pinned(profile, pod):
+        if pinned:
             row = table.row(pod.pin or "")
             return row if row is not None and table.alive[row] and trial.fits(row) else -1
         row = column.best()

@@ -121,7 +121,7 @@ class Keys:
 
     def view(self) -> KeyView:
         if self._view is None:
-            columns = np.array(self._tuples, dtype=np.int64).reshape(len(self._tuples), -1).T
+            columns = np.array(self._tuples, dtype=np.int64).reshape(-1, len(self._facets)).T
             values = {id(f): columns[i].copy() for i, f in enumerate(self._facets)}
             self._view = KeyView(values, len(self._tuples))
         return self._view

@@ -50,7 +50,7 @@ class DefaultSelectors:
         if controller is None:
             return selector_from_map(labels)
         if owner.kind == "ReplicationController":
-            return selector_from_map(labels | controller.spec.selector)
+            return selector_from_map(labels | (controller.spec.selector or {}))
         try:
             more = compile_selector(controller.spec.selector)
         except SelectorError:

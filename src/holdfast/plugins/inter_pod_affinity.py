@@ -14,6 +14,7 @@ from holdfast.core.affinity_terms import (
     Selecting,
     Term,
     by_topology_key,
+    parse_problem,
     terms_of,
 )
 from holdfast.core.changes import Change
@@ -23,7 +24,15 @@ from holdfast.core.tally import DomainSum, Tally, domain_sum
 from holdfast.core.topology import PodCounter
 from holdfast.core.view import Cells, View
 from holdfast.framework.config import InterPodAffinityArgs
-from holdfast.framework.interface import MAX_SCORE, Filter, Plugin, Reason, Scope, Score
+from holdfast.framework.interface import (
+    MAX_SCORE,
+    Filter,
+    Plugin,
+    Reason,
+    Rejected,
+    Scope,
+    Score,
+)
 
 REASON_AFFINITY = "node(s) didn't match pod affinity rules"
 REASON_ANTI_AFFINITY = "node(s) didn't match pod anti-affinity rules"
@@ -39,7 +48,9 @@ class InterPodAffinity(Plugin):
         self._args = args if isinstance(args, InterPodAffinityArgs) else InterPodAffinityArgs()
         self._terms = AffinityTerms(cluster)
 
-    def filter(self, cls: PodClass) -> Filter | None:
+    def filter(self, cls: PodClass) -> Filter | Rejected | None:
+        if problem := parse_problem(cls):
+            return Rejected(f"parsing pod: {problem}")
         own = terms_of(cls)
         wanted = tuple(o.term for o in own if o.role is Role.REQUIRED)
         shunned = [o for o in own if o.role is Role.FORBIDDEN]
@@ -121,7 +132,7 @@ class InterPodAffinity(Plugin):
         keys = dict.fromkeys(term.topology_key for term in wanted)
         sums = tuple(self._sum(key, [(1, counter)], most=1) for key in keys)
         labels = self._terms.namespace_labels(cls.namespace)
-        return Near(sums, all(term.selects(cls, labels) for term in wanted))
+        return Near(sums, all(term.wants(cls, labels) for term in wanted))
 
     def _sums(
         self, terms: list[OwnTerm], counter: Callable[[OwnTerm], PodCounter]

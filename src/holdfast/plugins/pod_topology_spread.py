@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.api.affinity import TopologySpreadConstraint
+from holdfast.api.errors import SelectorError
 from holdfast.api.label_selectors import Requirement, Selector, compile_selector
 from holdfast.api.names import HOSTNAME_LABEL, ZONE_LABEL
 from holdfast.api.tolerations import find_untolerated
@@ -30,6 +31,10 @@ from holdfast.plugins.default_selector import DefaultSelectors
 REASON = "node(s) didn't match pod topology spread constraints"
 REASON_NO_LABEL = REASON + " (missing required label)"
 _HARD, _SOFT = "DoNotSchedule", "ScheduleAnyway"
+_UNREADABLE = {
+    _HARD: "get constraints from pod",
+    _SOFT: "calculating preScoreState: obtaining pod's soft topology spread constraints",
+}
 _IGNORED = -1
 """The raw score of a node that lacks a label all nodes should have."""
 
@@ -137,17 +142,17 @@ class PodTopologySpread(Plugin):
     def _constraints(self, cls: PodClass, action: str) -> list[Constraint]:
         own = cls.pod.spec.topology_spread_constraints
         if own:
-            return [_compiled(c, cls) for c in own if c.when_unsatisfiable == action]
+            try:
+                return [_compiled(c, cls) for c in own if c.when_unsatisfiable == action]
+            except SelectorError as error:
+                raise SelectorError(f"{_UNREADABLE[action]}: {error}") from error
         wanted = [c for c in self._defaults if c.when_unsatisfiable == action]
         if not wanted:
             return []
         selector = self._selectors.of(cls)
         if selector.everything:
             return []
-        return [
-            Constraint(c.topology_key, selector, c.max_skew, c.min_domains or 1, True, False)
-            for c in wanted
-        ]
+        return [_with_selector(c, selector) for c in wanted]
 
     def _version(self, cls: PodClass, action: str) -> Callable[[], Hashable] | None:
         """Default constraints follow services and controllers."""
@@ -289,6 +294,10 @@ def _compiled(constraint: TopologySpreadConstraint, cls: PodClass) -> Constraint
     )
     if same and not selector.nothing:
         selector = Selector((*selector.requirements, *same))
+    return _with_selector(constraint, selector)
+
+
+def _with_selector(constraint: TopologySpreadConstraint, selector: Selector) -> Constraint:
     return Constraint(
         key=constraint.topology_key,
         selector=selector,
@@ -304,4 +313,7 @@ def _as_constraint(given: Any) -> TopologySpreadConstraint:
         max_skew=given.max_skew,
         topology_key=given.topology_key,
         when_unsatisfiable=given.when_unsatisfiable,
+        min_domains=given.min_domains,
+        node_affinity_policy=given.node_affinity_policy,
+        node_taints_policy=given.node_taints_policy,
     )

@@ -8,10 +8,20 @@ from holdfast.api.annotations import ReservationAllocated
 from holdfast.api.decode import decode_json
 from holdfast.api.errors import InvalidObject
 from holdfast.api.pod import Pod
-from holdfast.core.decisions import Bind, Decision, Emit, ObjectRef, SetPodScheduled
+from holdfast.core.decisions import (
+    Bind,
+    BindVolume,
+    Decision,
+    Emit,
+    Nominate,
+    ObjectRef,
+    Preempt,
+    SelectNode,
+    SetPodScheduled,
+)
 from holdfast.core.events import BindConfirmed, BindRefused
 from holdfast.sim.merging import with_condition
-from holdfast.sim.store import Raw, node_key, pod_key
+from holdfast.sim.store import Key, Raw, node_key, pod_key
 from holdfast.sim.timeline import BOUND, UNSCHEDULABLE
 from holdfast.sim.world import World
 
@@ -22,7 +32,11 @@ class Hands:
         self._store = world.store
         self._carry_out: dict[type, Callable[[Any], None]] = {
             Bind: self._bind,
+            BindVolume: self._bind_volume,
+            SelectNode: self._select_node,
             SetPodScheduled: self._set_pod_scheduled,
+            Nominate: self._nominate,
+            Preempt: self._preempt,
             Emit: self._emit,
         }
 
@@ -67,8 +81,8 @@ class Hands:
 
     def _set_pod_scheduled(self, decision: SetPodScheduled) -> None:
         key = pod_key(decision.pod.namespace, decision.pod.name)
-        pod = self._store.get(key)
-        if pod is None or pod["metadata"]["uid"] != decision.pod.uid:
+        pod = self._this(decision.pod)
+        if pod is None:
             return
         condition = {
             "type": "PodScheduled",
@@ -83,6 +97,62 @@ class Hands:
             return
         self._world.timeline.add(clock.t, str(key), UNSCHEDULABLE, message=decision.message)
         self._store.update({**pod, "status": {**pod["status"], "conditions": conditions}})
+
+    def _bind_volume(self, decision: BindVolume) -> None:
+        """The claim itself follows when its pod is bound."""
+        volume = self._store.get(Key("", "PersistentVolume", "", decision.volume.name))
+        if volume is None or (volume["spec"].get("claimRef") or {}).get("uid"):
+            return
+        claim = decision.claim
+        reference = {
+            "apiVersion": "v1",
+            "kind": "PersistentVolumeClaim",
+            "namespace": claim.namespace,
+            "name": claim.name,
+            "uid": claim.uid,
+        }
+        self._store.update({**volume, "spec": {**volume["spec"], "claimRef": reference}})
+
+    def _select_node(self, decision: SelectNode) -> None:
+        claim = decision.claim
+        found = self._store.get(Key("", "PersistentVolumeClaim", claim.namespace, claim.name))
+        if found is None:
+            return
+        metadata = found["metadata"]
+        annotations = {
+            **(metadata.get("annotations") or {}),
+            names.SELECTED_NODE_ANNOTATION: decision.node,
+        }
+        self._store.update({**found, "metadata": {**metadata, "annotations": annotations}})
+
+    def _nominate(self, decision: Nominate) -> None:
+        pod = self._this(decision.pod)
+        if pod is None:
+            return
+        status = {k: v for k, v in pod["status"].items() if k != "nominatedNodeName"}
+        if decision.node:
+            status["nominatedNodeName"] = decision.node
+        self._store.update({**pod, "status": status})
+
+    def _preempt(self, decision: Preempt) -> None:
+        pod = self._this(decision.pod)
+        if pod is None:
+            return
+        condition = {
+            "type": "DisruptionTarget",
+            "status": "True",
+            "reason": "PreemptionByScheduler",
+            "message": decision.message,
+        }
+        before = pod["status"].get("conditions") or []
+        conditions = with_condition(before, condition, self._world.clock.stamp())
+        self._store.update({**pod, "status": {**pod["status"], "conditions": conditions}})
+        self._world.kubelets.delete(pod_key(decision.pod.namespace, decision.pod.name))
+
+    def _this(self, wanted: ObjectRef) -> Raw | None:
+        """The pod, unless another has its name by now."""
+        pod = self._store.get(pod_key(wanted.namespace, wanted.name))
+        return pod if pod is not None and pod["metadata"]["uid"] == wanted.uid else None
 
     def _emit(self, decision: Emit) -> None:
         about = decision.about
