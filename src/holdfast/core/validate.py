@@ -72,7 +72,7 @@ def _claims(cluster: Cluster) -> list[str]:
             continue
         resized = bool(resized_resources(pod.cls.pod))
         for resource, amount in pod_requests(pod.cls.pod, use_status=resized).items():
-            if resource != "pods":  # a pod is one pod, whatever it asks for
+            if amount and resource != "pods":  # a pod is one pod, whatever it asks for
                 claimed[table.slot(resource), pod.row] += capped(amount)
         cpu, memory = nonzero(claimed_nonzero(pod.cls.pod, resized))
         claimed[NONZERO_CPU, pod.row] += cpu
