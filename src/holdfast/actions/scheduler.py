@@ -82,12 +82,13 @@ class Scheduler:
 
     def _wake(self, changes: int, now: float) -> None:
         woken = [group for group in self.queue.groups() if group.wakes_on & changes]
+        self.cycle.terse = len(woken) > _FEW_GROUPS
         for group in woken:
-            self._wake_group(group, now, tell=len(woken) <= _FEW_GROUPS)
+            self._wake_group(group, now)
 
-    def _wake_group(self, group: Group, now: float, tell: bool) -> None:
-        """Tries the group again if that could come out differently; else only says why not, unless
-        there are so many groups that their messages may as well wait for their next attempt."""
+    def _wake_group(self, group: Group, now: float) -> None:
+        """Tries the group again if that could come out differently; else only says why not."""
+        tell = not self.cycle.terse
         profile = self._by_index[group.key[0]]
         cls = next(iter(group.pods.values())).cls
         if not self.cluster.nodes.count or any(p.may_help(cls) for p in profile.post_filters):

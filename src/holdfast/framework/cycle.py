@@ -49,6 +49,8 @@ class Cycle:
         self._columns: dict[tuple[int, int], Column] = {}
         self.waiting: dict[str, Waiting] = {}
         self.decisions: list[Decision] = []
+        self.terse = False
+        """Whether so many pods were woken that those without luck are not told the latest reasons."""
         cluster.classes.on_dropped.append(self._class_dropped)
 
     def column(self, profile: Profile, cls: PodClass) -> Column:
@@ -200,6 +202,10 @@ class Cycle:
     # No node was found
 
     def _no_node(self, profile: Profile, pod: PodRecord, column: Column, now: float) -> None:
+        if self.terse and self._queue.is_scout(pod) and self._is_hopeless(profile, pod):
+            key = (profile.index, pod.cls.id)
+            self._queue.reject(pod, key, pod.wakes_on, now)
+            return
         why = self.verdict(profile, pod, column)
         # Siblings fare the same, unless this pod has a node of its own in view.
         go_on = bool(pod.nominated) or pod.pin is not None
@@ -211,6 +217,12 @@ class Cycle:
         message = why.message(self._table.count, nomination.message)
         go_on = go_on or bool(nomination.node)
         self._fail(profile, pod, message, why.plugins, now, why.condition, go_on)
+
+    def _is_hopeless(self, profile: Profile, pod: PodRecord) -> bool:
+        """Whether nothing but a free node could help the pod, which has been told so before."""
+        if pod.leaving or pod.nominated or pod.pin is not None or not pod.told:
+            return False
+        return not any(plugin.may_help(pod.cls) for plugin in profile.post_filters)
 
     def post_filter(self, profile: Profile, pod: PodRecord, column: Column) -> Nomination:
         """Whether something can be done for a pod no node will do for."""

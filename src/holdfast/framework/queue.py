@@ -109,6 +109,7 @@ class SchedulingQueue:
         if group is None:
             group = self._groups[key] = Group(key)
         group.wakes_on |= wakes_on
+        pod.wakes_on = wakes_on
         group.told = ""
         group.pods[pod.uid] = pod
         group.tried[pod.uid] = group.turn
@@ -125,6 +126,9 @@ class SchedulingQueue:
         pod.errors += 1
         self._back_off(pod, pod.errors, now)
         self._push(self._errors, self._retry_at[pod.uid], pod)
+
+    def is_scout(self, pod: PodRecord) -> bool:
+        return pod.uid in self._scouts
 
     def placed(self, pod: PodRecord, now: float) -> None:
         """A node was found for the pod."""
