@@ -21,6 +21,8 @@ from holdfast.framework.profile import Profile
 from holdfast.framework.queue import Group, SchedulingQueue
 from holdfast.framework.registry import Registry
 
+_FEW_GROUPS = 100
+
 ACTIONS: Mapping[str, type[Action]] = {"allocate": Allocate}
 """What a configured action's name stands for."""
 
@@ -79,12 +81,14 @@ class Scheduler:
         return min((time for time in times if time is not None), default=None)
 
     def _wake(self, changes: int, now: float) -> None:
-        for group in self.queue.groups():
-            if group.wakes_on & changes:
-                self._wake_group(group, now)
+        woken = [group for group in self.queue.groups() if group.wakes_on & changes]
+        self.cycle.terse = len(woken) > _FEW_GROUPS
+        for group in woken:
+            self._wake_group(group, now)
 
     def _wake_group(self, group: Group, now: float) -> None:
         """Tries the group again if that could come out differently; else only says why not."""
+        tell = not self.cycle.terse
         profile = self._by_index[group.key[0]]
         cls = next(iter(group.pods.values())).cls
         if not self.cluster.nodes.count or any(p.may_help(cls) for p in profile.post_filters):
@@ -95,11 +99,11 @@ class Scheduler:
             for pod in list(group.pods.values()):
                 if self.cycle.find_row(profile, pod, column) >= 0:
                     self.queue.wake_pod(pod, now)
-                else:
+                elif tell:
                     self._tell_again(group, [pod], profile, column, now)
         elif column.best() >= 0:
             self.queue.wake(group, now)
-        else:
+        elif tell:
             group.told = self._tell_again(group, group.pods.values(), profile, column, now)
 
     def _tell_again(

@@ -1,6 +1,7 @@
 """`holdfast simulate`"""
 
 import enum
+import gc
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from holdfast.sim.simulation import Progress, Result
 
 _PROGRESS_EVERY = 50
+_GARBAGE_AFTER = 200_000
 
 
 class Output(enum.StrEnum):
@@ -55,6 +57,9 @@ def simulate(
     configs: list[str | None] = [*config] if config else [None]
     setups = [load_setup(path) for path in configs]
     results: list[tuple[str | None, Result]] = []
+    # Nearly everything made below is kept to the end, so looking for garbage seldom pays.
+    thresholds = gc.get_threshold()
+    gc.set_threshold(_GARBAGE_AFTER, *thresholds[1:])
     try:
         scenario = read_scenario(load_files(files))
         for path, setup in zip(configs, setups, strict=True):
@@ -69,6 +74,7 @@ def simulate(
         lines = [f"invariant broken at {error.t:g}s: {each}" for each in error.problems]
         raise Failure(2, lines + [f"  {line}" for line in error.stories]) from None
     finally:
+        gc.set_threshold(*thresholds)
         _clear_progress()
     _show(results, output)
     if report is not None:

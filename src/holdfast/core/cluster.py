@@ -62,6 +62,7 @@ class Cluster:
         self.classes = PodClasses(self.nodes.slot)
         self.topology = Topology(self.classes, self.nodes.labels, self.nodes.capacity)
         self.ledger.listeners.append(self.topology.pod_moved)
+        self.ledger.on_emptied = self._row_emptied
         self.nodes_changed = RowLog()
         """Rows whose node object changed in a way a plugin can see."""
         self.volumes = Volumes(self.nodes, self.ledger, self.classes, self.nodes_changed)
@@ -136,10 +137,8 @@ class Cluster:
 
     def unassume(self, pod: PodRecord) -> None:
         """The pod is not to be bound after all."""
-        row = pod.row
         self.ledger.remove(pod)
         pod.phase = Phase.PENDING
-        self._close_if_empty(row)
 
     def changed(self, changes: int) -> None:
         """Something happened that may help pods that wait."""
@@ -242,15 +241,16 @@ class Cluster:
         self.nodes.drop(row)
         self.topology.relabel(row, codes)
         self._node_changed(row, Change.NODE_REMOVED)
-        self._close_if_empty(row)
+        if self.ledger.is_empty(row):
+            self._row_emptied(row)
         self.chronicle.note(self.now, f"Node/{name}", why)
 
     def _node_changed(self, row: int, changes: int) -> None:
         self.nodes_changed.add(row)
         self._changes |= changes
 
-    def _close_if_empty(self, row: int) -> None:
-        if not self.nodes.alive[row] and self.ledger.is_empty(row):
+    def _row_emptied(self, row: int) -> None:
+        if not self.nodes.alive[row]:
             self.nodes.close_row(row)
 
     # Pods
@@ -292,9 +292,11 @@ class Cluster:
         """The pod changed in a way scheduling can see."""
         before, row = known.cls, known.row
         if row >= 0:
-            self.ledger.remove(known)
-            known.cls = cls
-            self.ledger.place(known, row)
+            with self.ledger.transaction() as transaction:
+                self.ledger.remove(known)
+                known.cls = cls
+                self.ledger.place(known, row)
+                transaction.commit()
             self._changes |= Change.POD_LEFT
             if cls.labels != before.labels:
                 self._changes |= Change.POD_LABELS
@@ -350,12 +352,10 @@ class Cluster:
         self.chronicle.note(self.now, known.ref, "assigned", node)
 
     def _vacate(self, pod: PodRecord) -> None:
-        row = pod.row
         self.ledger.remove(pod)
         self._changes |= Change.POD_LEFT
         if self.volumes.release(pod.uid):
             self._changes |= Change.VOLUMES
-        self._close_if_empty(row)
 
     def _forget(self, pod: PodRecord, why: str) -> None:
         if self.watcher is not None:

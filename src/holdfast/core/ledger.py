@@ -10,6 +10,7 @@ every number exactly, by doing the opposite of each step in reverse. Rows touche
 log either way, since caches may have read them meanwhile.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -47,6 +48,10 @@ class Ledger:
         """What is held, by the uid of whoever holds it."""
         self.listeners: list[Listener] = []
         """Told (pod, row, +1 or -1) of every pod that comes to or leaves a row."""
+        self.on_emptied: Callable[[int], None] | None = None
+        """Told of a row nobody claims anything of any more, once that is certain."""
+        self._holds_on: Counter[int] = Counter()
+        self._emptied: list[int] = []
 
     def place(self, pod: PodRecord, row: int) -> None:
         """The pod claims its requests of the row."""
@@ -62,11 +67,13 @@ class Ledger:
         pod.row = -1
         if self._depth:
             self._undo.append(lambda: self.place(pod, row))
+        self._left(row)
 
     def hold(self, uid: str, row: int, amounts: Amounts) -> None:
         """Room is set aside; a hold of that uid must not exist yet."""
         assert uid not in self.holds, f"{uid} already holds room"
-        self.holds[uid] = Hold(row, amounts)
+        self.holds[uid] = Hold(row, dict(amounts))
+        self._holds_on[row] += 1
         self._claim_held(row, amounts, 1)
         if self._depth:
             self._undo.append(lambda: self.release(uid))
@@ -74,7 +81,11 @@ class Ledger:
     def release(self, uid: str) -> None:
         """Room set aside is free again."""
         hold = self.holds.pop(uid)
+        self._holds_on[hold.row] -= 1
+        if not self._holds_on[hold.row]:
+            del self._holds_on[hold.row]
         self._claim_held(hold.row, hold.amounts, -1)
+        self._left(hold.row)
         if self._depth:
             self._undo.append(lambda: self.hold(uid, hold.row, hold.amounts))
 
@@ -116,7 +127,7 @@ class Ledger:
 
     def is_empty(self, row: int) -> bool:
         """Whether nobody claims anything of the row."""
-        return row not in self.pods and not self._table.held[:, row].any()
+        return row not in self.pods and row not in self._holds_on
 
     @contextmanager
     def transaction(self) -> Iterator["Transaction"]:
@@ -138,6 +149,21 @@ class Ledger:
                 for step in reversed(steps):
                     step()
                 self._depth = depth - 1
+            self._tell_emptied()
+
+    def _left(self, row: int) -> None:
+        if row not in self.pods:
+            self._emptied.append(row)
+            self._tell_emptied()
+
+    def _tell_emptied(self) -> None:
+        """Only what stands is told: a transaction may put back what it took."""
+        if self._depth or not self._emptied:
+            return
+        rows, self._emptied = self._emptied, []
+        for row in dict.fromkeys(rows):
+            if self.on_emptied is not None and self.is_empty(row):
+                self.on_emptied(row)
 
     def _move(self, pod: PodRecord, row: int, sign: int) -> None:
         cls = pod.cls

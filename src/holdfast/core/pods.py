@@ -42,6 +42,7 @@ class PodRecord:
         "started",
         "told",
         "uid",
+        "wakes_on",
     )
 
     def __init__(
@@ -71,6 +72,8 @@ class PodRecord:
         """How often in a row it was then not bound, by an error that has nothing to do with nodes."""
         self.told = ""
         """The message of the condition the pod was last given."""
+        self.wakes_on = 0
+        """The kinds of change that can help, as of the last attempt that was looked into."""
         self.nominated = ""
         """The node that is being cleared for the pod."""
         self.started: float | None = None

@@ -50,6 +50,8 @@ class Cycle:
         self._columns: dict[tuple[int, int], Column] = {}
         self.waiting: dict[str, Waiting] = {}
         self.decisions: list[Decision] = []
+        self.terse = False
+        """Whether so many pods were woken that those without luck are not told the latest reasons."""
         cluster.classes.on_dropped.append(self._class_dropped)
 
     def column(self, profile: Profile, cls: PodClass) -> Column:
@@ -168,7 +170,7 @@ class Cycle:
             outcome = plugin.reserve(pod, row)
             if outcome.message:
                 self._give_back(profile, pod, row, profile.reserve[: position + 1])
-                self._fail(profile, pod, outcome.message, {plugin.name}, now)
+                self._fail(profile, pod, outcome.message, {plugin.name}, now, go_on=True)
                 return False
         return self._permit(profile, pod, row, profile.permit, now)
 
@@ -179,10 +181,11 @@ class Cycle:
             outcome = plugin.permit(pod, row)
             if outcome.message:
                 self._give_back(profile, pod, row, profile.reserve)
-                self._fail(profile, pod, outcome.message, {plugin.name}, now)
+                self._fail(profile, pod, outcome.message, {plugin.name}, now, go_on=True)
                 return False
             if outcome.wait:
                 self.waiting[pod.uid] = Waiting(pod, row, plugin, now + outcome.wait)
+                self._queue.placed(pod, now)
                 return True
         for plugin in profile.pre_bind:
             self.decisions.extend(plugin.pre_bind(pod, row))
@@ -193,6 +196,7 @@ class Cycle:
                 break
         for plugin in profile.post_bind:
             self.decisions.extend(plugin.post_bind(pod, row))
+        self._queue.placed(pod, now)
         self._cluster.changed(Change.POD_PLACED)
         self._cluster.chronicle.note(now, pod.ref, "decided", self._table.name(row))
         return True
@@ -205,14 +209,27 @@ class Cycle:
     # No node was found
 
     def _no_node(self, profile: Profile, pod: PodRecord, column: Column, now: float) -> None:
+        if self.terse and self._queue.is_scout(pod) and self._is_hopeless(profile, pod):
+            key = (profile.index, pod.cls.id)
+            self._queue.reject(pod, key, pod.wakes_on, now)
+            return
         why = self.verdict(profile, pod, column)
+        # Siblings fare the same, unless this pod has a node of its own in view.
+        go_on = bool(pod.nominated) or pod.pin is not None
         nomination = Nomination() if why.error else self.post_filter(profile, pod, column)
         self.decisions.extend(nomination.decisions)
         if nomination.node is not None and nomination.node != pod.nominated:
             self._cluster.nominate(pod, nomination.node)
             self.decisions.append(Nominate(pod.ref, nomination.node))
         message = why.message(self._table.count, nomination.message)
-        self._fail(profile, pod, message, why.plugins, now, why.condition)
+        go_on = go_on or bool(nomination.node)
+        self._fail(profile, pod, message, why.plugins, now, why.condition, go_on)
+
+    def _is_hopeless(self, profile: Profile, pod: PodRecord) -> bool:
+        """Whether nothing but a free node could help the pod, which has been told so before."""
+        if pod.leaving or pod.nominated or pod.pin is not None or not pod.told:
+            return False
+        return not any(plugin.may_help(pod.cls) for plugin in profile.post_filters)
 
     def post_filter(self, profile: Profile, pod: PodRecord, column: Column) -> Nomination:
         """Whether something can be done for a pod no node will do for."""
@@ -237,12 +254,16 @@ class Cycle:
         plugins: Collection[str],
         now: float,
         condition: str = "Unschedulable",
+        go_on: bool = False,
     ) -> None:
         if pod.leaving:
             self._queue.forget(pod)
             return
-        self._queue.reject(pod, (profile.index, pod.cls.id), profile.wakes_on(plugins), now)
+        key = (profile.index, pod.cls.id)
+        waiting = self._queue.reject(pod, key, profile.wakes_on(plugins), now, go_on)
         self.tell(pod, message, now, condition)
+        for sibling in waiting:
+            self.tell(sibling, message, now, condition)
 
     def tell(self, pod: PodRecord, message: str, now: float, reason: str) -> None:
         """Says on the pod why it has no node, unless it says so already."""

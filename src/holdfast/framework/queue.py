@@ -13,11 +13,13 @@ with every further failure of its kind, no node or an error. When nothing else i
 was woken is tried before its back-off is over; one whose attempt ended in an error is not.
 
 Unschedulable pods are kept in groups of one class (and profile): they were rejected for the same
-reasons, are helped by the same changes, and are woken together.
+reasons and are helped by the same changes. When a group is woken its first pod goes ahead as a scout;
+the next follows only if the scout found a node: what will not do for one will not do for the others. So
+ten thousand pods that wait for the same thing cost as much as one.
 """
 
 import heapq
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Any, TypeVar
 
 from holdfast.core.changes import Change
@@ -31,11 +33,17 @@ Key = tuple[int, int]
 class Group:
     """Unschedulable pods of one class."""
 
-    __slots__ = ("key", "pods", "told", "wakes_on")
+    __slots__ = ("key", "order", "pods", "told", "tried", "turn", "wakes_on")
 
     def __init__(self, key: Key) -> None:
         self.key = key
         self.pods: dict[str, PodRecord] = {}
+        self.order: list[tuple[Any, ...]] = []
+        """The pods as they are to be tried; a heap, in which some may have left the group."""
+        self.turn = 0
+        """How often the group was woken."""
+        self.tried: dict[str, int] = {}
+        """In which turn a pod was last tried."""
         self.wakes_on = Change.NONE
         self.told = ""
         """The message all of them were last told; empty if they may have been told different ones."""
@@ -62,6 +70,10 @@ class SchedulingQueue:
         self._place: dict[str, tuple[str, int]] = {}
         self._group_of: dict[str, Group] = {}
         self._retry_at: dict[str, float] = {}
+        self._scouts: dict[str, Key] = {}
+        """Pods that go ahead of their group, by uid."""
+        self._scouted: set[Key] = set()
+        self._now = 0.0
         self._tokens = 0
 
     def add(self, pod: PodRecord) -> None:
@@ -71,17 +83,24 @@ class SchedulingQueue:
 
     def changed(self, pod: PodRecord, now: float) -> None:
         """The pod is new, or may fare better than before; that does not shorten a back-off."""
+        self._now = now
         if self.place(pod.uid) != "backoff":
+            self._scout_back(pod, go_on=True)
             self.wake_pod(pod, now)
 
     def gate(self, pod: PodRecord) -> None:
         """The pod is not to be tried until it is added again."""
+        self._scout_back(pod, go_on=True)
         self.remove(pod)
         self._enter(pod, "gated")
         self._gated[pod.uid] = pod
 
-    def reject(self, pod: PodRecord, key: Key, wakes_on: int, now: float) -> None:
-        """No node will do for the pod until something changes."""
+    def reject(
+        self, pod: PodRecord, key: Key, wakes_on: int, now: float, go_on: bool = False
+    ) -> Collection[PodRecord]:
+        """No node will do for the pod until something changes; nor, if it was a scout, for those it
+        went ahead of, which are returned. With `go_on` that may be different for others."""
+        self._now = now
         pod.attempts += 1
         pod.errors = 0
         self._back_off(pod, pod.attempts, now)
@@ -90,20 +109,64 @@ class SchedulingQueue:
         if group is None:
             group = self._groups[key] = Group(key)
         group.wakes_on |= wakes_on
+        pod.wakes_on = wakes_on
         group.told = ""
         group.pods[pod.uid] = pod
+        group.tried[pod.uid] = group.turn
+        heapq.heappush(group.order, (*self._sort_key(pod), self._place[pod.uid][1], pod))
         self._group_of[pod.uid] = group
+        was_scout = pod.uid in self._scouts
+        self._scout_back(pod, go_on)
+        return list(group.pods.values()) if was_scout and not go_on else ()
 
     def retry_later(self, pod: PodRecord, now: float) -> None:
         """The attempt ended in an error that has nothing to do with nodes."""
+        self._now = now
+        self._scout_back(pod, go_on=True)
         pod.errors += 1
         self._back_off(pod, pod.errors, now)
         self._push(self._errors, self._retry_at[pod.uid], pod)
 
+    def is_scout(self, pod: PodRecord) -> bool:
+        return pod.uid in self._scouts
+
+    def placed(self, pod: PodRecord, now: float) -> None:
+        """A node was found for the pod."""
+        self._now = now
+        self._scout_back(pod, go_on=True)
+
     def wake(self, group: Group, now: float) -> None:
-        """The pods of a group are to be tried again."""
-        for pod in list(group.pods.values()):
-            self.wake_pod(pod, now)
+        """The pods of a group are to be tried again, one after the other as long as that helps."""
+        self._now = now
+        group.turn += 1
+        if group.key not in self._scouted:
+            self._send_scout(group)
+
+    def _send_scout(self, group: Group) -> None:
+        again = []
+        while group.order:
+            entry = heapq.heappop(group.order)
+            pod: PodRecord = entry[-1]
+            if self._place.get(pod.uid) != ("unschedulable", entry[-2]):
+                continue
+            if group.tried.get(pod.uid) == group.turn:
+                again.append(entry)
+                continue
+            self._scouts[pod.uid] = group.key
+            self._scouted.add(group.key)
+            self.wake_pod(pod, self._now)
+            break
+        for entry in again:
+            heapq.heappush(group.order, entry)
+
+    def _scout_back(self, pod: PodRecord, go_on: bool) -> None:
+        key = self._scouts.pop(pod.uid, None)
+        if key is None:
+            return
+        self._scouted.discard(key)
+        group = self._groups.get(key)
+        if go_on and group is not None:
+            self._send_scout(group)
 
     def wake_pod(self, pod: PodRecord, now: float) -> None:
         """The pod is to be tried again, once its back-off is over."""
@@ -142,11 +205,13 @@ class SchedulingQueue:
         elif place[0] == "unschedulable":
             group = self._group_of.pop(pod.uid)
             del group.pods[pod.uid]
+            group.tried.pop(pod.uid, None)
             if not group.pods:
                 del self._groups[group.key]
 
     def forget(self, pod: PodRecord) -> None:
         """The pod wants a node no more."""
+        self._scout_back(pod, go_on=True)
         self.remove(pod)
         self._retry_at.pop(pod.uid, None)
 

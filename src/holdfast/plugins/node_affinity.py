@@ -7,12 +7,15 @@ from typing import Any
 from holdfast.api.affinity import NodeAffinity as Affinity
 from holdfast.api.affinity import NodeSelectorTerm, PreferredSchedulingTerm
 from holdfast.api.decode import convert
+from holdfast.api.errors import SelectorError
 from holdfast.api.names import NODE_NAME_FIELD
+from holdfast.api.node_selectors import field_requirement, node_requirement
 from holdfast.core.changes import Change
 from holdfast.core.classes import PodClass, required_terms
 from holdfast.core.cluster import Cluster
 from holdfast.core.selectors import Mask, compile_labels, compile_term, compile_terms
 from holdfast.core.view import Cells, View
+from holdfast.framework.config import ConfigError
 from holdfast.framework.interface import ByMaximum, Filter, Plugin, Reason, Rejected, Scope, Score
 
 REASON = "node(s) didn't match Pod's node affinity/selector"
@@ -28,6 +31,13 @@ class NodeAffinity(Plugin):
         super().__init__(cluster, args)
         raw = getattr(args, "added_affinity", None)
         self._added = convert(raw, Affinity, prefix="addedAffinity") if raw else Affinity()
+        required = self._added.required_during_scheduling_ignored_during_execution
+        wanted = required.node_selector_terms if required else []
+        for term in (*wanted, *(t.preference for t in preferred_terms(self._added))):
+            try:
+                check_term(term)
+            except SelectorError as error:
+                raise ConfigError([("NodeAffinity.args.addedAffinity", str(error))]) from error
 
     def filter(self, cls: PodClass) -> Filter | Rejected | None:
         nodes = self.cluster.nodes
@@ -64,6 +74,8 @@ class NodeAffinity(Plugin):
 
     def score(self, cls: PodClass) -> Score | None:
         terms = [*preferred_terms(self._added), *preferred_of(cls)]
+        for term in terms:
+            check_term(term.preference)
         weighed = [
             (term.weight, mask)
             for term in terms
@@ -79,6 +91,14 @@ class NodeAffinity(Plugin):
             return total
 
         return Score(score, Scope.NODE, ByMaximum())
+
+
+def check_term(term: NodeSelectorTerm) -> None:
+    """Raises SelectorError if the term makes no sense."""
+    for expression in term.match_expressions:
+        node_requirement(expression)
+    for field in term.match_fields:
+        field_requirement(field)
 
 
 def has_required(cls: PodClass) -> bool:

@@ -46,16 +46,12 @@ def balance_of_two(nodes: NodeTable, one: Row, other: Row) -> Callable[[View], C
     (slot_a, added_a), (slot_b, added_b) = one, other
     slots = frozenset((slot_a, slot_b))
     with_gaps = balance_of_many([one, other])
-    # Where a pod that asks for both fits, neither is used up; where it does not, no score counts.
-    may_exceed = not (added_a and added_b)
 
     def score(view: View) -> Cells:
         if nodes.sparse and not slots.isdisjoint(nodes.sparse):
             return with_gaps(view)
-        a = (view.claimed(slot_a) + added_a) / view.allocatable(slot_a)
-        b = (view.claimed(slot_b) + added_b) / view.allocatable(slot_b)
-        if may_exceed:
-            a, b = view.at_most(a, 1.0), view.at_most(b, 1.0)
+        a = view.at_most((view.claimed(slot_a) + added_a) / view.allocatable(slot_a), 1.0)
+        b = view.at_most((view.claimed(slot_b) + added_b) / view.allocatable(slot_b), 1.0)
         return view.whole((1 - abs((a - b) / 2)) * MAX_SCORE)
 
     return score

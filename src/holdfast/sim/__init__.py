@@ -7,6 +7,7 @@
     agenda      what is yet to happen
     store       objects in full, as an API server would keep them
     admission   what an API server fills in
+    updates     what it does not let an update change in a pod
     kubelet     pods that start, run, end and stop
     events      Kubernetes Events, counted when they repeat
     volumes     claims that find their volumes

@@ -37,6 +37,8 @@ class Accounts:
     def __init__(self) -> None:
         self._nodes: dict[str, _Account] = {}
         self._placed: dict[str, tuple[str, Amounts]] = {}
+        self._asked: tuple[Pod, Amounts] | None = None
+        """The pod last looked at."""
         self._used: Amounts = {}
         self._offered: Amounts = {}
         self._since = 0.0
@@ -67,7 +69,7 @@ class Accounts:
         if not node or pod.status.phase in ENDED:
             self.drop_pod(pod.metadata.uid, t)
             return
-        placed = (node, pod_requests(pod))
+        placed = (node, self._requests(pod))
         if self._placed.get(pod.metadata.uid) == placed:
             return
         self.drop_pod(pod.metadata.uid, t)
@@ -81,10 +83,10 @@ class Accounts:
 
     def does_not_fit(self, pod: Pod, node: str, checked: Callable[[str], bool]) -> list[str]:
         """What placing the pod there would sell twice, by the node as it is now."""
-        account = self._nodes.get(node, _Account())
+        account = self._nodes.get(node) or _Account()
         offered = account.offered or {}
         wanted = {"pods": 1} | {
-            name: amount for name, amount in pod_requests(pod).items() if amount and name != "pods"
+            name: amount for name, amount in self._requests(pod).items() if amount and name != "pods"
         }
         problems = []
         for name, amount in wanted.items():
@@ -95,6 +97,25 @@ class Accounts:
                     f"for {pod.kind}/{pod.metadata.namespace}/{pod.metadata.name}"
                 )
         return problems
+
+    def _requests(self, pod: Pod) -> Amounts:
+        """A pod is looked at twice when it is bound; between the two what it asks for is the same."""
+        if self._asked is not None:
+            before, amounts = self._asked
+            if before is pod or (
+                not pod.status.container_statuses
+                and not pod.status.init_container_statuses
+                and not before.status.container_statuses
+                and not before.status.init_container_statuses
+                and before.spec.containers == pod.spec.containers
+                and before.spec.init_containers == pod.spec.init_containers
+                and before.spec.resources == pod.spec.resources
+                and before.spec.overhead == pod.spec.overhead
+            ):
+                return amounts
+        found = pod_requests(pod)
+        self._asked = (pod, found)
+        return found
 
     @property
     def nodes_in_use(self) -> int:
@@ -117,11 +138,16 @@ class Accounts:
 
     def _count(self, node: str, requests: Amounts, sign: int, t: float) -> None:
         self._advance(t)
-        account = self._nodes.setdefault(node, _Account())
-        self._in_total(account, -1)
+        account = self._nodes.get(node)
+        if account is None:
+            account = self._nodes[node] = _Account()
+        occupied = account.pods > 0
         _add(account.used, requests, sign)
         account.pods += sign
-        self._in_total(account, 1)
+        if account.offered is not None:
+            _add(self._used, requests, sign)
+            self._occupied += (account.pods > 0) - occupied
+            self.peak_nodes = max(self.peak_nodes, self._occupied)
         self._sample(node, t)
 
     def _in_total(self, account: _Account, sign: int) -> None:

@@ -7,6 +7,8 @@ and answers with one that is complete; what was given is never overruled.
 from collections.abc import Callable, Iterable
 from typing import Any
 
+import msgspec
+
 from holdfast.api import names
 from holdfast.api.decode import convert
 from holdfast.api.errors import InvalidObject
@@ -18,6 +20,7 @@ GATED_REASON = "SchedulingGated"
 GATED_MESSAGE = "Scheduling is blocked due to non-empty scheduling gates"
 DEFAULT_GRACE = 30
 PODS_PER_NODE = 110
+_SHAPES_KEPT = 10_000
 
 SYSTEM_CLASSES = {
     names.SYSTEM_CLUSTER_CRITICAL: 2_000_000_000,
@@ -47,10 +50,28 @@ def _pod(raw: Raw, priority_classes: list[Raw], now: str) -> Raw:
     status = dict(raw.get("status") or {})
     status.setdefault("phase", "Pending")
     completed = {**raw, "spec": spec, "status": status}
-    status.setdefault("qosClass", qos_class(convert(completed, Pod)))
+    if "qosClass" not in status:
+        status["qosClass"] = _qos(completed)
     if spec.get("schedulingGates") and not status.get("conditions"):
         status["conditions"] = [gated_condition(now)]
     return completed
+
+
+_known_qos: dict[bytes, str] = {}
+
+
+def _qos(raw: Raw) -> str:
+    """Worked out once for all pods that ask for the same: many do."""
+    spec = raw["spec"]
+    containers = [spec.get("containers"), spec.get("initContainers")]
+    asked = [[each.get("resources") for each in part or []] for part in containers]
+    shape = msgspec.json.encode((spec.get("resources"), asked))
+    known = _known_qos.get(shape)
+    if known is None:
+        if len(_known_qos) >= _SHAPES_KEPT:
+            _known_qos.clear()
+        known = _known_qos[shape] = qos_class(convert(raw, Pod))
+    return known
 
 
 def gated_condition(now: str) -> Raw:

@@ -1,27 +1,55 @@
-"""What is yet to happen, in order of time and then of declaration."""
+"""What is yet to happen, in order of time and then of declaration.
+
+Of one moment, ends and deletions of what was there before come first, then what the documents state,
+then what follows from that at once.
+"""
 
 import heapq
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
 
 Order = tuple[int, int]
-LAST: Order = (2, 0)
-"""After everything the documents say of that time."""
+ENDS, STATED_FIRST, STATED, FOLLOWING = range(4)
+"""The first part of an order; the second is the place of the document."""
+
+
+@dataclass(slots=True, eq=False)
+class Entry:
+    what: Callable[[], None] | None
+    """None once it is called off."""
+    owner: Hashable = None
 
 
 class Agenda:
     def __init__(self) -> None:
-        self._heap: list[tuple[float, Order, int, Callable[[], None]]] = []
+        self._heap: list[tuple[float, Order, int, Entry]] = []
         self._entered = 0
+        self._owned: dict[Hashable, list[Entry]] = {}
 
-    def add(self, t: float, what: Callable[[], None], order: Order = LAST) -> None:
+    def add(self, t: float, what: Callable[[], None], order: Order, owner: Hashable = None) -> Entry:
+        """What an owner is given for is called off with `forget`."""
         self._entered += 1
-        heapq.heappush(self._heap, (t, order, self._entered, what))
+        entry = Entry(what, owner)
+        heapq.heappush(self._heap, (t, order, self._entered, entry))
+        if owner is not None:
+            self._owned.setdefault(owner, []).append(entry)
+        return entry
+
+    def forget(self, owner: Hashable) -> None:
+        for entry in self._owned.pop(owner, ()):
+            entry.what = None
 
     def next_time(self) -> float | None:
-        return self._heap[0][0] if self._heap else None
+        heap = self._heap
+        while heap and heap[0][3].what is None:
+            heapq.heappop(heap)
+        return heap[0][0] if heap else None
 
     def take(self, t: float) -> Callable[[], None] | None:
         """The next thing due by then."""
-        if not self._heap or self._heap[0][0] > t:
+        due = self.next_time()
+        if due is None or due > t:
             return None
-        return heapq.heappop(self._heap)[3]
+        entry = heapq.heappop(self._heap)[3]
+        what, entry.what = entry.what, None
+        return what

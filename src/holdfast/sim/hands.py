@@ -73,7 +73,7 @@ class Hands:
         assert isinstance(view, Pod)
 
         def checked(resource: str) -> bool:
-            return world.setup.checks(view.spec.scheduler_name, resource)
+            return world.checks(view.spec.scheduler_name, resource)
 
         problems = world.accounts.does_not_fit(view, decision.node, checked)
         if problems:

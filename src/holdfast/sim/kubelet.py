@@ -14,28 +14,33 @@ A pod that ended stays as an object until it is deleted. A pod on a node that is
 from collections.abc import Callable
 
 from holdfast.api import names
-from holdfast.api.duration import parse_duration
 from holdfast.sim.accounts import ENDED
 from holdfast.sim.admission import DEFAULT_GRACE
-from holdfast.sim.agenda import Agenda
+from holdfast.sim.agenda import Entry
 from holdfast.sim.clock import VirtualClock
 from holdfast.sim.merging import with_condition
+from holdfast.sim.reading import duration
 from holdfast.sim.store import Key, Raw, Store, key_of, node_key
 from holdfast.sim.timeline import DELETED, FAILED, RUNNING, SUCCEEDED, Timeline
+
+WhenDue = Callable[[Key, float, Callable[[], None]], Entry]
+"""Plans something for a pod, which does not happen if the pod is gone by then."""
 
 DEADLINE_REASON = "DeadlineExceeded"
 DEADLINE_MESSAGE = "Pod was active on the node longer than the specified deadline"
 
 
 class Kubelets:
-    def __init__(self, store: Store, clock: VirtualClock, timeline: Timeline, agenda: Agenda) -> None:
+    def __init__(
+        self, store: Store, clock: VirtualClock, timeline: Timeline, when_due: WhenDue
+    ) -> None:
         self._store = store
         self._clock = clock
         self._timeline = timeline
-        self._agenda = agenda
+        self._when_due = when_due
         self._arrived: dict[str, dict[Key, None]] = {}
         self._started: dict[str, float] = {}
-        self._end_at: dict[str, tuple[float, str]] = {}
+        self._end_at: dict[str, tuple[tuple[float, str], Entry]] = {}
         self._stopping: set[str] = set()
 
     def pod_changed(self, key: Key, before: Raw | None, after: Raw | None) -> None:
@@ -49,7 +54,11 @@ class Kubelets:
             return
         node = after["spec"].get("nodeName")
         phase = after["status"].get("phase")
-        if not node or phase in ENDED:
+        if phase in ENDED:
+            if before is not None and before["status"].get("phase") not in ENDED:
+                self._ended(key, after)
+            return
+        if not node:
             return
         if phase == "Running":
             uid = after["metadata"]["uid"]
@@ -98,7 +107,7 @@ class Kubelets:
                 "deletionGracePeriodSeconds": grace,
             }
             self._store.update({**pod, "metadata": stopping})
-            self._agenda.add(self._clock.t + wait, self._for_this(key, uid, self._remove))
+            self._when_due(key, self._clock.t + wait, lambda: self._remove(key))
 
     def _plan_end(self, key: Key, pod: Raw) -> None:
         uid = pod["metadata"]["uid"]
@@ -112,16 +121,27 @@ class Kubelets:
             ends.append((start + deadline, FAILED))
         # Of the two at one moment, the pod was done in time.
         end = min(ends, key=lambda each: each[0], default=None)
-        if end is None:
-            self._end_at.pop(uid, None)
-        elif self._end_at.get(uid) != end:
-            self._end_at[uid] = end
+        planned = self._end_at.get(uid)
+        if planned is not None and planned[0] == end:
+            return
+        self._call_off_end(uid)
+        if end is not None:
+            t, phase = end
+            self._end_at[uid] = end, self._when_due(key, t, lambda: self._end(key, phase))
 
-            def come() -> None:
-                if self._end_at.get(uid) == end:
-                    self._end(key, end[1])
+    def _call_off_end(self, uid: str) -> None:
+        planned = self._end_at.pop(uid, None)
+        if planned is not None:
+            planned[1].what = None
 
-            self._agenda.add(max(end[0], self._clock.t), come)
+    def _ended(self, key: Key, pod: Raw) -> None:
+        """The pod came to its end, by itself or because someone wrote so."""
+        self._call_off_end(pod["metadata"]["uid"])
+        status, node = pod["status"], pod["spec"].get("nodeName") or ""
+        message = status.get("message") or ""
+        self._timeline.add(self._clock.t, str(key), status["phase"], node=node, message=message)
+        if pod["metadata"].get("deletionTimestamp"):
+            self._when_due(key, self._clock.t, lambda: self._remove(key))
 
     def _end(self, key: Key, phase: str) -> None:
         pod = self._store.get(key)
@@ -129,18 +149,14 @@ class Kubelets:
             return
         now = self._clock.stamp()
         status = {**pod["status"], "phase": phase}
-        message = ""
         if phase == FAILED:
-            message = DEADLINE_MESSAGE
-            status.update(reason=DEADLINE_REASON, message=message)
+            status.update(reason=DEADLINE_REASON, message=DEADLINE_MESSAGE)
         conditions = status.get("conditions") or []
         for type_ in ("Ready", "ContainersReady"):
             reason = "PodCompleted" if phase == SUCCEEDED else "PodFailed"
             condition = {"type": type_, "status": "False", "reason": reason}
             conditions = with_condition(conditions, condition, now)
         status["conditions"] = conditions
-        node = pod["spec"]["nodeName"]
-        self._timeline.add(self._clock.t, str(key), phase, node=node, message=message)
         ended = self._store.update({**pod, "status": status})
         if ended["metadata"].get("deletionTimestamp"):
             self._remove(key)
@@ -151,16 +167,6 @@ class Kubelets:
             node = pod["spec"].get("nodeName") or ""
             self._store.delete(key)
             self._timeline.add(self._clock.t, str(key), DELETED, node=node)
-
-    def _for_this(self, key: Key, uid: str, what: Callable[[Key], None]) -> Callable[[], None]:
-        """For when it is due: done to this pod, not to another that has its name by then."""
-
-        def come() -> None:
-            pod = self._store.get(key)
-            if pod is not None and pod["metadata"]["uid"] == uid:
-                what(key)
-
-        return come
 
     def pods_on(self, node: str) -> list[Key]:
         return [
@@ -174,4 +180,4 @@ def _can_start(pod: Raw) -> bool:
 
 def _duration(pod: Raw, annotation: str) -> float | None:
     text = (pod["metadata"].get("annotations") or {}).get(annotation)
-    return parse_duration(text) if text is not None else None
+    return duration(text) if text is not None else None

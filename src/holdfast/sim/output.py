@@ -11,7 +11,7 @@ def as_mapping(result: Result) -> dict[str, Any]:
     return {
         "seed": result.seed,
         "end": result.end,
-        "timeline": [msgspec.structs.asdict(entry) for entry in result.timeline],
+        "timeline": result.timeline,
         "objects": result.objects,
         "summary": result.summary,
     }

@@ -12,6 +12,7 @@ from holdfast.api.decode import drop_nulls, object_name
 from holdfast.api.errors import InvalidObject
 from holdfast.api.validation import validate
 from holdfast.sim.admission import SYSTEM_CLASSES
+from holdfast.sim.agenda import STATED, STATED_FIRST
 from holdfast.sim.documents import Document
 from holdfast.sim.errors import InvalidInput
 from holdfast.sim.expect import Expectation, read_expectation
@@ -45,7 +46,7 @@ def read_scenario(documents: Sequence[Document]) -> Scenario:
             found.extend(validate(raw))
             if not found:
                 times = timing(raw, found)
-                order = (0 if raw["kind"] in _FIRST else 1, position)
+                order = (STATED_FIRST if raw["kind"] in _FIRST else STATED, position)
                 happenings.append(Happening(times[names.SIM_AT], order, document, Create(raw)))
         problems.extend(f"{document}: {each}" for each in found)
     problems.extend(_missing_classes(happenings))
@@ -70,11 +71,12 @@ def _read_own(
     elif kind == STEP:
         step = read_step(data, found)
         if step is not None:
-            happenings.append(Happening(step[0], (1, position), document, step[1]))
+            happenings.append(Happening(step[0], (STATED, position), document, step[1]))
     elif kind == EXPECT:
         expectation = read_expectation(data, found)
         if expectation is not None and expectation.at is not None:
-            happenings.append(Happening(expectation.at, (1, position), document, Check(expectation)))
+            check = Check(expectation)
+            happenings.append(Happening(expectation.at, (STATED, position), document, check))
         elif expectation is not None:
             at_the_end.append((document, expectation))
     else:

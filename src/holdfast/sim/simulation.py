@@ -3,9 +3,10 @@
     scenario ─► store ─► scheduler ─► decisions ─► store ─► …
                   └────► kubelets, volumes, budgets
 
-Everything of one moment is applied before the scheduler is asked, so the order of documents decides
-nothing but ties. Time then jumps to the next thing the scenario states, or to the scheduler's next
-timer if that comes first; without `until`, timers alone keep nothing going.
+Everything of one moment is applied before the scheduler is asked: ends and deletions first, then
+creations and Steps, each in the order of documents. Time then jumps to the next thing the scenario
+states, or to the scheduler's next timer if that comes first; without `until`, timers alone keep
+nothing going.
 """
 
 from collections.abc import Callable
@@ -98,7 +99,7 @@ class Simulation:
                 self._to_look_at.append((happening.origin, action.expectation))
                 return
             try:
-                self._steps.take(action)
+                self._steps.take(action, happening.order[1])
             except InvalidObject as error:
                 at = f"at {self._world.clock.t:g}s"
                 raise InvalidInput([f"{happening.origin}: {error} ({at})"]) from None

@@ -7,11 +7,14 @@ from holdfast.api import names
 from holdfast.api.errors import InvalidObject
 from holdfast.api.validation import validate
 from holdfast.sim.admission import admit
+from holdfast.sim.agenda import Entry
 from holdfast.sim.happenings import Apply, Create, Delete, Patch, Restart, Target
 from holdfast.sim.merging import apply, merge_patch
+from holdfast.sim.reading import duration
 from holdfast.sim.store import Key, Raw, key_of
 from holdfast.sim.timeline import DELETED
-from holdfast.sim.timing import durations_of, timing
+from holdfast.sim.timing import timing
+from holdfast.sim.updates import refused_changes
 from holdfast.sim.world import World
 
 _FIXED = (
@@ -32,6 +35,7 @@ class Steps:
         self._world = world
         self._store = world.store
         self._last_applied: dict[Key, Raw] = {}
+        self._to_delete: dict[Key, Entry] = {}
         self._take: dict[type, Callable[[Any], None]] = {
             Create: self._create,
             Apply: self._apply,
@@ -40,7 +44,9 @@ class Steps:
             Restart: self._restart,
         }
 
-    def take(self, step: Step) -> None:
+    def take(self, step: Step, place: int) -> None:
+        """`place` is that of the step's document among all."""
+        self._world.place = place
         self._take[type(step)](step)
 
     def _create(self, step: Create | Apply) -> None:
@@ -51,11 +57,18 @@ class Steps:
         stored = self._store.create(complete)
         key = key_of(stored)
         self._last_applied[key] = complete
-        delete_at = durations_of(stored).get(names.SIM_DELETE_AT)
-        if delete_at is not None:
-            uid = stored["metadata"]["uid"]
-            due = max(delete_at, self._world.clock.t)
-            self._world.agenda.add(due, lambda: self._delete_this(key, uid))
+        self._plan_deletion(key, stored)
+
+    def _plan_deletion(self, key: Key, raw: Raw, before: Raw | None = None) -> None:
+        """At its `delete-at`, if the object is still there."""
+        at = _delete_at(raw)
+        if before is not None and _delete_at(before) == at:
+            return
+        planned = self._to_delete.pop(key, None)
+        if planned is not None:
+            planned.what = None
+        if at is not None:
+            self._to_delete[key] = self._world.when_due(key, at, lambda: self._delete_object(key))
 
     def _apply(self, step: Apply) -> None:
         key = key_of(step.raw)
@@ -84,12 +97,6 @@ class Steps:
     def _delete(self, step: Delete) -> None:
         key, _ = self._found(step.target, "delete")
         self._delete_object(key)
-
-    def _delete_this(self, key: Key, uid: str) -> None:
-        """At an object's own `delete-at`: if it is gone already, so much the better."""
-        raw = self._store.get(key)
-        if raw is not None and raw["metadata"]["uid"] == uid:
-            self._delete_object(key)
 
     def _delete_object(self, key: Key) -> None:
         kubelets = self._world.kubelets
@@ -121,6 +128,8 @@ class Steps:
         for path in _FIXED:
             if _at(changed, path) != _at(live, path):
                 raise InvalidObject(str(key), f"{field}.{'.'.join(path)}", "cannot be changed")
+        if key.kind == "Pod" and "spec" not in changed:
+            raise InvalidObject(str(key), f"{field}.spec", "is required and cannot be removed")
         node = _at(live, ("spec", "nodeName")) if key.kind == "Pod" else None
         if node and _at(changed, ("spec", "nodeName")) != node:
             message = f"cannot be changed: the pod is on {node}"
@@ -130,10 +139,12 @@ class Steps:
         problems = validate(changed)
         if not problems:
             timing(changed, problems)
+        if not problems and key.kind == "Pod":
+            problems.extend(refused_changes(live, changed))
         if problems:
             raise problems[0].within(str(key), field)
         if changed != live:
-            self._store.update(changed)
+            self._plan_deletion(key, self._store.update(changed), live)
 
     def _found(self, target: Target, field: str) -> tuple[Key, Raw]:
         present = [
@@ -146,6 +157,11 @@ class Steps:
             message = f"is needed: there is one in {groups}"
             raise InvalidObject(str(target), f"{field}.apiVersion", message)
         return present[0]
+
+
+def _delete_at(raw: Raw) -> float | None:
+    text = (raw["metadata"].get("annotations") or {}).get(names.SIM_DELETE_AT)
+    return duration(text) if text is not None else None
 
 
 def _without_status(raw: Raw) -> Raw:

@@ -4,6 +4,7 @@ Objects are raw dicts and are never changed in place: an update puts a new dict 
 old one, so whoever holds a typed view, or the object as it was, can go on holding it.
 """
 
+import hashlib
 import uuid
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
@@ -133,7 +134,12 @@ class Store:
 
     def _uid(self, key: Key, incarnation: int) -> str:
         parts = (str(self._seed), key.group, *map(str, key[1:]), str(incarnation))
-        return str(uuid.uuid5(_UIDS, "/".join(parts)))
+        name = "/".join(parts).encode()
+        # As uuid.uuid5 does, in a quarter of its time.
+        number = int.from_bytes(hashlib.sha1(_UIDS.bytes + name, usedforsecurity=False).digest()[:16])
+        number = number & ~(0xF000 << 64) & ~(0xC000 << 48) | (5 << 76) | (0x8000 << 48)
+        text = f"{number:032x}"
+        return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
     def _generated_name(self, prefix: str) -> str:
         self._generated += 1

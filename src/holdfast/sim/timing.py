@@ -2,19 +2,12 @@
 
 from holdfast.api import names
 from holdfast.api.decode import object_name
-from holdfast.api.duration import parse_duration
 from holdfast.api.errors import InvalidObject
 from holdfast.sim.reading import hint, seconds
 from holdfast.sim.store import Raw
 
 _ANNOTATIONS = (names.SIM_AT, names.SIM_DELETE_AT, names.SIM_RUNS_FOR, names.SIM_STOPS_IN)
 _POD_ONLY = (names.SIM_RUNS_FOR, names.SIM_STOPS_IN)
-
-
-def durations_of(raw: Raw) -> dict[str, float]:
-    """The simulation's annotations of an object known to be right, in seconds."""
-    annotations = raw["metadata"].get("annotations") or {}
-    return {name: parse_duration(annotations[name]) for name in _ANNOTATIONS if name in annotations}
 
 
 def timing(raw: Raw, found: list[InvalidObject], step_at: float | None = None) -> dict[str, float]:

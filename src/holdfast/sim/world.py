@@ -4,14 +4,19 @@ Every change of an object passes through here once: it is decoded, fed to the sc
 whoever lives in the cluster.
 """
 
+from collections.abc import Callable
+
+import msgspec
+
 from holdfast.api.decode import decode
 from holdfast.api.errors import InvalidObject
+from holdfast.api.kinds import kind_info
 from holdfast.api.meta import Object
 from holdfast.api.node import Node
 from holdfast.api.pod import Pod
 from holdfast.core.events import Added, Deleted, Event, Malformed, Updated
 from holdfast.sim.accounts import Accounts
-from holdfast.sim.agenda import Agenda
+from holdfast.sim.agenda import ENDS, FOLLOWING, Agenda, Entry
 from holdfast.sim.budgets import Budgets
 from holdfast.sim.clock import VirtualClock
 from holdfast.sim.errors import InvariantBroken
@@ -32,7 +37,11 @@ class World:
         self.agenda = Agenda()
         self.timeline = Timeline()
         self.store = Store(self.clock, seed)
-        self.kubelets = Kubelets(self.store, self.clock, self.timeline, self.agenda)
+        self.places: dict[Key, int] = {}
+        """Which document an object comes from, for ties."""
+        self.place = 0
+        """The document being dealt with."""
+        self.kubelets = Kubelets(self.store, self.clock, self.timeline, self.when_due)
         self.volumes = Volumes(self.store)
         self.budgets = Budgets(self.store)
         self.recorder = Recorder(self.store, self.clock)
@@ -40,6 +49,7 @@ class World:
         self.figures = Figures()
         self.views: dict[Key, Object] = {}
         """Objects as the scheduler was last told of them."""
+        self._checked: dict[tuple[str, str], bool] = {}
         self.scheduler = setup.scheduler()
         self.fed = False
         """Whether the scheduler was told anything since this was last set to False."""
@@ -48,6 +58,13 @@ class World:
     def feed(self, event: Event) -> None:
         self.fed = True
         self.scheduler.feed(event, self.clock.epoch())
+
+    def checks(self, scheduler_name: str, resource: str) -> bool:
+        """As the setup says."""
+        asked = (scheduler_name, resource)
+        if asked not in self._checked:
+            self._checked[asked] = self.setup.checks(*asked)
+        return self._checked[asked]
 
     def restart_scheduler(self) -> None:
         """A new scheduler, which knows nothing but the objects there are."""
@@ -68,8 +85,18 @@ class World:
     def broken(self, problems: list[str]) -> InvariantBroken:
         return InvariantBroken(self.clock.t, problems, stories(self.scheduler.cluster, problems))
 
+    def when_due(self, key: Key, t: float, what: Callable[[], None]) -> Entry:
+        """Puts the end of an object on the agenda; it is called off if the object is gone by then."""
+        now = self.clock.t
+        rank = ENDS if t > now else FOLLOWING
+        return self.agenda.add(max(t, now), what, (rank, self.places.get(key, 0)), owner=key)
+
     def _changed(self, key: Key, before: Raw | None, after: Raw | None) -> None:
+        if after is None:
+            self.agenda.forget(key)
+            self.places.pop(key, None)
         if before is None and after is not None and key.kind != "Event":
+            self.places[key] = self.place
             node = (after.get("spec") or {}).get("nodeName") if key.kind == "Pod" else None
             self.timeline.add(self.clock.t, str(key), CREATED, node=node or "")
         if key.kind in NOT_FED:
@@ -88,7 +115,7 @@ class World:
 
     def _feed_object(self, key: Key, raw: Raw, event: type[Added] | type[Updated]) -> None:
         try:
-            view = decode(raw)
+            view = _view(raw)
         except InvalidObject as error:
             uid = raw["metadata"]["uid"]
             self.feed(Malformed(key.kind, key.namespace, key.name, uid, error))
@@ -108,3 +135,11 @@ class World:
             self.accounts.drop_pod(before["metadata"]["uid"], t)
         elif key.kind == "Node" and before is not None:
             self.accounts.drop_node(key.name, t)
+
+
+def _view(raw: Raw) -> Object:
+    """As `decode`, which looks closer and names the object where something is wrong."""
+    try:
+        return msgspec.convert(raw, kind_info(raw["apiVersion"], raw["kind"]).type)
+    except msgspec.ValidationError:
+        return decode(raw)
