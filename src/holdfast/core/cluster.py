@@ -14,7 +14,7 @@ from holdfast.api.pod import Pod
 from holdfast.api.quantity import amount
 from holdfast.api.timestamps import parse_time
 from holdfast.core.changes import Change
-from holdfast.core.classes import PodClasses, pin_of
+from holdfast.core.classes import PodClass, PodClasses, pin_of
 from holdfast.core.decisions import Decision, Emit, ObjectRef, SetPodScheduled
 from holdfast.core.events import (
     Added,
@@ -63,6 +63,8 @@ class Cluster:
         self.topology = Topology(self.classes, self.nodes.labels, self.nodes.capacity)
         self.ledger.listeners.append(self.topology.pod_moved)
         self.ledger.on_emptied = self._row_emptied
+        self.classes.on_added.append(self._class_came_or_went)
+        self.classes.on_dropped.append(self._class_came_or_went)
         self.nodes_changed = RowLog()
         """Rows whose node object changed in a way a plugin can see."""
         self.volumes = Volumes(self.nodes, self.ledger, self.classes, self.nodes_changed)
@@ -73,6 +75,8 @@ class Cluster:
         """Moves, for a kind in `objects`, with every change of one of them."""
         self.nominations: dict[str, dict[str, PodRecord]] = {}
         """Pending pods for which a node is being cleared, by the node's name and their uid."""
+        self.stamp = 0
+        """Moves with every change of a node or another object, and of the classes known."""
         self.chronicle = Chronicle()
         self.watcher: PodWatcher | None = None
         self._changes = Change.NONE
@@ -176,6 +180,7 @@ class Cluster:
     def _other_changed(self, before: Object | None, after: Object | None) -> None:
         some = after if after is not None else before
         assert some is not None
+        self.stamp += 1
         self.versions[some.kind] = self.versions.get(some.kind, 0) + 1
         if isinstance(some, STORAGE_KINDS):
             self.volumes.put(before, after)
@@ -245,7 +250,11 @@ class Cluster:
             self._row_emptied(row)
         self.chronicle.note(self.now, f"Node/{name}", why)
 
+    def _class_came_or_went(self, cls: PodClass) -> None:
+        self.stamp += 1
+
     def _node_changed(self, row: int, changes: int) -> None:
+        self.stamp += 1
         self.nodes_changed.add(row)
         self._changes |= changes
 

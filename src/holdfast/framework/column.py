@@ -34,6 +34,7 @@ from holdfast.framework.interface import (
     Rejected,
     Scope,
     Score,
+    Settled,
     Version,
     everywhere,
 )
@@ -208,7 +209,10 @@ class Column:
                 self._usage_scores.append((weight, score.score))
         keyed = self._key_filters or self._key_scores
         self._keys = Keys(self._table, facets) if keyed else None
-        self._versions = [(version, version()) for version in versions]
+        asked = [(version, version()) for version in versions]
+        self._settled = [pair for pair in asked if isinstance(pair[0], Settled)]
+        self._versions = [pair for pair in asked if not isinstance(pair[0], Settled)]
+        self._stamp = self._cluster.stamp
         self._base = self._base[:0]
         self._size = 0
         self.diagnosis.reset()
@@ -217,10 +221,8 @@ class Column:
 
     def refresh(self) -> None:
         """Catches up with what happened since the last call."""
-        for version, seen in self._versions:
-            if version() != seen:
-                self._compile()
-                break
+        if self._is_outdated():
+            self._compile()
         table, cluster = self._table, self._cluster
         if len(self._base) != table.capacity or self._size != table.size:
             self._rebuild()
@@ -242,6 +244,18 @@ class Column:
             self._update(changed, node_too=False)
         if self._keys is not None:
             self._update_keys(self._keys)
+
+    def _is_outdated(self) -> bool:
+        """Whether the plugins might answer differently about the class."""
+        for version, seen in self._versions:
+            if version() != seen:
+                return True
+        if self._stamp != self._cluster.stamp:
+            for version, seen in self._settled:
+                if version() != seen:
+                    return True
+            self._stamp = self._cluster.stamp
+        return False
 
     def _rebuild(self) -> None:
         """Computes every row."""

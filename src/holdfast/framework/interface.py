@@ -92,6 +92,19 @@ class Need(NamedTuple):
 Version = Callable[[], Hashable]
 
 
+class Settled:
+    """A version that can change only when a node, another object or the set of classes does, never with
+    pods coming and going; so it is looked at less often."""
+
+    __slots__ = ("_version",)
+
+    def __init__(self, version: Version) -> None:
+        self._version = version
+
+    def __call__(self) -> Hashable:
+        return self._version()
+
+
 def everywhere(view: View) -> Cells:
     """What passes where there is nothing to check."""
     return view.full(True)

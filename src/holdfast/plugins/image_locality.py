@@ -6,7 +6,7 @@ from collections import Counter
 from holdfast.core.changes import Change
 from holdfast.core.classes import PodClass
 from holdfast.core.view import Cells, View
-from holdfast.framework.interface import MAX_SCORE, Plugin, Scope, Score
+from holdfast.framework.interface import MAX_SCORE, Plugin, Scope, Score, Settled
 
 _MB = 1024 * 1024
 _LEAST = 23 * _MB
@@ -20,9 +20,7 @@ class ImageLocality(Plugin):
     def score(self, cls: PodClass) -> Score:
         nodes = self.cluster.nodes
 
-        def version() -> tuple[int, int]:
-            return (nodes.images.version, nodes.count if len(nodes.images) else 0)
-
+        version = Settled(lambda: (nodes.images.version, nodes.count if len(nodes.images) else 0))
         worth = [
             (int(float(image.size) * (float(image.nodes) / float(nodes.count))) * count, name)
             for name, count in Counter(cls.images).items()

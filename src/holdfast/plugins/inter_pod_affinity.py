@@ -32,6 +32,7 @@ from holdfast.framework.interface import (
     Rejected,
     Scope,
     Score,
+    Settled,
 )
 
 REASON_AFFINITY = "node(s) didn't match pod affinity rules"
@@ -124,7 +125,7 @@ class InterPodAffinity(Plugin):
             selecting: Selecting = terms.selecting(cls)
             return (selecting.version, terms.namespaces_version())
 
-        return version
+        return Settled(version)
 
     def _near(self, cls: PodClass, wanted: tuple[Term, ...]) -> "Near":
         """Pods that all the terms select, in the domain each term names."""

@@ -25,7 +25,7 @@ from holdfast.core.tally import ByDomain, DomainSum, OnRow, Tally, domain_sum
 from holdfast.core.topology import PodCounter
 from holdfast.core.view import All, Cells, View
 from holdfast.framework.config import PodTopologySpreadArgs
-from holdfast.framework.interface import MAX_SCORE, Filter, Plugin, Reason, Scope, Score
+from holdfast.framework.interface import MAX_SCORE, Filter, Plugin, Reason, Scope, Score, Settled
 from holdfast.plugins.default_selector import DefaultSelectors
 
 REASON = "node(s) didn't match pod topology spread constraints"
@@ -158,7 +158,7 @@ class PodTopologySpread(Plugin):
         """Default constraints follow services and controllers."""
         if self._is_settled(cls, action):
             return None
-        return lambda: self._selectors.of(cls).key
+        return Settled(lambda: self._selectors.of(cls).key)
 
     def _is_settled(self, cls: PodClass, action: str) -> bool:
         """Whether nothing but the pod itself says how it is spread."""

@@ -15,7 +15,16 @@ from holdfast.core.changes import Change
 from holdfast.core.classes import PodClass
 from holdfast.core.taints import TaintSet
 from holdfast.core.view import Cells, View
-from holdfast.framework.interface import MAX_SCORE, ByMaximum, Filter, Plugin, Reason, Scope, Score
+from holdfast.framework.interface import (
+    MAX_SCORE,
+    ByMaximum,
+    Filter,
+    Plugin,
+    Reason,
+    Scope,
+    Score,
+    Settled,
+)
 
 REASON = "node(s) had untolerated taint(s)"
 _SOFT = "PreferNoSchedule"
@@ -43,9 +52,7 @@ class TaintToleration(Plugin):
     def score(self, cls: PodClass) -> Score:
         nodes = self.cluster.nodes
 
-        def version() -> bool:
-            return nodes.taints.soft
-
+        version = Settled(lambda: nodes.taints.soft)
         if not nodes.taints.soft:
             return Score.same(MAX_SCORE, version)
         tolerations = [t for t in cls.tolerations if t.effect in ("", _SOFT)]
