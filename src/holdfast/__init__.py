@@ -1,6 +1,6 @@
 """Holdfast: a Kubernetes scheduler that schedules promises as well as pods.
 
-The packages, lowest layer first; each imports only from those above it in this list:
+The packages, lowest layer first; each imports only from those before it:
 
     api          typed objects, quantities, selectors, durations, validation
     core         columnar cluster state and the ledger; events in, decisions out
@@ -12,6 +12,7 @@ The packages, lowest layer first; each imports only from those above it in this 
     backends     what carries decisions out: embedded, Kubernetes
     server       the embedded API server
     sim          the virtual clock, simulated kubelets, scenarios
+    bench        workloads and how fast they are decided
     cli          the `holdfast` command
 """
 
