@@ -60,6 +60,7 @@ class PortUse:
     def grow(self, capacity: int) -> None:
         more = capacity - self._capacity
         self._capacity = capacity
-        for counts in (self._by_address, self._by_port):
-            for key, column in counts.items():
-                counts[key] = np.pad(column, (0, more))  # type: ignore[index]
+        for port, counts in self._by_address.items():
+            self._by_address[port] = np.pad(counts, (0, more))
+        for number, counts in self._by_port.items():
+            self._by_port[number] = np.pad(counts, (0, more))

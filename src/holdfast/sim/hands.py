@@ -22,7 +22,7 @@ from holdfast.core.decisions import (
 from holdfast.core.events import BindConfirmed, BindRefused
 from holdfast.sim.merging import with_condition
 from holdfast.sim.store import Key, Raw, node_key, pod_key
-from holdfast.sim.timeline import BOUND, UNSCHEDULABLE
+from holdfast.sim.timeline import BOUND, PREEMPTED, UNSCHEDULABLE
 from holdfast.sim.world import World
 
 
@@ -147,7 +147,15 @@ class Hands:
         before = pod["status"].get("conditions") or []
         conditions = with_condition(before, condition, self._world.clock.stamp())
         self._store.update({**pod, "status": {**pod["status"], "conditions": conditions}})
-        self._world.kubelets.delete(pod_key(decision.pod.namespace, decision.pod.name))
+        key = pod_key(decision.pod.namespace, decision.pod.name)
+        self._world.timeline.add(
+            self._world.clock.t,
+            str(key),
+            PREEMPTED,
+            node=decision.node,
+            message=f"by {decision.preemptor}",
+        )
+        self._world.kubelets.delete(key)
 
     def _this(self, wanted: ObjectRef) -> Raw | None:
         """The pod, unless another has its name by now."""

@@ -9,6 +9,7 @@ SUCCEEDED = "Succeeded"
 FAILED = "Failed"
 DELETED = "Deleted"
 UNSCHEDULABLE = "Unschedulable"
+PREEMPTED = "Preempted"
 
 
 class Entry(msgspec.Struct, frozen=True):
