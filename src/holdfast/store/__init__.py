@@ -6,6 +6,8 @@
     history    the changes still remembered
     notices    who is told of changes, and who waits for them to be durable
     snapshot   the objects of a kind at one revision
+    journal    the same on disk: the thread that writes
+    database   and the SQLite file it writes to
     identity   uids, names and times of new objects
 
     store = Store()
@@ -28,6 +30,7 @@ from holdfast.store.errors import (
     StoreFailed,
 )
 from holdfast.store.identity import Identity, RandomNames, SeededNames
+from holdfast.store.journal import open_store
 from holdfast.store.objects import Change, Key, Raw, node_key, pod_key
 from holdfast.store.snapshot import Snapshot
 from holdfast.store.store import Store
@@ -49,5 +52,6 @@ __all__ = [
     "StoreError",
     "StoreFailed",
     "node_key",
+    "open_store",
     "pod_key",
 ]
