@@ -201,8 +201,8 @@ def _pod_level_requests(pod: Pod) -> Amounts:
     """What the pod asks for as a whole, which stands for the sum of its containers.
 
     The API server completes it, if there is a limit for the whole: by the sum of what containers ask
-    for, else by the limit. Huge pages cannot be overcommitted, so their limit comes first, and is itself
-    completed by the sum of the containers' limits.
+    for, else by the limit. Huge pages cannot be overcommitted, so their limit comes first, and is
+    itself completed by the sum of the containers' limits.
     """
     whole = pod.spec.resources
     if whole is None or not (whole.requests or whole.limits):
