@@ -10,14 +10,15 @@ from holdfast.api.decode import convert
 from holdfast.api.quantity import parse
 from holdfast.api.selectors import match_node_selector, matches
 from holdfast.api.storage import PersistentVolume, PersistentVolumeClaim
-from holdfast.sim.store import Key, Raw, Store
+from holdfast.backends.embedded.objects import Objects
+from holdfast.store.objects import Key, Raw
 
 WAIT = "WaitForFirstConsumer"
 
 
 class Volumes:
-    def __init__(self, store: Store) -> None:
-        self._store = store
+    def __init__(self, objects: Objects) -> None:
+        self._objects = objects
         self._stale = False
 
     def changed(self, key: Key, before: Raw | None, after: Raw | None) -> None:
@@ -29,7 +30,7 @@ class Volumes:
         if not self._stale:
             return
         self._stale = False
-        for claim in self._store.of_kind("PersistentVolumeClaim"):
+        for claim in self._objects.scan("", "PersistentVolumeClaim"):
             if not _bound(claim) and self._mode(claim) != WAIT:
                 self._bind(claim, None)
 
@@ -37,7 +38,7 @@ class Volumes:
         """Binds the claims of a pod that waited for it to have a node."""
         for name in _claims_of(pod):
             key = Key("", "PersistentVolumeClaim", pod["metadata"]["namespace"], name)
-            claim = self._store.get(key)
+            claim = self._objects.get(key)
             if claim is not None and not _bound(claim):
                 self._bind(claim, node)
 
@@ -47,7 +48,7 @@ class Volumes:
 
     def _class(self, claim: Raw) -> Raw | None:
         name = _class_name(claim)
-        return self._store.get(Key("storage.k8s.io", "StorageClass", "", name)) if name else None
+        return self._objects.get(Key("storage.k8s.io", "StorageClass", "", name)) if name else None
 
     def _bind(self, claim: Raw, node: Raw | None) -> None:
         volume = self._fitting(claim, node)
@@ -63,12 +64,13 @@ class Volumes:
             "name": metadata["name"],
             "uid": metadata["uid"],
         }
-        self._store.update(
+        self._objects.update(
+            Key("", "PersistentVolume", "", volume["metadata"]["name"]),
             {
                 **volume,
                 "spec": {**volume["spec"], "claimRef": reference},
                 "status": {**(volume.get("status") or {}), "phase": "Bound"},
-            }
+            },
         )
         status = {
             **(claim.get("status") or {}),
@@ -83,20 +85,21 @@ class Volumes:
         }
         if node is not None:
             annotations[names.SELECTED_NODE_ANNOTATION] = node["metadata"]["name"]
-        self._store.update(
+        self._objects.update(
+            Key("", "PersistentVolumeClaim", metadata["namespace"], metadata["name"]),
             {
                 **claim,
                 "metadata": {**metadata, "annotations": annotations},
                 "spec": spec,
                 "status": status,
-            }
+            },
         )
 
     def _fitting(self, claim: Raw, node: Raw | None) -> Raw | None:
         """The smallest volume that will do; the one bound to the claim beforehand above all."""
         wanted = convert(claim, PersistentVolumeClaim)
         found: list[tuple[bool, int, str, Raw]] = []
-        for raw in self._store.of_kind("PersistentVolume"):
+        for raw in self._objects.scan("", "PersistentVolume"):
             volume = convert(raw, PersistentVolume)
             if _fits(wanted, volume, node):
                 size = parse(volume.spec.capacity.get("storage", 0))
@@ -110,7 +113,7 @@ class Volumes:
         if not provisioner or provisioner == names.NO_PROVISIONER:
             return None
         spec = claim["spec"]
-        return self._store.create(
+        return self._objects.create(
             {
                 "apiVersion": "v1",
                 "kind": "PersistentVolume",
