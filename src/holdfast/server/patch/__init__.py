@@ -2,6 +2,7 @@
 
     json_patch        RFC 6902
     merge_patch       RFC 7386
+    strategic_merge   a merge patch that merges lists by their keys
     apply             server-side apply; raises ApplyConflict
     track_update      who owns which field after any other change
 
@@ -18,6 +19,7 @@ from holdfast.server.patch.apply import (
 from holdfast.server.patch.errors import ApplyConflict, Cause, PatchError
 from holdfast.server.patch.json_patch import json_patch
 from holdfast.server.patch.merge_patch import merge_patch
+from holdfast.server.patch.strategic import strategic_merge
 
 __all__ = [
     "ApplyConflict",
@@ -27,6 +29,7 @@ __all__ = [
     "empty_object",
     "json_patch",
     "merge_patch",
+    "strategic_merge",
     "track_update",
     "without_managed_fields",
 ]

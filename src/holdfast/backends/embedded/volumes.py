@@ -9,8 +9,9 @@ from holdfast.api import names
 from holdfast.api.decode import convert
 from holdfast.api.node import Node
 from holdfast.api.storage import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass
+from holdfast.backends.embedded.objects import Objects, key_of
 from holdfast.controllers.claims import default_class, reach_of_new, volume_for
-from holdfast.sim.store import Key, Raw, Store
+from holdfast.store.objects import Key, Raw
 
 WAIT = "WaitForFirstConsumer"
 LOST = "Lost"
@@ -18,8 +19,8 @@ _KINDS = frozenset(("PersistentVolumeClaim", "PersistentVolume", "StorageClass")
 
 
 class Volumes:
-    def __init__(self, store: Store) -> None:
-        self._store = store
+    def __init__(self, objects: Objects) -> None:
+        self._objects = objects
         self._stale = False
         self._new_pods: list[Key] = []
         """Those with volumes claims have to be made for."""
@@ -50,7 +51,7 @@ class Volumes:
         if not self._stale:
             return
         self._stale = False
-        for claim in list(self._store.of_kind("PersistentVolumeClaim")):
+        for claim in self._objects.scan("", "PersistentVolumeClaim"):
             if _bound(claim):
                 self._check(claim)
             else:
@@ -61,7 +62,7 @@ class Volumes:
     def pod_bound(self, pod: Raw, node: Raw | None) -> None:
         """Binds the claims of a pod that waited for it to have a node."""
         for name in _claims_of(pod):
-            claim = self._store.get(_claim_key(pod["metadata"]["namespace"], name))
+            claim = self._objects.get(_claim_key(pod["metadata"]["namespace"], name))
             if claim is not None and not _bound(claim):
                 self._bind(claim, node)
 
@@ -71,22 +72,24 @@ class Volumes:
 
     def _class(self, claim: Raw) -> StorageClass | None:
         name = _class_name(claim)
-        raw = self._store.get(Key("storage.k8s.io", "StorageClass", "", name)) if name else None
+        raw = self._objects.get(Key("storage.k8s.io", "StorageClass", "", name)) if name else None
         return None if raw is None else convert(raw, StorageClass)
 
     def _with_class(self, claim: Raw) -> Raw:
         """A claim that says nothing of a class gets the default one."""
         if (claim.get("spec") or {}).get("storageClassName") is not None:
             return claim
-        classes = [convert(raw, StorageClass) for raw in self._store.of_kind("StorageClass")]
+        classes = [
+            convert(raw, StorageClass) for raw in self._objects.scan("storage.k8s.io", "StorageClass")
+        ]
         name = default_class(classes)
         if not name:
             return claim
-        return self._store.update({**claim, "spec": {**claim["spec"], "storageClassName": name}})
+        return self._put({**claim, "spec": {**claim["spec"], "storageClassName": name}})
 
     def _bind(self, claim: Raw, node: Raw | None, waits: bool = False) -> None:
         wish = convert(claim, PersistentVolumeClaim)
-        volumes = {raw["metadata"]["name"]: raw for raw in self._store.of_kind("PersistentVolume")}
+        volumes = {raw["metadata"]["name"]: raw for raw in self._objects.scan("", "PersistentVolume")}
         there = [convert(raw, PersistentVolume) for raw in volumes.values()]
         on = None if node is None else convert(node, Node)
         found = volume_for(wish, there, on, waits)
@@ -106,7 +109,7 @@ class Volumes:
             "name": metadata["name"],
             "uid": metadata["uid"],
         }
-        self._store.update(
+        self._put(
             {
                 **volume,
                 "spec": {**volume["spec"], "claimRef": reference},
@@ -126,7 +129,7 @@ class Volumes:
         }
         if node is not None:
             annotations[names.SELECTED_NODE_ANNOTATION] = node["metadata"]["name"]
-        self._store.update(
+        self._put(
             {
                 **claim,
                 "metadata": {**metadata, "annotations": annotations},
@@ -134,6 +137,9 @@ class Volumes:
                 "status": status,
             }
         )
+
+    def _put(self, raw: Raw) -> Raw:
+        return self._objects.update(key_of(raw), raw)
 
     def _provisioned(self, claim: Raw, node: Node | None) -> Raw | None:
         cls = self._class(claim)
@@ -153,7 +159,7 @@ class Volumes:
         if terms:
             selector = {"nodeSelectorTerms": [msgspec.to_builtins(term) for term in terms]}
             made["nodeAffinity"] = {"required": selector}
-        return self._store.create(
+        return self._objects.create(
             {
                 "apiVersion": "v1",
                 "kind": "PersistentVolume",
@@ -169,40 +175,40 @@ class Volumes:
     def _csi_node(self, node: Node | None) -> CSINode | None:
         if node is None:
             return None
-        raw = self._store.get(Key("storage.k8s.io", "CSINode", "", node.metadata.name))
+        raw = self._objects.get(Key("storage.k8s.io", "CSINode", "", node.metadata.name))
         return None if raw is None else convert(raw, CSINode)
 
     def _check(self, claim: Raw) -> None:
         """A bound claim whose volume is gone is lost, until the volume is back."""
         name, lost = claim["spec"].get("volumeName", ""), claim["status"]["phase"] == LOST
-        if Key("", "PersistentVolume", "", name) in self._store:
+        if Key("", "PersistentVolume", "", name) in self._objects:
             if lost:
                 self._bind(claim, None)
         elif not lost:
-            self._store.update({**claim, "status": {**claim["status"], "phase": LOST}})
+            self._put({**claim, "status": {**claim["status"], "phase": LOST}})
 
     def _reclaim(self) -> None:
         """Volumes whose claim is gone."""
-        for volume in list(self._store.of_kind("PersistentVolume")):
+        for volume in self._objects.scan("", "PersistentVolume"):
             ref = volume["spec"].get("claimRef") or {}
             if not ref.get("uid") or (volume.get("status") or {}).get("phase") != "Bound":
                 continue
-            claim = self._store.get(_claim_key(ref.get("namespace", ""), ref.get("name", "")))
+            claim = self._objects.get(_claim_key(ref.get("namespace", ""), ref.get("name", "")))
             if claim is not None and claim["metadata"]["uid"] == ref["uid"]:
                 continue
             if volume["spec"].get("persistentVolumeReclaimPolicy") == "Delete":
-                self._store.delete(Key("", "PersistentVolume", "", volume["metadata"]["name"]))
+                self._objects.delete(Key("", "PersistentVolume", "", volume["metadata"]["name"]))
             else:
-                self._store.update({**volume, "status": {**volume["status"], "phase": "Released"}})
+                self._put({**volume, "status": {**volume["status"], "phase": "Released"}})
 
     # Claims that are made for one pod
 
     def _make_claims_for(self, key: Key) -> None:
-        pod = self._store.get(key)
+        pod = self._objects.get(key)
         for volume in (pod["spec"].get("volumes") or ()) if pod is not None else ():
             template = (volume.get("ephemeral") or {}).get("volumeClaimTemplate")
             claim = _claim_key(key.namespace, f"{key.name}-{volume['name']}")
-            if pod is None or not template or claim in self._store:
+            if pod is None or not template or claim in self._objects:
                 continue
             owner = {
                 "apiVersion": "v1",
@@ -213,7 +219,7 @@ class Volumes:
                 "blockOwnerDeletion": True,
             }
             given = template.get("metadata") or {}
-            self._store.create(
+            self._objects.create(
                 {
                     "apiVersion": "v1",
                     "kind": "PersistentVolumeClaim",
@@ -231,10 +237,10 @@ class Volumes:
     def _delete_claims_of(self, pod: Raw) -> None:
         for name in _claims_of(pod, ephemeral_only=True):
             key = _claim_key(pod["metadata"]["namespace"], name)
-            claim = self._store.get(key)
+            claim = self._objects.get(key)
             owners = (claim["metadata"].get("ownerReferences") or ()) if claim is not None else ()
             if any(owner.get("uid") == pod["metadata"]["uid"] for owner in owners):
-                self._store.delete(key)
+                self._objects.delete(key)
 
 
 def _claim_key(namespace: str, name: str) -> Key:

@@ -7,7 +7,9 @@ from holdfast.api import names
 from holdfast.api.annotations import ReservationAllocated
 from holdfast.api.decode import decode_json
 from holdfast.api.errors import InvalidObject
-from holdfast.api.pod import Pod
+from holdfast.backends.embedded.objects import with_condition
+from holdfast.backends.embedded.telling import BOUND, PREEMPTED, UNSCHEDULABLE
+from holdfast.backends.embedded.world import World
 from holdfast.core.decisions import (
     Bind,
     BindVolume,
@@ -20,16 +22,13 @@ from holdfast.core.decisions import (
     SetPodScheduled,
 )
 from holdfast.core.events import BindConfirmed, BindRefused
-from holdfast.sim.merging import with_condition
-from holdfast.sim.store import Key, Raw, node_key, pod_key
-from holdfast.sim.timeline import BOUND, PREEMPTED, UNSCHEDULABLE
-from holdfast.sim.world import World
+from holdfast.store.objects import Key, Raw, node_key, pod_key
 
 
 class Hands:
     def __init__(self, world: World) -> None:
         self._world = world
-        self._store = world.store
+        self._objects = world.objects
         self._carry_out: dict[type, Callable[[Any], None]] = {
             Bind: self._bind,
             BindVolume: self._bind_volume,
@@ -44,40 +43,28 @@ class Hands:
         self._carry_out[type(decision)](decision)
 
     def _bind(self, decision: Bind) -> None:
-        world, clock = self._world, self._world.clock
+        world = self._world
         key = pod_key(decision.pod.namespace, decision.pod.name)
-        pod = self._store.get(key)
+        pod = self._objects.get(key)
         refusal = _refusal(pod, decision.pod)
         if pod is None or refusal:
             world.feed(BindRefused(decision.pod.uid, refusal))
             return
-        self._check_room(decision)
+        world.binding(key, decision)
         world.feed(BindConfirmed(decision.pod.uid))
-        node = self._store.get(node_key(decision.node))
+        node = self._objects.get(node_key(decision.node))
         world.volumes.pod_bound(pod, node)
         condition = {"type": "PodScheduled", "status": "True"}
-        conditions = with_condition(pod["status"].get("conditions") or [], condition, clock.stamp())
+        conditions = with_condition(
+            pod["status"].get("conditions") or [], condition, world.clock.stamp()
+        )
         bound = {
             **pod,
             "spec": {**pod["spec"], "nodeName": decision.node},
             "status": {**pod["status"], "conditions": conditions},
         }
-        reservation = _reservation_of(pod)
-        world.timeline.add(clock.t, str(key), BOUND, node=decision.node, reservation=reservation)
-        world.figures.pod_bound(decision.pod.uid, clock.t)
-        self._store.update(world.kubelets.running(bound) if node is not None else bound)
-
-    def _check_room(self, decision: Bind) -> None:
-        world = self._world
-        view = world.views[pod_key(decision.pod.namespace, decision.pod.name)]
-        assert isinstance(view, Pod)
-
-        def checked(resource: str) -> bool:
-            return world.checks(view.spec.scheduler_name, resource)
-
-        problems = world.accounts.does_not_fit(view, decision.node, checked)
-        if problems:
-            raise world.broken(problems)
+        world.tell(key, BOUND, node=decision.node, reservation=_reservation_of(pod))
+        self._objects.update(key, world.kubelets.running(bound) if node is not None else bound)
 
     def _set_pod_scheduled(self, decision: SetPodScheduled) -> None:
         key = pod_key(decision.pod.namespace, decision.pod.name)
@@ -90,17 +77,17 @@ class Hands:
             "reason": decision.reason,
             "message": decision.message,
         }
-        clock = self._world.clock
         before = pod["status"].get("conditions") or []
-        conditions = with_condition(before, condition, clock.stamp())
+        conditions = with_condition(before, condition, self._world.clock.stamp())
         if conditions == before:
             return
-        self._world.timeline.add(clock.t, str(key), UNSCHEDULABLE, message=decision.message)
-        self._store.update({**pod, "status": {**pod["status"], "conditions": conditions}})
+        self._world.tell(key, UNSCHEDULABLE, message=decision.message)
+        self._objects.update(key, {**pod, "status": {**pod["status"], "conditions": conditions}})
 
     def _bind_volume(self, decision: BindVolume) -> None:
         """The claim itself follows when its pod is bound."""
-        volume = self._store.get(Key("", "PersistentVolume", "", decision.volume.name))
+        key = Key("", "PersistentVolume", "", decision.volume.name)
+        volume = self._objects.get(key)
         if volume is None or (volume["spec"].get("claimRef") or {}).get("uid"):
             return
         claim = decision.claim
@@ -111,11 +98,11 @@ class Hands:
             "name": claim.name,
             "uid": claim.uid,
         }
-        self._store.update({**volume, "spec": {**volume["spec"], "claimRef": reference}})
+        self._objects.update(key, {**volume, "spec": {**volume["spec"], "claimRef": reference}})
 
     def _select_node(self, decision: SelectNode) -> None:
-        claim = decision.claim
-        found = self._store.get(Key("", "PersistentVolumeClaim", claim.namespace, claim.name))
+        key = Key("", "PersistentVolumeClaim", decision.claim.namespace, decision.claim.name)
+        found = self._objects.get(key)
         if found is None:
             return
         metadata = found["metadata"]
@@ -123,7 +110,7 @@ class Hands:
             **(metadata.get("annotations") or {}),
             names.SELECTED_NODE_ANNOTATION: decision.node,
         }
-        self._store.update({**found, "metadata": {**metadata, "annotations": annotations}})
+        self._objects.update(key, {**found, "metadata": {**metadata, "annotations": annotations}})
 
     def _nominate(self, decision: Nominate) -> None:
         pod = self._this(decision.pod)
@@ -132,7 +119,9 @@ class Hands:
         status = {k: v for k, v in pod["status"].items() if k != "nominatedNodeName"}
         if decision.node:
             status["nominatedNodeName"] = decision.node
-        self._store.update({**pod, "status": status})
+        self._objects.update(
+            pod_key(decision.pod.namespace, decision.pod.name), {**pod, "status": status}
+        )
 
     def _preempt(self, decision: Preempt) -> None:
         pod = self._this(decision.pod)
@@ -146,25 +135,20 @@ class Hands:
         }
         before = pod["status"].get("conditions") or []
         conditions = with_condition(before, condition, self._world.clock.stamp())
-        self._store.update({**pod, "status": {**pod["status"], "conditions": conditions}})
         key = pod_key(decision.pod.namespace, decision.pod.name)
-        self._world.timeline.add(
-            self._world.clock.t,
-            str(key),
-            PREEMPTED,
-            node=decision.node,
-            message=f"by {decision.preemptor}",
-        )
+        self._objects.update(key, {**pod, "status": {**pod["status"], "conditions": conditions}})
+        message = f"by {decision.preemptor}"
+        self._world.tell(key, PREEMPTED, node=decision.node, message=message)
         self._world.kubelets.delete(key)
 
     def _this(self, wanted: ObjectRef) -> Raw | None:
         """The pod, unless another has its name by now."""
-        pod = self._store.get(pod_key(wanted.namespace, wanted.name))
+        pod = self._objects.get(pod_key(wanted.namespace, wanted.name))
         return pod if pod is not None and pod["metadata"]["uid"] == wanted.uid else None
 
     def _emit(self, decision: Emit) -> None:
         about = decision.about
-        pod = self._store.get(pod_key(about.namespace, about.name)) if about.kind == "Pod" else None
+        pod = self._objects.get(pod_key(about.namespace, about.name)) if about.kind == "Pod" else None
         name = pod["spec"]["schedulerName"] if pod is not None else names.HOLDFAST_SCHEDULER
         self._world.recorder.emit(decision, name)
 

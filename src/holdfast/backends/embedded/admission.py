@@ -14,7 +14,7 @@ from holdfast.api.decode import convert
 from holdfast.api.errors import InvalidObject
 from holdfast.api.pod import Pod
 from holdfast.api.resources import qos_class
-from holdfast.sim.store import Raw
+from holdfast.store.objects import Raw
 
 GATED_REASON = "SchedulingGated"
 GATED_MESSAGE = "Scheduling is blocked due to non-empty scheduling gates"

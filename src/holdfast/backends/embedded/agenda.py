@@ -5,8 +5,11 @@ then what follows from that at once.
 """
 
 import heapq
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from dataclasses import dataclass
+
+from holdfast.backends.embedded.clock import Clock
+from holdfast.store.objects import Key
 
 Order = tuple[int, int]
 ENDS, STATED_FIRST, STATED, FOLLOWING = range(4)
@@ -17,16 +20,33 @@ ENDS, STATED_FIRST, STATED, FOLLOWING = range(4)
 class Entry:
     what: Callable[[], None] | None
     """None once it is called off."""
-    owner: Hashable = None
+    owner: Key | None = None
 
 
 class Agenda:
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self.place = 0
+        """The document being dealt with."""
+        self._places: dict[Key, int] = {}
         self._heap: list[tuple[float, Order, int, Entry]] = []
         self._entered = 0
-        self._owned: dict[Hashable, list[Entry]] = {}
+        self._owned: dict[Key, list[Entry]] = {}
 
-    def add(self, t: float, what: Callable[[], None], order: Order, owner: Hashable = None) -> Entry:
+    def created(self, key: Key) -> None:
+        """An object has come to be, by the document being dealt with."""
+        if self.place:
+            self._places[key] = self.place
+
+    def when_due(self, key: Key, t: float, what: Callable[[], None]) -> Entry:
+        """Plans something for an object, which does not happen if the object is gone by then."""
+        now = self._clock.t
+        rank = ENDS if t > now else FOLLOWING
+        return self.add(max(t, now), what, (rank, self._places.get(key, 0)), owner=key)
+
+    def add(
+        self, t: float, what: Callable[[], None], order: Order = (STATED, 0), owner: Key | None = None
+    ) -> Entry:
         """What an owner is given for is called off with `forget`."""
         self._entered += 1
         entry = Entry(what, owner)
@@ -35,7 +55,8 @@ class Agenda:
             self._owned.setdefault(owner, []).append(entry)
         return entry
 
-    def forget(self, owner: Hashable) -> None:
+    def forget(self, owner: Key) -> None:
+        self._places.pop(owner, None)
         for entry in self._owned.pop(owner, ()):
             entry.what = None
 

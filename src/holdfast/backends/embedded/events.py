@@ -2,29 +2,36 @@
 with a count."""
 
 from holdfast.api import names
+from holdfast.backends.embedded.clock import Clock
+from holdfast.backends.embedded.objects import Objects
 from holdfast.core.decisions import Emit
-from holdfast.sim.clock import VirtualClock
-from holdfast.sim.store import Key, Raw, Store
+from holdfast.store.objects import Key, Raw
 
-NOT_FED = ("Event", "Lease", "Binding")
-"""Kinds no scheduler watches."""
+_REMEMBERED = 100_000
+"""Of how many events it is known that they were said before."""
 
 
 class Recorder:
-    def __init__(self, store: Store, clock: VirtualClock) -> None:
-        self._store = store
+    """`first` is where the numbers begin that names of events end with; a cluster that outlives its
+    process begins elsewhere each time."""
+
+    def __init__(self, objects: Objects, clock: Clock, first: int = 0) -> None:
+        self._objects = objects
         self._clock = clock
         self._known: dict[Emit, Key] = {}
-        self._count = 0
+        self._count = first
 
     def emit(self, event: Emit, component: str) -> None:
         now = self._clock.stamp()
         key = self._known.get(event)
-        said = self._store.get(key) if key is not None else None
-        if said is not None:
-            self._store.update({**said, "count": said["count"] + 1, "lastTimestamp": now})
+        said = self._objects.get(key) if key is not None else None
+        if key is not None and said is not None:
+            self._objects.update(key, {**said, "count": said["count"] + 1, "lastTimestamp": now})
             return
-        stored = self._store.create(self._new(event, component, now))
+        if len(self._known) >= _REMEMBERED:
+            for oldest in list(self._known)[: _REMEMBERED // 2]:
+                del self._known[oldest]
+        stored = self._objects.create(self._new(event, component, now))
         metadata = stored["metadata"]
         self._known[event] = Key("", "Event", metadata["namespace"], metadata["name"])
 

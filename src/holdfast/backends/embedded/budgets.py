@@ -1,40 +1,43 @@
-"""The status of disruption budgets that were given without one, as the disruption controller has it:
-kept up to date while pods come and go."""
+"""The status of disruption budgets, as the disruption controller has it: kept up to date while pods
+come and go."""
 
 from holdfast.api.decode import convert
 from holdfast.api.intorstring import scaled_value
 from holdfast.api.policy import PodDisruptionBudgetSpec
 from holdfast.api.selectors import compile_selector
-from holdfast.sim.accounts import ENDED
-from holdfast.sim.store import Key, Raw, Store
+from holdfast.backends.embedded.objects import ENDED, Objects
+from holdfast.store.objects import POD, Key, Raw
 
-_KIND = "PodDisruptionBudget"
+_BUDGET = ("policy", "PodDisruptionBudget")
 
 
 class Budgets:
-    def __init__(self, store: Store) -> None:
-        self._store = store
+    """`all_of_them`, or only those that were given without a status, as a simulation has it."""
+
+    def __init__(self, objects: Objects, all_of_them: bool) -> None:
+        self._objects = objects
+        self._all = all_of_them
         self._kept: set[Key] = set()
         self._stale: set[Key] = set()
 
     def changed(self, key: Key, before: Raw | None, after: Raw | None) -> None:
-        if key.kind == "Pod":
+        if key[:2] == POD:
             self._stale.update(kept for kept in self._kept if kept.namespace == key.namespace)
-        elif key.kind == _KIND:
+        elif key[:2] == _BUDGET:
             if after is None:
                 self._kept.discard(key)
-            elif before is None and not after.get("status"):
+            elif before is None and (self._all or not after.get("status")):
                 self._kept.add(key)
             if key in self._kept:
                 self._stale.add(key)
 
     def settle(self) -> None:
         for key in sorted(self._stale):
-            budget = self._store.get(key)
+            budget = self._objects.get(key)
             if budget is not None:
                 status = self._status(budget, key.namespace)
                 if budget.get("status") != status:
-                    self._store.update({**budget, "status": status})
+                    self._objects.update(key, {**budget, "status": status})
         self._stale.clear()
 
     def _status(self, budget: Raw, namespace: str) -> Raw:
@@ -42,7 +45,7 @@ class Budgets:
         selector = compile_selector(spec.selector)
         pods = [
             pod
-            for pod in self._store.of_kind("Pod")
+            for pod in self._objects.scan("", "Pod")
             if pod["metadata"]["namespace"] == namespace
             and pod["status"].get("phase") not in ENDED
             and selector.matches(pod["metadata"].get("labels") or {})

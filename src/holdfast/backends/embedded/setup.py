@@ -1,4 +1,4 @@
-"""The scheduler a simulation drives: its configuration, and the names it answers to."""
+"""The scheduler an embedded cluster drives: its configuration, and the names it answers to."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
