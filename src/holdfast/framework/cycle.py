@@ -4,7 +4,9 @@ A pod's class has a column: which nodes will do, and how well. The best node is 
 at once, so that the next pod sees it taken; the bind is decided, and carried out elsewhere.
 """
 
+from collections import Counter
 from collections.abc import Collection
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -14,6 +16,7 @@ from holdfast.core.cluster import Cluster
 from holdfast.core.decisions import Decision, Emit, Nominate, SetPodScheduled
 from holdfast.core.pods import Phase, PodRecord
 from holdfast.framework.column import Column
+from holdfast.framework.contested import Contested
 from holdfast.framework.diagnosis import NO_NODES, Blame, Verdict, not_named_text, verdict
 from holdfast.framework.interface import Nomination, Plugin
 from holdfast.framework.narrowed import Narrowed
@@ -48,6 +51,7 @@ class Cycle:
         self._table = cluster.nodes
         self._queue = queue
         self._columns: dict[tuple[int, int], Column] = {}
+        self._contested: WeakKeyDictionary[Column, Contested] = WeakKeyDictionary()
         self.waiting: dict[str, Waiting] = {}
         self.decisions: list[Decision] = []
         self.terse = False
@@ -103,11 +107,23 @@ class Cycle:
             row = table.row(pod.pin or "")
             return row if row is not None and table.alive[row] and trial.fits(row) else -1
         row = column.best()
-        taken: set[int] = set()
-        while row >= 0 and nominations and table.name(row) in nominations and not trial.fits(row):
-            taken.add(row)
-            row = column.best(taken)
+        if row < 0 or table.name(row) not in nominations:
+            return row
+        if column.is_local:
+            contested = self._rows_contested(column)
+            return column.best(contested.rows()) if row in contested else row
+        taken: list[int] = []
+        while row >= 0 and table.name(row) in nominations and not trial.fits(row):
+            taken.append(row)
+            row = column.best(np.array(taken, dtype=np.intp))
         return row
+
+    def _rows_contested(self, column: Column) -> Contested:
+        contested = self._contested.get(column)
+        if contested is None:
+            contested = self._contested[column] = Contested()
+        contested.catch_up(self._cluster, column)
+        return contested
 
     def verdict(self, profile: Profile, pod: PodRecord, column: Column) -> Verdict:
         """Why there is no row for the pod."""
@@ -125,14 +141,23 @@ class Cycle:
             if others:
                 blames[Blame(PINNING, (not_named_text([PINNING]),), False)] = others
             return verdict(blames)
-        taken = np.flatnonzero(column.fits).tolist()
-        if not taken:
+        taken = np.flatnonzero(column.fits)
+        if not len(taken):
             return column.verdict()
-        blames = dict(column.diagnosis.histogram())
-        for row in taken:
-            blame = trial.blame(row)
-            blames[blame] = blames.get(blame, 0) + 1
-        return verdict(blames)
+        counts = column.diagnosis.histogram()
+        if column.is_local:
+            contested = self._rows_contested(column)
+            against = contested.counts()
+            own = self._table.row(pod.nominated) if pod.nominated else None
+            if own is not None and own in contested:
+                # The pod itself is not in its own way there.
+                against[contested.blame(own)] -= 1
+                against[trial.blame(own)] += 1
+        else:
+            against = Counter(trial.blame(row) for row in taken.tolist())
+        for blame, count in against.items():
+            counts[blame] = counts.get(blame, 0) + count
+        return verdict(counts)
 
     def _is_pinned(self, profile: Profile, pod: PodRecord) -> bool:
         return pod.pin is not None and PINNING in profile.filter_names

@@ -8,7 +8,7 @@ may give several reasons for it. Reasons are counted over nodes and listed sorte
 The blame of each row is kept, so that after a change only the changed rows are looked at again.
 """
 
-from collections import Counter
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -64,7 +64,10 @@ class Diagnosis:
         self._filters = filters
         self._blames: list[Blame] = [FITS]
         self._code: dict[Blame, int] = {FITS: 0}
-        self._codes: NDArray[np.int32] | None = None
+        self._codes: NDArray[np.intp] | None = None
+        self._counts: list[int] = [0]
+        """How many rows have each code."""
+        self._resolvable: NDArray[np.bool_] = np.zeros(0, dtype=np.bool_)
         self._outdated: set[int] = set()
         self._verdict: Verdict | None = None
 
@@ -85,29 +88,39 @@ class Diagnosis:
         return self._verdict
 
     def resolvable(self) -> NDArray[np.bool_]:
-        """The rows where removing pods could help."""
-        codes = self._catch_up()
-        table = np.array([blame.resolvable for blame in self._blames])
-        return table[codes] & self._table.alive[: self._table.size]
+        """The rows where removing pods could help; not to be written to."""
+        self._catch_up()
+        return self._resolvable
 
     def histogram(self) -> dict[Blame, int]:
         """How many nodes are blamed on what."""
         self._catch_up()
-        assert self._codes is not None
-        counts = np.bincount(self._codes, minlength=len(self._blames))
-        return {self._blames[code]: int(counts[code]) for code in counts[1:].nonzero()[0] + 1}
+        return {
+            blame: count
+            for blame, count in zip(self._blames[1:], self._counts[1:], strict=True)
+            if count
+        }
 
-    def _catch_up(self) -> NDArray[np.int32]:
+    def _catch_up(self) -> None:
+        alive = self._table.alive[: self._table.size]
         if self._codes is None or len(self._outdated) > max(_FEW, self._table.size // 16):
             self._codes = self._blame_all()
+            self._counts = np.bincount(self._codes, minlength=len(self._blames)).tolist()
+            resolvable = np.array([blame.resolvable for blame in self._blames])
+            self._resolvable = resolvable[self._codes] & alive
             self._verdict = None
         elif self._outdated:
+            codes, counts = self._codes, self._counts
             self._verdict = None
             for row in self._outdated:
-                blame = self.blame(row) if self._table.alive[row] else FITS
-                self._codes[row] = self._intern(blame)
+                lives = alive.item(row)
+                blame = self.blame(row) if lives else FITS
+                code = self._intern(blame)
+                counts[codes.item(row)] -= 1
+                counts[code] += 1
+                codes[row] = code
+                self._resolvable[row] = lives and blame.resolvable
         self._outdated.clear()
-        return self._codes
 
     def blame(self, row: int) -> Blame:
         """What stands against one node."""
@@ -121,10 +134,10 @@ class Diagnosis:
                 return Blame(plugin, texts, all(bool(reason.resolvable) for reason in reasons))
         return FITS
 
-    def _blame_all(self) -> NDArray[np.int32]:
+    def _blame_all(self) -> NDArray[np.intp]:
         table = self._table
         view: View = All(table)
-        codes = np.zeros(table.size, dtype=np.int32)
+        codes = np.zeros(table.size, dtype=np.intp)
         left = table.alive[: table.size].copy()
         if self._naming():
             named = np.array([not self._not_named(row) for row in range(table.size)])
@@ -156,6 +169,7 @@ class Diagnosis:
         if code is None:
             code = self._code[blame] = len(self._blames)
             self._blames.append(blame)
+            self._counts.append(0)
         return code
 
     # Nodes left out because the class names the only ones it can go to.
@@ -175,11 +189,15 @@ def not_named_text(plugins: list[str]) -> str:
     return f"node(s) didn't satisfy plugin(s) [{' '.join(plugins)}]"
 
 
-def verdict(blames: dict[Blame, int]) -> Verdict:
+def verdict(blames: Mapping[Blame, int]) -> Verdict:
     """Reasons counted over nodes, sorted as text."""
-    reasons: Counter[str] = Counter()
+    reasons: dict[str, int] = {}
+    plugins = set()
     for blame, count in blames.items():
+        if not count:
+            continue
+        plugins.add(blame.plugin)
         for text in blame.texts:
-            reasons[text] += count
+            reasons[text] = reasons.get(text, 0) + count
     listed = ", ".join(sorted(f"{count} {text}" for text, count in reasons.items()))
-    return Verdict(listed, frozenset(blame.plugin for blame in blames if blame.plugin))
+    return Verdict(listed, frozenset(plugins - {""}))

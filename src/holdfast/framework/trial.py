@@ -10,17 +10,20 @@ from numpy.typing import NDArray
 from holdfast.core.cluster import Cluster
 from holdfast.core.pods import PodRecord
 from holdfast.framework.column import Column
+from holdfast.framework.contested import blame_with, rivals
 from holdfast.framework.diagnosis import Blame
+from holdfast.framework.interface import Order
 
 
 class PodTrial:
     """One pod's attempt at nodes."""
 
-    __slots__ = ("_cluster", "_column", "_pinned", "_pod")
+    __slots__ = ("_cluster", "_column", "_needs", "_pinned", "_pod")
 
     def __init__(self, cluster: Cluster, column: Column, pod: PodRecord, pinned: bool) -> None:
         self._cluster = cluster
         self._column = column
+        self._needs = column.needs
         self._pod = pod
         self._pinned = pinned
 
@@ -42,19 +45,25 @@ class PodTrial:
     def is_local(self) -> bool:
         return self._column.is_local
 
-    def victims(self, row: int, pods: list[PodRecord]) -> list[PodRecord] | tuple[str, ...]:
-        ledger, needs = self._cluster.ledger, self._column.needs
+    @property
+    def version(self) -> int:
+        return self._column.compiled
+
+    def victims(
+        self, row: int, pods: list[PodRecord], spared_first: Order
+    ) -> list[PodRecord] | tuple[str, ...]:
+        ledger, needs = self._cluster.ledger, self._needs
         if needs is not None and self._column.suits_row(row):
-            amounts = [(need.slot, need.amount) for need in needs]
-            removed, lacking = ledger.to_remove(row, amounts, pods, self.rivals(row))
-            return tuple(n.text for n in needs if n.slot in lacking) if lacking else removed
+            spare = ledger.spare(row, needs, pods, self.rivals(row))
+            lacking = tuple(need.text for need in needs if spare[need.slot] < 0)
+            return lacking or ledger.to_remove(spare, spared_first(pods))
         with ledger.transaction():
             for pod in pods:
                 ledger.remove(pod)
             if not self.fits(row):
                 return self.blame(row).texts
             victims = []
-            for pod in pods:
+            for pod in spared_first(pods):
                 ledger.place(pod, row)
                 if not self.fits(row):
                     ledger.remove(pod)
@@ -72,18 +81,7 @@ class PodTrial:
 
     def rivals(self, row: int) -> list[PodRecord]:
         """Pods the row is being cleared for that this pod must not get in the way of."""
-        nominated = self._cluster.nominations.get(self._cluster.nodes.name(row), {})
-        pod = self._pod
-        return [p for p in nominated.values() if p is not pod and p.cls.priority >= pod.cls.priority]
+        return rivals(self._cluster, row, self._pod.cls.priority, self._pod)
 
     def _blame_with_rivals(self, row: int) -> Blame | None:
-        rivals = self.rivals(row)
-        if not rivals:
-            return None
-        with self._cluster.ledger.transaction():
-            for rival in rivals:
-                self._cluster.ledger.place(rival, row)
-            self._column.refresh()
-            blame = None if self._column.fits_row(row) else self._column.diagnosis.blame(row)
-        self._column.refresh()
-        return blame
+        return blame_with(self._cluster, self._column, row, self.rivals(row))
