@@ -29,7 +29,7 @@ class NodeResourcesFit(Plugin):
 
     def filter(self, cls: PodClass) -> Filter:
         names = self.cluster.nodes.slots
-        wanted = [Need(PODS, 1, TOO_MANY_PODS)] + [
+        wanted = [Need(PODS, cls.pod_slots, TOO_MANY_PODS)] + [
             Need(slot, amount, f"Insufficient {names.name(slot)}")
             for slot, amount in cls.requests
             if slot != PODS and not self._is_ignored(names.name(slot))
