@@ -44,6 +44,10 @@ class Traits(NamedTuple):
     """Of reserve pods: the owner spec of their reservation."""
     wants_node: str = ""
     """Of reserve pods: the node asked for by name before being placed."""
+    alone: bool = False
+    """Of reserve pods: whether no other with the same owners may be on the same node."""
+    ahead: bool = False
+    """Of reserve pods: whether pods now in its place may stay until they end by themselves."""
 
 
 ORDINARY = Traits()
@@ -54,6 +58,8 @@ class PodClass:
 
     __slots__ = (
         "affinity",
+        "ahead",
+        "alone",
         "annotations",
         "container_count",
         "id",
@@ -63,6 +69,7 @@ class PodClass:
         "node_selector",
         "nonzero",
         "owners",
+        "permanent",
         "pinned",
         "placed",
         "plain",
@@ -85,6 +92,8 @@ class PodClass:
         self.id = class_id
         self.pod = pod
         self.private = traits.private
+        self.alone = traits.alone
+        self.ahead = traits.ahead
         self.promised_to = traits.promised_to
         self.wants_node = traits.wants_node
         self.namespace = pod.metadata.namespace
@@ -93,6 +102,8 @@ class PodClass:
         self.owners: list[OwnerReference] = pod.metadata.owner_references
         self.priority = pod_priority(spec)
         self.terminating = pod.metadata.deletion_timestamp is not None
+        self.permanent = is_permanent(pod)
+        """Whether pods of the class stay on their node for as long as it lives."""
         self.tolerations: list[Toleration] = spec.tolerations
         self.node_selector: Mapping[str, str] = spec.node_selector
         self.pinned = pin_of(spec) is not None
@@ -285,6 +296,15 @@ def class_key(pod: Pod, with_volumes: bool = True) -> bytes:
         return _encode(parts)
     except (TypeError, OverflowError, RecursionError) as error:
         raise InvalidObject("", "spec", str(error)) from error
+
+
+def is_permanent(pod: Pod) -> bool:
+    """Whether a pod is its node's own: a DaemonSet's, or a static one's mirror."""
+    if names.MIRROR_POD_ANNOTATION in pod.metadata.annotations:
+        return True
+    return any(
+        owner.controller and owner.kind == "DaemonSet" for owner in pod.metadata.owner_references
+    )
 
 
 def capped(amount: int) -> int:

@@ -30,6 +30,7 @@ from holdfast.core.events import (
     Event,
     Malformed,
     Updated,
+    WriteRefused,
 )
 from holdfast.core.ledger import Ledger
 from holdfast.core.nodes import NodeInfo, NodeTable
@@ -97,6 +98,7 @@ class Cluster:
             Malformed: self._malformed,
             BindConfirmed: self._bind_confirmed,
             BindRefused: self._bind_refused,
+            WriteRefused: self._write_refused,
         }
 
     def feed(self, event: Event, now: float) -> None:
@@ -423,6 +425,9 @@ class Cluster:
         pod = self._binding(event.uid)
         if pod is not None:
             self._confirm(pod)
+
+    def _write_refused(self, event: WriteRefused) -> None:
+        self.promises.not_written(event.uid)
 
     def _binding(self, uid: str) -> PodRecord | None:
         """The pod, or reserve pod, of that uid."""

@@ -100,8 +100,9 @@ class HoldTable:
         while index >= capacity:
             capacity *= 2
         if (slots, capacity) != self.left.shape:
-            self.amounts, self.left = _grown(self.amounts, slots, capacity), _grown(
-                self.left, slots, capacity
+            self.amounts, self.left = (
+                _grown(self.amounts, slots, capacity),
+                _grown(self.left, slots, capacity),
             )
 
 

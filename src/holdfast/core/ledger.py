@@ -221,6 +221,9 @@ class Ledger:
             claimed = self._table.claimed
             for slot, amount in cls.usage:
                 claimed[slot, row] -= amount
+        if cls.permanent:
+            for slot, amount in cls.usage:
+                self._table.permanent[slot, row] += sign * amount
         if pod.draws_on:
             self._take(pod, row, sign)
         self._present(pod, row, sign)

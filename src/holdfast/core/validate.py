@@ -69,6 +69,7 @@ def _claims(cluster: Cluster) -> list[str]:
     table = cluster.nodes
     claimed = np.zeros_like(table.claimed)
     held = np.zeros_like(table.held)
+    permanent = np.zeros_like(table.permanent)
     ports: Counter[tuple[int, object]] = Counter()
     for pod in cluster.pods.values():
         if pod.row < 0:
@@ -82,6 +83,9 @@ def _claims(cluster: Cluster) -> list[str]:
         claimed[NONZERO_MEMORY, pod.row] += memory
         claimed[PODS, pod.row] += 1
         ports.update((pod.row, port) for port in pod.cls.ports)
+        if pod.cls.permanent:
+            for slot, amount in pod.cls.usage:
+                permanent[slot, pod.row] += amount
     for hold in cluster.ledger.holds:
         taken: Counter[int] = Counter()
         for pod in cluster.pods.values():
@@ -94,6 +98,7 @@ def _claims(cluster: Cluster) -> list[str]:
     for what, kept, right in (
         ("claimed", table.claimed, claimed + held),
         ("held", table.held, held),
+        ("permanent", table.permanent, permanent),
     ):
         for slot, row in zip(*np.nonzero(kept != right), strict=True):
             problems.append(

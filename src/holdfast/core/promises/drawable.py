@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from holdfast.core.classes import PodClass
 from holdfast.core.promises.promise import Promise
-from holdfast.core.promises.wishes import Wish
 
 if TYPE_CHECKING:
     from holdfast.core.promises.promises import Promises
@@ -21,7 +20,7 @@ class Drawable:
     def __init__(self, promises: Promises, cls: PodClass) -> None:
         self._promises = promises
         self._cls = cls
-        self.wish = Wish(cls, promises.by_name(cls.requests))
+        self.wish = promises.wish(cls)
         self._matching: frozenset[int] = frozenset()
         self._position = -1
         self._by_row: dict[int, dict[str, Promise]] = {}
@@ -69,7 +68,9 @@ class Drawable:
         if promise is None or promise.pod is None or promise.pod.row < 0 or promise.spec is None:
             return
         row = promise.pod.row
-        if promise.spec.id not in self._matching or self.wish.refusal(promise, promises.node_labels(row)):
+        if promise.spec.id not in self._matching or self.wish.refusal(
+            promise, promises.node_labels(row)
+        ):
             return
         self._row[uid] = row
         self._by_row.setdefault(row, {})[uid] = promise

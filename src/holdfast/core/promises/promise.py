@@ -27,6 +27,7 @@ from holdfast.api.reservation import (
     AllocatePolicy,
     Reservation,
     ReservationPhase,
+    ReservationStatus,
 )
 from holdfast.api.timestamps import parse_time
 from holdfast.core.decisions import ObjectRef
@@ -46,6 +47,7 @@ class Promise:
         "amounts_by_name",
         "created",
         "error",
+        "final",
         "finished",
         "message",
         "name",
@@ -53,6 +55,7 @@ class Promise:
         "pod",
         "ref",
         "resize_problem",
+        "resized",
         "restricted",
         "spec",
         "told",
@@ -83,13 +86,17 @@ class Promise:
         """Whether it has a node but not yet the room."""
         self.finished = ""
         """How it ended, as the reason of its Ready condition: Succeeded or Expired."""
+        self.final: ReservationStatus | None = None
+        """Its status when it ended."""
         self.message = ""
-        """Why it has no node."""
+        """Why it has no node, or how it ended."""
         self.error = ""
         """What is wrong with the object."""
         self.resize_problem = ""
         """Why it could not be given the size its template asks for by now."""
-        self.told: object = None
+        self.resized = False
+        """Whether it was given another size than it began with."""
+        self.told: ReservationStatus | None = None
         """The status last written, until it is seen."""
 
     @property

@@ -25,6 +25,7 @@ from holdfast.core.promises.drawable import Drawable
 from holdfast.core.promises.owners import OwnerSpecs
 from holdfast.core.promises.promise import FINISHED, LIVE, Promise
 from holdfast.core.promises.reserve_pod import annotated_amounts, reserve_pod, restricted_names
+from holdfast.core.promises.wishes import Wish
 from holdfast.core.slots import CPU, MEMORY, NONZERO_CPU, NONZERO_MEMORY, PODS
 
 if TYPE_CHECKING:
@@ -54,6 +55,7 @@ class Promises:
         self._waiting: dict[int, set[str]] = {}
         """The uids of reservations that wait for room, by the row they wait on."""
         self._named: Counter[tuple[str, str]] = Counter()
+        self._wishes: dict[int, Wish] = {}
         self._drawable: dict[int, Drawable] = {}
         self._ledger.listeners.append(self._pod_moved)
         self._ledger.on_drawn = self.drew
@@ -97,6 +99,32 @@ class Promises:
         found.refresh()
         return found
 
+    def reserving_for(self, cls: PodClass) -> list[PodClass]:
+        """The classes of reserve pods whose room is for pods of this class."""
+        matching = self.specs.matching(cls)
+        if not matching:
+            return []
+        found = {
+            promise.pod.cls.id: promise.pod.cls
+            for spec in matching
+            for promise in self.members.get(spec, {}).values()
+            if promise.pod is not None
+        }
+        return list(found.values())
+
+    def wish(self, cls: PodClass) -> Wish:
+        """What pods of the class say about reservations."""
+        wish = self._wishes.get(cls.id)
+        if wish is None:
+            wish = self._wishes[cls.id] = Wish(cls, self.by_name(cls.requests))
+        return wish
+
+    def concerns(self, cls: PodClass) -> bool:
+        """Whether reservations matter to pods of the class."""
+        return bool(self.specs.matching(cls)) or (
+            names.RESERVATION_AFFINITY in cls.annotations and cls.promised_to < 0
+        )
+
     def traits(self, metadata: ObjectMeta) -> Traits:
         """What sets the class of a pod apart because of reservations."""
         if not self._named:
@@ -133,12 +161,13 @@ class Promises:
             self.finish(promise, promise.finished or reservation.status.phase)
             return
         try:
-            self._read(promise)
+            changed = self._read(promise)
         except (InvalidObject, SelectorError, QuantityError) as error:
             self._unreadable(promise, error)
             return
+        changed = changed or bool(promise.error)
         promise.error = ""
-        self._settle(promise)
+        self._settle(promise, changed)
         self._moved(promise)
 
     def drop(self, uid: str, why: str = "deleted") -> None:
@@ -185,6 +214,8 @@ class Promises:
         assert pod is not None
         pod.phase = Phase.ASSIGNED
         promise.message = ""
+        if self._cluster.watcher is not None:
+            self._cluster.watcher.bind_confirmed(pod)
         self._note(promise, "waiting" if promise.waiting else "available", self._nodes.name(pod.row))
         self._opened(promise)
 
@@ -195,30 +226,38 @@ class Promises:
         self._opened(promise)
 
     def has_room(self, promise: Promise, amounts: Amounts | None = None) -> bool:
-        """Whether there is room for what it promises, or for other amounts instead, where it is.
-        Younger reservations that wait there do not count: it comes before them."""
+        """Whether there is room for what it promises, or for other amounts instead, where it is."""
+        return not self.lacking(promise, amounts)
+
+    def lacking(self, promise: Promise, amounts: Amounts | None = None) -> list[str]:
+        """The resources there is not enough of for that. Younger reservations that wait there do not
+        count: it comes before them."""
         hold = self.hold(promise)
         assert hold is not None
         row, nodes = hold.row, self._nodes
+        waiting = self._waiting.get(row, ())
         behind = [
             each
-            for other in self._waiting.get(row, ())
-            if other != promise.uid and (each := self._ledger.holds.get(other)) is not None
-            and promise.is_before(self.known[other])
+            for uid in waiting
+            if uid != promise.uid and promise.is_before(self.known[uid])
+            if (each := self._ledger.holds.get(uid)) is not None
         ]
+        lacking = []
         for slot, amount in (hold.amounts if amounts is None else amounts).items():
-            taken = hold.taken.get(slot, 0)
             claimed = nodes.claimed.item(slot, row) - hold.left(slot)
             claimed -= sum(each.left(slot) for each in behind)
-            if claimed + max(0, amount - taken) > nodes.allocatable.item(slot, row):
-                return False
-        return True
+            needed = max(0, amount - hold.taken.get(slot, 0))
+            name = nodes.slots.name(slot)
+            if name and claimed + needed > nodes.allocatable.item(slot, row):
+                lacking.append(name)
+        return lacking
 
     def resize(self, promise: Promise, amounts: Amounts) -> None:
         pod = promise.pod
         assert pod is not None
         self._ledger.resize(pod, amounts)
         self._set_amounts(promise, amounts)
+        promise.resized = True
         self._note(promise, "resized")
         self._opened(promise)
 
@@ -226,6 +265,13 @@ class Promises:
         """No node was found, or where it was to go it cannot."""
         promise.message = message
         self.dirty[promise.uid] = None
+
+    def not_written(self, uid: str) -> None:
+        """A status that was to be written was not."""
+        promise = self.known.get(uid)
+        if promise is not None:
+            promise.told = None
+            self.dirty[uid] = None
 
     def wanted(self, promise: Promise) -> Amounts:
         """What the object as it is now asks to hold."""
@@ -265,16 +311,18 @@ class Promises:
     def _class_dropped(self, cls: PodClass) -> None:
         self.specs.forget_class(cls)
         self._drawable.pop(cls.id, None)
+        self._wishes.pop(cls.id, None)
 
     # Reading an object
 
-    def _read(self, promise: Promise) -> None:
-        """Takes owners and template from the object; raises what is wrong with them."""
+    def _read(self, promise: Promise) -> bool:
+        """Takes owners and template from the object; raises what is wrong with them. Whether anything
+        changed that scheduling can see."""
         reservation = promise.object
         pod, node = reserve_pod(reservation)
         spec = self.specs.acquire(reservation.spec.owners)
         try:
-            cls = self._cluster.classes.acquire(pod, Traits(promised_to=spec.id, wants_node=node))
+            cls = self._cluster.classes.acquire(pod, _traits(reservation, spec.id, node))
         except HoldfastError:
             self.specs.release(spec)
             raise
@@ -286,9 +334,11 @@ class Promises:
         for named in spec.names():
             self._name(named.name, named.uid, 1)
         record = promise.pod
+        changed = record is None or record.cls is not cls
         if record is None:
-            scheduler = pod.spec.scheduler_name or names.HOLDFAST_SCHEDULER
-            record = promise.pod = PodRecord(promise.ref, cls, scheduler, self._cluster.now)
+            record = promise.pod = PodRecord(
+                promise.ref, cls, pod.spec.scheduler_name, self._cluster.now
+            )
             record.namespace = cls.namespace
             record.promise = promise
         else:
@@ -304,6 +354,7 @@ class Promises:
             )
         withheld = annotated_amounts(reservation, names.RESERVATION_INNER)
         promise.withheld = {self._nodes.slot(name): value for name, value in withheld.items()}
+        return changed
 
     def _reclass(self, record: PodRecord, cls: PodClass) -> None:
         before = record.cls
@@ -343,7 +394,7 @@ class Promises:
 
     # Coming to what the object says
 
-    def _settle(self, promise: Promise) -> None:
+    def _settle(self, promise: Promise, changed: bool) -> None:
         pod, status = promise.pod, promise.object.status
         assert pod is not None
         if status.node_name and status.phase in LIVE:
@@ -357,7 +408,7 @@ class Promises:
             return
         if promise.terminating:
             watcher.pod_settled(pod)
-        else:
+        elif changed:
             watcher.pod_pending(pod)
 
     def _found_on(self, promise: Promise, node: str) -> None:
@@ -466,6 +517,12 @@ class Promises:
 
 
 _KEPT = 16384
+
+
+def _traits(reservation: Reservation, spec: int, node: str) -> Traits:
+    wishes = reservation.spec
+    shared = not wishes.once and wishes.allocate_policy == AllocatePolicy.DEFAULT
+    return Traits(promised_to=spec, wants_node=node, alone=shared, ahead=wishes.pre_allocation)
 
 
 def _complete(amounts: Amounts, cls: PodClass) -> Amounts:

@@ -22,12 +22,15 @@ def reserve_pod(reservation: Reservation) -> tuple[Pod, str]:
     meta, template = reservation.metadata, reservation.spec.template
     if not template:
         raise InvalidObject("", _TEMPLATE, "is required: the pod to reserve for")
-    given: ObjectMeta = convert(template.get("metadata") or {}, ObjectMeta, prefix=f"{_TEMPLATE}.metadata")
+    given: ObjectMeta = convert(
+        template.get("metadata") or {}, ObjectMeta, prefix=f"{_TEMPLATE}.metadata"
+    )
     raw: dict[str, Any] = dict(template.get("spec") or {})
     node = raw.pop("nodeName", None) or ""
     raw.pop("schedulingGates", None)
     spec: PodSpec = convert(raw, PodSpec, prefix=f"{_TEMPLATE}.spec")
     spec.priority = priority_of(reservation, spec)
+    spec.scheduler_name = raw.get("schedulerName") or ""
     namespace = given.namespace or template.get("namespace") or names.DEFAULT_NAMESPACE
     return (
         Pod(
