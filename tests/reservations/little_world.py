@@ -75,7 +75,10 @@ def reservation(name: str, app: str = "a", template: Raw | None = None, **spec: 
     requests = spec.pop("requests", {"cpu": spec.pop("cpu", "4")})
     labels = spec.pop("labels", {})
     annotations = spec.pop("annotations", {})
-    body = template or {"metadata": {"labels": {"app": app}}, "spec": pod_spec(requests, **spec.pop("pod", {}))}
+    body = template or {
+        "metadata": {"labels": {"app": app}},
+        "spec": pod_spec(requests, **spec.pop("pod", {})),
+    }
     return {
         "apiVersion": "scheduling.koordinator.sh/v1alpha1",
         "kind": "Reservation",
@@ -235,9 +238,7 @@ class LittleWorld:
                 self._feed(Deleted(decode(raw)))
         elif isinstance(decision, Nominate):
             if ("Pod", decision.pod.name) in self.objects:
-                self._change(
-                    "Pod", decision.pod.name, {"status": {"nominatedNodeName": decision.node}}
-                )
+                self._change("Pod", decision.pod.name, {"status": {"nominatedNodeName": decision.node}})
         elif isinstance(decision, Emit):
             self.events.append(decision)
 

@@ -13,12 +13,26 @@ from holdfast.api.names import RESERVATION_ALLOCATED
 from holdfast.core.changes import Change
 from holdfast.core.classes import PodClass
 from holdfast.core.decisions import Bind, Decision, SetReservationStatus
-from holdfast.core.pods import PodRecord
+from holdfast.core.pods import Phase, PodRecord
 from holdfast.core.promises.status import status_of
 from holdfast.core.view import Cells, View
-from holdfast.framework.interface import Filter, Plugin, Reason, Rejected, Scope, Score, Settled
+from holdfast.framework.interface import (
+    FINE,
+    Filter,
+    Outcome,
+    Plugin,
+    Reason,
+    Rejected,
+    Scope,
+    Score,
+    Settled,
+)
 
+NOT_ACTIVE = "reservation is not active"
 REASON_ALONE = "node(s) only one same reusable reservation can be scheduled on a same node"
+
+_PATIENCE = 600.0
+"""How long an owner waits for its reservation to be written, in seconds."""
 
 
 class Reservation(Plugin):
@@ -50,6 +64,15 @@ class Reservation(Plugin):
             return 100 - view.at_most(missing // max(1, len(asked)), 100)
 
         return Score(score, Scope.USAGE)
+
+    def permit(self, pod: PodRecord, row: int) -> Outcome:
+        """An owner is bound once its reservation is."""
+        if not pod.draws_on:
+            return FINE
+        drawn = self.cluster.promises.known.get(pod.draws_on)
+        if drawn is None or drawn.pod is None or drawn.pod.row != row:
+            return Outcome(NOT_ACTIVE)
+        return Outcome(wait=_PATIENCE) if drawn.pod.phase is Phase.ASSUMED else FINE
 
     def bind(self, pod: PodRecord, row: int) -> list[Decision]:
         promise = pod.promise

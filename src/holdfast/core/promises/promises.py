@@ -76,11 +76,11 @@ class Promises:
         return [pod for pod in drawing.values() if pod.row == row] if drawing else []
 
     def is_usable(self, promise: Promise) -> bool:
-        """Whether owners can draw on it now."""
+        """Whether owners can draw on it now. They are bound no sooner than it is."""
         pod = promise.pod
         return (
             pod is not None
-            and pod.phase is Phase.ASSIGNED
+            and pod.row >= 0
             and not promise.waiting
             and not (promise.once and self.drawing(promise))
         )
@@ -155,7 +155,7 @@ class Promises:
             self.known[meta.uid] = promise
             self._uid[meta.name] = meta.uid
             self._note(promise, "added")
-        promise.object = reservation
+        before, promise.object = promise.object, reservation
         self.dirty[promise.uid] = None
         if promise.finished or reservation.status.phase in FINISHED:
             self.finish(promise, promise.finished or reservation.status.phase)
@@ -168,7 +168,8 @@ class Promises:
         changed = changed or bool(promise.error)
         promise.error = ""
         self._settle(promise, changed)
-        self._moved(promise)
+        if before.spec != reservation.spec or before.metadata.labels != meta.labels:
+            self._opened(promise)
 
     def drop(self, uid: str, why: str = "deleted") -> None:
         """The object is gone."""
