@@ -1,5 +1,7 @@
 """What becomes of a reservation: expiry, waiting for room, resizing, collection, nodes that go."""
 
+from typing import Any
+
 import pytest
 
 from reservations.little_world import LittleWorld, node, pod, reservation
@@ -19,7 +21,7 @@ class TestExpiry:
         ],
     )
     @pytest.mark.parametrize("phase", ["Available", "Pending"])
-    def test_when(self, lifetime: dict[str, str], after: float, phase: str) -> None:
+    def test_when(self, lifetime: dict[str, Any], after: float, phase: str) -> None:
         cpu = "4" if phase == "Available" else "400"
         world = LittleWorld(node("n1"), reservation("r", cpu=cpu, **lifetime))
         world.wait(after - 1)
