@@ -244,10 +244,10 @@ class Promises:
             if (each := self._ledger.holds.get(uid)) is not None
         ]
         lacking = []
-        for slot, amount in (hold.amounts if amounts is None else amounts).items():
+        for slot, promised in (hold.amounts if amounts is None else amounts).items():
             claimed = nodes.claimed.item(slot, row) - hold.left(slot)
             claimed -= sum(each.left(slot) for each in behind)
-            needed = max(0, amount - hold.taken.get(slot, 0))
+            needed = max(0, promised - hold.taken.get(slot, 0))
             name = nodes.slots.name(slot)
             if name and claimed + needed > nodes.allocatable.item(slot, row):
                 lacking.append(name)
