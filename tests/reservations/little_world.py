@@ -21,7 +21,15 @@ from holdfast.core.decisions import (
     SetPodScheduled,
     SetReservationStatus,
 )
-from holdfast.core.events import Added, BindConfirmed, BindRefused, Deleted, Event, Updated
+from holdfast.core.events import (
+    Added,
+    BindConfirmed,
+    BindRefused,
+    Deleted,
+    Event,
+    Updated,
+    WriteRefused,
+)
 from holdfast.core.validate import validate_state
 from holdfast.framework.config import API_VERSION, KIND, load
 from holdfast.plugins import registry as installed
@@ -261,8 +269,7 @@ class LittleWorld:
         raw = self.objects.get(("Reservation", ref.name))
         if raw is None or raw["metadata"]["uid"] != ref.uid or ref.uid in self.refuse:
             self.refuse.discard(ref.uid)
-            if decision.binds:
-                self._feed(BindRefused(ref.uid, "no"))
+            self._feed((BindRefused if decision.binds else WriteRefused)(ref.uid, "no"))
             return
         if decision.binds:
             self._feed(BindConfirmed(ref.uid))
