@@ -32,7 +32,11 @@ WIDGET_SPEC: dict[str, Any] = {
         "extra": {"type": "object", "additionalProperties": {"type": "integer"}, "maxProperties": 2},
         "note": {"type": "string", "nullable": True},
         "when": {"type": "string", "format": "date-time"},
-        "template": {"type": "object", "x-kubernetes-embedded-resource": True},
+        "template": {
+            "type": "object",
+            "x-kubernetes-embedded-resource": True,
+            "x-kubernetes-preserve-unknown-fields": True,
+        },
         "one": {
             "type": "object",
             "properties": {"a": {"type": "string"}, "b": {"type": "string"}},

@@ -13,8 +13,17 @@ The same parts make up a simulation, whose clock is virtual, and `holdfast up`, 
     volumes     claims that find their volumes
     budgets     the status of disruption budgets
     events      Kubernetes Events, counted when they repeat
+    taints      pods that must leave tainted nodes
     hands       what the scheduler's decisions do to the cluster
     world       all of these, wired to the scheduler
+
+and what only `up` has:
+
+    cluster     the loop
+    nodes       nodes that register and stay ready
+    orphans     pods whose node is not there
+    namespaces  namespaces that are emptied
+    expiry      events that are old
 
 May import `store`, `controllers`, `actions`, `plugins` and below. Nothing here blocks, and only
 `clock` reads the time.

@@ -6,9 +6,9 @@ from holdfast.api.intorstring import scaled_value
 from holdfast.api.policy import PodDisruptionBudgetSpec
 from holdfast.api.selectors import compile_selector
 from holdfast.backends.embedded.objects import ENDED, Objects
-from holdfast.store.objects import Key, Raw
+from holdfast.store.objects import POD, Key, Raw
 
-_KIND = "PodDisruptionBudget"
+_BUDGET = ("policy", "PodDisruptionBudget")
 
 
 class Budgets:
@@ -21,9 +21,9 @@ class Budgets:
         self._stale: set[Key] = set()
 
     def changed(self, key: Key, before: Raw | None, after: Raw | None) -> None:
-        if key.kind == "Pod":
+        if key[:2] == POD:
             self._stale.update(kept for kept in self._kept if kept.namespace == key.namespace)
-        elif key.kind == _KIND:
+        elif key[:2] == _BUDGET:
             if after is None:
                 self._kept.discard(key)
             elif before is None and (self._all or not after.get("status")):

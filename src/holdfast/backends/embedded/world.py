@@ -19,14 +19,16 @@ from holdfast.backends.embedded.clock import Clock
 from holdfast.backends.embedded.events import Recorder
 from holdfast.backends.embedded.kubelet import Kubelets
 from holdfast.backends.embedded.objects import Objects
+from holdfast.backends.embedded.resident import Resident
 from holdfast.backends.embedded.setup import Setup
 from holdfast.backends.embedded.statuses import Reports
+from holdfast.backends.embedded.taints import Taints
 from holdfast.backends.embedded.telling import CREATED, Tell
 from holdfast.backends.embedded.volumes import Volumes
 from holdfast.core.decisions import Bind
 from holdfast.core.events import Added, Deleted, Event, Malformed, Updated
 from holdfast.store.identity import Identity
-from holdfast.store.objects import Change, Key, Raw
+from holdfast.store.objects import POD, Change, Key, Raw
 from holdfast.store.store import Store
 
 _NOT_FED = ("Event", "Lease", "Binding")
@@ -59,6 +61,10 @@ class World:
         self.volumes = Volumes(self.objects)
         self.budgets = Budgets(self.objects, all_budgets)
         self.recorder = Recorder(self.objects, clock, first_event)
+        self.residents: list[Resident] = [
+            Taints(self.objects, clock, self.agenda, self.kubelets, self.recorder)
+        ]
+        """Those who are told of every change besides."""
         self.scheduler = setup.scheduler()
         self.fed = False
         """Whether the scheduler was told anything since this was last set to False."""
@@ -85,6 +91,8 @@ class World:
         self.kubelets.settle()
         self.volumes.settle()
         self.budgets.settle()
+        for resident in self.residents:
+            resident.settle()
 
     def binding(self, key: Key, decision: Bind) -> None:
         """Called just before a pod is bound."""
@@ -95,8 +103,10 @@ class World:
             self.agenda.forget(key)
         elif before is None and key.kind != "Event":
             self.agenda.created(key)
-            node = (after.get("spec") or {}).get("nodeName") if key.kind == "Pod" else None
+            node = (after.get("spec") or {}).get("nodeName") if key[:2] == POD else None
             self.tell(key, CREATED, node=node or "")
+        for resident in self.residents:
+            resident.changed(change)
         if key[:2] not in FED:
             return
         if after is not None:
@@ -105,8 +115,20 @@ class World:
             self.feed(Deleted(_last_view(key, before)))
         self.volumes.changed(key, before, after)
         self.budgets.changed(key, before, after)
-        if key.kind == "Pod":
+        if key[:2] == POD:
             self.kubelets.pod_changed(key, before, after)
+
+    def adopt(self, key: Key, raw: Raw) -> None:
+        """Takes over an object that was there before this world was."""
+        change = Change(self.store.revision, key, None, raw)
+        for resident in self.residents:
+            resident.changed(change)
+        if key[:2] in FED:
+            self._feed_object(key, raw, Added)
+            self.volumes.changed(key, None, raw)
+            self.budgets.changed(key, None, raw)
+        if key[:2] == POD:
+            self.kubelets.adopt(key, raw)
 
     def _feed_object(self, key: Key, raw: Raw, event: type[Added] | type[Updated]) -> None:
         try:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from holdfast.server.schema.custom_defaults import custom_defaults
+from holdfast.server.schema.custom import defaulted
 from holdfast.server.schema.defaults.walk import defaulter
 from holdfast.server.schema.types import ResourceType
 
@@ -17,7 +17,7 @@ from holdfast.server.schema.types import ResourceType
 def apply_defaults(type: ResourceType, raw: dict[str, Any]) -> dict[str, Any]:
     """The object with the defaults of its type; the same object when there is nothing to add."""
     if not type.definition:
-        return custom_defaults(type, raw)
+        return defaulted(type, raw)
     fill = defaulter(type.shape)
     if fill is None:
         return raw
