@@ -60,7 +60,7 @@ class Life:
         meta: dict[str, object] = {}
         if self.choose((True, False, False, False)):
             meta["ownerReferences"] = DAEMON
-        it = pod(f"p{self.made % 7}", self.choose(APPS), uid=f"uid-{self.made}", meta=meta, **spec)  # type: ignore[arg-type]
+        it = pod(f"p{self.made % 7}", self.choose(APPS), uid=f"uid-{self.made}", meta=meta, **spec)
         if self.choose((True, False, False, False, False)):
             self.world.refuse.add(f"uid-{self.made}")
         if ("Pod", it["metadata"]["name"]) not in self.world.objects:
