@@ -18,7 +18,7 @@ REASON_ONE_POD = (
 
 class VolumeRestrictions(Plugin):
     name = "VolumeRestrictions"
-    wakes_on = Change.NODE_ADDED | Change.POD_LEFT | Change.VOLUMES
+    wakes_on = Change.NODE_ADDED | Change.NODE_REMOVED | Change.POD_LEFT | Change.VOLUMES
     about_volumes = True
 
     def filter(self, cls: PodClass) -> Filter | Rejected | None:
@@ -38,9 +38,11 @@ class VolumeRestrictions(Plugin):
         if not alone and not wanted.disks:
             return Filter.nothing(changed)
         conflicts = self._conflicts(wanted)
+        nodes = self.cluster.nodes
 
         def in_use() -> bool:
-            return any(volumes.claim_uses.rows(key) for key in alone)
+            """A pod whose node is gone uses nothing any more."""
+            return any(nodes.alive[row] for key in alone for row in volumes.claim_uses.rows(key))
 
         def disks_free(view: View) -> Cells:
             free = view.full(True)
