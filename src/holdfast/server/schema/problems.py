@@ -22,6 +22,7 @@ TYPE_INVALID = "FieldValueTypeInvalid"
 DUPLICATE = "FieldValueDuplicate"
 NOT_SUPPORTED = "FieldValueNotSupported"
 FORBIDDEN = "FieldValueForbidden"
+NOT_FOUND = "FieldValueNotFound"
 TOO_LONG = "FieldValueTooLong"
 TOO_MANY = "FieldValueTooMany"
 
@@ -32,6 +33,7 @@ _TITLES = {
     DUPLICATE: "Duplicate value",
     NOT_SUPPORTED: "Unsupported value",
     FORBIDDEN: "Forbidden",
+    NOT_FOUND: "Not found",
     TOO_LONG: "Too long",
     TOO_MANY: "Too many",
 }
@@ -79,7 +81,7 @@ def shown(value: Any) -> str:
     if value is None:
         return "null"
     try:
-        return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
     except (TypeError, ValueError):
         return repr(value)
 
