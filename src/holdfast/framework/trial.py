@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from holdfast.core.cluster import Cluster
 from holdfast.core.pods import PodRecord
 from holdfast.framework.column import Column
-from holdfast.framework.diagnosis import Blame
+from holdfast.framework.diagnosis import FITS, Blame
 
 
 class PodTrial:
@@ -52,7 +52,7 @@ class PodTrial:
 
     def victims(self, row: int, pods: list[PodRecord]) -> list[PodRecord] | tuple[str, ...]:
         ledger, needs = self._cluster.ledger, self._column.needs
-        if needs is not None and self._column.suits_row(row):
+        if needs is not None and not ledger.holds.any_on(row) and self._column.suits_row(row):
             amounts = [(need.slot, need.amount) for need in needs]
             removed, lacking = ledger.to_remove(row, amounts, pods, self.rivals(row))
             return tuple(n.text for n in needs if n.slot in lacking) if lacking else removed
@@ -74,7 +74,8 @@ class PodTrial:
         blame = self._blame_with_rivals(row)
         if blame is None:
             self._column.refresh()
-            blame = self._column.diagnosis.blame(row)
+            fits = self._column.fits_row(row)
+            blame = FITS if fits else self._column.diagnosis.blame(row)
         return blame
 
     def corrections(self) -> dict[int, Blame]:
@@ -82,7 +83,7 @@ class PodTrial:
         of its own, and where rows depend on each other each must be tried."""
         nodes = self._cluster.nodes
         names: Iterable[str] = self._cluster.nominations
-        if self._column.is_local:
+        if self._column.is_local and self._column.diagnosis.contest is not None:
             names = [self._pod.nominated] if self._pod.nominated else []
         rows = [row for row in map(nodes.row, names) if row is not None and nodes.alive[row]]
         return {row: self.blame(row) for row in rows}

@@ -4,7 +4,7 @@ once in the cluster."""
 from holdfast.core.changes import Change
 from holdfast.core.classes import PodClass
 from holdfast.core.view import Cells, View
-from holdfast.core.volumes.objects import ONE_POD, DiskUse, Wanted
+from holdfast.core.volumes.objects import ONE_POD, ClaimKey, DiskUse, Wanted
 from holdfast.core.volumes.uses import Marks
 from holdfast.framework.interface import Filter, Plugin, Reason, Rejected, Scope
 from holdfast.plugins.volume_texts import not_found
@@ -38,11 +38,9 @@ class VolumeRestrictions(Plugin):
         if not alone and not wanted.disks:
             return Filter.nothing(changed)
         conflicts = self._conflicts(wanted)
-        nodes = self.cluster.nodes
 
         def in_use() -> bool:
-            """A pod whose node is gone uses nothing any more."""
-            return any(nodes.alive[row] for key in alone for row in volumes.claim_uses.rows(key))
+            return any(self._is_used(key, cls) for key in alone)
 
         def disks_free(view: View) -> Cells:
             free = view.full(True)
@@ -66,6 +64,18 @@ class VolumeRestrictions(Plugin):
             Scope.USAGE if conflicts else Scope.NODE,
             version=(lambda: (changed(), in_use())) if alone else changed,
         )
+
+    def _is_used(self, key: ClaimKey, cls: PodClass) -> bool:
+        """Whether a pod uses the claim, other than one that keeps it for pods of this class. A pod whose
+        node is gone uses nothing any more."""
+        volumes, alive = self.cluster.volumes, self.cluster.nodes.alive
+        uses = sum(count for row, count in volumes.claim_uses.rows(key).items() if alive[row])
+        if not uses:
+            return False
+        for reserving in self.cluster.promises.reserving_for(cls):
+            if any(claim.key == key for claim in volumes.wanted(reserving).claims):
+                uses -= sum(n for row, n in reserving.placed.items() if alive[row])
+        return uses > 0
 
     def _conflicts(self, wanted: Wanted) -> list[Marks]:
         """The uses of its disks a pod cannot be with. Readers get along with each other."""
