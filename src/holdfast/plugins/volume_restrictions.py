@@ -66,8 +66,8 @@ class VolumeRestrictions(Plugin):
         )
 
     def _is_used(self, key: ClaimKey, cls: PodClass) -> bool:
-        """Whether a pod uses the claim, other than one that keeps it for pods of this class. A pod whose
-        node is gone uses nothing any more."""
+        """Whether a pod uses the claim, other than one that keeps it for pods of this class. A pod
+        whose node is gone uses nothing any more."""
         volumes, alive = self.cluster.volumes, self.cluster.nodes.alive
         uses = sum(count for row, count in volumes.claim_uses.rows(key).items() if alive[row])
         if not uses:
