@@ -6,7 +6,6 @@ at once, so that the next pod sees it taken; the bind is decided, and carried ou
 
 from collections import Counter
 from collections.abc import Collection
-from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -16,13 +15,13 @@ from holdfast.core.cluster import Cluster
 from holdfast.core.decisions import Decision, Emit, Nominate, SetPodScheduled
 from holdfast.core.pods import Phase, PodRecord
 from holdfast.framework.column import Column
-from holdfast.framework.contested import Contested
 from holdfast.framework.diagnosis import NO_NODES, Blame, Verdict, not_named_text, verdict
 from holdfast.framework.interface import Nomination, Plugin
 from holdfast.framework.narrowed import Narrowed
+from holdfast.framework.owned import OwnedColumn
 from holdfast.framework.profile import Profile
 from holdfast.framework.queue import SchedulingQueue
-from holdfast.framework.trial import PodTrial
+from holdfast.framework.trial import ClassContest, PodTrial
 
 _COLUMN_CELLS = 12 * 1024**2
 """How many cells all columns may have between them; a cell takes about 20 bytes."""
@@ -50,8 +49,8 @@ class Cycle:
         self._cluster = cluster
         self._table = cluster.nodes
         self._queue = queue
+        self._specs = cluster.promises.specs
         self._columns: dict[tuple[int, int], Column] = {}
-        self._contested: WeakKeyDictionary[Column, Contested] = WeakKeyDictionary()
         self.waiting: dict[str, Waiting] = {}
         self.decisions: list[Decision] = []
         self.terse = False
@@ -68,15 +67,28 @@ class Cycle:
             column = columns[key] = self._new_column(profile, cls)
             if len(columns) > limit:
                 del columns[next(iter(columns))]
+        elif column.specs_seen != self._specs.version and self._is_mistaken(profile, column):
+            column = columns[key] = self._new_column(profile, cls)
         elif len(columns) > limit // 2:
             columns[key] = columns.pop(key)  # to the end of the line
         column.refresh()
         return column
 
+    def _is_mistaken(self, profile: Profile, column: Column) -> bool:
+        """Whether reservations came to matter to the class, or do so no more."""
+        column.specs_seen = self._specs.version
+        concerned = bool(profile.drawing_name) and self._cluster.promises.concerns(column.cls)
+        return concerned != column.owned
+
     def _new_column(self, profile: Profile, cls: PodClass) -> Column:
+        if profile.drawing_name and self._cluster.promises.concerns(cls):
+            return OwnedColumn(self._cluster, profile, cls)
         if cls.plain is None or profile.scores_volumes:
-            return Column(self._cluster, profile, cls)
-        return Narrowed(self._cluster, profile, cls, self.column(profile, cls.plain))
+            column = Column(self._cluster, profile, cls)
+        else:
+            column = Narrowed(self._cluster, profile, cls, self.column(profile, cls.plain))
+        column.diagnosis.contest = ClassContest(self._cluster, column)
+        return column
 
     def schedule(self, profile: Profile, pod: PodRecord, now: float) -> bool:
         """Tries to find a node for the pod; whether one was found."""
@@ -88,6 +100,8 @@ class Cycle:
         if row < 0:
             self._no_node(profile, pod, column, now)
             return False
+        if column.owned:
+            pod.draws_on = column.draws_on(row)
         return self._claim(profile, pod, row, now)
 
     def find_row(self, profile: Profile, pod: PodRecord, column: Column) -> int:
@@ -109,21 +123,14 @@ class Cycle:
         row = column.best()
         if row < 0 or table.name(row) not in nominations:
             return row
-        if column.is_local:
-            contested = self._rows_contested(column)
-            return column.best(contested.rows()) if row in contested else row
-        taken: list[int] = []
+        if column.is_local and column.diagnosis.contest is not None:
+            # A row that is being cleared for the pod itself was looked at before.
+            return column.best(column.diagnosis.passing())
+        untried = np.ones(table.size, dtype=np.bool_)
         while row >= 0 and table.name(row) in nominations and not trial.fits(row):
-            taken.append(row)
-            row = column.best(np.array(taken, dtype=np.intp))
+            untried[row] = False
+            row = column.best(untried)
         return row
-
-    def _rows_contested(self, column: Column) -> Contested:
-        contested = self._contested.get(column)
-        if contested is None:
-            contested = self._contested[column] = Contested()
-        contested.catch_up(self._cluster, column)
-        return contested
 
     def verdict(self, profile: Profile, pod: PodRecord, column: Column) -> Verdict:
         """Why there is no row for the pod."""
@@ -141,22 +148,12 @@ class Cycle:
             if others:
                 blames[Blame(PINNING, (not_named_text([PINNING]),), False)] = others
             return verdict(blames)
-        taken = np.flatnonzero(column.fits)
-        if not len(taken):
+        corrections = trial.corrections() if self._cluster.nominations else {}
+        if not corrections:
             return column.verdict()
-        counts = column.diagnosis.histogram()
-        if column.is_local:
-            contested = self._rows_contested(column)
-            against = contested.counts()
-            own = self._table.row(pod.nominated) if pod.nominated else None
-            if own is not None and own in contested:
-                # The pod itself is not in its own way there.
-                against[contested.blame(own)] -= 1
-                against[trial.blame(own)] += 1
-        else:
-            against = Counter(trial.blame(row) for row in taken.tolist())
-        for blame, count in against.items():
-            counts[blame] = counts.get(blame, 0) + count
+        counts = Counter(column.diagnosis.histogram())
+        counts.subtract(Counter(column.diagnosis.noted(row) for row in corrections))
+        counts.update(corrections.values())
         return verdict(counts)
 
     def _is_pinned(self, profile: Profile, pod: PodRecord) -> bool:
@@ -296,7 +293,10 @@ class Cycle:
             return
         pod.told = message
         self._cluster.chronicle.note(now, pod.ref, reason, message)
-        self.decisions.append(SetPodScheduled(pod.ref, reason, message))
+        if pod.promise is not None:
+            self._cluster.promises.refused(pod.promise, message)
+        else:
+            self.decisions.append(SetPodScheduled(pod.ref, reason, message))
         text = message if len(message) <= _EVENT_LIMIT else message[: _EVENT_LIMIT - 4] + " ..."
         self.decisions.append(Emit(pod.ref, "Warning", "FailedScheduling", text, "Scheduling"))
 

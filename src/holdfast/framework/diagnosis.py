@@ -5,11 +5,14 @@ may give several reasons for it. Reasons are counted over nodes and listed sorte
 
     0/5 nodes are available: 2 Insufficient cpu, 3 node(s) had untolerated taint(s).
 
+A node that is being cleared for other pods is judged with those pods there, and only if it passes so
+without them.
+
 The blame of each row is kept, so that after a change only the changed rows are looked at again.
 """
 
-from collections.abc import Mapping
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,6 +59,16 @@ class Verdict(NamedTuple):
         return text
 
 
+class Contest(Protocol):
+    """What stands against nodes that are being cleared for others."""
+
+    def rows(self) -> Iterable[int]:
+        """The rows of such nodes."""
+
+    def blame(self, row: int) -> Blame | None:
+        """What stands against the row with the pods it is being cleared for."""
+
+
 class Diagnosis:
     """Of one class over all rows. `filters` is shared with the column it belongs to."""
 
@@ -70,6 +83,7 @@ class Diagnosis:
         self._resolvable: NDArray[np.bool_] = np.zeros(0, dtype=np.bool_)
         self._outdated: set[int] = set()
         self._verdict: Verdict | None = None
+        self.contest: Contest | None = None
 
     def reset(self) -> None:
         self._codes = None
@@ -92,38 +106,50 @@ class Diagnosis:
         self._catch_up()
         return self._resolvable
 
+    def passing(self) -> NDArray[np.bool_]:
+        """The rows nothing stands against."""
+        passing: NDArray[np.bool_] = self._catch_up() == 0
+        return passing
+
     def histogram(self) -> dict[Blame, int]:
         """How many nodes are blamed on what."""
         self._catch_up()
-        return {
-            blame: count
-            for blame, count in zip(self._blames[1:], self._counts[1:], strict=True)
-            if count
-        }
+        known = zip(self._blames[1:], self._counts[1:], strict=True)
+        return {blame: count for blame, count in known if count}
 
-    def _catch_up(self) -> None:
-        alive = self._table.alive[: self._table.size]
+    def _catch_up(self) -> NDArray[np.intp]:
         if self._codes is None or len(self._outdated) > max(_FEW, self._table.size // 16):
             self._codes = self._blame_all()
             self._counts = np.bincount(self._codes, minlength=len(self._blames)).tolist()
             resolvable = np.array([blame.resolvable for blame in self._blames])
-            self._resolvable = resolvable[self._codes] & alive
+            self._resolvable = resolvable[self._codes] & self._table.alive[: self._table.size]
             self._verdict = None
         elif self._outdated:
-            codes, counts = self._codes, self._counts
             self._verdict = None
             for row in self._outdated:
-                lives = alive.item(row)
-                blame = self.blame(row) if lives else FITS
-                code = self._intern(blame)
-                counts[codes.item(row)] -= 1
-                counts[code] += 1
-                codes[row] = code
-                self._resolvable[row] = lives and blame.resolvable
+                self._note(self._codes, row, self._judged(row))
         self._outdated.clear()
+        return self._codes
+
+    def _note(self, codes: NDArray[np.intp], row: int, blame: Blame) -> None:
+        code = self._intern(blame)
+        self._counts[codes.item(row)] -= 1
+        self._counts[code] += 1
+        codes[row] = code
+        self._resolvable[row] = blame.resolvable and self._table.alive.item(row)
+
+    def noted(self, row: int) -> Blame:
+        """The blame of one node as it counts in the histogram."""
+        return self._blames[self._catch_up().item(row)]
+
+    def _judged(self, row: int) -> Blame:
+        if not self._table.alive[row]:
+            return FITS
+        contested = self.contest.blame(row) if self.contest is not None else None
+        return self.blame(row) if contested is None else contested
 
     def blame(self, row: int) -> Blame:
-        """What stands against one node."""
+        """What stands against one node as it is."""
         if self._not_named(row):
             return Blame(self._naming()[0], (self._not_named_text(),), False)
         view = One(self._table, row)
@@ -162,6 +188,8 @@ class Diagnosis:
                 texts = tuple(r.text for bit, r in enumerate(reasons) if bits >> (2 * bit) & 1)
                 hopeful = not any(bits >> (2 * bit + 1) & 1 for bit in range(len(reasons)))
                 codes[failed & (combination == value)] = self._intern(Blame(plugin, texts, hopeful))
+        for row in self.contest.rows() if self.contest is not None else ():
+            codes[row] = self._intern(self._judged(row))
         return codes
 
     def _intern(self, blame: Blame) -> int:
@@ -194,10 +222,9 @@ def verdict(blames: Mapping[Blame, int]) -> Verdict:
     reasons: dict[str, int] = {}
     plugins = set()
     for blame, count in blames.items():
-        if not count:
-            continue
-        plugins.add(blame.plugin)
-        for text in blame.texts:
-            reasons[text] = reasons.get(text, 0) + count
+        if count and blame.plugin:
+            plugins.add(blame.plugin)
+            for text in blame.texts:
+                reasons[text] = reasons.get(text, 0) + count
     listed = ", ".join(sorted(f"{count} {text}" for text, count in reasons.items()))
-    return Verdict(listed, frozenset(plugins - {""}))
+    return Verdict(listed, frozenset(plugins))

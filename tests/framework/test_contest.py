@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import hypothesis.strategies as st
@@ -11,6 +12,7 @@ from builders import make_node, make_pod
 from holdfast.api.pod import Pod
 from holdfast.core.events import Added, Deleted, Updated
 from holdfast.core.pods import Phase
+from holdfast.framework.diagnosis import FITS, Blame
 from holdfast.framework.trial import PodTrial
 from reference.driving import Driver, profile_of
 from reference.setup import Setup
@@ -97,15 +99,18 @@ def test_what_is_kept_is_what_a_trial_of_every_row_finds(
         for what in turn:
             move(driver, what)
         column = cycle.column(profile, pod.cls)
-        kept = cycle._rows_contested(column)
+        kept = column.diagnosis
         trial = PodTrial(cluster, column, pod, pinned=False)
-        for row in range(cluster.nodes.size):
-            expected = column.fits_row(row) and not trial.fits(row)
-            assert (row in kept) is expected, cluster.nodes.name(row)
-            if expected:
-                assert kept.blame(row) == trial.blame(row)
-        assert sum(kept.counts().values()) == len(kept)
+        rows = [row for row in range(cluster.nodes.size) if cluster.nodes.alive[row]]
+        blames: Counter[Blame] = Counter()
+        for row in rows:
+            blames[kept.noted(row)] += 1
+            assert kept.noted(row) == trial.blame(row), cluster.nodes.name(row)
+            assert kept.passing()[row] == trial.fits(row)
+            assert kept.resolvable()[row] == trial.blame(row).resolvable
+        del blames[FITS]
+        assert kept.histogram() == blames
         # Trials leave traces in the log; what is kept must not mind them.
         found = cycle.find_row(profile, pod, cycle.column(profile, pod.cls))
         assert found < 0 or trial.fits(found)
-        assert found >= 0 or not any(trial.fits(row) for row in range(cluster.nodes.size))
+        assert found >= 0 or not any(trial.fits(row) for row in rows)
