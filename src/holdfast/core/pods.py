@@ -11,6 +11,7 @@ pending here: others bind pods too.
 """
 
 import enum
+from collections.abc import Collection
 
 from holdfast.core.classes import PodClass
 from holdfast.core.decisions import ObjectRef
@@ -37,6 +38,7 @@ class PodRecord:
         "phase",
         "pin",
         "ref",
+        "rejected_by",
         "row",
         "scheduler",
         "started",
@@ -74,6 +76,8 @@ class PodRecord:
         """The message of the condition the pod was last given."""
         self.wakes_on = 0
         """The kinds of change that can help, as of the last attempt that was looked into."""
+        self.rejected_by: Collection[str] = ()
+        """The plugins that found no node good enough at the last attempt."""
         self.nominated = ""
         """The node that is being cleared for the pod."""
         self.started: float | None = None

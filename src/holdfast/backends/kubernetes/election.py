@@ -110,7 +110,9 @@ class Election:
                 break
             left = deadline - self._clock.elapsed()
             await asyncio.sleep(max(0.0, min(self._settings.retry_period, left)))
-        self._report("lost", f"held by {self.leader!r}" if self.leader != self.identity else "not renewed")
+        self._report(
+            "lost", f"held by {self.leader!r}" if self.leader != self.identity else "not renewed"
+        )
         return False
 
     async def _try(self, timeout: float) -> bool:
@@ -138,7 +140,9 @@ class Election:
                 if error.status != 409:
                     raise
         try:
-            lease = _decoder.decode(await self._client.send(get(self._path, self._settings.renew_deadline)))
+            lease = _decoder.decode(
+                await self._client.send(get(self._path, self._settings.renew_deadline))
+            )
         except ApiError as error:
             if error.status != 404:
                 raise
@@ -174,7 +178,9 @@ class Election:
             "namespace": self._settings.resource_namespace,
         }
         if before is not None:
-            metadata["resourceVersion"] = before.metadata.resource_version
+            known = before.metadata
+            metadata["resourceVersion"] = known.resource_version
+            metadata["labels"], metadata["annotations"] = known.labels, known.annotations
         body = {"apiVersion": LEASE.api_version, "kind": "Lease", "metadata": metadata, "spec": spec}
         answer = await self._client.send(
             Request(

@@ -1,12 +1,12 @@
 """What can go wrong with a Kubernetes API server.
 
-    HoldfastError
-    └── KubernetesError
-        ├── KubeconfigError      a kubeconfig, or a file it names, makes no sense
-        ├── CredentialsError     no credentials could be had (exec plugin, token file)
-        ├── ApiError             the server answered, and the answer is no
-        ├── Unreachable          there was no answer; whether the request arrived is not known
-        └── Deposed              not sent, since somebody else may be the leader by now
+HoldfastError
+└── KubernetesError
+    ├── KubeconfigError      a kubeconfig, or a file it names, makes no sense
+    ├── CredentialsError     no credentials could be had (exec plugin, token file)
+    ├── ApiError             the server answered, and the answer is no
+    ├── Unreachable          there was no answer; whether the request arrived is not known
+    └── Deposed              not sent, since somebody else may be the leader by now
 """
 
 from holdfast.api.errors import HoldfastError

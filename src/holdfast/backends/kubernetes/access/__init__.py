@@ -1,11 +1,11 @@
 """Where the API server is, and how to be let in.
 
-    find_access(path)        from a kubeconfig, or from inside a cluster
-    kubeconfig               files, merged as kubectl merges them
-    incluster                the service account of the pod we run in
-    credentials              tokens, certificates; what changes while we run
-    exec_plugin              credentials made by another program
-    tls, proxies             how to connect
+find_access(path)        from a kubeconfig, or from inside a cluster
+kubeconfig               files, merged as kubectl merges them
+incluster                the service account of the pod we run in
+credentials              tokens, certificates; what changes while we run
+exec_plugin              credentials made by another program
+tls, proxies             how to connect
 """
 
 from holdfast.backends.kubernetes.access.finding import find_access

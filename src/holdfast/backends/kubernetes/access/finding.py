@@ -27,7 +27,5 @@ def find_access(path: str | None = None, context: str = "") -> Access:
         return access_in_cluster()
     usual = Path.home() / ".kube" / "config"
     if not usual.exists():
-        raise KubeconfigError(
-            "", "", f"no cluster: give --kubeconfig, set KUBECONFIG, or make {usual}"
-        )
+        raise KubeconfigError("", "", f"no cluster: give --kubeconfig, set KUBECONFIG, or make {usual}")
     return access_from(read_kubeconfig([usual], must_exist=True), context)

@@ -43,10 +43,14 @@ def access_from(config: Kubeconfig, context: str = "") -> Access:
     if not wanted:
         raise KubeconfigError(files, "current-context", "is not set")
     if wanted not in config.contexts:
-        raise KubeconfigError(files, "contexts", f"there is no context {wanted!r}{_known(config.contexts)}")
+        raise KubeconfigError(
+            files, "contexts", f"there is no context {wanted!r}{_known(config.contexts)}"
+        )
     chosen, origin = config.contexts[wanted]
     if chosen.cluster not in config.clusters:
-        raise origin.fault("cluster", f"there is no cluster {chosen.cluster!r}{_known(config.clusters)}")
+        raise origin.fault(
+            "cluster", f"there is no cluster {chosen.cluster!r}{_known(config.clusters)}"
+        )
     if chosen.user and chosen.user not in config.users:
         raise origin.fault("user", f"there is no user {chosen.user!r}{_known(config.users)}")
     cluster, cluster_origin = config.clusters[chosen.cluster]
@@ -103,7 +107,9 @@ def _proxy(cluster: ClusterEntry, origin: Origin, server: str) -> str | None:
         return proxy_from(os.environ, server)
     scheme = urlsplit(cluster.proxy_url).scheme
     if scheme not in SCHEMES:
-        raise origin.fault("proxy-url", f"only {' and '.join(SCHEMES)} proxies are supported, not {scheme!r}")
+        raise origin.fault(
+            "proxy-url", f"only {' and '.join(SCHEMES)} proxies are supported, not {scheme!r}"
+        )
     return cluster.proxy_url
 
 

@@ -106,7 +106,9 @@ class Origin(NamedTuple):
     """Up to the entry, such as `users[0].user`."""
 
     def fault(self, field: str, message: str) -> KubeconfigError:
-        return KubeconfigError(str(self.file), f"{self.field}.{field}" if field else self.field, message)
+        return KubeconfigError(
+            str(self.file), f"{self.field}.{field}" if field else self.field, message
+        )
 
 
 class Kubeconfig:

@@ -25,7 +25,9 @@ def is_exempt(host: str, port: int, exempt: str) -> bool:
     address = _address(host)
     if host == "localhost" or (address is not None and address.is_loopback):
         return True
-    return any(_matches(entry.strip().lower(), host.lower(), port, address) for entry in exempt.split(","))
+    return any(
+        _matches(entry.strip().lower(), host.lower(), port, address) for entry in exempt.split(",")
+    )
 
 
 def _matches(

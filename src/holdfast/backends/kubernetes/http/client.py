@@ -216,7 +216,7 @@ class Client:
         )
 
     def _become(self, identity: Identity) -> None:
-        """Connections are shared by requests of one TLS context, so a new certificate means new ones."""
+        """Requests of one TLS context share connections, so a new certificate means new ones."""
         before = self._identity
         certified = (identity.certificate, identity.key)
         if self.access.server.startswith("https:") and (

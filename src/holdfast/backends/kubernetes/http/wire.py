@@ -11,7 +11,7 @@ import asyncio
 import ssl
 from collections import deque
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import httptools
 
@@ -158,7 +158,8 @@ class _Connection(asyncio.Protocol):
         if transport is None or transport.is_closing():
             raise Unreachable("the connection was closed", sent=False)
         loop = asyncio.get_running_loop()
-        answer = self._answer = loop.create_future()
+        answer: asyncio.Future[Answer] = loop.create_future()
+        self._answer = answer
         transport.write(b"%b%d\r\n\r\n%b" % (head, len(body), body))
         late = loop.call_later(timeout, self._fail, "no answer in time")
         try:
@@ -174,8 +175,7 @@ class _Connection(asyncio.Protocol):
     # The transport's calls
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = cast(asyncio.Transport, transport)
 
     def data_received(self, data: bytes) -> None:
         try:

@@ -23,13 +23,14 @@ from holdfast.backends.kubernetes.http.paths import POD, path_of
 from holdfast.backends.kubernetes.writing import volumes
 from holdfast.backends.kubernetes.writing.claims import ClaimFailed, Claims
 from holdfast.backends.kubernetes.writing.queue import Outcome
-from holdfast.backends.kubernetes.writing.sender import Passing, Sender, wait_after
+from holdfast.backends.kubernetes.writing.sender import Passing, Sender, is_conflict, wait_after
 from holdfast.core.decisions import Bind, BindVolume, SelectNode
 from holdfast.core.events import BindConfirmed, BindRefused, Deleted, Event, Updated
 
 _SERVER_ERRORS = 4
 """So many times in a row the server says it cannot; then the pod is looked at and, if it has no node,
 tried again later, perhaps elsewhere."""
+_CONFLICTS = 5
 
 Feed = Callable[[Event], None]
 
@@ -76,6 +77,13 @@ class BindJob:
             return None
         except Passing as error:
             wait = wait_after(error, self._backoff)
+            if (
+                wait is None
+                and self._to_write
+                and is_conflict(error)
+                and self._backoff.tries < _CONFLICTS
+            ):
+                wait = self._backoff.next()  # somebody else wrote in between: look again
             return await self._refuse(str(error)) if wait is None else wait
 
     # Volumes
@@ -102,10 +110,12 @@ class BindJob:
             if left <= 0:
                 raise ClaimFailed("timed out waiting for the condition")
             change = self._claims.next_change(key)
-            timer = loop.call_later(left, lambda: change.done() or change.set_result(None))
-            change.add_done_callback(lambda _: timer.cancel())
+            self._wake_by(loop.call_later(left, self._claims.changed, key), change)
             return change
         return None
+
+    def _wake_by(self, timer: asyncio.TimerHandle, change: asyncio.Future[None]) -> None:
+        change.add_done_callback(lambda _: timer.cancel())
 
     # The pod
 
@@ -128,7 +138,7 @@ class BindJob:
         return None
 
     async def _refuse(self, why: str) -> Outcome:
-        """The core is told how the pod really is, and if that is without a node, that the bind failed."""
+        """Tells the core how the pod really is; and if that is without a node, that the bind failed."""
         pod = self._bind.pod
         try:
             found = decode_pod_json(await self._sender.read(path_of(POD, pod.namespace, pod.name)))

@@ -43,3 +43,7 @@ def wait_after(error: Exception, backoff: Backoff) -> float | None:
     if isinstance(error, ApiError):
         return backoff.next(error.retry_after) if error.is_passing else None
     return backoff.next()
+
+
+def is_conflict(error: Exception) -> bool:
+    return isinstance(error, ApiError) and error.status == 409

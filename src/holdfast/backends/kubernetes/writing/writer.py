@@ -3,6 +3,8 @@
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from holdfast.api.pod import Pod
+from holdfast.api.storage import PersistentVolumeClaim
 from holdfast.backends.kubernetes.fence import Fence
 from holdfast.backends.kubernetes.http.client import Client
 from holdfast.backends.kubernetes.http.rate import RateLimit
@@ -24,8 +26,6 @@ from holdfast.core.decisions import (
     SetPodScheduled,
 )
 from holdfast.core.events import Deleted, Event
-from holdfast.api.pod import Pod
-from holdfast.api.storage import PersistentVolumeClaim
 
 EVENTS_WAITING = 50_000
 """More Events than this do not wait to be written; what is said then is lost."""
@@ -96,9 +96,7 @@ class Writer:
 
     def _bind(self, decision: Bind, before: list[BindVolume | SelectNode]) -> None:
         self.statuses.drop(decision.pod.uid)
-        job = BindJob(
-            self._sender, self._feed, self.claims, decision, before, self._claim_timeout
-        )
+        job = BindJob(self._sender, self._feed, self.claims, decision, before, self._claim_timeout)
         self.queue.submit(Lane.BIND, decision.pod.uid, job)
 
     def _emit(self, decision: Emit) -> None:
