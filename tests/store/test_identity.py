@@ -36,6 +36,7 @@ def test_a_new_object_gets_what_it_lacks_and_keeps_what_it_has() -> None:
         "name": "p",
         "namespace": "default",
         "uid": "mine",
+        "resourceVersion": "",
         "creationTimestamp": "2026-01-01T00:00:00Z",
         "generation": 1,
     }

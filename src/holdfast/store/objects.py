@@ -23,6 +23,11 @@ class Key(NamedTuple):
         return "/".join(parts)
 
 
+POD = ("", "Pod")
+NODE = ("", "Node")
+"""The group and kind of the two kinds that most is about, as `key[:2]` has them."""
+
+
 class Change(NamedTuple):
     """What one revision did: `before` is None of a new object, `after` of one that is gone.
 

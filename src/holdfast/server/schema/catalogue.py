@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from holdfast.server.schema import openapi
 from holdfast.server.schema.builtin import builtin_types
 from holdfast.server.schema.crd import crd_types
 from holdfast.server.schema.types import ResourceType
@@ -51,6 +52,18 @@ class Catalogue:
     def remove_crd(self, name: str) -> None:
         if self._drop(name):
             self.generation += 1
+
+    def openapi_v2(self) -> dict[str, Any]:
+        """Everything in one document of OpenAPI 2."""
+        return openapi.openapi_v2(self)
+
+    def openapi_v3_paths(self) -> list[str]:
+        """The names of the documents of OpenAPI 3: `api/v1`, `apis/apps/v1`."""
+        return openapi.openapi_v3_paths(self)
+
+    def openapi_v3(self, path: str) -> dict[str, Any]:
+        """One of them."""
+        return openapi.openapi_v3(self, path)
 
     def _add(self, type: ResourceType) -> None:
         self._types[type.group, type.version, type.plural] = type

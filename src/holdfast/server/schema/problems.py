@@ -79,7 +79,7 @@ def shown(value: Any) -> str:
     if value is None:
         return "null"
     try:
-        return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
     except (TypeError, ValueError):
         return repr(value)
 
