@@ -118,7 +118,7 @@ def test_runs_for_can_be_given_later() -> None:
 
 def test_pods_leave_a_node_tainted_noexecute_when_they_no_longer_tolerate_it() -> None:
     taint = "merge: {spec: {taints: [{key: k, effect: NoExecute}]}}"
-    tolerating = "tolerations: [{key: k, operator: Exists, tolerationSeconds: 7}]"
+    tolerating = "tolerations: [{key: k, operator: Exists, effect: NoExecute, tolerationSeconds: 7}]"
     result = simulate(
         joined(
             NODE,

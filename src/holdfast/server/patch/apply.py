@@ -9,6 +9,7 @@ import msgspec
 from holdfast.server.patch import fields as f
 from holdfast.server.patch import managers, ownership
 from holdfast.server.patch.compare import compare, same
+from holdfast.server.patch.creation import created_fields
 from holdfast.server.patch.errors import PatchError
 from holdfast.server.patch.fields import LEAF, Fields
 from holdfast.server.patch.managers import APPLY, UPDATE, Managed, Manager, Owned
@@ -17,6 +18,7 @@ from holdfast.server.schema.decoding import read
 from holdfast.server.schema.types import ResourceType
 
 Raw = dict[str, Any]
+_empty: dict[str, Raw] = {}
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 _MAX_ANNOTATIONS = 256 * 1024
 
@@ -28,6 +30,13 @@ _NEVER_OWNED: Fields = {
     "f:metadata": {f.MEMBER: {}, **{f"f:{name}": LEAF for name in _SYSTEM_METADATA.split()}},
 }
 """What every object has belongs to nobody."""
+
+_SKIPPED: Raw = {
+    "apiVersion": None,
+    "kind": None,
+    "metadata": dict.fromkeys(_SYSTEM_METADATA.split()),
+}
+_SKIPPED_WITH_STATUS: Raw = {**_SKIPPED, "status": None}
 
 _STATUS: Fields = {"f:status": LEAF}
 _SPEC: Fields = {"f:spec": LEAF}
@@ -47,6 +56,8 @@ def track_update(
     it was read and defaulted, before admission adds to it. `time` is RFC 3339 in whole seconds.
     """
     metadata = after.get("metadata") or {}
+    if before is None and not metadata.get("managedFields"):
+        return _created(type, after, manager, subresource, time)
     managed = _managed_before(before, metadata, subresource)
     bare = without_managed_fields(after)
     if before is not None and not managed:
@@ -67,6 +78,29 @@ def track_update(
         managed = {**managed, identity: Owned(gained, type.api_version, time)}
     managed = managers.capped(managed)
     return with_managed_fields(bare, managed)
+
+
+def _created(type: ResourceType, raw: Raw, manager: str, subresource: str, time: str) -> Raw:
+    """A new object belongs to its creator."""
+    skipped = _SKIPPED_WITH_STATUS if type.subresource("status") is not None else _SKIPPED
+    raw = without_managed_fields(raw)
+    try:
+        owned = created_fields(type.shape, empty_object(type), raw, skipped)
+    except NotComparable:
+        return raw
+    if not owned:
+        return raw
+    entry: Raw = {
+        "manager": manager or "unknown",
+        "operation": UPDATE,
+        "apiVersion": type.api_version,
+        "time": time,
+        "fieldsType": "FieldsV1",
+        "fieldsV1": owned,
+    }
+    if subresource:
+        entry["subresource"] = subresource
+    return {**raw, "metadata": {**(raw.get("metadata") or {}), "managedFields": [entry]}}
 
 
 def apply(
@@ -148,7 +182,10 @@ _STATUS_IGNORES: dict[str, Fields] = {
 def empty_object(type: ResourceType) -> Raw:
     """What an object of this type is before anything was said of it."""
     if type.definition:
-        return read(type.definition, {})[0]
+        empty = _empty.get(type.definition)
+        if empty is None:
+            empty = _empty[type.definition] = read(type.definition, {})[0]
+        return empty
     return {"apiVersion": type.api_version, "kind": type.kind}
 
 

@@ -33,6 +33,8 @@ class Owned(NamedTuple):
     fields: Fields
     api_version: str
     time: str | None
+    entry: dict[str, Any] | None = None
+    """What was decoded, as long as nothing of it has changed."""
 
 
 Managed = dict[Manager, Owned]
@@ -63,12 +65,12 @@ def decode(entries: Any) -> Managed:
             entry.get("subresource") or "",
         )
         owned = f.decode(entry.get("fieldsV1") or {})
-        managed[manager] = Owned(owned, version, entry.get("time"))
+        managed[manager] = Owned(owned, version, entry.get("time"), entry)
     return managed
 
 
 def encode(managed: Managed) -> list[dict[str, Any]]:
-    entries = [_entry(manager, owned) for manager, owned in managed.items()]
+    entries = [owned.entry or _entry(manager, owned) for manager, owned in managed.items()]
     entries.sort(key=_order)
     return entries
 

@@ -83,9 +83,11 @@ def _taken(
             if taken:
                 conflicts[manager] = taken
                 left = f.difference(left, taken)
-            left = f.difference(left, lost)
+            if f.intersection(left, lost):
+                left = f.difference(left, lost)
         if left:
-            after[manager] = owned if left is owned.fields else owned._replace(fields=left)
+            unchanged = left is owned.fields
+            after[manager] = owned if unchanged else owned._replace(fields=left, entry=None)
     if conflicts and not force:
         raise Conflicting(conflicts)
     return after, changed, gained

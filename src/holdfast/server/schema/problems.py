@@ -22,6 +22,7 @@ TYPE_INVALID = "FieldValueTypeInvalid"
 DUPLICATE = "FieldValueDuplicate"
 NOT_SUPPORTED = "FieldValueNotSupported"
 FORBIDDEN = "FieldValueForbidden"
+NOT_FOUND = "FieldValueNotFound"
 TOO_LONG = "FieldValueTooLong"
 TOO_MANY = "FieldValueTooMany"
 
@@ -32,6 +33,7 @@ _TITLES = {
     DUPLICATE: "Duplicate value",
     NOT_SUPPORTED: "Unsupported value",
     FORBIDDEN: "Forbidden",
+    NOT_FOUND: "Not found",
     TOO_LONG: "Too long",
     TOO_MANY: "Too many",
 }
