@@ -175,6 +175,8 @@ class FakeApi:
             raise ApiError(404, "NotFound", f'{path.rpartition("/")[2]} "{key[1]}" not found')
         if method == "GET":
             return found
+        if isinstance(body, list):
+            body = _from_json_patch(found, body)
         _check_preconditions(found, body if method != "DELETE" else _preconditions(body))
         if method == "DELETE":
             self.delete(found)
@@ -338,6 +340,21 @@ def _selected(raw: Raw, query: dict[str, str]) -> bool:
     if "status.phase" in query.get("fieldSelector", ""):
         return raw.get("status", {}).get("phase") not in ("Succeeded", "Failed")
     return True
+
+
+def _from_json_patch(found: Raw, operations: list[Raw]) -> Raw:
+    """As much of it as is used: a test of the uid, and a status as a whole."""
+    test, add = operations
+    assert (test["op"], test["path"], add["op"], add["path"]) == (
+        "test",
+        "/metadata/uid",
+        "add",
+        "/status",
+    )
+    if test["value"] != found["metadata"]["uid"]:
+        raise ApiError(422, "Invalid", "the server rejected our request due to an error in our request")
+    found.pop("status", None)
+    return {"status": add["value"]}
 
 
 def _preconditions(body: Any) -> Raw:

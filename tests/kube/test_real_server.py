@@ -178,9 +178,52 @@ def test_definitions_are_installed_before_anything_else(
         with holdfast(real_cluster.kubeconfig("holdfast"), tmp_path / log, *flags):
             path = "/apis/scheduling.koordinator.sh/v1alpha1/reservations"
             assert real_cluster.client.request("GET", path)["items"] == []
+    _remove_definitions(real_cluster)
+
+
+def test_a_reservation_is_kept_for_its_owner(real_cluster: RealServer, tmp_path: Path) -> None:
+    client = real_cluster.client
+    client.create(node("n1", cpu="4"))
+    flags = ("--install-crds", "--no-leader-elect")
+    path = "/apis/scheduling.koordinator.sh/v1alpha1/reservations"
+    with holdfast(real_cluster.kubeconfig("holdfast"), tmp_path / "log", *flags) as run:
+        template = {"containers": [{"name": "c", "image": "pause"}], "schedulerName": MINE}
+        template["containers"][0]["resources"] = {"requests": {"cpu": "3"}}  # type: ignore[index]
+        client.request(
+            "POST",
+            path,
+            {
+                "apiVersion": "scheduling.koordinator.sh/v1alpha1",
+                "kind": "Reservation",
+                "metadata": {"name": "kept"},
+                "spec": {
+                    "owners": [{"labelSelector": {"matchLabels": {"app": "mine"}}}],
+                    "allocateOnce": False,
+                    "template": {"spec": template},
+                },
+            },
+        )
+
+        def status() -> Json:
+            found: Json = client.request("GET", f"{path}/kept").get("status", {})
+            return found
+
+        run.wait_until(lambda: status().get("phase") == "Available")
+        assert status()["nodeName"] == "n1"
+        client.create(pod("stranger", cpu="2"))
+        owner = pod("owner", cpu="2")
+        owner["metadata"]["labels"] = {"app": "mine"}
+        client.create(owner)
+        run.wait_until(lambda: nodes_of(real_cluster) == {"stranger": "", "owner": "n1"})
+        assert "reservation-allocated" in str(client.get(owner)["metadata"]["annotations"])
+        run.wait_until(lambda: status().get("allocated", {}).get("cpu") == "2")
+    _remove_definitions(real_cluster)
+
+
+def _remove_definitions(server: RealServer) -> None:
     crds = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-    for crd in real_cluster.client.request("GET", crds)["items"]:
-        real_cluster.client.request("DELETE", f"{crds}/{crd['metadata']['name']}")
+    for crd in server.client.request("GET", crds)["items"]:
+        server.client.request("DELETE", f"{crds}/{crd['metadata']['name']}")
 
 
 def test_leaders_hand_over_and_no_pod_is_bound_twice(real_cluster: RealServer, tmp_path: Path) -> None:

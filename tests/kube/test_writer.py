@@ -12,6 +12,7 @@ import pytest
 
 from builders import make_pod
 from holdfast.api.decode import decode
+from holdfast.api.reservation import ReservationStatus
 from holdfast.backends.kubernetes.fence import Fence
 from holdfast.backends.kubernetes.http.rate import RateLimit
 from holdfast.backends.kubernetes.writing.queue import Lane, Outcome, WriteQueue
@@ -20,14 +21,16 @@ from holdfast.core.decisions import (
     Bind,
     BindVolume,
     Decision,
+    DeleteReservation,
     Emit,
     Nominate,
     ObjectRef,
     Preempt,
     SelectNode,
     SetPodScheduled,
+    SetReservationStatus,
 )
-from holdfast.core.events import BindConfirmed, BindRefused, Deleted, Event, Updated
+from holdfast.core.events import BindConfirmed, BindRefused, Deleted, Event, Updated, WriteRefused
 from kube.fake_api import FakeApi, Fault, Raw
 from kube.fake_client import FakeClient
 from kube.virtual_time import LoopClock, run, until
@@ -74,7 +77,7 @@ def _told(event: Event) -> str:
     name = type(event).__name__
     if isinstance(event, BindConfirmed):
         return name
-    if isinstance(event, BindRefused):
+    if isinstance(event, BindRefused | WriteRefused):
         return f"{name}: {event.message}"
     obj: Any = event.object  # type: ignore[union-attr]
     return (
@@ -604,5 +607,101 @@ def test_a_flood_of_events_is_cut_off_and_counted() -> None:
             flood = [Emit(ref(pod), "Normal", "Scheduled", str(i), "Binding") for i in range(50_100)]
             d.writer.carry_out(flood)
             assert 0 < d.writer.events_lost < 100
+
+    run(story())
+
+
+# Reservations
+
+RESERVATIONS = "/apis/scheduling.koordinator.sh/v1alpha1/reservations"
+
+
+def reservation(name: str = "r") -> Raw:
+    return {
+        "apiVersion": "scheduling.koordinator.sh/v1alpha1",
+        "kind": "Reservation",
+        "metadata": {"name": name},
+    }
+
+
+def status(raw: Raw, phase: str, node: str = "", binds: bool = False) -> SetReservationStatus:
+    return SetReservationStatus(ref(raw), ReservationStatus(phase=phase, node_name=node), binds)
+
+
+@pytest.mark.parametrize(
+    ("faults", "told"),
+    [
+        ([], ["BindConfirmed"]),
+        ([Fault("PATCH", status=503, times=20)], ["BindConfirmed"]),
+        ([Fault("PATCH", cut="after")], ["BindConfirmed"]),
+        ([Fault("PATCH", status=403)], ["BindRefused: 403: scripted"]),
+    ],
+)
+def test_a_reservation_gets_its_node_or_not(faults: list[Fault], told: list[str]) -> None:
+    async def story() -> None:
+        async with desk() as d:
+            r = d.api.create(reservation())
+            d.api.faults += faults
+            await d.do(status(r, "Available", "n", binds=True))
+            assert d.said() == told
+            written = d.api.get(RESERVATIONS, "r", "").get("status")
+            assert written == (
+                {"phase": "Available", "nodeName": "n"} if "Confirmed" in told[0] else None
+            )
+
+    run(story())
+
+
+def test_the_last_status_of_a_reservation_is_written_and_its_bind_still_answered() -> None:
+    async def story() -> None:
+        async with desk() as d:
+            r = d.api.create(reservation())
+            d.api.faults.append(Fault("PATCH", status=503, times=2))
+            d.writer.carry_out([status(r, "Available", "n", binds=True)])
+            await asyncio.sleep(0.05)
+            await d.do(status(r, "Succeeded", "n"))
+            assert d.said() == ["BindConfirmed"]
+            assert d.api.get(RESERVATIONS, "r", "")["status"]["phase"] == "Succeeded"
+
+    run(story())
+
+
+def test_a_reservation_that_is_gone_or_another_is_left_alone() -> None:
+    async def story() -> None:
+        async with desk() as d:
+            r = d.api.create(reservation())
+            d.api.delete(r)
+            await d.do(status(r, "Available", "n", binds=True))
+            assert d.said()[0] == "Deleted"
+            other = d.api.create(reservation())
+            d.fed.clear()
+            await d.do(status(r, "Available", "n"), DeleteReservation(ref(r), "over"))
+            assert [type(event).__name__ for event in d.fed] == ["WriteRefused"] or d.fed == []
+            assert d.api.get(RESERVATIONS, "r", "") == other
+            await d.do(DeleteReservation(ref(other), "over"))
+            assert d.api.all(RESERVATIONS) == []
+
+    run(story())
+
+
+def test_a_bind_brings_its_annotations() -> None:
+    async def story() -> None:
+        async with desk() as d:
+            pod = d.api.create(make_pod("p").raw())
+            await d.do(Bind(ref(pod), "n", {"a": "b"}))
+            (body,) = [body for method, path, body in d.api.bodies if path.endswith(BIND)]
+            assert body["metadata"]["annotations"] == {"a": "b"}
+
+    run(story())
+
+
+def test_a_victim_that_cannot_be_deleted_is_seen_to_stay() -> None:
+    async def story() -> None:
+        async with desk() as d:
+            victim = d.api.create(make_pod("v").on("n").raw())
+            d.api.faults.append(Fault("DELETE", status=403))
+            await d.do(Preempt(ref(victim), ObjectRef("Pod", "default", "p", "x"), "n", "room"))
+            assert d.said() == ["Updated on n"]
+            assert d.failed == ["403: scripted"]
 
     run(story())

@@ -19,6 +19,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from holdfast.actions.scheduler import Scheduler
+from holdfast.backends.assembly import controllers
 from holdfast.backends.kubernetes.access import Access
 from holdfast.backends.kubernetes.clock import Clock
 from holdfast.backends.kubernetes.comparing import compare
@@ -72,7 +73,9 @@ class _Service:
     def __init__(self, settings: RunSettings) -> None:
         self._settings = settings
         configuration, self._log = settings.configuration, settings.log
-        self._scheduler = Scheduler(configuration, settings.registry)
+        self._scheduler = Scheduler(
+            configuration, settings.registry, controllers=controllers(configuration)
+        )
         self._clock = Clock()
         self._fence = Fence(self._clock.elapsed)
         requests = Requests(urlsplit(settings.access.server).netloc)

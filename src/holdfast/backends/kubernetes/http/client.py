@@ -29,6 +29,7 @@ from holdfast.backends.kubernetes.http.wire import Answer, Wire
 
 JSON = "application/json"
 MERGE = "application/merge-patch+json"
+JSON_PATCH = "application/json-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"
 APPLY = "application/apply-patch+yaml"
 

@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 from holdfast.api.kinds import KINDS, KindInfo
+from holdfast.api.names import RESERVATION_API
 
 
 class Watched(NamedTuple):
@@ -33,4 +34,5 @@ WATCHED = (
     _kind("storage.k8s.io/v1", "CSIDriver"),
     _kind("storage.k8s.io/v1", "CSIStorageCapacity"),
     _kind("storage.k8s.io/v1", "VolumeAttachment"),
+    _kind(RESERVATION_API, "Reservation", optional=True),
 )

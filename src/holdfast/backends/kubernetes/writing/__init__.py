@@ -8,5 +8,6 @@ volumes      a volume to its claim, a claim to its node
 claims       waiting for claims to be bound
 statuses     conditions and nominations, several in one patch
 evictions    a victim's condition, then its deletion
+reservations what was decided of reservations
 recorder     Events, one for the same thing said again
 """

@@ -12,6 +12,7 @@ connection was cut or its answer was too slow, the pod itself is looked at befor
 
 import asyncio
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from holdfast.api.decode import decode_pod_json
 from holdfast.api.errors import InvalidObject
@@ -121,10 +122,13 @@ class BindJob:
 
     async def _post(self) -> Outcome:
         pod = self._bind.pod
+        metadata: dict[str, Any] = {"name": pod.name, "namespace": pod.namespace, "uid": pod.uid}
+        if self._bind.annotations:
+            metadata["annotations"] = dict(self._bind.annotations)
         body = {
             "apiVersion": "v1",
             "kind": "Binding",
-            "metadata": {"name": pod.name, "namespace": pod.namespace, "uid": pod.uid},
+            "metadata": metadata,
             "target": {"kind": "Node", "name": self._bind.node},
         }
         try:

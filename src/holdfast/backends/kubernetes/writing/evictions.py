@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from typing import Any
 
+from holdfast.api.decode import decode_pod_json
+from holdfast.api.errors import InvalidObject
 from holdfast.api.timestamps import format_time
 from holdfast.backends.kubernetes.errors import ApiError, Deposed
 from holdfast.backends.kubernetes.http.backoff import Backoff
@@ -11,12 +13,16 @@ from holdfast.backends.kubernetes.http.paths import POD, path_of
 from holdfast.backends.kubernetes.writing.queue import Outcome
 from holdfast.backends.kubernetes.writing.sender import Passing, Sender, wait_after
 from holdfast.core.decisions import Preempt
+from holdfast.core.events import Event, Updated
 
 _ATTEMPTS = 8
 _NOT_THERE = (404, 409)
 
 
-def eviction_job(sender: Sender, decision: Preempt, wall: Callable[[], float]) -> Callable[[], Any]:
+def eviction_job(
+    sender: Sender, decision: Preempt, wall: Callable[[], float], feed: Callable[[Event], None]
+) -> Callable[[], Any]:
+    """`feed` is given the pod as it is where it could not be deleted: the core takes it for leaving."""
     pod = decision.pod
     path = path_of(POD, pod.namespace, pod.name)
     backoff = Backoff(first=0.2, most=10.0)
@@ -63,9 +69,16 @@ def eviction_job(sender: Sender, decision: Preempt, wall: Callable[[], float]) -
             if isinstance(error, ApiError) and error.status in _NOT_THERE:
                 return None
             wait = wait_after(error, backoff)
-            if wait is None or backoff.tries >= _ATTEMPTS:
-                raise
-            return wait
+            if wait is not None and backoff.tries < _ATTEMPTS:
+                return wait
+            await stay()
+            raise
         return None
+
+    async def stay() -> None:
+        try:
+            feed(Updated(decode_pod_json(await sender.read(path))))
+        except (*Passing, InvalidObject):
+            return  # its reflector will tell
 
     return evict

@@ -9,7 +9,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
 
-from holdfast.api.names import DEFAULT_NAMESPACE
+from holdfast.api.names import DEFAULT_NAMESPACE, RESERVATION_API
 from holdfast.api.timestamps import format_micro_time
 from holdfast.backends.kubernetes.errors import ApiError, Deposed
 from holdfast.backends.kubernetes.http.backoff import Backoff
@@ -23,7 +23,7 @@ _MOST_SERIES = 10_000
 _ATTEMPTS = 6
 _NAME_LIMIT = 253
 _NOTE_LIMIT = 1024
-_API_VERSIONS = {"Pod": "v1", "Node": "v1"}
+_API_VERSIONS = {"Pod": "v1", "Node": "v1", "Reservation": RESERVATION_API}
 _ALREADY_EXISTS = 409
 
 

@@ -1,7 +1,7 @@
 """Takes a round's decisions and has them carried out."""
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, assert_never
 
 from holdfast.api.pod import Pod
 from holdfast.api.storage import PersistentVolumeClaim
@@ -13,17 +13,20 @@ from holdfast.backends.kubernetes.writing.claims import Claims
 from holdfast.backends.kubernetes.writing.evictions import eviction_job
 from holdfast.backends.kubernetes.writing.queue import Failed, Lane, WriteQueue
 from holdfast.backends.kubernetes.writing.recorder import Recorder
+from holdfast.backends.kubernetes.writing.reservations import Reservations
 from holdfast.backends.kubernetes.writing.sender import Sender
 from holdfast.backends.kubernetes.writing.statuses import Statuses
 from holdfast.core.decisions import (
     Bind,
     BindVolume,
     Decision,
+    DeleteReservation,
     Emit,
     Nominate,
     Preempt,
     SelectNode,
     SetPodScheduled,
+    SetReservationStatus,
 )
 from holdfast.core.events import Deleted, Event
 
@@ -57,6 +60,7 @@ class Writer:
         self.queue = WriteQueue(failed, limit)
         self.claims = Claims(claims)
         self.statuses = Statuses(self._sender, wall)
+        self._reservations = Reservations(self._sender, self.queue, feed)
         self._recorder = Recorder(self._sender, wall)
         self.events_lost = 0
 
@@ -75,8 +79,14 @@ class Writer:
                     job = self.statuses.job(decision.pod)
                     self.queue.submit(Lane.STATUS, decision.pod.uid, job)
             elif isinstance(decision, Preempt):
-                job = eviction_job(self._sender, decision, self._wall)
+                job = eviction_job(self._sender, decision, self._wall, self._feed)
                 self.queue.submit(Lane.STATUS, decision.pod.uid, job)
+            elif isinstance(decision, SetReservationStatus):
+                self._reservations.set_status(decision)
+            elif isinstance(decision, DeleteReservation):
+                self._reservations.delete(decision)
+            else:
+                assert_never(decision)
 
     def saw(self, event: Event) -> None:
         """Something came from the server that a write may wait for or depend on."""
