@@ -94,6 +94,12 @@ DEDUCED = _deduced()
 DEDUCED.items = UNTYPED
 
 
+JSON_SCHEMA = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaProps"
+SCHEMA_OR_OTHER = "schema-or-other"
+_SCHEMA_OR_OTHER = DEDUCED.copy()
+_SCHEMA_OR_OTHER.format = SCHEMA_OR_OTHER
+
+
 @cache
 def builtin_shape(name: str) -> Shape:
     """The shape of a built-in type, by its OpenAPI name."""
@@ -136,6 +142,8 @@ class _Builder:
             return Shape("untyped", "quantity")
         if name == MICRO_TIME:
             return Shape("untyped", "micro-time")
+        if name.startswith(JSON_SCHEMA + "Or"):
+            return _SCHEMA_OR_OTHER
         definition = definitions()[name]
         if name == SUBRESOURCE_STATUS:
             # That it is there is all it says, so it must not be taken for an empty map.
