@@ -82,10 +82,11 @@ def complete(call: Call, raw: Raw, applied: bool = False) -> Raw:
     return raw
 
 
-def value_problems(call: Call, view: Raw) -> list[Problem]:
+def value_problems(call: Call, view: Raw, before: Raw | None = None) -> list[Problem]:
     """What the schema has against an object, apart from its metadata, which is judged for all kinds
     alike."""
-    return [each for each in check_values(call.type, view) if not each.field.startswith("metadata.")]
+    found = check_values(call.type, view, before)
+    return [each for each in found if not each.field.startswith("metadata.")]
 
 
 def check_lifecycle(call: Call) -> None:
