@@ -66,7 +66,7 @@ class Ledger:
         for other in self.pods.get(row, {}).values():
             if other.draws_on == pod.uid:
                 self._count_taken(hold, other, 1)
-        self._claim_left(hold, {})
+        self._claim_left(hold)
         self._present(pod, row, 1)
         if self._depth:
             self._undo.append(lambda: self.release(pod))
@@ -76,9 +76,8 @@ class Ledger:
         hold = self.holds.get(pod.uid)
         assert hold is not None, f"{pod!r} holds no room"
         row, amounts = hold.row, hold.amounts
-        left = {slot: hold.left(slot) for slot in amounts}
         hold.amounts = {}
-        self._claim_left(hold, left)
+        self._claim_left(hold)
         self.holds.close(hold)
         self._present(pod, row, -1)
         pod.row = -1
@@ -91,13 +90,12 @@ class Ledger:
         hold = self.holds.get(pod.uid)
         assert hold is not None, f"{pod!r} holds no room"
         before = hold.amounts
-        left = {slot: hold.left(slot) for slot in before}
         self.holds.promise(hold, amounts)
         hold.taken.clear()
         for other in self.pods.get(hold.row, {}).values():
             if other.draws_on == pod.uid:
                 self._count_taken(hold, other, 1)
-        self._claim_left(hold, left)
+        self._claim_left(hold)
         if self._depth:
             self._undo.append(lambda: self.resize(pod, before))
 
@@ -250,26 +248,34 @@ class Ledger:
         hold = self.holds.get(pod.draws_on)
         if hold is None or hold.row != row:
             return
-        left = {slot: hold.left(slot) for slot in hold.amounts}
         self._count_taken(hold, pod, sign)
-        self._claim_left(hold, left)
+        self._claim_left(hold)
 
     def _count_taken(self, hold: Hold, pod: PodRecord, sign: int) -> None:
         for slot, amount in pod.cls.usage:
             if slot in hold.amounts:
                 hold.taken[slot] = hold.taken.get(slot, 0) + sign * amount
 
-    def _claim_left(self, hold: Hold, before: Amounts) -> None:
-        """Claims what a hold has left, in place of what it had left before."""
-        table, left = self._table, self.holds.left
-        for slot in {**before, **hold.amounts}:
-            now = hold.left(slot)
-            more = now - before.get(slot, 0)
+    def _claim_left(self, hold: Hold) -> None:
+        """Claims what a hold has left by now, in place of what it had left before."""
+        table, row, remaining = self._table, hold.row, hold.remaining
+        for slot, amount in hold.amounts.items():
+            left = amount - hold.taken.get(slot, 0)
+            if left < 0:
+                left = 0
+            more = left - remaining.get(slot, 0)
             if more:
-                table.claimed[slot, hold.row] += more
-                table.held[slot, hold.row] += more
-            left[slot, hold.index] = now
-        self.changed.add(hold.row)
+                table.claimed[slot, row] += more
+                table.held[slot, row] += more
+                remaining[slot] = left
+                self.holds.left[slot, hold.index] = left
+        if len(remaining) > len(hold.amounts):
+            for slot in [slot for slot in remaining if slot not in hold.amounts]:
+                more = remaining.pop(slot)
+                table.claimed[slot, row] -= more
+                table.held[slot, row] -= more
+                self.holds.left[slot, hold.index] = 0
+        self.changed.add(row)
 
 
 class Transaction:
