@@ -11,6 +11,8 @@ from copy import copy
 from typing import Any
 
 import msgspec
+import numpy as np
+from numpy.typing import NDArray
 
 from holdfast.api import names
 from holdfast.api.affinity import Affinity, NodeSelectorTerm, Toleration
@@ -60,6 +62,7 @@ class PodClass:
         "terminating",
         "tolerations",
         "usage",
+        "usage_column",
         "volumes",
         "wants_node",
     )
@@ -98,6 +101,8 @@ class PodClass:
         usage[NONZERO_CPU], usage[NONZERO_MEMORY] = nonzero(claimed_nonzero(pod, resized))
         self.usage: tuple[tuple[int, int], ...] = tuple(usage.items())
         """What a pod of the class claims of its row, by slot, derived sums included."""
+        self.usage_column: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
+        """The same as a column of the node table; the ledger makes it."""
         self.plain: PodClass | None = None
         """The class that is the same but for volumes, which this one has."""
         self.refs = 0

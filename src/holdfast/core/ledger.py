@@ -17,6 +17,7 @@ from contextlib import contextmanager
 import numpy as np
 from numpy.typing import NDArray
 
+from holdfast.core.classes import PodClass
 from holdfast.core.nodes import NO_PODS, NodeTable
 from holdfast.core.pods import PodRecord
 from holdfast.core.rowlog import RowLog
@@ -175,9 +176,8 @@ class Ledger:
             on_row[pod.uid] = pod
             if cls.priority < self._table.lowest.item(row):
                 self._table.lowest[row] = cls.priority
-            claimed = self._table.claimed
-            for slot, amount in cls.usage:
-                claimed[slot, row] += amount
+            column = self._table.claimed[:, row]
+            column += self._usage(cls)
         else:
             assert on_row is not None
             del on_row[pod.uid]
@@ -187,9 +187,8 @@ class Ledger:
                 self._table.lowest[row] = min(
                     (p.cls.priority for p in on_row.values()), default=NO_PODS
                 )
-            claimed = self._table.claimed
-            for slot, amount in cls.usage:
-                claimed[slot, row] -= amount
+            column = self._table.claimed[:, row]
+            column -= self._usage(cls)
         count = cls.placed.get(row, 0) + sign
         if count:
             cls.placed[row] = count
@@ -200,6 +199,14 @@ class Ledger:
         for listen in self.listeners:
             listen(pod, row, sign)
         self.changed.add(row)
+
+    def _usage(self, cls: PodClass) -> NDArray[np.int64]:
+        slots = len(self._table.claimed)
+        if len(cls.usage_column) != slots:
+            cls.usage_column = np.zeros(slots, dtype=np.int64)
+            for slot, amount in cls.usage:
+                cls.usage_column[slot] = amount
+        return cls.usage_column
 
     def _claim_held(self, row: int, amounts: Amounts, sign: int) -> None:
         for slot, amount in amounts.items():
