@@ -306,8 +306,10 @@ def scheduling_volumes(spec: PodSpec) -> list[Volume]:
 
 def resized_resources(pod: Pod) -> list[Any]:
     """What the kubelet reports of resources where that differs from what the spec asks."""
+    if not pod.spec.node_name:
+        return []
     statuses = pod.status.container_statuses + pod.status.init_container_statuses
-    if not statuses or not pod.spec.node_name:
+    if not statuses:
         return []
     asked: dict[str, Container] = {c.name: c for c in (*pod.spec.containers, *pod.spec.init_containers)}
     resized: list[Any] = [

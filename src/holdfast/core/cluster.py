@@ -256,6 +256,7 @@ class Cluster:
     def _node_changed(self, row: int, changes: int) -> None:
         self.stamp += 1
         self.nodes_changed.add(row)
+        self.ledger.changed.add(row)
         self._changes |= changes
 
     def _row_emptied(self, row: int) -> None:
@@ -326,7 +327,7 @@ class Cluster:
         known.leaving = pod.metadata.deletion_timestamp is not None
         if known.phase is not Phase.PENDING:
             return
-        gates = tuple(gate.name for gate in pod.spec.scheduling_gates)
+        gates = tuple([gate.name for gate in pod.spec.scheduling_gates])
         changed = changed or gates != known.gates
         known.gates = gates
         known.pin = pin_of(pod.spec) if known.cls.pinned else None
@@ -437,13 +438,10 @@ _STATUS_IGNORED = ("ReplicaSet", "ReplicationController", "StatefulSet", "Deploy
 
 def is_disrupted(pod: Pod) -> bool:
     """Whether the pod is being deleted to make room for another."""
+    if pod.metadata.deletion_timestamp is None:
+        return False
     found = condition(pod.status.conditions, "DisruptionTarget")
-    return (
-        pod.metadata.deletion_timestamp is not None
-        and found is not None
-        and found.status == "True"
-        and found.reason == "PreemptionByScheduler"
-    )
+    return found is not None and found.status == "True" and found.reason == "PreemptionByScheduler"
 
 
 def node_info(node: Node) -> NodeInfo:

@@ -18,9 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.core.classes import PodClass
+from holdfast.core.journal import Journal
 from holdfast.core.nodes import NO_PODS, NodeTable
 from holdfast.core.pods import PodRecord
-from holdfast.core.rowlog import RowLog
 
 Amounts = dict[int, int]
 Listener = Callable[[PodRecord, int, int], None]
@@ -41,8 +41,8 @@ class Ledger:
         self._table = table
         self._undo: list[Callable[[], None]] = []
         self._depth = 0
-        self.changed = RowLog()
-        """Rows on which something was claimed or released."""
+        self.changed = Journal(table)
+        """Rows on which something was claimed or released, or that offer something else now."""
         self.pods: dict[int, dict[str, PodRecord]] = {}
         """The pods on each row, by uid."""
         self.holds: dict[str, Hold] = {}
@@ -177,7 +177,7 @@ class Ledger:
             if cls.priority < self._table.lowest.item(row):
                 self._table.lowest[row] = cls.priority
             column = self._table.claimed[:, row]
-            column += self._usage(cls)
+            np.add(column, self._usage(cls), column)
         else:
             assert on_row is not None
             del on_row[pod.uid]
@@ -188,7 +188,7 @@ class Ledger:
                     (p.cls.priority for p in on_row.values()), default=NO_PODS
                 )
             column = self._table.claimed[:, row]
-            column -= self._usage(cls)
+            np.subtract(column, self._usage(cls), column)
         count = cls.placed.get(row, 0) + sign
         if count:
             cls.placed[row] = count

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.core.nodes import NodeTable
+from holdfast.core.nodes import Matrix, NodeTable
 
 Cells = Any
 """What a view gives: an int or bool for one row, an array for several."""
@@ -121,17 +121,26 @@ class All:
 
 
 class Some:
-    """Rows are gathered in all their slots at once, which costs less than slot by slot."""
+    """Rows whose amounts of all slots were gathered, which costs less at once than slot by slot."""
 
     __slots__ = ("_allocatable", "_claimed", "_free", "rows")
     single = False
 
-    def __init__(self, table: NodeTable, rows: NDArray[np.intp]) -> None:
-        used = len(table.slots)
-        self._allocatable = table.allocatable[:used].take(rows, axis=1)
-        self._claimed = table.claimed[:used].take(rows, axis=1)
-        self._free: Cells = None
+    def __init__(
+        self, rows: NDArray[np.intp], allocatable: Matrix, claimed: Matrix, free: Matrix
+    ) -> None:
+        self._allocatable = allocatable
+        self._claimed = claimed
+        self._free = free
         self.rows: Cells = rows
+
+    @classmethod
+    def of(cls, table: NodeTable, rows: NDArray[np.intp]) -> "Some":
+        """Any rows, as they are now."""
+        used = len(table.slots)
+        allocatable = table.allocatable[:used].take(rows, axis=1)
+        claimed = table.claimed[:used].take(rows, axis=1)
+        return cls(rows, allocatable, claimed, allocatable - claimed)
 
     def allocatable(self, slot: Pick) -> Cells:
         return self._allocatable[slot]
@@ -140,8 +149,6 @@ class Some:
         return self._claimed[slot]
 
     def free(self, slot: Pick) -> Cells:
-        if self._free is None:
-            self._free = self._allocatable - self._claimed
         return self._free[slot]
 
     def take(self, column: NDArray[Any]) -> Cells:

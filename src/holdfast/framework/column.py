@@ -241,8 +241,11 @@ class Column:
             if changed is None or len(changed) > table.size:
                 self._rebuild()
                 return
-            self._usage_seen = usage.end
-            self._update(changed, node_too=False)
+            seen, self._usage_seen = self._usage_seen, usage.end
+            if len(changed) > _FEW and self.is_absolute and table.count == table.size:
+                self._catch_up(usage.entries(seen))
+            else:
+                self._update(changed, node_too=False)
         if self._keys is not None:
             self._update_keys(self._keys)
 
@@ -283,7 +286,10 @@ class Column:
             return
         self._node_part(All(table), slice(0, self._size))
         keys, self._keys = self._keys, None
-        self._update_many(np.arange(self._size), node_too=True)
+        if self._all_suit:
+            self._compute(All(table), slice(0, self._size), node_too=True)
+        else:
+            self._update_many(np.arange(self._size), node_too=True)
         self._keys = keys
         if keys is not None:
             keys.rebuild(self._fits)
@@ -312,7 +318,7 @@ class Column:
             return
         at = changed if self._keys is None else np.unique(changed)
         if node_too:
-            self._node_part(Some(self._table, at), at)
+            self._node_part(Some.of(self._table, at), at)
         self._update_many(at, node_too)
 
     def _update_one(self, row: int, node_too: bool) -> bool:
@@ -354,17 +360,11 @@ class Column:
                 out = rows[~suits]
                 self._refit(out, np.zeros(len(out), dtype=np.bool_))
                 self._base[out] = INFEASIBLE
-        view = Some(self._table, at)
-        ok: Any = None
-        for passes in self._usage_filters:
-            ok = passes(view) if ok is None else ok & passes(view)
-        if ok is None:
-            ok = view.full(True)
-        parts = [self._node_score[at]] if self._node_scores else []
-        for weight, scores in self._usage_scores:
-            parts.append(scores(view) if weight == 1 else weight * scores(view))
-        local: Any = sum(parts[1:], start=parts[0]) if parts else 0
-        refit = self._refit(at, ok) or (node_too and len(at) < len(rows))
+        self._compute(Some.of(self._table, at), at, node_too)
+
+    def _compute(self, view: View, at: At, node_too: bool) -> None:
+        ok, local = self._usage_part(view, at)
+        refit = self._refit(at, ok)
         if not self._normalized:
             self._base[at] = np.where(ok, local, INFEASIBLE)
             return
@@ -379,7 +379,29 @@ class Column:
             else:
                 self._base[at] = np.where(ok, self._weighed(at), INFEASIBLE)
 
-    def _refit(self, at: NDArray[np.intp], ok: Bools) -> bool:
+    def _catch_up(self, entries: Some) -> None:
+        """As `_update_many`, where each row stands for itself and no node object changed."""
+        rows = entries.rows
+        self.diagnosis.outdated(rows)
+        ok, local = self._usage_part(entries, rows)
+        if not self._all_suit:
+            ok = ok & self._fits_node.take(rows)
+        # Of a row that is in there several times the last counts, both for us and for numpy.
+        self._fits[rows] = ok
+        self._base[rows] = np.where(ok, local, INFEASIBLE)
+
+    def _usage_part(self, view: View, at: At) -> tuple[Bools, Any]:
+        """Which rows have room, and what is not normalised of their scores."""
+        ok: Any = None
+        for passes in self._usage_filters:
+            ok = passes(view) if ok is None else ok & passes(view)
+        local: Any = self._node_score[at] if self._node_scores else None
+        for weight, scores in self._usage_scores:
+            part = scores(view) if weight == 1 else weight * scores(view)
+            local = part if local is None else local + part
+        return view.full(True) if ok is None else ok, 0 if local is None else local
+
+    def _refit(self, at: At, ok: Bools) -> bool:
         """Takes note of which rows fit; whether that changed for any."""
         if self._keys is None and not self._normalized:
             self._fits[at] = ok
