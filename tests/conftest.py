@@ -10,6 +10,10 @@ import os
 
 from hypothesis import HealthCheck, settings
 
+from realserver.fixtures import real_cluster, real_server
+
+__all__ = ["real_cluster", "real_server"]
+
 _common = settings(
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],

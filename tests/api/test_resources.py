@@ -73,6 +73,33 @@ GI = 2**30
             {"cpu": 2000, "memory": GI},
         ),
         (
+            make_pod("a resize counts where the whole pod does not say")
+            .memory("64M")
+            .pod_resources({"cpu": "1"})
+            .status(containerStatuses=[{"name": "c", "resources": {"requests": {"memory": "1Gi"}}}]),
+            {"cpu": 1000, "memory": GI},
+        ),
+        (
+            make_pod("a limit for the whole fixes what containers asked for")
+            .memory("64Mi")
+            .pod_resources(limits={"cpu": "1"})
+            .status(containerStatuses=[{"name": "c", "resources": {"requests": {"memory": "1Gi"}}}]),
+            {"cpu": 1000, "memory": 64 * MI},
+        ),
+        (
+            make_pod("huge pages by the limit of the whole")
+            .requests({"hugepages-2Mi": "2Mi"})
+            .pod_resources(limits={"hugepages-2Mi": "8Mi"}),
+            {"hugepages-2Mi": 8 * MI},
+        ),
+        (
+            make_pod("huge pages by the limits of containers")
+            .limits({"hugepages-2Mi": "2Mi"})
+            .init_container(limits={"hugepages-2Mi": "6Mi"})
+            .pod_resources({"cpu": "1"}),
+            {"cpu": 1000, "hugepages-2Mi": 6 * MI},
+        ),
+        (
             make_pod("pod level knows three resources").pod_resources({"nvidia.com/gpu": 1}),
             {},
         ),

@@ -5,7 +5,7 @@ import pytest
 from holdfast.bench.drive import Drive
 from holdfast.bench.making import PodMaker, make_object
 from holdfast.bench.measure import measure
-from holdfast.bench.plan import Churning, Nodes, Plan, Pods, Wait, plan_of
+from holdfast.bench.plan import Churning, Objects, Plan, Pods, Wait, plan_of
 from holdfast.bench.workload import rows, templates
 
 
@@ -16,7 +16,7 @@ def driven(plan: Plan, batch: int = 10) -> Drive:
 
 
 def small(*extra: Churning, pods: int = 40) -> Plan:
-    nodes = Nodes([make_object(templates()["node"], "n", number) for number in range(4)])
+    nodes = Objects([make_object(templates()["node"], "n", number) for number in range(4)])
     return Plan(
         "small", [nodes, *extra, Pods(PodMaker("p", [templates()["pod"]]), pods, True), Wait()], 10.0
     )

@@ -1,6 +1,8 @@
 """Pods as the API server would show them at each stage."""
 
-from holdfast.bench.making import PodMaker, make_object, shapes
+from holdfast.api.pod import Pod
+from holdfast.api.storage import PersistentVolume, PersistentVolumeClaim
+from holdfast.bench.making import PodMaker, make_object, number_of, shapes
 from holdfast.bench.workload import CreatePods, rows, templates
 from holdfast.core.classes import class_key
 from holdfast.core.decisions import ObjectRef, SetPodScheduled
@@ -43,3 +45,45 @@ def test_mixed160_has_160_classes() -> None:
 
 def test_a_name_in_the_template_is_kept() -> None:
     assert make_object(templates()["daemon-node"], "n", 0).metadata.name == "the-one-node"
+
+
+def test_namespaces_are_dealt_out_in_turn() -> None:
+    maker = PodMaker("p", [templates()["pod"]], namespaces=["a", "b"])
+    assert [maker.pending(number).metadata.namespace for number in range(3)] == ["a", "b", "a"]
+
+
+def test_a_pod_comes_after_its_claim_and_its_volume() -> None:
+    along = [templates()["bound-claim"], templates()["csi-volume"]]
+    maker = PodMaker("p", [templates()["claiming-pod"]], namespaces=["a", "b"], along=along)
+    claim, volume, pod = maker.arriving(1)
+    assert isinstance(claim, PersistentVolumeClaim)
+    assert isinstance(volume, PersistentVolume)
+    assert isinstance(pod, Pod)
+    source = pod.spec.volumes[0].persistent_volume_claim
+    reference = volume.spec.claim_ref
+    assert source is not None
+    assert reference is not None
+    assert source.claim_name == claim.metadata.name == reference.name == pod.metadata.name
+    assert claim.metadata.namespace == reference.namespace == pod.metadata.namespace == "b"
+    assert claim.spec.volume_name == volume.metadata.name
+
+
+def test_a_pod_tells_its_maker_and_number_by_its_uid() -> None:
+    maker = PodMaker("p", [templates()["pod"]])
+    uid = maker.pending(12345).metadata.uid
+    assert uid.startswith(maker.key)
+    assert number_of(uid) == 12345
+    assert maker.key != PodMaker("q", [templates()["pod"]]).key
+
+
+def test_a_pod_that_a_node_is_cleared_for_carries_its_name() -> None:
+    maker = PodMaker("p", [templates()["pod"]])
+    assert maker.told(0, None, "n1").status.nominated_node_name == "n1"
+
+
+def test_a_victim_is_still_on_its_node_and_marked() -> None:
+    maker = PodMaker("p", [templates()["pod"]])
+    pod = maker.preempted(0, "n1", "make room")
+    assert pod.spec.node_name == "n1"
+    assert [c.type for c in pod.status.conditions] == ["PodScheduled", "DisruptionTarget"]
+    assert pod.status.conditions[1].reason == "PreemptionByScheduler"

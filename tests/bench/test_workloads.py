@@ -3,7 +3,7 @@
 import pytest
 
 from holdfast.bench.errors import BenchError
-from holdfast.bench.plan import Nodes, plan_of
+from holdfast.bench.plan import Objects, plan_of
 from holdfast.bench.workload import find, read_workload, rows
 
 NAMES = list(rows())
@@ -28,6 +28,24 @@ def test_every_workload_becomes_a_plan_with_measured_pods(name: str) -> None:
         ("Unschedulable/20kInit", 5000, 10000),
         ("Mixed160", 5000, 10000),
         ("Memory50000Pods", 5000, 50000),
+        ("SchedulingPodAntiAffinity", 5000, 2000),
+        ("SchedulingPodMatchingAntiAffinity", 5000, 5000),
+        ("SchedulingPodAffinity", 5000, 5000),
+        ("SchedulingPreferredPodAffinity", 5000, 5000),
+        ("SchedulingPreferredPodAntiAffinity", 5000, 5000),
+        ("SchedulingRequiredPodAffinityWithNSSelector", 5000, 2000),
+        ("SchedulingRequiredPodAntiAffinityWithNSSelector", 6000, 2000),
+        ("SchedulingPreferredAffinityWithNSSelector", 5000, 5000),
+        ("SchedulingPreferredAntiAffinityWithNSSelector", 5000, 2000),
+        ("TopologySpreading", 5000, 5000),
+        ("PreferredTopologySpreading", 5000, 5000),
+        ("DefaultTopologySpreading", 5000, 10000),
+        ("DefaultTopologySpreading/50000Pods", 5000, 50000),
+        ("MixedSchedulingBasePod", 5000, 5000),
+        ("PreemptionBasic", 5000, 5000),
+        ("PreemptionAsync", 5000, 5000),
+        ("SchedulingInTreePVs", 5000, 2000),
+        ("SchedulingCSIPVs", 5000, 5000),
     ],
 )
 def test_workloads_have_the_sizes_they_are_known_by(name: str, nodes: int, measured: int) -> None:
@@ -47,23 +65,28 @@ def test_pods_shrink_with_the_nodes_and_do_not_grow(nodes: int, init: int, measu
 
 def test_label_values_are_dealt_out_in_turn() -> None:
     text = """
-    {name: T, about: "", nodes: 4, variants: [{pods: {}}], ops: [
+    {name: T, about: "", nodes: 4, variants: [{counts: {}}], ops: [
       {op: createNodes, template: node, labels: {zone: [a, b, c]}}]}
     """
     row = rows()["SchedulingBasic"]
     workload = read_workload(text, "t.yaml")
     plan = plan_of(type(row)("T", workload, workload.variants[0]))
     (step,) = plan.steps
-    assert isinstance(step, Nodes)
+    assert isinstance(step, Objects)
     assert [node.metadata.labels["zone"] for node in step.objects] == ["a", "b", "c", "a"]
     assert step.objects[0].metadata.labels["kubernetes.io/hostname"] == step.objects[0].metadata.name
 
 
 @pytest.mark.parametrize(
     ("asked", "found"),
-    [("schedulingbasic", "SchedulingBasic"), ("UNSCHEDULABLE/20KINIT", "Unschedulable/20kInit")],
+    [
+        ("schedulingbasic", "SchedulingBasic"),
+        ("UNSCHEDULABLE/20KINIT", "Unschedulable/20kInit"),
+        ("podAntiAffinity", "SchedulingPodAntiAffinity"),
+        ("basic/50000pods", "SchedulingBasic/50000Pods"),
+    ],
 )
-def test_case_does_not_matter_in_names(asked: str, found: str) -> None:
+def test_neither_case_nor_scheduling_matters_in_names(asked: str, found: str) -> None:
     assert find(asked) == found
 
 
@@ -89,6 +112,17 @@ def test_a_file_that_makes_no_sense_is_named(text: str, said: str) -> None:
     with pytest.raises(BenchError, match=r"t\.yaml") as caught:
         read_workload(text, "t.yaml")
     assert said in str(caught.value)
+
+
+def test_namespaces_nobody_made_are_named() -> None:
+    text = """
+    {name: T, about: "", nodes: 4, variants: [{counts: {}}], ops: [
+      {op: createPods, template: pod, count: 1, namespaces: team}]}
+    """
+    row = rows()["SchedulingBasic"]
+    workload = read_workload(text, "t.yaml")
+    with pytest.raises(BenchError, match="team"):
+        plan_of(type(row)("T", workload, workload.variants[0]))
 
 
 def test_a_count_nobody_gave_is_named() -> None:

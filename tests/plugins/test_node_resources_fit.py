@@ -233,6 +233,13 @@ MOST = Strategy("MostAllocated")
         (LEAST, make_pod("p").pod_resources({"cpu": "2", "memory": "4Gi"}), node(), [], 97),
         (LEAST, make_pod("p").cpu("0").memory("0"), node(), [whole({"cpu": "2"})], (50 + 97) // 2),
         (
+            Strategy("MostAllocated", (("hugepages-2Mi", 1),)),
+            make_pod("p").pod_resources({"hugepages-2Mi": "64Mi"}),
+            node().allocatable(**{"hugepages-2Mi": "64Mi"}),
+            [],
+            0,
+        ),
+        (
             LEAST,
             make_pod("p").cpu("0").memory("0"),
             node(),

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from fractions import Fraction
 
+from holdfast.api.meta import ResourceList
 from holdfast.api.pod import Container, Pod, ResourceRequirements
 from reference.quantities import counted, exact
 
@@ -45,6 +47,10 @@ def _total(pod: Pod, defaults: Amounts, *, whole: bool = True) -> Amounts:
 
 
 def _containers(pod: Pod, defaults: Amounts) -> Amounts:
+    return _peak(pod, lambda resources: defaults | _asked(resources))
+
+
+def _peak(pod: Pod, of: Callable[[ResourceRequirements], Amounts]) -> Amounts:
     """The most the pod needs at any moment of its life."""
     moments: list[list[Container]] = []
     running: list[Container] = []
@@ -57,7 +63,7 @@ def _containers(pod: Pod, defaults: Amounts) -> Amounts:
     for moment in moments:
         needed: Amounts = {}
         for container in moment:
-            for name, value in (defaults | _asked(container.resources)).items():
+            for name, value in of(container.resources).items():
                 needed[name] = needed.get(name, Fraction(0)) + value
         for name, value in needed.items():
             most[name] = max(most.get(name, Fraction(0)), value)
@@ -70,10 +76,16 @@ def _pod_level(pod: Pod) -> Amounts:
     if whole is None or not (whole.requests or whole.limits):
         return {}
     asked = {name: exact(quantity) for name, quantity in whole.requests.items()}
-    for name, value in _containers(pod, {}).items():
+    limits = {name: exact(quantity) for name, quantity in whole.limits.items()}
+    for name, value in _peak(pod, lambda resources: _exact(resources.limits)).items():
+        if name.startswith("hugepages-") and name not in asked:
+            limits.setdefault(name, value)
+    if limits:
+        for name, value in _containers(pod, {}).items():
+            if not name.startswith("hugepages-"):
+                asked.setdefault(name, value)
+    for name, value in limits.items():
         asked.setdefault(name, value)
-    for name, quantity in whole.limits.items():
-        asked.setdefault(name, exact(quantity))
     return {
         name: value
         for name, value in asked.items()
@@ -82,5 +94,8 @@ def _pod_level(pod: Pod) -> Amounts:
 
 
 def _asked(resources: ResourceRequirements) -> Amounts:
-    both = {**resources.limits, **resources.requests}
-    return {name: exact(quantity) for name, quantity in both.items()}
+    return _exact({**resources.limits, **resources.requests})
+
+
+def _exact(quantities: ResourceList) -> Amounts:
+    return {name: exact(quantity) for name, quantity in quantities.items()}

@@ -3,10 +3,10 @@
 from textwrap import dedent
 from typing import Any
 
-from holdfast.sim.documents import Document
+from holdfast.api.documents import Document
+from holdfast.backends.embedded.setup import Setup
 from holdfast.sim.loading import load_text
 from holdfast.sim.scenario import read_scenario
-from holdfast.sim.setup import Setup
 from holdfast.sim.simulation import Result, Simulation
 
 NODE = "{apiVersion: v1, kind: Node, metadata: {name: n1}, status: {allocatable: {cpu: '4'}}}"

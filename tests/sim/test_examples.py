@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.backends.embedded.setup import Setup
 from holdfast.sim.happenings import Check
 from holdfast.sim.loading import load_files
 from holdfast.sim.output import to_json
 from holdfast.sim.scenario import read_scenario
-from holdfast.sim.setup import Setup
 from holdfast.sim.simulation import Simulation
 
 EXAMPLES = Path(__file__).parents[2] / "examples"

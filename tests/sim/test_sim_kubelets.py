@@ -114,3 +114,18 @@ def test_runs_for_can_be_given_later() -> None:
     merge = "{metadata: {annotations: {sim.holdfast.io/runs-for: 30s}}}"
     text = joined(NODE, pod("p"), step("10s", f"patch: {{kind: Pod, name: p, merge: {merge}}}"))
     assert events(simulate(text), "Pod/default/p")[-1] == (30.0, "Succeeded")
+
+
+def test_pods_leave_a_node_tainted_noexecute_when_they_no_longer_tolerate_it() -> None:
+    taint = "merge: {spec: {taints: [{key: k, effect: NoExecute}]}}"
+    tolerating = "tolerations: [{key: k, operator: Exists, effect: NoExecute, tolerationSeconds: 7}]"
+    result = simulate(
+        joined(
+            NODE,
+            pod("leaves"),
+            pod("stays", spec=tolerating),
+            step("5s", f"patch: {{kind: Node, name: n1, {taint}}}"),
+        )
+    )
+    assert events(result, "Pod/default/leaves")[-1] == (5.0, "Deleted")
+    assert events(result, "Pod/default/stays")[-1] == (12.0, "Deleted")

@@ -2,6 +2,7 @@
 
     HoldfastError
     ├── InvalidObject        an API object, or a field of it, is not acceptable
+    ├── UnknownDefinition    no CustomResourceDefinition of that name
     └── MalformedText        a piece of text does not follow its grammar (also a ValueError)
         ├── QuantityError    `1.5Gi`
         ├── DurationError    `1h30m`
@@ -41,6 +42,10 @@ class InvalidObject(HoldfastError):  # noqa: N818 - it reads as what it says, in
         if prefix and self.field and not self.field.startswith("["):
             prefix += "."
         return InvalidObject(object or self.object, prefix + self.field, self.message)
+
+
+class UnknownDefinition(HoldfastError):  # noqa: N818
+    """There is no CustomResourceDefinition of that name."""
 
 
 class MalformedText(HoldfastError, ValueError):  # noqa: N818

@@ -38,6 +38,7 @@ class KindInfo(msgspec.Struct, frozen=True, kw_only=True):
     short_names: tuple[str, ...] = ()
     categories: tuple[str, ...] = ()
     has_status: bool = True
+    """Whether the status is a subresource; else it is written with the rest of the object."""
 
     @property
     def group(self) -> str:
@@ -168,7 +169,7 @@ _ROWS = (
         "rsv",
         namespaced=False,
     ),
-    _row(n.RESERVATION_API, "Device", "devices", devices.Device, namespaced=False),
+    _row(n.RESERVATION_API, "Device", "devices", devices.Device, namespaced=False, has_status=False),
     _row(
         n.RESERVATION_API,
         "PodMigrationJob",
@@ -177,9 +178,17 @@ _ROWS = (
         "pmj",
         namespaced=False,
     ),
-    _row(n.VOLCANO_API, "PodGroup", "podgroups", jobs.PodGroup, "pg", "podgroup-v1beta1"),
+    _row(
+        n.VOLCANO_API,
+        "PodGroup",
+        "podgroups",
+        jobs.PodGroup,
+        "pg",
+        "podgroup-v1beta1",
+        has_status=False,
+    ),
     _row(n.VOLCANO_API, "Queue", "queues", jobs.Queue, "q", "queue-v1beta1", namespaced=False),
-    _row(n.SIGS_PODGROUP_API, "PodGroup", "podgroups", jobs.PodGroup, "pg", "pgs"),
+    _row(n.SIGS_PODGROUP_API, "PodGroup", "podgroups", jobs.PodGroup, "pg", "pgs", has_status=False),
     _row(n.VOLCANO_JOB_API, "Job", "jobs", jobs.VolcanoJob, "vcjob", "vj"),
     _row(
         n.TOPOLOGY_API,

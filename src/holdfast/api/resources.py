@@ -61,7 +61,7 @@ def pod_requests(
         return {**defaults, **requests} if defaults else requests
 
     total = _aggregate(pod, asked)
-    if pod_level and has_pod_level(pod):
+    if pod_level:
         total.update(_pod_level_requests(pod))
     if pod.spec.overhead:
         _add(total, _nanos(pod.spec.overhead, "spec.overhead"))
@@ -198,16 +198,25 @@ def _aggregate(pod: Pod, of: Callable[[Container], Amounts]) -> Amounts:
 
 
 def _pod_level_requests(pod: Pod) -> Amounts:
-    """What the pod asks for as a whole, which stands for the sum of its containers. The API server
-    completes it: by that sum where it says nothing, else by the limit."""
+    """What the pod asks for as a whole, which stands for the sum of its containers.
+
+    The API server completes it, if there is a limit for the whole: by the sum of what containers ask
+    for, else by the limit. Huge pages cannot be overcommitted, so their limit comes first, and is
+    itself completed by the sum of the containers' limits.
+    """
     whole = pod.spec.resources
-    assert whole is not None
+    if whole is None or not (whole.requests or whole.limits):
+        return {}
     requests = _nanos(whole.requests, "spec.resources.requests")
-    for more in (
-        _aggregate(pod, lambda container: _requests(container.resources)),
-        _nanos(whole.limits, "spec.resources.limits"),
-    ):
-        requests = {**more, **requests}
+    limits = _nanos(whole.limits, "spec.resources.limits")
+    for name, nano in _aggregate(pod, lambda c: _nanos(c.resources.limits, "limits")).items():
+        if is_hugepages(name) and name not in requests:
+            limits.setdefault(name, nano)
+    if limits:
+        for name, nano in _aggregate(pod, lambda c: _requests(c.resources)).items():
+            if not is_hugepages(name):
+                requests.setdefault(name, nano)
+        requests = {**limits, **requests}
     return {name: nano for name, nano in requests.items() if is_pod_level(name)}
 
 

@@ -89,6 +89,13 @@ def bench(
 ) -> None:
     """Measure how fast the scheduler decides.
 
+    Workloads are scheduler_perf's, by its names ("Scheduling" at the start may be left out): Basic,
+    NodeAffinity, Daemonset, WithMixedChurn, Unschedulable; PodAffinity, PodAntiAffinity,
+    PodMatchingAntiAffinity, PreferredPodAffinity, PreferredPodAntiAffinity and the same four
+    with a namespace selector; TopologySpreading, PreferredTopologySpreading,
+    DefaultTopologySpreading; MixedSchedulingBasePod; PreemptionBasic and PreemptionAsync;
+    InTreePVs and CSIPVs. And our own: Mixed160, Memory50000Pods, openb. --list describes them.
+
     Progress goes to stderr, one line for each finished row.
     """
     del mode  # there is but one as yet

@@ -2,9 +2,9 @@
 
 What is timed is what a backend would make the scheduler do, given decoded objects:
 
-    feed       Added(pod) for each pod of a batch, and what churns meanwhile
+    feed       Added(pod) for each pod of a batch, its claims and volumes, and what churns meanwhile
     round      from the queue to decisions
-    confirm    BindConfirmed, and Updated with the pod as the watch shows it now
+    confirm    BindConfirmed, Updated with the pod as the watch shows it now, Deleted for victims
 
 What is not: making and decoding objects. An object is let go as soon as it was fed, as a reflector
 does, so that giving its memory back is in the figures.
@@ -12,17 +12,17 @@ does, so that giving its memory back is in the figures.
 
 import gc
 import hashlib
-from collections import Counter
 from collections.abc import Callable
 from time import perf_counter_ns, process_time_ns
 from typing import Any
 
 from holdfast.actions.scheduler import Scheduler
+from holdfast.api.meta import Object
 from holdfast.api.pod import Pod
+from holdfast.bench.hands import Hands
 from holdfast.bench.making import PodMaker, make_object
-from holdfast.bench.plan import Churning, Nodes, Plan, Pods
-from holdfast.core.decisions import Bind, Decision, SetPodScheduled
-from holdfast.core.events import Added, BindConfirmed, Deleted, Updated
+from holdfast.bench.plan import Churning, Objects, Plan, Pods
+from holdfast.core.events import Added, Deleted
 from holdfast.framework.config import API_VERSION, DEFAULT_SCHEDULER_NAME, KIND, load
 from holdfast.plugins import registry
 
@@ -86,19 +86,15 @@ class Drive:
         aliases = {"default-scheduler": DEFAULT_SCHEDULER_NAME}
         self.scheduler = Scheduler(configuration, registry(), aliases)
         self.meter = Meter()
-        self.decisions: Counter[str] = Counter()
-        self.placed: dict[str, str] = {}
-        """Node names of measured pods, by the pod's name."""
+        self._hands = Hands()
+        self.decisions = self._hands.decisions
+        self.placed = self._hands.placed
         self._plan = plan
         self._batch = batch
         self._limit = limit
         self._watch = watch
         self._now = 0.0
         self._churners: list[_Churner] = []
-        self._makers: dict[str, tuple[PodMaker, int, bool]] = {}
-        """Who can write a pod anew, its number, whether it counts; by the uid of pods not yet bound."""
-        self._waiting: set[str] = set()
-        """Pods a barrier waits for."""
         self._measured = False
 
     def run(self) -> None:
@@ -109,9 +105,9 @@ class Drive:
         try:
             for step in self._plan.steps:
                 match step:
-                    case Nodes(objects):
-                        for node in objects:
-                            self.scheduler.feed(Added(node), self._now)
+                    case Objects(objects):
+                        for obj in objects:
+                            self.scheduler.feed(Added(obj), self._now)
                     case Pods():
                         self._arrive(step, ready.pop(id(step)))
                     case Churning():
@@ -133,35 +129,32 @@ class Drive:
             return event(make_object(template, prefix, number))
         maker = PodMaker(prefix, [template])
         pod = maker.pending(number)
+        self._hands.know(maker, measured=False)
         if delete:
-            self._makers.pop(pod.metadata.uid, None)
-        else:
-            self._makers[pod.metadata.uid] = (maker, number, False)
+            self._hands.forget(pod.metadata.uid)
         return event(pod)
 
     def _count(self, step: Pods) -> int:
         return min(step.count, self._limit) if self._limit and step.measured else step.count
 
-    def _made(self, step: Pods) -> list[Pod]:
-        """The step's pods, last first."""
+    def _made(self, step: Pods) -> list[list[Object]]:
+        """The step's pods and what comes along with each, last first."""
         if self._plan.streamed:
             return []
-        return [step.maker.pending(number) for number in reversed(range(self._count(step)))]
+        return [step.maker.arriving(number) for number in reversed(range(self._count(step)))]
 
-    def _arrive(self, step: Pods, made: list[Pod]) -> None:
+    def _arrive(self, step: Pods, made: list[list[Object]]) -> None:
         self._measured = step.measured
+        self._hands.know(step.maker, step.measured)
         count = self._count(step)
         began = self._now
         for start in range(0, count, self._batch):
             numbers = range(start, min(start + self._batch, count))
             if self._plan.streamed:
-                made = [step.maker.pending(number) for number in reversed(numbers)]
-            arriving = made[-len(numbers) :]
+                made = [step.maker.arriving(number) for number in reversed(numbers)]
+            arriving = [obj for batch in made[-len(numbers) :] for obj in reversed(batch)]
             del made[-len(numbers) :]
-            for pod, number in zip(reversed(arriving), numbers, strict=True):
-                self._makers[pod.metadata.uid] = (step.maker, number, step.measured)
-                self._waiting.add(pod.metadata.uid)
-            del pod
+            self._hands.waiting.update(obj.metadata.uid for obj in arriving if isinstance(obj, Pod))
             self._now = began + numbers.stop / self._plan.arrivals_per_second
             events = [
                 event
@@ -169,33 +162,33 @@ class Drive:
                 for _ in range(churner.due(self._now, len(numbers)))
                 for event in churner.turn(self)
             ]
-            self._turn(arriving, events)
-        self._turn([], [])
+            self._turn(len(numbers), arriving, events)
+        self._turn(0, [], [])
 
     def _settle(self) -> None:
         """Lets time pass until pods have their nodes; the time between timers costs nothing."""
-        idle = 0
-        while self._waiting and idle < 3:
+        waiting, idle, reported = self._hands.waiting, 0, False
+        while waiting and idle < 3:
             due = self.scheduler.next_timer()
-            if due is None:
+            if due is None and not reported:
                 break
-            self._now = max(self._now, due)
-            before = len(self._waiting)
-            self._turn([], [])
-            idle = 0 if len(self._waiting) < before else idle + 1
+            self._now = max(self._now, due or 0.0)
+            before = len(waiting)
+            reported = self._turn(0, [], [])
+            idle = 0 if len(waiting) < before else idle + 1
         self._measured = False
 
-    def _turn(self, arriving: list[Pod], events: list[Any]) -> None:
-        """One round, with what came before it and what comes of it. `arriving` is last first."""
+    def _turn(self, pods: int, arriving: list[Object], events: list[Any]) -> bool:
+        """One round, with what came before it and what comes of it. `arriving` is last first. Answers
+        whether anything came of it."""
         feed, now = self.scheduler.feed, self._now
         watch = self._watch if self._measured else None
-        pods = len(arriving)
         if watch:
             watch("feed")
         cpu = process_time_ns()
         began = perf_counter_ns()
-        for event in events:
-            feed(event, now)
+        for churned in events:
+            feed(churned, now)
         while arriving:
             feed(Added(arriving.pop()), now)
         fed = perf_counter_ns()
@@ -206,18 +199,17 @@ class Drive:
         cpu_decided = process_time_ns()
         if watch:
             watch("")
-        reports = self._carried_out(decisions)
+        reports = self._hands.carry_out(decisions, self._measured)
         del decisions
+        reported = bool(reports)
         if watch:
             watch("confirm")
         cpu_resumed = process_time_ns()
         resumed = perf_counter_ns()
         while reports:
-            bound, pod = reports.pop()
-            if bound:
-                feed(BindConfirmed(pod.metadata.uid), now)
-            feed(Updated(pod), now)
-            del pod
+            event, about = reports.pop()
+            feed(event(about), now)
+            del about
         confirmed = perf_counter_ns()
         cpu_confirmed = process_time_ns()
         if watch:
@@ -231,22 +223,4 @@ class Drive:
             meter.pods += pods
             if pods:
                 meter.decision_times.append((decided - began) / pods)
-
-    def _carried_out(self, decisions: list[Decision]) -> list[tuple[bool, Pod]]:
-        """What the watch reports after the decisions were carried out, last first."""
-        reports: list[tuple[bool, Pod]] = []
-        for decision in decisions:
-            if self._measured:
-                self.decisions[type(decision).__name__] += 1
-            if isinstance(decision, Bind):
-                uid = decision.pod.uid
-                maker, number, measured = self._makers.pop(uid)
-                self._waiting.discard(uid)
-                reports.append((True, maker.bound(number, decision.node)))
-                if measured:
-                    self.placed[decision.pod.name] = decision.node
-            elif isinstance(decision, SetPodScheduled):
-                maker, number, _ = self._makers[decision.pod.uid]
-                reports.append((False, maker.told(number, decision)))
-        reports.reverse()
-        return reports
+        return reported

@@ -1,7 +1,7 @@
 """Objects as a reflector would hand them over: decoded, one by one, from JSON of their own.
 
-A pod is written out again whenever the API server would have changed it: once it has a node, and
-when it was told why it has none.
+A pod is written out again whenever the API server would have changed it: once it has a node, when it
+was told why it has none, when a node is being cleared for it, and when it has to make room.
 """
 
 import itertools
@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from holdfast.api.decode import decode, decode_pod_json
+from holdfast.api.kinds import is_cluster_scoped
 from holdfast.api.meta import Object
 from holdfast.api.pod import Pod
 from holdfast.core.decisions import SetPodScheduled
@@ -21,71 +22,113 @@ Raw = Mapping[str, Any]
 
 CREATED = "2026-01-01T00:00:00Z"
 
-_NAME, _UID, _NODE, _CONDITIONS, _VERSION = "@name@", "@uid@", "@node@", "@conditions@", "@version@"
+_UID, _NODE, _CONDITIONS, _VERSION = "@uid@", "@node@", "@conditions@", "@version@"
+_POD, _NAMESPACE, _NOMINATED = "$pod", "$namespace", "@nominated@"
+_BOUND = '[{"type":"PodScheduled","status":"True","lastTransitionTime":"2026-01-01T00:00:01Z"}]'
 
 
 class PodMaker:
-    """Pods of one or several shapes, numbered from 0. `order` gives each pod's shape, else in turn."""
+    """Pods of one or several shapes, numbered from 0. `order` gives each pod's shape, else in turn;
+    namespaces are dealt out in turn. `along` are objects each pod has one of for itself."""
 
     def __init__(
         self,
         prefix: str,
         shapes: Sequence[Raw],
-        namespace: str = "default",
+        namespaces: Sequence[str] = ("default",),
         order: Sequence[int] | None = None,
+        along: Sequence[Raw] = (),
     ) -> None:
         self._prefix = prefix
-        self._texts = [_pod_text(shape, namespace) for shape in shapes]
+        self._texts = [_pod_text(shape) for shape in shapes]
+        self._namespaces = namespaces
         self._order = order
+        self._along = along
+
+    @property
+    def key(self) -> str:
+        """What the uids of its pods begin with."""
+        return _uid(self._prefix, 0)[:8]
+
+    def arriving(self, number: int) -> list[Object]:
+        """What there is to be fed for a new pod, the pod last."""
+        words = {"pod": self._name(number), "namespace": self._namespace(number)}
+        along = [make_object(filled(template, words), "", number) for template in self._along]
+        return [*along, self.pending(number)]
 
     def pending(self, number: int) -> Pod:
         return self._written(number, "", "[]", "1")
 
     def bound(self, number: int, node: str) -> Pod:
-        conditions = (
-            '[{"type":"PodScheduled","status":"True","lastTransitionTime":"2026-01-01T00:00:01Z"}]'
+        return self._written(number, node, _BOUND, "2")
+
+    def told(self, number: int, why: SetPodScheduled | None, nominated: str = "") -> Pod:
+        """Without a node, and why; perhaps with one that is being cleared for it."""
+        conditions = []
+        if why is not None:
+            said = {"status": "False", "reason": why.reason, "message": why.message}
+            conditions.append({"type": "PodScheduled", **said})
+        return self._written(
+            number, "", msgspec.json.encode(conditions).decode(), "2", nominated=nominated
         )
-        return self._written(number, node, conditions, "2")
 
-    def told(self, number: int, why: SetPodScheduled) -> Pod:
-        condition = {
-            "type": "PodScheduled",
-            "status": "False",
-            "reason": why.reason,
-            "message": why.message,
-        }
-        return self._written(number, "", msgspec.json.encode([condition]).decode(), "2")
+    def preempted(self, number: int, node: str, message: str) -> Pod:
+        """On its node, but about to leave it for another pod."""
+        said = {"status": "True", "reason": "PreemptionByScheduler", "message": message}
+        condition = msgspec.json.encode({"type": "DisruptionTarget", **said}).decode()
+        return self._written(number, node, f"{_BOUND[:-1]},{condition}]", "3")
 
-    def _written(self, number: int, node: str, conditions: str, version: str) -> Pod:
+    def _name(self, number: int) -> str:
+        return f"{self._prefix}-{number:05d}"
+
+    def _namespace(self, number: int) -> str:
+        return self._namespaces[number % len(self._namespaces)]
+
+    def _written(
+        self, number: int, node: str, conditions: str, version: str, nominated: str = ""
+    ) -> Pod:
         texts = self._texts
         text = texts[self._order[number] if self._order else number % len(texts)]
-        name = f"{self._prefix}-{number:05d}"
         text = (
-            text.replace(_NAME, name)
+            text.replace(_POD, self._name(number))
+            .replace(_NAMESPACE, self._namespace(number))
             .replace(_UID, _uid(self._prefix, number))
             .replace(_NODE, node)
+            .replace(_NOMINATED, nominated)
             .replace(f'"{_CONDITIONS}"', conditions)
             .replace(_VERSION, version)
         )
         return decode_pod_json(text.encode())
 
 
+def number_of(uid: str) -> int:
+    """The number of the pod with this uid."""
+    return int(uid[-12:], 16)
+
+
+def filled(template: Raw, words: Mapping[str, str]) -> Raw:
+    """The template with these `$words` filled in; others are left for later."""
+    text = Template(msgspec.json.encode(template).decode())
+    made: Raw = msgspec.json.decode(text.safe_substitute(words))
+    return made
+
+
 def shapes(template: Raw, vary: Mapping[str, Sequence[str]]) -> list[Raw]:
     """The template with its `$words` filled in, once for every combination of values."""
     if not vary:
         return [template]
-    text = Template(msgspec.json.encode(template).decode())
     combinations = itertools.product(*vary.values())
-    return [
-        msgspec.json.decode(text.substitute(dict(zip(vary, values, strict=True))))
-        for values in combinations
-    ]
+    return [filled(template, dict(zip(vary, values, strict=True))) for values in combinations]
 
 
 def make_object(
-    template: Raw, prefix: str, number: int, labels: Mapping[str, str] | None = None
+    template: Raw,
+    prefix: str,
+    number: int,
+    labels: Mapping[str, str] | None = None,
+    namespace: str = "default",
 ) -> Object:
-    """An object that is not a pod; a name in the template is kept."""
+    """An object that is not a pod; a name and a namespace in the template are kept."""
     metadata = dict(template.get("metadata", {}))
     name = metadata.setdefault("name", f"{prefix}-{number:05d}")
     metadata["uid"] = _uid(name, number)
@@ -97,15 +140,15 @@ def make_object(
             **metadata.get("labels", {}),
             **(labels or {}),
         }
-    elif template["kind"] != "Namespace":
-        metadata["namespace"] = "default"
+    elif not is_cluster_scoped(template["kind"]):
+        metadata.setdefault("namespace", namespace)
     return decode({**template, "metadata": metadata})
 
 
-def _pod_text(shape: Raw, namespace: str) -> str:
+def _pod_text(shape: Raw) -> str:
     metadata = {
-        "name": _NAME,
-        "namespace": namespace,
+        "name": _POD,
+        "namespace": _NAMESPACE,
         "uid": _UID,
         "resourceVersion": _VERSION,
         "creationTimestamp": CREATED,
@@ -113,13 +156,13 @@ def _pod_text(shape: Raw, namespace: str) -> str:
     }
     spec = {
         "priority": 0,
+        "terminationGracePeriodSeconds": 30,
         **shape["spec"],
         "nodeName": _NODE,
         "schedulerName": "default-scheduler",
         "restartPolicy": "Always",
-        "terminationGracePeriodSeconds": 30,
     }
-    status = {"phase": "Pending", "conditions": _CONDITIONS}
+    status = {"phase": "Pending", "conditions": _CONDITIONS, "nominatedNodeName": _NOMINATED}
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec, "status": status}
     return msgspec.json.encode(pod).decode()
 

@@ -93,7 +93,7 @@ def print_list(console: Console) -> None:
         table.add_row(
             name,
             str(row.workload.nodes),
-            str(row.variant.pods.get("measured", "")),
+            str(row.variant.counts.get("measured", "")),
             row.workload.about,
         )
     table.add_row(TRACE, "", "", "a recorded GPU cluster; needs --trace DIR")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from holdfast.bench.errors import BenchError
 from holdfast.bench.making import PodMaker, Raw, make_object
-from holdfast.bench.plan import Nodes, Plan, Pods, Wait
+from holdfast.bench.plan import Objects, Plan, Pods, Wait
 from holdfast.bench.workload import TRACE
 
 PUBLISHED = "https://github.com/alibaba/clusterdata/tree/master/cluster-trace-gpu-v2023"
@@ -53,7 +53,7 @@ def plan_of_trace(folder: Path, nodes: str = "all_node", pods: str = "default") 
     if not machines or not order:
         raise BenchError(f"{node_file if not machines else pod_file} is empty")
     maker = PodMaker("openb-pod", templates, order=order)
-    return Plan(TRACE, [Nodes(machines), Pods(maker, len(order), True), Wait()], 500.0)
+    return Plan(TRACE, [Objects(machines), Pods(maker, len(order), True), Wait()], 500.0)
 
 
 def _records(file: Path, columns: tuple[str, ...]) -> Iterator[Record]:

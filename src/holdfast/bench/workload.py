@@ -2,11 +2,11 @@
 
     name: SchedulingBasic
     about: one line for `--list`
-    nodes: 5000                      what the pod counts below belong to
+    nodes: 5000                      what the counts below belong to
     variants:
-    - pods: {init: 1000, measured: 10000}
+    - counts: {init: 1000, measured: 10000}
     - name: 50000Pods
-      pods: {init: 5000, measured: 50000}
+      counts: {init: 5000, measured: 50000}
     ops:
     - {op: createNodes, template: node}
     - {op: createPods, template: pod, count: init}
@@ -40,21 +40,46 @@ class _Struct(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields
 
 
 class CreateNodes(_Struct, frozen=True, tag_field="op", tag="createNodes"):
-    """Nodes are there from the start; label values are dealt out in turn."""
+    """Nodes are there from the start; label values are dealt out in turn. `along` are templates of
+    what each node has one of; there `$node` is its name."""
 
     template: str
     count: int | str = "nodes"
     labels: dict[str, list[str]] = {}
+    along: list[str] = []
+
+
+class CreateNamespaces(_Struct, frozen=True, tag_field="op", tag="createNamespaces"):
+    """Namespaces called prefix-0, prefix-1 and so on."""
+
+    prefix: str
+    count: int | str
+    template: str = "namespace"
+
+
+class CreateObject(_Struct, frozen=True, tag_field="op", tag="createObject"):
+    """One object of any other kind."""
+
+    template: str
+    namespace: str = "default"
 
 
 class CreatePods(_Struct, frozen=True, tag_field="op", tag="createPods"):
-    """Pods arrive, batch by batch. `vary` fills the template's `$words`; every combination occurs."""
+    """Pods arrive, batch by batch. `vary` fills the template's `$words`; every combination occurs.
+
+    With `per_node` the count is for each node, however many there are. `namespaces` is the prefix of
+    namespaces that take turns. `along` are templates of what each pod has one of and what arrives
+    just before it; there `$pod` and `$namespace` are the pod's.
+    """
 
     template: str
     count: int | str
     measured: bool = False
+    per_node: bool = False
     namespace: str = "default"
+    namespaces: str = ""
     vary: dict[str, list[str]] = {}
+    along: list[str] = []
 
 
 class Churn(_Struct, frozen=True, tag_field="op", tag="churn"):
@@ -73,11 +98,11 @@ class Barrier(_Struct, frozen=True, tag_field="op", tag="barrier"):
     """Goes on when every pod so far has a node, or nothing can change that."""
 
 
-Op = CreateNodes | CreatePods | Churn | Barrier
+Op = CreateNodes | CreateNamespaces | CreateObject | CreatePods | Churn | Barrier
 
 
 class Variant(_Struct, frozen=True):
-    pods: dict[str, int]
+    counts: dict[str, int]
     name: str = ""
 
 
@@ -101,14 +126,14 @@ class Row(_Struct, frozen=True):
     variant: Variant
 
     def count(self, what: int | str, nodes: int) -> int:
-        """A count for that many nodes: pods shrink along with the nodes, and do not grow."""
+        """A count for that many nodes: it shrinks along with the nodes, and does not grow."""
         if isinstance(what, int):
             return what
         if what == "nodes":
             return nodes
-        if what not in self.variant.pods:
+        if what not in self.variant.counts:
             raise BenchError(f"workload {self.name}: no count is called {what!r}")
-        full = self.variant.pods[what]
+        full = self.variant.counts[what]
         return max(1, full * nodes // self.workload.nodes) if nodes < self.workload.nodes else full
 
 
@@ -142,9 +167,9 @@ def templates() -> dict[str, dict[str, Any]]:
 
 
 def find(name: str) -> str:
-    """The row's name as it is spelt; case does not matter."""
+    """The row's name as it is spelt; case does not matter, nor a leading "Scheduling"."""
     known = {row.lower(): row for row in (*rows(), TRACE)}
-    found = known.get(name.lower())
+    found = known.get(name.lower()) or known.get(f"scheduling{name.lower()}")
     if found is None:
         near = difflib.get_close_matches(name.lower(), known, n=1, cutoff=0.6)
         hint = f"did you mean {known[near[0]]}?" if near else "`holdfast bench --list` shows all"

@@ -21,6 +21,7 @@ _COMMANDS = {
     "simulate": ("holdfast.cli.simulate", "simulate"),
     "bench": ("holdfast.cli.bench", "bench"),
     "config": ("holdfast.cli.config", "app"),
+    "crds": ("holdfast.cli.crds", "crds"),
     "version": ("holdfast.cli.version", "version"),
 }
 _USAGE_ERROR = 2

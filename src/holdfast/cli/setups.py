@@ -1,11 +1,11 @@
 """Configuration files to schedulers; what is wrong with one is said with the file's name."""
 
+from holdfast.backends.embedded.setup import Setup
 from holdfast.cli.failing import Failure
 from holdfast.framework.config import ConfigError
 from holdfast.framework.registry import PluginError
 from holdfast.sim.errors import InvalidInput
 from holdfast.sim.loading import load_one
-from holdfast.sim.setup import Setup
 
 
 def load_setup(path: str | None) -> Setup:

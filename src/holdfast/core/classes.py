@@ -21,6 +21,7 @@ from holdfast.api.meta import OwnerReference
 from holdfast.api.pod import Container, Pod, PodSpec
 from holdfast.api.resources import (
     claimed_nonzero,
+    has_pod_level,
     pod_requests,
     resize_infeasible,
     scored_nonzero,
@@ -41,6 +42,7 @@ class PodClass:
     """One class. `pod` is the first pod seen of it, standing for them all."""
 
     __slots__ = (
+        "_scored",
         "affinity",
         "annotations",
         "container_count",
@@ -94,6 +96,10 @@ class PodClass:
             sorted((slot(name), capped(amount)) for name, amount in amounts.items() if amount > 0)
         )
         """What the pod asks for, by slot; what it asks none of is left out."""
+        self._scored = self.requests
+        if has_pod_level(pod):
+            amounts = pod_requests(pod, use_status=False, pod_level=False)
+            self._scored = tuple((slot(name), capped(amount)) for name, amount in amounts.items())
         self.nonzero = nonzero(scored_nonzero(pod))
         """The cpu and memory the pod counts for in scores, with defaults where it asks for none."""
         usage = dict(self.requests)
@@ -123,6 +129,11 @@ class PodClass:
 
     def request(self, slot: int) -> int:
         return next((amount for s, amount in self.requests if s == slot), 0)
+
+    def scored(self, slot: int) -> int:
+        """What the pod counts for where nodes are scored by how much is asked of them. As in
+        kube-scheduler 1.35, what it asks for as a whole is not looked at there."""
+        return next((amount for s, amount in self._scored if s == slot), 0)
 
     @property
     def best_effort(self) -> bool:

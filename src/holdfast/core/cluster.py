@@ -117,19 +117,24 @@ class Cluster:
 
     def assume(self, pod: PodRecord, row: int) -> None:
         """The pod is to be bound to the node of this row, and claims its room from now on."""
-        self.nominate(pod, "")
+        if pod.nominated:
+            gives_up_room = self.nodes.row(pod.nominated) != row
+            self._nominate(pod, "", gives_up_room)
         self.ledger.place(pod, row)
         pod.phase = Phase.ASSUMED
 
     def nominate(self, pod: PodRecord, node: str) -> None:
         """A node is being cleared for the pod; none any more if the name is empty."""
-        if pod.nominated == node:
-            return
+        if pod.nominated != node:
+            self._nominate(pod, node, gives_up_room=bool(pod.nominated))
+
+    def _nominate(self, pod: PodRecord, node: str, gives_up_room: bool) -> None:
         if pod.nominated:
             there = self.nominations[pod.nominated]
             del there[pod.uid]
             if not there:
                 del self.nominations[pod.nominated]
+        if gives_up_room:
             self.changed(Change.POD_LEFT)
         for name in (pod.nominated, node):
             row = self.nodes.row(name)

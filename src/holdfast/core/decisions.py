@@ -54,7 +54,8 @@ class Nominate(msgspec.Struct, frozen=True):
 
 
 class Preempt(msgspec.Struct, frozen=True):
-    """Delete the pod, gracefully, to make room: first its condition DisruptionTarget, then it."""
+    """Delete the pod, gracefully, to make room: first its condition DisruptionTarget, then it. If that
+    fails, the pod as it is must be fed again: until then it counts as being on its way out."""
 
     pod: ObjectRef
     preemptor: ObjectRef

@@ -172,6 +172,7 @@ class DefaultPreemption(Plugin):
         for victim in chosen.victims:
             if victim.cls.terminating:
                 continue
+            victim.disrupted = True  # so that the pod waits, should it be tried before that is seen
             decisions.append(Preempt(victim.ref, pod.ref, node, condition))
             text = f"Preempted by pod {pod.uid} on node {node}"
             decisions.append(Emit(victim.ref, "Normal", "Preempted", text, "Preempting"))

@@ -35,7 +35,7 @@ def counted(
     rows = []
     for resource in resources:
         slot = nodes.slot(resource.name)
-        added = cls.request(slot)
+        added = cls.scored(slot) if defaulted else cls.request(slot)
         if not added and is_scalar_resource(resource.name):
             continue
         claimed = slot

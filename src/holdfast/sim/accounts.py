@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from holdfast.api.node import Node
 from holdfast.api.pod import Pod
 from holdfast.api.resources import Amounts, amounts, pod_requests
+from holdfast.backends.embedded.objects import ENDED
 
-ENDED = ("Succeeded", "Failed")
 _SHOWN = ("cpu", "memory")
 
 

@@ -20,9 +20,10 @@ from typing import Any
 from holdfast.api import names
 from holdfast.api.decode import object_name
 from holdfast.api.errors import InvalidObject
+from holdfast.backends.embedded.objects import Objects
 from holdfast.sim.reading import described, seconds, unknown_fields
-from holdfast.sim.store import Raw, Store, pod_key
 from holdfast.sim.timeline import Entry
+from holdfast.store.objects import Raw, pod_key
 
 _WHAT = "Expect"
 _MAPS = ("bound", "pending", "phases")
@@ -89,20 +90,20 @@ def _read_lines(data: Raw, part: str, found: list[InvalidObject]) -> list[Line]:
     return lines
 
 
-def failures(expected: Expectation, store: Store, timeline: Sequence[Entry]) -> list[str]:
+def failures(expected: Expectation, objects: Objects, timeline: Sequence[Entry]) -> list[str]:
     """What is not as expected, each with the field that says so."""
     return [
-        *_check_bound(expected, store),
-        *_check_pending(expected, store),
-        *_check_phases(expected, store),
-        *_check_absent(expected, store),
+        *_check_bound(expected, objects),
+        *_check_pending(expected, objects),
+        *_check_phases(expected, objects),
+        *_check_absent(expected, objects),
         *_check_lines(expected, timeline),
     ]
 
 
-def _check_bound(expected: Expectation, store: Store) -> Iterator[str]:
+def _check_bound(expected: Expectation, objects: Objects) -> Iterator[str]:
     for name, nodes in expected.bound.items():
-        pod = _pod(store, name)
+        pod = _pod(objects, name)
         if pod is None:
             yield f"bound.{name}: there is no such pod"
             continue
@@ -113,9 +114,9 @@ def _check_bound(expected: Expectation, store: Store) -> Iterator[str]:
             yield f"bound.{name}: expected on {wanted}, {why}"
 
 
-def _check_pending(expected: Expectation, store: Store) -> Iterator[str]:
+def _check_pending(expected: Expectation, objects: Objects) -> Iterator[str]:
     for name, message in expected.pending.items():
-        pod = _pod(store, name)
+        pod = _pod(objects, name)
         if pod is None:
             yield f"pending.{name}: there is no such pod"
         elif pod["spec"].get("nodeName"):
@@ -124,17 +125,17 @@ def _check_pending(expected: Expectation, store: Store) -> Iterator[str]:
             yield f"pending.{name}: expected {message!r}, got {_message(pod)!r}"
 
 
-def _check_phases(expected: Expectation, store: Store) -> Iterator[str]:
+def _check_phases(expected: Expectation, objects: Objects) -> Iterator[str]:
     for name, phase in expected.phases.items():
-        pod = _pod(store, name)
+        pod = _pod(objects, name)
         if pod is None:
             yield f"phases.{name}: there is no such pod"
         elif pod["status"].get("phase") != phase:
             yield f"phases.{name}: expected {phase}, got {pod['status'].get('phase')}"
 
 
-def _check_absent(expected: Expectation, store: Store) -> Iterator[str]:
-    present = {object_name(raw) for raw in store.all()} if expected.absent else set()
+def _check_absent(expected: Expectation, objects: Objects) -> Iterator[str]:
+    present = {object_name(raw) for raw in objects.all()} if expected.absent else set()
     yield from (f"absent: {name} is there" for name in expected.absent if name in present)
 
 
@@ -162,9 +163,9 @@ def _told(line: Line) -> str:
     return ", ".join(f"{key} {value}" for key, value in parts.items())
 
 
-def _pod(store: Store, name: str) -> Raw | None:
+def _pod(objects: Objects, name: str) -> Raw | None:
     namespace, _, short = name.rpartition("/")
-    return store.get(pod_key(namespace or names.DEFAULT_NAMESPACE, short))
+    return objects.get(pod_key(namespace or names.DEFAULT_NAMESPACE, short))
 
 
 def _message(pod: Raw) -> str:

@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
-from holdfast.sim.documents import Document
+from holdfast.api.documents import Document
 from holdfast.sim.expect import Expectation
-from holdfast.sim.store import Key, Raw
+from holdfast.store.objects import Key, Raw
 
 
 @dataclass(frozen=True, slots=True)

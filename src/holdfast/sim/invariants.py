@@ -3,12 +3,12 @@
 from collections.abc import Callable, Iterable
 
 from holdfast.actions.scheduler import Scheduler
+from holdfast.backends.embedded.objects import ENDED
 from holdfast.core.cluster import Cluster
 from holdfast.core.pods import Phase
 from holdfast.core.validate import validate_state
-from holdfast.sim.accounts import ENDED
 from holdfast.sim.clock import since_start
-from holdfast.sim.store import Store
+from holdfast.store.store import Store
 
 _STORY_LINES = 20
 
@@ -21,7 +21,7 @@ def broken(scheduler: Scheduler, store: Store, serves: Callable[[str], bool]) ->
 def _differences(scheduler: Scheduler, store: Store, serves: Callable[[str], bool]) -> Iterable[str]:
     cluster, queue = scheduler.cluster, scheduler.queue
     known = dict(cluster.pods)
-    for raw in store.of_kind("Pod"):
+    for raw in store.scan("", "Pod"):
         if raw["status"].get("phase") in ENDED:
             continue
         metadata = raw["metadata"]

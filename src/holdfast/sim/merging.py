@@ -2,8 +2,6 @@
 
 from typing import Any
 
-Raw = dict[str, Any]
-
 
 def merge_patch(target: Any, patch: Any) -> Any:
     """JSON merge patch (RFC 7386): null removes, maps are merged, all else is replaced."""
@@ -28,16 +26,3 @@ def apply(live: Any, last: Any, new: Any) -> Any:
     for key, value in new.items():
         result[key] = apply(live.get(key), before.get(key), value)
     return result
-
-
-def with_condition(conditions: list[Raw], condition: Raw, now: str) -> list[Raw]:
-    """The conditions with this one set. The time of its transition is that of its status: a new
-    reason or message alone does not move it."""
-    result = list(conditions)
-    for i, known in enumerate(result):
-        if known.get("type") == condition["type"]:
-            since = known.get("lastTransitionTime") or now
-            same = known.get("status") == condition["status"]
-            result[i] = {**condition, "lastTransitionTime": since if same else now}
-            return result
-    return [*result, {**condition, "lastTransitionTime": now}]

@@ -9,18 +9,18 @@ from collections.abc import Iterator, Sequence
 
 from holdfast.api import names
 from holdfast.api.decode import drop_nulls, object_name
+from holdfast.api.documents import Document
 from holdfast.api.errors import InvalidObject
 from holdfast.api.validation import validate
-from holdfast.sim.admission import SYSTEM_CLASSES
-from holdfast.sim.agenda import STATED, STATED_FIRST
-from holdfast.sim.documents import Document
+from holdfast.backends.embedded.admission import SYSTEM_CLASSES
+from holdfast.backends.embedded.agenda import STATED, STATED_FIRST
 from holdfast.sim.errors import InvalidInput
 from holdfast.sim.expect import Expectation, read_expectation
 from holdfast.sim.happenings import Apply, Check, Create, Happening, Scenario
 from holdfast.sim.reading import described
 from holdfast.sim.step_documents import STEP, read_step
-from holdfast.sim.store import Raw
 from holdfast.sim.timing import timing
+from holdfast.store.objects import Raw
 
 EXPECT = "Expect"
 _FIRST = ("Namespace", "PriorityClass", "StorageClass")

@@ -13,21 +13,21 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from holdfast.api.documents import Document
 from holdfast.api.errors import InvalidObject
+from holdfast.backends.embedded.hands import Hands
+from holdfast.backends.embedded.setup import Setup
 from holdfast.sim.accounts import Accounts
 from holdfast.sim.clock import since_start
-from holdfast.sim.documents import Document
 from holdfast.sim.errors import InvalidInput
 from holdfast.sim.expect import Expectation, failures
-from holdfast.sim.hands import Hands
 from holdfast.sim.happenings import Check, Happening, Scenario
 from holdfast.sim.invariants import broken
-from holdfast.sim.setup import Setup
 from holdfast.sim.steps import Steps
-from holdfast.sim.store import Raw
 from holdfast.sim.summary import summary
 from holdfast.sim.timeline import Entry
 from holdfast.sim.world import World
+from holdfast.store.objects import Raw
 
 _ROUNDS_AT_ONCE = 10_000
 """More rounds than this without time moving on is a scheduler that does not settle."""
@@ -86,8 +86,8 @@ class Simulation:
             seed=self._seed,
             end=end,
             timeline=world.timeline.entries,
-            objects=list(world.store.all()),
-            summary=summary(world.store, world.accounts, world.figures, end),
+            objects=list(world.objects.all()),
+            summary=summary(world.objects, world.accounts, world.figures, end),
             unmet=self._unmet,
             accounts=world.accounts,
         )
@@ -146,7 +146,7 @@ class Simulation:
         """Compares what is with what the scenario expects."""
         world = self._world
         for origin, expectation in self._to_look_at:
-            found = failures(expectation, world.store, world.timeline.entries)
+            found = failures(expectation, world.objects, world.timeline.entries)
             at = f"at {world.clock.t:g}s"
             self._unmet.extend(f"{origin}: Expect: {each} ({at})" for each in found)
         self._to_look_at.clear()

@@ -9,8 +9,8 @@ from holdfast.api.kinds import KINDS, KindInfo
 from holdfast.api.validation import validate
 from holdfast.sim.happenings import Action, Apply, Delete, Patch, Restart, Target
 from holdfast.sim.reading import described, hint, seconds, unknown_fields
-from holdfast.sim.store import Raw
 from holdfast.sim.timing import timing
+from holdfast.store.objects import Raw
 
 STEP = "Step"
 _VERBS = ("apply", "delete", "patch", "restart")

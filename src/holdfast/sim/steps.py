@@ -6,16 +6,17 @@ from typing import Any
 from holdfast.api import names
 from holdfast.api.errors import InvalidObject
 from holdfast.api.validation import validate
-from holdfast.sim.admission import admit
-from holdfast.sim.agenda import Entry
+from holdfast.backends.embedded.admission import admit
+from holdfast.backends.embedded.agenda import Entry
+from holdfast.backends.embedded.objects import key_of
+from holdfast.backends.embedded.telling import DELETED
 from holdfast.sim.happenings import Apply, Create, Delete, Patch, Restart, Target
 from holdfast.sim.merging import apply, merge_patch
 from holdfast.sim.reading import duration
-from holdfast.sim.store import Key, Raw, key_of
-from holdfast.sim.timeline import DELETED
 from holdfast.sim.timing import timing
 from holdfast.sim.updates import refused_changes
 from holdfast.sim.world import World
+from holdfast.store.objects import Key, Raw
 
 _FIXED = (
     ("apiVersion",),
@@ -33,7 +34,7 @@ class Steps:
 
     def __init__(self, world: World) -> None:
         self._world = world
-        self._store = world.store
+        self._objects = world.objects
         self._last_applied: dict[Key, Raw] = {}
         self._to_delete: dict[Key, Entry] = {}
         self._take: dict[type, Callable[[Any], None]] = {
@@ -46,15 +47,15 @@ class Steps:
 
     def take(self, step: Step, place: int) -> None:
         """`place` is that of the step's document among all."""
-        self._world.place = place
+        self._world.agenda.place = place
         self._take[type(step)](step)
 
     def _create(self, step: Create | Apply) -> None:
         key = key_of(step.raw)
-        if key.name and key in self._store:
+        if key.name and key in self._objects:
             raise InvalidObject(str(key), "", "already exists")
         complete = self._admitted(step.raw, key)
-        stored = self._store.create(complete)
+        stored = self._objects.create(complete)
         key = key_of(stored)
         self._last_applied[key] = complete
         self._plan_deletion(key, stored)
@@ -68,11 +69,13 @@ class Steps:
         if planned is not None:
             planned.what = None
         if at is not None:
-            self._to_delete[key] = self._world.when_due(key, at, lambda: self._delete_object(key))
+            self._to_delete[key] = self._world.agenda.when_due(
+                key, at, lambda: self._delete_object(key)
+            )
 
     def _apply(self, step: Apply) -> None:
         key = key_of(step.raw)
-        live = self._store.get(key)
+        live = self._objects.get(key)
         if live is None:
             self._create(step)
             return
@@ -107,10 +110,10 @@ class Steps:
         if key.kind == "Node":
             inside = kubelets.pods_on(key.name)
         elif key.kind == "Namespace":
-            inside = self._store.in_namespace(key.name)
-        self._store.delete(key)
+            inside = self._objects.store.keys_in(key.name)
+        self._objects.delete(key)
         self._last_applied.pop(key, None)
-        self._world.timeline.add(self._world.clock.t, str(key), DELETED)
+        self._world.tell(key, DELETED)
         for each in inside:
             if each.kind == "Pod":
                 kubelets.delete(each, at_once=key.kind == "Node")
@@ -119,7 +122,9 @@ class Steps:
 
     def _admitted(self, raw: Raw, key: Key) -> Raw:
         try:
-            return admit(raw, self._store.of_kind("PriorityClass"), self._world.clock.stamp())
+            return admit(
+                raw, self._objects.scan("scheduling.k8s.io", "PriorityClass"), self._world.clock.stamp()
+            )
         except InvalidObject as error:
             raise error.within(str(key)) from None
 
@@ -144,11 +149,11 @@ class Steps:
         if problems:
             raise problems[0].within(str(key), field)
         if changed != live:
-            self._plan_deletion(key, self._store.update(changed), live)
+            self._plan_deletion(key, self._objects.update(key, changed), live)
 
     def _found(self, target: Target, field: str) -> tuple[Key, Raw]:
         present = [
-            (key, raw) for key in target.candidates() if (raw := self._store.get(key)) is not None
+            (key, raw) for key in target.candidates() if (raw := self._objects.get(key)) is not None
         ]
         if not present:
             raise InvalidObject(str(target), field, "there is no such object at this time")

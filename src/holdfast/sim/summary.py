@@ -5,9 +5,10 @@ from collections import Counter
 from typing import Any
 
 from holdfast.api.pod import Pod
+from holdfast.backends.embedded.admission import GATED_REASON
+from holdfast.backends.embedded.objects import Objects
 from holdfast.sim.accounts import Accounts
-from holdfast.sim.admission import GATED_REASON
-from holdfast.sim.store import Raw, Store
+from holdfast.store.objects import Raw
 
 _PHASES = ("Pending", "Running", "Succeeded", "Failed")
 _COUNTED = re.compile(r"^(\d+) (.*)$")
@@ -32,9 +33,9 @@ class Figures:
             self.waits.append(t - since)
 
 
-def summary(store: Store, accounts: Accounts, figures: Figures, end: float) -> dict[str, Any]:
-    kinds = Counter(raw["kind"] for raw in store.all())
-    pods = list(store.of_kind("Pod"))
+def summary(objects: Objects, accounts: Accounts, figures: Figures, end: float) -> dict[str, Any]:
+    kinds = Counter(raw["kind"] for raw in objects.all())
+    pods = objects.scan("", "Pod")
     phases = Counter(pod["status"].get("phase") or "Pending" for pod in pods)
     scheduled = [_pod_scheduled(pod) for pod in pods if not pod["spec"].get("nodeName")]
     unschedulable = [each for each in scheduled if each.get("reason") == "Unschedulable"]

@@ -2,14 +2,8 @@
 
 import msgspec
 
-CREATED = "Created"
-BOUND = "Bound"
-RUNNING = "Running"
-SUCCEEDED = "Succeeded"
-FAILED = "Failed"
-DELETED = "Deleted"
-UNSCHEDULABLE = "Unschedulable"
-PREEMPTED = "Preempted"
+from holdfast.sim.clock import VirtualClock
+from holdfast.store.objects import Key
 
 
 class Entry(msgspec.Struct, frozen=True):
@@ -24,17 +18,11 @@ class Entry(msgspec.Struct, frozen=True):
 
 
 class Timeline:
-    def __init__(self) -> None:
+    def __init__(self, clock: VirtualClock) -> None:
+        self._clock = clock
         self.entries: list[Entry] = []
 
-    def add(
-        self,
-        t: float,
-        object: str,
-        event: str,
-        *,
-        node: str = "",
-        reservation: str = "",
-        message: str = "",
+    def tell(
+        self, key: Key, event: str, *, node: str = "", reservation: str = "", message: str = ""
     ) -> None:
-        self.entries.append(Entry(t, object, event, node, reservation, message))
+        self.entries.append(Entry(self._clock.t, str(key), event, node, reservation, message))

@@ -4,7 +4,7 @@ from holdfast.api import names
 from holdfast.api.decode import object_name
 from holdfast.api.errors import InvalidObject
 from holdfast.sim.reading import hint, seconds
-from holdfast.sim.store import Raw
+from holdfast.store.objects import Raw
 
 _ANNOTATIONS = (names.SIM_AT, names.SIM_DELETE_AT, names.SIM_RUNS_FOR, names.SIM_STOPS_IN)
 _POD_ONLY = (names.SIM_RUNS_FOR, names.SIM_STOPS_IN)

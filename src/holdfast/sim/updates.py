@@ -5,7 +5,7 @@ from typing import Any
 
 from holdfast.api.errors import InvalidObject
 from holdfast.api.quantity import parse
-from holdfast.sim.store import Raw
+from holdfast.store.objects import Raw
 
 _CONTAINERS = ("containers", "initContainers")
 _RESOURCES = "a pod's resources cannot be changed by an update"

@@ -1,1 +1,57 @@
-"""The embedded object store: revisions, watches, SQLite. May import `api` only."""
+"""The embedded object store: one revision for all objects, watches, SQLite. May import `api` only.
+
+    objects    what is kept: raw objects, their keys, changes
+    errors     what the store refuses
+    store      the store itself, in memory
+    history    the changes still remembered
+    notices    who is told of changes, and who waits for them to be durable
+    snapshot   the objects of a kind at one revision
+    journal    the same on disk: the thread that writes
+    database   and the SQLite file it writes to
+    identity   uids, names and times of new objects
+
+    store = Store()
+    pod = store.create(key, raw)                        # resourceVersion is the store's
+    store.update(key, {**pod, …}, expected=pod["metadata"]["resourceVersion"])
+    await store.settled(store.revision)                 # now a crash cannot take it back
+
+A mutation takes effect at once, in the thread of the event loop, and every later call sees it. With a
+journal it is durable a little later: whoever tells the outside world of it (an HTTP response, a watch)
+waits for `settled`, and `subscribe` does so by itself.
+"""
+
+from holdfast.store.errors import (
+    AlreadyExists,
+    Compacted,
+    Conflict,
+    FutureRevision,
+    NotFound,
+    StoreError,
+    StoreFailed,
+)
+from holdfast.store.identity import Identity, RandomNames, SeededNames
+from holdfast.store.journal import open_store
+from holdfast.store.objects import Change, Key, Raw, node_key, pod_key
+from holdfast.store.snapshot import Snapshot
+from holdfast.store.store import Store
+
+__all__ = [
+    "AlreadyExists",
+    "Change",
+    "Compacted",
+    "Conflict",
+    "FutureRevision",
+    "Identity",
+    "Key",
+    "NotFound",
+    "RandomNames",
+    "Raw",
+    "SeededNames",
+    "Snapshot",
+    "Store",
+    "StoreError",
+    "StoreFailed",
+    "node_key",
+    "open_store",
+    "pod_key",
+]

@@ -1,0 +1,30 @@
+"""A cluster in one process: the scheduler, a store, and all that lives around them.
+
+The same parts make up a simulation, whose clock is virtual, and `holdfast up`, whose clock is real:
+
+    clock       what time it is
+    agenda      what is yet to happen
+    objects     writing to the store as the cluster's own parts do
+    telling     the names of what happens to objects, for whoever keeps a record
+    setup       the scheduler, from its configuration
+    admission   what an API server fills in
+    kubelet     pods that start, run, end and stop
+    statuses    what a kubelet reports of a pod
+    volumes     claims that find their volumes
+    budgets     the status of disruption budgets
+    events      Kubernetes Events, counted when they repeat
+    taints      pods that must leave tainted nodes
+    hands       what the scheduler's decisions do to the cluster
+    world       all of these, wired to the scheduler
+
+and what only `up` has:
+
+    cluster     the loop
+    nodes       nodes that register and stay ready
+    orphans     pods whose node is not there
+    namespaces  namespaces that are emptied
+    expiry      events that are old
+
+May import `store`, `controllers`, `actions`, `plugins` and below. Nothing here blocks, and only
+`clock` reads the time.
+"""

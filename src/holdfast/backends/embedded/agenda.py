@@ -1,0 +1,76 @@
+"""What is yet to happen, in order of time and then of declaration.
+
+Of one moment, ends and deletions of what was there before come first, then what the documents state,
+then what follows from that at once.
+"""
+
+import heapq
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from holdfast.backends.embedded.clock import Clock
+from holdfast.store.objects import Key
+
+Order = tuple[int, int]
+ENDS, STATED_FIRST, STATED, FOLLOWING = range(4)
+"""The first part of an order; the second is the place of the document."""
+
+
+@dataclass(slots=True, eq=False)
+class Entry:
+    what: Callable[[], None] | None
+    """None once it is called off."""
+    owner: Key | None = None
+
+
+class Agenda:
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self.place = 0
+        """The document being dealt with."""
+        self._places: dict[Key, int] = {}
+        self._heap: list[tuple[float, Order, int, Entry]] = []
+        self._entered = 0
+        self._owned: dict[Key, list[Entry]] = {}
+
+    def created(self, key: Key) -> None:
+        """An object has come to be, by the document being dealt with."""
+        if self.place:
+            self._places[key] = self.place
+
+    def when_due(self, key: Key, t: float, what: Callable[[], None]) -> Entry:
+        """Plans something for an object, which does not happen if the object is gone by then."""
+        now = self._clock.t
+        rank = ENDS if t > now else FOLLOWING
+        return self.add(max(t, now), what, (rank, self._places.get(key, 0)), owner=key)
+
+    def add(
+        self, t: float, what: Callable[[], None], order: Order = (STATED, 0), owner: Key | None = None
+    ) -> Entry:
+        """What an owner is given for is called off with `forget`."""
+        self._entered += 1
+        entry = Entry(what, owner)
+        heapq.heappush(self._heap, (t, order, self._entered, entry))
+        if owner is not None:
+            self._owned.setdefault(owner, []).append(entry)
+        return entry
+
+    def forget(self, owner: Key) -> None:
+        self._places.pop(owner, None)
+        for entry in self._owned.pop(owner, ()):
+            entry.what = None
+
+    def next_time(self) -> float | None:
+        heap = self._heap
+        while heap and heap[0][3].what is None:
+            heapq.heappop(heap)
+        return heap[0][0] if heap else None
+
+    def take(self, t: float) -> Callable[[], None] | None:
+        """The next thing due by then."""
+        due = self.next_time()
+        if due is None or due > t:
+            return None
+        entry = heapq.heappop(self._heap)[3]
+        what, entry.what = entry.what, None
+        return what

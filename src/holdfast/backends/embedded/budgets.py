@@ -1,0 +1,73 @@
+"""The status of disruption budgets, as the disruption controller has it: kept up to date while pods
+come and go."""
+
+from holdfast.api.decode import convert
+from holdfast.api.intorstring import scaled_value
+from holdfast.api.policy import PodDisruptionBudgetSpec
+from holdfast.api.selectors import compile_selector
+from holdfast.backends.embedded.objects import ENDED, Objects
+from holdfast.store.objects import POD, Key, Raw
+
+_BUDGET = ("policy", "PodDisruptionBudget")
+
+
+class Budgets:
+    """`all_of_them`, or only those that were given without a status, as a simulation has it."""
+
+    def __init__(self, objects: Objects, all_of_them: bool) -> None:
+        self._objects = objects
+        self._all = all_of_them
+        self._kept: set[Key] = set()
+        self._stale: set[Key] = set()
+
+    def changed(self, key: Key, before: Raw | None, after: Raw | None) -> None:
+        if key[:2] == POD:
+            self._stale.update(kept for kept in self._kept if kept.namespace == key.namespace)
+        elif key[:2] == _BUDGET:
+            if after is None:
+                self._kept.discard(key)
+            elif before is None and (self._all or not after.get("status")):
+                self._kept.add(key)
+            if key in self._kept:
+                self._stale.add(key)
+
+    def settle(self) -> None:
+        for key in sorted(self._stale):
+            budget = self._objects.get(key)
+            if budget is not None:
+                status = self._status(budget, key.namespace)
+                if budget.get("status") != status:
+                    self._objects.update(key, {**budget, "status": status})
+        self._stale.clear()
+
+    def _status(self, budget: Raw, namespace: str) -> Raw:
+        spec = convert(budget.get("spec") or {}, PodDisruptionBudgetSpec)
+        selector = compile_selector(spec.selector)
+        pods = [
+            pod
+            for pod in self._objects.scan("", "Pod")
+            if pod["metadata"]["namespace"] == namespace
+            and pod["status"].get("phase") not in ENDED
+            and selector.matches(pod["metadata"].get("labels") or {})
+        ]
+        healthy = sum(map(_healthy, pods))
+        if spec.max_unavailable is not None:
+            may_miss = scaled_value(spec.max_unavailable, len(pods), round_up=True)
+            desired = max(0, len(pods) - may_miss)
+        else:
+            least = 1 if spec.min_available is None else spec.min_available
+            desired = scaled_value(least, len(pods), round_up=True)
+        return {
+            "currentHealthy": healthy,
+            "desiredHealthy": desired,
+            "disruptionsAllowed": max(0, healthy - desired) if pods else 0,
+            "expectedPods": len(pods),
+            "observedGeneration": budget["metadata"].get("generation", 1),
+        }
+
+
+def _healthy(pod: Raw) -> bool:
+    return not pod["metadata"].get("deletionTimestamp") and any(
+        condition.get("type") == "Ready" and condition.get("status") == "True"
+        for condition in pod["status"].get("conditions") or []
+    )

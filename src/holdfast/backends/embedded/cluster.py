@@ -1,0 +1,129 @@
+"""An embedded cluster that runs: the world with a real clock, and the loop that keeps it going.
+
+A turn of the loop lets everyone do what there is to do, asks the scheduler for a round if it was told
+anything or a timer has come, and carries the decisions out. Between turns it sleeps until something is
+written to the store or the next thing is due. It gives way to other tasks every few milliseconds.
+"""
+
+import asyncio
+import time
+
+from holdfast.backends.embedded.clock import Clock, RealClock
+from holdfast.backends.embedded.expiry import EventExpiry
+from holdfast.backends.embedded.hands import Hands
+from holdfast.backends.embedded.namespaces import Namespaces
+from holdfast.backends.embedded.nodes import Nodes, address_of, new_node
+from holdfast.backends.embedded.orphans import Orphans
+from holdfast.backends.embedded.setup import Setup
+from holdfast.backends.embedded.statuses import FullReports
+from holdfast.backends.embedded.telling import silent
+from holdfast.backends.embedded.world import World
+from holdfast.store.identity import Identity, RandomNames
+from holdfast.store.objects import Change, Key, node_key
+from holdfast.store.store import Store
+
+_SLICE = 0.005
+"""Seconds of work between giving way."""
+_EPSILON = 0.001
+
+
+class EmbeddedCluster:
+    def __init__(self, setup: Setup, store: Store, clock: Clock | None = None) -> None:
+        clock = clock if clock is not None else RealClock()
+        self.store = store
+        self.clock = clock
+        self.identity = Identity(RandomNames(), clock.stamp)
+        self.world = World(
+            setup,
+            store,
+            self.identity,
+            clock,
+            FullReports(address_of),
+            silent,
+            all_budgets=True,
+            first_event=time.time_ns(),
+        )
+        world = self.world
+        self.world.residents += [
+            Nodes(world.objects, clock, world.agenda),
+            Orphans(world.objects, clock, world.agenda, world.kubelets),
+            Namespaces(world.objects, clock, world.kubelets),
+            EventExpiry(world.objects, clock, world.agenda),
+        ]
+        self._hands = Hands(world)
+        self._changed = asyncio.Event()
+        self._stopping = False
+        self._adopt()
+        store.observe(self._wake)
+
+    def add_nodes(self, count: int) -> None:
+        """Nodes 1 to that many, of those that are not there yet."""
+        for number in range(1, count + 1):
+            raw = new_node(number)
+            if node_key(raw["metadata"]["name"]) not in self.store:
+                self.world.objects.create(raw)
+
+    async def run(self) -> None:
+        """Until `stop` is called. Raises what went wrong, if something did."""
+        while not self._stopping:
+            self._changed.clear()
+            if await self._turn():
+                await asyncio.sleep(0)
+            else:
+                await self._sleep()
+
+    def stop(self) -> None:
+        self._stopping = True
+        self._changed.set()
+
+    async def quiet(self) -> None:
+        """Returns when there is nothing to do at this moment. For where `run` is not running."""
+        while await self._turn():
+            await asyncio.sleep(0)
+
+    async def _turn(self) -> bool:
+        """Whether it led to anything."""
+        world, clock = self.world, self.clock
+        world.settle()
+        timer = world.scheduler.next_timer()
+        if not world.fed and (timer is None or timer > clock.epoch()):
+            return False
+        world.fed = False
+        decisions = world.scheduler.round(clock.epoch())
+        carry_out = self._hands.carry_out
+        until = time.perf_counter() + _SLICE
+        for decision in decisions:
+            carry_out(decision)
+            if time.perf_counter() > until:
+                await asyncio.sleep(0)
+                until = time.perf_counter() + _SLICE
+        return True
+
+    async def _sleep(self) -> None:
+        """Until something is written, or due."""
+        world = self.world
+        dues = [
+            due for due in (world.agenda.next_time(), world.scheduler.next_timer()) if due is not None
+        ]
+        if not dues:
+            await self._changed.wait()
+            return
+        wait = max(min(dues) - self.clock.epoch(), 0.0) + _EPSILON
+        try:
+            async with asyncio.timeout(wait):
+                await self._changed.wait()
+        except TimeoutError:
+            pass
+
+    def _wake(self, change: Change) -> None:
+        if not self._changed.is_set():
+            self._changed.set()
+
+    def _adopt(self) -> None:
+        """Takes over what the store had before."""
+        world = self.world
+        for kind in self.store.kinds():
+            for raw in self.store.scan(*kind):
+                metadata = raw["metadata"]
+                key = Key(*kind, metadata.get("namespace", ""), metadata["name"])
+                world.adopt(key, raw)

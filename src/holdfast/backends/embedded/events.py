@@ -1,0 +1,61 @@
+"""Kubernetes Events, as `kubectl get events` shows them: one object for the same thing said again,
+with a count."""
+
+from holdfast.api import names
+from holdfast.backends.embedded.clock import Clock
+from holdfast.backends.embedded.objects import Objects
+from holdfast.core.decisions import Emit
+from holdfast.store.objects import Key, Raw
+
+_REMEMBERED = 100_000
+"""Of how many events it is known that they were said before."""
+
+
+class Recorder:
+    """`first` is where the numbers begin that names of events end with; a cluster that outlives its
+    process begins elsewhere each time."""
+
+    def __init__(self, objects: Objects, clock: Clock, first: int = 0) -> None:
+        self._objects = objects
+        self._clock = clock
+        self._known: dict[Emit, Key] = {}
+        self._count = first
+
+    def emit(self, event: Emit, component: str) -> None:
+        now = self._clock.stamp()
+        key = self._known.get(event)
+        said = self._objects.get(key) if key is not None else None
+        if key is not None and said is not None:
+            self._objects.update(key, {**said, "count": said["count"] + 1, "lastTimestamp": now})
+            return
+        if len(self._known) >= _REMEMBERED:
+            for oldest in list(self._known)[: _REMEMBERED // 2]:
+                del self._known[oldest]
+        stored = self._objects.create(self._new(event, component, now))
+        metadata = stored["metadata"]
+        self._known[event] = Key("", "Event", metadata["namespace"], metadata["name"])
+
+    def _new(self, event: Emit, component: str, now: str) -> Raw:
+        self._count += 1
+        about = event.about
+        involved = {"kind": about.kind, "name": about.name, "uid": about.uid}
+        if about.namespace:
+            involved["namespace"] = about.namespace
+        return {
+            "apiVersion": "v1",
+            "kind": "Event",
+            "metadata": {
+                "name": f"{about.name}.{self._count:016x}",
+                "namespace": about.namespace or names.DEFAULT_NAMESPACE,
+            },
+            "involvedObject": involved,
+            "type": event.type,
+            "reason": event.reason,
+            "message": event.message,
+            "action": event.action,
+            "count": 1,
+            "firstTimestamp": now,
+            "lastTimestamp": now,
+            "source": {"component": component},
+            "reportingComponent": component,
+        }

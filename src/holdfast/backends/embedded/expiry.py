@@ -1,0 +1,53 @@
+"""Events are kept for an hour, as an API server keeps them, and no more than so many."""
+
+from holdfast.backends.embedded.agenda import Agenda
+from holdfast.backends.embedded.clock import Clock
+from holdfast.backends.embedded.objects import Objects
+from holdfast.store.objects import Change, Key, Raw
+
+KEPT = 3600.0
+MOST = 50_000
+_TICK = 60.0
+
+
+class EventExpiry:
+    def __init__(self, objects: Objects, clock: Clock, agenda: Agenda) -> None:
+        self._objects = objects
+        self._clock = clock
+        self._agenda = agenda
+        self._counted = objects.store.count("", "Event")
+        agenda.add(clock.t + _TICK, self._tick)
+
+    def changed(self, change: Change) -> None:
+        if change.key.kind == "Event":
+            self._counted += (change.after is not None) - (change.before is not None)
+
+    def settle(self) -> None:
+        """A fifth at a time: each time all have to be looked at."""
+        if self._counted > MOST:
+            oldest = sorted(self._objects.scan("", "Event"), key=_last_said)
+            for event in oldest[: self._counted - MOST + MOST // 5]:
+                self._objects.delete(_key(event))
+
+    def _tick(self) -> None:
+        self._agenda.add(self._clock.t + _TICK, self._tick)
+        too_old = self._clock.stamp(after=-KEPT)
+        for event in self._objects.scan("", "Event"):
+            if _last_said(event) < too_old:
+                self._objects.delete(_key(event))
+
+
+def _last_said(event: Raw) -> str:
+    """Times as objects have them sort as they come."""
+    series = event.get("series") or {}
+    return str(
+        series.get("lastObservedTime")
+        or event.get("lastTimestamp")
+        or event.get("eventTime")
+        or event["metadata"].get("creationTimestamp")
+        or ""
+    )
+
+
+def _key(event: Raw) -> Key:
+    return Key("", "Event", event["metadata"]["namespace"], event["metadata"]["name"])

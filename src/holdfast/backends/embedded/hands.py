@@ -1,0 +1,178 @@
+"""Carries the scheduler's decisions out against the store, and feeds back what came of them."""
+
+from collections.abc import Callable
+from typing import Any
+
+from holdfast.api import names
+from holdfast.api.annotations import ReservationAllocated
+from holdfast.api.decode import decode_json
+from holdfast.api.errors import InvalidObject
+from holdfast.backends.embedded.objects import with_condition
+from holdfast.backends.embedded.telling import BOUND, PREEMPTED, UNSCHEDULABLE
+from holdfast.backends.embedded.world import World
+from holdfast.core.decisions import (
+    Bind,
+    BindVolume,
+    Decision,
+    Emit,
+    Nominate,
+    ObjectRef,
+    Preempt,
+    SelectNode,
+    SetPodScheduled,
+)
+from holdfast.core.events import BindConfirmed, BindRefused
+from holdfast.store.objects import Key, Raw, node_key, pod_key
+
+
+class Hands:
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._objects = world.objects
+        self._carry_out: dict[type, Callable[[Any], None]] = {
+            Bind: self._bind,
+            BindVolume: self._bind_volume,
+            SelectNode: self._select_node,
+            SetPodScheduled: self._set_pod_scheduled,
+            Nominate: self._nominate,
+            Preempt: self._preempt,
+            Emit: self._emit,
+        }
+
+    def carry_out(self, decision: Decision) -> None:
+        self._carry_out[type(decision)](decision)
+
+    def _bind(self, decision: Bind) -> None:
+        world = self._world
+        key = pod_key(decision.pod.namespace, decision.pod.name)
+        pod = self._objects.get(key)
+        refusal = _refusal(pod, decision.pod)
+        if pod is None or refusal:
+            world.feed(BindRefused(decision.pod.uid, refusal))
+            return
+        world.binding(key, decision)
+        world.feed(BindConfirmed(decision.pod.uid))
+        node = self._objects.get(node_key(decision.node))
+        world.volumes.pod_bound(pod, node)
+        condition = {"type": "PodScheduled", "status": "True"}
+        conditions = with_condition(
+            pod["status"].get("conditions") or [], condition, world.clock.stamp()
+        )
+        bound = {
+            **pod,
+            "spec": {**pod["spec"], "nodeName": decision.node},
+            "status": {**pod["status"], "conditions": conditions},
+        }
+        world.tell(key, BOUND, node=decision.node, reservation=_reservation_of(pod))
+        self._objects.update(key, world.kubelets.running(bound) if node is not None else bound)
+
+    def _set_pod_scheduled(self, decision: SetPodScheduled) -> None:
+        key = pod_key(decision.pod.namespace, decision.pod.name)
+        pod = self._this(decision.pod)
+        if pod is None:
+            return
+        condition = {
+            "type": "PodScheduled",
+            "status": "False",
+            "reason": decision.reason,
+            "message": decision.message,
+        }
+        before = pod["status"].get("conditions") or []
+        conditions = with_condition(before, condition, self._world.clock.stamp())
+        if conditions == before:
+            return
+        self._world.tell(key, UNSCHEDULABLE, message=decision.message)
+        self._objects.update(key, {**pod, "status": {**pod["status"], "conditions": conditions}})
+
+    def _bind_volume(self, decision: BindVolume) -> None:
+        """The claim itself follows when its pod is bound."""
+        key = Key("", "PersistentVolume", "", decision.volume.name)
+        volume = self._objects.get(key)
+        if volume is None or (volume["spec"].get("claimRef") or {}).get("uid"):
+            return
+        claim = decision.claim
+        reference = {
+            "apiVersion": "v1",
+            "kind": "PersistentVolumeClaim",
+            "namespace": claim.namespace,
+            "name": claim.name,
+            "uid": claim.uid,
+        }
+        self._objects.update(key, {**volume, "spec": {**volume["spec"], "claimRef": reference}})
+
+    def _select_node(self, decision: SelectNode) -> None:
+        key = Key("", "PersistentVolumeClaim", decision.claim.namespace, decision.claim.name)
+        found = self._objects.get(key)
+        if found is None:
+            return
+        metadata = found["metadata"]
+        annotations = {
+            **(metadata.get("annotations") or {}),
+            names.SELECTED_NODE_ANNOTATION: decision.node,
+        }
+        self._objects.update(key, {**found, "metadata": {**metadata, "annotations": annotations}})
+
+    def _nominate(self, decision: Nominate) -> None:
+        pod = self._this(decision.pod)
+        if pod is None:
+            return
+        status = {k: v for k, v in pod["status"].items() if k != "nominatedNodeName"}
+        if decision.node:
+            status["nominatedNodeName"] = decision.node
+        self._objects.update(
+            pod_key(decision.pod.namespace, decision.pod.name), {**pod, "status": status}
+        )
+
+    def _preempt(self, decision: Preempt) -> None:
+        pod = self._this(decision.pod)
+        if pod is None:
+            return
+        condition = {
+            "type": "DisruptionTarget",
+            "status": "True",
+            "reason": "PreemptionByScheduler",
+            "message": decision.message,
+        }
+        before = pod["status"].get("conditions") or []
+        conditions = with_condition(before, condition, self._world.clock.stamp())
+        key = pod_key(decision.pod.namespace, decision.pod.name)
+        self._objects.update(key, {**pod, "status": {**pod["status"], "conditions": conditions}})
+        message = f"by {decision.preemptor}"
+        self._world.tell(key, PREEMPTED, node=decision.node, message=message)
+        self._world.kubelets.delete(key)
+
+    def _this(self, wanted: ObjectRef) -> Raw | None:
+        """The pod, unless another has its name by now."""
+        pod = self._objects.get(pod_key(wanted.namespace, wanted.name))
+        return pod if pod is not None and pod["metadata"]["uid"] == wanted.uid else None
+
+    def _emit(self, decision: Emit) -> None:
+        about = decision.about
+        pod = self._objects.get(pod_key(about.namespace, about.name)) if about.kind == "Pod" else None
+        name = pod["spec"]["schedulerName"] if pod is not None else names.HOLDFAST_SCHEDULER
+        self._world.recorder.emit(decision, name)
+
+
+def _refusal(pod: Raw | None, wanted: ObjectRef) -> str:
+    """Why an API server would not bind the pod, in its words; "" if it would."""
+    if pod is None:
+        return f'pods "{wanted.name}" not found'
+    start = f'Operation cannot be fulfilled on pods/binding "{wanted.name}"'
+    if pod["metadata"]["uid"] != wanted.uid:
+        return f"{start}: the pod now there is another one"
+    if pod["metadata"].get("deletionTimestamp"):
+        return f"{start}: pod {wanted.name} is being deleted, cannot be assigned to a host"
+    node = pod["spec"].get("nodeName")
+    if node:
+        return f'{start}: pod {wanted.name} is already assigned to node "{node}"'
+    return ""
+
+
+def _reservation_of(pod: Raw) -> str:
+    text = (pod["metadata"].get("annotations") or {}).get(names.RESERVATION_ALLOCATED)
+    if text is None:
+        return ""
+    try:
+        return decode_json(text, ReservationAllocated).name
+    except InvalidObject:
+        return ""

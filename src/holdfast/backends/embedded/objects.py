@@ -1,0 +1,72 @@
+"""Writing to the store as the cluster's own parts do: identity and generations are seen to."""
+
+from collections.abc import Iterator
+
+from holdfast.api.kinds import KINDS, kind_info
+from holdfast.api.names import DEFAULT_NAMESPACE
+from holdfast.store.identity import Identity, with_generation
+from holdfast.store.objects import Key, Raw
+from holdfast.store.store import Store
+
+ENDED = ("Succeeded", "Failed")
+"""Phases of pods that run no more."""
+
+
+_ORDER = {(info.group, info.kind): position for position, info in enumerate(KINDS.values())}
+
+
+def key_of(raw: Raw) -> Key:
+    """Of an object of a kind Holdfast knows; its name is empty as long as it has none."""
+    info = kind_info(raw["apiVersion"], raw["kind"])
+    metadata = raw["metadata"]
+    namespace = metadata.get("namespace") or DEFAULT_NAMESPACE
+    return Key(info.group, info.kind, namespace if info.namespaced else "", metadata.get("name", ""))
+
+
+class Objects:
+    def __init__(self, store: Store, identity: Identity) -> None:
+        self.store = store
+        self.identity = identity
+        self.get = store.get
+        self.scan = store.scan
+        self.delete = store.delete
+
+    def __contains__(self, key: Key) -> bool:
+        return self.get(key) is not None
+
+    def all(self) -> Iterator[Raw]:
+        """By kind, then in the order of creation."""
+        for kind in sorted(self.store.kinds(), key=lambda kind: (_ORDER.get(kind, len(_ORDER)), kind)):
+            yield from self.store.scan(*kind)
+
+    def create(self, raw: Raw) -> Raw:
+        """With the metadata only a server can give."""
+        key = key_of(raw)
+        if not key.name:
+            key = key._replace(name=self._free_name(key, str(raw["metadata"]["generateName"])))
+        return self.store.create(key, self.identity.new(key, raw))
+
+    def update(self, key: Key, raw: Raw) -> Raw:
+        before = self.get(key)
+        if before is not None and raw.get("spec") is not before.get("spec"):
+            raw = with_generation(before, raw)
+        return self.store.update(key, raw)
+
+    def _free_name(self, key: Key, prefix: str) -> str:
+        while True:
+            name = self.identity.name(prefix)
+            if key._replace(name=name) not in self:
+                return name
+
+
+def with_condition(conditions: list[Raw], condition: Raw, now: str) -> list[Raw]:
+    """The conditions with this one set. The time of its transition is that of its status: a new
+    reason or message alone does not move it."""
+    result = list(conditions)
+    for i, known in enumerate(result):
+        if known.get("type") == condition["type"]:
+            since = known.get("lastTransitionTime") or now
+            same = known.get("status") == condition["status"]
+            result[i] = {**condition, "lastTransitionTime": since if same else now}
+            return result
+    return [*result, {**condition, "lastTransitionTime": now}]

@@ -1,0 +1,63 @@
+"""The scheduler an embedded cluster drives: its configuration, and the names it answers to."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from holdfast.actions.scheduler import Scheduler
+from holdfast.api import names
+from holdfast.framework.config import (
+    API_VERSION,
+    KIND,
+    Configuration,
+    NodeResourcesFitArgs,
+    ResolvedProfile,
+    load,
+)
+from holdfast.framework.registry import Registry
+from holdfast.plugins import registry as installed_plugins
+
+SERVED = (names.DEFAULT_SCHEDULER, names.HOLDFAST_SCHEDULER)
+"""Pods of both names are scheduled, whatever the profiles are called."""
+FIT = "NodeResourcesFit"
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    configuration: Configuration
+    registry: Registry
+
+    @classmethod
+    def of(cls, config: Mapping[str, Any] | None = None) -> "Setup":
+        """From a parsed configuration file, or the defaults. Raises ConfigError."""
+        registry = installed_plugins()
+        mapping = {"apiVersion": API_VERSION, "kind": KIND} if config is None else config
+        return cls(load(mapping, registry.implements()), registry)
+
+    def scheduler(self) -> Scheduler:
+        first = self.configuration.profiles[0].scheduler_name
+        known = {profile.scheduler_name for profile in self.configuration.profiles}
+        aliases = {name: first for name in SERVED if name not in known}
+        return Scheduler(self.configuration, self.registry, aliases)
+
+    def profile(self, scheduler_name: str) -> ResolvedProfile | None:
+        """The profile a pod of this scheduler name falls under."""
+        profiles = self.configuration.profiles
+        for profile in profiles:
+            if profile.scheduler_name == scheduler_name:
+                return profile
+        return profiles[0] if scheduler_name in SERVED else None
+
+    def serves(self, scheduler_name: str) -> bool:
+        return self.profile(scheduler_name) is not None
+
+    def checks(self, scheduler_name: str, resource: str) -> bool:
+        """Whether pods of this scheduler name go only where there is room in this resource."""
+        profile = self.profile(scheduler_name)
+        if profile is None or all(ref.name != FIT for ref in profile.points["filter"]):
+            return False
+        args = profile.args.get(FIT)
+        if not isinstance(args, NodeResourcesFitArgs):
+            return True
+        group = resource.partition("/")[0]
+        return resource not in args.ignored_resources and group not in args.ignored_resource_groups

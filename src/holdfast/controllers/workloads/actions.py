@@ -1,0 +1,83 @@
+"""What controllers want done, and how they say so."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+Raw = dict[str, Any]
+
+NORMAL, WARNING = "Normal", "Warning"
+
+
+class Ref(NamedTuple):
+    """Which object: by group and not by version; the namespace is empty outside namespaces."""
+
+    group: str
+    kind: str
+    namespace: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Create:
+    """A new object, often with a `generateName` alone."""
+
+    raw: Raw
+    by: Ref
+    """Who wants it, and is told how it went: `Created pod: NAME`, or why not."""
+    announce: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """The whole object as it is to be, status included."""
+
+    ref: Ref
+    raw: Raw
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    """As a client's DELETE: pods get their grace period, finalizers are waited for."""
+
+    ref: Ref
+    uid: str
+    propagation: str = "Background"
+
+
+@dataclass(frozen=True, slots=True)
+class Remove:
+    """Take out an object that was only waiting to be let go, such as a namespace that is empty."""
+
+    ref: Ref
+    uid: str
+
+
+@dataclass(frozen=True, slots=True)
+class Emit:
+    """An event."""
+
+    about: Raw
+    type: str
+    reason: str
+    message: str
+    source: str
+
+
+Action = Create | Update | Delete | Remove | Emit
+
+
+@dataclass(slots=True)
+class Outcome:
+    actions: list[Action] = field(default_factory=list)
+    again_at: float | None = None
+    """When to look again even if nothing happens."""
+
+    def look_again(self, at: float | None) -> None:
+        if at is not None and (self.again_at is None or at < self.again_at):
+            self.again_at = at
+
+    def update(self, ref: Ref, before: Raw, after: Raw) -> None:
+        if after != before:
+            self.actions.append(Update(ref, after))

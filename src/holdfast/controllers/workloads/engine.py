@@ -1,0 +1,241 @@
+"""Which object to look at next.
+
+    workloads.changed(ref, before, after)    of every change, as it happens
+    while (actions := workloads.step(now)) is not None:
+        …carry them out; what that changes is told to `changed` in turn
+    workloads.next_due()                     when to call again even if nothing happens
+
+A step looks at one object. Its actions are carried out before the next step, so every controller sees
+what the one before it did.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable
+
+from holdfast.controllers.workloads import (
+    daemon_set,
+    deployment,
+    garbage,
+    job,
+    replica_set,
+    stateful_set,
+)
+from holdfast.controllers.workloads.actions import WARNING, Action, Create, Emit, Outcome, Raw, Ref
+from holdfast.controllers.workloads.view import (
+    Objects,
+    View,
+    controller_of,
+    is_going,
+    labels_of,
+    owner_ref,
+    selects,
+)
+
+Controller = Callable[[View, Ref, Raw, float], Outcome]
+_CONTROLLERS: dict[tuple[str, str], Controller] = {
+    ("apps", "Deployment"): deployment.reconcile,
+    ("apps", "ReplicaSet"): replica_set.reconcile,
+    ("apps", "StatefulSet"): stateful_set.reconcile,
+    ("apps", "DaemonSet"): daemon_set.reconcile,
+    ("batch", "Job"): job.reconcile,
+}
+_SOURCES = {
+    "Deployment": deployment.SOURCE,
+    "ReplicaSet": replica_set.SOURCE,
+    "StatefulSet": stateful_set.SOURCE,
+    "DaemonSet": daemon_set.SOURCE,
+    "Job": job.SOURCE,
+}
+_ADOPTERS = {
+    "Pod": (("apps", "ReplicaSet"), ("apps", "StatefulSet"), ("apps", "DaemonSet")),
+    "ReplicaSet": (("apps", "Deployment"),),
+}
+_RETRY = 10.0
+"""How long to wait after something could not be created."""
+
+
+class Workloads:
+    def __init__(self, objects: Objects) -> None:
+        self.view = View(objects)
+        self._to_see: dict[Ref, None] = {}
+        self._to_collect: dict[Ref, None] = {}
+        self._due: list[tuple[float, Ref]] = []
+        self._next: dict[Ref, float] = {}
+        self._failures: dict[Ref, tuple[str, float]] = {}
+        """Who could not create something: why, and when it is tried again."""
+        self._ending: set[str] = set()
+        """Namespaces that are to go."""
+        self._workloads: dict[tuple[str, str, str], dict[Ref, None]] = {}
+        """By group, kind and namespace."""
+
+    # Being told
+
+    def changed(self, key: tuple[str, str, str, str], before: Raw | None, after: Raw | None) -> None:
+        ref = Ref(*key)
+        self.view.changed(ref, before, after)
+        kind = (ref.group, ref.kind)
+        if kind in _CONTROLLERS:
+            self._note_workload(ref, after)
+        elif kind == ("", "Node"):
+            self._node_changed(before, after)
+        elif kind == ("", "Namespace"):
+            self._namespace_changed(ref, after)
+        if ref.kind in _ADOPTERS:
+            self._wake_owners(ref, before, after)
+        if self._ending and ref.namespace in self._ending and (before is None or after is None):
+            self._to_see[Ref("", "Namespace", "", ref.namespace)] = None
+        self._note_garbage(ref, before, after)
+
+    def _note_workload(self, ref: Ref, after: Raw | None) -> None:
+        known = self._workloads.setdefault((ref.group, ref.kind, ref.namespace), {})
+        if after is not None:
+            known[ref] = None
+            self._to_see[ref] = None
+        else:
+            known.pop(ref, None)
+            self._failures.pop(ref, None)
+            self._next.pop(ref, None)
+
+    def _node_changed(self, before: Raw | None, after: Raw | None) -> None:
+        if before is not None and after is not None:
+            same = before.get("spec") == after.get("spec") and labels_of(before) == labels_of(after)
+            if same:
+                return
+        for (_, kind, _), refs in self._workloads.items():
+            if kind == "DaemonSet":
+                self._to_see.update(refs)
+
+    def _namespace_changed(self, ref: Ref, after: Raw | None) -> None:
+        if after is not None and is_going(after):
+            self._ending.add(ref.name)
+            self._to_see[ref] = None
+        else:
+            self._ending.discard(ref.name)
+
+    def _wake_owners(self, ref: Ref, before: Raw | None, after: Raw | None) -> None:
+        for raw in (before, after):
+            owner = controller_of(raw) if raw is not None else None
+            if owner is not None:
+                above = owner_ref(owner, ref.namespace)
+                self._to_see[above] = None
+                manager = self.view.get(above) if after is None and ref.kind == "Pod" else None
+                top = controller_of(manager) if manager is not None else None
+                if top is not None:  # a Deployment may wait for the pod to be gone
+                    self._to_see[owner_ref(top, ref.namespace)] = None
+        if after is None or controller_of(after) is not None:
+            return
+        if (
+            before is not None
+            and labels_of(before) == labels_of(after)
+            and controller_of(before) is None
+        ):
+            return
+        for group, kind in _ADOPTERS[ref.kind]:
+            for each in self._workloads.get((group, kind, ref.namespace), ()):
+                workload = self.view.get(each)
+                if workload is not None and selects(workload["spec"].get("selector"), labels_of(after)):
+                    self._to_see[each] = None
+
+    def _note_garbage(self, ref: Ref, before: Raw | None, after: Raw | None) -> None:
+        if after is not None:
+            owners = after["metadata"].get("ownerReferences")
+            if garbage.waits(after):
+                self._to_collect[ref] = None
+                uid = after["metadata"]["uid"]
+                self._to_collect.update(dict.fromkeys(self.view.dependents(uid)))
+            elif owners and (before is None or before["metadata"].get("ownerReferences") != owners):
+                self._to_collect[ref] = None
+        else:
+            assert before is not None
+            self._to_collect.pop(ref, None)
+            uid = before["metadata"]["uid"]
+            self._to_collect.update(dict.fromkeys(self.view.dependents(uid)))
+            for owner in before["metadata"].get("ownerReferences") or ():
+                above = owner_ref(owner, ref.namespace)
+                raw = self.view.get(above)
+                if raw is not None and garbage.waits(raw):
+                    self._to_collect[above] = None
+
+    # Doing
+
+    def step(self, now: float) -> list[Action] | None:
+        """What the next object needs; None when there is none to look at."""
+        while self._due and self._due[0][0] <= now:
+            at, ref = heapq.heappop(self._due)
+            if self._next.get(ref) == at:
+                del self._next[ref]
+                self._to_see[ref] = None
+        if self._to_see:
+            ref = next(iter(self._to_see))
+            del self._to_see[ref]
+            return self._look(ref, now)
+        if self._to_collect:
+            ref = next(iter(self._to_collect))
+            del self._to_collect[ref]
+            raw = self.view.get(ref)
+            return garbage.collect(self.view, ref, raw).actions if raw is not None else []
+        return None
+
+    def _look(self, ref: Ref, now: float) -> list[Action]:
+        raw = self.view.get(ref)
+        if raw is None:
+            return []
+        if ref.kind == "Namespace":
+            return garbage.empty(self.view, ref, raw).actions
+        controller = _CONTROLLERS.get((ref.group, ref.kind))
+        if controller is None:
+            return []
+        why, until = self._failures.get(ref, ("", 0.0))
+        if until <= now:
+            self._failures.pop(ref, None)
+            why = ""
+        if controller is replica_set.reconcile:
+            outcome = replica_set.reconcile(self.view, ref, raw, now, why)
+        else:
+            outcome = controller(self.view, ref, raw, now)
+        if why:
+            outcome.actions = [each for each in outcome.actions if not isinstance(each, Create)]
+            outcome.look_again(until)
+        self._look_again(ref, outcome.again_at)
+        return outcome.actions
+
+    def _look_again(self, ref: Ref, at: float | None) -> None:
+        if at is None:
+            self._next.pop(ref, None)
+        elif self._next.get(ref) != at:
+            self._next[ref] = at
+            heapq.heappush(self._due, (at, ref))
+
+    def next_due(self) -> float | None:
+        """When something has to be looked at again; at once while there is more to see."""
+        if self._to_see or self._to_collect:
+            return 0.0
+        while self._due and self._next.get(self._due[0][1]) != self._due[0][0]:
+            heapq.heappop(self._due)
+        return self._due[0][0] if self._due else None
+
+    # Hearing how it went
+
+    def created(self, action: Create, raw: Raw) -> Action | None:
+        """What is to be said of a creation that went well."""
+        about = self.view.get(action.by)
+        if about is None or not action.announce:
+            return None
+        what = raw["kind"].lower() if raw["kind"] == "Pod" else raw["kind"]
+        message = f"Created {what}: {raw['metadata']['name']}"
+        if action.by.kind == "StatefulSet":
+            name = raw["metadata"]["name"]
+            message = f"create {raw['kind']} {name} in StatefulSet {action.by.name} successful"
+        source = _SOURCES[action.by.kind]
+        return Emit(about, "Normal", "SuccessfulCreate", message, source)
+
+    def refused(self, action: Create, why: str, now: float) -> Action | None:
+        """Something could not be created: it is tried again later."""
+        self._failures[action.by] = why, now + _RETRY
+        self._to_see[action.by] = None
+        about = self.view.get(action.by)
+        if about is None:
+            return None
+        return Emit(about, WARNING, "FailedCreate", f"Error creating: {why}", _SOURCES[action.by.kind])

@@ -1,0 +1,120 @@
+"""What has lost its owners goes, and so does what is in a namespace that ends.
+
+background   the owner goes at once, its dependents after it
+foreground   the owner waits, with a finalizer, for those dependents that block it
+orphan       the owner waits until its dependents have been told to forget it
+"""
+
+from __future__ import annotations
+
+from holdfast.controllers.workloads.actions import Delete, Outcome, Raw, Ref, Remove, Update
+from holdfast.controllers.workloads.job import TRACKING
+from holdfast.controllers.workloads.view import View, is_going, owner_ref, with_metadata
+
+FOREGROUND = "foregroundDeletion"
+ORPHAN = "orphan"
+
+
+def collect(view: View, ref: Ref, raw: Raw) -> Outcome:
+    """Looks at one object: whether its owners are there, and whether it waits for its dependents."""
+    outcome = Outcome()
+    finalizers = raw["metadata"].get("finalizers") or ()
+    if is_going(raw):
+        if ORPHAN in finalizers:
+            _let_go(view, ref, raw, outcome)
+        elif FOREGROUND in finalizers:
+            _wait_for_dependents(view, ref, raw, outcome)
+    if not outcome.actions:
+        _judge_owners(view, ref, raw, outcome)
+    return outcome
+
+
+def waits(raw: Raw) -> bool:
+    """Whether the object is kept by what is collected here."""
+    finalizers = raw["metadata"].get("finalizers") or ()
+    return is_going(raw) and (ORPHAN in finalizers or FOREGROUND in finalizers)
+
+
+def _judge_owners(view: View, ref: Ref, raw: Raw, outcome: Outcome) -> None:
+    owners = raw["metadata"].get("ownerReferences") or []
+    if not owners:
+        return
+    found = {each["uid"]: _owner(view, ref, each) for each in owners}
+    there = [each for each in owners if found[each["uid"]] is not None]
+    if not there:
+        if TRACKING in (raw["metadata"].get("finalizers") or ()):
+            kept = [each for each in raw["metadata"]["finalizers"] if each != TRACKING]
+            outcome.actions.append(Update(ref, with_metadata(raw, finalizers=kept)))
+        if not is_going(raw):
+            outcome.actions.append(Delete(ref, raw["metadata"]["uid"]))
+        return
+    staying = [each for each in there if not _deletes_dependents(found[each["uid"]])]
+    if staying and len(staying) < len(owners):
+        # One owner is enough to stay; those that go are forgotten.
+        outcome.actions.append(Update(ref, with_metadata(raw, ownerReferences=staying)))
+    elif not staying and not is_going(raw):
+        # Its owners wait for it; if something depends on it in turn, it has to wait as well.
+        further = any(view.dependents(raw["metadata"]["uid"]))
+        propagation = "Foreground" if further else "Background"
+        outcome.actions.append(Delete(ref, raw["metadata"]["uid"], propagation))
+
+
+def _owner(view: View, ref: Ref, owner: Raw) -> Raw | None:
+    """The owner itself, in the dependent's namespace or outside namespaces; not another of its name."""
+    for namespace in (ref.namespace, ""):
+        found = view.get(owner_ref(owner, namespace))
+        if found is not None and found["metadata"]["uid"] == owner["uid"]:
+            return found
+    return None
+
+
+def _deletes_dependents(owner: Raw | None) -> bool:
+    return (
+        owner is not None
+        and is_going(owner)
+        and FOREGROUND in (owner["metadata"].get("finalizers") or ())
+    )
+
+
+def _let_go(view: View, ref: Ref, raw: Raw, outcome: Outcome) -> None:
+    uid = raw["metadata"]["uid"]
+    for dependent in view.dependents(uid):
+        each = view.get(dependent)
+        if each is not None:
+            kept = [owner for owner in each["metadata"]["ownerReferences"] if owner["uid"] != uid]
+            outcome.actions.append(Update(dependent, with_metadata(each, ownerReferences=kept)))
+    outcome.actions.append(Update(ref, _without(raw, ORPHAN)))
+
+
+def _wait_for_dependents(view: View, ref: Ref, raw: Raw, outcome: Outcome) -> None:
+    """Dependents are looked at by themselves; here it is seen whether any still blocks."""
+    uid = raw["metadata"]["uid"]
+    for dependent in view.dependents(uid):
+        each = view.get(dependent)
+        owners = each["metadata"].get("ownerReferences") or () if each is not None else ()
+        if any(owner["uid"] == uid and owner.get("blockOwnerDeletion") for owner in owners):
+            return
+    outcome.actions.append(Update(ref, _without(raw, FOREGROUND)))
+
+
+def _without(raw: Raw, finalizer: str) -> Raw:
+    kept = [each for each in raw["metadata"].get("finalizers") or () if each != finalizer]
+    return with_metadata(raw, finalizers=kept)
+
+
+def empty(view: View, ref: Ref, namespace: Raw) -> Outcome:
+    """Deletes what is in a namespace that ends, and the namespace once nothing is."""
+    outcome = Outcome()
+    if not is_going(namespace):
+        return outcome
+    held = False
+    for key in view.objects.keys_in(ref.name):
+        raw = view.get(key)
+        if raw is None:
+            continue
+        held = True
+        if not is_going(raw):
+            outcome.actions.append(Delete(Ref(*key), raw["metadata"]["uid"]))
+    if not held and not namespace["metadata"].get("finalizers"):
+        outcome.actions.append(Remove(ref, namespace["metadata"]["uid"]))
+    return outcome

@@ -1,0 +1,181 @@
+"""StatefulSets: pods with names, numbers and claims that stay theirs.
+
+Kept simple: templates are told apart by their hash alone, without ControllerRevision objects, so a pod
+below an update's partition that dies comes back with the new template.
+"""
+
+from __future__ import annotations
+
+from holdfast.controllers.workloads.actions import NORMAL, Create, Delete, Emit, Outcome, Raw, Ref
+from holdfast.controllers.workloads.claims import Member, claim
+from holdfast.controllers.workloads.naming import short_hash
+from holdfast.controllers.workloads.pods import available_at, ended, from_template, ready
+from holdfast.controllers.workloads.replica_set import wanted_replicas
+from holdfast.controllers.workloads.view import View, is_going, labels_of
+
+SOURCE = "statefulset-controller"
+REVISION_LABEL = "controller-revision-hash"
+_NAME_LABEL = "statefulset.kubernetes.io/pod-name"
+_INDEX_LABEL = "apps.kubernetes.io/pod-index"
+
+
+def reconcile(view: View, ref: Ref, owner: Raw, now: float) -> Outcome:
+    outcome = Outcome()
+    members = claim(view, owner, ("", "Pod"), outcome, may_adopt=lambda pod: _number(owner, pod) >= 0)
+    pods = {_number(owner, pod): (ref_, pod) for ref_, pod in members if _number(owner, pod) >= 0}
+    digest = f"{ref.name}-{short_hash(owner['spec'].get('template') or {})}"
+    start = int((owner["spec"].get("ordinals") or {}).get("start") or 0)
+    wanted = range(start, start + wanted_replicas(owner))
+    good = _Good(owner, now, outcome)
+    if not is_going(owner):
+        _manage(view, ref, owner, pods, wanted, digest, good, outcome)
+    _report(ref, owner, pods, wanted, digest, good, outcome)
+    return outcome
+
+
+class _Good:
+    """Whether a pod is there and has been ready long enough."""
+
+    def __init__(self, owner: Raw, now: float, outcome: Outcome) -> None:
+        self._min_ready = float(owner["spec"].get("minReadySeconds") or 0)
+        self._now, self._outcome = now, outcome
+
+    def __call__(self, pod: Raw) -> bool:
+        at = None if is_going(pod) else available_at(pod, self._min_ready)
+        if at is not None and at > self._now:
+            self._outcome.look_again(at)
+        return at is not None and at <= self._now
+
+
+def _manage(
+    view: View,
+    ref: Ref,
+    owner: Raw,
+    pods: dict[int, Member],
+    wanted: range,
+    digest: str,
+    good: _Good,
+    outcome: Outcome,
+) -> None:
+    """Up from the lowest number, down from the highest, one at a time unless told otherwise."""
+    in_order = owner["spec"].get("podManagementPolicy", "OrderedReady") != "Parallel"
+    for number in wanted:
+        member = pods.get(number)
+        if member is None:
+            _create(view, ref, owner, number, digest, outcome)
+        elif ended(member[1]) and not is_going(member[1]):
+            _delete(owner, member, outcome)  # the next look makes it anew
+        if in_order and (member is None or not good(member[1])):
+            return
+    for number in sorted((each for each in pods if each not in wanted), reverse=True):
+        if not is_going(pods[number][1]):
+            _delete(owner, pods[number], outcome)
+        if in_order:
+            return
+    _update(owner, pods, wanted, digest, good, outcome)
+
+
+def _update(
+    owner: Raw,
+    pods: dict[int, Member],
+    wanted: range,
+    digest: str,
+    good: _Good,
+    outcome: Outcome,
+) -> None:
+    strategy = owner["spec"].get("updateStrategy") or {}
+    if strategy.get("type") == "OnDelete":
+        return
+    partition = int((strategy.get("rollingUpdate") or {}).get("partition") or 0)
+    for number in sorted(wanted, reverse=True):
+        if number < partition or number not in pods:
+            return
+        _, pod = pods[number]
+        if labels_of(pod).get(REVISION_LABEL) != digest and not is_going(pod):
+            _delete(owner, pods[number], outcome)
+            return
+        if not good(pod):
+            return
+
+
+def _create(view: View, ref: Ref, owner: Raw, number: int, digest: str, outcome: Outcome) -> None:
+    name, spec = f"{ref.name}-{number}", owner["spec"]
+    template = spec.get("template") or {}
+    volumes = [*((template.get("spec") or {}).get("volumes") or ())]
+    for claim_template in spec.get("volumeClaimTemplates") or ():
+        volume = claim_template["metadata"]["name"]
+        claim_name = f"{volume}-{name}"
+        volumes = [each for each in volumes if each["name"] != volume]
+        volumes.append({"name": volume, "persistentVolumeClaim": {"claimName": claim_name}})
+        if view.get(Ref("", "PersistentVolumeClaim", ref.namespace, claim_name)) is None:
+            outcome.actions.append(Create(_claim(owner, claim_template, claim_name), ref))
+    labels = {_NAME_LABEL: name, _INDEX_LABEL: str(number), REVISION_LABEL: digest}
+    more: Raw = {"hostname": name, "subdomain": spec.get("serviceName") or ""}
+    if volumes:
+        more["volumes"] = volumes
+    pod = from_template(owner, template, name=name, labels=labels, spec=more)
+    outcome.actions.append(Create(pod, ref))
+
+
+def _claim(owner: Raw, template: Raw, name: str) -> Raw:
+    matching = (owner["spec"].get("selector") or {}).get("matchLabels") or {}
+    given = template["metadata"]
+    metadata = {
+        "name": name,
+        "namespace": owner["metadata"]["namespace"],
+        "labels": {**(given.get("labels") or {}), **matching},
+        "annotations": given.get("annotations") or {},
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": metadata,
+        "spec": template.get("spec") or {},
+    }
+
+
+def _delete(owner: Raw, member: Member, outcome: Outcome) -> None:
+    ref, pod = member
+    outcome.actions.append(Delete(ref, pod["metadata"]["uid"]))
+    name = owner["metadata"]["name"]
+    message = f"delete Pod {ref.name} in StatefulSet {name} successful"
+    outcome.actions.append(Emit(owner, NORMAL, "SuccessfulDelete", message, SOURCE))
+
+
+def _report(
+    ref: Ref,
+    owner: Raw,
+    pods: dict[int, Member],
+    wanted: range,
+    digest: str,
+    good: _Good,
+    outcome: Outcome,
+) -> None:
+    status = owner.get("status") or {}
+    present = [pod for _, pod in pods.values()]
+    updated = [pod for pod in present if labels_of(pod).get(REVISION_LABEL) == digest]
+    before = status.get("currentRevision") or digest
+    done = len(updated) == len(present) == len(wanted) and all(map(ready, updated))
+    current = digest if done else before
+    counts = {
+        "readyReplicas": sum(ready(pod) and not is_going(pod) for pod in present),
+        "currentReplicas": sum(labels_of(pod).get(REVISION_LABEL) == current for pod in present),
+        "updatedReplicas": len(updated),
+    }
+    reported = {
+        "observedGeneration": owner["metadata"].get("generation", 1),
+        "replicas": len(present),
+        "availableReplicas": sum(map(good, present)),
+        "currentRevision": current,
+        "updateRevision": digest,
+        "collisionCount": int(status.get("collisionCount") or 0),
+        **{key: value for key, value in counts.items() if value},
+    }
+    outcome.update(ref, owner, {**owner, "status": reported})
+
+
+def _number(owner: Raw, pod: Raw) -> int:
+    """The number at the end of the pod's name; -1 if it is not named as one of the set's."""
+    base, _, number = pod["metadata"]["name"].rpartition("-")
+    whole = number.isascii() and number.isdigit() and (number == "0" or number[0] != "0")
+    return int(number) if base == owner["metadata"]["name"] and whole else -1

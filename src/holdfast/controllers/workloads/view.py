@@ -1,0 +1,162 @@
+"""How controllers see the cluster: objects as they are now, and which depend on which."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, Protocol
+
+from holdfast.api.decode import convert
+from holdfast.api.meta import LabelSelector
+from holdfast.api.selectors import matches
+from holdfast.controllers.workloads.actions import Raw, Ref
+
+
+class Objects(Protocol):
+    """What an object store has to offer. Objects are never changed in place."""
+
+    def get(self, key: Any) -> Raw | None: ...
+
+    def scan(self, group: str, kind: str) -> list[Raw]: ...
+
+    def keys_in(self, namespace: str) -> Iterable[Any]: ...
+
+
+_ADOPTABLE = ("Pod", "ReplicaSet")
+Label = tuple[str, str, str, str]
+"""Kind, namespace, key and value."""
+
+
+class View:
+    """The objects, an index of dependents by the uid of their owner, and one of those that no
+    controller has by their labels."""
+
+    def __init__(self, objects: Objects) -> None:
+        self.objects = objects
+        self.get = objects.get
+        self._dependents: dict[str, dict[Ref, None]] = {}
+        self._free: dict[Label, dict[Ref, None]] = {}
+
+    def changed(self, ref: Ref, before: Raw | None, after: Raw | None) -> None:
+        was = before["metadata"].get("ownerReferences") if before is not None else None
+        now = after["metadata"].get("ownerReferences") if after is not None else None
+        if ref.kind in _ADOPTABLE:
+            self._index_free(ref, before, after)
+        if was == now:
+            return
+        for owner in was or ():
+            known = self._dependents.get(owner["uid"], {})
+            known.pop(ref, None)
+            if not known:
+                self._dependents.pop(owner["uid"], None)
+        for owner in now or ():
+            self._dependents.setdefault(owner["uid"], {})[ref] = None
+
+    def _index_free(self, ref: Ref, before: Raw | None, after: Raw | None) -> None:
+        was = labels_of(before) if before is not None and controller_of(before) is None else {}
+        now = labels_of(after) if after is not None and controller_of(after) is None else {}
+        if was is now or was == now:
+            return
+        for key, value in was.items() - now.items():
+            label = (ref.kind, ref.namespace, key, value)
+            known = self._free.get(label, {})
+            known.pop(ref, None)
+            if not known:
+                self._free.pop(label, None)
+        for key, value in now.items() - was.items():
+            self._free.setdefault((ref.kind, ref.namespace, key, value), {})[ref] = None
+
+    def free(self, kind: tuple[str, str], namespace: str, selector: Raw) -> Iterator[tuple[Ref, Raw]]:
+        """Objects that no controller has and the selector selects."""
+        found: Iterable[tuple[Ref, Raw | None]]
+        if selector.get("matchLabels"):
+            key, value = next(iter(selector["matchLabels"].items()))
+            refs = [*self._free.get((kind[1], namespace, key, value), ())]
+            found = ((ref, self.get(ref)) for ref in refs)
+        else:
+            found = self.of_kind(*kind, namespace)
+        for ref, raw in found:
+            if raw is not None and controller_of(raw) is None and selects(selector, labels_of(raw)):
+                yield ref, raw
+
+    def dependents(self, uid: str) -> list[Ref]:
+        return [*self._dependents.get(uid, ())]
+
+    def controlled(self, uid: str, kind: str) -> Iterator[tuple[Ref, Raw]]:
+        """Objects of a kind whose controller has that uid."""
+        for ref in self.dependents(uid):
+            if ref.kind == kind:
+                raw = self.get(ref)
+                if raw is not None and controller_uid(raw) == uid:
+                    yield ref, raw
+
+    def of_kind(self, group: str, kind: str, namespace: str | None = None) -> Iterator[tuple[Ref, Raw]]:
+        for raw in self.objects.scan(group, kind):
+            ref = Ref(group, kind, raw["metadata"].get("namespace", ""), raw["metadata"]["name"])
+            if namespace is None or ref.namespace == namespace:
+                yield ref, raw
+
+
+def group_of(api_version: str) -> str:
+    return api_version.rpartition("/")[0]
+
+
+def controller_of(raw: Raw) -> Raw | None:
+    """The owner reference of the one that manages the object."""
+    for owner in raw["metadata"].get("ownerReferences") or ():
+        if owner.get("controller"):
+            found: Raw = owner
+            return found
+    return None
+
+
+def controller_uid(raw: Raw) -> str | None:
+    owner = controller_of(raw)
+    return owner["uid"] if owner is not None else None
+
+
+def owner_ref(owner: Raw, namespace: str) -> Ref:
+    """Where an owner reference points, for a dependent in that namespace."""
+    return Ref(group_of(owner["apiVersion"]), owner["kind"], namespace, owner["name"])
+
+
+def reference_to(raw: Raw) -> Raw:
+    """What a dependent that is managed says of its owner."""
+    return {
+        "apiVersion": raw["apiVersion"],
+        "kind": raw["kind"],
+        "name": raw["metadata"]["name"],
+        "uid": raw["metadata"]["uid"],
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
+
+
+def labels_of(raw: Raw) -> dict[str, str]:
+    labels: dict[str, str] = raw["metadata"].get("labels") or {}
+    return labels
+
+
+def annotations_of(raw: Raw) -> dict[str, str]:
+    annotations: dict[str, str] = raw["metadata"].get("annotations") or {}
+    return annotations
+
+
+def selects(selector: Raw | None, labels: dict[str, str]) -> bool:
+    """A selector that is absent selects nothing; so does one that is empty, since a workload that
+    took every pod for its own is no one's wish."""
+    if not selector or not (selector.get("matchLabels") or selector.get("matchExpressions")):
+        return False
+    for key, value in (selector.get("matchLabels") or {}).items():
+        if labels.get(key) != value:
+            return False
+    if not selector.get("matchExpressions"):
+        return True
+    return matches(convert(selector, LabelSelector), labels)
+
+
+def is_going(raw: Raw) -> bool:
+    return bool(raw["metadata"].get("deletionTimestamp"))
+
+
+def with_metadata(raw: Raw, **fields: Any) -> Raw:
+    return {**raw, "metadata": {**raw["metadata"], **fields}}

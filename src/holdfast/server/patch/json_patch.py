@@ -1,0 +1,248 @@
+"""JSON patch (RFC 6902), with the liberties and the messages of Kubernetes.
+
+Its liberties: replacing a key that is not there adds it, and an index may count from the end. The
+result shares with the object what no operation touched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from holdfast.server.patch.errors import PatchError
+
+_MAX_OPERATIONS = 10_000
+_MAX_COPIED = 3 * 1024 * 1024
+_MISSING: Any = object()
+
+Change = Callable[[Any, str], Any]
+"""A container and a key in it, to the changed container."""
+
+
+def json_patch(raw: Any, operations: Any) -> Any:
+    """Carry the operations out in order; the first that cannot be is an error, and nothing is done."""
+    if not isinstance(operations, list) or not all(isinstance(one, dict) for one in operations):
+        kind = "object" if isinstance(operations, dict) else "value"
+        raise PatchError(f"json: cannot unmarshal {kind} into Go value of type jsonpatch.Patch")
+    if len(operations) > _MAX_OPERATIONS:
+        count = len(operations)
+        text = f"The allowed maximum operations in a JSON patch is {_MAX_OPERATIONS}, got {count}"
+        raise PatchError(text, code=413, reason="RequestEntityTooLarge")
+    copied = 0
+    for operation in operations:
+        raw = _carried_out(raw, operation)
+        if operation["op"] == "copy":
+            copied += len(msgspec.json.encode(_get(raw, str(operation["path"]))))
+            if copied > _MAX_COPIED:
+                text = (
+                    "Unable to complete the copy, the accumulated size increase of copy is "
+                    f"{copied}, exceeding the limit {_MAX_COPIED}"
+                )
+                raise PatchError(text, code=422)
+    return raw
+
+
+def _carried_out(raw: Any, operation: dict[str, Any]) -> Any:
+    kind = operation.get("op")
+    carry_out = _OPERATIONS.get(kind) if isinstance(kind, str) else None
+    if carry_out is None:
+        raise _failed(f"Unexpected kind: {kind if isinstance(kind, str) else 'unknown'}")
+    return carry_out(raw, operation)
+
+
+def _add(raw: Any, operation: dict[str, Any]) -> Any:
+    path = _path(operation, "add operation failed to decode path: missing value")
+    missing = f'add operation does not apply: doc is missing path: "{path}": missing value'
+    wrong = f"error in add for path: '{path}'"
+    return _changed(raw, path, missing, wrong, _added(operation.get("value")))
+
+
+def _remove(raw: Any, operation: dict[str, Any]) -> Any:
+    path = _path(operation, "remove operation failed to decode path: missing value")
+    missing = f'remove operation does not apply: doc is missing path: "{path}": missing value'
+    return _changed(raw, path, missing, f"error in remove for path: '{path}'", _removed)
+
+
+def _replace(raw: Any, operation: dict[str, Any]) -> Any:
+    path = _path(
+        operation,
+        "replace operation failed to decode path: operation missing path field: missing value",
+    )
+    value = operation.get("value")
+    if not path:
+        return value
+    missing = f"replace operation does not apply: doc is missing path: {path}: missing value"
+
+    def replaced(parent: Any, key: str) -> Any:
+        if isinstance(parent, dict):
+            return {**parent, key: value}
+        i = _index(key, len(parent))
+        if i is None:
+            raise _failed(
+                f"replace operation does not apply: doc is missing key: {path}: missing value"
+            )
+        return [*parent[:i], value, *parent[i + 1 :]]
+
+    return _changed(raw, path, missing, f"error in remove for path: '{path}'", replaced)
+
+
+def _move(raw: Any, operation: dict[str, Any]) -> Any:
+    source = _path(operation, "move operation failed to decode from", "from")
+    missing = f"move operation does not apply: doc is missing from path: {source}: missing value"
+    key = source.rpartition("/")[2]
+    value = _get(raw, source)
+    raw = _changed(raw, source, missing, f"error in move for path: '{key}'", _removed)
+    path = _path(operation, "move operation failed to decode path: missing value")
+    missing = f"move operation does not apply: doc is missing destination path: {path}: missing value"
+    return _changed(raw, path, missing, f"error in move for path: '{path}'", _added(value))
+
+
+def _copy(raw: Any, operation: dict[str, Any]) -> Any:
+    source = _path(operation, "copy operation failed to decode from", "from")
+    value = _get(raw, source)
+    if value is _MISSING:
+        raise _failed(
+            f"copy operation does not apply: doc is missing from path: {source}: missing value"
+        )
+    path = _path(operation, "copy operation failed to decode path: missing value")
+    missing = f"copy operation does not apply: doc is missing destination path: {path}: missing value"
+    return _changed(raw, path, missing, "error while adding value during copy", _added(value))
+
+
+def _test(raw: Any, operation: dict[str, Any]) -> Any:
+    path = _path(operation, "test operation failed to decode path")
+    if path and _get(raw, path.rpartition("/")[0]) in (_MISSING, None):
+        raise _failed(f"test operation does not apply: is missing path: {path}: missing value")
+    found = _get(raw, path)
+    wanted = operation.get("value")
+    if found is _MISSING:
+        found = None
+    if not _same(found, wanted):
+        raise _failed(f"testing value {path} failed: test failed")
+    return raw
+
+
+_OPERATIONS: dict[str, Callable[[Any, dict[str, Any]], Any]] = {
+    "add": _add,
+    "remove": _remove,
+    "replace": _replace,
+    "move": _move,
+    "copy": _copy,
+    "test": _test,
+}
+
+
+def _failed(text: str) -> PatchError:
+    return PatchError(text, code=422)
+
+
+def _path(operation: dict[str, Any], complaint: str, field: str = "path") -> str:
+    path = operation.get(field)
+    if not isinstance(path, str):
+        raise _failed(complaint)
+    return path
+
+
+def _steps(path: str) -> list[str]:
+    return [step.replace("~1", "/").replace("~0", "~") for step in path.split("/")[1:]]
+
+
+def _get(raw: Any, path: str) -> Any:
+    for step in _steps(path):
+        raw = _step_into(raw, step)
+        if raw is _MISSING:
+            return _MISSING
+    return raw
+
+
+def _step_into(raw: Any, step: str) -> Any:
+    if isinstance(raw, dict):
+        return raw.get(step, _MISSING)
+    if isinstance(raw, list):
+        i = _index(step, len(raw))
+        return _MISSING if i is None else raw[i]
+    return _MISSING
+
+
+def _changed(raw: Any, path: str, missing: str, wrong: str, change: Change) -> Any:
+    """A copy of the containers along the path, the last of them changed."""
+    steps = _steps(path)
+    if not steps:
+        raise _failed(missing)
+    trail = [raw]
+    for step in steps[:-1]:
+        inner = _step_into(trail[-1], step)
+        if inner is _MISSING:
+            raise _failed(missing)
+        trail.append(inner)
+    if not isinstance(trail[-1], dict | list):
+        raise _failed(missing)
+    try:
+        changed = change(trail[-1], steps[-1])
+    except LookupError as error:
+        raise _failed(f"{wrong}: {error.args[0]}") from None
+    for parent, step in zip(reversed(trail[:-1]), reversed(steps[:-1]), strict=True):
+        if isinstance(parent, dict):
+            changed = {**parent, step: changed}
+        else:
+            copy = list(parent)
+            copy[int(step)] = changed
+            changed = copy
+    return changed
+
+
+def _index(key: str, size: int) -> int | None:
+    """Where in a list of this size; None is out of bounds or no number."""
+    try:
+        i = int(key)
+    except ValueError:
+        return None
+    if i < 0:
+        i += size
+    return i if 0 <= i < size else None
+
+
+def _not_an_index(key: str) -> LookupError:
+    try:
+        return LookupError(f"Unable to access invalid index: {int(key)}: invalid index referenced")
+    except ValueError:
+        return LookupError(f'strconv.Atoi: parsing "{key}": invalid syntax')
+
+
+def _removed(parent: Any, key: str) -> Any:
+    if isinstance(parent, dict):
+        if key not in parent:
+            raise LookupError(f"Unable to remove nonexistent key: {key}: missing value")
+        return {name: value for name, value in parent.items() if name != key}
+    i = _index(key, len(parent))
+    if i is None:
+        raise _not_an_index(key)
+    return [*parent[:i], *parent[i + 1 :]]
+
+
+def _added(value: Any) -> Change:
+    def added(parent: Any, key: str) -> Any:
+        if isinstance(parent, dict):
+            return {**parent, key: value}
+        i = len(parent) if key == "-" else _index(key, len(parent) + 1)
+        if i is None:
+            error = _not_an_index(key)
+            if error.args[0].startswith("strconv"):
+                error = LookupError(f"value was not a proper array index: '{key}': {error.args[0]}")
+            raise error
+        return [*parent[:i], value, *parent[i:]]
+
+    return added
+
+
+def _same(a: Any, b: Any) -> bool:
+    """Equal as JSON: true is not 1."""
+    if isinstance(a, bool) or isinstance(b, bool):
+        return a is b
+    if isinstance(a, dict) and isinstance(b, dict):
+        return a.keys() == b.keys() and all(_same(value, b[key]) for key, value in a.items())
+    if isinstance(a, list) and isinstance(b, list):
+        return len(a) == len(b) and all(map(_same, a, b))
+    return bool(a == b)

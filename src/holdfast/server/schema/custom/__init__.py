@@ -1,0 +1,12 @@
+"""Objects of custom kinds: read, defaulted and judged by the schema of their definition.
+
+read       fields the schema does not have fall out, and nulls where none are allowed
+defaulted  what the schema gives where nothing was said
+check      types, ranges, patterns, alternatives, lists that are sets or maps
+"""
+
+from holdfast.server.schema.custom.checking import check
+from holdfast.server.schema.custom.defaulting import defaulted
+from holdfast.server.schema.custom.reading import read
+
+__all__ = ["check", "defaulted", "read"]

@@ -1,0 +1,254 @@
+"""Judging a custom object by its schema, in the words Kubernetes' validator has.
+
+A schema is compiled into a list of checks per part. Each takes the value and its path and adds what it
+finds to the problems.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from holdfast.server.schema.custom.alternatives import alternatives
+from holdfast.server.schema.custom.formats import FORMATS
+from holdfast.server.schema.custom.listing import list_checks
+from holdfast.server.schema.problems import (
+    INVALID,
+    REQUIRED,
+    TOO_LONG,
+    TOO_MANY,
+    TYPE_INVALID,
+    Problem,
+    field_problem,
+    not_supported,
+    shown,
+)
+from holdfast.server.schema.types import ResourceType
+
+Schema = dict[str, Any]
+Problems = list[Problem]
+Check = Callable[[Any, str, Problems], None]
+
+_compiled: dict[int, tuple[Schema, Check]] = {}
+_TYPES = {
+    "object": (dict,),
+    "array": (list,),
+    "string": (str,),
+    "boolean": (bool,),
+    "integer": (int,),
+    "number": (int, float),
+}
+
+
+def check(type: ResourceType, raw: dict[str, Any]) -> Problems:
+    """Everything the schema has against an object that was read and defaulted."""
+    problems: Problems = []
+    if type.schema is not None:
+        compiled(type.schema)(raw, "", problems)
+    return problems
+
+
+def compiled(schema: Schema) -> Check:
+    """The check of a schema, made once; the schema is kept with it so that its id stays its own."""
+    found = _compiled.get(id(schema))
+    if found is None:
+        found = _compiled[id(schema)] = (schema, _compile(schema))
+        if len(_compiled) > 512:
+            _compiled.clear()
+    return found[1]
+
+
+def _compile(schema: Schema) -> Check:
+    wanted = _wanted_types(schema)
+    nullable = bool(schema.get("nullable"))
+    checks: list[Check] = []
+    _add_alternatives(checks, schema)
+    _add_strings(checks, schema)
+    _add_numbers(checks, schema)
+    _add_lists(checks, schema)
+    _add_enum(checks, schema)
+    _add_objects(checks, schema)
+    checks.extend(list_checks(schema))
+
+    def check_part(value: Any, path: str, problems: Problems) -> None:
+        if value is None and (nullable or not wanted):
+            return
+        if wanted and not _is_one_of(value, wanted):
+            kind = type_name(value)
+            names = ",".join(wanted)
+            text = f'{path} in body must be of type {names}: "{kind}"'
+            problems.append(field_problem(TYPE_INVALID, path, kind, text))
+            return
+        for one in checks:
+            one(value, path, problems)
+
+    return check_part
+
+
+def _wanted_types(schema: Schema) -> tuple[str, ...]:
+    if schema.get("x-kubernetes-int-or-string") is True:
+        return ("integer", "string")
+    return (schema["type"],) if schema.get("type") in _TYPES else ()
+
+
+def _is_one_of(value: Any, wanted: tuple[str, ...]) -> bool:
+    for name in wanted:
+        if isinstance(value, _TYPES[name]) and (name == "boolean" or not isinstance(value, bool)):
+            return True
+    return False
+
+
+def type_name(value: Any) -> str:
+    if value is None:
+        return "null"
+    for name in ("object", "array", "string", "boolean", "integer"):
+        if isinstance(value, _TYPES[name]):
+            return name
+    return "number"
+
+
+def _add_alternatives(checks: list[Check], schema: Schema) -> None:
+    for word in ("anyOf", "oneOf", "allOf"):
+        options = schema.get(word)
+        if options and not schema.get("x-kubernetes-int-or-string"):
+            checks.append(alternatives(word, [_compile(option) for option in options]))
+    if isinstance(schema.get("not"), dict):
+        checks.append(alternatives("not", [_compile(schema["not"])]))
+
+
+def _add_strings(checks: list[Check], schema: Schema) -> None:
+    longest, shortest = schema.get("maxLength"), schema.get("minLength")
+    pattern = _pattern(schema.get("pattern"))
+    format = schema.get("format", "")
+    well_formed = FORMATS.get(format)
+    if longest is None and shortest is None and pattern is None and well_formed is None:
+        return
+
+    def check_string(value: Any, path: str, problems: Problems) -> None:
+        if value.__class__ is not str:
+            return
+        if longest is not None and len(value) > longest:
+            detail = f"may not be more than {longest} bytes"
+            problems.append(field_problem(TOO_LONG, path, detail=detail))
+        if shortest is not None and len(value) < shortest:
+            text = f"{path} in body should be at least {shortest} chars long"
+            problems.append(field_problem(INVALID, path, value, text))
+        elif (
+            pattern is not None
+            and (longest is None or len(value) <= longest)
+            and pattern.search(value) is None
+        ):
+            text = f"{path} in body should match '{schema['pattern']}'"
+            problems.append(field_problem(INVALID, path, value, text))
+        if well_formed is not None and not well_formed(value):
+            text = f"{path} in body must be of type {format}: {shown(value)}"
+            problems.append(field_problem(TYPE_INVALID, path, value, text))
+
+    checks.append(check_string)
+
+
+def _pattern(text: Any) -> re.Pattern[str] | None:
+    if not isinstance(text, str):
+        return None
+    try:
+        return re.compile(text)
+    except re.error:
+        return None
+
+
+def _add_numbers(checks: list[Check], schema: Schema) -> None:
+    low, high = schema.get("minimum"), schema.get("maximum")
+    over, under = schema.get("exclusiveMinimum"), schema.get("exclusiveMaximum")
+    step = schema.get("multipleOf")
+    bits = {"int32": 32, "int64": 64}.get(schema.get("format", ""))
+    if low is None and high is None and step is None and bits is None:
+        return
+
+    def check_number(value: Any, path: str, problems: Problems) -> None:
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            return
+
+        def say(text: str) -> None:
+            problems.append(field_problem(INVALID, path, value, text))
+
+        if step is not None and step > 0 and not (value / step).is_integer():
+            say(f"{path} in body should be a multiple of {step}")
+        if high is not None and (value >= high if under else value > high):
+            say(f"{path} in body should be less than {'' if under else 'or equal to '}{high}")
+        if low is not None and (value <= low if over else value < low):
+            say(f"{path} in body should be greater than {'' if over else 'or equal to '}{low}")
+        if bits is not None and not -(2 ** (bits - 1)) <= value < 2 ** (bits - 1):
+            say(f"Checked value must be of type integer with format {schema['format']}")
+
+    checks.append(check_number)
+
+
+def _add_lists(checks: list[Check], schema: Schema) -> None:
+    items = schema.get("items")
+    check_item = _compile(items) if isinstance(items, dict) else None
+    most, least = schema.get("maxItems"), schema.get("minItems")
+    if check_item is None and most is None and least is None:
+        return
+
+    def check_list(value: Any, path: str, problems: Problems) -> None:
+        if value.__class__ is not list:
+            return
+        if most is not None and len(value) > most:
+            problems.append(_too_many(path, len(value), most))
+        if least is not None and len(value) < least:
+            text = f"{path} in body should have at least {least} items"
+            problems.append(field_problem(INVALID, path, len(value), text))
+        if check_item is not None:
+            for i, item in enumerate(value):
+                check_item(item, f"{path}[{i}]", problems)
+
+    checks.append(check_list)
+
+
+def _too_many(path: str, count: int, most: int) -> Problem:
+    return Problem(TOO_MANY, path, f"Too many: {count}: must have at most {most} items")
+
+
+def _add_enum(checks: list[Check], schema: Schema) -> None:
+    allowed = schema.get("enum")
+    if not allowed:
+        return
+
+    def check_enum(value: Any, path: str, problems: Problems) -> None:
+        if not any(value == one and (value is True) == (one is True) for one in allowed):
+            problems.append(not_supported(path, value, allowed))
+
+    checks.append(check_enum)
+
+
+def _add_objects(checks: list[Check], schema: Schema) -> None:
+    required = tuple(schema.get("required") or ())
+    fields = {name: _compile(part) for name, part in (schema.get("properties") or {}).items()}
+    values = schema.get("additionalProperties")
+    check_value = _compile(values) if isinstance(values, dict) else None
+    most, least = schema.get("maxProperties"), schema.get("minProperties")
+    embedded = schema.get("x-kubernetes-embedded-resource") is True
+    if embedded:
+        required = tuple(dict.fromkeys(("apiVersion", "kind", *required)))
+    if not (required or fields or check_value or most is not None or least is not None):
+        return
+
+    def check_object(value: Any, path: str, problems: Problems) -> None:
+        if value.__class__ is not dict:
+            return
+        before = f"{path}." if path else ""
+        if most is not None and len(value) > most:
+            problems.append(_too_many(path, len(value), most))
+        if least is not None and len(value) < least:
+            text = f"{path} in body should have at least {least} properties"
+            problems.append(field_problem(INVALID, path, len(value), text))
+        for name in required:
+            if name not in value or (embedded and name in ("apiVersion", "kind") and not value[name]):
+                problems.append(field_problem(REQUIRED, f"{before}{name}"))
+        for name, item in value.items():
+            inner = fields.get(name, check_value)
+            if inner is not None:
+                inner(item, f"{before}{name}", problems)
+
+    checks.append(check_object)

@@ -1,0 +1,186 @@
+"""The containers of a pod."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from holdfast.server.schema.problems import (
+    DUPLICATE,
+    FORBIDDEN,
+    INVALID,
+    NOT_FOUND,
+    REQUIRED,
+    Problem,
+    field_problem,
+    not_supported,
+)
+from holdfast.server.schema.semantics.names import dns_label, env_name, port_name
+from holdfast.server.schema.semantics.resources import check_requirements
+
+Found = list[Problem]
+Part = dict[str, Any]
+
+_PULL = ("Always", "IfNotPresent", "Never")
+_RESTART = ("Always", "Never", "OnFailure")
+_PROTOCOLS = ("SCTP", "TCP", "UDP")
+_MESSAGES = ("File", "FallbackToLogsOnError")
+_HANDLERS = ("exec", "grpc", "httpGet", "tcpSocket")
+_NO_SOURCE = (
+    "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef`, `secretKeyRef` "
+    "or `fileKeyRef`"
+)
+_ONLY_SIDECARS = "may not be set for init containers without restartPolicy=Always"
+
+
+def check_containers(found: Found, spec: Part, path: str, volumes: set[str]) -> None:
+    containers = spec.get("containers") or []
+    if not containers:
+        found.append(field_problem(REQUIRED, f"{path}.containers"))
+    names: set[str] = set()
+    for i, container in enumerate(containers):
+        where = f"{path}.containers[{i}]"
+        _check_container(found, container, where, volumes)
+        _check_unique(found, container, where, names)
+        _check_probes(found, container, where)
+        policy = container.get("restartPolicy")
+        if policy is not None and policy not in _RESTART:
+            found.append(not_supported(f"{where}.restartPolicy", policy, _RESTART))
+    _check_host_ports(found, containers, f"{path}.containers")
+    for i, container in enumerate(spec.get("initContainers") or ()):
+        where = f"{path}.initContainers[{i}]"
+        _check_container(found, container, where, volumes)
+        policy = container.get("restartPolicy")
+        if policy is not None and policy not in _RESTART:
+            found.append(not_supported(f"{where}.restartPolicy", policy, _RESTART))
+        _check_unique(found, container, where, names)
+        if policy == "Always":
+            _check_probes(found, container, where)
+            continue
+        for field in ("lifecycle", "livenessProbe", "readinessProbe", "startupProbe"):
+            if field in container:
+                found.append(field_problem(FORBIDDEN, f"{where}.{field}", detail=_ONLY_SIDECARS))
+
+
+def _check_unique(found: Found, container: Part, where: str, names: set[str]) -> None:
+    name = container.get("name", "")
+    if name in names:
+        found.append(field_problem(DUPLICATE, f"{where}.name", name))
+    names.add(name)
+
+
+def _check_container(found: Found, container: Part, where: str, volumes: set[str]) -> None:
+    name = container.get("name", "")
+    if not name:
+        found.append(field_problem(REQUIRED, f"{where}.name"))
+    else:
+        place = f"{where}.name"
+        found.extend(field_problem(INVALID, place, name, said) for said in dns_label(name))
+    if not container.get("image"):
+        found.append(field_problem(REQUIRED, f"{where}.image"))
+    policy = container.get("terminationMessagePolicy")
+    if policy not in _MESSAGES:
+        found.append(not_supported(f"{where}.terminationMessagePolicy", policy, _MESSAGES))
+    if "ports" in container:
+        _check_ports(found, container["ports"], f"{where}.ports")
+    for i, variable in enumerate(container.get("env") or ()):
+        _check_variable(found, variable, f"{where}.env[{i}]")
+    if "volumeMounts" in container:
+        _check_mounts(found, container["volumeMounts"], f"{where}.volumeMounts", volumes)
+    pull = container.get("imagePullPolicy")
+    if pull not in _PULL:
+        found.append(not_supported(f"{where}.imagePullPolicy", pull, _PULL))
+    resources = container.get("resources")
+    if resources:
+        check_requirements(found, resources, f"{where}.resources")
+
+
+def _check_ports(found: Found, ports: list[Part], path: str) -> None:
+    names: set[str] = set()
+    for i, port in enumerate(ports):
+        where = f"{path}[{i}]"
+        name = port.get("name", "")
+        if name:
+            said = port_name(name)
+            found.extend(field_problem(INVALID, f"{where}.name", name, each) for each in said)
+            if not said and name in names:
+                found.append(field_problem(DUPLICATE, f"{where}.name", name))
+            names.add(name)
+        number = port.get("containerPort", 0)
+        if not number:
+            found.append(field_problem(REQUIRED, f"{where}.containerPort"))
+        for field, value in (("containerPort", number), ("hostPort", port.get("hostPort", 0))):
+            if value and not 1 <= value <= 65535:
+                why = "must be between 1 and 65535, inclusive"
+                found.append(field_problem(INVALID, f"{where}.{field}", value, why))
+        protocol = port.get("protocol")
+        if protocol not in _PROTOCOLS:
+            found.append(not_supported(f"{where}.protocol", protocol, _PROTOCOLS))
+
+
+def _check_variable(found: Found, variable: Part, where: str) -> None:
+    name = variable.get("name", "")
+    if not name:
+        found.append(field_problem(REQUIRED, f"{where}.name"))
+    found.extend(field_problem(INVALID, f"{where}.name", name, said) for said in env_name(name))
+    source = variable.get("valueFrom")
+    if source is None:
+        return
+    place = f"{where}.valueFrom"
+    if len(source) > 1:
+        why = "may not have more than one field specified at a time"
+        found.append(field_problem(INVALID, place, "", why))
+    elif not source:
+        found.append(field_problem(INVALID, place, "", _NO_SOURCE))
+    if variable.get("value") and source:
+        why = "may not be specified when `value` is not empty"
+        found.append(field_problem(INVALID, place, "", why))
+
+
+def _check_mounts(found: Found, mounts: list[Part], path: str, volumes: set[str]) -> None:
+    places: set[str] = set()
+    for i, mount in enumerate(mounts):
+        where = f"{path}[{i}]"
+        name, place = mount.get("name", ""), mount.get("mountPath", "")
+        if not name:
+            found.append(field_problem(REQUIRED, f"{where}.name"))
+        if name not in volumes:
+            found.append(field_problem(NOT_FOUND, f"{where}.name", name))
+        if not place:
+            found.append(field_problem(REQUIRED, f"{where}.mountPath"))
+        if place in places:
+            found.append(field_problem(INVALID, f"{where}.mountPath", place, "must be unique"))
+        places.add(place)
+
+
+def _check_probes(found: Found, container: Part, where: str) -> None:
+    for name in ("livenessProbe", "readinessProbe", "startupProbe"):
+        probe = container.get(name)
+        if probe is None:
+            continue
+        handlers = [handler for handler in _HANDLERS if probe.get(handler) is not None]
+        if not handlers:
+            why = "must specify a handler type"
+            found.append(field_problem(REQUIRED, f"{where}.{name}", detail=why))
+        for extra in handlers[1:]:
+            why = "may not specify more than 1 handler type"
+            found.append(field_problem(FORBIDDEN, f"{where}.{name}.{extra}", detail=why))
+        for field in ("initialDelaySeconds", "timeoutSeconds", "periodSeconds", "failureThreshold"):
+            value = probe.get(field, 0)
+            if value < 0:
+                why = "must be greater than or equal to 0"
+                found.append(field_problem(INVALID, f"{where}.{name}.{field}", value, why))
+        if name != "readinessProbe" and probe.get("successThreshold", 1) != 1:
+            value = probe["successThreshold"]
+            found.append(field_problem(INVALID, f"{where}.{name}.successThreshold", value, "must be 1"))
+
+
+def _check_host_ports(found: Found, containers: list[Part], path: str) -> None:
+    taken: set[str] = set()
+    for i, container in enumerate(containers):
+        for j, port in enumerate(container.get("ports") or ()):
+            if not port.get("hostPort"):
+                continue
+            name = f"{port.get('protocol', '')}/{port.get('hostIP', '')}/{port['hostPort']}"
+            if name in taken:
+                found.append(field_problem(DUPLICATE, f"{path}[{i}].ports[{j}].hostPort", name))
+            taken.add(name)

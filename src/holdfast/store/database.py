@@ -1,0 +1,162 @@
+"""The file a journal is kept in: one SQLite table of changes, oldest first.
+
+An object is its latest row; a row without an object says that it was deleted. Rows up to the compacted
+revision are only those that still stand, so reading all rows in order gives both the objects and the
+changes that are remembered. Every row has a checksum, since SQLite notices damage to its own
+structures, but not to what is kept in them.
+"""
+
+import sqlite3
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from zlib import crc32
+
+import msgspec
+
+from holdfast.store.errors import StoreFailed
+from holdfast.store.objects import Change, Key, Raw
+
+APPLICATION_ID = 0x484F4C44
+SCHEMA_VERSION = 1
+
+_SCHEMA = """
+CREATE TABLE changes (
+    revision INTEGER PRIMARY KEY, "group" TEXT NOT NULL, kind TEXT NOT NULL,
+    namespace TEXT NOT NULL, name TEXT NOT NULL, object BLOB, checksum INTEGER NOT NULL
+);
+CREATE TABLE state (compacted INTEGER NOT NULL);
+INSERT INTO state VALUES (0);
+"""
+_TAKE_OUT = "DELETE FROM changes WHERE revision IN (SELECT value FROM json_each(?))"
+_COLUMNS = 7
+_ROWS_AT_ONCE = 4_000
+"""SQLite takes no more than 32,766 values in one statement."""
+
+Row = tuple[int, str, str, str, str, bytes | None, int]
+
+
+class Database:
+    """Held by one process at a time: SQLite's own lock goes away with the process, however it ends."""
+
+    def __init__(self, path: Path) -> None:
+        """Opens the file, or makes it. Raises StoreFailed where that cannot be."""
+        self.path = path
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._connection = sqlite3.connect(
+                path, timeout=0, isolation_level=None, check_same_thread=False
+            )
+        except (OSError, sqlite3.Error) as error:
+            raise StoreFailed(f"{path}: cannot be opened: {error}") from None
+        try:
+            self._prepare()
+        except BaseException as error:
+            self._connection.close()
+            if isinstance(error, sqlite3.Error):
+                raise self._failed(error) from None
+            raise
+
+    def _prepare(self) -> None:
+        run = self._connection.execute
+        run("PRAGMA locking_mode = EXCLUSIVE")
+        (application,) = run("PRAGMA application_id").fetchone()
+        (version,) = run("PRAGMA user_version").fetchone()
+        (tables,) = run("SELECT count(*) FROM sqlite_master").fetchone()
+        new = not (application or version or tables)
+        if not new and application != APPLICATION_ID:
+            raise StoreFailed(f"{self.path}: is a database, but not one of Holdfast's")
+        if version > SCHEMA_VERSION:
+            raise StoreFailed(
+                f"{self.path}: was written by a newer Holdfast (format {version}; this one knows "
+                f"{SCHEMA_VERSION}): use that one, or another --data-dir"
+            )
+        run("PRAGMA journal_mode = WAL")
+        run("PRAGMA synchronous = FULL")
+        # Takes the lock, which is then kept.
+        run("BEGIN EXCLUSIVE")
+        if new:
+            for statement in _SCHEMA.split(";"):
+                run(statement)
+            run(f"PRAGMA application_id = {APPLICATION_ID}")
+            run(f"PRAGMA user_version = {SCHEMA_VERSION}")
+        run("COMMIT")
+        found = [line for (line,) in run("PRAGMA quick_check(3)")]
+        if found != ["ok"]:
+            raise self._damaged("; ".join(found))
+
+    def compacted(self) -> int:
+        rows = self._connection.execute("SELECT compacted FROM state").fetchall()
+        if len(rows) != 1:
+            raise self._damaged("it does not say what was compacted")
+        return int(rows[0][0])
+
+    def rows(self) -> Iterator[tuple[int, Key, Raw | None]]:
+        """Revision, key and object, oldest first. Raises StoreFailed at what is damaged."""
+        decode = msgspec.json.Decoder().decode
+        columns = 'revision, "group", kind, namespace, name, object, checksum'
+        try:
+            for row in self._connection.execute(f"SELECT {columns} FROM changes ORDER BY revision"):
+                revision, *names, data, checksum = row
+                key = Key(*names)
+                if _checksum(revision, key, data) != checksum:
+                    raise self._damaged(f"the checksum of revision {revision} ({key}) is wrong")
+                yield revision, key, decode(data) if data is not None else None
+        except (sqlite3.Error, TypeError, msgspec.DecodeError) as error:
+            raise self._damaged(str(error)) from None
+
+    def commit(self, changes: Sequence[Change], gone: Iterable[int], compacted: int | None) -> None:
+        """Adds the changes and takes out the rows of revisions that are gone, all or nothing. Raises
+        StoreFailed.
+
+        Few statements, however many rows: between two of them this thread must ask Python for its
+        turn, and the event loop's thread is slow to give it."""
+        rows = [_row(change) for change in changes]
+        chunks = [rows[i : i + _ROWS_AT_ONCE] for i in range(0, len(rows), _ROWS_AT_ONCE)]
+        run = self._connection.execute
+        try:
+            if len(chunks) == 1 and compacted is None:
+                self._insert(chunks[0])
+                return
+            run("BEGIN")
+            for chunk in chunks:
+                self._insert(chunk)
+            if compacted is not None:
+                revisions = msgspec.json.encode(list(gone)).decode()
+                run(
+                    "DELETE FROM changes WHERE revision IN (SELECT value FROM json_each(?))",
+                    (revisions,),
+                )
+                run("UPDATE state SET compacted = ?", (compacted,))
+            run("COMMIT")
+        except sqlite3.Error as error:
+            raise StoreFailed(f"{self.path}: cannot be written: {error}") from None
+
+    def _insert(self, rows: Sequence[Row]) -> None:
+        places = f"({', '.join('?' * _COLUMNS)})"
+        statement = f"INSERT INTO changes VALUES {', '.join([places] * len(rows))}"
+        self._connection.execute(statement, [value for row in rows for value in row])
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def _failed(self, error: sqlite3.Error) -> StoreFailed:
+        if error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+            return StoreFailed(f"{self.path}: is in use by another process")
+        if error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT):
+            return self._damaged(str(error))
+        return StoreFailed(f"{self.path}: cannot be opened: {error}")
+
+    def _damaged(self, how: str) -> StoreFailed:
+        return StoreFailed(
+            f"{self.path}: is damaged: {how}. Bring it back from a backup, or use another --data-dir"
+        )
+
+
+def _row(change: Change) -> Row:
+    data = msgspec.json.encode(change.after) if change.after is not None else None
+    return (change.revision, *change.key, data, _checksum(change.revision, change.key, data))
+
+
+def _checksum(revision: int, key: Key, data: bytes | None) -> int:
+    start = crc32("\0".join((str(revision), *key)).encode())
+    return start if data is None else crc32(data, start)

@@ -1,0 +1,304 @@
+"""The store: every object, one revision for all of them, and whoever wants to know of changes.
+
+                 mutation                          committed (at once without a journal)
+    caller ───────────────► objects, history ───────────────────────► subscribers, settled()
+                                    │ at once
+                                    ▼
+                                observers
+
+All methods are called in one thread, that of the event loop where there is one.
+"""
+
+import asyncio
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterable, Sequence
+from typing import Protocol
+
+from holdfast.store.errors import AlreadyExists, Conflict, FutureRevision, NotFound, StoreFailed
+from holdfast.store.history import History
+from holdfast.store.notices import Listener, Listeners, Waiting
+from holdfast.store.objects import Change, Key, Raw
+from holdfast.store.snapshot import Snapshot
+
+Kind = tuple[str, str]
+Objects = list[Raw]
+Keys = list[Key]
+Changes = list[Change]
+
+KEEP = 20_000
+"""How many changes are remembered unless told otherwise."""
+_SNAPSHOTS = 8
+"""Past snapshots kept at hand, for clients in the middle of a paged list."""
+
+
+class Journal(Protocol):
+    """Where changes are kept for good."""
+
+    durable: int
+    """The latest revision that is."""
+    failure: StoreFailed | None
+    """Why no more will be."""
+
+    def load(self, objects: dict[Kind, dict[Key, Raw]], history: History) -> int:
+        """Fills in what was kept before; answers with the revision reached."""
+
+    def start(self, progress: Callable[[], None]) -> None:
+        """From now on changes may be written. `progress` is called, in whatever thread, when
+        `durable` or `failure` has changed."""
+
+    def write(self, change: Change) -> None:
+        """Takes the change, to commit it soon."""
+
+    def forget(self, changes: Iterable[Change], compacted: int) -> None:
+        """These changes need not be remembered, only what they led to."""
+
+    def flush(self) -> None:
+        """Waits until all that was written is durable, or cannot be."""
+
+    def close(self) -> None: ...
+
+
+class Store:
+    def __init__(self, journal: Journal | None = None, keep: int = KEEP) -> None:
+        self._objects: dict[Kind, dict[Key, Raw]] = {}
+        """By group and kind; within these in the order of creation."""
+        self._history = History(keep)
+        self._journal = journal
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self.revision = 0
+        """That of the latest change. An object's resourceVersion is this, as text."""
+        self.failure: StoreFailed | None = None
+        """Set once the disk did not take a write: from then on nothing is changed any more."""
+        if journal is not None:
+            self.revision = journal.load(self._objects, self._history)
+            journal.start(self._progress_in_thread)
+        self.durable = self.revision
+        """The latest revision that subscribers were told of, and a crash cannot take back."""
+        self._observers = Listeners()
+        self._subscribers = Listeners()
+        self._unsettled: deque[Change] = deque()
+        self._waiting = Waiting()
+        self._current: dict[Kind, tuple[Keys, Objects]] = {}
+        self._past: OrderedDict[tuple[Kind, int], Snapshot] = OrderedDict()
+
+    # Reading
+
+    def get(self, key: Key) -> Raw | None:
+        of_kind = self._objects.get(key[:2])
+        return of_kind.get(key) if of_kind is not None else None
+
+    def __contains__(self, key: Key) -> bool:
+        return self.get(key) is not None
+
+    def list(self, group: str, kind: str, namespace: str | None = None) -> Objects:
+        """Sorted by namespace and name."""
+        return self.snapshot(group, kind).listed(namespace)
+
+    def snapshot(self, group: str, kind: str, at: int | None = None) -> Snapshot:
+        """The objects of a kind, now or at a revision still remembered. Raises Compacted or
+        FutureRevision. The pages of one list come from snapshots of one revision."""
+        wanted = (group, kind)
+        if at is None:
+            return Snapshot(self.revision, *self._sorted(wanted))
+        self._check(at)
+        if at >= self._history.last_of(wanted):
+            return Snapshot(at, *self._sorted(wanted))
+        known = self._past.get((wanted, at))
+        if known is None:
+            known = self._past[wanted, at] = self._rewound(wanted, at)
+            while len(self._past) > _SNAPSHOTS:
+                self._past.popitem(last=False)
+        self._past.move_to_end((wanted, at))
+        return known
+
+    def kinds(self) -> Sequence[Kind]:
+        """The kinds there are objects of, or once were."""
+        return [*self._objects]
+
+    def scan(self, group: str, kind: str) -> Objects:
+        """Unsorted: in the order they were created, as long as nothing was read from disk."""
+        return [*self._objects.get((group, kind), {}).values()]
+
+    def count(self, group: str, kind: str) -> int:
+        return len(self._objects.get((group, kind), ()))
+
+    def keys_in(self, namespace: str) -> Keys:
+        return [
+            key for objects in self._objects.values() for key in objects if key.namespace == namespace
+        ]
+
+    # Writing
+
+    def create(self, key: Key, raw: Raw) -> Raw:
+        """Puts a new object in. Raises AlreadyExists."""
+        if key in self._objects.setdefault(key[:2], {}):
+            raise AlreadyExists(key)
+        return self._put(key, None, raw)
+
+    def update(self, key: Key, raw: Raw, expected: str | None = None) -> Raw:
+        """Puts a new version in the place of the old one; with `expected`, only if that is the
+        resourceVersion of the old one. Raises NotFound or Conflict."""
+        return self._put(key, self._found(key, expected), raw)
+
+    def delete(self, key: Key, expected: str | None = None) -> Raw:
+        """Takes the object out, and answers with it as it was. Raises NotFound or Conflict."""
+        before = self._found(key, expected)
+        self._check_failure()
+        del self._objects[key[:2]][key]
+        self._happened(Change(self.revision + 1, key, before, None))
+        return before
+
+    # Watching
+
+    def changes_after(self, revision: int, group: str, kind: str) -> Changes:
+        """The durable changes of a kind after a revision, oldest first; those that follow come to
+        subscribers. Raises Compacted or FutureRevision.
+
+        A watch begins with this and `subscribe`, with no await in between, and leaves out of what it
+        is then told the changes that are not after its revision."""
+        self._check(revision)
+        changes = self._history.after(revision, (group, kind))
+        while changes and changes[-1].revision > self.durable:
+            changes.pop()
+        return changes
+
+    def subscribe(self, listener: Listener) -> Callable[[], None]:
+        """Tells the listener of every change, in order, once it is durable. The answer ends that."""
+        return self._subscribers.add(listener)
+
+    def observe(self, listener: Listener) -> Callable[[], None]:
+        """Tells the listener of every change, in order, at once; for parts of the cluster, which do
+        nothing but write to this store."""
+        return self._observers.add(listener)
+
+    async def settled(self, revision: int) -> None:
+        """Returns once that revision is durable. Raises StoreFailed if it will never be."""
+        if revision > self.durable:
+            if revision > self.revision:
+                raise FutureRevision(revision, self.revision)
+            self._check_failure()
+            self._loop = asyncio.get_running_loop()
+            self._progress()
+            if revision > self.durable:
+                await self._waiting.until(revision)
+
+    def flush(self) -> None:
+        """As `settled` of the latest revision, but blocks: for where there is no event loop."""
+        if self._journal is not None:
+            self._journal.flush()
+            self._progress()
+            self._check_failure()
+
+    def compact(self, revision: int) -> None:
+        """Forgets how things were before that revision, here and on disk."""
+        if revision > self.revision:
+            raise FutureRevision(revision, self.revision)
+        self._forgot(self._history.forget(min(revision, self.durable)))
+
+    @property
+    def compacted(self) -> int:
+        """The oldest revision that can be watched or listed from."""
+        return self._history.compacted
+
+    def close(self) -> None:
+        """Makes all durable and lets go of the file."""
+        if self._journal is not None:
+            try:
+                self.flush()
+            finally:
+                self._journal.close()
+
+    # Within
+
+    def _found(self, key: Key, expected: str | None) -> Raw:
+        found = self.get(key)
+        if found is None:
+            raise NotFound(key)
+        if expected is not None:
+            version = found["metadata"]["resourceVersion"]
+            if version != expected:
+                raise Conflict(key, expected, version)
+        return found
+
+    def _put(self, key: Key, before: Raw | None, raw: Raw) -> Raw:
+        self._check_failure()
+        revision = self.revision + 1
+        stored = {**raw, "metadata": {**raw["metadata"], "resourceVersion": str(revision)}}
+        self._objects[key[:2]][key] = stored
+        self._happened(Change(revision, key, before, stored))
+        return stored
+
+    def _happened(self, change: Change) -> None:
+        self.revision = change.revision
+        self._current.pop(change.key[:2], None)
+        self._history.add(change)
+        self._unsettled.append(change)
+        if self._journal is None:
+            self._observers.tell(change)
+            self._settle(change.revision)
+            return
+        if self._loop is None:
+            self._loop = asyncio._get_running_loop()
+        self._journal.write(change)
+        self._observers.tell(change)
+
+    def _settle(self, durable: int) -> None:
+        unsettled = self._unsettled
+        while unsettled and unsettled[0].revision <= durable:
+            change = unsettled.popleft()
+            self.durable = change.revision
+            self._subscribers.tell(change)
+        # Now and then, rather than one for each that comes.
+        history = self._history
+        if history.surplus() * 4 > history.keep:
+            self._forgot(history.forget_surplus(self.durable))
+
+    def _progress_in_thread(self) -> None:
+        loop = self._loop
+        if loop is not None:
+            try:
+                loop.call_soon_threadsafe(self._progress)
+            except RuntimeError:
+                self._loop = None  # that loop has ended; the next call of settled or flush catches up
+
+    def _progress(self) -> None:
+        journal = self._journal
+        assert journal is not None
+        self._settle(journal.durable)
+        self._waiting.reached(self.durable)
+        if journal.failure is not None:
+            self.failure = journal.failure
+            self._waiting.fail(journal.failure)
+
+    def _check_failure(self) -> None:
+        if self.failure is not None:
+            raise self.failure
+
+    def _check(self, revision: int) -> None:
+        if revision > self.revision:
+            raise FutureRevision(revision, self.revision)
+        self._history.check(revision)
+
+    def _forgot(self, changes: Changes) -> None:
+        for known in [known for known in self._past if known[1] < self._history.compacted]:
+            del self._past[known]
+        if self._journal is not None:
+            self._journal.forget(changes, self._history.compacted)
+
+    def _sorted(self, kind: Kind) -> tuple[Keys, Objects]:
+        known = self._current.get(kind)
+        if known is None:
+            of_kind = self._objects.get(kind, {})
+            keys = sorted(of_kind)
+            known = self._current[kind] = (keys, [of_kind[key] for key in keys])
+        return known
+
+    def _rewound(self, kind: Kind, at: int) -> Snapshot:
+        of_kind = dict(self._objects.get(kind, {}))
+        for change in self._history.back_to(at, kind):
+            if change.before is None:
+                del of_kind[change.key]
+            else:
+                of_kind[change.key] = change.before
+        keys = sorted(of_kind)
+        return Snapshot(at, keys, [of_kind[key] for key in keys])

@@ -1,0 +1,160 @@
+"""What each workload comes to: a benchmark that places pods wrongly measures nothing."""
+
+from collections import Counter
+from collections.abc import Collection
+
+import pytest
+
+from holdfast.bench.drive import Drive
+from holdfast.bench.plan import plan_of
+from holdfast.bench.workload import find, rows
+from holdfast.core.pods import PodRecord
+from holdfast.core.validate import validate_state
+
+ZONE = "topology.kubernetes.io/zone"
+
+
+class Outcome:
+    """A workload's cluster once everything has settled."""
+
+    def __init__(self, name: str, nodes: int, batch: int = 10) -> None:
+        drive = Drive(plan_of(rows()[find(name)], nodes), batch)
+        drive.run()
+        self.cluster = drive.scheduler.cluster
+        self.decisions = drive.decisions
+        assert validate_state(self.cluster) == []
+
+    def pods(self, prefix: str) -> list[PodRecord]:
+        return [pod for pod in self.cluster.pods.values() if pod.name.startswith(prefix)]
+
+    def per_node(self, pods: Collection[PodRecord]) -> Counter[str]:
+        assert all(pod.row >= 0 for pod in pods)
+        return Counter(self.cluster.nodes.name(pod.row) for pod in pods)
+
+    def per_zone(self, pods: Collection[PodRecord]) -> Counter[str]:
+        info = self.cluster.nodes.info
+        return Counter(info[pod.row].labels[ZONE] for pod in pods)
+
+
+@pytest.mark.parametrize(
+    ("name", "template"),
+    [
+        ("PodAntiAffinity", "anti-affinity-pod"),
+        ("SchedulingRequiredPodAntiAffinityWithNSSelector", "team-anti-affinity-pod"),
+    ],
+)
+def test_required_anti_affinity_leaves_one_to_a_node(name: str, template: str) -> None:
+    outcome = Outcome(name, 60)
+    pods = outcome.pods(template)
+    assert len(pods) >= 36
+    assert set(outcome.per_node(pods).values()) == {1}
+    assert len({pod.namespace for pod in pods}) == 2
+
+
+def test_pods_keep_away_from_those_that_mind_them() -> None:
+    outcome = Outcome("PodMatchingAntiAffinity", 20)
+    minding, minded = outcome.pods("anti-affinity-pod"), outcome.pods("green-pod")
+    assert (len(minding), len(minded)) == (4, 20)
+    assert not outcome.per_node(minding).keys() & outcome.per_node(minded).keys()
+
+
+@pytest.mark.parametrize(
+    ("name", "template", "pods"),
+    [
+        ("PodAffinity", "affinity-pod", 40),
+        ("SchedulingRequiredPodAffinityWithNSSelector", "team-affinity-pod", 28),
+    ],
+)
+def test_required_affinity_gathers_all_in_one_zone(name: str, template: str, pods: int) -> None:
+    outcome = Outcome(name, 20)
+    assert outcome.per_zone(outcome.pods(template)) == {"zone1": pods}
+
+
+@pytest.mark.parametrize(
+    ("name", "template", "pods"),
+    [
+        ("PreferredPodAffinity", "preferred-affinity-pod", 40),
+        ("SchedulingPreferredAffinityWithNSSelector", "team-preferred-affinity-pod", 40),
+    ],
+)
+def test_preferred_affinity_fills_one_node_after_the_other(name: str, template: str, pods: int) -> None:
+    outcome = Outcome(name, 20)
+    per_node = outcome.per_node(outcome.pods(template))
+    assert per_node.total() == pods
+    assert per_node.most_common(1)[0][1] == 40  # as many as have room on a node
+
+
+@pytest.mark.parametrize(
+    ("name", "template", "pods"),
+    [
+        ("PreferredPodAntiAffinity", "preferred-anti-affinity-pod", 40),
+        ("SchedulingPreferredAntiAffinityWithNSSelector", "team-preferred-anti-affinity-pod", 24),
+    ],
+)
+def test_preferred_anti_affinity_deals_them_out_evenly(name: str, template: str, pods: int) -> None:
+    per_node = (outcome := Outcome(name, 20)).per_node(outcome.pods(template))
+    assert per_node.total() == pods
+    assert max(per_node.values()) - min(per_node.values()) <= 1
+
+
+@pytest.mark.parametrize(
+    ("name", "template", "skew"),
+    [("TopologySpreading", "spread-pod", 5), ("PreferredTopologySpreading", "preferred-spread-pod", 5)],
+)
+def test_spread_pods_are_spread_over_zones(name: str, template: str, skew: int) -> None:
+    outcome = Outcome(name, 30)
+    per_zone = outcome.per_zone(outcome.pods(template))
+    assert per_zone.total() == 30
+    assert max(per_zone.values()) - min(per_zone.values()) <= skew
+
+
+@pytest.mark.parametrize("name", ["DefaultTopologySpreading", "DefaultTopologySpreading/50000Pods"])
+def test_the_pods_of_a_service_are_spread_over_zones_and_nodes(name: str) -> None:
+    outcome = Outcome(name, 30)
+    pods = outcome.pods("web-pod")
+    per_zone, per_node = outcome.per_zone(pods), outcome.per_node(pods)
+    assert len(per_zone) == 3
+    assert len(per_node) == 30
+    assert max(per_zone.values()) - min(per_zone.values()) <= 5
+    assert max(per_node.values()) - min(per_node.values()) <= 2
+
+
+def test_among_pods_with_affinities_plain_pods_find_their_place() -> None:
+    outcome = Outcome("MixedSchedulingBasePod", 20)
+    assert {pod.phase.value for pod in outcome.cluster.pods.values()} == {"assigned"}
+    assert len(outcome.cluster.pods) == 5 * 8 + 20
+    assert set(outcome.per_node(outcome.pods("anti-affinity-pod")).values()) == {1}
+
+
+@pytest.mark.parametrize("batch", [1, 3, 100])
+def test_every_preemptor_gets_a_node_of_which_three_pods_had_to_go(batch: int) -> None:
+    outcome = Outcome("PreemptionBasic", 20, batch)
+    preemptors, left = outcome.pods("high-priority-pod"), outcome.pods("low-priority-pod")
+    assert len(outcome.per_node(preemptors)) == len(preemptors) == 20
+    assert set(outcome.per_node(left).values()) == {1}
+    assert len(left) == 20
+    assert outcome.decisions["Preempt"] == 60
+
+
+def test_on_a_larger_cluster_preemptors_still_find_it_full() -> None:
+    plan = plan_of(rows()["PreemptionBasic"], 6000)
+    assert (plan.pods(measured=False), plan.pods(measured=True)) == (24000, 5000)
+
+
+def test_plain_pods_use_what_room_is_left_while_others_preempt() -> None:
+    outcome = Outcome("PreemptionAsync", 500, batch=100)
+    plain, preemptors = outcome.pods("pod-"), outcome.pods("churn")
+    assert outcome.per_node(plain).total() == 500
+    assert outcome.per_node(preemptors).total() >= 4
+    # A node with one plain pod has 300m left: three pods have to go for 3 CPUs.
+    assert outcome.decisions["Preempt"] == 3 * len(preemptors)
+    assert len(outcome.pods("low-priority-pod")) == 2000 - 3 * len(preemptors)
+
+
+@pytest.mark.parametrize(("name", "pods"), [("InTreePVs", 12), ("CSIPVs", 40)])
+def test_pods_come_with_their_claims_and_volumes(name: str, pods: int) -> None:
+    outcome = Outcome(name, 20)
+    objects = outcome.cluster.objects
+    assert outcome.per_node(outcome.pods("claiming-pod")).total() == pods
+    assert len(objects["PersistentVolumeClaim"]) == len(objects["PersistentVolume"]) == pods
+    assert len(objects.get("CSINode", {})) == (20 if name == "CSIPVs" else 0)

@@ -1,0 +1,110 @@
+"""An embedded cluster whose clock a test moves by hand."""
+
+import asyncio
+from typing import Any
+
+from holdfast.api.timestamps import format_time, parse_time
+from holdfast.backends.embedded.cluster import EmbeddedCluster
+from holdfast.backends.embedded.setup import Setup
+from holdfast.store import Key, Raw, Store, node_key, pod_key
+
+
+class HandClock:
+    def __init__(self, start: str = "2026-01-01T00:00:00Z") -> None:
+        self.t = parse_time(start)
+
+    def epoch(self) -> float:
+        return self.t
+
+    def stamp(self, after: float = 0.0) -> str:
+        return format_time(self.t + after)
+
+
+class Driven:
+    """A cluster and what a test does with it, as clients of an API server would."""
+
+    def __init__(self, store: Store | None = None, clock: HandClock | None = None) -> None:
+        self.clock = clock if clock is not None else HandClock()
+        self.store = store if store is not None else Store()
+        self.cluster = EmbeddedCluster(Setup.of(), self.store, self.clock)
+        self.settle()
+
+    def settle(self) -> None:
+        asyncio.run(self.cluster.quiet())
+
+    def after(self, seconds: float) -> None:
+        """Time passes, a second at a time."""
+        for _ in range(int(seconds)):
+            self.clock.t += 1
+            self.settle()
+
+    def create(self, raw: Raw) -> Raw:
+        made = self.cluster.world.objects.create(raw)
+        self.settle()
+        return made
+
+    def update(self, key: Key, **parts: Any) -> None:
+        """Replaces top-level parts of an object; a part that is a dict is merged one level deep."""
+        raw = self.store.get(key)
+        assert raw is not None, f"{key} is not there"
+        merged = {
+            name: {**raw.get(name, {}), **part} if isinstance(part, dict) else part
+            for name, part in parts.items()
+        }
+        self.cluster.world.objects.update(key, {**raw, **merged})
+        self.settle()
+
+    def delete(self, key: Key) -> None:
+        self.store.delete(key)
+        self.settle()
+
+    def node(self, name: str, cpu: str = "4", **spec: Any) -> Key:
+        self.create(
+            {
+                "apiVersion": "v1",
+                "kind": "Node",
+                "metadata": {"name": name},
+                "spec": spec,
+                "status": {"capacity": {"cpu": cpu, "memory": "8Gi"}},
+            }
+        )
+        return node_key(name)
+
+    def pod(self, name: str, cpu: str = "1", namespace: str = "default", **more: Any) -> Key:
+        """`annotations`, `finalizers` and the like go to metadata, all else to the spec."""
+        metadata = {k: more.pop(k) for k in ("annotations", "finalizers", "labels") if k in more}
+        container = {"name": "c", "image": "app:1", "resources": {"requests": {"cpu": cpu}}}
+        self.create(
+            {
+                "apiVersion": "v1",
+                "kind": "Pod",
+                "metadata": {"name": name, "namespace": namespace, **metadata},
+                "spec": {
+                    "containers": [container],
+                    "schedulerName": "default-scheduler",
+                    "terminationGracePeriodSeconds": 30,
+                    **more,
+                },
+                "status": {"phase": "Pending"},
+            }
+        )
+        return pod_key(namespace, name)
+
+    def get(self, key: Key) -> Raw:
+        raw = self.store.get(key)
+        assert raw is not None, f"{key} is not there"
+        return raw
+
+    def phase(self, key: Key) -> str:
+        return str(self.get(key)["status"]["phase"])
+
+    def placed(self, key: Key) -> str:
+        return str(self.get(key)["spec"].get("nodeName") or "")
+
+    def condition(self, key: Key, type: str) -> Raw:
+        found = [c for c in self.get(key)["status"]["conditions"] if c["type"] == type]
+        assert len(found) == 1, self.get(key)["status"]["conditions"]
+        return dict(found[0])
+
+    def reasons(self) -> list[str]:
+        return [event["reason"] for event in self.store.scan("", "Event")]

@@ -1,0 +1,124 @@
+"""What else lives in an embedded cluster: namespaces, budgets, events, and restarts."""
+
+from pathlib import Path
+
+import pytest
+
+from embedded.clusters import Driven, HandClock
+from holdfast.backends.embedded import expiry
+from holdfast.store import Key, open_store, pod_key
+
+
+def terminate(it: Driven, name: str) -> Key:
+    key = Key("", "Namespace", "", name)
+    it.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+    return key
+
+
+def test_a_namespace_that_is_deleted_is_emptied_first() -> None:
+    it = Driven()
+    it.node("n")
+    key = terminate(it, "x")
+    running = it.pod("running", namespace="x", annotations={"sim.holdfast.io/stops-in": "5s"})
+    elsewhere = it.pod("elsewhere")
+    it.create({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "s", "namespace": "x"}})
+    it.update(key, metadata={"deletionTimestamp": it.clock.stamp()})
+    assert [each for each in it.store.keys_in("x") if each.kind != "Event"] == [running]
+    assert key in it.store
+    it.after(5)
+    assert (key in it.store, it.store.keys_in("x"), elsewhere in it.store) == (False, [], True)
+
+
+def test_a_namespace_waits_for_finalizers_within_it() -> None:
+    it = Driven()
+    key = terminate(it, "x")
+    metadata = {"name": "s", "namespace": "x", "finalizers": ["example.com/wait"]}
+    it.create({"apiVersion": "v1", "kind": "Service", "metadata": metadata})
+    service = Key("", "Service", "x", "s")
+    it.update(key, metadata={"deletionTimestamp": it.clock.stamp()})
+    assert "deletionTimestamp" in it.get(service)["metadata"]
+    assert key in it.store
+    it.delete(service)
+    assert key not in it.store
+
+
+def test_an_empty_namespace_is_gone_at_once() -> None:
+    it = Driven()
+    key = terminate(it, "x")
+    it.update(key, metadata={"deletionTimestamp": it.clock.stamp()})
+    assert key not in it.store
+
+
+def test_a_budgets_status_follows_its_pods_whatever_it_said_before() -> None:
+    it = Driven()
+    it.node("n")
+    budget = {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": "b", "namespace": "default"},
+        "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "web"}}},
+        "status": {"disruptionsAllowed": 99},
+    }
+    it.create(budget)
+    for name in "ab":
+        it.pod(name, labels={"app": "web"})
+    key = Key("policy", "PodDisruptionBudget", "default", "b")
+    assert it.get(key)["status"]["disruptionsAllowed"] == 1
+    it.delete(pod_key("default", "a"))
+    assert it.get(key)["status"]["disruptionsAllowed"] == 0
+
+
+def test_events_are_kept_for_an_hour() -> None:
+    it = Driven()
+    it.node("n")
+    it.pod("early")
+    it.after(60)
+    it.pod("late")
+    it.clock.t += expiry.KEPT - 30
+    it.settle()
+    assert [event["involvedObject"]["name"] for event in it.store.scan("", "Event")] == ["late"]
+
+
+def test_there_are_no_more_than_so_many_events(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(expiry, "MOST", 10)
+    it = Driven()
+    it.node("n", "100")
+    for i in range(30):
+        it.clock.t += 1
+        it.pod(f"p{i}", "10m")
+    left = [event["involvedObject"]["name"] for event in it.store.scan("", "Event")]
+    assert len(left) <= 10
+    assert "p29" in left
+
+
+def test_a_restart_keeps_all_and_loses_no_time(tmp_path: Path) -> None:
+    clock = HandClock()
+    it = Driven(open_store(tmp_path), clock)
+    it.node("n", "2")
+    ends = it.pod("ends", annotations={"sim.holdfast.io/runs-for": "10s"})
+    stays, waits = it.pod("stays"), it.pod("waits")
+    it.after(4)
+    before = it.get(stays)
+    it.store.close()
+    clock.t += 3
+    it = Driven(open_store(tmp_path), clock)
+    assert it.get(stays) == before
+    assert (it.phase(ends), it.placed(waits)) == ("Running", "")
+    it.after(3)
+    assert it.phase(ends) == "Succeeded"
+    it.after(2)
+    assert it.placed(waits) == "n"
+    it.store.close()
+
+
+def test_a_pod_that_was_stopping_when_the_cluster_went_down_stops(tmp_path: Path) -> None:
+    it = Driven(open_store(tmp_path))
+    it.node("n")
+    pod = it.pod("p", annotations={"sim.holdfast.io/stops-in": "20s"})
+    stopping = {"deletionTimestamp": it.clock.stamp(30), "deletionGracePeriodSeconds": 30}
+    it.update(pod, metadata=stopping)
+    it.store.close()
+    it = Driven(open_store(tmp_path), it.clock)
+    it.after(20)
+    assert pod not in it.store
+    it.store.close()

@@ -1,0 +1,23 @@
+"""Where the binaries are."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+DEFAULT_FOLDER = "/usr/local/kubebuilder/bin"
+SERVER = ("etcd", "kube-apiserver")
+SCHEDULER = "kube-scheduler"
+
+
+def folder() -> Path:
+    return Path(os.environ.get("KUBEBUILDER_ASSETS") or DEFAULT_FOLDER)
+
+
+def missing(*names: str) -> str:
+    """Why tests that need these binaries cannot run; empty if they can."""
+    where = folder()
+    lacking = [name for name in names if not os.access(where / name, os.X_OK)]
+    if not lacking:
+        return ""
+    return f"no {', '.join(lacking)} in {where}; KUBEBUILDER_ASSETS may name another folder"

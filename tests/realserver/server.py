@@ -1,0 +1,212 @@
+"""etcd and kube-apiserver on free ports of the loopback interface, and kube-scheduler beside them.
+
+Everything they write goes into one folder. Users are told apart by tokens; each gets a kubeconfig that
+checks the server's certificate.
+"""
+
+from __future__ import annotations
+
+import secrets
+import urllib.request
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from http.client import HTTPException
+from pathlib import Path
+from typing import Any
+
+import yaml
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
+
+from realserver.assets import SCHEDULER, folder
+from realserver.client import Client, RefusedError
+from realserver.process import ServerFailedError, ServerProcess, free_ports
+
+_USERS = {
+    "admin": "system:masters",
+    "system:kube-scheduler": "",
+    "holdfast": "system:masters",
+}
+_ATTEMPTS = 3
+_EMPTIED = (
+    ("v1", "persistentvolumeclaims", "default"),
+    ("v1", "persistentvolumes", ""),
+    ("storage.k8s.io/v1", "storageclasses", ""),
+    ("storage.k8s.io/v1", "csinodes", ""),
+    ("storage.k8s.io/v1", "csidrivers", ""),
+    ("policy/v1", "poddisruptionbudgets", "default"),
+    ("apps/v1", "replicasets", "default"),
+    ("apps/v1", "statefulsets", "default"),
+    ("v1", "nodes", ""),
+    ("v1", "events", "default"),
+)
+
+
+class RealServer:
+    """Use as a context: the servers run inside it."""
+
+    def __init__(self, where: Path) -> None:
+        self._where = where
+        self._running = ExitStack()
+        self._tokens = {user: secrets.token_hex(16) for user in _USERS}
+        self._etcd_port = self.port = 0
+        self.client: Client
+
+    def __enter__(self) -> RealServer:
+        for attempt in range(1, _ATTEMPTS + 1):
+            try:
+                self._start()
+                return self
+            except ServerFailedError:
+                self._running.close()
+                if attempt == _ATTEMPTS:
+                    raise
+        raise AssertionError
+
+    def __exit__(self, *_: object) -> None:
+        self._running.close()
+
+    def kubeconfig(self, user: str = "admin") -> Path:
+        """The path of a kubeconfig for one of the users."""
+        path = self._where / f"{user.replace(':', '-')}.kubeconfig"
+        server = {
+            "server": f"https://127.0.0.1:{self.port}",
+            "certificate-authority": str(self._authority),
+        }
+        content = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "current-context": "test",
+            "clusters": [{"name": "test", "cluster": server}],
+            "users": [{"name": user, "user": {"token": self._tokens[user]}}],
+            "contexts": [{"name": "test", "context": {"cluster": "test", "user": user}}],
+        }
+        path.write_text(yaml.safe_dump(content))
+        return path
+
+    def new_client(self, user: str = "admin") -> Client:
+        return Client(self.port, self._tokens[user], self._authority)
+
+    def empty(self) -> None:
+        """Takes away what a test may have left."""
+        for pod in self.client.list("v1", "pods"):
+            if pod["metadata"].get("finalizers"):
+                self.client.patch(pod, {"metadata": {"finalizers": None}})
+            with suppress(RefusedError):
+                self.client.delete(pod)
+        for api_version, plural, namespace in _EMPTIED:
+            for obj in self.client.list(api_version, plural):
+                if obj["metadata"].get("finalizers"):
+                    self.client.patch(obj, {"metadata": {"finalizers": None}})
+            self.client.delete_all(api_version, plural, namespace)
+
+    @contextmanager
+    def kube_scheduler(self, configuration: dict[str, Any] | None = None) -> Iterator[None]:
+        """kube-scheduler, with this configuration file's content, runs in this context."""
+        (port,) = free_ports(1)
+        kubeconfig = self.kubeconfig("system:kube-scheduler")
+        content = {
+            "apiVersion": "kubescheduler.config.k8s.io/v1",
+            "kind": "KubeSchedulerConfiguration",
+            "leaderElection": {"leaderElect": False},
+            "clientConnection": {"kubeconfig": str(kubeconfig), "qps": 1000, "burst": 1000},
+            **(configuration or {}),
+        }
+        config = self._where / "scheduler.yaml"
+        config.write_text(yaml.safe_dump(content))
+        command: list[str | Path] = [
+            folder() / SCHEDULER,
+            f"--config={config}",
+            f"--authentication-kubeconfig={kubeconfig}",
+            f"--authorization-kubeconfig={kubeconfig}",
+            "--bind-address=127.0.0.1",
+            f"--secure-port={port}",
+            f"--cert-dir={self._where / 'scheduler-certificates'}",
+        ]
+        process = ServerProcess(SCHEDULER, command, self._where / "scheduler.log")
+        try:
+            made = self._where / "scheduler-certificates" / "kube-scheduler.crt"
+            process.wait_until(lambda: _is_ready(port, self._tokens["admin"], made))
+            yield
+        finally:
+            process.stop()
+
+    def _start(self) -> None:
+        self._etcd_port, peer_port, self.port = free_ports(3)
+        etcd = f"http://127.0.0.1:{self._etcd_port}"
+        peer = f"http://127.0.0.1:{peer_port}"
+        self._run(
+            "etcd",
+            f"--data-dir={self._where / f'etcd-{self._etcd_port}'}",
+            "--unsafe-no-fsync",
+            f"--listen-client-urls={etcd}",
+            f"--advertise-client-urls={etcd}",
+            f"--listen-peer-urls={peer}",
+            f"--initial-advertise-peer-urls={peer}",
+            f"--initial-cluster=default={peer}",
+        ).wait_until(lambda: _answers(f"{etcd}/health"))
+        key = self._signing_key()
+        self._run(
+            "kube-apiserver",
+            f"--etcd-servers={etcd}",
+            "--bind-address=127.0.0.1",
+            "--advertise-address=127.0.0.1",
+            f"--secure-port={self.port}",
+            "--endpoint-reconciler-type=none",
+            f"--cert-dir={self._where / 'certificates'}",
+            f"--token-auth-file={self._token_file()}",
+            "--authorization-mode=RBAC",
+            f"--service-account-key-file={key}",
+            f"--service-account-signing-key-file={key}",
+            "--service-account-issuer=https://kubernetes.default.svc",
+            "--service-cluster-ip-range=10.0.0.0/24",
+            # No controller makes service accounts here, and none takes the taints of new nodes away.
+            "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition",
+        ).wait_until(lambda: _is_ready(self.port, self._tokens["admin"], self._authority))
+        self.client = self.new_client()
+        self._running.callback(self.client.close)
+
+    def _run(self, name: str, *flags: str) -> ServerProcess:
+        process = ServerProcess(name, [folder() / name, *flags], self._where / f"{name}.log")
+        self._running.callback(process.stop)
+        return process
+
+    @property
+    def _authority(self) -> Path:
+        return self._where / "certificates" / "apiserver.crt"
+
+    def _token_file(self) -> Path:
+        path = self._where / "tokens.csv"
+        lines = [f'{self._tokens[user]},{user},{user},"{group}"' for user, group in _USERS.items()]
+        path.write_text("\n".join(lines) + "\n")
+        path.chmod(0o600)
+        return path
+
+    def _signing_key(self) -> Path:
+        path = self._where / "service-accounts.key"
+        key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+        form = serialization.PrivateFormat.TraditionalOpenSSL
+        secret = key.private_bytes(serialization.Encoding.PEM, form, serialization.NoEncryption())
+        path.write_bytes(secret)
+        path.chmod(0o600)
+        return path
+
+
+def _answers(url: str) -> bool:
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    try:
+        with opener.open(url, timeout=5) as answer:
+            return bool(answer.status == 200)
+    except (OSError, HTTPException):
+        return False
+
+
+def _is_ready(port: int, token: str, authority: Path) -> bool:
+    try:
+        client = Client(port, token, authority)
+        try:
+            return bool(client.request("GET", "/readyz") == "ok")
+        finally:
+            client.close()
+    except (OSError, HTTPException, RefusedError):
+        return False

@@ -1,0 +1,58 @@
+"""Uids, names and times of new objects."""
+
+import uuid
+
+import pytest
+
+from holdfast.store import Identity, Key, RandomNames, SeededNames, pod_key
+from holdfast.store.identity import with_generation
+
+P = pod_key("default", "p")
+
+
+def seeded(seed: int = 0) -> Identity:
+    return Identity(SeededNames(seed), lambda: "2026-01-01T00:00:00Z")
+
+
+def test_the_same_seed_gives_the_same_names() -> None:
+    def drawn(identity: Identity) -> list[str]:
+        uids = [identity.new(P, {"metadata": {}})["metadata"]["uid"] for _ in range(2)]
+        return [*uids, identity.name("a-"), identity.name("a-")]
+
+    assert drawn(seeded(3)) == drawn(seeded(3))
+    assert len({*drawn(seeded(3)), *drawn(seeded(4))}) == 8
+    assert all(uuid.UUID(uid).version == 5 for uid in drawn(seeded())[:2])
+
+
+def test_random_names_are_distinct() -> None:
+    identity = Identity(RandomNames(), lambda: "")
+    assert len({identity.name("a-") for _ in range(100)}) == 100
+    assert len({identity.new(P, {"metadata": {}})["metadata"]["uid"] for _ in range(100)}) == 100
+
+
+def test_a_new_object_gets_what_it_lacks_and_keeps_what_it_has() -> None:
+    made = seeded().new(P, {"metadata": {"uid": "mine"}, "spec": {}})
+    assert made["metadata"] == {
+        "name": "p",
+        "namespace": "default",
+        "uid": "mine",
+        "resourceVersion": "",
+        "creationTimestamp": "2026-01-01T00:00:00Z",
+        "generation": 1,
+    }
+    node = seeded().new(Key("", "Node", "", "n"), {"metadata": {"namespace": "x"}})["metadata"]
+    assert ("namespace" in node, "generation" in node) == (False, False)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "generation"),
+    [
+        ({"spec": {"a": 1}}, {"spec": {"a": 2}}, 2),
+        ({"spec": {"a": 1}}, {"spec": {"a": 1, "nodeName": "n"}}, 1),
+        ({"spec": {}, "status": {}}, {"spec": {}, "status": {"x": 1}}, 1),
+    ],
+)
+def test_another_wish_is_another_generation(before: dict, after: dict, generation: int) -> None:  # type: ignore[type-arg]
+    metadata = {"metadata": {"generation": 1}}
+    found = with_generation({**before, **metadata}, {**after, **metadata})
+    assert found["metadata"]["generation"] == generation

@@ -1,0 +1,194 @@
+"""Objects, versions, lists and watches, in memory."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from holdfast.store import (
+    AlreadyExists,
+    Change,
+    Compacted,
+    Conflict,
+    FutureRevision,
+    Key,
+    NotFound,
+    Store,
+    pod_key,
+)
+
+P = pod_key("default", "p")
+
+
+def raw(name: str = "p", **more: Any) -> dict[str, Any]:
+    return {"metadata": {"name": name}, **more}
+
+
+def names(objects: Any) -> list[str]:
+    return [each["metadata"]["name"] for each in objects]
+
+
+def test_every_change_is_one_revision_for_all_kinds() -> None:
+    store = Store()
+    pod = store.create(P, raw())
+    node = store.create(Key("", "Node", "", "n"), raw("n"))
+    again = store.update(P, {**pod, "spec": {}})
+    store.delete(P)
+    assert [each["metadata"]["resourceVersion"] for each in (pod, node, again)] == ["1", "2", "3"]
+    assert (store.revision, store.durable) == (4, 4)
+
+
+def test_objects_are_replaced_and_never_changed() -> None:
+    store = Store()
+    given = raw()
+    first = store.create(P, given)
+    assert given == raw()
+    second = store.update(P, {**first, "spec": {"a": 1}})
+    assert (first["metadata"]["resourceVersion"], "spec" in first) == ("1", False)
+    assert store.get(P) is second
+    assert store.delete(P) is second
+    assert P not in store
+
+
+def test_what_is_refused_leaves_no_trace() -> None:
+    store = Store()
+    store.create(P, raw())
+    missing = pod_key("default", "q")
+    attempts: list[tuple[type[Exception], Callable[[], object]]] = [
+        (AlreadyExists, lambda: store.create(P, raw())),
+        (NotFound, lambda: store.update(missing, raw("q"))),
+        (NotFound, lambda: store.delete(missing)),
+        (Conflict, lambda: store.update(P, raw(), expected="7")),
+        (Conflict, lambda: store.delete(P, expected="7")),
+    ]
+    for error, refused in attempts:
+        with pytest.raises(error):
+            refused()
+    assert (store.revision, names(store.list("", "Pod"))) == (1, ["p"])
+    store.update(P, raw(), expected="1")
+    store.delete(P, expected="2")
+
+
+def test_the_same_name_again_is_another_object() -> None:
+    store = Store()
+    store.create(P, raw(a=1))
+    store.delete(P)
+    store.create(P, raw(a=2))
+    kinds = [(c.before is None, c.after is None) for c in store.changes_after(0, "", "Pod")]
+    assert kinds == [(True, False), (False, True), (True, False)]
+
+
+def test_lists_are_sorted_and_scans_are_as_created() -> None:
+    store = Store()
+    for namespace, name in (("b", "x"), ("a", "z"), ("a-b", "k"), ("a", "y")):
+        store.create(pod_key(namespace, name), raw(name))
+    assert names(store.list("", "Pod")) == ["y", "z", "k", "x"]
+    assert names(store.list("", "Pod", "a")) == ["y", "z"]
+    assert names(store.list("", "Pod", "none")) == []
+    assert names(store.list("apps", "Pod")) == []
+    assert names(store.scan("", "Pod")) == ["x", "z", "k", "y"]
+    assert [key.name for key in store.keys_in("a")] == ["z", "y"]
+
+
+def test_pages_come_from_one_revision() -> None:
+    store = Store()
+    for name in "abcd":
+        store.create(pod_key("x", name), raw(name))
+    first = store.snapshot("", "Pod")
+    store.delete(pod_key("x", "b"))
+    store.update(pod_key("x", "c"), raw("c", spec=1))
+    store.create(pod_key("x", "bb"), raw("bb"))
+    later = store.snapshot("", "Pod", at=first.revision)
+    assert (later.revision, list(later.objects)) == (4, list(first.objects))
+    start, end = later.span("x", after=pod_key("x", "b"))
+    assert names(later.objects[start:end]) == ["c", "d"]
+    assert "spec" not in later.objects[start]
+    assert names(store.snapshot("", "Pod", at=5).objects) == ["a", "c", "d"]
+    assert names(store.snapshot("", "Pod", at=store.revision).objects) == ["a", "bb", "c", "d"]
+    assert names(store.snapshot("", "Node", at=2).objects) == []
+
+
+def test_a_page_after_a_name_that_is_gone_goes_on_behind_it() -> None:
+    store = Store()
+    for name in "ac":
+        store.create(pod_key("x", name), raw(name))
+    snapshot = store.snapshot("", "Pod")
+    start, end = snapshot.span(None, after=pod_key("x", "b"))
+    assert names(snapshot.objects[start:end]) == ["c"]
+    assert snapshot.span(None, after=pod_key("z", "z")) == (2, 2)
+
+
+def test_a_watch_begins_anywhere_that_is_remembered() -> None:
+    store = Store()
+    for name in "abc":
+        store.create(pod_key("x", name), raw(name))
+    store.create(Key("", "Node", "", "n"), raw("n"))
+    assert [c.key.name for c in store.changes_after(1, "", "Pod")] == ["b", "c"]
+    assert store.changes_after(4, "", "Pod") == []
+    with pytest.raises(FutureRevision):
+        store.changes_after(5, "", "Pod")
+    store.compact(2)
+    assert [c.key.name for c in store.changes_after(2, "", "Pod")] == ["c"]
+    for too_old in (lambda: store.changes_after(1, "", "Pod"), lambda: store.snapshot("", "Pod", at=1)):
+        with pytest.raises(Compacted, match=r"too old resource version: 1 \(2\)"):
+            too_old()
+    with pytest.raises(FutureRevision):
+        store.compact(9)
+    store.compact(1)
+    assert store.compacted == 2
+
+
+def test_what_is_remembered_is_bounded() -> None:
+    store = Store(keep=100)
+    for i in range(5_000):
+        store.create(pod_key("x", str(i)), raw(str(i)))
+    assert 100 <= store.revision - store.compacted <= 125
+    assert len(store.changes_after(store.compacted, "", "Pod")) == store.revision - store.compacted
+    assert store.count("", "Pod") == 5_000
+
+
+def test_listeners_are_told_in_order_even_of_what_a_listener_does() -> None:
+    store = Store()
+    told: dict[str, list[int]] = {"observer": [], "late": [], "subscriber": []}
+
+    def answer(change: Change) -> None:
+        told["observer"].append(change.revision)
+        if change.before is None and change.after is not None:
+            store.update(change.key, change.after)
+
+    store.observe(answer)
+    store.observe(lambda change: told["late"].append(change.revision))
+    store.subscribe(lambda change: told["subscriber"].append(change.revision))
+    store.create(P, raw())
+    store.delete(P)
+    assert told == {who: [1, 2, 3] for who in told}
+
+
+def test_a_listener_can_stop_while_it_is_told() -> None:
+    store = Store()
+    told: list[int] = []
+
+    def once(change: Change) -> None:
+        told.append(change.revision)
+        stop()
+
+    stop = store.subscribe(once)
+    again = store.subscribe(once)
+    store.create(P, raw())
+    store.update(P, raw())
+    again()
+    store.update(P, raw())
+    assert told == [1, 1, 2]
+
+
+async def _settled(store: Store, revision: int) -> None:
+    await store.settled(revision)
+
+
+def test_without_a_journal_all_is_settled_at_once() -> None:
+    store = Store()
+    store.create(P, raw())
+    asyncio.run(_settled(store, 1))
+    with pytest.raises(FutureRevision):
+        asyncio.run(_settled(store, 2))
