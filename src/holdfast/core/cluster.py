@@ -261,7 +261,6 @@ class Cluster:
     def _node_changed(self, row: int, changes: int) -> None:
         self.stamp += 1
         self.nodes_changed.add(row)
-        self.ledger.changed.add(row)
         self._changes |= changes
 
     def _row_emptied(self, row: int) -> None:

@@ -18,9 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.core.classes import PodClass
-from holdfast.core.journal import Journal
 from holdfast.core.nodes import NO_PODS, NodeTable
 from holdfast.core.pods import PodRecord
+from holdfast.core.rowlog import RowLog
 
 Amounts = dict[int, int]
 Listener = Callable[[PodRecord, int, int], None]
@@ -41,8 +41,8 @@ class Ledger:
         self._table = table
         self._undo: list[Callable[[], None]] = []
         self._depth = 0
-        self.changed = Journal(table)
-        """Rows on which something was claimed or released, or that offer something else now."""
+        self.changed = RowLog()
+        """Rows on which something was claimed or released."""
         self.pods: dict[int, dict[str, PodRecord]] = {}
         """The pods on each row, by uid."""
         self.holds: dict[str, Hold] = {}

@@ -21,13 +21,10 @@ class RowLog:
         at = self.end - self._base
         if at == len(self._rows):
             at //= 2
-            self._forget(at)
+            self._rows[:at] = self._rows[at:]
+            self._base += at
         self._rows[at] = row
         self.end += 1
-
-    def _forget(self, count: int) -> None:
-        self._rows[:-count] = self._rows[count:]
-        self._base += count
 
     def since(self, position: int) -> NDArray[np.intp] | None:
         """Rows changed since `position`, with repeats; None if that is no longer known."""

@@ -4,9 +4,9 @@ A plugin writes its arithmetic once. Over `All` and `Some` it works on arrays; o
 expressions work on plain ints and bools, which for a single row is ten times faster than numpy.
 So formulas use operators (`+ - * // < & |`) or numpy functions, and never `if` on what a view gave.
 
-For arrays of some hundred rows it is the number of numpy operations that costs, not the number of cells.
-Formulas that are worked out for every pod therefore ask for several slots at once, where the view is not
-`single`, and compute on a matrix with a line per slot.
+For some hundred rows it is the number of numpy operations that costs, not the number of cells. So
+formulas worked out for every pod ask for several slots at once, where the view is not `single`,
+and compute on a matrix with a line per slot.
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.core.nodes import Matrix, NodeTable
+from holdfast.core.nodes import NodeTable
 
 Cells = Any
 """What a view gives: an int or bool for one row, an array for several."""
@@ -82,7 +82,7 @@ class View(Protocol):
 
 class All:
     __slots__ = ("_size", "_table")
-    single = False
+    single: ClassVar[bool] = False
 
     def __init__(self, table: NodeTable) -> None:
         self._table = table
@@ -124,23 +124,14 @@ class Some:
     """Rows whose amounts of all slots were gathered, which costs less at once than slot by slot."""
 
     __slots__ = ("_allocatable", "_claimed", "_free", "rows")
-    single = False
+    single: ClassVar[bool] = False
 
-    def __init__(
-        self, rows: NDArray[np.intp], allocatable: Matrix, claimed: Matrix, free: Matrix
-    ) -> None:
-        self._allocatable = allocatable
-        self._claimed = claimed
-        self._free = free
-        self.rows: Cells = rows
-
-    @classmethod
-    def of(cls, table: NodeTable, rows: NDArray[np.intp]) -> "Some":
-        """Any rows, as they are now."""
+    def __init__(self, table: NodeTable, rows: NDArray[np.intp]) -> None:
         used = len(table.slots)
-        allocatable = table.allocatable[:used].take(rows, axis=1)
-        claimed = table.claimed[:used].take(rows, axis=1)
-        return cls(rows, allocatable, claimed, allocatable - claimed)
+        self._allocatable = table.allocatable[:used].take(rows, axis=1)
+        self._claimed = table.claimed[:used].take(rows, axis=1)
+        self._free = self._allocatable - self._claimed
+        self.rows: Cells = rows
 
     def allocatable(self, slot: Pick) -> Cells:
         return self._allocatable[slot]
@@ -172,7 +163,7 @@ class Some:
 
 class One:
     __slots__ = ("_allocatable", "_claimed", "rows")
-    single = True
+    single: ClassVar[bool] = True
 
     def __init__(self, table: NodeTable, row: int) -> None:
         self._allocatable: list[int] = table.allocatable[:, row].tolist()

@@ -241,11 +241,8 @@ class Column:
             if changed is None or len(changed) > table.size:
                 self._rebuild()
                 return
-            seen, self._usage_seen = self._usage_seen, usage.end
-            if len(changed) > _FEW and self.is_absolute and table.count == table.size:
-                self._catch_up(usage.entries(seen))
-            else:
-                self._update(changed, node_too=False)
+            self._usage_seen = usage.end
+            self._update(changed, node_too=False)
         if self._keys is not None:
             self._update_keys(self._keys)
 
@@ -318,7 +315,7 @@ class Column:
             return
         at = changed if self._keys is None else np.unique(changed)
         if node_too:
-            self._node_part(Some.of(self._table, at), at)
+            self._node_part(Some(self._table, at), at)
         self._update_many(at, node_too)
 
     def _update_one(self, row: int, node_too: bool) -> bool:
@@ -360,7 +357,7 @@ class Column:
                 out = rows[~suits]
                 self._refit(out, np.zeros(len(out), dtype=np.bool_))
                 self._base[out] = INFEASIBLE
-        self._compute(Some.of(self._table, at), at, node_too)
+        self._compute(Some(self._table, at), at, node_too)
 
     def _compute(self, view: View, at: At, node_too: bool) -> None:
         ok, local = self._usage_part(view, at)
@@ -378,17 +375,6 @@ class Column:
                 self._normalize(at)
             else:
                 self._base[at] = np.where(ok, self._weighed(at), INFEASIBLE)
-
-    def _catch_up(self, entries: Some) -> None:
-        """As `_update_many`, where each row stands for itself and no node object changed."""
-        rows = entries.rows
-        self.diagnosis.outdated(rows)
-        ok, local = self._usage_part(entries, rows)
-        if not self._all_suit:
-            ok = ok & self._fits_node.take(rows)
-        # Of a row that is in there several times the last counts, both for us and for numpy.
-        self._fits[rows] = ok
-        self._base[rows] = np.where(ok, local, INFEASIBLE)
 
     def _usage_part(self, view: View, at: At) -> tuple[Bools, Any]:
         """Which rows have room, and what is not normalised of their scores."""

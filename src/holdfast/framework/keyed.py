@@ -6,7 +6,7 @@ question about domains is put to keys, and a row costs one look-up of its key.
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +21,7 @@ class KeyView:
     """Distinct keys in the place of rows."""
 
     __slots__ = ("_values", "feasible", "rows")
-    single = False
+    single: ClassVar[bool] = False
 
     def __init__(self, values: dict[int, NDArray[np.int64]], keys: int) -> None:
         self._values = values

@@ -14,7 +14,6 @@ from holdfast.framework.config import NodeResourcesBalancedAllocationArgs
 from holdfast.framework.interface import MAX_SCORE, Plugin, Scope, Score
 from holdfast.plugins.resource_scores import counted
 
-
 # As arrays, because numpy takes longer over a plain number than over a hundred additions.
 _WHOLE = np.array(1.0)
 _MINUS_HALF = np.array(-0.5)

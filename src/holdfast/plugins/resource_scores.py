@@ -79,6 +79,7 @@ def _weighted_mean(nodes: NodeTable, rows: list[Row], formula: Formula) -> Score
     weights = upright([weight for *_, weight in rows])
     weight_of_all = sum(weight for *_, weight in rows)
     alike = all(weight == 1 for *_, weight in rows)
+    pair = len(rows) == 2
 
     def score(view: View) -> Cells:
         if not slots.isdisjoint(nodes.sparse):
@@ -89,7 +90,8 @@ def _weighted_mean(nodes: NodeTable, rows: list[Row], formula: Formula) -> Score
                 total += weight * formula(view, view.free(claimed) - added, view.allocatable(slot))
         else:
             parts = formula(view, view.free(all_claimed) - all_added, view.allocatable(all_offered))
-            total = np.add.reduce(parts if alike else parts * weights)
+            parts = parts if alike else parts * weights
+            total = parts[0] + parts[1] if pair else np.add.reduce(parts)
         return total // weight_of_all
 
     def with_gaps(view: View) -> Cells:
