@@ -130,7 +130,7 @@ class Some:
         used = len(table.slots)
         self._allocatable = table.allocatable[:used].take(rows, axis=1)
         self._claimed = table.claimed[:used].take(rows, axis=1)
-        self._free = self._allocatable - self._claimed
+        self._free: Cells = None
         self.rows: Cells = rows
 
     def allocatable(self, slot: Pick) -> Cells:
@@ -140,6 +140,8 @@ class Some:
         return self._claimed[slot]
 
     def free(self, slot: Pick) -> Cells:
+        if self._free is None:
+            self._free = self._allocatable - self._claimed
         return self._free[slot]
 
     def take(self, column: NDArray[Any]) -> Cells:

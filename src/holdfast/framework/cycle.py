@@ -4,9 +4,8 @@ A pod's class has a column: which nodes will do, and how well. The best node is 
 at once, so that the next pod sees it taken; the bind is decided, and carried out elsewhere.
 """
 
+from collections import Counter
 from collections.abc import Collection
-
-import numpy as np
 
 from holdfast.core.changes import Change
 from holdfast.core.classes import PodClass
@@ -17,9 +16,10 @@ from holdfast.framework.column import Column
 from holdfast.framework.diagnosis import NO_NODES, Blame, Verdict, not_named_text, verdict
 from holdfast.framework.interface import Nomination, Plugin
 from holdfast.framework.narrowed import Narrowed
+from holdfast.framework.owned import OwnedColumn
 from holdfast.framework.profile import Profile
 from holdfast.framework.queue import SchedulingQueue
-from holdfast.framework.trial import PodTrial
+from holdfast.framework.trial import ClassContest, PodTrial
 
 _COLUMN_CELLS = 12 * 1024**2
 """How many cells all columns may have between them; a cell takes about 20 bytes."""
@@ -47,6 +47,7 @@ class Cycle:
         self._cluster = cluster
         self._table = cluster.nodes
         self._queue = queue
+        self._specs = cluster.promises.specs
         self._columns: dict[tuple[int, int], Column] = {}
         self.waiting: dict[str, Waiting] = {}
         self.decisions: list[Decision] = []
@@ -63,6 +64,8 @@ class Cycle:
             column = columns[key] = self._new_column(profile, cls)
             if len(columns) > self._most_columns():
                 del columns[next(iter(columns))]
+        elif column.specs_seen != self._specs.version and self._is_mistaken(profile, column):
+            column = columns[key] = self._new_column(profile, cls)
         elif len(columns) > _FEWEST_COLUMNS // 2 and len(columns) > self._most_columns() // 2:
             columns[key] = columns.pop(key)  # to the end of the line
         column.refresh()
@@ -71,10 +74,21 @@ class Cycle:
     def _most_columns(self) -> int:
         return max(_FEWEST_COLUMNS, _COLUMN_CELLS // self._table.capacity)
 
+    def _is_mistaken(self, profile: Profile, column: Column) -> bool:
+        """Whether reservations came to matter to the class, or do so no more."""
+        column.specs_seen = self._specs.version
+        concerned = bool(profile.drawing_name) and self._cluster.promises.concerns(column.cls)
+        return concerned != column.owned
+
     def _new_column(self, profile: Profile, cls: PodClass) -> Column:
+        if profile.drawing_name and self._cluster.promises.concerns(cls):
+            return OwnedColumn(self._cluster, profile, cls)
         if cls.plain is None or profile.scores_volumes:
-            return Column(self._cluster, profile, cls)
-        return Narrowed(self._cluster, profile, cls, self.column(profile, cls.plain))
+            column = Column(self._cluster, profile, cls)
+        else:
+            column = Narrowed(self._cluster, profile, cls, self.column(profile, cls.plain))
+        column.diagnosis.contest = ClassContest(self._cluster, column)
+        return column
 
     def schedule(self, profile: Profile, pod: PodRecord, now: float) -> bool:
         """Tries to find a node for the pod; whether one was found."""
@@ -86,6 +100,8 @@ class Cycle:
         if row < 0:
             self._no_node(profile, pod, column, now)
             return False
+        if column.owned:
+            pod.draws_on = column.draws_on(row)
         return self._claim(profile, pod, row, now)
 
     def find_row(self, profile: Profile, pod: PodRecord, column: Column) -> int:
@@ -127,14 +143,13 @@ class Cycle:
             if others:
                 blames[Blame(PINNING, (not_named_text([PINNING]),), False)] = others
             return verdict(blames)
-        taken = np.flatnonzero(column.fits).tolist()
-        if not taken:
+        corrections = trial.corrections() if self._cluster.nominations else {}
+        if not corrections:
             return column.verdict()
-        blames = dict(column.diagnosis.histogram())
-        for row in taken:
-            blame = trial.blame(row)
-            blames[blame] = blames.get(blame, 0) + 1
-        return verdict(blames)
+        counts = Counter(column.diagnosis.histogram())
+        counts.subtract(Counter(column.diagnosis.noted(row) for row in corrections))
+        counts.update(corrections.values())
+        return verdict({blame: count for blame, count in counts.items() if count > 0 and blame.plugin})
 
     def _is_pinned(self, profile: Profile, pod: PodRecord) -> bool:
         return pod.pin is not None and PINNING in profile.filter_names
@@ -273,7 +288,10 @@ class Cycle:
             return
         pod.told = message
         self._cluster.chronicle.note(now, pod.ref, reason, message)
-        self.decisions.append(SetPodScheduled(pod.ref, reason, message))
+        if pod.promise is not None:
+            self._cluster.promises.refused(pod.promise, message)
+        else:
+            self.decisions.append(SetPodScheduled(pod.ref, reason, message))
         text = message if len(message) <= _EVENT_LIMIT else message[: _EVENT_LIMIT - 4] + " ..."
         self.decisions.append(Emit(pod.ref, "Warning", "FailedScheduling", text, "Scheduling"))
 

@@ -10,6 +10,7 @@ May import `api`; knows nothing of HTTP.
 """
 
 from holdfast.server.schema.catalogue import Catalogue
+from holdfast.server.schema.crd import crd_warnings
 from holdfast.server.schema.defaults import apply_defaults
 from holdfast.server.schema.problems import MALFORMED, UNKNOWN, Problem, strict_error
 from holdfast.server.schema.types import Column, ResourceType, ScalePaths, Subresource
@@ -26,6 +27,7 @@ __all__ = [
     "Subresource",
     "apply_defaults",
     "check_values",
+    "crd_warnings",
     "prune",
     "read_object",
     "strict_error",

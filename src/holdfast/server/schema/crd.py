@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from holdfast.server.schema.custom.rules import unevaluated_rules
 from holdfast.server.schema.types import Column, ResourceType, ScalePaths, Subresource
 
 _VERSION = re.compile(r"v([1-9][0-9]*)(?:(alpha|beta)([1-9][0-9]*))?")
@@ -17,6 +18,17 @@ def crd_types(raw: dict[str, Any]) -> tuple[ResourceType, ...]:
     served = [version for version in spec["versions"] if version.get("served")]
     served.sort(key=lambda version: version_rank(version["name"]), reverse=True)
     return tuple(_type(raw["metadata"]["name"], spec, version) for version in served)
+
+
+def crd_warnings(raw: dict[str, Any]) -> list[str]:
+    """What to tell whoever creates or changes the definition."""
+    found: list[str] = []
+    for i, version in enumerate(raw["spec"].get("versions") or ()):
+        schema = (version.get("schema") or {}).get("openAPIV3Schema") or {}
+        path = f"spec.versions[{i}].schema.openAPIV3Schema"
+        for where, rule in unevaluated_rules(schema, path):
+            found.append(f"{where}: this rule is not evaluated here: {rule}")
+    return found
 
 
 def version_rank(name: str) -> tuple[int, int, int, int, tuple[int, ...]]:

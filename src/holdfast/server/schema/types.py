@@ -89,6 +89,8 @@ class ResourceType:
         self.deprecation = deprecation
         """What to warn users of this version with; "" when it is current."""
         self.storage = storage
+        self.made: dict[str, Any] = {}
+        """What others have made of the schema, kept for as long as the type is served."""
 
     @property
     def api_version(self) -> str:

@@ -29,11 +29,14 @@ def prune(type: ResourceType, raw: Raw) -> Raw:
     return read_object(type, raw)[0]
 
 
-def check_values(type: ResourceType, raw: Raw) -> list[Problem]:
-    """What makes an object that was read and defaulted unacceptable."""
+def check_values(type: ResourceType, raw: Raw, old: Raw | None = None) -> list[Problem]:
+    """What makes an object that was read and defaulted unacceptable.
+
+    `old` is what it replaces; rules of custom kinds may compare the two.
+    """
     if type.definition:
         return check_builtin(type, raw)
-    return custom.check(type, raw)
+    return custom.check(type, raw, old)
 
 
 def validate(type: ResourceType, raw: Raw, strict: bool) -> list[Problem]:

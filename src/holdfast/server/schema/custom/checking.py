@@ -13,6 +13,8 @@ from typing import Any
 from holdfast.server.schema.custom.alternatives import alternatives
 from holdfast.server.schema.custom.formats import FORMATS
 from holdfast.server.schema.custom.listing import list_checks
+from holdfast.server.schema.custom.patterns import compiled_pattern
+from holdfast.server.schema.custom.rules import check_rules, has_rules
 from holdfast.server.schema.problems import (
     INVALID,
     REQUIRED,
@@ -30,7 +32,11 @@ Schema = dict[str, Any]
 Problems = list[Problem]
 Check = Callable[[Any, str, Problems], None]
 
-_compiled: dict[int, tuple[Schema, Check]] = {}
+_BLOCKING = frozenset({REQUIRED, TOO_LONG, TOO_MANY, TYPE_INVALID})
+_RULES_LEFT = (
+    "some validation rules were not checked because the object was invalid; "
+    "correct the existing errors to complete validation"
+)
 _TYPES = {
     "object": (dict,),
     "array": (list,),
@@ -41,25 +47,28 @@ _TYPES = {
 }
 
 
-def check(type: ResourceType, raw: dict[str, Any]) -> Problems:
+def check(type: ResourceType, raw: dict[str, Any], old: dict[str, Any] | None) -> Problems:
     """Everything the schema has against an object that was read and defaulted."""
     problems: Problems = []
-    if type.schema is not None:
-        compiled(type.schema)(raw, "", problems)
+    schema = type.schema
+    if schema is None:
+        return problems
+    made = type.made.get("check")
+    if made is None:
+        made = type.made["check"] = (compile_schema(schema), has_rules(schema))
+    by_schema, by_rules = made
+    by_schema(raw, "", problems)
+    if not by_rules:
+        return problems
+    if any(problem.reason in _BLOCKING for problem in problems):
+        problems.append(field_problem(INVALID, "<nil>", None, _RULES_LEFT))
+    else:
+        check_rules(schema, raw, old, problems)
     return problems
 
 
-def compiled(schema: Schema) -> Check:
-    """The check of a schema, made once; the schema is kept with it so that its id stays its own."""
-    found = _compiled.get(id(schema))
-    if found is None:
-        found = _compiled[id(schema)] = (schema, _compile(schema))
-        if len(_compiled) > 512:
-            _compiled.clear()
-    return found[1]
-
-
-def _compile(schema: Schema) -> Check:
+def compile_schema(schema: Schema) -> Check:
+    """What checks values by a schema."""
     wanted = _wanted_types(schema)
     nullable = bool(schema.get("nullable"))
     checks: list[Check] = []
@@ -112,9 +121,9 @@ def _add_alternatives(checks: list[Check], schema: Schema) -> None:
     for word in ("anyOf", "oneOf", "allOf"):
         options = schema.get(word)
         if options and not schema.get("x-kubernetes-int-or-string"):
-            checks.append(alternatives(word, [_compile(option) for option in options]))
+            checks.append(alternatives(word, [compile_schema(option) for option in options]))
     if isinstance(schema.get("not"), dict):
-        checks.append(alternatives("not", [_compile(schema["not"])]))
+        checks.append(alternatives("not", [compile_schema(schema["not"])]))
 
 
 def _add_strings(checks: list[Check], schema: Schema) -> None:
@@ -152,7 +161,7 @@ def _pattern(text: Any) -> re.Pattern[str] | None:
     if not isinstance(text, str):
         return None
     try:
-        return re.compile(text)
+        return compiled_pattern(text)
     except re.error:
         return None
 
@@ -186,7 +195,7 @@ def _add_numbers(checks: list[Check], schema: Schema) -> None:
 
 def _add_lists(checks: list[Check], schema: Schema) -> None:
     items = schema.get("items")
-    check_item = _compile(items) if isinstance(items, dict) else None
+    check_item = compile_schema(items) if isinstance(items, dict) else None
     most, least = schema.get("maxItems"), schema.get("minItems")
     if check_item is None and most is None and least is None:
         return
@@ -224,9 +233,9 @@ def _add_enum(checks: list[Check], schema: Schema) -> None:
 
 def _add_objects(checks: list[Check], schema: Schema) -> None:
     required = tuple(schema.get("required") or ())
-    fields = {name: _compile(part) for name, part in (schema.get("properties") or {}).items()}
+    fields = {name: compile_schema(part) for name, part in (schema.get("properties") or {}).items()}
     values = schema.get("additionalProperties")
-    check_value = _compile(values) if isinstance(values, dict) else None
+    check_value = compile_schema(values) if isinstance(values, dict) else None
     most, least = schema.get("maxProperties"), schema.get("minProperties")
     embedded = schema.get("x-kubernetes-embedded-resource") is True
     if embedded:

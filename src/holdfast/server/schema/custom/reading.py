@@ -32,6 +32,13 @@ def read(type: ResourceType, raw: Raw) -> tuple[Raw, list[Problem]]:
     return {**head, "metadata": metadata, **read}, problems
 
 
+def unknown_in(schema: Schema, value: Any) -> list[str]:
+    """The fields of a value that a schema would prune."""
+    unknown: list[str] = []
+    _Reader(unknown).part(schema, value, "")
+    return unknown
+
+
 def _metadata(raw: Any, path: str) -> tuple[Raw, list[str]]:
     found: list[decoding.Path] = []
     read = decoding.reader_of(builtin_shape(META + "ObjectMeta"))(raw, (), found)

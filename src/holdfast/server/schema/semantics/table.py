@@ -7,6 +7,7 @@ from typing import Any
 
 from holdfast.server.schema.problems import Problem
 from holdfast.server.schema.semantics import others, pods
+from holdfast.server.schema.semantics.definitions import check_definition
 
 Check = Callable[[list[Problem], dict[str, Any]], None]
 
@@ -26,6 +27,7 @@ CHECKS: dict[tuple[str, str], Check] = {
     ("", "PersistentVolumeClaim"): others.check_claim,
     ("", "Pod"): pods.check_pod,
     ("", "ReplicationController"): _workload,
+    ("apiextensions.k8s.io", "CustomResourceDefinition"): check_definition,
     ("apps", "DaemonSet"): _workload,
     ("apps", "Deployment"): _workload,
     ("apps", "ReplicaSet"): _workload,
