@@ -16,6 +16,7 @@ from contextlib import contextmanager
 import numpy as np
 from numpy.typing import NDArray
 
+from holdfast.core.classes import PodClass
 from holdfast.core.holds import Amounts, Hold, HoldTable
 from holdfast.core.nodes import NO_PODS, NodeTable
 from holdfast.core.pods import PodRecord
@@ -213,9 +214,8 @@ class Ledger:
             on_row[pod.uid] = pod
             if cls.priority < self._table.lowest.item(row):
                 self._table.lowest[row] = cls.priority
-            claimed = self._table.claimed
-            for slot, amount in cls.usage:
-                claimed[slot, row] += amount
+            column = self._table.claimed[:, row]
+            np.add(column, self._usage(cls), column)
         else:
             assert on_row is not None
             del on_row[pod.uid]
@@ -225,9 +225,8 @@ class Ledger:
                 self._table.lowest[row] = min(
                     (p.cls.priority for p in on_row.values()), default=NO_PODS
                 )
-            claimed = self._table.claimed
-            for slot, amount in cls.usage:
-                claimed[slot, row] -= amount
+            column = self._table.claimed[:, row]
+            np.subtract(column, self._usage(cls), column)
         if cls.permanent:
             for slot, amount in cls.usage:
                 self._table.permanent[slot, row] += sign * amount
@@ -248,6 +247,14 @@ class Ledger:
         for listen in self.listeners:
             listen(pod, row, sign)
         self.changed.add(row)
+
+    def _usage(self, cls: PodClass) -> NDArray[np.int64]:
+        slots = len(self._table.claimed)
+        if len(cls.usage_column) != slots:
+            cls.usage_column = np.zeros(slots, dtype=np.int64)
+            for slot, amount in cls.usage:
+                cls.usage_column[slot] = amount
+        return cls.usage_column
 
     def _tell_drawn(self, pod: PodRecord, sign: int) -> None:
         if self.on_drawn is not None:

@@ -17,7 +17,7 @@ from holdfast.core.holds import Hold, HoldTable
 from holdfast.core.nodes import NodeTable
 from holdfast.core.promises import Promise
 from holdfast.core.slots import NONZERO_CPU, NONZERO_MEMORY, PODS
-from holdfast.core.view import Cells, One, Some
+from holdfast.core.view import One, Some
 
 Ints = NDArray[np.int64]
 
@@ -52,19 +52,12 @@ class DrawnSome(Some):
 
 
 class DrawnOne(One):
-    __slots__ = ("_hold",)
+    __slots__ = ()
 
     def __init__(self, table: NodeTable, hold: Hold) -> None:
         super().__init__(table, hold.row)
-        self._hold = hold
-
-    def claimed(self, slot: int) -> Cells:
-        claimed: int = super().claimed(slot)
-        return claimed - self._hold.left(slot)
-
-    def free(self, slot: int) -> Cells:
-        free: int = super().free(slot)
-        return free + self._hold.left(slot)
+        for slot in hold.amounts:
+            self._claimed[slot] -= hold.left(slot)
 
 
 class Drawing:

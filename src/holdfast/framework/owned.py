@@ -70,7 +70,7 @@ class OwnedColumn(Column):
             return super()._update_one(row, False)
         candidate, view, worth = best
         self._chosen[row] = candidate.promise
-        score = self._node_score.item(row) if self._node_scores else self._constant
+        score = self._node_score.item(row) if self._node_scores else 0
         for weight, scores in self._usage_scores:
             score += weight * scores(view)
         score += self._profile.drawing_weight * worth
@@ -97,7 +97,10 @@ class OwnedColumn(Column):
             return found[pick([(candidate, worth) for candidate, _, worth in found])]
         return found[0] if found else None
 
-    def _update_many(self, rows: NDArray[np.intp], raw_too: bool) -> None:
+    def _update_all(self) -> None:
+        self._update_many(np.arange(self._size), node_too=True)
+
+    def _update_many(self, rows: NDArray[np.intp], node_too: bool) -> None:
         rows = np.unique(rows)
         concerned = [row for row in rows.tolist() if self._drawing.draws is not None]
         found = {row: self._drawing.candidates(row) for row in concerned}
@@ -106,7 +109,7 @@ class OwnedColumn(Column):
             self._chosen.pop(row, None)
             if candidates:
                 self._closed[row] = self._is_closed(candidates)
-        super()._update_many(rows, raw_too)
+        super()._update_many(rows, node_too)
         pairs = [c for candidates in found.values() for c in candidates if self._drawing.serves(c)]
         if pairs:
             self._draw(pairs)
@@ -118,7 +121,7 @@ class OwnedColumn(Column):
         for passes in self._inner_filters:
             ok = ok & passes(view)
         worth = self._drawing.worth(pairs)
-        local = self._node_score[view.rows] if self._node_scores else self._constant
+        local = self._node_score[view.rows] if self._node_scores else 0
         for weight, scores in self._usage_scores:
             local = local + weight * scores(view)
         local = local + self._profile.drawing_weight * worth
