@@ -10,7 +10,7 @@ every number exactly, by doing the opposite of each step in reverse. Rows touche
 log either way, since caches may have read them meanwhile.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
 import numpy as np
@@ -123,37 +123,39 @@ class Ledger:
         """What is left of each slot's resource on a row; negative where it is oversold."""
         return self._table.allocatable[:, row] - self._table.claimed[:, row]
 
-    def to_remove(
+    def spare(
         self,
         row: int,
-        needs: list[tuple[int, int]],
-        pods: list[PodRecord],
-        besides: list[PodRecord],
-    ) -> tuple[list[PodRecord], list[int]]:
-        """Which of these pods would have to leave the row for so much of some slots to be free, were
-        those `besides` there too; the first are spared first. And the slots of which there would not
-        be enough if all of them left."""
-        table = self._table
-        spare: dict[int, int] = {}
-        for slot, amount in needs:
-            spare[slot] = table.allocatable.item(slot, row) - table.claimed.item(slot, row) - amount
-        for sign, group in ((1, pods), (-1, besides)):
-            for pod in group:
+        needs: Iterable[tuple[int, int, str]],
+        without: Iterable[PodRecord],
+        besides: Iterable[PodRecord],
+    ) -> dict[int, int]:
+        """By slot, what is left of a row once somebody took what he needs of it (slot, amount, and
+        what for), were some pods not there and those `besides` there too."""
+        allocatable, claimed = self._table.allocatable, self._table.claimed
+        left = {
+            slot: allocatable.item(slot, row) - claimed.item(slot, row) - amount
+            for slot, amount, _ in needs
+        }
+        for sign, pods in ((1, without), (-1, besides)):
+            for pod in pods:
                 for slot, amount in pod.cls.usage:
-                    if slot in spare:
-                        spare[slot] += sign * amount
-        lacking = [slot for slot, left in spare.items() if left < 0]
-        if lacking:
-            return pods, lacking
+                    if slot in left:
+                        left[slot] += sign * amount
+        return left
+
+    def to_remove(self, spare: dict[int, int], pods: list[PodRecord]) -> list[PodRecord]:
+        """Which of these pods are too many where so much is to spare; the first are kept first."""
+        left = dict(spare)
         removed = []
         for pod in pods:
-            claims = [(slot, amount) for slot, amount in pod.cls.usage if slot in spare]
-            if all(spare[slot] >= amount for slot, amount in claims):
+            claims = [(slot, amount) for slot, amount in pod.cls.usage if slot in left]
+            if all(left[slot] >= amount for slot, amount in claims):
                 for slot, amount in claims:
-                    spare[slot] -= amount
+                    left[slot] -= amount
             else:
                 removed.append(pod)
-        return removed, []
+        return removed
 
     def is_empty(self, row: int) -> bool:
         """Whether nobody claims anything of the row."""
