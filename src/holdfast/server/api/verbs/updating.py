@@ -12,6 +12,7 @@ from holdfast.server.api.verbs.creating import create_object
 from holdfast.server.api.verbs.managing import changed_by
 from holdfast.server.api.verbs.reading import found
 from holdfast.server.api.views import shown, stored
+from holdfast.server.patch import keep_times
 from holdfast.server.schema import apply_defaults, check_values
 from holdfast.store import Raw
 
@@ -69,7 +70,7 @@ def change(call: Call, before: Raw, after: Raw, applied: bool = False) -> Raw:
     strategy = strategy_of(call.type)
     if not applied:
         after = changed_by(call, before, after)
-    after = _prepared(call, strategy, before, after)
+    after = keep_times(before, _prepared(call, strategy, before, after))
     if after != before:
         view = shown(call.type, after)
         problems = metadata_rules.check(call.type, after["metadata"])
