@@ -380,7 +380,7 @@ class Cluster:
         known.leaving = pod.metadata.deletion_timestamp is not None
         if known.phase is not Phase.PENDING:
             return
-        gates = tuple(gate.name for gate in pod.spec.scheduling_gates)
+        gates = tuple([gate.name for gate in pod.spec.scheduling_gates])
         changed = changed or gates != known.gates
         known.gates = gates
         known.pin = pin_of(pod.spec) if known.cls.pinned else None
@@ -511,13 +511,10 @@ def allocated_from(pod: Pod) -> str:
 
 def is_disrupted(pod: Pod) -> bool:
     """Whether the pod is being deleted to make room for another."""
+    if pod.metadata.deletion_timestamp is None:
+        return False
     found = condition(pod.status.conditions, "DisruptionTarget")
-    return (
-        pod.metadata.deletion_timestamp is not None
-        and found is not None
-        and found.status == "True"
-        and found.reason == "PreemptionByScheduler"
-    )
+    return found is not None and found.status == "True" and found.reason == "PreemptionByScheduler"
 
 
 def node_info(node: Node) -> NodeInfo:

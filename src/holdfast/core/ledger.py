@@ -16,6 +16,7 @@ from contextlib import contextmanager
 import numpy as np
 from numpy.typing import NDArray
 
+from holdfast.core.classes import PodClass
 from holdfast.core.holds import Amounts, Hold, HoldTable
 from holdfast.core.nodes import NO_PODS, NodeTable
 from holdfast.core.pods import PodRecord
@@ -66,7 +67,7 @@ class Ledger:
         for other in self.pods.get(row, {}).values():
             if other.draws_on == pod.uid:
                 self._count_taken(hold, other, 1)
-        self._claim_left(hold, {})
+        self._claim_left(hold)
         self._present(pod, row, 1)
         if self._depth:
             self._undo.append(lambda: self.release(pod))
@@ -76,9 +77,8 @@ class Ledger:
         hold = self.holds.get(pod.uid)
         assert hold is not None, f"{pod!r} holds no room"
         row, amounts = hold.row, hold.amounts
-        left = {slot: hold.left(slot) for slot in amounts}
         hold.amounts = {}
-        self._claim_left(hold, left)
+        self._claim_left(hold)
         self.holds.close(hold)
         self._present(pod, row, -1)
         pod.row = -1
@@ -91,13 +91,12 @@ class Ledger:
         hold = self.holds.get(pod.uid)
         assert hold is not None, f"{pod!r} holds no room"
         before = hold.amounts
-        left = {slot: hold.left(slot) for slot in before}
         self.holds.promise(hold, amounts)
         hold.taken.clear()
         for other in self.pods.get(hold.row, {}).values():
             if other.draws_on == pod.uid:
                 self._count_taken(hold, other, 1)
-        self._claim_left(hold, left)
+        self._claim_left(hold)
         if self._depth:
             self._undo.append(lambda: self.resize(pod, before))
 
@@ -217,9 +216,8 @@ class Ledger:
             on_row[pod.uid] = pod
             if cls.priority < self._table.lowest.item(row):
                 self._table.lowest[row] = cls.priority
-            claimed = self._table.claimed
-            for slot, amount in cls.usage:
-                claimed[slot, row] += amount
+            column = self._table.claimed[:, row]
+            np.add(column, self._usage(cls), column)
         else:
             assert on_row is not None
             del on_row[pod.uid]
@@ -229,9 +227,8 @@ class Ledger:
                 self._table.lowest[row] = min(
                     (p.cls.priority for p in on_row.values()), default=NO_PODS
                 )
-            claimed = self._table.claimed
-            for slot, amount in cls.usage:
-                claimed[slot, row] -= amount
+            column = self._table.claimed[:, row]
+            np.subtract(column, self._usage(cls), column)
         if cls.permanent:
             for slot, amount in cls.usage:
                 self._table.permanent[slot, row] += sign * amount
@@ -253,6 +250,14 @@ class Ledger:
             listen(pod, row, sign)
         self.changed.add(row)
 
+    def _usage(self, cls: PodClass) -> NDArray[np.int64]:
+        slots = len(self._table.claimed)
+        if len(cls.usage_column) != slots:
+            cls.usage_column = np.zeros(slots, dtype=np.int64)
+            for slot, amount in cls.usage:
+                cls.usage_column[slot] = amount
+        return cls.usage_column
+
     def _tell_drawn(self, pod: PodRecord, sign: int) -> None:
         if self.on_drawn is not None:
             self.on_drawn(pod, sign)
@@ -261,26 +266,34 @@ class Ledger:
         hold = self.holds.get(pod.draws_on)
         if hold is None or hold.row != row:
             return
-        left = {slot: hold.left(slot) for slot in hold.amounts}
         self._count_taken(hold, pod, sign)
-        self._claim_left(hold, left)
+        self._claim_left(hold)
 
     def _count_taken(self, hold: Hold, pod: PodRecord, sign: int) -> None:
         for slot, amount in pod.cls.usage:
             if slot in hold.amounts:
                 hold.taken[slot] = hold.taken.get(slot, 0) + sign * amount
 
-    def _claim_left(self, hold: Hold, before: Amounts) -> None:
-        """Claims what a hold has left, in place of what it had left before."""
-        table, left = self._table, self.holds.left
-        for slot in {**before, **hold.amounts}:
-            now = hold.left(slot)
-            more = now - before.get(slot, 0)
+    def _claim_left(self, hold: Hold) -> None:
+        """Claims what a hold has left by now, in place of what it had left before."""
+        table, row, remaining = self._table, hold.row, hold.remaining
+        for slot, amount in hold.amounts.items():
+            left = amount - hold.taken.get(slot, 0)
+            if left < 0:
+                left = 0
+            more = left - remaining.get(slot, 0)
             if more:
-                table.claimed[slot, hold.row] += more
-                table.held[slot, hold.row] += more
-            left[slot, hold.index] = now
-        self.changed.add(hold.row)
+                table.claimed[slot, row] += more
+                table.held[slot, row] += more
+                remaining[slot] = left
+                self.holds.left[slot, hold.index] = left
+        if len(remaining) > len(hold.amounts):
+            for slot in [slot for slot in remaining if slot not in hold.amounts]:
+                more = remaining.pop(slot)
+                table.claimed[slot, row] -= more
+                table.held[slot, row] -= more
+                self.holds.left[slot, hold.index] = 0
+        self.changed.add(row)
 
 
 class Transaction:

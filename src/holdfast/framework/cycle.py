@@ -61,18 +61,20 @@ class Cycle:
         """The class's column, up to date. Those used longest ago are dropped if there are many."""
         key = (profile.index, cls.id)
         columns = self._columns
-        limit = max(_FEWEST_COLUMNS, _COLUMN_CELLS // self._table.capacity)
         column = columns.get(key)
         if column is None:
             column = columns[key] = self._new_column(profile, cls)
-            if len(columns) > limit:
+            if len(columns) > self._most_columns():
                 del columns[next(iter(columns))]
         elif column.specs_seen != self._specs.version and self._is_mistaken(profile, column):
             column = columns[key] = self._new_column(profile, cls)
-        elif len(columns) > limit // 2:
+        elif len(columns) > _FEWEST_COLUMNS // 2 and len(columns) > self._most_columns() // 2:
             columns[key] = columns.pop(key)  # to the end of the line
         column.refresh()
         return column
+
+    def _most_columns(self) -> int:
+        return max(_FEWEST_COLUMNS, _COLUMN_CELLS // self._table.capacity)
 
     def _is_mistaken(self, profile: Profile, column: Column) -> bool:
         """Whether reservations came to matter to the class, or do so no more."""

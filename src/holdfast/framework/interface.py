@@ -49,9 +49,9 @@ that gives any) and `post_bind`. These may keep state of their own, and must be 
 
 import enum
 from collections.abc import Callable, Hashable, Mapping
-from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, Protocol
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -110,8 +110,7 @@ def everywhere(view: View) -> Cells:
     return view.full(True)
 
 
-@dataclass(frozen=True, slots=True)
-class Filter:
+class Filter(msgspec.Struct, frozen=True):
     passes: Callable[[View], Cells]
     reasons: Callable[[View], list[Reason]]
     scope: Scope
@@ -128,8 +127,7 @@ class Filter:
         return cls(everywhere, lambda view: [], Scope.NODE, version)
 
 
-@dataclass(frozen=True, slots=True)
-class Rejected:
+class Rejected(msgspec.Struct, frozen=True):
     message: str
     resolvable: bool = False
     error: bool = False
@@ -147,8 +145,7 @@ class Normalize(Protocol):
         """The scores of some rows."""
 
 
-@dataclass(frozen=True, slots=True)
-class Score:
+class Score(msgspec.Struct, frozen=True):
     score: Callable[[View], Cells]
     scope: Scope
     normalize: Normalize | None = None
