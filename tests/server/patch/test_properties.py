@@ -17,7 +17,7 @@ from holdfast.server.patch import (
     ownership,
     track_update,
 )
-from holdfast.server.patch.apply import ignored_fields
+from holdfast.server.patch.tracking import ignored_fields
 from holdfast.server.patch.typed import field_set
 from holdfast.server.schema import Catalogue, ResourceType, apply_defaults, read_object
 from widgets import widget_crd
