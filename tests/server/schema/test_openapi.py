@@ -105,3 +105,53 @@ def test_a_changed_definition_changes_the_documents() -> None:
     catalogue.remove_crd("widgets.example.com")
     assert catalogue.generation > generation
     assert "apis/example.com/v1" not in catalogue.openapi_v3_paths()
+
+
+def message(data: bytes) -> dict[int, list[bytes]]:
+    """A protobuf message taken apart: its length-delimited fields by number."""
+    found: dict[int, list[bytes]] = {}
+    i = 0
+
+    def varint() -> int:
+        nonlocal i
+        value = shift = 0
+        while True:
+            byte = data[i]
+            i += 1
+            value |= (byte & 127) << shift
+            shift += 7
+            if byte < 128:
+                return value
+
+    while i < len(data):
+        tag = varint()
+        if tag & 7 == 2:
+            size = varint()
+            found.setdefault(tag >> 3, []).append(data[i : i + size])
+            i += size
+        elif tag & 7 == 1:
+            i += 8
+        else:
+            varint()
+    return found
+
+
+def test_version_2_in_protobuf(catalogue: Catalogue) -> None:
+    document = message(catalogue.openapi_v2_protobuf())
+    assert document[1] == [b"2.0"]
+    schemas = {
+        named[1][0].decode(): message(named[2][0]) for named in map(message, message(document[9][0])[1])
+    }
+    assert schemas.keys() == catalogue.openapi_v2()["definitions"].keys()
+    pod = schemas["io.k8s.api.core.v1.Pod"]
+    kind = message(pod[31][0])
+    assert kind[1] == [b"x-kubernetes-group-version-kind"]
+    assert message(kind[2][0])[2] == [b'[{"group":"","kind":"Pod","version":"v1"}]\n']
+    spec = schemas["com.example.v1.Widget"][25][0]
+    assert b"size" in spec and b"integer" in spec
+    paths = {
+        named[1][0].decode(): message(named[2][0]) for named in map(message, message(document[8][0])[2])
+    }
+    patch = message(paths["/api/v1/namespaces/{namespace}/pods/{name}"][8][0])
+    assert b"application/strategic-merge-patch+json" in patch[7]
+    assert any(b"fieldValidation" in parameter for parameter in patch[8])

@@ -26,8 +26,14 @@ class Documents:
     def answer(self, path: list[str], request: web.Request, accept: str) -> web.StreamResponse | None:
         match path:
             case ["v2"]:
-                _takes_json(accept)
-                return self._served(request, "v2", self._catalogue.openapi_v2)
+                if _takes_json(accept):
+                    return self._served(request, "v2", self._catalogue.openapi_v2)
+                return self._served(
+                    request,
+                    "v2.pb",
+                    self._catalogue.openapi_v2_protobuf,
+                    f"{_V2_PROTOBUF}.v1.0+protobuf",
+                )
             case ["v3"]:
                 return self._served(request, "v3", self._index)
             case ["v3", *rest]:
@@ -53,12 +59,14 @@ class Documents:
         body = self._body(f"v3/{path}", lambda: self._catalogue.openapi_v3(path))
         return hashlib.sha256(body).hexdigest().upper()
 
-    def _served(self, request: web.Request, name: str, make: Callable[[], Any]) -> web.Response:
+    def _served(
+        self, request: web.Request, name: str, make: Callable[[], Any], media: str = "application/json"
+    ) -> web.Response:
         body = self._body(name, make)
         tag = f'"{hashlib.sha256(body).hexdigest().upper()}"'
         if request.headers.get("If-None-Match") == tag:
             return web.Response(status=304, headers={"Etag": tag})
-        response = answers.answer(body)
+        response = answers.answer(body, media=media)
         response.headers["Etag"] = tag
         if "hash" in request.query:
             response.headers["Cache-Control"] = "public, immutable"
@@ -70,12 +78,17 @@ class Documents:
             self._made.clear()
         made = self._made.get(name)
         if made is None:
-            made = self._made[name] = msgspec.json.encode(make())
+            document = make()
+            made = document if isinstance(document, bytes) else msgspec.json.encode(document)
+            self._made[name] = made
         return made
 
 
-def _takes_json(accept: str) -> None:
-    """Protobuf is not spoken. Clients that ask for nothing else are told so, and go on without."""
+def _takes_json(accept: str) -> bool:
+    """Whether JSON will do; clients that take neither it nor protobuf are told so."""
     media = [each.partition(";")[0].strip() for each in accept.split(",")]
-    if not any(each in _ANY for each in media):
+    if any(each in _ANY for each in media):
+        return True
+    if not any(each.startswith(_V2_PROTOBUF) for each in media):
         raise not_acceptable()
+    return False
