@@ -57,10 +57,6 @@ class Catalogue:
         """Everything in one document of OpenAPI 2."""
         return openapi.openapi_v2(self)
 
-    def openapi_v2_protobuf(self) -> bytes:
-        """The same in protobuf, for clients that take nothing else."""
-        return openapi.openapi_v2_protobuf(self.openapi_v2())
-
     def openapi_v3_paths(self) -> list[str]:
         """The names of the documents of OpenAPI 3: `api/v1`, `apis/apps/v1`."""
         return openapi.openapi_v3_paths(self)

@@ -6,6 +6,5 @@ spelt in two ways.
 """
 
 from holdfast.server.schema.openapi.documents import openapi_v2, openapi_v3, openapi_v3_paths
-from holdfast.server.schema.openapi.protobuf import openapi_v2_protobuf
 
-__all__ = ["openapi_v2", "openapi_v2_protobuf", "openapi_v3", "openapi_v3_paths"]
+__all__ = ["openapi_v2", "openapi_v3", "openapi_v3_paths"]
