@@ -3,8 +3,8 @@
 from textwrap import dedent
 from typing import Any
 
+from holdfast.api.documents import Document
 from holdfast.backends.embedded.setup import Setup
-from holdfast.sim.documents import Document
 from holdfast.sim.loading import load_text
 from holdfast.sim.scenario import read_scenario
 from holdfast.sim.simulation import Result, Simulation

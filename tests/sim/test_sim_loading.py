@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.sim.documents import MAX_ALIASES, MAX_DEPTH
+from holdfast.api.documents import MAX_ALIASES, MAX_DEPTH
 from holdfast.sim.errors import InvalidInput
 from holdfast.sim.loading import load_files
 from sim.support import documents

@@ -99,7 +99,10 @@ def requirement(
     if operator in ("Exists", "DoesNotExist") and values:
         raise SelectorError(f"{operator} takes no values")
     if operator in ("Gt", "Lt") and (len(values) != 1 or as_integer(values[0]) is None):
-        raise SelectorError(f"{operator} needs exactly one value, an integer")
+        if len(values) != 1:
+            raise SelectorError("values: for 'Gt', 'Lt' operators, exactly one value is required")
+        why = "for 'Gt', 'Lt' operators, the value must be an integer"
+        raise SelectorError(f'values[0]: Invalid value: "{values[0]}": {why}')
     for value in values:
         if problem := label_value_problem(value):
             raise SelectorError(f"value: {problem}")

@@ -1,4 +1,7 @@
-"""Selectors as people type them: `-l 'app=web,tier in (a,b)'` and `--field-selector`."""
+"""Selectors as people type them: `-l 'app=web,tier in (a,b)'` and `--field-selector`.
+
+What is wrong with one is said in Kubernetes' words.
+"""
 
 from __future__ import annotations
 
@@ -20,9 +23,19 @@ def parse_label_selector(text: str) -> Selector:
     tokens = _tokens(text)
     requirements: list[Requirement] = []
     while tokens:
-        requirements.append(_requirement(tokens, text))
-        if tokens and (tokens.pop(0) != "," or not tokens):
-            raise SelectorError(f"expected one more requirement after a comma in {text!r}")
+        if tokens[0] != "!" and tokens[0] in _SIGNS:
+            raise SelectorError(f"found '{tokens[0]}', expected: !, identifier, or 'end of string'")
+        try:
+            requirements.append(_requirement(tokens))
+        except SelectorError as error:
+            raise SelectorError(f"unable to parse requirement: {error}") from None
+        if tokens:
+            if tokens[0] != ",":
+                raise SelectorError(f"found '{tokens[0]}', expected: ',' or 'end of string'")
+            tokens.pop(0)
+            if not tokens or (tokens[0] != "!" and tokens[0] in _SIGNS):
+                found = tokens[0] if tokens else ""
+                raise SelectorError(f"found '{found}', expected: identifier after ','")
     return Selector(tuple(requirements))
 
 
@@ -38,12 +51,12 @@ def _tokens(text: str) -> list[str]:
     return tokens
 
 
-def _requirement(tokens: list[str], text: str) -> Requirement:
+def _requirement(tokens: list[str]) -> Requirement:
     negated = tokens[0] == "!"
     if negated:
         tokens.pop(0)
     if not tokens or tokens[0] in _SIGNS:
-        raise SelectorError(f"expected a label key in {text!r}")
+        raise SelectorError(f"found '{tokens[0] if tokens else ''}', expected: identifier")
     key = tokens.pop(0)
     if negated:
         return requirement(key, "DoesNotExist", [])
@@ -51,19 +64,20 @@ def _requirement(tokens: list[str], text: str) -> Requirement:
         return requirement(key, "Exists", [])
     sign = tokens.pop(0)
     if sign in _SETS:
-        return requirement(key, _SETS[sign], _values(tokens, text))
+        return requirement(key, _SETS[sign], _values(tokens))
     if sign not in _COMPARISONS:
-        raise SelectorError(f"expected an operator instead of {sign!r} in {text!r}")
+        raise SelectorError(f"found '{sign}', expected: in, notin, =, ==, !=, gt, lt")
     value = "" if not tokens or tokens[0] == "," else tokens.pop(0)
     if value in _SIGNS:
-        raise SelectorError(f"expected a value instead of {value!r} in {text!r}")
+        raise SelectorError(f"found '{value}', expected: identifier")
     return requirement(key, _COMPARISONS[sign], [value], node=True)
 
 
-def _values(tokens: list[str], text: str) -> list[str]:
+def _values(tokens: list[str]) -> list[str]:
     """`(a,b)`; between commas nothing means the empty value, as in Kubernetes."""
-    if not tokens or tokens.pop(0) != "(":
-        raise SelectorError(f"expected values in parentheses in {text!r}")
+    if not tokens or tokens[0] != "(":
+        raise SelectorError(f"found '{tokens[0] if tokens else ''}' expected: '('")
+    tokens.pop(0)
     values, current = [], ""
     while tokens:
         token = tokens.pop(0)
@@ -73,10 +87,10 @@ def _values(tokens: list[str], text: str) -> list[str]:
             if token == ")":
                 return values
         elif token in _SIGNS or current:
-            raise SelectorError(f"expected a comma or ')' instead of {token!r} in {text!r}")
+            raise SelectorError(f"found '{token}', expected: ',' or ')'")
         else:
             current = token
-    raise SelectorError(f"missing ')' in {text!r}")
+    raise SelectorError("found '', expected: ',' or ')'")
 
 
 class FieldCondition(NamedTuple):

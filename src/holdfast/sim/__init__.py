@@ -1,6 +1,6 @@
 """A cluster that is not there: the embedded cluster's parts, driven by a virtual clock.
 
-    loading     files to documents (`documents`, `yaml_documents`), with limits and line numbers
+    loading     files to documents (`api.documents`, `api.yaml_documents`), with limits and line numbers
     scenario    documents to what happens when (`happenings`); what is wrong with them is found here,
                 with `step_documents`, `expect`, `timing` and `reading`
     clock       virtual time

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from holdfast.sim.documents import Document
+from holdfast.api.documents import Document
 from holdfast.sim.expect import Expectation
 from holdfast.store.objects import Key, Raw
 

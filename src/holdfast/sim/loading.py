@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from holdfast.sim.documents import MAX_BYTES, MAX_DEPTH, BadFileError, Document
+from holdfast.api.documents import MAX_BYTES, MAX_DEPTH, BadFileError, Document
+from holdfast.api.yaml_documents import read_yaml
 from holdfast.sim.errors import InvalidInput
-from holdfast.sim.yaml_documents import read_yaml
 
 SUFFIXES = (".yaml", ".yml", ".json")
 

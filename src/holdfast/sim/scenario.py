@@ -9,11 +9,11 @@ from collections.abc import Iterator, Sequence
 
 from holdfast.api import names
 from holdfast.api.decode import drop_nulls, object_name
+from holdfast.api.documents import Document
 from holdfast.api.errors import InvalidObject
 from holdfast.api.validation import validate
 from holdfast.backends.embedded.admission import SYSTEM_CLASSES
 from holdfast.backends.embedded.agenda import STATED, STATED_FIRST
-from holdfast.sim.documents import Document
 from holdfast.sim.errors import InvalidInput
 from holdfast.sim.expect import Expectation, read_expectation
 from holdfast.sim.happenings import Apply, Check, Create, Happening, Scenario

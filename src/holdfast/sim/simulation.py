@@ -13,12 +13,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from holdfast.api.documents import Document
 from holdfast.api.errors import InvalidObject
 from holdfast.backends.embedded.hands import Hands
 from holdfast.backends.embedded.setup import Setup
 from holdfast.sim.accounts import Accounts
 from holdfast.sim.clock import since_start
-from holdfast.sim.documents import Document
 from holdfast.sim.errors import InvalidInput
 from holdfast.sim.expect import Expectation, failures
 from holdfast.sim.happenings import Check, Happening, Scenario

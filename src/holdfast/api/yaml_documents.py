@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 
-from holdfast.sim.documents import MAX_ALIASED_NODES, MAX_ALIASES, MAX_DEPTH, BadFileError, Document
+from holdfast.api.documents import MAX_ALIASED_NODES, MAX_ALIASES, MAX_DEPTH, BadFileError, Document
 
 _Parser: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _INT = re.compile(r"[-+]?(?:0|[1-9][0-9]*)|0x[0-9a-fA-F]+|0o[0-7]+")

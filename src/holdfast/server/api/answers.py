@@ -1,0 +1,54 @@
+"""Answers as HTTP responses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from aiohttp import web
+from multidict import CIMultiDict
+
+from holdfast.server.api.encoding import to_bytes
+from holdfast.server.api.negotiate import JSON, media_type
+from holdfast.server.api.status import ApiError
+
+_PLAIN = "text/plain; charset=utf-8"
+
+
+def answer(
+    body: bytes, code: int = 200, media: str = JSON, warnings: Iterable[str] = ()
+) -> web.Response:
+    headers: CIMultiDict[str] = CIMultiDict()
+    headers["Content-Type"] = media
+    for each in warnings:
+        headers.add("Warning", f'299 - "{_escaped(each)}"')
+    return web.Response(body=body, status=code, headers=headers)
+
+
+def document(value: Any, code: int = 200, media: str = JSON) -> web.Response:
+    return answer(to_bytes(value, media), code, media)
+
+
+def failure(error: ApiError, accept: str, warnings: Iterable[str] = ()) -> web.Response:
+    try:
+        media = media_type(accept)
+    except ApiError:
+        media = JSON
+    response = answer(to_bytes(error.status(), media), error.code, media, warnings)
+    response.headers.update(error.headers)
+    return response
+
+
+def page_not_found() -> web.Response:
+    """Of a path that has never been one."""
+    return text("404 page not found\n", 404)
+
+
+def text(said: str, code: int = 200) -> web.Response:
+    return answer(said.encode(), code, _PLAIN)
+
+
+def _escaped(text: str) -> str:
+    """As a quoted string of HTTP; what a header cannot hold is left out."""
+    printable = "".join(each if each.isprintable() else " " for each in text)
+    return printable.replace("\\", "\\\\").replace('"', '\\"')

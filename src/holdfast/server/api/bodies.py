@@ -1,0 +1,210 @@
+"""Reading what clients send: JSON or YAML, within limits.
+
+Nothing that can be sent exhausts the machine: a body has at most 3 MiB, nests at most 200 deep, and
+what YAML aliases make of it is bounded too.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any, NamedTuple
+
+import msgspec
+
+from holdfast.api.documents import BadFileError
+from holdfast.api.yaml_documents import read_yaml
+from holdfast.server.api import protobuf
+from holdfast.server.api.status import ApiError, bad_request
+
+LIMIT = 3 * 1024 * 1024
+MAX_DEPTH = 200
+
+_POSITION = re.compile(r" \(byte (\d+)\)$")
+_NOT_JSON = "couldn't get version/kind; json parse error: "
+_GO_TYPES = (
+    'struct { APIVersion string "json:\\"apiVersion,omitempty\\""; '
+    'Kind string "json:\\"kind,omitempty\\"" }'
+)
+
+
+class Body(NamedTuple):
+    value: Any
+    duplicates: list[str]
+    """Keys that were given twice, as paths; the last one counted."""
+
+
+class _TooDeepError(Exception):
+    pass
+
+
+def media_of(content_type: str) -> str:
+    return content_type.partition(";")[0].strip().lower()
+
+
+def read_object(data: bytes, content_type: str, kind: str) -> Body:
+    """The body of a request that carries an object of a kind. Raises ApiError 400 or 415."""
+    media = media_of(content_type)
+    if media in ("", "application/json"):
+        return _json(data, kind)
+    if media == "application/yaml":
+        return _yaml(data, kind)
+    if media == protobuf.MEDIA_TYPE:
+        try:
+            return Body(protobuf.decode(data), [])
+        except protobuf.ProtobufError as error:
+            raise _unrecognized(kind, str(error), data) from None
+    raise unsupported_media(("application/json", "application/yaml", protobuf.MEDIA_TYPE))
+
+
+def unsupported_media(accepted: tuple[str, ...]) -> ApiError:
+    return ApiError(
+        415,
+        "UnsupportedMediaType",
+        "the body of the request was in an unknown format - accepted media types include: "
+        + ", ".join(accepted),
+    )
+
+
+def read_json(data: bytes) -> Any:
+    """Any JSON, within the limits. Raises ApiError 400."""
+    try:
+        value = msgspec.json.decode(data)
+        _survey(value, MAX_DEPTH)
+    except msgspec.DecodeError as error:
+        raise bad_request(_as_go_says(error, data)) from None
+    except (RecursionError, _TooDeepError):
+        raise bad_request("exceeded max depth") from None
+    return value
+
+
+def _json(data: bytes, kind: str) -> Body:
+    try:
+        value = msgspec.json.decode(data)
+        keys = _survey(value, MAX_DEPTH)
+    except msgspec.DecodeError as error:
+        raise _unrecognized(kind, _NOT_JSON + _as_go_says(error, data), data) from None
+    except (RecursionError, _TooDeepError):
+        raise _unrecognized(kind, f"{_NOT_JSON}exceeded max depth", data) from None
+    if value is None:
+        value = {}
+    if not isinstance(value, dict):
+        raise _unrecognized(kind, _not_an_object(value), data)
+    # Text has as many keys as the value only if none was given twice. Colons inside of strings can
+    # make the count too large, never too small, and then the slow way finds nothing.
+    duplicates = _duplicates(data) if data.count(b'":') + data.count(b'" :') != keys else []
+    return Body(value, duplicates)
+
+
+def _yaml(data: bytes, kind: str) -> Body:
+    try:
+        documents = [each.data for each in read_yaml(data.decode(), "")]
+    except UnicodeDecodeError:
+        raise _unrecognized(kind, "yaml: invalid leading UTF-8 octet", data) from None
+    except BadFileError as error:
+        said = str(error).removeprefix("not YAML: ").rpartition(", ")[2]
+        raise _unrecognized(kind, f"yaml: line {error.line}: {said}", data) from None
+    value = documents[0] if documents else {}
+    if not isinstance(value, dict):
+        raise _unrecognized(kind, _not_an_object(value), data)
+    return Body(value, [])
+
+
+def _not_an_object(value: Any) -> str:
+    return f"{_NOT_JSON}json: cannot unmarshal {go_kind(value)} into Go value of type {_GO_TYPES}"
+
+
+def _unrecognized(kind: str, why: str, data: bytes) -> ApiError:
+    excerpt = data[:1024]
+    text = excerpt.decode(errors="replace")
+    shown = text if excerpt[:1] == b"{" and text.isprintable() else excerpt.hex() or "<empty>"
+    if len(data) > len(excerpt):
+        shown += " ..."
+    return bad_request(f"the object provided is unrecognized (must be of type {kind}): {why} ({shown})")
+
+
+def _survey(value: Any, left: int) -> int:
+    """How many keys there are in all; raises _TooDeepError."""
+    if left == 0:
+        raise _TooDeepError
+    if isinstance(value, dict):
+        keys = len(value)
+        for each in value.values():
+            if isinstance(each, dict | list):
+                keys += _survey(each, left - 1)
+        return keys
+    keys = 0
+    if isinstance(value, list):
+        for each in value:
+            if isinstance(each, dict | list):
+                keys += _survey(each, left - 1)
+    return keys
+
+
+def _duplicates(data: bytes) -> list[str]:
+    """Paths of keys that occur twice in one object."""
+
+    class Twice(dict[str, Any]):
+        again: tuple[str, ...] = ()
+
+    def build(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        built = Twice(pairs)
+        if len(built) != len(pairs):
+            seen: set[str] = set()
+            built.again = tuple(k for k, _ in pairs if k in seen or seen.add(k))  # type: ignore[func-returns-value]
+        return built
+
+    found: list[str] = []
+
+    def walk(value: Any, path: str) -> None:
+        if isinstance(value, Twice):
+            found.extend(f"{path}.{key}" if path else key for key in dict.fromkeys(value.again))
+            for key, each in value.items():
+                walk(each, f"{path}.{key}" if path else key)
+        elif isinstance(value, list):
+            for i, each in enumerate(value):
+                walk(each, f"{path}[{i}]")
+
+    walk(json.loads(data, object_pairs_hook=build), "")
+    return found
+
+
+def go_kind(value: Any) -> str:
+    """What Go's JSON calls a value."""
+    match value:
+        case bool():
+            return "bool"
+        case str():
+            return "string"
+        case int() | float():
+            return "number"
+        case list():
+            return "array"
+        case None:
+            return "null"
+        case _:
+            return "object"
+
+
+_GO_SAYS = (
+    ("object keys must be strings", "looking for beginning of object key string"),
+    ("trailing comma in object", "looking for beginning of object key string"),
+    ("expected ':'", "after object key"),
+    ("expected ',' or '}'", "after object key:value pair"),
+    ("expected ',' or ']'", "after array element"),
+    ("trailing characters", "after top-level value"),
+    ("", "looking for beginning of value"),
+)
+
+
+def _as_go_says(error: msgspec.DecodeError, data: bytes) -> str:
+    said = str(error)
+    where = _POSITION.search(said)
+    if where is None:
+        return "unexpected end of JSON input" if "truncated" in said else said
+    at = int(where[1])
+    if "trailing characters" in said:
+        at = len(data) - len(data[at:].lstrip()) if at < len(data) else len(data) - 1
+    character = data[at : at + 1].decode(errors="replace")
+    place = next(place for mark, place in _GO_SAYS if mark in said)
+    return f"invalid character {character!r} {place}"

@@ -1,0 +1,66 @@
+"""What the API is served from: the objects, the types, the time."""
+
+from dataclasses import dataclass, field
+
+from holdfast.backends.embedded.clock import Clock
+from holdfast.server.api.encoding import Encoder
+from holdfast.server.api.options import WriteOptions
+from holdfast.server.api.status import Resource
+from holdfast.server.api.views import key_of
+from holdfast.server.schema import Catalogue, ResourceType
+from holdfast.store import Identity, Key, RandomNames, Raw, Store
+
+_DEFAULT = WriteOptions()
+
+
+@dataclass(slots=True)
+class Cluster:
+    """One per process. Everything that changes objects goes through `store`, and takes effect at
+    once."""
+
+    store: Store
+    clock: Clock
+    catalogue: Catalogue = field(default_factory=Catalogue)
+    identity: Identity = None  # type: ignore[assignment]
+    encoder: Encoder = field(default_factory=Encoder)
+
+    def __post_init__(self) -> None:
+        if self.identity is None:
+            self.identity = Identity(RandomNames(), self.stamp)
+
+    def stamp(self, after: float = 0.0) -> str:
+        return self.clock.stamp(after)
+
+    def namespace(self, name: str) -> Raw | None:
+        return self.store.get(Key("", "Namespace", "", name))
+
+
+@dataclass(slots=True)
+class Call:
+    """One request about objects of a type, as the verbs see it. What is to be told to the client beside
+    the answer is put into `warnings`."""
+
+    cluster: Cluster
+    type: ResourceType
+    namespace: str = ""
+    name: str = ""
+    subresource: str = ""
+    options: WriteOptions = _DEFAULT
+    warnings: list[str] = field(default_factory=list)
+
+    @property
+    def key(self) -> Key:
+        return key_of(self.type, self.namespace, self.name)
+
+    @property
+    def resource(self) -> Resource:
+        return Resource(self.type.group, self.type.plural)
+
+    def warn(self, text: str) -> None:
+        if text not in self.warnings:
+            self.warnings.append(text)
+
+    def named(self, name: str) -> "Call":
+        return Call(
+            self.cluster, self.type, self.namespace, name, self.subresource, self.options, self.warnings
+        )

@@ -1,0 +1,99 @@
+"""Objects to bytes, each version of an object once.
+
+A revision belongs to one object only, so it names the bytes of a version: what answers a request, goes
+to watchers and is read again by the next client is encoded by whoever comes first.
+"""
+
+from collections import OrderedDict
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
+import yaml
+
+from holdfast.server.api.negotiate import YAML, Form
+from holdfast.server.api.tables.render import partial_metadata, table
+from holdfast.server.api.views import shown
+from holdfast.server.schema.types import ResourceType
+from holdfast.store import Raw
+
+_KEPT = 4096
+_encode = msgspec.json.Encoder().encode
+_Dumper: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+
+
+class Encoder:
+    def __init__(self) -> None:
+        self._recent: OrderedDict[tuple[str, str, str], tuple[Raw, bytes]] = OrderedDict()
+
+    def object(self, type: ResourceType, raw: Raw) -> bytes:
+        """JSON of a stored object as its type shows it."""
+        revision = raw["metadata"].get("resourceVersion")
+        if revision is None:
+            return _encode(ordered(type, raw))
+        key = (revision, type.group, type.version)
+        known = self._recent.get(key)
+        # What a dry run makes has the revision of what it was made from.
+        if known is not None and known[0] is raw:
+            return known[1]
+        encoded = _encode(ordered(type, raw))
+        if known is None:
+            self._recent[key] = (raw, encoded)
+            if len(self._recent) > _KEPT:
+                self._recent.popitem(last=False)
+        return encoded
+
+    def list(self, type: ResourceType, objects: Iterable[Raw], metadata: Raw) -> bytes:
+        """Items of built-in kinds do not say what they are: the list does."""
+        head = _encode({"kind": type.list_kind, "apiVersion": type.api_version, "metadata": metadata})
+        items = b",".join(_encode(_item(type, each)) for each in objects)
+        return head[:-1] + b',"items":[' + items + b"]}"
+
+
+def in_form(
+    type: ResourceType, raw: Raw, form: Form, now: float, include: str = "", headers: bool = True
+) -> Any:
+    """One object as a table or as its metadata."""
+    raw = shown(type, raw)
+    if form.table:
+        metadata = {"resourceVersion": raw["metadata"].get("resourceVersion", "")}
+        return table(type, [raw], metadata, now, form.api_version, include, headers)
+    return partial_metadata(raw, form.api_version)
+
+
+def list_in_form(
+    type: ResourceType, objects: Sequence[Raw], metadata: Raw, form: Form, now: float, include: str
+) -> Raw:
+    objects = [shown(type, each) for each in objects]
+    if form.table:
+        return table(type, objects, metadata, now, form.api_version, include)
+    return {
+        "kind": "PartialObjectMetadataList",
+        "apiVersion": form.api_version,
+        "metadata": metadata,
+        "items": [partial_metadata(each, form.api_version) for each in objects],
+    }
+
+
+def to_bytes(document: Any, media: str) -> bytes:
+    if media == YAML:
+        text: str = yaml.dump(document, Dumper=_Dumper, sort_keys=True, allow_unicode=True)
+        return text.encode()
+    return _encode(document)
+
+
+def as_media(encoded: bytes, media: str) -> bytes:
+    """JSON that is already there, in the media type wanted."""
+    return to_bytes(msgspec.json.decode(encoded), media) if media == YAML else encoded
+
+
+def ordered(type: ResourceType, raw: Raw) -> Raw:
+    """What it is comes first, as Kubernetes writes it."""
+    return {"kind": type.kind, "apiVersion": type.api_version, **_item(type, raw, always=False)}
+
+
+def _item(type: ResourceType, raw: Raw, always: bool = True) -> Raw:
+    raw = shown(type, raw)
+    if not type.builtin and always:
+        return raw
+    return {name: value for name, value in raw.items() if name not in ("kind", "apiVersion")}

@@ -1,0 +1,250 @@
+"""Requests about objects: from HTTP to a verb, and what it answers back to HTTP."""
+
+from __future__ import annotations
+
+from aiohttp import web
+
+from holdfast.server.api import answers, protobuf
+from holdfast.server.api.bodies import Body, media_of, read_json, read_object
+from holdfast.server.api.cluster import Call, Cluster
+from holdfast.server.api.encoding import as_media, in_form, list_in_form, to_bytes
+from holdfast.server.api.negotiate import Form, object_form
+from holdfast.server.api.options import (
+    DeleteOptions,
+    ListOptions,
+    WriteOptions,
+    delete_options,
+    list_options,
+    write_options,
+)
+from holdfast.server.api.paths import Target
+from holdfast.server.api.status import ApiError, method_not_allowed, unknown_resource
+from holdfast.server.api.streams import Streams
+from holdfast.server.api.tables.render import check_include, not_a_list
+from holdfast.server.api.verbs import (
+    binding,
+    creating,
+    deleting,
+    evicting,
+    patching,
+    reading,
+    reviewing,
+    scaling,
+    updating,
+)
+from holdfast.server.schema import ResourceType
+from holdfast.store import Raw
+
+_WRITES = {"POST": "CreateOptions", "PUT": "UpdateOptions", "PATCH": "PatchOptions"}
+_NO_DEFAULT_MANAGER = "application/apply-patch+yaml"
+_VERBS = {
+    "GET": "get",
+    "HEAD": "get",
+    "POST": "create",
+    "PUT": "update",
+    "PATCH": "patch",
+    "DELETE": "delete",
+}
+
+
+class Objects:
+    def __init__(self, cluster: Cluster, streams: Streams) -> None:
+        self._cluster = cluster
+        self._streams = streams
+
+    async def handle(self, request: web.Request, target: Target, accept: str) -> web.StreamResponse:
+        type = self._cluster.catalogue.resource(target.group, target.version, target.plural)
+        if type is None:
+            if not any(each.group == target.group for each in self._cluster.catalogue):
+                return answers.page_not_found()
+            raise unknown_resource()
+        if target.namespace and not type.namespaced:
+            raise unknown_resource()
+        if target.name and not target.namespace and type.namespaced:
+            raise unknown_resource()
+        call = Call(self._cluster, type, target.namespace, target.name, target.subresource)
+        if request.method in _WRITES:
+            call.options = self._write_options(request)
+        try:
+            return await self._dispatched(request, target, call, accept)
+        except ApiError as error:
+            return answers.failure(error, accept, call.warnings)
+
+    def _write_options(self, request: web.Request) -> WriteOptions:
+        agent = request.headers.get("User-Agent", "")
+        if request.headers.get("Content-Type", "").startswith(_NO_DEFAULT_MANAGER):
+            options = write_options(request.query, _WRITES[request.method], "/")
+            return options if request.query.get("fieldManager") else options._replace(manager="")
+        return write_options(request.query, _WRITES[request.method], agent)
+
+    async def _dispatched(
+        self, request: web.Request, target: Target, call: Call, accept: str
+    ) -> web.StreamResponse:
+        method, type = request.method, call.type
+        if type.deprecation:
+            call.warn(type.deprecation)
+        if not type.stored:
+            return await self._posted(request, call, accept)
+        if target.subresource:
+            return await self._subresource(request, call, accept)
+        form = object_form(accept)
+        if method in ("GET", "HEAD"):
+            if target.name and not target.watch:
+                revision = request.query.get("resourceVersion", "")
+                return await self._one(request, call, form, reading.get(call, revision))
+            return await self._many(request, target, call, form)
+        if type.namespaced and not target.namespace and method != "DELETE":
+            raise method_not_allowed()
+        if method == "POST" and not target.name:
+            self._needs(type, "create")
+            raw = creating.create(call, await self._body(request, type.kind))
+            return await self._one(request, call, form, raw, 201)
+        if method == "DELETE" and not target.name:
+            return await self._collection(request, call, form)
+        if method == "DELETE":
+            raw, gone = deleting.delete(call, await self._delete_options(request))
+            if gone:
+                await self._settled()
+                return answers.document(raw, media=form.media)
+            return await self._one(request, call, form, raw)
+        if target.name and method in ("PUT", "PATCH"):
+            return await self._change(request, call, form)
+        raise method_not_allowed()
+
+    async def _change(self, request: web.Request, call: Call, form: Form) -> web.StreamResponse:
+        if request.method == "PUT":
+            raw, new = updating.update(call, await self._body(request, call.type.kind))
+        else:
+            content_type = request.headers.get("Content-Type", "")
+            raw, new = patching.patch(call, await request.read(), content_type)
+        return await self._one(request, call, form, raw, 201 if new else 200)
+
+    async def _many(
+        self, request: web.Request, target: Target, call: Call, form: Form
+    ) -> web.StreamResponse:
+        options = list_options(request.query)
+        include = request.query.get("includeObject", "")
+        check_include(include)
+        if target.name:
+            wanted = f"metadata.name={target.name}"
+            chosen = f"{options.field_selector},{wanted}" if options.field_selector else wanted
+            options = options._replace(field_selector=chosen)
+        if options.watch or target.watch:
+            self._needs(call.type, "watch")
+            return await self._streams.watch(request, call, options, form, include)
+        listed = reading.list_objects(call, options)
+        await self._settled()
+        return self._listed(call, form, include, listed)
+
+    def _listed(
+        self, call: Call, form: Form, include: str, listed: reading.Listed
+    ) -> web.StreamResponse:
+        type = call.type
+        if form.kind == "PartialObjectMetadata":
+            raise not_a_list(form.kind, type.list_kind)
+        if form.kind:
+            now = self._cluster.clock.epoch()
+            document = list_in_form(type, listed.objects, listed.metadata, form, now, include)
+            return answers.answer(to_bytes(document, form.media), 200, form.media, call.warnings)
+        encoded = self._cluster.encoder.list(type, listed.objects, listed.metadata)
+        return answers.answer(as_media(encoded, form.media), 200, form.media, call.warnings)
+
+    async def _one(
+        self, request: web.Request, call: Call, form: Form, raw: Raw, code: int = 200
+    ) -> web.StreamResponse:
+        await self._settled()
+        type = call.type
+        if form.kind == "PartialObjectMetadataList":
+            raise ApiError(
+                406,
+                "NotAcceptable",
+                f"you requested {form.kind}, but the requested object is not a list",
+            )
+        if form.kind:
+            include = request.query.get("includeObject", "")
+            check_include(include)
+            document = in_form(type, raw, form, self._cluster.clock.epoch(), include)
+            return answers.answer(to_bytes(document, form.media), code, form.media, call.warnings)
+        encoded = self._cluster.encoder.object(type, raw)
+        return answers.answer(as_media(encoded, form.media), code, form.media, call.warnings)
+
+    async def _collection(self, request: web.Request, call: Call, form: Form) -> web.StreamResponse:
+        self._needs(call.type, "deletecollection")
+        if call.type.namespaced and not call.namespace:
+            raise method_not_allowed()
+        chosen = list_options({**request.query, "watch": "false"}) if request.query else ListOptions()
+        listed = deleting.delete_collection(call, chosen, await self._delete_options(request))
+        await self._settled()
+        return self._listed(call, form, "", listed)
+
+    async def _subresource(self, request: web.Request, call: Call, accept: str) -> web.StreamResponse:
+        sub = call.type.subresource(call.subresource)
+        if sub is None:
+            raise unknown_resource()
+        if _VERBS.get(request.method) not in sub.verbs:
+            raise method_not_allowed()
+        form = object_form(accept)
+        match call.subresource:
+            case "binding":
+                kind = self._cluster.catalogue.resource("", "v1", "bindings")
+                assert kind is not None
+                return await self._said(binding.bind(call, await self._body(request, "Binding"), kind))
+            case "eviction":
+                return await self._said(evicting.evict(call, await self._body(request, "Eviction")))
+            case "scale":
+                return await self._scale(request, call, form)
+            case _ if request.method in ("GET", "HEAD"):
+                return await self._one(request, call, form, reading.get(call))
+            case _:
+                return await self._change(request, call, form)
+
+    async def _scale(self, request: web.Request, call: Call, form: Form) -> web.StreamResponse:
+        match request.method:
+            case "PUT":
+                scale = scaling.put_scale(call, await self._body(request, "Scale"))
+            case "PATCH":
+                content_type = request.headers.get("Content-Type", "")
+                scale = scaling.patch_scale(call, await request.read(), content_type)
+            case _:
+                scale = scaling.get_scale(call)
+        await self._settled()
+        return answers.document(scale, media=form.media)
+
+    async def _posted(self, request: web.Request, call: Call, accept: str) -> web.StreamResponse:
+        """Of kinds that are asked rather than kept."""
+        if request.method != "POST" or call.name:
+            raise method_not_allowed()
+        form = object_form(accept)
+        body = await self._body(request, call.type.kind)
+        if call.type.kind == "Binding":
+            return await self._said(binding.bind(call, body, call.type))
+        return answers.document(reviewing.review(call, body), 201, form.media)
+
+    async def _said(self, status: Raw) -> web.StreamResponse:
+        await self._settled()
+        return answers.document(status, 201)
+
+    async def _body(self, request: web.Request, kind: str) -> Body:
+        data = await request.read()
+        return read_object(data, request.headers.get("Content-Type", ""), kind)
+
+    async def _delete_options(self, request: web.Request) -> DeleteOptions:
+        data = await request.read()
+        if not data:
+            return delete_options(request.query, None)
+        content_type = request.headers.get("Content-Type", "")
+        if media_of(content_type) in ("application/yaml", protobuf.MEDIA_TYPE):
+            value = read_object(data, content_type, "DeleteOptions").value
+        else:
+            value = read_json(data)
+        return delete_options(request.query, value)
+
+    async def _settled(self) -> None:
+        """What the client is told of must not be taken back by a crash."""
+        store = self._cluster.store
+        if store.revision > store.durable:
+            await store.settled(store.revision)
+
+    def _needs(self, type: ResourceType, verb: str) -> None:
+        if verb not in type.verbs:
+            raise method_not_allowed()

@@ -1,0 +1,158 @@
+"""Which objects a list or watch is about: by labels, and by the fields a kind can be selected by."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from holdfast.api.errors import SelectorError
+from holdfast.api.label_selectors import Selector
+from holdfast.api.selector_text import FieldSelector, parse_field_selector, parse_label_selector
+from holdfast.server.api.fields import quoted
+from holdfast.server.api.status import bad_request
+from holdfast.server.schema.types import ResourceType
+from holdfast.store import Raw
+
+_METADATA = ("metadata.name", "metadata.namespace")
+_NAME = _METADATA[:1]
+
+_EVENT_FIELDS = (
+    *_METADATA,
+    *(
+        f"involvedObject.{field}"
+        for field in ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")
+    ),
+    "reason",
+    "reportingComponent",
+    "source",
+    "type",
+)
+_FIELDS: dict[tuple[str, str], tuple[str, ...]] = {
+    ("", "Pod"): (
+        *_METADATA,
+        *(f"spec.{field}" for field in ("nodeName", "restartPolicy", "schedulerName")),
+        *(f"spec.{field}" for field in ("serviceAccountName", "hostNetwork", "host")),
+        *(f"status.{field}" for field in ("phase", "podIP", "podIPs", "nominatedNodeName")),
+    ),
+    ("", "Node"): (*_NAME, "spec.unschedulable"),
+    ("", "Namespace"): (*_NAME, "status.phase"),
+    ("", "Secret"): (*_METADATA, "type"),
+    ("", "Service"): (*_METADATA, "spec.clusterIP", "spec.type"),
+    ("", "ReplicationController"): (*_METADATA, "status.replicas"),
+    ("", "Event"): _EVENT_FIELDS,
+    ("events.k8s.io", "Event"): (
+        *(field.replace("involvedObject", "regarding") for field in _EVENT_FIELDS),
+        "reportingController",
+    ),
+    ("batch", "Job"): (*_METADATA, "status.successful"),
+}
+# Where the value of a field is not simply at its path.
+_ELSEWHERE: dict[tuple[str, str], str] = {
+    ("Pod", "spec.host"): "spec.nodeName",
+    ("Job", "status.successful"): "status.succeeded",
+}
+_ZERO = {
+    "spec.unschedulable": "false",
+    "spec.hostNetwork": "false",
+    "status.replicas": "0",
+    "status.successful": "0",
+}
+
+Condition = Callable[[Raw], bool]
+
+
+class Selection:
+    """Compiled once per request. `everything` says there is nothing to check."""
+
+    __slots__ = ("_fields", "_labels", "everything", "name")
+
+    def __init__(self, labels: Selector, conditions: Iterable[Condition], name: str = "") -> None:
+        self._labels = labels
+        self._fields = tuple(conditions)
+        self.everything = labels.everything and not self._fields
+        self.name = name
+        """The one name objects may have; "" where they may have any."""
+
+    def matches(self, raw: Raw) -> bool:
+        if not self._labels.everything and not self._labels.matches(
+            raw["metadata"].get("labels") or {}
+        ):
+            return False
+        return all(holds(raw) for holds in self._fields)
+
+
+EVERYTHING = Selection(Selector(), ())
+
+
+def select(type: ResourceType, labels: str, fields: str) -> Selection:
+    """Raises ApiError 400, as Kubernetes words it."""
+    if not labels and not fields:
+        return EVERYTHING
+    try:
+        selector = parse_label_selector(labels)
+    except SelectorError as error:
+        raise bad_request(str(error)) from None
+    chosen = _field_selector(fields)
+    conditions = [_condition(type, *each) for each in chosen.conditions]
+    names = [each.value for each in chosen.conditions if each.path == _METADATA[0] and each.equal]
+    return Selection(selector, conditions, names[0] if names else "")
+
+
+def _field_selector(text: str) -> FieldSelector:
+    try:
+        return parse_field_selector(text)
+    except SelectorError:
+        part = next((each for each in text.split(",") if "=" not in each), text)
+        raise bad_request(f"invalid selector: '{text}'; can't understand '{part}'") from None
+
+
+def _condition(type: ResourceType, path: str, equal: bool, value: str) -> Condition:
+    known = _known_fields(type)
+    if path not in known:
+        raise bad_request(_unsupported(type, path))
+    if type.kind == "Event" and path == "source" and type.builtin:
+        return lambda raw: (_event_source(raw) == value) is equal
+    if (type.kind, path) == ("Pod", "status.podIPs"):
+        return lambda raw: (
+            any(each.get("ip") == value for each in (raw.get("status") or {}).get("podIPs") or [])
+            is equal
+        )
+    path = _ELSEWHERE.get((type.kind, path), path)
+    steps = tuple(path.split("."))
+    zero = _ZERO.get(path, "0" if path == "status.succeeded" else "")
+    return lambda raw: (_text(raw, steps, zero) == value) is equal
+
+
+def _known_fields(type: ResourceType) -> tuple[str, ...]:
+    if type.builtin:
+        return _FIELDS.get((type.group, type.kind), _METADATA)
+    selectable: Iterable[str] = getattr(type, "selectable_fields", ())
+    return (*_METADATA, *(each.removeprefix(".") for each in selectable))
+
+
+def _unsupported(type: ResourceType, path: str) -> str:
+    if (type.group, type.kind) == ("batch", "Job"):
+        return f"field label {quoted(path)} not supported for Job"
+    if type.builtin and (type.group, type.kind) in _FIELDS:
+        return f"field label not supported: {path}"
+    if not type.builtin:
+        return f"field label not supported: {path}"
+    return f'{quoted(path)} is not a known field selector: only "metadata.name", "metadata.namespace"'
+
+
+def _text(raw: Raw, steps: tuple[str, ...], zero: str) -> str:
+    here: Any = raw
+    for step in steps:
+        if not isinstance(here, dict):
+            return zero
+        here = here.get(step)
+    if here is None:
+        return zero
+    if isinstance(here, bool):
+        return "true" if here else "false"
+    return str(here)
+
+
+def _event_source(raw: Raw) -> str:
+    source = raw.get("source") or raw.get("deprecatedSource") or {}
+    return str(source.get("component") or raw.get("reportingComponent") or "")

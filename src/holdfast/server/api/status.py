@@ -1,0 +1,180 @@
+"""What the server answers when it does not do what it was asked: a `Status`, as Kubernetes gives it.
+
+`ApiError` is raised anywhere below the HTTP handler; the functions here make the usual ones. Clients
+match on `reason` and people on `message`, so both are Kubernetes' own.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from holdfast.server.api.fields import Problem
+from holdfast.store import Raw
+
+
+class Resource(NamedTuple):
+    """What messages are about: `deployments.apps`."""
+
+    group: str
+    plural: str
+
+    def __str__(self) -> str:
+        return f"{self.plural}.{self.group}" if self.group else self.plural
+
+
+class ApiError(Exception):
+    def __init__(
+        self,
+        code: int,
+        reason: str,
+        message: str,
+        details: Raw | None = None,
+        headers: dict[str, str] | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.code = code
+        self.reason = reason
+        self.message = message
+        self.details = details
+        self.headers = headers or {}
+
+    def status(self) -> Raw:
+        body: Raw = {
+            "kind": "Status",
+            "apiVersion": "v1",
+            "metadata": {},
+            "status": "Failure",
+            "message": self.message,
+        }
+        if self.reason:
+            body["reason"] = self.reason
+        if self.details is not None:
+            body["details"] = self.details
+        body["code"] = self.code
+        return body
+
+
+def about(resource: Resource, name: str = "", **more: Any) -> Raw:
+    details: Raw = {}
+    if name:
+        details["name"] = name
+    if resource.group:
+        details["group"] = resource.group
+    if resource.plural:
+        details["kind"] = resource.plural
+    return {**details, **more}
+
+
+def success(details: Raw | None = None) -> Raw:
+    """The answer to a deletion after which nothing is left to show."""
+    body: Raw = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
+    if details:
+        body["details"] = details
+    return body
+
+
+def bad_request(message: str) -> ApiError:
+    return ApiError(400, "BadRequest", message)
+
+
+def unauthorized() -> ApiError:
+    return ApiError(401, "Unauthorized", "Unauthorized", headers={"WWW-Authenticate": "Bearer"})
+
+
+def forbidden(resource: Resource, name: str, why: str, causes: list[Raw] | None = None) -> ApiError:
+    named = f'{resource} "{name}"' if name else str(resource)
+    details = about(resource, name)
+    if causes:
+        details["causes"] = causes
+    return ApiError(403, "Forbidden", f"{named} is forbidden: {why}", details)
+
+
+def unknown_resource() -> ApiError:
+    return ApiError(404, "NotFound", "the server could not find the requested resource", {})
+
+
+def not_found(resource: Resource, name: str) -> ApiError:
+    return ApiError(404, "NotFound", f'{resource} "{name}" not found', about(resource, name))
+
+
+def method_not_allowed() -> ApiError:
+    return ApiError(
+        405,
+        "MethodNotAllowed",
+        "the server does not allow this method on the requested resource",
+        {},
+    )
+
+
+def already_exists(resource: Resource, name: str) -> ApiError:
+    return ApiError(409, "AlreadyExists", f'{resource} "{name}" already exists', about(resource, name))
+
+
+def conflict(resource: Resource, name: str, why: str, causes: list[Raw] | None = None) -> ApiError:
+    details = about(resource, name)
+    if causes:
+        details["causes"] = causes
+    message = f'Operation cannot be fulfilled on {resource} "{name}": {why}'
+    return ApiError(409, "Conflict", message, details)
+
+
+MODIFIED = "the object has been modified; please apply your changes to the latest version and try again"
+
+
+def other_uid(resource: Resource, name: str, wanted: str, found: str) -> ApiError:
+    why = f"Precondition failed: UID in precondition: {wanted}, UID in object meta: {found}"
+    return conflict(resource, name, why)
+
+
+def expired(message: str) -> ApiError:
+    return ApiError(410, "Expired", message)
+
+
+def too_large() -> ApiError:
+    from holdfast.server.api.bodies import LIMIT
+
+    return ApiError(413, "RequestEntityTooLarge", f"Request entity too large: limit is {LIMIT}")
+
+
+def invalid(group: str, kind: str, name: str, complaints: Sequence[Problem]) -> ApiError:
+    qualified = f"{kind}.{group}" if group else kind
+    if len(complaints) == 1:
+        said = complaints[0].text
+    else:
+        # The same complaint is made once, as Kubernetes' aggregates have it.
+        said = f"[{', '.join(dict.fromkeys(each.text for each in complaints))}]"
+    details: Raw = {}
+    if name:
+        details["name"] = name
+    if group:
+        details["group"] = group
+    if kind:
+        details["kind"] = kind
+    details["causes"] = [
+        {"reason": each.reason, "message": each.message, "field": each.field} for each in complaints
+    ]
+    return ApiError(422, "Invalid", f'{qualified} "{name}" is invalid: {said}', details)
+
+
+def too_many_requests(message: str, retry_after: int, causes: list[Raw] | None = None) -> ApiError:
+    details: Raw = {}
+    if causes:
+        details["causes"] = causes
+    if retry_after:
+        details["retryAfterSeconds"] = retry_after
+    headers = {"Retry-After": str(retry_after)} if retry_after else {}
+    return ApiError(429, "TooManyRequests", message, details, headers)
+
+
+def revision_too_large(asked: int, current: int, retry_after: int = 1) -> ApiError:
+    details: Raw = {
+        "causes": [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}]
+    }
+    if retry_after:
+        details["retryAfterSeconds"] = retry_after
+    message = f"Timeout: Too large resource version: {asked}, current: {current}"
+    return ApiError(504, "Timeout", message, details, {"Retry-After": str(retry_after)})
+
+
+def internal(message: str) -> ApiError:
+    details: Raw = {"causes": [{"message": message}]}
+    return ApiError(500, "InternalError", f"Internal error occurred: {message}", details)

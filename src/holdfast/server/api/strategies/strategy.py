@@ -1,0 +1,118 @@
+"""What there is to say about a kind, and what holds for most."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from holdfast.server.api.cluster import Call
+from holdfast.server.schema import Problem
+from holdfast.store import Raw
+
+New = Callable[[Call, Raw], Raw]
+Changed = Callable[[Call, Raw, Raw], Raw]
+CheckNew = Callable[[Call, Raw], list[Problem]]
+CheckChanged = Callable[[Call, Raw, Raw], list[Problem]]
+
+
+def spec_of(raw: Raw) -> Any:
+    return raw.get("spec")
+
+
+def spec_and_annotations(raw: Raw) -> Any:
+    return raw.get("spec"), raw["metadata"].get("annotations")
+
+
+def all_but_metadata(raw: Raw) -> Any:
+    return {name: value for name, value in raw.items() if name != "metadata"}
+
+
+def all_but_status(raw: Raw) -> Any:
+    return {name: value for name, value in raw.items() if name not in ("metadata", "status")}
+
+
+def _as_it_is(call: Call, raw: Raw) -> Raw:
+    return raw
+
+
+def without_status(call: Call, raw: Raw) -> Raw:
+    return {**raw, "status": {}}
+
+
+def status_of(**zeros: int) -> New:
+    """A new object's status: what is always said is zero."""
+
+    def with_zeros(call: Call, raw: Raw) -> Raw:
+        return {**raw, "status": dict(zeros)}
+
+    return with_zeros
+
+
+def keep_status(call: Call, before: Raw, after: Raw) -> Raw:
+    """An update of the object itself leaves its status alone."""
+    return _with_part(after, "status", before)
+
+
+def keep_spec(call: Call, before: Raw, after: Raw) -> Raw:
+    """An update of the status leaves the spec alone."""
+    return _with_part(after, "spec", before)
+
+
+def keep_all_but_status(call: Call, before: Raw, after: Raw) -> Raw:
+    managed = after["metadata"].get("managedFields")
+    metadata = {**before["metadata"], "managedFields": managed} if managed else before["metadata"]
+    kept = {**before, "metadata": metadata}
+    if "status" in after:
+        return {**kept, "status": after["status"]}
+    kept.pop("status", None)
+    return kept
+
+
+def keep_spec_and_labels(call: Call, before: Raw, after: Raw) -> Raw:
+    after = keep_spec(call, before, after)
+    return {**after, "metadata": _with_part(after["metadata"], "labels", before["metadata"])}
+
+
+def _change(call: Call, before: Raw, after: Raw) -> Raw:
+    return after
+
+
+def _with_part(after: Raw, name: str, before: Raw) -> Raw:
+    if name in before:
+        return {**after, name: before[name]}
+    if name in after:
+        return {key: value for key, value in after.items() if key != name}
+    return after
+
+
+def _nothing_new(call: Call, raw: Raw) -> list[Problem]:
+    return []
+
+
+def _nothing_changed(call: Call, before: Raw, after: Raw) -> list[Problem]:
+    return []
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Strategy:
+    wish: Callable[[Raw], Any] | None = None
+    """What a change of makes a new generation; None for kinds that do not count generations."""
+    unconditional_update: bool = True
+    """Whether an update may leave the resourceVersion out."""
+    create_on_update: bool = False
+    """Whether a PUT of what is not there creates it."""
+    returns_deleted: bool = False
+    """Whether a deletion answers with the object rather than with a Status."""
+    new: New = _as_it_is
+    changed: Changed = _change
+    status_changed: Changed = keep_spec
+    check_new: CheckNew = _nothing_new
+    check_changed: CheckChanged = _nothing_changed
+    orphans: bool = False
+    """Whether a deletion that does not say otherwise leaves dependents behind, with a warning."""
+    grace: Callable[[Raw, int | None], int] | None = None
+    """How long an object may take to end, given what was asked; None for kinds that end at once."""
+
+
+PLAIN = Strategy()

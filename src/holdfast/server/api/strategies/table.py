@@ -1,0 +1,104 @@
+"""Every kind's strategy."""
+
+from holdfast.server.api.strategies.configuration import CONFIG_MAP, SECRET
+from holdfast.server.api.strategies.definitions import DEFINITION
+from holdfast.server.api.strategies.namespaces import NAMESPACE, NODE
+from holdfast.server.api.strategies.pods import POD
+from holdfast.server.api.strategies.priorities import PRIORITY_CLASS
+from holdfast.server.api.strategies.services import SERVICE
+from holdfast.server.api.strategies.storage import (
+    ATTACHMENT,
+    CLAIM,
+    CSI_CAPACITY,
+    CSI_DRIVER,
+    CSI_NODE,
+    STORAGE_CLASS,
+    VOLUME,
+)
+from holdfast.server.api.strategies.strategy import (
+    PLAIN,
+    Strategy,
+    all_but_metadata,
+    all_but_status,
+    keep_all_but_status,
+    keep_status,
+    spec_of,
+    without_status,
+)
+from holdfast.server.api.strategies.workloads import (
+    BUDGET,
+    CRON_JOB,
+    DAEMON_SET,
+    DEPLOYMENT,
+    JOB,
+    REPLICA_SET,
+    REPLICATION_CONTROLLER,
+    STATEFUL_SET,
+)
+from holdfast.server.schema import ResourceType
+from holdfast.store import Raw
+
+_RBAC = "rbac.authorization.k8s.io"
+_STORAGE = "storage.k8s.io"
+_UPSERTED = Strategy(create_on_update=True)
+
+_BUILTIN: dict[tuple[str, str], Strategy] = {
+    ("", "Pod"): POD,
+    ("", "Node"): NODE,
+    ("", "Namespace"): NAMESPACE,
+    ("", "Service"): SERVICE,
+    ("", "ReplicationController"): REPLICATION_CONTROLLER,
+    ("", "PersistentVolume"): VOLUME,
+    ("", "PersistentVolumeClaim"): CLAIM,
+    ("", "ConfigMap"): CONFIG_MAP,
+    ("", "Secret"): SECRET,
+    ("", "Event"): _UPSERTED,
+    ("events.k8s.io", "Event"): _UPSERTED,
+    ("", "Endpoints"): _UPSERTED,
+    ("", "PodTemplate"): Strategy(wish=lambda raw: raw.get("template"), returns_deleted=True),
+    ("", "ServiceAccount"): Strategy(returns_deleted=True),
+    ("apps", "Deployment"): DEPLOYMENT,
+    ("apps", "ReplicaSet"): REPLICA_SET,
+    ("apps", "StatefulSet"): STATEFUL_SET,
+    ("apps", "DaemonSet"): DAEMON_SET,
+    ("batch", "Job"): JOB,
+    ("batch", "CronJob"): CRON_JOB,
+    ("policy", "PodDisruptionBudget"): BUDGET,
+    ("scheduling.k8s.io", "PriorityClass"): PRIORITY_CLASS,
+    ("coordination.k8s.io", "Lease"): Strategy(unconditional_update=False, create_on_update=True),
+    ("apiextensions.k8s.io", "CustomResourceDefinition"): DEFINITION,
+    ("networking.k8s.io", "Ingress"): Strategy(wish=spec_of, new=without_status, changed=keep_status),
+    ("networking.k8s.io", "IngressClass"): Strategy(wish=spec_of),
+    ("networking.k8s.io", "NetworkPolicy"): Strategy(wish=spec_of),
+    ("discovery.k8s.io", "EndpointSlice"): Strategy(wish=all_but_metadata),
+    ("node.k8s.io", "RuntimeClass"): Strategy(unconditional_update=False, create_on_update=True),
+    **{
+        (_RBAC, kind): _UPSERTED
+        for kind in ("Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding")
+    },
+    (_STORAGE, "StorageClass"): STORAGE_CLASS,
+    (_STORAGE, "VolumeAttachment"): ATTACHMENT,
+    (_STORAGE, "CSINode"): CSI_NODE,
+    (_STORAGE, "CSIDriver"): CSI_DRIVER,
+    (_STORAGE, "CSIStorageCapacity"): CSI_CAPACITY,
+}
+
+
+def _without_status(call: object, raw: Raw) -> Raw:
+    return {name: value for name, value in raw.items() if name != "status"}
+
+
+_CUSTOM = Strategy(wish=all_but_metadata, unconditional_update=False)
+_CUSTOM_WITH_STATUS = Strategy(
+    wish=all_but_status,
+    unconditional_update=False,
+    new=_without_status,
+    changed=keep_status,
+    status_changed=keep_all_but_status,
+)
+
+
+def strategy_of(type: ResourceType) -> Strategy:
+    if type.builtin:
+        return _BUILTIN.get((type.group, type.kind), PLAIN)
+    return _CUSTOM_WITH_STATUS if type.subresource("status") is not None else _CUSTOM

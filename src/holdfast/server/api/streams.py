@@ -1,0 +1,128 @@
+"""Watches over HTTP: events as lines of JSON, for as long as the client stays."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+
+from aiohttp import web
+
+from holdfast.server.api.cluster import Call, Cluster
+from holdfast.server.api.negotiate import JSON, Form
+from holdfast.server.api.options import ListOptions, parse_revision
+from holdfast.server.api.selection import select
+from holdfast.server.api.status import ApiError, expired, revision_too_large
+from holdfast.server.api.views import storage_group
+from holdfast.server.api.watching import Shared, Watcher, WatchHub
+from holdfast.store import Compacted, FutureRevision
+
+BOOKMARKS_EVERY = 60.0
+LONGEST = 1800
+"""A watch that does not say how long it wants to last ends by itself after this or up to twice as
+long."""
+
+
+class Streams:
+    def __init__(self, cluster: Cluster, hub: WatchHub) -> None:
+        self._cluster = cluster
+        self._hub = hub
+
+    async def watch(
+        self, request: web.Request, call: Call, options: ListOptions, form: Form, include: str
+    ) -> web.StreamResponse:
+        chosen = select(call.type, options.label_selector, options.field_selector)
+        watcher = Watcher(self._cluster, call.type, call.namespace, chosen, form, include)
+        self._begin(watcher, options)
+        response = web.StreamResponse(headers={"Content-Type": JSON})
+        response.enable_chunked_encoding()
+        try:
+            await response.prepare(request)
+            await self._feed(response, watcher, options)
+            await response.write_eof()
+        except (ConnectionError, asyncio.CancelledError):
+            watcher.close()
+            raise
+        finally:
+            self._hub.remove(watcher)
+        return response
+
+    def _begin(self, watcher: Watcher, options: ListOptions) -> None:
+        """From here on nothing is missed: what there is now, or what has been since, is in the queue,
+        and the hub adds what comes."""
+        store = self._cluster.store
+        revision = self._revision(options)
+        if options.initial_events and revision is not None and revision > store.revision:
+            raise revision_too_large(revision, store.revision)
+        try:
+            if options.initial_events or (revision in (None, 0) and options.initial_events is None):
+                self._tell_all(watcher, ends=options.initial_events is True and options.bookmarks)
+            elif revision is None:
+                watcher.after = watcher.told = store.durable
+            else:
+                self._tell_since(watcher, revision)
+        except Compacted as error:
+            watcher.error(expired(str(error)).status())
+            return
+        self._hub.add(watcher)
+
+    def _revision(self, options: ListOptions) -> int | None:
+        if not options.resource_version:
+            return None
+        try:
+            return parse_revision(options.resource_version)
+        except ValueError as error:
+            raise ApiError(500, "", str(error)) from None
+
+    def _tell_all(self, watcher: Watcher, ends: bool) -> None:
+        store = self._cluster.store
+        group, kind = storage_group(watcher.type), watcher.type.kind
+        # Only what is durable is told; the hub brings the rest when it is.
+        snapshot = store.snapshot(group, kind, at=store.durable)
+        start, end = snapshot.span(watcher.namespace or None)
+        shared = Shared(self._cluster)
+        for raw in snapshot.objects[start:end]:
+            watcher.added(raw, shared)
+        watcher.after = watcher.told = snapshot.revision
+        if ends:
+            watcher.bookmark(snapshot.revision, initial_end=True)
+
+    def _tell_since(self, watcher: Watcher, revision: int) -> None:
+        group, kind = storage_group(watcher.type), watcher.type.kind
+        watcher.after = watcher.told = revision
+        try:
+            changes = self._cluster.store.changes_after(revision, group, kind)
+        except FutureRevision:
+            return  # the hub brings it when it has come
+        shared = Shared(self._cluster)
+        for change in changes:
+            watcher.take(change, shared)
+        watcher.after = max(revision, self._cluster.store.durable)
+
+    async def _feed(self, response: web.StreamResponse, watcher: Watcher, options: ListOptions) -> None:
+        loop = asyncio.get_running_loop()
+        lasts = options.timeout if options.timeout else LONGEST * (1 + random.random())
+        ends = loop.time() + lasts
+        bookmark_at = loop.time() + BOOKMARKS_EVERY
+        while True:
+            now = loop.time()
+            wait = min(ends, bookmark_at) - now if options.bookmarks else ends - now
+            text = await watcher.next(max(wait, 0))
+            if text:
+                await response.write(text)
+            if watcher.closed and not text:
+                return
+            now = loop.time()
+            over = now >= ends
+            if options.bookmarks and (over or now >= bookmark_at):
+                bookmark_at = now + BOOKMARKS_EVERY
+                self._bookmark(watcher)
+            if over:
+                rest = await watcher.next(0)
+                if rest:
+                    await response.write(rest)
+                return
+
+    def _bookmark(self, watcher: Watcher) -> None:
+        durable = self._cluster.store.durable
+        if durable > watcher.told:
+            watcher.bookmark(durable)

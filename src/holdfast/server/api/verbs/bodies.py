@@ -1,0 +1,88 @@
+"""What a client sent, made into an object of the type it is for."""
+
+from holdfast.server.api.bodies import Body
+from holdfast.server.api.cluster import Call
+from holdfast.server.api.status import ApiError, bad_request
+from holdfast.server.schema import MALFORMED, UNKNOWN, ResourceType, read_object
+from holdfast.store import Raw
+
+
+def read(call: Call, body: Body, type: ResourceType | None = None) -> Raw:
+    """The object with unknown fields taken out, or refused, as `fieldValidation` says. Raises ApiError
+    400."""
+    type = type or call.type
+    raw: Raw = body.value
+    check_kind(call, type, raw)
+    raw, problems = read_object(type, {**raw, "apiVersion": type.api_version, "kind": type.kind})
+    unknown: list[str] = []
+    for problem in problems:
+        if problem.reason == MALFORMED:
+            raise _cannot_be_handled(type, problem.message)
+        if problem.reason == UNKNOWN:
+            unknown.append(problem.message)
+    complaints = [f'duplicate field "{path}"' for path in body.duplicates] + unknown
+    if complaints:
+        if call.options.validation == "Strict":
+            raise _cannot_be_handled(type, f"strict decoding error: {', '.join(complaints)}")
+        if call.options.validation == "Warn":
+            for each in complaints:
+                call.warn(each)
+    if not isinstance(raw.get("metadata"), dict):
+        raw = {**raw, "metadata": {}}
+    return raw
+
+
+def check_kind(call: Call, type: ResourceType, raw: Raw) -> None:
+    """An object that says what it is must be what it is sent as; one that does not is taken for it."""
+    api_version, kind = raw.get("apiVersion") or type.api_version, raw.get("kind") or type.kind
+    if not isinstance(api_version, str) or not isinstance(kind, str):
+        field = "apiVersion" if not isinstance(api_version, str) else "kind"
+        raise bad_request(
+            f"the object provided is unrecognized (must be of type {type.kind}): couldn't get "
+            f"version/kind; json parse error: {field} is not a string"
+        )
+    if (api_version, kind) == (type.api_version, type.kind):
+        return
+    group, _, version = api_version.rpartition("/")
+    if not type.builtin:
+        if kind == type.kind and group == type.group:
+            raise bad_request(
+                f"the API version in the data ({api_version}) does not match the expected API version "
+                f"({type.api_version})"
+            )
+        raise bad_request(
+            f'{kind} in version "{version}" cannot be handled as a {type.kind}: '
+            f"converting ({api_version}, Kind={kind}) to ({type.api_version}, Kind={type.kind}): "
+            "unknown conversion"
+        )
+    if call.cluster.catalogue.kind(group, version, kind) is None:
+        why = f'no kind "{kind}" is registered for version "{api_version}"'
+    else:
+        package = type.group.partition(".")[0] or "core"
+        why = f"converting ({version}.{kind}) to ({package}.{type.kind}): unknown conversion"
+    raise bad_request(f'{kind} in version "{version}" cannot be handled as a {type.kind}: {why}')
+
+
+def _cannot_be_handled(type: ResourceType, why: str) -> ApiError:
+    return bad_request(
+        f'{type.kind} in version "{type.version}" cannot be handled as a {type.kind}: {why}'
+    )
+
+
+def check_namespace(call: Call, raw: Raw) -> Raw:
+    """The object in the namespace of the request."""
+    metadata = raw["metadata"]
+    given = metadata.get("namespace") or ""
+    if not call.type.namespaced:
+        if given:
+            raise bad_request(
+                "the namespace of the provided object does not match the namespace sent on the request"
+            )
+        return raw
+    if given and given != call.namespace:
+        raise bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request"
+        )
+    if given:
+        return raw
+    return {**raw, "metadata": {**metadata, "namespace": call.namespace}}

@@ -1,0 +1,113 @@
+"""create."""
+
+from holdfast.server.api.bodies import Body
+from holdfast.server.api.cluster import Call
+from holdfast.server.api.status import (
+    ApiError,
+    Resource,
+    already_exists,
+    forbidden,
+    invalid,
+    not_found,
+)
+from holdfast.server.api.strategies import metadata as metadata_rules
+from holdfast.server.api.strategies.table import strategy_of
+from holdfast.server.api.verbs.bodies import check_namespace, read
+from holdfast.server.api.verbs.managing import created_by
+from holdfast.server.api.views import key_of, shown, stored
+from holdfast.server.schema import apply_defaults, check_values
+from holdfast.store import AlreadyExists, Raw
+
+_TRIES = 8
+_NAMESPACES = Resource("", "namespaces")
+_GIVEN_BY_SERVER = (
+    "uid",
+    "creationTimestamp",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+    "selfLink",
+    "resourceVersion",
+)
+
+
+def create(call: Call, body: Body) -> Raw:
+    """The new object, as it is stored."""
+    return create_object(call, check_namespace(call, read(call, body)))
+
+
+def create_object(call: Call, raw: Raw, applied: bool = False) -> Raw:
+    """Of an object already read. `applied` says its managed fields are as they should be."""
+    if raw["metadata"].get("resourceVersion"):
+        raise ApiError(500, "", "resourceVersion should not be set on objects to be created")
+    named = call.named(raw["metadata"].get("name") or "")
+    check_lifecycle(named)
+    for attempt in range(_TRIES):
+        built = complete(named, raw, applied)
+        if call.options.dry_run:
+            return _dry(named, built)
+        try:
+            return call.cluster.store.create(key_of(call.type, call.namespace, _name(built)), built)
+        except AlreadyExists:
+            if raw["metadata"].get("name") or attempt == _TRIES - 1:
+                raise already_exists(call.resource, _name(built)) from None
+    raise AssertionError
+
+
+def complete(call: Call, raw: Raw, applied: bool = False) -> Raw:
+    """The object with all that defaults, admission and the server give it, checked. Raises ApiError
+    422."""
+    strategy = strategy_of(call.type)
+    raw = apply_defaults(call.type, raw)
+    metadata = {name: value for name, value in raw["metadata"].items() if name not in _GIVEN_BY_SERVER}
+    if not metadata.get("name") and metadata.get("generateName"):
+        metadata["name"] = call.cluster.identity.name(metadata["generateName"][:58])
+    call.name = metadata.get("name") or ""
+    raw = stored(call.type, {**raw, "metadata": metadata})
+    if not applied:
+        # What admission and the server add belongs to no one.
+        raw = created_by(call, raw)
+    raw = call.cluster.identity.new(key_of(call.type, call.namespace, call.name), raw)
+    raw["metadata"].pop("resourceVersion", None)
+    if strategy.wish is not None:
+        raw["metadata"]["generation"] = 1
+    elif "generation" not in metadata:
+        raw["metadata"].pop("generation", None)
+    raw = strategy.new(call, raw)
+    view = shown(call.type, raw)
+    problems = metadata_rules.check(call.type, raw["metadata"])
+    problems += [
+        each for each in check_values(call.type, view) if not each.field.startswith("metadata.")
+    ]
+    problems += strategy.check_new(call, raw)
+    if problems:
+        raise invalid(call.type.group, call.type.kind, call.name, problems)
+    return raw
+
+
+def check_lifecycle(call: Call) -> None:
+    """Nothing is created in a namespace that is not there, or is on its way out."""
+    if not call.type.namespaced:
+        return
+    namespace = call.cluster.namespace(call.namespace)
+    if namespace is None:
+        raise not_found(_NAMESPACES, call.namespace)
+    if namespace["metadata"].get("deletionTimestamp"):
+        cause = {
+            "reason": "NamespaceTerminating",
+            "message": f"namespace {call.namespace} is being terminated",
+            "field": "metadata.namespace",
+        }
+        why = (
+            f"unable to create new content in namespace {call.namespace} because it is being terminated"
+        )
+        raise forbidden(call.resource, call.name, why, [cause])
+
+
+def _dry(call: Call, built: Raw) -> Raw:
+    if call.cluster.store.get(key_of(call.type, call.namespace, _name(built))) is not None:
+        raise already_exists(call.resource, _name(built))
+    return built
+
+
+def _name(raw: Raw) -> str:
+    return str(raw["metadata"]["name"])

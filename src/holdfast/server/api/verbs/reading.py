@@ -1,0 +1,120 @@
+"""get and list."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from holdfast.server.api.cluster import Call
+from holdfast.server.api.continuing import NOW, ContinueExpired, Place, make_token, read_token
+from holdfast.server.api.options import ListOptions, parse_revision
+from holdfast.server.api.selection import Selection, select
+from holdfast.server.api.status import ApiError, bad_request, expired, not_found, revision_too_large
+from holdfast.server.api.views import shown, storage_group
+from holdfast.store import Compacted, FutureRevision, Key, Raw, Snapshot
+
+_LIST_EXPIRED = "The resourceVersion for the provided list is too old."
+
+
+class Listed(NamedTuple):
+    objects: Sequence[Raw]
+    metadata: Raw
+    revision: int
+
+
+def get(call: Call, resource_version: str = "") -> Raw:
+    if resource_version:
+        try:
+            wanted = parse_revision(resource_version)
+        except ValueError as error:
+            raise ApiError(500, "", str(error)) from None
+        _not_newer(call, wanted)
+    return found(call)
+
+
+def found(call: Call) -> Raw:
+    raw = call.cluster.store.get(call.key)
+    if raw is None:
+        raise not_found(call.resource, call.name)
+    return raw
+
+
+def list_objects(call: Call, options: ListOptions) -> Listed:
+    chosen = select(call.type, options.label_selector, options.field_selector)
+    if options.continue_token:
+        return _continued(call, options, chosen)
+    snapshot = _snapshot(call, options)
+    return _page(call, options, chosen, snapshot, None, snapshot.revision)
+
+
+def _snapshot(call: Call, options: ListOptions) -> Snapshot:
+    store = call.cluster.store
+    group, kind = storage_group(call.type), call.type.kind
+    if options.resource_version in ("", "0"):
+        return store.snapshot(group, kind)
+    try:
+        wanted = parse_revision(options.resource_version)
+    except ValueError as error:
+        raise bad_request(f"invalid resource version: {error}") from None
+    # Without a word on how it is meant, a revision with a limit means exactly that one.
+    exact = options.match == "Exact" or (not options.match and options.limit > 0)
+    if wanted > store.revision:
+        raise revision_too_large(wanted, store.revision, retry_after=0 if exact else 1)
+    if not exact:
+        return store.snapshot(group, kind)
+    try:
+        return store.snapshot(group, kind, at=wanted)
+    except Compacted:
+        raise expired(_LIST_EXPIRED) from None
+
+
+def _continued(call: Call, options: ListOptions, chosen: Selection) -> Listed:
+    if options.resource_version not in ("", "0"):
+        raise bad_request("specifying resource version is not allowed when using continue")
+    place = read_token(options.continue_token)
+    store = call.cluster.store
+    group, kind = storage_group(call.type), call.type.kind
+    after = place.key(group, kind)
+    if place.revision == NOW:
+        snapshot = store.snapshot(group, kind)
+        return _page(call, options, chosen, snapshot, after, snapshot.revision)
+    try:
+        snapshot = store.snapshot(group, kind, at=place.revision)
+    except Compacted:
+        raise ContinueExpired(place) from None
+    except FutureRevision:
+        raise revision_too_large(place.revision, store.revision, retry_after=0) from None
+    return _page(call, options, chosen, snapshot, after, place.revision)
+
+
+def _page(
+    call: Call,
+    options: ListOptions,
+    chosen: Selection,
+    snapshot: Snapshot,
+    after: Key | None,
+    revision: int,
+) -> Listed:
+    start, end = snapshot.span(call.namespace or None, after)
+    limit = max(options.limit, 0)
+    metadata: Raw = {"resourceVersion": str(revision)}
+    if chosen.everything and not limit:
+        return Listed(snapshot.objects[start:end], metadata, revision)
+    objects: list[Raw] = []
+    at = start
+    while at < end:
+        raw = snapshot.objects[at]
+        if chosen.everything or chosen.matches(shown(call.type, raw)):
+            if limit and len(objects) == limit:
+                last = snapshot.keys[at - 1]
+                metadata["continue"] = make_token(Place(revision, last.namespace, last.name))
+                if chosen.everything:
+                    metadata["remainingItemCount"] = end - at
+                break
+            objects.append(raw)
+        at += 1
+    return Listed(objects, metadata, revision)
+
+
+def _not_newer(call: Call, wanted: int) -> None:
+    current = call.cluster.store.revision
+    if wanted > current:
+        raise revision_too_large(wanted, current)

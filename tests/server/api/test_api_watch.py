@@ -1,0 +1,185 @@
+"""watch: where it begins, what it tells, how it ends."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from itertools import islice
+from typing import Any
+
+from apiserver import CONFIG_MAPS, TABLE, LiveServer, config_map
+from holdfast.server.api import watching
+
+Raw = dict[str, Any]
+
+
+def told(events: Iterator[Raw], count: int) -> list[tuple[str, str]]:
+    return [
+        (each["type"], each["object"]["metadata"].get("name", "")) for each in islice(events, count)
+    ]
+
+
+def test_without_a_revision_a_watch_begins_with_what_there_is() -> None:
+    with LiveServer() as server:
+        server.post(CONFIG_MAPS, config_map("a"))
+        for query in ("", "&resourceVersion=0"):
+            with server.watch(f"{CONFIG_MAPS}?watch=1{query}") as events:
+                assert told(events, 1) == [("ADDED", "a")]
+                server.patch(f"{CONFIG_MAPS}/a", {"data": {"a": query or "x"}})
+                assert told(events, 1) == [("MODIFIED", "a")]
+
+
+def test_a_watch_goes_on_where_it_stopped() -> None:
+    with LiveServer() as server:
+        start = server.post(CONFIG_MAPS, config_map("a")).revision
+        server.post(CONFIG_MAPS, config_map("b"))
+        server.patch(f"{CONFIG_MAPS}/a", {"data": {"a": "b"}})
+        server.delete(f"{CONFIG_MAPS}/b")
+        with server.watch(f"{CONFIG_MAPS}?watch=1&resourceVersion={start}") as events:
+            assert told(events, 3) == [("ADDED", "b"), ("MODIFIED", "a"), ("DELETED", "b")]
+            server.post(CONFIG_MAPS, config_map("c"))
+            assert told(events, 1) == [("ADDED", "c")]
+
+
+def test_a_deletion_carries_its_own_revision() -> None:
+    with LiveServer() as server:
+        start = server.post(CONFIG_MAPS, config_map("a")).revision
+        server.delete(f"{CONFIG_MAPS}/a")
+        with server.watch(f"{CONFIG_MAPS}?watch=1&resourceVersion={start}") as events:
+            gone = next(events)
+            assert int(gone["object"]["metadata"]["resourceVersion"]) == int(start) + 1
+
+
+def test_selectors_turn_changes_into_comings_and_goings() -> None:
+    with LiveServer() as server:
+        start = server.get(CONFIG_MAPS).revision
+        path = f"{CONFIG_MAPS}?watch=1&resourceVersion={start}&labelSelector=app%3Dweb"
+        with server.watch(path) as events:
+            server.post(CONFIG_MAPS, config_map("a"))
+            server.patch(f"{CONFIG_MAPS}/a", {"metadata": {"labels": {"app": "web"}}})
+            server.patch(f"{CONFIG_MAPS}/a", {"data": {"x": "y"}})
+            server.patch(f"{CONFIG_MAPS}/a", {"metadata": {"labels": {"app": "db"}}})
+            server.delete(f"{CONFIG_MAPS}/a")
+            server.post(CONFIG_MAPS, config_map("b", labels={"app": "web"}))
+            assert told(events, 4) == [
+                ("ADDED", "a"),
+                ("MODIFIED", "a"),
+                ("DELETED", "a"),
+                ("ADDED", "b"),
+            ]
+
+
+def test_a_watch_of_a_namespace_or_a_name_hears_of_nothing_else() -> None:
+    with LiveServer() as server:
+        server.post("/api/v1/namespaces", {"metadata": {"name": "other"}})
+        with (
+            server.watch(f"{CONFIG_MAPS}?watch=1") as here,
+            server.watch(f"{CONFIG_MAPS}?watch=1&fieldSelector=metadata.name%3Db") as named,
+            server.watch("/api/v1/configmaps?watch=1") as everywhere,
+        ):
+            server.post("/api/v1/namespaces/other/configmaps", config_map("x"))
+            server.post(CONFIG_MAPS, config_map("a"))
+            server.post(CONFIG_MAPS, config_map("b"))
+            assert told(here, 2) == [("ADDED", "a"), ("ADDED", "b")]
+            assert told(named, 1) == [("ADDED", "b")]
+            assert told(everywhere, 3) == [("ADDED", "x"), ("ADDED", "a"), ("ADDED", "b")]
+
+
+def test_the_older_way_to_ask_for_a_watch() -> None:
+    with LiveServer() as server:
+        server.post(CONFIG_MAPS, config_map("a"))
+        server.post(CONFIG_MAPS, config_map("b"))
+        with server.watch("/api/v1/watch/namespaces/default/configmaps") as events:
+            assert told(events, 2) == [("ADDED", "a"), ("ADDED", "b")]
+        with server.watch("/api/v1/watch/namespaces/default/configmaps/b") as events:
+            assert told(events, 1) == [("ADDED", "b")]
+
+
+def test_initial_events_end_with_a_bookmark() -> None:
+    with LiveServer() as server:
+        server.post(CONFIG_MAPS, config_map("a"))
+        revision = server.post(CONFIG_MAPS, config_map("b")).revision
+        query = "watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan"
+        with server.watch(f"{CONFIG_MAPS}?{query}&allowWatchBookmarks=true") as events:
+            assert told(events, 2) == [("ADDED", "a"), ("ADDED", "b")]
+            end = next(events)
+            assert (end["type"], end["object"]["kind"]) == ("BOOKMARK", "ConfigMap")
+            metadata = end["object"]["metadata"]
+            assert metadata["annotations"] == {"k8s.io/initial-events-end": "true"}
+            assert metadata["resourceVersion"] == revision
+            server.post(CONFIG_MAPS, config_map("c"))
+            assert told(events, 1) == [("ADDED", "c")]
+        quiet = "watch=1&sendInitialEvents=false&resourceVersionMatch=NotOlderThan"
+        with server.watch(f"{CONFIG_MAPS}?{quiet}") as events:
+            server.post(CONFIG_MAPS, config_map("d"))
+            assert told(events, 1) == [("ADDED", "d")]
+
+
+def test_a_watch_ends_in_time_with_a_bookmark() -> None:
+    with LiveServer() as server:
+        start = server.get(CONFIG_MAPS).revision
+        path = (
+            f"{CONFIG_MAPS}?watch=1&resourceVersion={start}&timeoutSeconds=1&allowWatchBookmarks=true"
+        )
+        with server.watch(path) as events:
+            latest = server.post(
+                "/api/v1/namespaces/default/secrets", {"metadata": {"name": "s"}}
+            ).revision
+            last = list(events)
+            assert [each["type"] for each in last] == ["BOOKMARK"]
+            assert last[0]["object"]["metadata"]["resourceVersion"] == latest
+
+
+def test_the_forgotten_past_is_410() -> None:
+    with LiveServer() as server:
+        start = server.post(CONFIG_MAPS, config_map("a")).revision
+        server.post(CONFIG_MAPS, config_map("b"))
+        server.run(lambda: server.cluster.store.compact(server.cluster.store.revision))
+        with server.watch(f"{CONFIG_MAPS}?watch=1&resourceVersion={start}") as events:
+            (error,) = events
+            assert error["type"] == "ERROR"
+            status = error["object"]
+            assert (status["code"], status["reason"]) == (410, "Expired")
+            assert status["message"].startswith(f"too old resource version: {start} (")
+
+
+def test_from_the_future_a_watch_waits_for_it() -> None:
+    with LiveServer() as server:
+        now = int(server.get(CONFIG_MAPS).revision)
+        with server.watch(f"{CONFIG_MAPS}?watch=1&resourceVersion={now + 2}") as events:
+            for name in "abc":
+                server.post(CONFIG_MAPS, config_map(name))
+            assert told(events, 1) == [("ADDED", "c")]
+        strict = "watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan"
+        answer = server.get(f"{CONFIG_MAPS}?{strict}&resourceVersion=999999")
+        assert (answer.code, answer.reason) == (504, "Timeout")
+
+
+def test_tables_are_watched_with_their_columns_said_once() -> None:
+    with LiveServer() as server:
+        server.post(CONFIG_MAPS, config_map("a"))
+        server.post(CONFIG_MAPS, config_map("b"))
+        with server.watch(f"{CONFIG_MAPS}?watch=1", TABLE) as events:
+            first, second = next(events)["object"], next(events)["object"]
+            assert [each["name"] for each in first["columnDefinitions"]] == ["Name", "Data", "Age"]
+            assert second["columnDefinitions"] is None
+            assert [each["rows"][0]["cells"][0] for each in (first, second)] == ["a", "b"]
+
+
+def test_one_who_does_not_read_is_cut_off(monkeypatch: Any) -> None:
+    monkeypatch.setattr(watching, "MAX_PENDING", 10)
+    with LiveServer() as server:
+        for i in range(20):
+            server.post(CONFIG_MAPS, config_map(f"c{i:02}"))
+        with server.watch(f"{CONFIG_MAPS}?watch=1") as events:
+            seen = list(events)
+        assert 0 < len(seen) <= 20, "the stream ends, and the client asks again"
+
+
+def test_watches_end_when_the_server_does() -> None:
+    with ExitStack() as stack:
+        with LiveServer() as server:
+            events = stack.enter_context(server.watch(f"{CONFIG_MAPS}?watch=1"))
+            server.post(CONFIG_MAPS, config_map("a"))
+            assert told(events, 1) == [("ADDED", "a")]
+        assert list(events) == []
