@@ -54,7 +54,7 @@ def up(
         documents = load_files(apply) if apply else []
         kubeconfig = kubeconfig_out or (data_dir / "kubeconfig" if data_dir else Path(KUBECONFIG))
         if data_dir is not None:
-            data_dir.mkdir(parents=True, exist_ok=True)
+            data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
         settings = UpSettings(setup, kubeconfig.absolute(), nodes, documents, host, port, data_dir)
         asyncio.run(serve(settings, lambda running: _say(running, settings)))
     except (InvalidInput, NotApplied) as error:
