@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from builders import PodBuilder, make_pod
-from holdfast.core.classes import PodClass, PodClasses
+from holdfast.core.classes import PodClass, PodClasses, Traits
 from holdfast.core.cluster import Cluster
 from holdfast.core.nodes import NodeTable
 
@@ -80,7 +80,9 @@ def test_what_matters_to_placement_makes_a_class(other: PodBuilder) -> None:
 
 def test_the_node_asked_for_makes_a_class() -> None:
     known = classes()
-    assert known.acquire(pod().obj(), "n1") is not known.acquire(pod().obj(), "n2")
+    assert known.acquire(pod().obj(), Traits(wants_node="n1")) is not known.acquire(
+        pod().obj(), Traits(wants_node="n2")
+    )
 
 
 def test_a_pinned_class_leaves_the_node_open_and_keeps_the_rest() -> None:

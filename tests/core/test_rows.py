@@ -1,9 +1,15 @@
 """A row is given back when nobody claims anything of it for good."""
 
 from builders import make_node, make_pod
+from holdfast.api.meta import LabelSelector, ObjectMeta
+from holdfast.api.reservation import (
+    Reservation,
+    ReservationOwner,
+    ReservationSpec,
+    ReservationStatus,
+)
 from holdfast.core.cluster import Cluster
 from holdfast.core.events import Added, Deleted
-from holdfast.core.slots import CPU
 from holdfast.core.validate import validate_state
 
 
@@ -30,12 +36,19 @@ def test_a_committed_transaction_gives_the_row_back() -> None:
     assert cluster.nodes.row("n") is None
 
 
-def test_a_hold_of_nothing_keeps_its_row() -> None:
+def test_a_hold_keeps_its_row() -> None:
     cluster = with_a_pod_on_a_lost_node()
-    amounts = {CPU: 0}
-    cluster.ledger.hold("h", 0, amounts)
-    amounts[CPU] = 5
+    held = Reservation(
+        kind="Reservation",
+        metadata=ObjectMeta(name="h", uid="h"),
+        spec=ReservationSpec(
+            template={"spec": {"containers": [{"name": "c"}]}},
+            owners=[ReservationOwner(label_selector=LabelSelector())],
+        ),
+        status=ReservationStatus(phase="Available", node_name="n"),
+    )
+    cluster.feed(Added(held), 0.0)
     cluster.feed(Deleted(make_pod("p").obj()), 0.0)
     assert (cluster.nodes.row("n"), validate_state(cluster)) == (0, [])
-    cluster.ledger.release("h")
+    cluster.feed(Deleted(held), 0.0)
     assert (cluster.nodes.row("n"), validate_state(cluster)) == (None, [])

@@ -7,6 +7,13 @@ from collections.abc import Callable
 import pytest
 
 from builders import make_node, make_pod
+from holdfast.api.meta import LabelSelector, ObjectMeta
+from holdfast.api.reservation import (
+    Reservation,
+    ReservationOwner,
+    ReservationSpec,
+    ReservationStatus,
+)
 from holdfast.core.cluster import Cluster
 from holdfast.core.events import Added
 from holdfast.core.pods import Phase
@@ -28,8 +35,21 @@ def make_cluster() -> Cluster:
     zones = cluster.nodes.labels.column("topology.kubernetes.io/zone")
     _COUNTERS.append(cluster.topology.counter("all", lambda cls: True))
     _COUNTERS[-1].domains(zones)
-    cluster.ledger.hold("h", 0, {0: 100})
+    cluster.feed(Added(reservation("h", "n0")), 0.0)
     return cluster
+
+
+def reservation(name: str, node: str) -> Reservation:
+    resources = {"requests": {"cpu": "100m"}}
+    template = {"spec": {"containers": [{"name": "c", "resources": resources}]}}
+    return Reservation(
+        kind="Reservation",
+        metadata=ObjectMeta(name=name, uid=name),
+        spec=ReservationSpec(
+            template=template, owners=[ReservationOwner(label_selector=LabelSelector())]
+        ),
+        status=ReservationStatus(phase="Available", node_name=node, allocatable={"cpu": "100m"}),
+    )
 
 
 def _claimed(cluster: Cluster) -> None:

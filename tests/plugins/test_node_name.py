@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 from builders import make_node, make_pod
+from holdfast.core.classes import Traits
 from holdfast.framework.column import Column
 from reference.driving import cluster_of, only, profile_of
 
@@ -25,7 +26,7 @@ def test_a_pod_that_names_its_node_goes_there_or_nowhere(
     """Only what is not a pod yet, a reserve pod, names a node before it is placed."""
     driver = cluster_of(make_node("n1").obj(), make_node("n2").obj(), setup=only("NodeName"))
     scheduler = driver.scheduler
-    cls = scheduler.cluster.classes.acquire(make_pod("p").obj(), wants)
+    cls = scheduler.cluster.classes.acquire(make_pod("p").obj(), Traits(wants_node=wants))
     column: Column = scheduler.cycle.column(profile_of(scheduler, "default-scheduler"), cls)
     nodes = scheduler.cluster.nodes
     assert {nodes.name(row) for row in column.fits.nonzero()[0].tolist()} == fits
@@ -36,7 +37,7 @@ def test_a_pod_that_names_its_node_goes_there_or_nowhere(
 def test_a_node_that_comes_later_is_the_one_named() -> None:
     driver = cluster_of(make_node("n1").obj(), setup=only("NodeName"))
     scheduler = driver.scheduler
-    cls = scheduler.cluster.classes.acquire(make_pod("p").obj(), "n2")
+    cls = scheduler.cluster.classes.acquire(make_pod("p").obj(), Traits(wants_node="n2"))
     profile = profile_of(scheduler, "default-scheduler")
     assert scheduler.cycle.column(profile, cls).best() == -1
     driver.add(make_node("n2").obj())

@@ -6,7 +6,8 @@
 It never waits, reads no clock and does no I/O: a backend or a simulation does.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Protocol
 
 from holdfast.actions.allocate import Allocate
 from holdfast.actions.round import Action, Round
@@ -27,6 +28,16 @@ ACTIONS: Mapping[str, type[Action]] = {"allocate": Allocate}
 """What a configured action's name stands for."""
 
 
+class Controller(Protocol):
+    """Looks after objects of some kind, in the same cluster and by the same rules."""
+
+    def run(self, now: float) -> list[Decision]:
+        """Decides all that can be decided now."""
+
+    def next_timer(self) -> float | None:
+        """When it is to run even if nothing happens."""
+
+
 class Scheduler:
     """`aliases` maps further scheduler names to those of profiles, for a backend that serves both."""
 
@@ -35,6 +46,7 @@ class Scheduler:
         configuration: Configuration,
         registry: Registry,
         aliases: Mapping[str, str] | None = None,
+        controllers: Sequence[Callable[[Cluster], Controller]] = (),
     ) -> None:
         self.cluster = Cluster()
         self.cluster.watcher = self
@@ -43,12 +55,14 @@ class Scheduler:
             for index, resolved in enumerate(configuration.profiles)
         ]
         self._profiles = {profile.scheduler_name: profile for profile in profiles}
+        self._profiles.setdefault("", profiles[0])  # reservations that name no scheduler
         for alias, name in (aliases or {}).items():
             self._profiles.setdefault(alias, self._profiles[name])
         self.queue = SchedulingQueue(
             profiles[0].sort_key, configuration.pod_initial_backoff, configuration.pod_max_backoff
         )
         self.cycle = Cycle(self.cluster, self.queue)
+        self._controllers = [make(self.cluster) for make in controllers]
         self._by_index = profiles
         self._actions = [
             ACTIONS[action.name](action.arguments)
@@ -65,19 +79,25 @@ class Scheduler:
         self.cluster.now = now
         round_ = Round(self.cluster, self.queue, self.cycle, self._profiles, now)
         self.cycle.recheck_waiting(self._profiles, now)
+        decisions: list[Decision] = []
         while True:
+            for controller in self._controllers:
+                decisions += controller.run(now)
             self._wake(self.cluster.take_changes(), now)
             for action in self._actions:
                 action.run(round_)
             if not self.cluster.has_changes():
                 break
-        decisions = self.cluster.take_reports() + self.cycle.decisions
+        for controller in self._controllers:
+            decisions += controller.run(now)
+        decisions = self.cluster.take_reports() + decisions + self.cycle.decisions
         self.cycle.decisions = []
         return decisions
 
     def next_timer(self) -> float | None:
         """When a round is due even if nothing happens."""
-        times = (self.queue.next_due(), self.cycle.next_deadline())
+        times = [self.queue.next_due(), self.cycle.next_deadline()]
+        times += [controller.next_timer() for controller in self._controllers]
         return min((time for time in times if time is not None), default=None)
 
     def _wake(self, changes: int, now: float) -> None:
@@ -143,7 +163,8 @@ class Scheduler:
         self.queue.forget(pod)
         pod.told = ""
         node = self.cluster.nodes.name(pod.row)
-        message = f"Successfully assigned {pod.namespace}/{pod.name} to {node}"
+        what = pod.name if pod.promise is not None else f"{pod.namespace}/{pod.name}"
+        message = f"Successfully assigned {what} to {node}"
         self.cycle.decisions.append(Emit(pod.ref, "Normal", "Scheduled", message, "Binding"))
 
     def bind_refused(self, pod: PodRecord, row: int, message: str) -> None:

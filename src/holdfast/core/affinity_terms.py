@@ -181,20 +181,29 @@ class AffinityTerms:
             found.position = len(self._log)
         return found
 
-    def carriers(self, own: OwnTerm) -> PodCounter:
-        """Counts the pods that have this term."""
-        return self._cluster.topology.counter(("carries", own), lambda cls: own in self._own(cls))
+    def carriers(self, own: OwnTerm, seen_by: PodClass) -> PodCounter:
+        """Counts the pods that have this term. Reserve pods whose room is for those who look do not
+        count for them."""
+        ours = self._cluster.promises.matching(seen_by)
 
-    def selected(self, terms: tuple[Term, ...]) -> PodCounter:
-        """Counts the pods that all of the terms select."""
+        def counts(cls: PodClass) -> bool:
+            return cls.promised_to not in ours and own in self._own(cls)
+
+        return self._cluster.topology.counter(("carries", own, ours), counts)
+
+    def selected(self, terms: tuple[Term, ...], seen_by: PodClass) -> PodCounter:
+        """Counts the pods that all of the terms select, with the same exception."""
+        ours = self._cluster.promises.matching(seen_by)
         by_labels = any(_by_namespace_labels(term) for term in terms)
         version = self.namespaces_version() if by_labels else None
 
         def counts(cls: PodClass) -> bool:
+            if cls.promised_to in ours:
+                return False
             labels = self.namespace_labels(cls.namespace)
             return all(term.wants(cls, labels) for term in terms)
 
-        return self._cluster.topology.counter(("selected", terms, version), counts)
+        return self._cluster.topology.counter(("selected", terms, version, ours), counts)
 
     def _own(self, cls: PodClass) -> tuple[OwnTerm, ...]:
         """The terms of a class. Counters ask for those of a class that is only just being added."""

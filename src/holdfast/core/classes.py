@@ -8,7 +8,7 @@ names, uids, environment, the volume of an injected token, and the node a Daemon
 
 from collections.abc import Callable, Iterator, Mapping
 from copy import copy
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -36,12 +36,32 @@ _RESULTS = frozenset((names.RESERVATION_ALLOCATED, names.DEVICE_ALLOCATED, names
 """Annotations scheduling writes rather than reads."""
 
 
+class Traits(NamedTuple):
+    """What sets a class apart though it is not written in the pod."""
+
+    private: bool = False
+    """Whether it is the class of one pod alone, which some reservation means by name."""
+    promised_to: int = -1
+    """Of reserve pods: the owner spec of their reservation."""
+    wants_node: str = ""
+    """Of reserve pods: the node asked for by name before being placed."""
+    alone: bool = False
+    """Of reserve pods: whether no other with the same owners may be on the same node."""
+    ahead: bool = False
+    """Of reserve pods: whether pods now in its place may stay until they end by themselves."""
+
+
+ORDINARY = Traits()
+
+
 class PodClass:
     """One class. `pod` is the first pod seen of it, standing for them all."""
 
     __slots__ = (
         "_scored",
         "affinity",
+        "ahead",
+        "alone",
         "annotations",
         "container_count",
         "id",
@@ -51,12 +71,15 @@ class PodClass:
         "node_selector",
         "nonzero",
         "owners",
+        "permanent",
         "pinned",
         "placed",
         "plain",
         "pod",
         "ports",
         "priority",
+        "private",
+        "promised_to",
         "refs",
         "requests",
         "terminating",
@@ -66,18 +89,23 @@ class PodClass:
         "wants_node",
     )
 
-    def __init__(self, class_id: int, pod: Pod, wants_node: str, slot: Callable[[str], int]) -> None:
+    def __init__(self, class_id: int, pod: Pod, traits: "Traits", slot: Callable[[str], int]) -> None:
         spec = pod.spec
         self.id = class_id
         self.pod = pod
-        self.wants_node = wants_node
-        """The node asked for by name before being placed, which only reserve pods can."""
+        self.private = traits.private
+        self.alone = traits.alone
+        self.ahead = traits.ahead
+        self.promised_to = traits.promised_to
+        self.wants_node = traits.wants_node
         self.namespace = pod.metadata.namespace
         self.labels: Mapping[str, str] = pod.metadata.labels
         self.annotations = scheduling_annotations(pod)
         self.owners: list[OwnerReference] = pod.metadata.owner_references
         self.priority = pod_priority(spec)
         self.terminating = pod.metadata.deletion_timestamp is not None
+        self.permanent = is_permanent(pod)
+        """Whether pods of the class stay on their node for as long as it lives."""
         self.tolerations: list[Toleration] = spec.tolerations
         self.node_selector: Mapping[str, str] = spec.node_selector
         self.pinned = pin_of(spec) is not None
@@ -100,7 +128,7 @@ class PodClass:
         self.nonzero = nonzero(scored_nonzero(pod))
         """The cpu and memory the pod counts for in scores, with defaults where it asks for none."""
         usage = dict(self.requests)
-        usage[PODS] = 1
+        usage[PODS] = max(1, usage.get(PODS, 0)) if self.promised_to >= 0 else 1
         usage[NONZERO_CPU], usage[NONZERO_MEMORY] = nonzero(claimed_nonzero(pod, resized))
         self.usage: tuple[tuple[int, int], ...] = tuple(usage.items())
         """What a pod of the class claims of its row, by slot, derived sums included."""
@@ -121,6 +149,11 @@ class PodClass:
         cls.refs = 0
         cls.placed = {}
         return cls
+
+    @property
+    def pod_slots(self) -> int:
+        """How many pods of the node it takes the room of."""
+        return next(amount for slot, amount in self.usage if slot == PODS)
 
     def request(self, slot: int) -> int:
         return next((amount for s, amount in self.requests if s == slot), 0)
@@ -162,12 +195,14 @@ class PodClasses:
     def __iter__(self) -> Iterator[PodClass]:
         return iter(self._by_key.values())
 
-    def acquire(self, pod: Pod, wants_node: str = "") -> PodClass:
+    def acquire(self, pod: Pod, traits: Traits = ORDINARY) -> PodClass:
         """The class of a pod, which now counts one pod more; raises InvalidObject."""
-        key = class_key(pod) + wants_node.encode()
+        key = class_key(pod)
+        if traits is not ORDINARY:
+            key += _encode((traits, pod.metadata.uid if traits.private else ""))
         found = self._by_key.get(key)
         if found is None:
-            found = self._by_key[key] = self._make(pod, wants_node)
+            found = self._by_key[key] = self._make(pod, traits)
             self._keys[found.id] = key
             for tell in self.on_added:
                 tell(found)
@@ -188,23 +223,25 @@ class PodClasses:
             del self._keys[oldest]
             self._dropped(dropped)
 
-    def _make(self, pod: Pod, wants_node: str) -> PodClass:
+    def _make(self, pod: Pod, traits: Traits) -> PodClass:
         volumes = scheduling_volumes(pod.spec)
         if not volumes:
-            return self._new(pod, wants_node)
-        key = class_key(pod, with_volumes=False) + wants_node.encode()
+            return self._new(pod, traits)
+        key = class_key(pod, with_volumes=False)
+        if traits is not ORDINARY:
+            key += _encode((traits, pod.metadata.uid if traits.private else ""))
         plain = self._plain.get(key)
         if plain is None:
-            plain = self._plain[key] = self._new(pod, wants_node)
+            plain = self._plain[key] = self._new(pod, traits)
             plain.volumes = []
             self._keys[plain.id] = key
         plain.refs += 1
         self._next += 1
         return plain.with_volumes(self._next - 1, pod, volumes)
 
-    def _new(self, pod: Pod, wants_node: str) -> PodClass:
+    def _new(self, pod: Pod, traits: Traits) -> PodClass:
         self._next += 1
-        return PodClass(self._next - 1, pod, wants_node, self._slot)
+        return PodClass(self._next - 1, pod, traits, self._slot)
 
     def _dropped(self, cls: PodClass) -> None:
         for tell in self.on_dropped:
@@ -270,6 +307,15 @@ def class_key(pod: Pod, with_volumes: bool = True) -> bytes:
         return _encode(parts)
     except (TypeError, OverflowError, RecursionError) as error:
         raise InvalidObject("", "spec", str(error)) from error
+
+
+def is_permanent(pod: Pod) -> bool:
+    """Whether a pod is its node's own: a DaemonSet's, or a static one's mirror."""
+    if names.MIRROR_POD_ANNOTATION in pod.metadata.annotations:
+        return True
+    return any(
+        owner.controller and owner.kind == "DaemonSet" for owner in pod.metadata.owner_references
+    )
 
 
 def capped(amount: int) -> int:

@@ -7,11 +7,17 @@ whoever watches (the scheduling queue) is told what became of pods. Nothing here
 from collections.abc import Callable
 from typing import Any, Protocol
 
+import msgspec
+
+from holdfast.api.annotations import ReservationAllocated
+from holdfast.api.decode import decode_json
 from holdfast.api.errors import InvalidObject
 from holdfast.api.meta import Object, condition
+from holdfast.api.names import RESERVATION_ALLOCATED
 from holdfast.api.node import Node
 from holdfast.api.pod import Pod
 from holdfast.api.quantity import amount
+from holdfast.api.reservation import Reservation
 from holdfast.api.timestamps import parse_time
 from holdfast.core.changes import Change
 from holdfast.core.classes import PodClass, PodClasses, pin_of
@@ -24,10 +30,12 @@ from holdfast.core.events import (
     Event,
     Malformed,
     Updated,
+    WriteRefused,
 )
 from holdfast.core.ledger import Ledger
 from holdfast.core.nodes import NodeInfo, NodeTable
 from holdfast.core.pods import Phase, PodRecord
+from holdfast.core.promises import Promises
 from holdfast.core.rowlog import RowLog
 from holdfast.core.slots import MOST
 from holdfast.core.story import Chronicle, Line
@@ -69,6 +77,7 @@ class Cluster:
         """Rows whose node object changed in a way a plugin can see."""
         self.volumes = Volumes(self.nodes, self.ledger, self.classes, self.nodes_changed)
         self.pods: dict[str, PodRecord] = {}
+        self.promises = Promises(self)
         self.objects: dict[str, dict[tuple[str, str], Object]] = {}
         """Everything else, by kind (see `kind_of`) and then by (namespace, name)."""
         self.versions: dict[str, int] = {}
@@ -89,6 +98,7 @@ class Cluster:
             Malformed: self._malformed,
             BindConfirmed: self._bind_confirmed,
             BindRefused: self._bind_refused,
+            WriteRefused: self._write_refused,
         }
 
     def feed(self, event: Event, now: float) -> None:
@@ -117,6 +127,9 @@ class Cluster:
 
     def assume(self, pod: PodRecord, row: int) -> None:
         """The pod is to be bound to the node of this row, and claims its room from now on."""
+        if pod.promise is not None:
+            self.promises.assume(pod.promise, row)
+            return
         if pod.nominated:
             gives_up_room = self.nodes.row(pod.nominated) != row
             self._nominate(pod, "", gives_up_room)
@@ -146,7 +159,11 @@ class Cluster:
 
     def unassume(self, pod: PodRecord) -> None:
         """The pod is not to be bound after all."""
+        if pod.promise is not None:
+            self.promises.unassume(pod.promise)
+            return
         self.ledger.remove(pod)
+        pod.draws_on = ""
         pod.phase = Phase.PENDING
 
     def changed(self, changes: int) -> None:
@@ -161,6 +178,8 @@ class Cluster:
             self._put_pod(obj)
         elif isinstance(obj, Node):
             self._put_node(obj)
+        elif isinstance(obj, Reservation):
+            self.promises.put(obj)
         else:
             meta = obj.metadata
             known = self.objects.setdefault(obj.kind, {})
@@ -176,6 +195,8 @@ class Cluster:
                 self._forget(pod, "deleted")
         elif isinstance(obj, Node):
             self._drop_node(obj.metadata.name, "deleted")
+        elif isinstance(obj, Reservation):
+            self.promises.drop(obj.metadata.uid)
         else:
             meta = obj.metadata
             gone = self.objects.get(obj.kind, {}).pop((meta.namespace, meta.name), None)
@@ -233,15 +254,20 @@ class Cluster:
                 return
         else:
             changes = Change.NODE_ADDED
-        capacity = table.capacity
-        row = table.open_row(meta.name)
-        if table.capacity != capacity:
-            self.topology.grow(table.capacity)
+        row = self.open_row(meta.name)
         codes = self.topology.row_codes(row)
         table.put(row, info)
         self.topology.relabel(row, codes)
         self._node_changed(row, changes)
         self.chronicle.note(self.now, f"Node/{meta.name}", "added" if before is None else "changed")
+
+    def open_row(self, name: str) -> int:
+        """The row of a node of that name, whether or not there is one yet."""
+        capacity = self.nodes.capacity
+        row = self.nodes.open_row(name)
+        if self.nodes.capacity != capacity:
+            self.topology.grow(self.nodes.capacity)
+        return row
 
     def _drop_node(self, name: str, why: str) -> None:
         row = self.nodes.row(name)
@@ -261,6 +287,7 @@ class Cluster:
     def _node_changed(self, row: int, changes: int) -> None:
         self.stamp += 1
         self.nodes_changed.add(row)
+        self.promises.node_changed(row)
         self._changes |= changes
 
     def _row_emptied(self, row: int) -> None:
@@ -283,7 +310,7 @@ class Cluster:
             return
         ref = known.ref if known else ObjectRef("Pod", meta.namespace, meta.name, meta.uid)
         try:
-            cls = self.classes.acquire(pod)
+            cls = self.classes.acquire(pod, self.promises.traits(meta))
         except InvalidObject as error:
             if known is not None and known.phase is Phase.PENDING:
                 self._forget(known, "malformed")
@@ -320,12 +347,29 @@ class Cluster:
         self.chronicle.note(self.now, known.ref, "changed")
         self._place_or_queue(known, pod, changed=True)
 
+    def reclassify(self, name: str, uid: str) -> None:
+        """Reservations came to mean pods of this name or uid, or do so no more."""
+        pods = [self.pods[uid]] if uid in self.pods else []
+        if not uid:
+            pods = [pod for pod in self.pods.values() if pod.name == name]
+        for pod in pods:
+            if pod.phase is not Phase.PENDING:
+                continue
+            seen = pod.cls.pod
+            own = msgspec.structs.replace(seen.metadata, name=pod.name, uid=pod.uid)
+            one = msgspec.structs.replace(seen, metadata=own)
+            before, pod.cls = pod.cls, self.classes.acquire(one, self.promises.traits(own))
+            self.classes.release(before)
+            if self.watcher is not None and not pod.leaving:
+                self.watcher.pod_pending(pod)
+
     def _place_or_queue(self, known: PodRecord, pod: Pod, changed: bool) -> None:
         node = pod.spec.node_name
         if node:
             started = pod.status.start_time
             known.started = parse_time(started) if started else None
             known.disrupted = is_disrupted(pod)
+            self.ledger.draw(known, allocated_from(pod))
             self._assigned(known, node)
             return
         known.leaving = pod.metadata.deletion_timestamp is not None
@@ -356,10 +400,7 @@ class Cluster:
         if known.row >= 0:
             self._vacate(known)
         self.nominate(known, "")
-        capacity = self.nodes.capacity
-        row = self.nodes.open_row(node)
-        if self.nodes.capacity != capacity:
-            self.topology.grow(self.nodes.capacity)
+        row = self.open_row(node)
         self.ledger.place(known, row)
         known.phase = Phase.ASSIGNED
         self._changes |= Change.POD_PLACED
@@ -386,20 +427,32 @@ class Cluster:
     # Binds
 
     def _bind_confirmed(self, event: BindConfirmed) -> None:
-        pod = self.pods.get(event.uid)
+        pod = self._binding(event.uid)
         if pod is not None:
             self._confirm(pod)
+
+    def _write_refused(self, event: WriteRefused) -> None:
+        self.promises.not_written(event.uid)
+
+    def _binding(self, uid: str) -> PodRecord | None:
+        """The pod, or reserve pod, of that uid."""
+        promise = self.promises.known.get(uid)
+        return promise.pod if promise is not None else self.pods.get(uid)
 
     def _confirm(self, pod: PodRecord) -> None:
         if pod.phase is not Phase.ASSUMED:
             return
+        if pod.promise is not None:
+            self.promises.confirm(pod.promise)
+            return
         pod.phase = Phase.ASSIGNED
         self.chronicle.note(self.now, pod.ref, "bound")
+        self.promises.pod_confirmed(pod)
         if self.watcher is not None:
             self.watcher.bind_confirmed(pod)
 
     def _bind_refused(self, event: BindRefused) -> None:
-        pod = self.pods.get(event.uid)
+        pod = self._binding(event.uid)
         if pod is None or pod.phase is not Phase.ASSUMED:
             return
         row = pod.row
@@ -438,6 +491,17 @@ def same_content(one: Any, other: Any) -> bool:
 
 _STATUS_IGNORED = ("ReplicaSet", "ReplicationController", "StatefulSet", "Deployment", "DaemonSet")
 """Kinds of which only the spec is read, and whose status changes with every pod."""
+
+
+def allocated_from(pod: Pod) -> str:
+    """The uid of the reservation the pod was bound through."""
+    text = pod.metadata.annotations.get(RESERVATION_ALLOCATED)
+    if text is None:
+        return ""
+    try:
+        return decode_json(text, ReservationAllocated).uid
+    except InvalidObject:
+        return ""
 
 
 def is_disrupted(pod: Pod) -> bool:

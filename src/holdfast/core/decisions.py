@@ -1,6 +1,13 @@
 """What the core asks the outside to do. A backend carries these out and feeds back what happened."""
 
+from collections.abc import Mapping
+from types import MappingProxyType
+
 import msgspec
+
+from holdfast.api.reservation import ReservationStatus
+
+_NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
 class ObjectRef(msgspec.Struct, frozen=True):
@@ -19,6 +26,8 @@ class Bind(msgspec.Struct, frozen=True):
 
     pod: ObjectRef
     node: str
+    annotations: Mapping[str, str] = _NOTHING
+    """Written on the pod together with its node."""
 
 
 class BindVolume(msgspec.Struct, frozen=True):
@@ -64,6 +73,22 @@ class Preempt(msgspec.Struct, frozen=True):
     """The condition's."""
 
 
+class SetReservationStatus(msgspec.Struct, frozen=True):
+    """Write the reservation's status as a whole. Where it gives the reservation its node (`binds`),
+    answered by BindConfirmed or BindRefused; otherwise by WriteRefused if it could not be written."""
+
+    reservation: ObjectRef
+    status: ReservationStatus
+    binds: bool = False
+
+
+class DeleteReservation(msgspec.Struct, frozen=True):
+    """Delete the reservation, whose time is over."""
+
+    reservation: ObjectRef
+    message: str
+
+
 class Emit(msgspec.Struct, frozen=True):
     """Record a Kubernetes Event about an object."""
 
@@ -74,4 +99,14 @@ class Emit(msgspec.Struct, frozen=True):
     action: str = ""
 
 
-Decision = Bind | BindVolume | SelectNode | SetPodScheduled | Nominate | Preempt | Emit
+Decision = (
+    Bind
+    | BindVolume
+    | SelectNode
+    | SetPodScheduled
+    | Nominate
+    | Preempt
+    | SetReservationStatus
+    | DeleteReservation
+    | Emit
+)

@@ -46,4 +46,11 @@ class BindRefused(msgspec.Struct, frozen=True):
     message: str
 
 
-Event = Added | Updated | Deleted | Malformed | BindConfirmed | BindRefused
+class WriteRefused(msgspec.Struct, frozen=True):
+    """Something else decided of an object was not written; it may be decided again."""
+
+    uid: str
+    message: str
+
+
+Event = Added | Updated | Deleted | Malformed | BindConfirmed | BindRefused | WriteRefused

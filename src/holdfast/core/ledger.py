@@ -10,29 +10,18 @@ every number exactly, by doing the opposite of each step in reverse. Rows touche
 log either way, since caches may have read them meanwhile.
 """
 
-from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import numpy as np
 from numpy.typing import NDArray
 
+from holdfast.core.holds import Amounts, Hold, HoldTable
 from holdfast.core.nodes import NO_PODS, NodeTable
 from holdfast.core.pods import PodRecord
 from holdfast.core.rowlog import RowLog
 
-Amounts = dict[int, int]
 Listener = Callable[[PodRecord, int, int], None]
-
-
-class Hold:
-    """Room on a row that is spoken for though no pod is there yet."""
-
-    __slots__ = ("amounts", "row")
-
-    def __init__(self, row: int, amounts: Amounts) -> None:
-        self.row = row
-        self.amounts = amounts
 
 
 class Ledger:
@@ -44,13 +33,14 @@ class Ledger:
         """Rows on which something was claimed or released."""
         self.pods: dict[int, dict[str, PodRecord]] = {}
         """The pods on each row, by uid."""
-        self.holds: dict[str, Hold] = {}
-        """What is held, by the uid of whoever holds it."""
+        self.holds = HoldTable()
+        """What is promised to pods still to come."""
         self.listeners: list[Listener] = []
         """Told (pod, row, +1 or -1) of every pod that comes to or leaves a row."""
+        self.on_drawn: Callable[[PodRecord, int], None] | None = None
+        """Told (pod, +1 or -1) of a pod on its row that came to draw on a hold, or ceased to."""
         self.on_emptied: Callable[[int], None] | None = None
         """Told of a row nobody claims anything of any more, once that is certain."""
-        self._holds_on: Counter[int] = Counter()
         self._emptied: list[int] = []
 
     def place(self, pod: PodRecord, row: int) -> None:
@@ -69,25 +59,66 @@ class Ledger:
             self._undo.append(lambda: self.place(pod, row))
         self._left(row)
 
-    def hold(self, uid: str, row: int, amounts: Amounts) -> None:
-        """Room is set aside; a hold of that uid must not exist yet."""
-        assert uid not in self.holds, f"{uid} already holds room"
-        self.holds[uid] = Hold(row, dict(amounts))
-        self._holds_on[row] += 1
-        self._claim_held(row, amounts, 1)
+    def hold(self, pod: PodRecord, row: int, amounts: Amounts) -> None:
+        """A reserve pod sets room aside. Pods on the row that draw on it have taken theirs already."""
+        hold = self.holds.open(pod, row, amounts)
+        pod.row = row
+        for other in self.pods.get(row, {}).values():
+            if other.draws_on == pod.uid:
+                self._count_taken(hold, other, 1)
+        self._claim_left(hold, {})
+        self._present(pod, row, 1)
         if self._depth:
-            self._undo.append(lambda: self.release(uid))
+            self._undo.append(lambda: self.release(pod))
 
-    def release(self, uid: str) -> None:
-        """Room set aside is free again."""
-        hold = self.holds.pop(uid)
-        self._holds_on[hold.row] -= 1
-        if not self._holds_on[hold.row]:
-            del self._holds_on[hold.row]
-        self._claim_held(hold.row, hold.amounts, -1)
-        self._left(hold.row)
+    def release(self, pod: PodRecord) -> None:
+        """What a reserve pod still holds is free again."""
+        hold = self.holds.get(pod.uid)
+        assert hold is not None, f"{pod!r} holds no room"
+        row, amounts = hold.row, hold.amounts
+        left = {slot: hold.left(slot) for slot in amounts}
+        hold.amounts = {}
+        self._claim_left(hold, left)
+        self.holds.close(hold)
+        self._present(pod, row, -1)
+        pod.row = -1
         if self._depth:
-            self._undo.append(lambda: self.hold(uid, hold.row, hold.amounts))
+            self._undo.append(lambda: self.hold(pod, row, amounts))
+        self._left(row)
+
+    def resize(self, pod: PodRecord, amounts: Amounts) -> None:
+        """A reserve pod holds these amounts from now on."""
+        hold = self.holds.get(pod.uid)
+        assert hold is not None, f"{pod!r} holds no room"
+        before = hold.amounts
+        left = {slot: hold.left(slot) for slot in before}
+        self.holds.promise(hold, amounts)
+        hold.taken.clear()
+        for other in self.pods.get(hold.row, {}).values():
+            if other.draws_on == pod.uid:
+                self._count_taken(hold, other, 1)
+        self._claim_left(hold, left)
+        if self._depth:
+            self._undo.append(lambda: self.resize(pod, before))
+
+    def draw(self, pod: PodRecord, uid: str) -> None:
+        """The pod takes the room of that reservation; of none if the uid is empty."""
+        before, row = pod.draws_on, pod.row
+        if before == uid:
+            return
+        if row < 0:
+            pod.draws_on = uid
+            return
+        if before:
+            self._take(pod, row, -1)
+            self._tell_drawn(pod, -1)
+        pod.draws_on = uid
+        if uid:
+            self._take(pod, row, 1)
+            self._tell_drawn(pod, 1)
+        self.changed.add(row)
+        if self._depth:
+            self._undo.append(lambda: self.draw(pod, before))
 
     def free(self, row: int) -> NDArray[np.int64]:
         """What is left of each slot's resource on a row; negative where it is oversold."""
@@ -127,7 +158,7 @@ class Ledger:
 
     def is_empty(self, row: int) -> bool:
         """Whether nobody claims anything of the row."""
-        return row not in self.pods and row not in self._holds_on
+        return row not in self.pods and not self.holds.any_on(row)
 
     @contextmanager
     def transaction(self) -> Iterator["Transaction"]:
@@ -190,6 +221,16 @@ class Ledger:
             claimed = self._table.claimed
             for slot, amount in cls.usage:
                 claimed[slot, row] -= amount
+        if cls.permanent:
+            for slot, amount in cls.usage:
+                self._table.permanent[slot, row] += sign * amount
+        if pod.draws_on:
+            self._take(pod, row, sign)
+        self._present(pod, row, sign)
+
+    def _present(self, pod: PodRecord, row: int, sign: int) -> None:
+        """The pod, or the reserve pod, is there for all who look at more than amounts."""
+        cls = pod.cls
         count = cls.placed.get(row, 0) + sign
         if count:
             cls.placed[row] = count
@@ -201,11 +242,34 @@ class Ledger:
             listen(pod, row, sign)
         self.changed.add(row)
 
-    def _claim_held(self, row: int, amounts: Amounts, sign: int) -> None:
-        for slot, amount in amounts.items():
-            self._table.claimed[slot, row] += sign * amount
-            self._table.held[slot, row] += sign * amount
-        self.changed.add(row)
+    def _tell_drawn(self, pod: PodRecord, sign: int) -> None:
+        if self.on_drawn is not None:
+            self.on_drawn(pod, sign)
+
+    def _take(self, pod: PodRecord, row: int, sign: int) -> None:
+        hold = self.holds.get(pod.draws_on)
+        if hold is None or hold.row != row:
+            return
+        left = {slot: hold.left(slot) for slot in hold.amounts}
+        self._count_taken(hold, pod, sign)
+        self._claim_left(hold, left)
+
+    def _count_taken(self, hold: Hold, pod: PodRecord, sign: int) -> None:
+        for slot, amount in pod.cls.usage:
+            if slot in hold.amounts:
+                hold.taken[slot] = hold.taken.get(slot, 0) + sign * amount
+
+    def _claim_left(self, hold: Hold, before: Amounts) -> None:
+        """Claims what a hold has left, in place of what it had left before."""
+        table, left = self._table, self.holds.left
+        for slot in {**before, **hold.amounts}:
+            now = hold.left(slot)
+            more = now - before.get(slot, 0)
+            if more:
+                table.claimed[slot, hold.row] += more
+                table.held[slot, hold.row] += more
+            left[slot, hold.index] = now
+        self.changed.add(hold.row)
 
 
 class Transaction:

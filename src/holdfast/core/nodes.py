@@ -56,6 +56,8 @@ class NodeTable:
         """Requests of pods, plus what reservations there still hold."""
         self.held = _matrix(_FIRST_SLOTS, self.capacity)
         """The part of `claimed` that reservations hold."""
+        self.permanent = _matrix(_FIRST_SLOTS, self.capacity)
+        """The part of `claimed` that pods claim which stay as long as the node."""
         self.lowest: NDArray[np.int64] = np.full(self.capacity, NO_PODS, dtype=np.int64)
         """The lowest priority of the pods on a row."""
         self.alive: NDArray[np.bool_] = np.zeros(self.capacity, dtype=np.bool_)
@@ -162,7 +164,7 @@ class NodeTable:
         self.capacity = capacity
 
     def _resize(self, slots: int, capacity: int) -> None:
-        for name in ("allocatable", "claimed", "held"):
+        for name in ("allocatable", "claimed", "held", "permanent"):
             before: Matrix = getattr(self, name)
             after = _matrix(slots, capacity)
             after[: before.shape[0], : before.shape[1]] = before

@@ -10,10 +10,16 @@ An assumed pod claims its node like an assigned one. A pod may be assigned witho
 pending here: others bind pods too.
 """
 
+from __future__ import annotations
+
 import enum
+from typing import TYPE_CHECKING
 
 from holdfast.core.classes import PodClass
 from holdfast.core.decisions import ObjectRef
+
+if TYPE_CHECKING:
+    from holdfast.core.promises.promise import Promise
 
 
 class Phase(enum.Enum):
@@ -27,6 +33,7 @@ class PodRecord:
         "attempts",
         "cls",
         "disrupted",
+        "draws_on",
         "errors",
         "first_seen",
         "gates",
@@ -36,6 +43,7 @@ class PodRecord:
         "nominated",
         "phase",
         "pin",
+        "promise",
         "ref",
         "row",
         "scheduler",
@@ -78,6 +86,10 @@ class PodRecord:
         """The node that is being cleared for the pod."""
         self.started: float | None = None
         """When it began to run, as far as is known."""
+        self.draws_on = ""
+        """The uid of the reservation whose room it takes, if it is on that reservation's node."""
+        self.promise: Promise | None = None
+        """Of a reserve pod: its reservation."""
         self.disrupted = False
         """Whether the pod is on its way out to make room for another."""
 

@@ -21,6 +21,13 @@ class HostPort(NamedTuple):
 Counts = NDArray[np.int32]
 
 
+def conflict(one: HostPort, other: HostPort) -> bool:
+    """Whether two pods on one node cannot both have their port."""
+    if (one.protocol, one.port) != (other.protocol, other.port):
+        return False
+    return WILDCARD in (one.ip, other.ip) or one.ip == other.ip
+
+
 class PortUse:
     """For each address, and for each port over all addresses, how often each row uses it."""
 

@@ -10,7 +10,7 @@ from holdfast.core.classes import capped, nonzero, resized_resources
 from holdfast.core.cluster import Cluster
 from holdfast.core.images import Images
 from holdfast.core.nodes import NO_PODS
-from holdfast.core.pods import Phase
+from holdfast.core.pods import Phase, PodRecord
 from holdfast.core.slots import NONZERO_CPU, NONZERO_MEMORY, PODS
 
 
@@ -22,14 +22,15 @@ def validate_state(cluster: Cluster) -> list[str]:
         *_pods(cluster),
         *_columns(cluster),
         *_counters(cluster),
+        *_promises(cluster),
         *_classes(cluster),
-        *cluster.volumes.problems(cluster.pods),
+        *cluster.volumes.problems({**cluster.pods, **{pod.uid: pod for pod in present(cluster)}}),
     ]
 
 
 def oversold(cluster: Cluster) -> list[str]:
     """Where more is claimed than a node offers. Allowed only where others, or a node that shrank,
-    made it so; the scheduler itself never does."""
+    made it so, or a reservation waits; the scheduler itself never does."""
     table = cluster.nodes
     problems = []
     for name, row in table.names():
@@ -68,6 +69,7 @@ def _claims(cluster: Cluster) -> list[str]:
     table = cluster.nodes
     claimed = np.zeros_like(table.claimed)
     held = np.zeros_like(table.held)
+    permanent = np.zeros_like(table.permanent)
     ports: Counter[tuple[int, object]] = Counter()
     for pod in cluster.pods.values():
         if pod.row < 0:
@@ -81,13 +83,22 @@ def _claims(cluster: Cluster) -> list[str]:
         claimed[NONZERO_MEMORY, pod.row] += memory
         claimed[PODS, pod.row] += 1
         ports.update((pod.row, port) for port in pod.cls.ports)
-    for hold in cluster.ledger.holds.values():
+        if pod.cls.permanent:
+            for slot, amount in pod.cls.usage:
+                permanent[slot, pod.row] += amount
+    for hold in cluster.ledger.holds:
+        taken: Counter[int] = Counter()
+        for pod in cluster.pods.values():
+            if pod.draws_on == hold.pod.uid and pod.row == hold.row:
+                taken.update({slot: n for slot, n in pod.cls.usage if slot in hold.amounts})
         for slot, amount in hold.amounts.items():
-            held[slot, hold.row] += amount
+            held[slot, hold.row] += max(0, amount - taken[slot])
+        ports.update((hold.row, port) for port in hold.pod.cls.ports)
     problems = []
     for what, kept, right in (
         ("claimed", table.claimed, claimed + held),
         ("held", table.held, held),
+        ("permanent", table.permanent, permanent),
     ):
         for slot, row in zip(*np.nonzero(kept != right), strict=True):
             problems.append(
@@ -166,14 +177,45 @@ def _columns(cluster: Cluster) -> list[str]:
     return problems
 
 
+def present(cluster: Cluster) -> list[PodRecord]:
+    """Pods and reserve pods that are on a row."""
+    pods = [pod for pod in cluster.pods.values() if pod.row >= 0]
+    return pods + [hold.pod for hold in cluster.ledger.holds]
+
+
+def _promises(cluster: Cluster) -> list[str]:
+    problems = []
+    holds = {hold.pod.uid: hold for hold in cluster.ledger.holds}
+    for uid, promise in cluster.promises.known.items():
+        pod, hold = promise.pod, holds.pop(uid, None)
+        row = pod.row if pod is not None else -1
+        if (hold.row if hold is not None else -1) != row:
+            problems.append(f"{promise!r} is on row {row}, but holds room on another")
+        if pod is not None and (row < 0) != (pod.phase is Phase.PENDING):
+            problems.append(f"{promise!r}: {pod!r} is on row {row}")
+        if promise.finished and hold is not None:
+            problems.append(f"{promise!r} is finished but holds room")
+        if cluster.promises.get(promise.name) is not promise:
+            problems.append(f"{promise!r} is not found by its name")
+        if hold is not None and hold.amounts != promise.amounts:
+            problems.append(f"{promise!r} holds {hold.amounts}, should be {promise.amounts}")
+        if hold is not None:
+            left = {slot: hold.left(slot) for slot in hold.amounts}
+            kept = {slot: int(cluster.ledger.holds.left[slot, hold.index]) for slot in hold.amounts}
+            if left != kept:
+                problems.append(f"{promise!r} has {left} left, the table says {kept}")
+    problems.extend(f"{uid} is forgotten but holds room on row {h.row}" for uid, h in holds.items())
+    return problems
+
+
 def _counters(cluster: Cluster) -> list[str]:
     problems = []
     for key, counter in cluster.topology.counters().items():
         if is_outdated(key, cluster):
             continue
         rows = np.zeros_like(counter.rows)
-        for pod in cluster.pods.values():
-            if pod.row >= 0 and counter.counts(pod.cls):
+        for pod in present(cluster):
+            if counter.counts(pod.cls):
                 rows[pod.row] += 1
         if not np.array_equal(rows, counter.rows):
             problems.append(f"counter {key}: rows are {counter.rows}, should be {rows}")
@@ -185,11 +227,11 @@ def _counters(cluster: Cluster) -> list[str]:
 
 
 def _classes(cluster: Cluster) -> list[str]:
-    refs = Counter(pod.cls.id for pod in cluster.pods.values())
+    reserving = [promise.pod for promise in cluster.promises.known.values() if promise.pod is not None]
+    refs = Counter(pod.cls.id for pod in (*cluster.pods.values(), *reserving))
     placed: dict[int, Counter[int]] = {}
-    for pod in cluster.pods.values():
-        if pod.row >= 0:
-            placed.setdefault(pod.cls.id, Counter())[pod.row] += 1
+    for pod in present(cluster):
+        placed.setdefault(pod.cls.id, Counter())[pod.row] += 1
     problems = []
     for cls in cluster.classes:
         if cls.refs != refs[cls.id]:

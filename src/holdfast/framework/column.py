@@ -67,6 +67,9 @@ class Normalized:
 
 
 class Column:
+    owned = False
+    """Whether pods of the class may draw on reservations."""
+
     def __init__(self, cluster: Cluster, profile: Profile, cls: PodClass) -> None:
         self._cluster = cluster
         self._table = cluster.nodes
@@ -81,6 +84,8 @@ class Column:
         self._size = 0
         self._nodes_seen = -1
         self._usage_seen = -1
+        self.specs_seen = -1
+        """The version of who owns reservations when last asked whether that matters here."""
         self.compiled = 0
         """How often the plugins were asked."""
         self._compile()
@@ -121,6 +126,10 @@ class Column:
         if self.rejected is not None or not self._fits[row]:
             return False
         return self._keys is None or bool(self._key_passes[self._keys.of[row]])
+
+    def draws_on(self, row: int) -> str:
+        """The uid of the reservation a pod put on the row draws on."""
+        return ""
 
     def verdict(self) -> Verdict:
         """Why no node will do."""

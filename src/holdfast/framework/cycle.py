@@ -17,6 +17,7 @@ from holdfast.framework.column import Column
 from holdfast.framework.diagnosis import NO_NODES, Blame, Verdict, not_named_text, verdict
 from holdfast.framework.interface import Nomination, Plugin
 from holdfast.framework.narrowed import Narrowed
+from holdfast.framework.owned import OwnedColumn
 from holdfast.framework.profile import Profile
 from holdfast.framework.queue import SchedulingQueue
 from holdfast.framework.trial import PodTrial
@@ -47,6 +48,7 @@ class Cycle:
         self._cluster = cluster
         self._table = cluster.nodes
         self._queue = queue
+        self._specs = cluster.promises.specs
         self._columns: dict[tuple[int, int], Column] = {}
         self.waiting: dict[str, Waiting] = {}
         self.decisions: list[Decision] = []
@@ -64,12 +66,22 @@ class Cycle:
             column = columns[key] = self._new_column(profile, cls)
             if len(columns) > limit:
                 del columns[next(iter(columns))]
+        elif column.specs_seen != self._specs.version and self._is_mistaken(profile, column):
+            column = columns[key] = self._new_column(profile, cls)
         elif len(columns) > limit // 2:
             columns[key] = columns.pop(key)  # to the end of the line
         column.refresh()
         return column
 
+    def _is_mistaken(self, profile: Profile, column: Column) -> bool:
+        """Whether reservations came to matter to the class, or do so no more."""
+        column.specs_seen = self._specs.version
+        concerned = bool(profile.drawing_name) and self._cluster.promises.concerns(column.cls)
+        return concerned != column.owned
+
     def _new_column(self, profile: Profile, cls: PodClass) -> Column:
+        if profile.drawing_name and self._cluster.promises.concerns(cls):
+            return OwnedColumn(self._cluster, profile, cls)
         if cls.plain is None or profile.scores_volumes:
             return Column(self._cluster, profile, cls)
         return Narrowed(self._cluster, profile, cls, self.column(profile, cls.plain))
@@ -84,6 +96,8 @@ class Cycle:
         if row < 0:
             self._no_node(profile, pod, column, now)
             return False
+        if column.owned:
+            pod.draws_on = column.draws_on(row)
         return self._claim(profile, pod, row, now)
 
     def find_row(self, profile: Profile, pod: PodRecord, column: Column) -> int:
@@ -271,7 +285,10 @@ class Cycle:
             return
         pod.told = message
         self._cluster.chronicle.note(now, pod.ref, reason, message)
-        self.decisions.append(SetPodScheduled(pod.ref, reason, message))
+        if pod.promise is not None:
+            self._cluster.promises.refused(pod.promise, message)
+        else:
+            self.decisions.append(SetPodScheduled(pod.ref, reason, message))
         text = message if len(message) <= _EVENT_LIMIT else message[: _EVENT_LIMIT - 4] + " ..."
         self.decisions.append(Emit(pod.ref, "Warning", "FailedScheduling", text, "Scheduling"))
 

@@ -222,6 +222,8 @@ class Plugin:
     wakes_on: ClassVar[int] = Change.ANY
     about_volumes: ClassVar[bool] = False
     """Whether the plugin looks at a pod's volumes."""
+    draws: ClassVar[bool] = False
+    """Whether with this plugin pods draw on reservations."""
 
     def __init__(self, cluster: Cluster, args: Mapping[str, Any] | Any) -> None:
         self.cluster = cluster

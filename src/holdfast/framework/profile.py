@@ -40,6 +40,10 @@ class Profile:
         self.bind = at("bind")
         self.post_bind = at("postBind")
         self.plugins = made
+        drawing = next((plugin for plugin in made.values() if plugin.draws), None)
+        self.drawing_name = drawing.name if drawing is not None else ""
+        """The plugin by which pods draw on reservations, if there is one."""
+        self.drawing_weight = weights.get(self.drawing_name, 0)
         self.volume_filters = [plugin for plugin in self.filters if plugin.about_volumes]
         self.scores_volumes = any(plugin.about_volumes for plugin, _ in self.scorers)
 

@@ -44,7 +44,7 @@ class PodTrial:
 
     def victims(self, row: int, pods: list[PodRecord]) -> list[PodRecord] | tuple[str, ...]:
         ledger, needs = self._cluster.ledger, self._column.needs
-        if needs is not None and self._column.suits_row(row):
+        if needs is not None and not ledger.holds.any_on(row) and self._column.suits_row(row):
             amounts = [(need.slot, need.amount) for need in needs]
             removed, lacking = ledger.to_remove(row, amounts, pods, self.rivals(row))
             return tuple(n.text for n in needs if n.slot in lacking) if lacking else removed

@@ -17,6 +17,7 @@ from holdfast.plugins.node_unschedulable import NodeUnschedulable
 from holdfast.plugins.node_volume_limits import NodeVolumeLimits
 from holdfast.plugins.pod_topology_spread import PodTopologySpread
 from holdfast.plugins.queue_sort import PrioritySort
+from holdfast.plugins.reservation import Reservation
 from holdfast.plugins.scheduling_gates import SchedulingGates
 from holdfast.plugins.taint_toleration import TaintToleration
 from holdfast.plugins.volume_binding import VolumeBinding
@@ -37,6 +38,7 @@ IN_TREE = (
     PodTopologySpread,
     InterPodAffinity,
     PrioritySort,
+    Reservation,
     SchedulingGates,
     TaintToleration,
     VolumeBinding,

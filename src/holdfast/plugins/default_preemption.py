@@ -76,9 +76,13 @@ class DefaultPreemption(Plugin):
         self._known.pop(cls.id, None)
 
     def may_help(self, cls: PodClass) -> bool:
+        if cls.promised_to >= 0:
+            return False
         return cls.pod.spec.preemption_policy != "Never" and bool(self._less_important(cls).any())
 
     def post_filter(self, pod: PodRecord, trial: Trial) -> Nomination:
+        if pod.promise is not None:
+            return Nomination()  # reservations take no room from pods
         if pod.cls.pod.spec.preemption_policy == "Never":
             return Nomination(message=f"preemption: {NEVER}")
         resolvable = trial.resolvable()

@@ -57,8 +57,8 @@ class InterPodAffinity(Plugin):
         shunned = [o for o in own if o.role is Role.FORBIDDEN]
         others = [o for o in self._terms.selecting(cls).terms if o.role is Role.FORBIDDEN]
         near = self._near(cls, wanted) if wanted else None
-        away = self._sums(shunned, lambda o: self._terms.selected((o.term,)))
-        kept_off = self._sums(others, self._terms.carriers)
+        away = self._sums(shunned, lambda o: self._terms.selected((o.term,), cls))
+        kept_off = self._sums(others, lambda o: self._terms.carriers(o, cls))
         version = self._version(cls)
         if near is None and not away and not kept_off:
             return Filter(lambda view: view.full(True), lambda view: [], Scope.NODE, version)
@@ -87,12 +87,12 @@ class InterPodAffinity(Plugin):
         weighted: dict[str, list[tuple[int, PodCounter]]] = {}
         for term in own:
             sign = 1 if term.role is Role.PREFERRED else -1
-            entry = (sign * term.weight, self._terms.selected((term.term,)))
+            entry = (sign * term.weight, self._terms.selected((term.term,), cls))
             weighted.setdefault(term.term.topology_key, []).append(entry)
         for term in self._terms.selecting(cls).terms:
             weight = self._weight_to_others(term)
             if weight:
-                entry = (weight, self._terms.carriers(term))
+                entry = (weight, self._terms.carriers(term, cls))
                 weighted.setdefault(term.term.topology_key, []).append(entry)
         if not weighted:
             return Score.same(0, version)
@@ -129,7 +129,7 @@ class InterPodAffinity(Plugin):
 
     def _near(self, cls: PodClass, wanted: tuple[Term, ...]) -> "Near":
         """Pods that all the terms select, in the domain each term names."""
-        counter = self._terms.selected(wanted)
+        counter = self._terms.selected(wanted, cls)
         keys = dict.fromkeys(term.topology_key for term in wanted)
         sums = tuple(self._sum(key, [(1, counter)], most=1) for key in keys)
         labels = self._terms.namespace_labels(cls.namespace)

@@ -1,7 +1,12 @@
-"""NodePorts: a host port is given once per node, address and protocol."""
+"""NodePorts: a host port is given once per node, address and protocol. Ports that are reserved are
+free to those they are reserved for."""
+
+import numpy as np
+from numpy.typing import NDArray
 
 from holdfast.core.changes import Change
 from holdfast.core.classes import PodClass
+from holdfast.core.ports import HostPort, conflict
 from holdfast.core.view import Cells, View
 from holdfast.framework.interface import Filter, Plugin, Reason, Scope
 
@@ -15,16 +20,32 @@ class NodePorts(Plugin):
     def filter(self, cls: PodClass) -> Filter | None:
         if not cls.ports:
             return None
-        in_use = self.cluster.nodes.ports
+        in_use, nodes = self.cluster.nodes.ports, self.cluster.nodes
+        promises = self.cluster.promises
 
         def passes(view: View) -> Cells:
             free = view.full(True)
+            ours = promises.reserving_for(cls)
             for port in cls.ports:
+                uses: Cells = 0
                 for counts in in_use.conflicts(port):
-                    free = free & (view.take(counts) == 0)
+                    uses = uses + view.take(counts)
+                for reserving in ours:
+                    if any(conflict(port, theirs) for theirs in reserving.ports):
+                        uses = uses - view.take(reserved(port, reserving, nodes.capacity))
+                free = free & (uses == 0)
             return free
 
         def reasons(view: View) -> list[Reason]:
             return [Reason(REASON, passes(view) == False)]  # noqa: E712
 
         return Filter(passes, reasons, Scope.USAGE)
+
+
+def reserved(port: HostPort, reserving: PodClass, capacity: int) -> NDArray[np.int32]:
+    """How often reserve pods of a class keep the port on each row."""
+    uses = np.zeros(capacity, dtype=np.int32)
+    times = sum(conflict(port, theirs) for theirs in reserving.ports)
+    for row, count in reserving.placed.items():
+        uses[row] = times * count
+    return uses

@@ -29,11 +29,13 @@ class NodeResourcesFit(Plugin):
 
     def filter(self, cls: PodClass) -> Filter:
         names = self.cluster.nodes.slots
-        wanted = [Need(PODS, 1, TOO_MANY_PODS)] + [
+        wanted = [Need(PODS, cls.pod_slots, TOO_MANY_PODS)] + [
             Need(slot, amount, f"Insufficient {names.name(slot)}")
             for slot, amount in cls.requests
             if slot != PODS and not self._is_ignored(names.name(slot))
         ]
+        if cls.ahead:
+            return self._ahead(wanted)
         (first, least), *others = [(need.slot, need.amount) for need in wanted]
 
         def passes(view: View) -> Cells:
@@ -53,6 +55,28 @@ class NodeResourcesFit(Plugin):
             ]
 
         return Filter(passes, reasons, Scope.USAGE, needs=tuple(wanted))
+
+    def _ahead(self, wanted: list[Need]) -> Filter:
+        """For a reservation made ahead of time pods that will end are as good as gone."""
+        table = self.cluster.nodes
+
+        def room(view: View, slot: int) -> Cells:
+            kept = view.take(table.held[slot]) + view.take(table.permanent[slot])
+            return view.allocatable(slot) - kept
+
+        def passes(view: View) -> Cells:
+            enough = view.full(True)
+            for slot, amount, _ in wanted:
+                enough = enough & (room(view, slot) >= amount)
+            return enough
+
+        def reasons(view: View) -> list[Reason]:
+            return [
+                Reason(text, room(view, slot) < amount, resolvable=False)
+                for slot, amount, text in wanted
+            ]
+
+        return Filter(passes, reasons, Scope.USAGE)
 
     def score(self, cls: PodClass) -> Score | None:
         score = allocation_score(self.cluster.nodes, cls, self._args.scoring_strategy)

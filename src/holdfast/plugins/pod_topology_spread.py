@@ -176,16 +176,18 @@ class PodTopologySpread(Plugin):
 
     def _counter(self, cls: PodClass, selector: Selector) -> PodCounter:
         namespace = cls.namespace
+        own = self.cluster.promises.matching(cls)
 
         def counts(other: PodClass) -> bool:
             return (
                 not selector.everything
+                and other.promised_to not in own
                 and other.namespace == namespace
                 and not other.terminating
                 and selector.matches(other.labels)
             )
 
-        return self.cluster.topology.counter(("spread", namespace, selector.key), counts)
+        return self.cluster.topology.counter(("spread", namespace, selector.key, own), counts)
 
     def _counted(
         self, cls: PodClass, constraint: Constraint, keys: list[str]

@@ -145,8 +145,8 @@ class VolumeBinding(Plugin):
 
     def reserve(self, pod: PodRecord, row: int) -> Outcome:
         volumes = self.cluster.volumes
-        if not volumes.wanted(pod.cls).claims:
-            return FINE
+        if pod.promise is not None or not volumes.wanted(pod.cls).claims:
+            return FINE  # a reservation makes no volume and takes none
         claims = self._claims(pod.cls)
         if not claims.waiting:
             return FINE

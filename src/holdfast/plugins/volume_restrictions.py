@@ -4,7 +4,7 @@ once in the cluster."""
 from holdfast.core.changes import Change
 from holdfast.core.classes import PodClass
 from holdfast.core.view import Cells, View
-from holdfast.core.volumes.objects import ONE_POD, DiskUse, Wanted
+from holdfast.core.volumes.objects import ONE_POD, ClaimKey, DiskUse, Wanted
 from holdfast.core.volumes.uses import Marks
 from holdfast.framework.interface import Filter, Plugin, Reason, Rejected, Scope
 from holdfast.plugins.volume_texts import not_found
@@ -40,7 +40,7 @@ class VolumeRestrictions(Plugin):
         conflicts = self._conflicts(wanted)
 
         def in_use() -> bool:
-            return any(volumes.claim_uses.rows(key) for key in alone)
+            return any(self._is_used(key, cls) for key in alone)
 
         def disks_free(view: View) -> Cells:
             free = view.full(True)
@@ -64,6 +64,17 @@ class VolumeRestrictions(Plugin):
             Scope.USAGE if conflicts else Scope.NODE,
             version=(lambda: (changed(), in_use())) if alone else changed,
         )
+
+    def _is_used(self, key: ClaimKey, cls: PodClass) -> bool:
+        """Whether a pod uses the claim, other than one that keeps it for pods of this class."""
+        volumes = self.cluster.volumes
+        uses = sum(volumes.claim_uses.rows(key).values())
+        if not uses:
+            return False
+        for reserving in self.cluster.promises.reserving_for(cls):
+            if any(claim.key == key for claim in volumes.wanted(reserving).claims):
+                uses -= sum(reserving.placed.values())
+        return uses > 0
 
     def _conflicts(self, wanted: Wanted) -> list[Marks]:
         """The uses of its disks a pod cannot be with. Readers get along with each other."""

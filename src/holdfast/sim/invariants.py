@@ -48,7 +48,7 @@ def stories(cluster: Cluster, problems: Iterable[str]) -> list[str]:
         word.rstrip(":,")
         for problem in problems
         for word in problem.split()
-        if word.startswith(("Pod/", "Node/"))
+        if word.startswith(("Pod/", "Node/", "Reservation/"))
     )
     told = []
     for name in list(names)[:10]:

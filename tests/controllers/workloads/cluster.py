@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from holdfast.api.timestamps import format_time, parse_time
-from holdfast.controllers.workloads import Action, Create, Delete, Emit, Remove, Update, Workloads
+from holdfast.controllers.workloads import Action, Create, Delete, Emit, Update, Workloads
 from holdfast.store import Change, Identity, Key, SeededNames, Store
 from holdfast.store.identity import with_generation
 
@@ -149,8 +149,6 @@ class Cluster:
             found = self.store.get(Key(*action.ref))
             if found is not None and found["metadata"]["uid"] == action.uid:
                 self._delete(Key(*action.ref), action.propagation)
-        elif isinstance(action, Remove):
-            self.store.delete(Key(*action.ref))
         elif isinstance(action, Emit):
             about = f"{action.about['kind']}/{action.about['metadata']['name']}"
             self.emitted.append(f"{about} {action.reason} {action.message}")
@@ -169,7 +167,7 @@ class Cluster:
         finalizer = {"Foreground": "foregroundDeletion", "Orphan": "orphan"}.get(propagation)
         finalizers = [*(raw["metadata"].get("finalizers") or ()), *([finalizer] if finalizer else ())]
         lingers = self.slow_to_stop and key.kind == "Pod" and raw["spec"].get("nodeName")
-        if not finalizers and not lingers and key.kind != "Namespace":
+        if not finalizers and not lingers:
             self.store.delete(key)
             return
         metadata = {

@@ -1,4 +1,4 @@
-"""What has lost its owners goes; so does what is in a namespace that ends."""
+"""What has lost its owners goes."""
 
 from typing import Any
 
@@ -105,19 +105,6 @@ def test_an_owner_outside_namespaces_counts() -> None:
     cluster.delete("Node", "n")
     cluster.settle()
     assert cluster.names() == []
-
-
-def test_a_namespace_is_emptied_before_it_goes() -> None:
-    cluster = _deployed()
-    cluster.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "default"}})
-    cluster.slow_to_stop = True
-    cluster.delete("Namespace", "default")
-    cluster.settle()
-    key = cluster.key("Namespace", "default")
-    assert key in cluster.store and _kinds(cluster) == ["Pod", "Pod"]
-    for name in cluster.names():
-        cluster.stop(name)
-    assert key not in cluster.store and _kinds(cluster) == []
 
 
 def test_controllers_that_start_late_find_what_is_there() -> None:

@@ -204,6 +204,31 @@ def test_a_job_with_parallelism_has_no_completions() -> None:
     assert "completions" not in defaulted("batch", "jobs", {"spec": {"parallelism": 2}})["spec"]
 
 
+def test_the_template_of_a_cron_job_is_no_job_yet() -> None:
+    raw = {"spec": {"jobTemplate": {"spec": {"template": {"spec": {"containers": [container()]}}}}}}
+    job = defaulted("batch", "cronjobs", raw)["spec"]["jobTemplate"]["spec"]
+    assert set(job) == {"template"}
+    assert job["template"]["spec"]["schedulerName"] == "default-scheduler"
+
+
+@pytest.mark.parametrize("field", ["serviceAccount", "serviceAccountName"])
+def test_the_service_account_has_two_names(field: str) -> None:
+    spec = defaulted("", "pods", {"spec": {"containers": [container()], field: "me"}})["spec"]
+    assert (spec["serviceAccount"], spec["serviceAccountName"]) == ("me", "me")
+
+
+def test_secrets_may_be_written_as_text() -> None:
+    raw = defaulted("", "secrets", {"stringData": {"a": "b"}, "data": {"a": "eA==", "c": "ZA=="}})
+    assert raw["data"] == {"a": "Yg==", "c": "ZA=="}
+    assert "stringData" not in raw
+    assert raw["type"] == "Opaque"
+
+
+def test_a_field_that_was_left_empty_gets_its_default() -> None:
+    raw = defaulted("rbac.authorization.k8s.io", "rolebindings", {"roleRef": {"kind": "Role"}})
+    assert raw["roleRef"]["apiGroup"] == "rbac.authorization.k8s.io"
+
+
 def test_a_namespace_is_labelled_with_its_name() -> None:
     raw = defaulted("", "namespaces", {"metadata": {"name": "n"}})
     assert raw["metadata"]["labels"] == {"kubernetes.io/metadata.name": "n"}

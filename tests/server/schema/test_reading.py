@@ -140,14 +140,36 @@ def test_quantities_take_their_usual_form(given: Any, kept: str) -> None:
 
 
 def test_times_and_bytes() -> None:
-    lease = {
+    lease: dict[str, Any] = {
         "apiVersion": "coordination.k8s.io/v1",
         "kind": "Lease",
         "metadata": {"creationTimestamp": "2026-01-01T01:00:00.5+01:00"},
-        "spec": {"renewTime": "2026-01-01T00:00:00Z"},
+        "spec": {"renewTime": "2026-01-01T01:00:00.500000+01:00"},
     }
     result, _ = read(lease, "coordination.k8s.io", "leases")
     assert result["metadata"]["creationTimestamp"] == "2026-01-01T00:00:00Z"
-    assert result["spec"]["renewTime"] == "2026-01-01T00:00:00.000000Z"
+    assert result["spec"]["renewTime"] == "2026-01-01T00:00:00.500000Z"
+    lease["spec"] = {"renewTime": "2026-01-01T00:00:00Z"}
+    assert read(lease, "coordination.k8s.io", "leases")[1] == [
+        'parsing time "2026-01-01T00:00:00Z" as "2006-01-02T15:04:05.000000Z07:00": '
+        'cannot parse "Z" as ".000000"'
+    ]
     secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {}, "data": {"a": "!!"}}
     assert read(secret, "", "secrets")[1] == ["illegal base64 data at input byte 0"]
+
+
+def test_an_empty_list_that_is_always_written_is_null() -> None:
+    role = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "rules": []}
+    assert read(role, "rbac.authorization.k8s.io", "roles")[0]["rules"] is None
+
+
+def test_a_schema_inside_a_schema_is_read_too() -> None:
+    inner = {"type": "array", "items": {"type": "object", "nullable": False, "typo": 1}}
+    version = {"name": "v1", "schema": {"openAPIV3Schema": {"properties": {"a": inner}}}}
+    crd = {"apiVersion": "apiextensions.k8s.io/v1", "spec": {"versions": [version]}}
+    result, problems = read(crd, "apiextensions.k8s.io", "customresourcedefinitions")
+    assert problems == [
+        'unknown field "spec.versions[0].schema.openAPIV3Schema.properties.a.items.typo"'
+    ]
+    schema = result["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    assert schema["properties"]["a"]["items"] == {"type": "object"}

@@ -13,6 +13,7 @@ from holdfast.api import names
 from holdfast.api.decode import convert
 from holdfast.api.errors import InvalidObject
 from holdfast.api.pod import Pod
+from holdfast.api.reservation import DEFAULT_TTL
 from holdfast.api.resources import qos_class
 from holdfast.store.objects import Raw
 
@@ -171,9 +172,17 @@ def _phased(phase: str) -> Callable[[Raw, str], Raw]:
     return complete
 
 
+def _reservation(raw: Raw, now: str) -> Raw:
+    spec = {"allocateOnce": True, **raw["spec"]}
+    if "ttl" not in spec and "expires" not in spec:
+        spec["ttl"] = DEFAULT_TTL
+    return {**raw, "spec": spec, "status": {"phase": "Pending", **(raw.get("status") or {})}}
+
+
 _COMPLETE: dict[str, Callable[[Raw, str], Raw]] = {
     "Node": _node,
     "Namespace": _namespace,
     "PersistentVolume": _phased("Available"),
     "PersistentVolumeClaim": _phased("Pending"),
+    "Reservation": _reservation,
 }

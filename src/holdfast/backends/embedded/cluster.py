@@ -17,6 +17,7 @@ from holdfast.backends.embedded.orphans import Orphans
 from holdfast.backends.embedded.setup import Setup
 from holdfast.backends.embedded.statuses import FullReports
 from holdfast.backends.embedded.telling import silent
+from holdfast.backends.embedded.workloads import WorkloadControllers
 from holdfast.backends.embedded.world import World
 from holdfast.store.identity import Identity, RandomNames
 from holdfast.store.objects import Change, Key, node_key
@@ -49,6 +50,7 @@ class EmbeddedCluster:
             Orphans(world.objects, clock, world.agenda, world.kubelets),
             Namespaces(world.objects, clock, world.kubelets),
             EventExpiry(world.objects, clock, world.agenda),
+            WorkloadControllers(world.objects, clock, world.agenda, world.kubelets, world.recorder),
         ]
         self._hands = Hands(world)
         self._changed = asyncio.Event()

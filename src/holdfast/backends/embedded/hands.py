@@ -8,18 +8,21 @@ from holdfast.api.annotations import ReservationAllocated
 from holdfast.api.decode import decode_json
 from holdfast.api.errors import InvalidObject
 from holdfast.backends.embedded.objects import with_condition
+from holdfast.backends.embedded.reservations import ReservationHands
 from holdfast.backends.embedded.telling import BOUND, PREEMPTED, UNSCHEDULABLE
 from holdfast.backends.embedded.world import World
 from holdfast.core.decisions import (
     Bind,
     BindVolume,
     Decision,
+    DeleteReservation,
     Emit,
     Nominate,
     ObjectRef,
     Preempt,
     SelectNode,
     SetPodScheduled,
+    SetReservationStatus,
 )
 from holdfast.core.events import BindConfirmed, BindRefused
 from holdfast.store.objects import Key, Raw, node_key, pod_key
@@ -29,6 +32,7 @@ class Hands:
     def __init__(self, world: World) -> None:
         self._world = world
         self._objects = world.objects
+        self._reservations = ReservationHands(world)
         self._carry_out: dict[type, Callable[[Any], None]] = {
             Bind: self._bind,
             BindVolume: self._bind_volume,
@@ -36,6 +40,8 @@ class Hands:
             SetPodScheduled: self._set_pod_scheduled,
             Nominate: self._nominate,
             Preempt: self._preempt,
+            SetReservationStatus: self._reservations.set_status,
+            DeleteReservation: self._reservations.delete,
             Emit: self._emit,
         }
 
@@ -63,7 +69,11 @@ class Hands:
             "spec": {**pod["spec"], "nodeName": decision.node},
             "status": {**pod["status"], "conditions": conditions},
         }
-        world.tell(key, BOUND, node=decision.node, reservation=_reservation_of(pod))
+        if decision.annotations:
+            metadata = pod["metadata"]
+            annotations = {**(metadata.get("annotations") or {}), **decision.annotations}
+            bound["metadata"] = {**metadata, "annotations": annotations}
+        world.tell(key, BOUND, node=decision.node, reservation=_reservation_of(bound))
         self._objects.update(key, world.kubelets.running(bound) if node is not None else bound)
 
     def _set_pod_scheduled(self, decision: SetPodScheduled) -> None:

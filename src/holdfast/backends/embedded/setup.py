@@ -6,6 +6,7 @@ from typing import Any
 
 from holdfast.actions.scheduler import Scheduler
 from holdfast.api import names
+from holdfast.backends.assembly import controllers
 from holdfast.framework.config import (
     API_VERSION,
     KIND,
@@ -38,7 +39,7 @@ class Setup:
         first = self.configuration.profiles[0].scheduler_name
         known = {profile.scheduler_name for profile in self.configuration.profiles}
         aliases = {name: first for name in SERVED if name not in known}
-        return Scheduler(self.configuration, self.registry, aliases)
+        return Scheduler(self.configuration, self.registry, aliases, controllers(self.configuration))
 
     def profile(self, scheduler_name: str) -> ResolvedProfile | None:
         """The profile a pod of this scheduler name falls under."""

@@ -12,6 +12,9 @@ FAILED = "Failed"
 DELETED = "Deleted"
 UNSCHEDULABLE = "Unschedulable"
 PREEMPTED = "Preempted"
+AVAILABLE = "Available"
+WAITING = "Waiting"
+COLLECTED = "Collected"
 
 
 class Tell(Protocol):

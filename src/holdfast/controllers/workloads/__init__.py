@@ -14,7 +14,7 @@ objects in, changes out, the time is told.
     stateful_set   pods with names that stay
     job            pods that come to an end; `indexes` numbers them
     daemon_set     a pod for each node that fits
-    garbage        what has lost its owners goes; so does what is in a namespace that ends
+    garbage        what has lost its owners goes
 
 A controller is a function from a view, an object and the time to an `Outcome`. It looks at everything
 anew each time and says what is missing; so it may be called too often, never too seldom.
@@ -26,7 +26,6 @@ from holdfast.controllers.workloads.actions import (
     Delete,
     Emit,
     Ref,
-    Remove,
     Update,
 )
 from holdfast.controllers.workloads.engine import Workloads
@@ -38,7 +37,6 @@ __all__ = [
     "Delete",
     "Emit",
     "Ref",
-    "Remove",
     "Update",
     "View",
     "Workloads",

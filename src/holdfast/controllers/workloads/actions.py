@@ -47,14 +47,6 @@ class Delete:
 
 
 @dataclass(frozen=True, slots=True)
-class Remove:
-    """Take out an object that was only waiting to be let go, such as a namespace that is empty."""
-
-    ref: Ref
-    uid: str
-
-
-@dataclass(frozen=True, slots=True)
 class Emit:
     """An event."""
 
@@ -65,7 +57,7 @@ class Emit:
     source: str
 
 
-Action = Create | Update | Delete | Remove | Emit
+Action = Create | Update | Delete | Emit
 
 
 @dataclass(slots=True)

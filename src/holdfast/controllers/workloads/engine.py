@@ -27,7 +27,6 @@ from holdfast.controllers.workloads.view import (
     Objects,
     View,
     controller_of,
-    is_going,
     labels_of,
     owner_ref,
     selects,
@@ -65,8 +64,6 @@ class Workloads:
         self._next: dict[Ref, float] = {}
         self._failures: dict[Ref, tuple[str, float]] = {}
         """Who could not create something: why, and when it is tried again."""
-        self._ending: set[str] = set()
-        """Namespaces that are to go."""
         self._workloads: dict[tuple[str, str, str], dict[Ref, None]] = {}
         """By group, kind and namespace."""
 
@@ -80,12 +77,8 @@ class Workloads:
             self._note_workload(ref, after)
         elif kind == ("", "Node"):
             self._node_changed(before, after)
-        elif kind == ("", "Namespace"):
-            self._namespace_changed(ref, after)
         if ref.kind in _ADOPTERS:
             self._wake_owners(ref, before, after)
-        if self._ending and ref.namespace in self._ending and (before is None or after is None):
-            self._to_see[Ref("", "Namespace", "", ref.namespace)] = None
         self._note_garbage(ref, before, after)
 
     def _note_workload(self, ref: Ref, after: Raw | None) -> None:
@@ -106,13 +99,6 @@ class Workloads:
         for (_, kind, _), refs in self._workloads.items():
             if kind == "DaemonSet":
                 self._to_see.update(refs)
-
-    def _namespace_changed(self, ref: Ref, after: Raw | None) -> None:
-        if after is not None and is_going(after):
-            self._ending.add(ref.name)
-            self._to_see[ref] = None
-        else:
-            self._ending.discard(ref.name)
 
     def _wake_owners(self, ref: Ref, before: Raw | None, after: Raw | None) -> None:
         for raw in (before, after):
@@ -182,8 +168,6 @@ class Workloads:
         raw = self.view.get(ref)
         if raw is None:
             return []
-        if ref.kind == "Namespace":
-            return garbage.empty(self.view, ref, raw).actions
         controller = _CONTROLLERS.get((ref.group, ref.kind))
         if controller is None:
             return []
@@ -218,7 +202,7 @@ class Workloads:
 
     # Hearing how it went
 
-    def created(self, action: Create, raw: Raw) -> Action | None:
+    def created(self, action: Create, raw: Raw) -> Emit | None:
         """What is to be said of a creation that went well."""
         about = self.view.get(action.by)
         if about is None or not action.announce:
@@ -231,7 +215,7 @@ class Workloads:
         source = _SOURCES[action.by.kind]
         return Emit(about, "Normal", "SuccessfulCreate", message, source)
 
-    def refused(self, action: Create, why: str, now: float) -> Action | None:
+    def refused(self, action: Create, why: str, now: float) -> Emit | None:
         """Something could not be created: it is tried again later."""
         self._failures[action.by] = why, now + _RETRY
         self._to_see[action.by] = None

@@ -1,4 +1,4 @@
-"""What has lost its owners goes, and so does what is in a namespace that ends.
+"""What has lost its owners goes.
 
 background   the owner goes at once, its dependents after it
 foreground   the owner waits, with a finalizer, for those dependents that block it
@@ -7,7 +7,7 @@ orphan       the owner waits until its dependents have been told to forget it
 
 from __future__ import annotations
 
-from holdfast.controllers.workloads.actions import Delete, Outcome, Raw, Ref, Remove, Update
+from holdfast.controllers.workloads.actions import Delete, Outcome, Raw, Ref, Update
 from holdfast.controllers.workloads.job import TRACKING
 from holdfast.controllers.workloads.view import View, is_going, owner_ref, with_metadata
 
@@ -100,21 +100,3 @@ def _wait_for_dependents(view: View, ref: Ref, raw: Raw, outcome: Outcome) -> No
 def _without(raw: Raw, finalizer: str) -> Raw:
     kept = [each for each in raw["metadata"].get("finalizers") or () if each != finalizer]
     return with_metadata(raw, finalizers=kept)
-
-
-def empty(view: View, ref: Ref, namespace: Raw) -> Outcome:
-    """Deletes what is in a namespace that ends, and the namespace once nothing is."""
-    outcome = Outcome()
-    if not is_going(namespace):
-        return outcome
-    held = False
-    for key in view.objects.keys_in(ref.name):
-        raw = view.get(key)
-        if raw is None:
-            continue
-        held = True
-        if not is_going(raw):
-            outcome.actions.append(Delete(Ref(*key), raw["metadata"]["uid"]))
-    if not held and not namespace["metadata"].get("finalizers"):
-        outcome.actions.append(Remove(ref, namespace["metadata"]["uid"]))
-    return outcome

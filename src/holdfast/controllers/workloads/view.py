@@ -18,8 +18,6 @@ class Objects(Protocol):
 
     def scan(self, group: str, kind: str) -> list[Raw]: ...
 
-    def keys_in(self, namespace: str) -> Iterable[Any]: ...
-
 
 _ADOPTABLE = ("Pod", "ReplicaSet")
 Label = tuple[str, str, str, str]

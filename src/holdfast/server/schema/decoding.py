@@ -15,7 +15,7 @@ from typing import Any
 
 from holdfast.server.schema.leaves import DROP, Mismatch, leaf, zero_of
 from holdfast.server.schema.problems import MALFORMED, Problem, unknown_field
-from holdfast.server.schema.shapes import Shape, builtin_shape
+from holdfast.server.schema.shapes import JSON_SCHEMA, SCHEMA_OR_OTHER, Shape, builtin_shape
 
 Path = tuple[Any, ...]
 """Where we are, innermost first: `(("containers", …), 0)` and so on; () is the top."""
@@ -74,7 +74,22 @@ def _compile(shape: Shape, keep_zero: bool) -> Reader:
         return _map(shape, keep_zero)
     if shape.kind == "list":
         return _list(shape, keep_zero)
+    if shape.format == SCHEMA_OR_OTHER:
+        return _schema_or_other()
     return leaf(shape, keep_zero)
+
+
+def _schema_or_other() -> Reader:
+    """Where a custom kind's schema may have a schema, or a list of them, or something simple."""
+
+    def read_either(value: Any, path: Path, unknown: list[Path]) -> Any:
+        if value is None:
+            return DROP
+        if value.__class__ is dict:
+            return reader_of(builtin_shape(JSON_SCHEMA))(value, path, unknown)
+        return value
+
+    return read_either
 
 
 def _struct(shape: Shape) -> Reader:
@@ -176,7 +191,8 @@ def _list(shape: Shape, keep_zero: bool) -> Reader:
                 return DROP
             raise Mismatch(value, go_type)
         if not value:
-            return value if keep_zero else DROP
+            # A list that is always written is written as null when there is nothing in it.
+            return None if keep_zero else DROP
         out = value
         for i, item in enumerate(value):
             new = read_item(item, (path, i), unknown)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import re
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
@@ -162,6 +163,9 @@ def _time_text(text: str, micro: bool) -> str:
     return format_micro_time(seconds) if micro else format_time(seconds)
 
 
+_MICROS = re.compile(r"\.[0-9]{6}(?![0-9])")
+
+
 def _time(micro: bool) -> Leaf:
     layout = "2006-01-02T15:04:05.000000Z07:00" if micro else "2006-01-02T15:04:05Z07:00"
 
@@ -177,6 +181,9 @@ def _time(micro: bool) -> Leaf:
         except TimeError:
             text = f'parsing time "{value}" as "{layout}": cannot parse "{value}" as "2006"'
             raise Mismatch(value, "v1.Time", text) from None
+        if micro and not _MICROS.match(value, 19):
+            text = f'parsing time "{value}" as "{layout}": cannot parse "{value[19:]}" as ".000000"'
+            raise Mismatch(value, "v1.MicroTime", text)
         return value if kept == value else kept
 
     return read_time

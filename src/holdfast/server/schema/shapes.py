@@ -93,6 +93,12 @@ DEDUCED = _deduced()
 DEDUCED.items = UNTYPED
 
 
+JSON_SCHEMA = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaProps"
+SCHEMA_OR_OTHER = "schema-or-other"
+_SCHEMA_OR_OTHER = DEDUCED.copy()
+_SCHEMA_OR_OTHER.format = SCHEMA_OR_OTHER
+
+
 @cache
 def builtin_shape(name: str) -> Shape:
     """The shape of a built-in type, by its OpenAPI name."""
@@ -135,6 +141,8 @@ class _Builder:
             return Shape("untyped", "quantity")
         if name == MICRO_TIME:
             return Shape("untyped", "micro-time")
+        if name.startswith(JSON_SCHEMA + "Or"):
+            return _SCHEMA_OR_OTHER
         definition = definitions()[name]
         if definition.get("type") != "object" or "properties" not in definition:
             shape = self.known[name] = self.shape(definition)

@@ -6,6 +6,7 @@ the table of plain values comes after.
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Callable
 from typing import Any
 
@@ -40,20 +41,22 @@ def _stateful_set_strategy(strategy: Part) -> Part:
 
 
 def _job(job: Part) -> Part:
-    labels = (job.get("spec") or {}).get("template", {}).get("metadata", {}).get("labels")
-    return _labelled(job, labels)
-
-
-def _job_spec(spec: Part) -> Part:
-    added: Part = {}
-    if "completions" not in spec and "parallelism" not in spec:
-        added["completions"] = 1
-    if "backoffLimit" not in spec:
-        added["backoffLimit"] = 2**31 - 1 if "backoffLimitPerIndex" in spec else 6
-    if "podReplacementPolicy" not in spec:
-        failed = "podFailurePolicy" in spec
-        added["podReplacementPolicy"] = "Failed" if failed else "TerminatingOrFailed"
-    return {**spec, **added} if added else spec
+    """A job has these; the template of one, as a CronJob has it, has not."""
+    spec: Part = job.get("spec") or {}
+    defaults: Part = {
+        "parallelism": 1,
+        "backoffLimit": 2**31 - 1 if "backoffLimitPerIndex" in spec else 6,
+        "completionMode": "NonIndexed",
+        "suspend": False,
+        "podReplacementPolicy": "Failed" if "podFailurePolicy" in spec else "TerminatingOrFailed",
+        "manualSelector": False,
+    }
+    if "parallelism" not in spec:
+        defaults["completions"] = 1
+    filled = {**defaults, **spec}
+    if len(filled) > len(spec):
+        job = {**job, "spec": filled}
+    return _labelled(job, spec.get("template", {}).get("metadata", {}).get("labels"))
 
 
 def _replication_controller(controller: Part) -> Part:
@@ -62,6 +65,24 @@ def _replication_controller(controller: Part) -> Part:
     if labels and not spec.get("selector"):
         controller = {**controller, "spec": {**spec, "selector": labels}}
     return _labelled(controller, labels)
+
+
+def _stateful_set_spec(spec: Part) -> Part:
+    templates = spec.get("volumeClaimTemplates")
+    if not templates or all("kind" in template for template in templates):
+        return spec
+    kind = {"apiVersion": "v1", "kind": "PersistentVolumeClaim"}
+    return {**spec, "volumeClaimTemplates": [{**kind, **template} for template in templates]}
+
+
+def _secret(secret: Part) -> Part:
+    """`stringData` is a way to write `data`, and is not kept."""
+    texts = secret.get("stringData")
+    if texts is None:
+        return secret
+    data = {name: base64.b64encode(text.encode()).decode() for name, text in texts.items()}
+    rest = {name: value for name, value in secret.items() if name != "stringData"}
+    return {**rest, "data": {**(secret.get("data") or {}), **data}}
 
 
 def _labelled(workload: Part, labels: Part | None) -> Part:
@@ -151,17 +172,19 @@ def _crd_spec(spec: Part) -> Part:
 COMPUTED: dict[str, Callable[[Part], Part]] = {
     "apps.v1.DaemonSetUpdateStrategy": _daemon_set_strategy,
     "apps.v1.DeploymentStrategy": _deployment_strategy,
+    "apps.v1.StatefulSetSpec": _stateful_set_spec,
     "apps.v1.StatefulSetUpdateStrategy": _stateful_set_strategy,
     "batch.v1.Job": _job,
-    "batch.v1.JobSpec": _job_spec,
     "core.v1.Container": pods.container,
     "core.v1.EphemeralContainer": pods.container,
     "core.v1.ImageVolumeSource": pods.image_volume,
     "core.v1.Namespace": _namespace,
     "core.v1.NodeStatus": _node_status,
     "core.v1.Pod": pods.pod,
+    "core.v1.PodSpec": pods.pod_spec,
     "core.v1.ReplicationController": _replication_controller,
     "core.v1.ResourceRequirements": pods.requirements,
+    "core.v1.Secret": _secret,
     "core.v1.ServicePort": _service_port,
     "core.v1.ServiceSpec": _service_spec,
     "core.v1.Volume": pods.volume,

@@ -31,6 +31,15 @@ def pod(pod: Part) -> Part:
     return {**pod, "spec": {**spec, **changed}} if changed else pod
 
 
+def pod_spec(spec: Part) -> Part:
+    """The account has two names, the second one older."""
+    name, old_name = spec.get("serviceAccountName"), spec.get("serviceAccount")
+    if name == old_name:
+        return spec
+    account = name or old_name
+    return {**spec, "serviceAccountName": account, "serviceAccount": account}
+
+
 def _of_a_pod(container: Part, host_network: bool) -> Part:
     resources = container.get("resources") or {}
     limits = resources.get("limits")

@@ -31,11 +31,6 @@ PLAIN: dict[str, dict[str, Any]] = {
         "successfulJobsHistoryLimit": 3,
         "failedJobsHistoryLimit": 1,
     },
-    "batch.v1.JobSpec": {
-        "parallelism": 1,
-        "completionMode": "NonIndexed",
-        "suspend": False,
-    },
     "batch.v1.PodFailurePolicyOnPodConditionsPattern": {"status": "True"},
     "core.v1.AzureDiskVolumeSource": {
         "cachingMode": "ReadWrite",

@@ -62,8 +62,10 @@ def _struct(
         if computed is not None:
             filled = computed(filled)
         if plain is not None:
-            missing = {name: value for name, value in plain.items() if name not in filled}
-            if missing:
+            missing = {
+                name: value for name, value in plain.items() if filled.get(name, "") in ("", None)
+            }
+            if missing and any(filled.get(name) != value for name, value in missing.items()):
                 filled = {**filled, **missing}
         for name, fill in inner:
             old = filled.get(name)

@@ -1,0 +1,62 @@
+"""Carries out what was decided of reservations."""
+
+import msgspec
+
+from holdfast.api.meta import condition
+from holdfast.api.names import RESERVATION_API
+from holdfast.api.reservation import ReservationPhase, ReservationStatus
+from holdfast.backends.embedded.telling import COLLECTED, UNSCHEDULABLE
+from holdfast.backends.embedded.world import World
+from holdfast.core.decisions import DeleteReservation, ObjectRef, SetReservationStatus
+from holdfast.core.events import BindConfirmed, BindRefused
+from holdfast.store.objects import Key, Raw
+
+
+class ReservationHands:
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._objects = world.objects
+
+    def set_status(self, decision: SetReservationStatus) -> None:
+        ref = decision.reservation
+        raw = self._this(ref)
+        if raw is None:
+            if decision.binds:
+                self._world.feed(BindRefused(ref.uid, f'reservations "{ref.name}" not found'))
+            return
+        if decision.binds:
+            self._world.feed(BindConfirmed(ref.uid))
+        self._tell(ref, raw, decision.status)
+        status = msgspec.to_builtins(decision.status)
+        self._objects.update(reservation_key(ref.name), {**raw, "status": status})
+
+    def delete(self, decision: DeleteReservation) -> None:
+        ref = decision.reservation
+        if self._this(ref) is None:
+            return
+        self._world.tell(reservation_key(ref.name), COLLECTED, message=decision.message)
+        self._objects.delete(reservation_key(ref.name))
+
+    def _tell(self, ref: ObjectRef, raw: Raw, status: ReservationStatus) -> None:
+        """What the new status means, if it means something new."""
+        before = raw.get("status") or {}
+        key = reservation_key(ref.name)
+        if status.phase != before.get("phase") and status.phase != ReservationPhase.PENDING:
+            ready = condition(status.conditions, "Ready")
+            why = ready.message if ready is not None else ""
+            self._world.tell(key, status.phase, node=status.node_name, message=why)
+        scheduled = condition(status.conditions, "Scheduled")
+        if scheduled is None or scheduled.status != "False":
+            return
+        known = [c for c in before.get("conditions", ()) if c["type"] == "Scheduled"]
+        if not known or known[0].get("message") != scheduled.message:
+            self._world.tell(key, UNSCHEDULABLE, message=scheduled.message)
+
+    def _this(self, wanted: ObjectRef) -> Raw | None:
+        """The reservation, unless another has its name by now."""
+        raw = self._objects.get(reservation_key(wanted.name))
+        return raw if raw is not None and raw["metadata"]["uid"] == wanted.uid else None
+
+
+def reservation_key(name: str) -> Key:
+    return Key(RESERVATION_API.partition("/")[0], "Reservation", "", name)

@@ -1,0 +1,123 @@
+"""The controllers of workloads, at home in the embedded cluster: told of changes, their wishes carried
+out."""
+
+from holdfast.api.errors import InvalidObject
+from holdfast.backends.embedded.admission import admit
+from holdfast.backends.embedded.agenda import Agenda, Entry
+from holdfast.backends.embedded.clock import Clock
+from holdfast.backends.embedded.events import Recorder
+from holdfast.backends.embedded.kubelet import Kubelets
+from holdfast.backends.embedded.objects import Objects
+from holdfast.controllers.workloads import Action, Create, Delete, Emit, Update, Workloads
+from holdfast.core import decisions
+from holdfast.core.decisions import ObjectRef
+from holdfast.store.errors import AlreadyExists
+from holdfast.store.objects import Change, Key, Raw
+
+FOREGROUND = "foregroundDeletion"
+_POD = ("", "Pod")
+_UNSEEN = ("Event", "Lease")
+"""Kinds nothing is made of."""
+
+
+class WorkloadControllers:
+    def __init__(
+        self,
+        objects: Objects,
+        clock: Clock,
+        agenda: Agenda,
+        kubelets: Kubelets,
+        recorder: Recorder,
+    ) -> None:
+        self._objects = objects
+        self._clock = clock
+        self._agenda = agenda
+        self._kubelets = kubelets
+        self._recorder = recorder
+        self._workloads = Workloads(objects.store)
+        self._planned: Entry | None = None
+        self._planned_for: float | None = None
+
+    def changed(self, change: Change) -> None:
+        _, key, before, after = change
+        if key.kind not in _UNSEEN:
+            self._workloads.changed(key, before, after)
+
+    def settle(self) -> None:
+        now = self._clock.epoch()
+        while (actions := self._workloads.step(now)) is not None:
+            for action in actions:
+                self._carry_out(action, now)
+        self._plan(self._workloads.next_due())
+
+    def _plan(self, due: float | None) -> None:
+        """Something is on the agenda when the next is due; what that does is wake this one up."""
+        if due == self._planned_for:
+            return
+        if self._planned is not None:
+            self._planned.what = None
+        self._planned, self._planned_for = None, due
+        if due is not None:
+            wait = max(0.0, due - self._clock.epoch())
+            self._planned = self._agenda.add(self._clock.t + wait, self._due)
+
+    def _due(self) -> None:
+        self._planned = self._planned_for = None
+
+    def _carry_out(self, action: Action, now: float) -> None:
+        if isinstance(action, Create):
+            self._create(action, now)
+        elif isinstance(action, Update):
+            self._update(Key(*action.ref), action.raw)
+        elif isinstance(action, Delete):
+            self._delete(Key(*action.ref), action)
+        else:
+            self._emit(action)
+
+    def _create(self, action: Create, now: float) -> None:
+        classes = self._objects.scan("scheduling.k8s.io", "PriorityClass")
+        said: Emit | None
+        try:
+            made = self._objects.create(admit(action.raw, classes, self._clock.stamp()))
+            said = self._workloads.created(action, made)
+        except (InvalidObject, AlreadyExists) as error:
+            said = self._workloads.refused(action, str(error), now)
+        if said is not None:
+            self._emit(said)
+
+    def _update(self, key: Key, raw: Raw) -> None:
+        metadata = raw["metadata"]
+        let_go = bool(metadata.get("deletionTimestamp")) and not metadata.get("finalizers")
+        if let_go and key[:2] != _POD:
+            self._objects.delete(key)
+        else:
+            self._objects.update(key, raw)  # of a pod its kubelet sees to the rest
+
+    def _delete(self, key: Key, action: Delete) -> None:
+        raw = self._objects.get(key)
+        if raw is None or raw["metadata"]["uid"] != action.uid:
+            return
+        if key[:2] == _POD:
+            self._kubelets.delete(key)
+            return
+        finalizers = [*(raw["metadata"].get("finalizers") or ())]
+        if action.propagation == "Foreground" and FOREGROUND not in finalizers:
+            finalizers.append(FOREGROUND)
+        if not finalizers:
+            self._objects.delete(key)
+            return
+        metadata = {
+            **raw["metadata"],
+            "finalizers": finalizers,
+            "deletionTimestamp": raw["metadata"].get("deletionTimestamp") or self._clock.stamp(),
+            "deletionGracePeriodSeconds": 0,
+        }
+        self._objects.update(key, {**raw, "metadata": metadata})
+
+    def _emit(self, said: Emit) -> None:
+        metadata = said.about["metadata"]
+        about = ObjectRef(
+            said.about["kind"], metadata.get("namespace", ""), metadata["name"], metadata["uid"]
+        )
+        event = decisions.Emit(about, said.type, said.reason, said.message)
+        self._recorder.emit(event, said.source)

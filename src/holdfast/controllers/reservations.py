@@ -1,0 +1,143 @@
+"""The life of reservations: expiry, use, waiting for room, resizing, collection; and their status.
+
+Looks only at reservations something happened to, and at those whose time has come. What it decides
+takes effect in the core at once; the status follows, and is written again until it is seen.
+"""
+
+import heapq
+
+from holdfast.api.errors import TimeError
+from holdfast.api.meta import condition
+from holdfast.api.timestamps import parse_time
+from holdfast.core.cluster import Cluster
+from holdfast.core.decisions import Decision, DeleteReservation, Emit, SetReservationStatus
+from holdfast.core.pods import Phase
+from holdfast.core.promises.promise import FINISHED, Promise
+from holdfast.core.promises.status import EXPIRED, READY, SUCCEEDED, bound_owners, status_of
+
+DEFAULT_GC = 24 * 3600.0
+
+
+class ReservationLifecycle:
+    def __init__(self, cluster: Cluster, gc_after: float | None = DEFAULT_GC) -> None:
+        """Finished reservations are collected `gc_after` seconds later; never if that is None."""
+        self._cluster = cluster
+        self._promises = cluster.promises
+        self._gc_after = gc_after
+        self._timers: list[tuple[float, str]] = []
+        self._due: dict[str, float] = {}
+        self._collected: set[str] = set()
+        self._decisions: list[Decision] = []
+
+    def run(self, now: float) -> list[Decision]:
+        """Looks after every reservation that may need it."""
+        while self._timers and self._timers[0][0] <= now:
+            due, uid = heapq.heappop(self._timers)
+            if self._due.get(uid) == due:
+                del self._due[uid]
+                self._promises.dirty[uid] = None
+        dirty, self._promises.dirty = self._promises.dirty, {}
+        for uid in dirty:
+            promise = self._promises.known.get(uid)
+            if promise is None:
+                self._due.pop(uid, None)
+                self._collected.discard(uid)
+            else:
+                self._look_after(promise, now)
+        decisions, self._decisions = self._decisions, []
+        return decisions
+
+    def next_timer(self) -> float | None:
+        while self._timers and self._due.get(self._timers[0][1]) != self._timers[0][0]:
+            heapq.heappop(self._timers)
+        return self._timers[0][0] if self._timers else None
+
+    def _look_after(self, promise: Promise, now: float) -> None:
+        if promise.finished:
+            self._write(promise, now)
+            self._collect(promise, now)
+            return
+        expires = promise.expires
+        if expires is not None and expires <= now:
+            self._finish(promise, EXPIRED, "reservation has expired", now)
+            return
+        pod = promise.pod
+        if pod is not None and pod.row >= 0:
+            node = self._cluster.nodes.name(pod.row)
+            if not self._cluster.nodes.alive[pod.row]:
+                self._finish(promise, EXPIRED, f"node {node} is gone", now)
+                return
+            if pod.phase is Phase.ASSUMED:
+                return  # its status is being written
+            if promise.once and bound_owners(self._promises, promise):
+                self._finish(promise, SUCCEEDED, "", now)
+                return
+            if promise.waiting and self._promises.has_room(promise):
+                self._promises.available(promise)
+                self._emit(promise, "Available", f"There is room for {promise.name} on {node}")
+            self._resize(promise)
+        self._write(promise, now)
+        self._set_timer(promise.uid, expires)
+
+    def _finish(self, promise: Promise, how: str, message: str, now: float) -> None:
+        """The owners it has at this moment stay written on it."""
+        pod = promise.pod
+        node = self._cluster.nodes.name(pod.row) if pod is not None and pod.row >= 0 else ""
+        promise.final = status_of(self._promises, promise, node, now)
+        promise.message = message
+        self._promises.finish(promise, how)
+        self._promises.dirty.pop(promise.uid, None)
+        self._emit(promise, how, message or f"{promise.name} was allocated to its owner")
+        self._write(promise, now)
+
+    def _resize(self, promise: Promise) -> None:
+        wanted = self._promises.wanted(promise)
+        if wanted == promise.amounts:
+            promise.resize_problem = ""
+            return
+        if promise.waiting or self._promises.has_room(promise, wanted):
+            self._promises.resize(promise, wanted)
+            self._promises.dirty.pop(promise.uid, None)
+            promise.resize_problem = ""
+            return
+        lacking = self._promises.lacking(promise, wanted)
+        promise.resize_problem = ", ".join(f"Insufficient {name}" for name in lacking)
+
+    def _collect(self, promise: Promise, now: float) -> None:
+        if self._gc_after is None or promise.uid in self._collected:
+            return
+        if promise.object.status.phase not in FINISHED:
+            return
+        due = self._finished_at(promise, now) + self._gc_after
+        if due > now:
+            self._set_timer(promise.uid, due)
+            return
+        self._collected.add(promise.uid)
+        self._decisions.append(DeleteReservation(promise.ref, f"finished: {promise.finished}"))
+
+    def _finished_at(self, promise: Promise, now: float) -> float:
+        ready = condition(promise.object.status.conditions, READY)
+        try:
+            return parse_time((ready.last_transition_time if ready else None) or "")
+        except TimeError:
+            return now
+
+    def _write(self, promise: Promise, now: float) -> None:
+        pod = promise.pod
+        node = self._cluster.nodes.name(pod.row) if pod is not None and pod.row >= 0 else ""
+        status = status_of(self._promises, promise, node, now)
+        if status == promise.object.status:
+            promise.told = None
+        elif status != promise.told:
+            promise.told = status
+            self._decisions.append(SetReservationStatus(promise.ref, status))
+
+    def _set_timer(self, uid: str, due: float | None) -> None:
+        if due is None:
+            self._due.pop(uid, None)
+        elif self._due.get(uid) != due:
+            self._due[uid] = due
+            heapq.heappush(self._timers, (due, uid))
+
+    def _emit(self, promise: Promise, reason: str, message: str) -> None:
+        self._decisions.append(Emit(promise.ref, "Normal", reason, message, "Reserving"))

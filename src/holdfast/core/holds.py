@@ -1,0 +1,112 @@
+"""Room that is spoken for though no pod is there yet, as a table.
+
+A hold promises amounts of a row. Pods that draw on it take their share, and what they have taken counts
+as theirs: the hold itself claims only what is left. It may be drawn on beyond what it promised (the
+rest then comes from the node), but what is left never goes below zero.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from holdfast.core.pods import PodRecord
+
+Amounts = dict[int, int]
+Matrix = NDArray[np.int64]
+
+_FIRST_CAPACITY = 64
+
+
+class Hold:
+    __slots__ = ("amounts", "index", "pod", "row", "taken")
+
+    def __init__(self, pod: PodRecord, index: int, row: int, amounts: Amounts) -> None:
+        self.pod = pod
+        """The reserve pod, which stands for those to come."""
+        self.index = index
+        self.row = row
+        self.amounts = amounts
+        """What was promised, by slot."""
+        self.taken: Amounts = {}
+        """What pods that draw on it ask for, of the slots it promises; not capped."""
+
+    def left(self, slot: int) -> int:
+        return max(0, self.amounts.get(slot, 0) - self.taken.get(slot, 0))
+
+
+class HoldTable:
+    """Columns are holds: what they promise and what is left, by slot."""
+
+    def __init__(self) -> None:
+        self.amounts = np.zeros((8, _FIRST_CAPACITY), dtype=np.int64)
+        self.left = np.zeros((8, _FIRST_CAPACITY), dtype=np.int64)
+        self._by_uid: dict[str, Hold] = {}
+        self._on_row: dict[int, dict[str, Hold]] = {}
+        self._free: list[int] = []
+        self._size = 0
+
+    def __iter__(self) -> Iterator[Hold]:
+        return iter(self._by_uid.values())
+
+    def __len__(self) -> int:
+        return len(self._by_uid)
+
+    def get(self, uid: str) -> Hold | None:
+        return self._by_uid.get(uid)
+
+    def on(self, row: int) -> list[Hold]:
+        return list(self._on_row.get(row, {}).values())
+
+    def any_on(self, row: int) -> bool:
+        return row in self._on_row
+
+    def open(self, pod: PodRecord, row: int, amounts: Amounts) -> Hold:
+        assert pod.uid not in self._by_uid, f"{pod!r} already holds room"
+        if self._free:
+            index = self._free.pop()
+        else:
+            index, self._size = self._size, self._size + 1
+        self._fit(max(amounts, default=0), index)
+        hold = Hold(pod, index, row, dict(amounts))
+        self._by_uid[pod.uid] = hold
+        self._on_row.setdefault(row, {})[pod.uid] = hold
+        for slot, amount in amounts.items():
+            self.amounts[slot, index] = amount
+        return hold
+
+    def close(self, hold: Hold) -> None:
+        del self._by_uid[hold.pod.uid]
+        there = self._on_row[hold.row]
+        del there[hold.pod.uid]
+        if not there:
+            del self._on_row[hold.row]
+        self.amounts[:, hold.index] = 0
+        self.left[:, hold.index] = 0
+        self._free.append(hold.index)
+
+    def promise(self, hold: Hold, amounts: Amounts) -> None:
+        """The hold promises these amounts from now on."""
+        hold.amounts = dict(amounts)
+        self._fit(max(amounts, default=0), hold.index)
+        self.amounts[:, hold.index] = 0
+        for slot, amount in amounts.items():
+            self.amounts[slot, hold.index] = amount
+
+    def _fit(self, slot: int, index: int) -> None:
+        slots, capacity = self.left.shape
+        while slot >= slots:
+            slots *= 2
+        while index >= capacity:
+            capacity *= 2
+        if (slots, capacity) != self.left.shape:
+            self.amounts, self.left = (
+                _grown(self.amounts, slots, capacity),
+                _grown(self.left, slots, capacity),
+            )
+
+
+def _grown(before: Matrix, slots: int, capacity: int) -> Matrix:
+    after = np.zeros((slots, capacity), dtype=np.int64)
+    after[: before.shape[0], : before.shape[1]] = before
+    return after

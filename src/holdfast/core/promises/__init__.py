@@ -1,0 +1,20 @@
+"""Reservations as the scheduler knows them: who may draw on them, where they hold room, what becomes
+of them.
+
+    owners        who may draw on a reservation
+    wishes        what a pod says about the reservations it would use
+    reserve_pod   the pod that stands for those to come
+    promise       one reservation
+    promises      all of them, kept in step with objects and pods
+    drawable      the ones pods of a class may draw on, by row
+    status        what a reservation's status should say
+
+Capacity is counted in the ledger's holds; whether and when a status is written is the lifecycle
+controller's business.
+"""
+
+from holdfast.core.promises.drawable import Drawable
+from holdfast.core.promises.promise import Promise
+from holdfast.core.promises.promises import Promises
+
+__all__ = ["Drawable", "Promise", "Promises"]

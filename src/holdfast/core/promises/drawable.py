@@ -1,0 +1,76 @@
+"""The reservations pods of one class may draw on, by row."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from holdfast.core.classes import PodClass
+from holdfast.core.promises.promise import Promise
+
+if TYPE_CHECKING:
+    from holdfast.core.promises.promises import Promises
+
+
+class Drawable:
+    """Which of them can be drawn on at the moment changes with every pod, and is asked for then."""
+
+    __slots__ = ("_by_row", "_cls", "_matching", "_position", "_promises", "_row", "wish")
+
+    def __init__(self, promises: Promises, cls: PodClass) -> None:
+        self._promises = promises
+        self._cls = cls
+        self.wish = promises.wish(cls)
+        self._matching: frozenset[int] = frozenset()
+        self._position = -1
+        self._by_row: dict[int, dict[str, Promise]] = {}
+        self._row: dict[str, int] = {}
+
+    def refresh(self) -> None:
+        promises = self._promises
+        matching = promises.matching(self._cls)
+        end = promises.log_start + len(promises.log)
+        if matching != self._matching or self._position < promises.log_start:
+            self._matching = matching
+            self._by_row.clear()
+            self._row.clear()
+            for spec in matching:
+                for promise in promises.members.get(spec, {}).values():
+                    self._look_at(promise.uid)
+        else:
+            for uid in promises.log[self._position - promises.log_start :]:
+                self._look_at(uid)
+        self._position = end
+
+    def rows(self) -> Iterable[int]:
+        return self._by_row.keys()
+
+    def on(self, row: int) -> list[Promise]:
+        """Those on the row that can be drawn on now."""
+        there = self._by_row.get(row)
+        if there is None:
+            return []
+        usable = self._promises.is_usable
+        return [promise for promise in there.values() if usable(promise)]
+
+    def any_on(self, row: int) -> bool:
+        return row in self._by_row
+
+    def _look_at(self, uid: str) -> None:
+        row = self._row.pop(uid, None)
+        if row is not None:
+            there = self._by_row[row]
+            del there[uid]
+            if not there:
+                del self._by_row[row]
+        promises = self._promises
+        promise = promises.known.get(uid)
+        if promise is None or promise.pod is None or promise.pod.row < 0 or promise.spec is None:
+            return
+        row = promise.pod.row
+        if promise.spec.id not in self._matching or self.wish.refusal(
+            promise, promises.node_labels(row)
+        ):
+            return
+        self._row[uid] = row
+        self._by_row.setdefault(row, {})[uid] = promise

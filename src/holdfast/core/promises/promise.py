@@ -1,0 +1,158 @@
+"""One reservation as the scheduler knows it.
+
+                 decided              written, or seen on its node
+    PENDING ───────────────► ASSUMED ──────────────────────────────► ASSIGNED      (its reserve pod)
+                                                        │
+                    Waiting ◄── no room yet ────────────┤
+                       │ room                           │
+                       └────────► Available ◄───────────┘
+                                      │ used up, expired, node gone
+                                      ▼
+                                  finished: holds nothing, collected later
+
+What was decided of it stands before what its object says: objects come late.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from holdfast.api import names
+from holdfast.api.affinity import Taint
+from holdfast.api.duration import parse_duration
+from holdfast.api.errors import DurationError, TimeError
+from holdfast.api.label_selectors import as_integer
+from holdfast.api.reservation import (
+    DEFAULT_TTL,
+    AllocatePolicy,
+    Reservation,
+    ReservationPhase,
+    ReservationStatus,
+)
+from holdfast.api.timestamps import parse_time
+from holdfast.core.decisions import ObjectRef
+from holdfast.core.holds import Amounts
+
+if TYPE_CHECKING:
+    from holdfast.core.pods import PodRecord
+    from holdfast.core.promises.owners import OwnerSpec
+
+LIVE = (ReservationPhase.AVAILABLE, ReservationPhase.WAITING)
+FINISHED = (ReservationPhase.SUCCEEDED, ReservationPhase.FAILED)
+
+
+class Promise:
+    __slots__ = (
+        "amounts",
+        "amounts_by_name",
+        "created",
+        "error",
+        "final",
+        "finished",
+        "message",
+        "name",
+        "object",
+        "pod",
+        "ref",
+        "resize_problem",
+        "resized",
+        "restricted",
+        "spec",
+        "told",
+        "uid",
+        "waiting",
+        "withheld",
+    )
+
+    def __init__(self, reservation: Reservation, created: float) -> None:
+        meta = reservation.metadata
+        self.ref = ObjectRef("Reservation", "", meta.name, meta.uid)
+        self.uid = meta.uid
+        self.name = meta.name
+        self.object = reservation
+        """As last seen."""
+        self.created = created
+        self.pod: PodRecord | None = None
+        """Its reserve pod; None while the object makes no sense."""
+        self.spec: OwnerSpec | None = None
+        self.amounts: Amounts = {}
+        """What it holds, or wants to, by slot."""
+        self.amounts_by_name: dict[str, int] = {}
+        self.restricted: frozenset[int] | None = None
+        """The slots of which owners get nothing but what is reserved; None if the policy is another."""
+        self.withheld: Amounts = {}
+        """What is kept back inside it, by slot."""
+        self.waiting = False
+        """Whether it has a node but not yet the room."""
+        self.finished = ""
+        """How it ended, as the reason of its Ready condition: Succeeded or Expired."""
+        self.final: ReservationStatus | None = None
+        """Its status when it ended."""
+        self.message = ""
+        """Why it has no node, or how it ended."""
+        self.error = ""
+        """What is wrong with the object."""
+        self.resize_problem = ""
+        """Why it could not be given the size its template asks for by now."""
+        self.resized = False
+        """Whether it was given another size than it began with."""
+        self.told: ReservationStatus | None = None
+        """The status last written, until it is seen."""
+
+    @property
+    def once(self) -> bool:
+        return self.object.spec.once
+
+    @property
+    def reusable(self) -> bool:
+        return not self.once
+
+    @property
+    def policy(self) -> str:
+        return self.object.spec.allocate_policy
+
+    @property
+    def plain(self) -> bool:
+        """Whether it has the policy that needs no name."""
+        return self.policy == AllocatePolicy.DEFAULT
+
+    @property
+    def closed(self) -> bool:
+        """Whether it takes no more owners, unless they tolerate that."""
+        return self.object.spec.unschedulable or self.terminating
+
+    @property
+    def terminating(self) -> bool:
+        return self.object.metadata.deletion_timestamp is not None
+
+    @property
+    def taints(self) -> list[Taint]:
+        return self.object.spec.taints
+
+    @property
+    def pre_allocation(self) -> bool:
+        return self.object.spec.pre_allocation
+
+    def is_before(self, other: Promise) -> bool:
+        """Whether it is served first where both wait."""
+        return (self.created, self.name) < (other.created, other.name)
+
+    @property
+    def order(self) -> int:
+        """Lower is used first; 0 if it does not say."""
+        return as_integer(self.object.metadata.labels.get(names.RESERVATION_ORDER, "")) or 0
+
+    @property
+    def expires(self) -> float | None:
+        """When it ends whatever happens; never if None."""
+        spec = self.object.spec
+        try:
+            if spec.expires is not None:
+                return parse_time(spec.expires)
+            ttl = parse_duration(spec.ttl if spec.ttl is not None else DEFAULT_TTL)
+        except (TimeError, DurationError):
+            return None
+        return self.created + ttl if ttl > 0 else None
+
+    def __repr__(self) -> str:
+        return f"<{self.ref}>"

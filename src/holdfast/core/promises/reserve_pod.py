@@ -1,0 +1,82 @@
+"""The reserve pod: what a reservation is scheduled as, made from its template."""
+
+from typing import Any
+
+from holdfast.api import names
+from holdfast.api.decode import convert, decode_json
+from holdfast.api.errors import InvalidObject
+from holdfast.api.label_selectors import as_integer
+from holdfast.api.meta import ObjectMeta, ResourceList
+from holdfast.api.pod import Pod, PodSpec
+from holdfast.api.quantity import QuantityError, amount
+from holdfast.api.reservation import Reservation
+
+_TEMPLATE = "spec.template"
+
+
+def reserve_pod(reservation: Reservation) -> tuple[Pod, str]:
+    """The pod, and the node it asks for by name; raises InvalidObject.
+
+    The reservation's own labels and annotations come before those of the template.
+    """
+    meta, template = reservation.metadata, reservation.spec.template
+    if not template:
+        raise InvalidObject("", _TEMPLATE, "is required: the pod to reserve for")
+    given: ObjectMeta = convert(
+        template.get("metadata") or {}, ObjectMeta, prefix=f"{_TEMPLATE}.metadata"
+    )
+    raw: dict[str, Any] = dict(template.get("spec") or {})
+    node = raw.pop("nodeName", None) or ""
+    raw.pop("schedulingGates", None)
+    spec: PodSpec = convert(raw, PodSpec, prefix=f"{_TEMPLATE}.spec")
+    spec.priority = priority_of(reservation, spec)
+    spec.scheduler_name = raw.get("schedulerName") or ""
+    namespace = given.namespace or template.get("namespace") or names.DEFAULT_NAMESPACE
+    return (
+        Pod(
+            metadata=ObjectMeta(
+                name=meta.uid,
+                uid=meta.uid,
+                namespace=namespace,
+                labels={**given.labels, **meta.labels},
+                annotations={**given.annotations, **meta.annotations},
+                owner_references=given.owner_references,
+            ),
+            spec=spec,
+        ),
+        node,
+    )
+
+
+def priority_of(reservation: Reservation, spec: PodSpec) -> int:
+    """The template's, else the label's; without either a reservation comes before everything."""
+    if spec.priority is not None:
+        return spec.priority
+    value = as_integer(reservation.metadata.labels.get(names.RESERVATION_PRIORITY, ""))
+    if value is None or abs(value) > names.UNSET_RESERVATION_PRIORITY:
+        return names.UNSET_RESERVATION_PRIORITY
+    return value
+
+
+def annotated_amounts(reservation: Reservation, annotation: str) -> dict[str, int]:
+    """Amounts an annotation gives as `{"resources": {…}}`; nothing where it makes no sense."""
+    text = reservation.metadata.annotations.get(annotation)
+    if text is None:
+        return {}
+    try:
+        resources = decode_json(text, dict[str, ResourceList]).get("resources", {})
+        return {name: amount(name, quantity) for name, quantity in resources.items()}
+    except (InvalidObject, QuantityError):
+        return {}
+
+
+def restricted_names(reservation: Reservation) -> frozenset[str] | None:
+    """The resources Restricted is about, where the reservation says so; None means all it holds."""
+    text = reservation.metadata.annotations.get(names.RESERVATION_RESTRICTED_OPTIONS)
+    if text is None:
+        return None
+    try:
+        listed = decode_json(text, dict[str, list[str]]).get("resources", [])
+    except InvalidObject:
+        return None
+    return frozenset(listed) or None

@@ -1,0 +1,208 @@
+"""What reservations are worth to pods that may draw on them.
+
+Which reservation of a row is used: the one with the lowest order; else, of reusable ones without a
+policy only the oldest counts, and of what is left the one of which most ends up allocated. Between
+nodes, an order comes first again; then the share of the pod's request that is reserved; then how much
+of the reservation ends up allocated.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from holdfast.core.classes import PodClass
+from holdfast.core.cluster import Cluster
+from holdfast.core.holds import Hold, HoldTable
+from holdfast.core.nodes import NodeTable
+from holdfast.core.promises import Promise
+from holdfast.core.slots import NONZERO_CPU, NONZERO_MEMORY, PODS
+from holdfast.core.view import Cells, One, Some
+
+Ints = NDArray[np.int64]
+
+_STEPS = 101
+_MOST_ORDER = 2**42
+_UNNAMED = frozenset((PODS, NONZERO_CPU, NONZERO_MEMORY))
+
+INSUFFICIENT = "Reservation(s) Insufficient {}"
+INSUFFICIENT_BY_NODE = "Insufficient {} by node"
+TOO_MANY_PODS = "Reservation(s) Too many pods"
+
+
+class Candidate(NamedTuple):
+    promise: Promise
+    hold: Hold
+
+    @property
+    def row(self) -> int:
+        return self.hold.row
+
+
+class DrawnSome(Some):
+    """Rows as an owner of one reservation on each of them sees them."""
+
+    __slots__ = ()
+
+    def __init__(self, table: NodeTable, holds: HoldTable, candidates: list[Candidate]) -> None:
+        super().__init__(table, np.array([c.row for c in candidates], dtype=np.intp))
+        left = holds.left[:, [c.hold.index for c in candidates]]
+        shared = min(len(left), len(self._claimed))
+        self._claimed[:shared] -= left[:shared]
+
+
+class DrawnOne(One):
+    __slots__ = ("_hold",)
+
+    def __init__(self, table: NodeTable, hold: Hold) -> None:
+        super().__init__(table, hold.row)
+        self._hold = hold
+
+    def claimed(self, slot: int) -> Cells:
+        claimed: int = super().claimed(slot)
+        return claimed - self._hold.left(slot)
+
+    def free(self, slot: int) -> Cells:
+        free: int = super().free(slot)
+        return free + self._hold.left(slot)
+
+
+class Drawing:
+    """Of one class."""
+
+    def __init__(self, cluster: Cluster, cls: PodClass) -> None:
+        self._cluster = cluster
+        self._cls = cls
+        self._asked = [(slot, amount) for slot, amount in cls.requests if slot not in _UNNAMED]
+        self.draws = cluster.promises.drawable(cls)
+        self.required = cluster.promises.wish(cls).required
+
+    def rows(self) -> list[int]:
+        """Where there are reservations the class may draw on."""
+        return list(self.draws.rows()) if self.draws is not None else []
+
+    def candidates(self, row: int) -> list[Candidate]:
+        if self.draws is None or not self.draws.any_on(row):
+            return []
+        holds = self._cluster.ledger.holds
+        found = []
+        for promise in self.draws.on(row):
+            hold = holds.get(promise.uid)
+            if hold is not None:
+                found.append(Candidate(promise, hold))
+        return found
+
+    def serves(self, candidate: Candidate) -> bool:
+        """Whether the pod would draw something of it, and all it must."""
+        promise, hold = candidate
+        if promise.restricted is not None and self.lacking(candidate):
+            return False
+        if any(hold.left(slot) for slot, _ in self._asked):
+            return True
+        return bool(self._shared_ports(promise) or self._shared_claims(promise))
+
+    def lacking(self, candidate: Candidate) -> list[int]:
+        """The slots a restricted reservation has not enough of."""
+        promise, hold = candidate
+        if promise.restricted is None:
+            return []
+        lacking = [
+            slot
+            for slot, amount in self._asked
+            if slot in promise.restricted and hold.left(slot) - promise.withheld.get(slot, 0) < amount
+        ]
+        if hold.amounts.get(PODS, 0) > 1 and not hold.left(PODS):
+            lacking.append(PODS)
+        return lacking
+
+    def texts(self, candidates: list[Candidate]) -> list[str]:
+        """Why none of the reservations on a row will do."""
+        names = self._cluster.nodes.slots
+        found: dict[str, None] = {}
+        for candidate in candidates:
+            restricted = self.lacking(candidate)
+            for slot in restricted:
+                found[TOO_MANY_PODS if slot == PODS else INSUFFICIENT.format(names.name(slot))] = None
+            view = DrawnOne(self._cluster.nodes, candidate.hold)
+            for slot, amount in self._asked:
+                if slot not in restricted and view.free(slot) < amount:
+                    found[INSUFFICIENT_BY_NODE.format(names.name(slot))] = None
+        return list(found)
+
+    def worth(self, candidates: list[Candidate]) -> Ints:
+        """Of a node with this reservation; the bigger the better."""
+        holds = self._cluster.ledger.holds
+        index = [c.hold.index for c in candidates]
+        left, amounts = holds.left[:, index], holds.amounts[:, index]
+        share: Any = np.zeros(len(index), dtype=np.int64)
+        for slot, amount in self._asked:
+            if slot < len(left):
+                share = share + 100 * np.minimum(left[slot], amount) // amount
+        share //= max(1, len(self._asked))
+        asked = np.zeros(len(left), dtype=np.int64)
+        for slot, amount in self._asked:
+            if slot < len(left):
+                asked[slot] = amount
+        after = amounts - np.maximum(0, left - asked[:, None])
+        counted = amounts > 0
+        counted[list(_UNNAMED)] = False
+        part = np.where(counted, 100 * after // np.maximum(amounts, 1), 0).sum(axis=0)
+        filled = part // np.maximum(counted.sum(axis=0), 1)
+        worth: Ints = share * _STEPS + filled
+        worth += np.array([_order_worth(c.promise.order) for c in candidates], dtype=np.int64)
+        return worth
+
+    def worth_of(self, candidate: Candidate) -> int:
+        """The same for one, without arrays."""
+        hold = candidate.hold
+        share = sum(100 * min(hold.left(slot), amount) // amount for slot, amount in self._asked)
+        share //= max(1, len(self._asked))
+        asked = dict(self._asked)
+        parts = [
+            100 * (amount - max(0, hold.left(slot) - asked.get(slot, 0))) // amount
+            for slot, amount in hold.amounts.items()
+            if slot not in _UNNAMED
+        ]
+        filled = sum(parts) // max(1, len(parts))
+        return share * _STEPS + filled + _order_worth(candidate.promise.order)
+
+    def _shared_ports(self, promise: Promise) -> set[Any]:
+        return set(self._cls.ports) & set(promise.pod.cls.ports) if promise.pod is not None else set()
+
+    def _shared_claims(self, promise: Promise) -> bool:
+        if promise.pod is None or not self._cls.volumes or not promise.pod.cls.volumes:
+            return False
+        mine = {v.persistent_volume_claim for v in self._cls.volumes if v.persistent_volume_claim}
+        theirs = promise.pod.cls.volumes
+        return any(v.persistent_volume_claim in mine for v in theirs if v.persistent_volume_claim)
+
+
+def pick(worths: list[tuple[Candidate, int]]) -> int:
+    """Which of a row's reservations to use, as a position in the list."""
+    ordered = [(c.promise.order, _age(c), i) for i, (c, _) in enumerate(worths) if c.promise.order]
+    if ordered:
+        return min(ordered)[2]
+    shared = [(_age(c), i) for i, (c, _) in enumerate(worths) if _is_shared(c)]
+    left = [i for i, (c, _) in enumerate(worths) if not _is_shared(c)]
+    if shared:
+        left.append(min(shared)[1])
+    return max(left, key=lambda i: (worths[i][1] % _STEPS, *_younger(worths[i][0])))
+
+
+def _is_shared(candidate: Candidate) -> bool:
+    return candidate.promise.reusable and candidate.promise.plain
+
+
+def _age(candidate: Candidate) -> tuple[float, str]:
+    return candidate.promise.created, candidate.promise.name
+
+
+def _younger(candidate: Candidate) -> tuple[float, ...]:
+    return (-candidate.promise.created,)
+
+
+def _order_worth(order: int) -> int:
+    """More than anything else, and the more the lower the order."""
+    if not order:
+        return 0
+    return (_MOST_ORDER - max(-_MOST_ORDER + 1, min(order, _MOST_ORDER - 1))) * _STEPS * _STEPS

@@ -1,0 +1,168 @@
+"""The column of a class whose pods may draw on reservations.
+
+Everything is as in any column, but on rows with such a reservation. There the row is looked at as if
+what the reservation has left were free, once for each of them; the best of those that will do is used,
+and says how good the row is. Rows can also be closed to the class but through a reservation.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from holdfast.core.classes import PodClass
+from holdfast.core.cluster import Cluster
+from holdfast.core.promises import Promise
+from holdfast.core.view import Cells, View
+from holdfast.framework.column import Bools, Column
+from holdfast.framework.drawing import Candidate, Drawing, DrawnOne, DrawnSome, pick
+from holdfast.framework.interface import Filter, Need, Reason, Scope
+from holdfast.framework.profile import Profile
+
+NO_MATCH = "node(s) no reservations match reservation affinity"
+NONE_WILL_DO = "node(s) no reservation(s) to meet the requirements"
+
+
+class OwnedColumn(Column):
+    owned = True
+
+    def __init__(self, cluster: Cluster, profile: Profile, cls: PodClass) -> None:
+        self._chosen: dict[int, Promise] = {}
+        self._closed: Bools = np.zeros(0, dtype=np.bool_)
+        super().__init__(cluster, profile, cls)
+
+    def draws_on(self, row: int) -> str:
+        chosen = self._chosen.get(row)
+        return chosen.uid if chosen is not None else ""
+
+    @property
+    def needs(self) -> tuple[Need, ...] | None:
+        return None
+
+    def _compile(self) -> None:
+        super()._compile()
+        self._drawing = Drawing(self._cluster, self.cls)
+        self._inner_filters = list(self._usage_filters)
+        gate = Filter(self._is_open, self._reasons, Scope.USAGE)
+        # Who must use a reservation is told that before anything else.
+        place = 0 if self._drawing.required else len(self.filters)
+        self.filters.insert(place, (self._profile.drawing_name, gate))
+        self._usage_filters.append(self._is_open)
+
+    def refresh(self) -> None:
+        if self._drawing.draws is not None:
+            self._drawing.draws.refresh()
+        super().refresh()
+
+    def _rebuild(self) -> None:
+        self._closed = np.zeros(self._table.capacity, dtype=np.bool_)
+        self._chosen = {}
+        super()._rebuild()
+
+    # Rows, one or many
+
+    def _update_one(self, row: int, node_too: bool) -> bool:
+        candidates = self._drawing.candidates(row)
+        self._closed[row] = self._is_closed(candidates)
+        flipped = super()._update_one(row, node_too)
+        self._chosen.pop(row, None)
+        if not candidates or not self._fits_node.item(row):
+            return flipped
+        worths = []
+        for candidate in candidates:
+            view = DrawnOne(self._table, candidate.hold)
+            if self._drawing.serves(candidate) and all(ok(view) for ok in self._inner_filters):
+                worths.append((candidate, self._drawing.worth_of(candidate)))
+        if not worths:
+            return flipped
+        candidate, worth = worths[pick(worths)]
+        self._chosen[row] = candidate.promise
+        score = self._node_score.item(row) if self._node_scores else self._constant
+        view = DrawnOne(self._table, candidate.hold)
+        for weight, scores in self._usage_scores:
+            score += weight * scores(view)
+        score += self._profile.drawing_weight * worth
+        came = not self._fits.item(row)
+        if came:
+            self._fits[row] = True
+            if self._keys is not None:
+                self._keys.refit(row, 1)
+        if self._normalized:
+            self._local[row] = score
+            for normalized in self._normalized:
+                score += normalized.weighted.item(row)
+        self._base[row] = score
+        return flipped != came
+
+    def _update_many(self, rows: NDArray[np.intp], raw_too: bool) -> None:
+        rows = np.unique(rows)
+        concerned = [row for row in rows.tolist() if self._drawing.draws is not None]
+        found = {row: self._drawing.candidates(row) for row in concerned}
+        self._closed[rows] = self._drawing.required
+        for row, candidates in found.items():
+            self._chosen.pop(row, None)
+            if candidates:
+                self._closed[row] = self._is_closed(candidates)
+        super()._update_many(rows, raw_too)
+        pairs = [c for candidates in found.values() for c in candidates if self._drawing.serves(c)]
+        if pairs:
+            self._draw(pairs)
+
+    def _draw(self, pairs: list[Candidate]) -> None:
+        """Settles rows that have reservations which would serve."""
+        view = DrawnSome(self._table, self._cluster.ledger.holds, pairs)
+        ok = self._fits_node[view.rows]
+        for passes in self._inner_filters:
+            ok = ok & passes(view)
+        worth = self._drawing.worth(pairs)
+        local = self._node_score[view.rows] if self._node_scores else self._constant
+        for weight, scores in self._usage_scores:
+            local = local + weight * scores(view)
+        local = local + self._profile.drawing_weight * worth
+        by_row: dict[int, list[int]] = {}
+        for i in np.flatnonzero(ok & view.full(True)).tolist():
+            by_row.setdefault(pairs[i].row, []).append(i)
+        if not by_row:
+            return
+        best = []
+        for row, there in by_row.items():
+            chosen = there[0]
+            if len(there) > 1:
+                chosen = there[pick([(pairs[i], int(worth[i])) for i in there])]
+            best.append(chosen)
+            self._chosen[row] = pairs[chosen].promise
+        at = view.rows[best]
+        scores = (local + np.zeros(len(pairs), dtype=np.int64))[best]
+        self._refit(at, np.ones(len(at), dtype=np.bool_))
+        self._fits[at] = True
+        if not self._normalized:
+            self._base[at] = scores
+            return
+        self._local[at] = scores
+        if self._keys is None:
+            self._normalize(at)
+
+    # Rows that can be used through a reservation only
+
+    def _is_closed(self, candidates: list[Candidate]) -> bool:
+        return self._drawing.required or any(c.promise.restricted is not None for c in candidates)
+
+    def _is_open(self, view: View) -> Cells:
+        return view.take(self._closed) == False  # noqa: E712
+
+    def _reasons(self, view: View) -> list[Reason]:
+        rows = np.atleast_1d(view.rows)
+        texts: dict[str, set[int]] = {}
+        for row in rows[self._closed[rows]].tolist():
+            candidates = self._drawing.candidates(row)
+            found = self._drawing.texts(candidates) or [NONE_WILL_DO if candidates else NO_MATCH]
+            for text in found:
+                texts.setdefault(text, set()).add(row)
+        return [
+            Reason(text, _among(view, there), resolvable=text != NO_MATCH)
+            for text, there in texts.items()
+        ]
+
+
+def _among(view: View, rows: set[int]) -> Cells:
+    if isinstance(view.rows, int):
+        return view.rows in rows
+    return np.isin(view.rows, list(rows))

@@ -1,0 +1,107 @@
+"""Reservation: pods draw on what is reserved for them, and reservations find their nodes.
+
+How owners see nodes with reservations of theirs is in `holdfast.framework.owned`, for it concerns every
+plugin. Here is what reservations ask for themselves, and what is written when either is bound.
+"""
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from holdfast.api.annotations import ReservationAllocated
+from holdfast.api.names import RESERVATION_ALLOCATED
+from holdfast.core.changes import Change
+from holdfast.core.classes import PodClass
+from holdfast.core.decisions import Bind, Decision, SetReservationStatus
+from holdfast.core.pods import Phase, PodRecord
+from holdfast.core.promises.status import status_of
+from holdfast.core.view import Cells, View
+from holdfast.framework.interface import (
+    FINE,
+    Filter,
+    Outcome,
+    Plugin,
+    Reason,
+    Rejected,
+    Scope,
+    Score,
+    Settled,
+)
+
+NOT_ACTIVE = "reservation is not active"
+REASON_ALONE = "node(s) only one same reusable reservation can be scheduled on a same node"
+
+_PATIENCE = 600.0
+"""How long an owner waits for its reservation to be written, in seconds."""
+
+
+class Reservation(Plugin):
+    name = "Reservation"
+    wakes_on = Change.ANY_NODE | Change.ANY_POD
+    draws = True
+
+    def filter(self, cls: PodClass) -> Filter | Rejected | None:
+        promises = self.cluster.promises
+        if cls.promised_to >= 0:
+            return self._apart(cls) if cls.alone else None
+        wish = promises.wish(cls)
+        if wish.error:
+            return Rejected(wish.error, error=True)
+        return Filter.nothing(Settled(lambda: promises.matching(cls)))
+
+    def score(self, cls: PodClass) -> Score | None:
+        """Made ahead of time, a reservation goes where there is room soonest: now, or where least is
+        missing."""
+        if not cls.ahead:
+            return None
+        asked = [(slot, amount) for slot, amount in cls.requests if amount]
+
+        def score(view: View) -> Cells:
+            missing = view.full(False) * 0
+            for slot, amount in asked:
+                lack = view.at_least(amount - view.free(slot), 0)
+                missing = missing + view.at_most(lack * 100 // amount, 10000)
+            return 100 - view.at_most(missing // max(1, len(asked)), 100)
+
+        return Score(score, Scope.USAGE)
+
+    def permit(self, pod: PodRecord, row: int) -> Outcome:
+        """An owner is bound once its reservation is."""
+        if not pod.draws_on:
+            return FINE
+        drawn = self.cluster.promises.known.get(pod.draws_on)
+        if drawn is None or drawn.pod is None or drawn.pod.row != row:
+            return Outcome(NOT_ACTIVE)
+        return Outcome(wait=_PATIENCE) if drawn.pod.phase is Phase.ASSUMED else FINE
+
+    def bind(self, pod: PodRecord, row: int) -> list[Decision]:
+        promise = pod.promise
+        if promise is not None:
+            node = self.cluster.nodes.name(row)
+            status = status_of(self.cluster.promises, promise, node, self.cluster.now)
+            return [SetReservationStatus(promise.ref, status, binds=True)]
+        if not pod.draws_on:
+            return []
+        drawn = self.cluster.promises.known[pod.draws_on]
+        allocated = ReservationAllocated(name=drawn.name, uid=drawn.uid)
+        text = msgspec.json.encode(allocated).decode()
+        return [Bind(pod.ref, self.cluster.nodes.name(row), {RESERVATION_ALLOCATED: text})]
+
+    def _apart(self, cls: PodClass) -> Filter:
+        """Reusable reservations with the same owners keep apart."""
+        promises, nodes = self.cluster.promises, self.cluster.nodes
+
+        def taken() -> NDArray[np.bool_]:
+            rows = np.zeros(nodes.capacity, dtype=np.bool_)
+            for promise in promises.members.get(cls.promised_to, {}).values():
+                if promise.pod is not None and promise.pod.row >= 0 and promise.pod.cls.alone:
+                    rows[promise.pod.row] = True
+            return rows
+
+        def passes(view: View) -> Cells:
+            return view.take(taken()) == False  # noqa: E712
+
+        def reasons(view: View) -> list[Reason]:
+            return [Reason(REASON_ALONE, view.take(taken()), resolvable=False)]
+
+        return Filter(passes, reasons, Scope.USAGE)

@@ -1,0 +1,171 @@
+"""Whatever happens, in whatever order: nothing is oversold, nothing leaks, every status is right.
+
+`LittleWorld` compares the state with a recount, and what is claimed with what nodes offer, after every
+event; here things happen at random, with refused writes and restarts among them.
+"""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reference.choices import Chooser, choosing, seeded
+from reservations.little_world import ALLOCATED, LittleWorld, node, pod, reservation
+from strategies import examples
+
+APPS = ("a", "b", "")
+CPUS = ("1", "2", "3", "5")
+OWNERS = {
+    "a": [{"labelSelector": {"matchLabels": {"app": "a"}}}],
+    "b": [{"labelSelector": {"matchLabels": {"app": "b"}}}],
+    "p1": [{"object": {"name": "p1", "namespace": "default"}}],
+    "all": [{"labelSelector": {}}],
+}
+DAEMON = [{"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "d", "uid": "d", "controller": True}]
+
+
+class Life:
+    def __init__(self, choose: Chooser) -> None:
+        self.choose = choose
+        self.world = LittleWorld(node("n0", cpu="8"), node("n1", cpu="6"))
+        self.made = 0
+
+    def live(self, steps: int) -> None:
+        for _ in range(steps):
+            happen = self.choose(
+                (
+                    self.new_pod,
+                    self.new_pod,
+                    self.new_pod,
+                    self.new_reservation,
+                    self.new_reservation,
+                    self.pod_goes,
+                    self.pod_goes,
+                    self.reservation_goes,
+                    self.reservation_changes,
+                    self.node_comes_or_goes,
+                    self.time_passes,
+                    self.restart,
+                )
+            )
+            happen()
+            self.check_statuses()
+
+    def new_pod(self) -> None:
+        self.made += 1
+        requests = {"cpu": self.choose(CPUS)}
+        if self.choose((True, False)):
+            requests["memory"] = self.choose(("1Gi", "4Gi"))
+        spec: dict[str, object] = {"requests": requests}
+        if self.choose((True, False, False, False)):
+            spec["ports"] = [self.choose((80, 81))]
+        meta: dict[str, object] = {}
+        if self.choose((True, False, False, False)):
+            meta["ownerReferences"] = DAEMON
+        it = pod(f"p{self.made % 7}", self.choose(APPS), uid=f"uid-{self.made}", meta=meta, **spec)
+        if self.choose((True, False, False, False, False)):
+            self.world.refuse.add(f"uid-{self.made}")
+        if ("Pod", it["metadata"]["name"]) not in self.world.objects:
+            self.world.put(it)
+
+    def new_reservation(self) -> None:
+        name = self.choose(("r0", "r1", "r2", "r3"))
+        if ("Reservation", name) in self.world.objects:
+            return
+        self.made += 1
+        requests = {"cpu": self.choose(CPUS)}
+        if self.choose((True, False)):
+            requests["memory"] = "2Gi"
+        owners = OWNERS[self.choose(tuple(OWNERS))]
+        it = reservation(
+            name,
+            requests=requests,
+            owners=owners,
+            allocateOnce=self.choose((True, False)),
+            allocatePolicy=self.choose(("", "Aligned", "Restricted")),
+            preAllocation=self.choose((True, False, False)),
+            ttl=self.choose(("0", "30s", "1h")),
+            pod={"ports": [80]} if self.choose((True, False, False)) else {},
+        )
+        it["metadata"]["uid"] = f"uid-{self.made}"
+        if self.choose((True, False, False, False, False)):
+            self.world.refuse.add(f"uid-{self.made}")
+        self.world.put(it)
+
+    def _some(self, kind: str) -> str | None:
+        names = sorted(name for k, name in self.world.objects if k == kind)
+        return self.choose(names) if names else None
+
+    def pod_goes(self) -> None:
+        name = self._some("Pod")
+        if name is not None:
+            self.world.delete("Pod", name)
+
+    def reservation_goes(self) -> None:
+        name = self._some("Reservation")
+        if name is not None:
+            self.world.delete("Reservation", name)
+
+    def reservation_changes(self) -> None:
+        name = self._some("Reservation")
+        if name is None:
+            return
+        if self.choose((True, False)):
+            self.world.edit("Reservation", name, spec__unschedulable=self.choose((True, False)))
+        else:
+            template = reservation(name, cpu=self.choose(CPUS))["spec"]["template"]
+            self.world.edit("Reservation", name, spec__template=template)
+
+    def node_comes_or_goes(self) -> None:
+        name = self.choose(("n0", "n1", "n2"))
+        if ("Node", name) not in self.world.objects:
+            self.world.put(node(name, cpu="8"))
+            return
+        for key, raw in list(self.world.objects.items()):
+            if key[0] == "Pod" and raw["spec"].get("nodeName") == name:
+                self.world.delete(*key)
+        self.world.delete("Node", name)
+
+    def time_passes(self) -> None:
+        self.world.wait(self.choose((1.0, 12.0, 60.0)))
+
+    def restart(self) -> None:
+        """Pods may be tried sooner after it; what was promised stays promised."""
+        world = self.world
+        names = [name for kind, name in world.objects if kind == "Reservation"]
+        before = {name: world.status(name) for name in names}
+        world.restart()
+        world.settle()
+        for name, was in before.items():
+            if was.get("phase") not in ("Available", "Waiting"):
+                continue
+            now = world.status(name)
+            assert (now["nodeName"], now["allocatable"]) == (was["nodeName"], was["allocatable"])
+            owners = [owner["uid"] for owner in now.get("currentOwners", ())]
+            assert {owner["uid"] for owner in was.get("currentOwners", ())} <= set(owners)
+            assert now["phase"] != "Failed"
+
+    def check_statuses(self) -> None:
+        """Once it is quiet each reservation's status is what its owners make it."""
+        world = self.world
+        for (kind, name), raw in world.objects.items():
+            if kind != "Reservation" or world.phase(name) not in ("Available", "Waiting"):
+                continue
+            uid = raw["metadata"]["uid"]
+            owners = sorted(
+                each["metadata"]["uid"]
+                for (k, _), each in world.objects.items()
+                if k == "Pod"
+                and each["spec"].get("nodeName") == world.status(name)["nodeName"]
+                and f'"{uid}"' in (each["metadata"].get("annotations") or {}).get(ALLOCATED, "")
+            )
+            assert [owner["uid"] for owner in world.status(name).get("currentOwners", ())] == owners
+
+
+@examples(40)
+@given(st.data())
+def test_nothing_is_oversold_and_nothing_leaks(data: st.DataObject) -> None:
+    Life(choosing(data.draw)).live(25)
+
+
+def test_nothing_is_oversold_and_nothing_leaks_in_many_lives() -> None:
+    for seed in range(examples(60).max_examples):
+        Life(seeded(seed)).live(40)
