@@ -270,7 +270,6 @@ def test_room_being_made_is_not_taken_by_less_or_equally_important_pods() -> Non
     assert driver.binds(2.0) == {"more": "n1"}
 
 
-@pytest.mark.xfail(strict=True, reason="nodes are judged without the pods they are cleared for")
 def test_reasons_count_the_pods_a_node_is_being_cleared_for() -> None:
     """kube-scheduler gives the reasons that stand against a node with those pods already there."""
     full = there("full", 200, "4")

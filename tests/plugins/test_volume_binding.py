@@ -149,6 +149,11 @@ def test_a_replaced_plugin_goes_by_its_drivers_zone_label() -> None:
             "pod has unbound immediate PersistentVolumeClaims",
         ),
         (claim().spec(volumeName="v"), "pod has unbound immediate PersistentVolumeClaims"),
+        (
+            # The phase alone says nothing.
+            claim().spec(volumeName="v").status(phase="Bound"),
+            "pod has unbound immediate PersistentVolumeClaims",
+        ),
     ],
 )
 def test_claims_no_node_helps(builder: ClaimBuilder, text: str) -> None:

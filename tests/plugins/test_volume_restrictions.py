@@ -92,6 +92,14 @@ def test_a_claim_for_one_pod_is_closed_to_all_others_on_any_node() -> None:
     assert driver.delete(old).place().keys() == {"new"}
 
 
+def test_a_claim_for_one_pod_is_open_again_when_the_node_of_its_pod_is_gone() -> None:
+    gone = big_node("n1").obj()
+    old = make_pod("old").namespace("default").claim("c").node("n1").obj()
+    driver = Driver(gone, big_node("n2").obj(), *one_pod_claim("c"), old)
+    assert driver.why(make_pod("new").namespace("default").claim("c").obj()) == ONE_POD
+    assert driver.delete(gone).place() == {"new": "n2"}
+
+
 def test_of_two_pods_in_one_round_the_second_waits_for_the_claim() -> None:
     driver = Driver(big_node("n1").obj(), big_node("n2").obj(), *one_pod_claim("c"))
     pods = [make_pod(name).namespace("default").claim("c").obj() for name in ("a", "b")]

@@ -55,11 +55,11 @@ class Client:
             raise RefusedError(method, path, answer.status, text.decode(errors="replace"))
         return json.loads(text) if text[:1] == b"{" else text.decode()
 
-    def create(self, obj: Json, subresource: str = "") -> Json:
+    def create(self, obj: Json) -> Json:
         """The object as the server made it. What it has in `status` is written as well, as a controller
         would."""
-        made: Json = self.request("POST", _collection(obj) + subresource, obj)
-        if obj.get("status") and not subresource:
+        made: Json = self.request("POST", _collection(obj), obj)
+        if obj.get("status"):
             path = f"{path_of(made)}/status"
             made = self.request("PATCH", path, {"status": obj["status"]}, "merge-patch+json")
         return made
@@ -87,10 +87,6 @@ class Client:
         answer = self.request("GET", f"{_prefix(api_version)}/{plural}")
         kind = answer["kind"].removesuffix("List")
         return [{"apiVersion": api_version, "kind": kind, **item} for item in answer["items"]]
-
-    def delete_all(self, api_version: str, plural: str, namespace: str = "") -> None:
-        inside = f"/namespaces/{namespace}" if namespace else ""
-        self.request("DELETE", f"{_prefix(api_version)}{inside}/{plural}", {"gracePeriodSeconds": 0})
 
     def watch(
         self, api_version: str, plural: str, query: str = "", within: float = 30.0

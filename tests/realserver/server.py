@@ -29,17 +29,22 @@ _USERS = {
 }
 _ATTEMPTS = 3
 _EMPTIED = (
-    ("v1", "persistentvolumeclaims", "default"),
-    ("v1", "persistentvolumes", ""),
-    ("storage.k8s.io/v1", "storageclasses", ""),
-    ("storage.k8s.io/v1", "csinodes", ""),
-    ("storage.k8s.io/v1", "csidrivers", ""),
-    ("policy/v1", "poddisruptionbudgets", "default"),
-    ("apps/v1", "replicasets", "default"),
-    ("apps/v1", "statefulsets", "default"),
-    ("v1", "nodes", ""),
-    ("v1", "events", "default"),
+    ("v1", "pods"),
+    ("v1", "persistentvolumeclaims"),
+    ("v1", "persistentvolumes"),
+    ("storage.k8s.io/v1", "storageclasses"),
+    ("storage.k8s.io/v1", "csinodes"),
+    ("storage.k8s.io/v1", "csidrivers"),
+    ("policy/v1", "poddisruptionbudgets"),
+    ("apps/v1", "replicasets"),
+    ("apps/v1", "statefulsets"),
+    ("v1", "replicationcontrollers"),
+    ("v1", "services"),
+    ("v1", "nodes"),
+    ("v1", "events"),
 )
+_OWN = frozenset(("kubernetes",))
+"""What the server makes for itself."""
 
 
 class RealServer:
@@ -88,17 +93,15 @@ class RealServer:
         return Client(self.port, self._tokens[user], self._authority)
 
     def empty(self) -> None:
-        """Takes away what a test may have left."""
-        for pod in self.client.list("v1", "pods"):
-            if pod["metadata"].get("finalizers"):
-                self.client.patch(pod, {"metadata": {"finalizers": None}})
-            with suppress(RefusedError):
-                self.client.delete(pod)
-        for api_version, plural, namespace in _EMPTIED:
+        """Takes away what a test may have left; namespaces and priority classes stay."""
+        for api_version, plural in _EMPTIED:
             for obj in self.client.list(api_version, plural):
-                if obj["metadata"].get("finalizers"):
-                    self.client.patch(obj, {"metadata": {"finalizers": None}})
-            self.client.delete_all(api_version, plural, namespace)
+                if obj["metadata"]["name"] in _OWN:
+                    continue
+                with suppress(RefusedError):
+                    if obj["metadata"].get("finalizers"):
+                        self.client.patch(obj, {"metadata": {"finalizers": None}})
+                    self.client.delete(obj)
 
     @contextmanager
     def kube_scheduler(self, configuration: dict[str, Any] | None = None) -> Iterator[None]:

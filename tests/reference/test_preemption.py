@@ -102,11 +102,7 @@ class Crowd:
             assert got.node in chosen, (got, judgement)
             return "fits"
         assert got.node == ""
-        contested = any(self.world.rivals(pod, node) for node in self.world.nodes)
-        if not contested:
-            # kube-scheduler gives the reasons that stand against a node with the pods it is being
-            # cleared for already there; ours are those that stand against it as it is.
-            assert got.message == judgement.message
+        assert got.message == judgement.message
         expected = preempt(pod, self.world, SETUP.plugins(), judgement)
         profile, record = profile_of(scheduler, SETUP.name), self.driver.record(pod)
         column = scheduler.cycle.column(profile, record.cls)
@@ -115,8 +111,7 @@ class Crowd:
             victims = [d.pod.name for d in nomination.decisions if isinstance(d, Preempt)]
         else:
             nomination, victims = self._by_a_round(judgement.message)
-        if not contested:
-            assert nomination.message == expected.message, (judgement, expected)
+        assert nomination.message == expected.message, (judgement, expected)
         if not expected.best:
             assert not nomination.node and not victims
             assert (nomination.node is None) == expected.keeps_nomination or not record.nominated

@@ -182,6 +182,15 @@ class Ledger:
                 self._depth = depth - 1
             self._tell_emptied()
 
+    @contextmanager
+    def peek(self) -> Iterator[None]:
+        """What is done inside is undone at the end, and caches never hear of it; so none of them may be
+        brought up to date inside."""
+        mark = self.changed.end
+        with self.transaction():
+            yield
+        self.changed.rewind(mark)
+
     def _left(self, row: int) -> None:
         if row not in self.pods:
             self._emptied.append(row)

@@ -26,6 +26,10 @@ class RowLog:
         self._rows[at] = row
         self.end += 1
 
+    def rewind(self, position: int) -> None:
+        """Forgets what was added since `position`, which nobody may have read yet."""
+        self.end = max(position, self._base)
+
     def since(self, position: int) -> NDArray[np.intp] | None:
         """Rows changed since `position`, with repeats; None if that is no longer known."""
         if position < self._base:

@@ -4,9 +4,8 @@ A pod's class has a column: which nodes will do, and how well. The best node is 
 at once, so that the next pod sees it taken; the bind is decided, and carried out elsewhere.
 """
 
+from collections import Counter
 from collections.abc import Collection
-
-import numpy as np
 
 from holdfast.core.changes import Change
 from holdfast.core.classes import PodClass
@@ -20,7 +19,7 @@ from holdfast.framework.narrowed import Narrowed
 from holdfast.framework.owned import OwnedColumn
 from holdfast.framework.profile import Profile
 from holdfast.framework.queue import SchedulingQueue
-from holdfast.framework.trial import PodTrial
+from holdfast.framework.trial import ClassContest, PodTrial
 
 _COLUMN_CELLS = 12 * 1024**2
 """How many cells all columns may have between them; a cell takes about 20 bytes."""
@@ -83,8 +82,11 @@ class Cycle:
         if profile.drawing_name and self._cluster.promises.concerns(cls):
             return OwnedColumn(self._cluster, profile, cls)
         if cls.plain is None or profile.scores_volumes:
-            return Column(self._cluster, profile, cls)
-        return Narrowed(self._cluster, profile, cls, self.column(profile, cls.plain))
+            column = Column(self._cluster, profile, cls)
+        else:
+            column = Narrowed(self._cluster, profile, cls, self.column(profile, cls.plain))
+        column.diagnosis.contest = ClassContest(self._cluster, column)
+        return column
 
     def schedule(self, profile: Profile, pod: PodRecord, now: float) -> bool:
         """Tries to find a node for the pod; whether one was found."""
@@ -139,14 +141,13 @@ class Cycle:
             if others:
                 blames[Blame(PINNING, (not_named_text([PINNING]),), False)] = others
             return verdict(blames)
-        taken = np.flatnonzero(column.fits).tolist()
-        if not taken:
+        corrections = trial.corrections() if self._cluster.nominations else {}
+        if not corrections:
             return column.verdict()
-        blames = dict(column.diagnosis.histogram())
-        for row in taken:
-            blame = trial.blame(row)
-            blames[blame] = blames.get(blame, 0) + 1
-        return verdict(blames)
+        counts = Counter(column.diagnosis.histogram())
+        counts.subtract(Counter(column.diagnosis.noted(row) for row in corrections))
+        counts.update(corrections.values())
+        return verdict({blame: count for blame, count in counts.items() if count > 0 and blame.plugin})
 
     def _is_pinned(self, profile: Profile, pod: PodRecord) -> bool:
         return pod.pin is not None and PINNING in profile.filter_names

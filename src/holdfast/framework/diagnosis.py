@@ -5,11 +5,15 @@ may give several reasons for it. Reasons are counted over nodes and listed sorte
 
     0/5 nodes are available: 2 Insufficient cpu, 3 node(s) had untolerated taint(s).
 
+A node that is being cleared for other pods is judged with those pods there, and only if it passes so
+without them.
+
 The blame of each row is kept, so that after a change only the changed rows are looked at again.
 """
 
 from collections import Counter
-from typing import NamedTuple
+from collections.abc import Iterable
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,6 +60,16 @@ class Verdict(NamedTuple):
         return text
 
 
+class Contest(Protocol):
+    """What stands against nodes that are being cleared for others."""
+
+    def rows(self) -> Iterable[int]:
+        """The rows of such nodes."""
+
+    def blame(self, row: int) -> Blame | None:
+        """What stands against the row with the pods it is being cleared for."""
+
+
 class Diagnosis:
     """Of one class over all rows. `filters` is shared with the column it belongs to."""
 
@@ -67,6 +81,7 @@ class Diagnosis:
         self._codes: NDArray[np.int32] | None = None
         self._outdated: set[int] = set()
         self._verdict: Verdict | None = None
+        self.contest: Contest | None = None
 
     def reset(self) -> None:
         self._codes = None
@@ -104,13 +119,22 @@ class Diagnosis:
         elif self._outdated:
             self._verdict = None
             for row in self._outdated:
-                blame = self.blame(row) if self._table.alive[row] else FITS
-                self._codes[row] = self._intern(blame)
+                self._codes[row] = self._intern(self._judged(row))
         self._outdated.clear()
         return self._codes
 
+    def noted(self, row: int) -> Blame:
+        """The blame of one node as it counts in the histogram."""
+        return self._blames[int(self._catch_up()[row])]
+
+    def _judged(self, row: int) -> Blame:
+        if not self._table.alive[row]:
+            return FITS
+        contested = self.contest.blame(row) if self.contest is not None else None
+        return self.blame(row) if contested is None else contested
+
     def blame(self, row: int) -> Blame:
-        """What stands against one node."""
+        """What stands against one node as it is."""
         if self._not_named(row):
             return Blame(self._naming()[0], (self._not_named_text(),), False)
         view = One(self._table, row)
@@ -149,6 +173,8 @@ class Diagnosis:
                 texts = tuple(r.text for bit, r in enumerate(reasons) if bits >> (2 * bit) & 1)
                 hopeful = not any(bits >> (2 * bit + 1) & 1 for bit in range(len(reasons)))
                 codes[failed & (combination == value)] = self._intern(Blame(plugin, texts, hopeful))
+        for row in self.contest.rows() if self.contest is not None else ():
+            codes[row] = self._intern(self._judged(row))
         return codes
 
     def _intern(self, blame: Blame) -> int:

@@ -1,8 +1,12 @@
 """Whether a pod would fit a row, as the ledger stands at this moment.
 
 Nodes that are being cleared for other pods of the same or higher priority count those pods as there
-already; a pod must fit with them and without them.
+already; a pod must fit with them and without them, and what stands against a node with them is said
+first.
 """
+
+from collections.abc import Iterable
+from weakref import proxy
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,7 +14,7 @@ from numpy.typing import NDArray
 from holdfast.core.cluster import Cluster
 from holdfast.core.pods import PodRecord
 from holdfast.framework.column import Column
-from holdfast.framework.diagnosis import Blame
+from holdfast.framework.diagnosis import FITS, Blame
 
 
 class PodTrial:
@@ -28,7 +32,11 @@ class PodTrial:
         nodes, rejected = self._cluster.nodes, self._column.rejected
         if rejected is not None:
             return nodes.alive[: nodes.size] & rejected.resolvable
+        corrections = self.corrections()
+        self._column.refresh()
         rows = self._column.diagnosis.resolvable()
+        for row, blame in corrections.items():
+            rows[row] = blame.resolvable
         if self._pinned:
             named = nodes.row(self._pod.pin or "")
             rows = rows & (np.arange(nodes.size) == (-1 if named is None else named))
@@ -63,12 +71,22 @@ class PodTrial:
 
     def blame(self, row: int) -> Blame:
         """What stands against the row."""
-        self._column.refresh()
-        if not self._column.fits_row(row):
-            return self._column.diagnosis.blame(row)
         blame = self._blame_with_rivals(row)
-        assert blame is not None
+        if blame is None:
+            self._column.refresh()
+            fits = self._column.fits_row(row)
+            blame = FITS if fits else self._column.diagnosis.blame(row)
         return blame
+
+    def corrections(self) -> dict[int, Blame]:
+        """What stands against rows of which the class's diagnosis does not know it: a pod is no rival
+        of its own, and where rows depend on each other each must be tried."""
+        nodes = self._cluster.nodes
+        names: Iterable[str] = self._cluster.nominations
+        if self._column.is_local and self._column.diagnosis.contest is not None:
+            names = [self._pod.nominated] if self._pod.nominated else []
+        rows = [row for row in map(nodes.row, names) if row is not None and nodes.alive[row]]
+        return {row: self.blame(row) for row in rows}
 
     def rivals(self, row: int) -> list[PodRecord]:
         """Pods the row is being cleared for that this pod must not get in the way of."""
@@ -87,3 +105,31 @@ class PodTrial:
             blame = None if self._column.fits_row(row) else self._column.diagnosis.blame(row)
         self._column.refresh()
         return blame
+
+
+class ClassContest:
+    """What stands against the nodes that are being cleared for pods at least as important as a class,
+    as long as rows do not depend on each other. Kept by the class's diagnosis."""
+
+    def __init__(self, cluster: Cluster, column: Column) -> None:
+        self._cluster = cluster
+        self._column: Column = proxy(column)  # it owns this, and should go when it is dropped
+
+    def rows(self) -> list[int]:
+        nodes = self._cluster.nodes
+        rows = map(nodes.row, self._cluster.nominations)
+        return [row for row in rows if row is not None and nodes.alive[row]]
+
+    def blame(self, row: int) -> Blame | None:
+        nominated = self._cluster.nominations.get(self._cluster.nodes.name(row))
+        if not nominated or not self._column.is_local:
+            return None
+        priority, ledger = self._column.cls.priority, self._cluster.ledger
+        rivals = [pod for pod in nominated.values() if pod.cls.priority >= priority]
+        if not rivals:
+            return None
+        with ledger.peek():
+            for rival in rivals:
+                ledger.place(rival, row)
+            blame = self._column.diagnosis.blame(row)
+        return blame if blame.plugin else None

@@ -18,7 +18,7 @@ REASON_ONE_POD = (
 
 class VolumeRestrictions(Plugin):
     name = "VolumeRestrictions"
-    wakes_on = Change.NODE_ADDED | Change.POD_LEFT | Change.VOLUMES
+    wakes_on = Change.NODE_ADDED | Change.NODE_REMOVED | Change.POD_LEFT | Change.VOLUMES
     about_volumes = True
 
     def filter(self, cls: PodClass) -> Filter | Rejected | None:
@@ -66,14 +66,15 @@ class VolumeRestrictions(Plugin):
         )
 
     def _is_used(self, key: ClaimKey, cls: PodClass) -> bool:
-        """Whether a pod uses the claim, other than one that keeps it for pods of this class."""
-        volumes = self.cluster.volumes
-        uses = sum(volumes.claim_uses.rows(key).values())
+        """Whether a pod uses the claim, other than one that keeps it for pods of this class. A pod
+        whose node is gone uses nothing any more."""
+        volumes, alive = self.cluster.volumes, self.cluster.nodes.alive
+        uses = sum(count for row, count in volumes.claim_uses.rows(key).items() if alive[row])
         if not uses:
             return False
         for reserving in self.cluster.promises.reserving_for(cls):
             if any(claim.key == key for claim in volumes.wanted(reserving).claims):
-                uses -= sum(reserving.placed.values())
+                uses -= sum(n for row, n in reserving.placed.items() if alive[row])
         return uses > 0
 
     def _conflicts(self, wanted: Wanted) -> list[Marks]:

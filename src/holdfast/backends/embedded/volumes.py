@@ -180,12 +180,13 @@ class Volumes:
 
     def _check(self, claim: Raw) -> None:
         """A bound claim whose volume is gone is lost, until the volume is back."""
-        name, lost = claim["spec"].get("volumeName", ""), claim["status"]["phase"] == LOST
+        status = claim.get("status") or {}
+        name, lost = claim["spec"].get("volumeName", ""), status.get("phase") == LOST
         if Key("", "PersistentVolume", "", name) in self._objects:
             if lost:
                 self._bind(claim, None)
         elif not lost:
-            self._put({**claim, "status": {**claim["status"], "phase": LOST}})
+            self._put({**claim, "status": {**status, "phase": LOST}})
 
     def _reclaim(self) -> None:
         """Volumes whose claim is gone."""
@@ -264,4 +265,4 @@ def _class_name(claim: Raw) -> str:
 
 
 def _bound(claim: Raw) -> bool:
-    return (claim.get("status") or {}).get("phase") in ("Bound", LOST)
+    return names.BIND_COMPLETED_ANNOTATION in (claim["metadata"].get("annotations") or {})

@@ -14,7 +14,6 @@ FILESYSTEM = "Filesystem"
 ONE_POD = "ReadWriteOncePod"
 WAIT_FOR_POD = "WaitForFirstConsumer"
 AVAILABLE = "Available"
-BOUND = "Bound"
 LOST = "Lost"
 
 
@@ -98,9 +97,9 @@ def volume_class(volume: PersistentVolume) -> str:
 
 
 def is_bound(claim: PersistentVolumeClaim) -> bool:
-    """Whether claim and volume have found each other for good."""
+    """Whether claim and volume have found each other for good. The phase does not count."""
     return bool(claim.spec.volume_name) and (
-        names.BIND_COMPLETED_ANNOTATION in claim.metadata.annotations or claim.status.phase == BOUND
+        names.BIND_COMPLETED_ANNOTATION in claim.metadata.annotations
     )
 
 

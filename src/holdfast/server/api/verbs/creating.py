@@ -15,7 +15,7 @@ from holdfast.server.api.strategies.table import strategy_of
 from holdfast.server.api.verbs.bodies import check_namespace, read
 from holdfast.server.api.verbs.managing import created_by
 from holdfast.server.api.views import key_of, shown, stored
-from holdfast.server.schema import apply_defaults, check_values
+from holdfast.server.schema import Problem, apply_defaults, check_values
 from holdfast.store import AlreadyExists, Raw
 
 _TRIES = 8
@@ -75,13 +75,18 @@ def complete(call: Call, raw: Raw, applied: bool = False) -> Raw:
     raw = strategy.new(call, raw)
     view = shown(call.type, raw)
     problems = metadata_rules.check(call.type, raw["metadata"])
-    problems += [
-        each for each in check_values(call.type, view) if not each.field.startswith("metadata.")
-    ]
     problems += strategy.check_new(call, raw)
+    problems += value_problems(call, view)
     if problems:
         raise invalid(call.type.group, call.type.kind, call.name, problems)
     return raw
+
+
+def value_problems(call: Call, view: Raw, before: Raw | None = None) -> list[Problem]:
+    """What the schema has against an object, apart from its metadata, which is judged for all kinds
+    alike."""
+    found = check_values(call.type, view, before)
+    return [each for each in found if not each.field.startswith("metadata.")]
 
 
 def check_lifecycle(call: Call) -> None:
