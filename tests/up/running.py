@@ -100,9 +100,11 @@ class Running:
     def __init__(self, folder: Path, *arguments: str) -> None:
         self.kubeconfig = folder / "kubeconfig.yaml"
         command = [sys.executable, "-c", _PROGRAM, "up", "--kubeconfig-out", str(self.kubeconfig)]
-        self.process = subprocess.Popen(
-            [*command, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-        )
+        self._errors = folder / "stderr.txt"
+        with self._errors.open("w") as errors:
+            self.process = subprocess.Popen(
+                [*command, *arguments], stdout=subprocess.PIPE, stderr=errors, text=True
+            )
         assert self.process.stdout is not None
         # It is ready once it has said what to try.
         self.said: list[str] = []
@@ -111,8 +113,8 @@ class Running:
             if line.startswith("Try:"):
                 break
         else:
-            _, errors = self.process.communicate()
-            raise AssertionError(f"not up: {self.said} {errors}")
+            self.process.communicate()
+            raise AssertionError(f"not up: {self.said} {self._errors.read_text()}")
         self.client = Client(self.kubeconfig)
 
     def __enter__(self) -> Running:
@@ -125,8 +127,8 @@ class Running:
     def stop(self, number: signal.Signals = signal.SIGTERM) -> tuple[int, str]:
         """The exit status, and what was said on stderr."""
         self.process.send_signal(number)
-        _, errors = self.process.communicate(timeout=_PATIENCE)
-        return self.process.returncode, errors
+        self.process.communicate(timeout=_PATIENCE)
+        return self.process.returncode, self._errors.read_text()
 
     def kill(self) -> None:
         self.process.kill()

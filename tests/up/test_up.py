@@ -27,6 +27,7 @@ def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     )
     with Running(folder, "--nodes", "2", "--apply", str(manifests)) as running:
         yield running
+        assert running.stop() == (0, "")
 
 
 def test_the_kubeconfig_is_for_its_owner_alone(up: Running) -> None:

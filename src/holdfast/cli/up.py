@@ -8,6 +8,7 @@ import typer
 
 from holdfast.api.errors import HoldfastError
 from holdfast.cli.failing import Failure
+from holdfast.cli.logs import log_to_stderr
 from holdfast.cli.setups import load_setup
 from holdfast.server.applying import NotApplied
 from holdfast.server.up import Up, UpSettings, serve
@@ -49,6 +50,7 @@ def up(
     """
     if in_memory and data_dir is not None:
         raise Failure(1, ["--data-dir and --in-memory contradict each other"])
+    log_to_stderr()
     setup = load_setup(config)
     try:
         documents = load_files(apply) if apply else []
