@@ -1,5 +1,5 @@
-"""What a long-running command says while it runs: on stderr, a line of JSON for each thing that happens;
-for people at a terminal, something to read. `HOLDFAST_LOG_LEVEL` says how much."""
+"""What a long-running command says while it runs: on stderr, a line of JSON for each thing that
+happens; for people at a terminal, something to read. `HOLDFAST_LOG_LEVEL` says how much."""
 
 import logging
 import os
