@@ -36,7 +36,7 @@ class Crowd:
                 node.zone(choose(ZONES))
             self.driver.add(made := node.obj())
             self.world.put_node(made)
-        self.with_volumes = sometimes(choose)
+        self.with_volumes = choose((True, False))
         if self.with_volumes:
             for obj in storage_choices.base(choose):
                 self.driver.update(obj)
@@ -151,5 +151,5 @@ def test_same_victims_node_and_message(start: int) -> None:
         except Exception as error:
             raise AssertionError(f"seed {seed}") from error
         outcomes[outcome] = outcomes.get(outcome, 0) + 1
-    assert outcomes.get("preempts", 0) > 12, outcomes
+    assert outcomes.get("preempts", 0) > 8, outcomes
     assert outcomes.get("preempts with volumes", 0) > 2, outcomes
