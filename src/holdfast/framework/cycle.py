@@ -274,6 +274,7 @@ class Cycle:
         if pod.leaving:
             self._queue.forget(pod)
             return
+        pod.rejected_by = plugins
         key = (profile.index, pod.cls.id)
         waiting = self._queue.reject(pod, key, profile.wakes_on(plugins), now, go_on)
         self.tell(pod, message, now, condition)

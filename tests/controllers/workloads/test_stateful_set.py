@@ -103,3 +103,46 @@ def test_an_update(case: str) -> None:
     status = cluster.get("StatefulSet", "db")["status"]
     assert status["updatedReplicas" if "b" in images else "replicas"] == (images.count("b") or 3)
     assert (status["currentRevision"] == status["updateRevision"]) == (set(images) == {"b"})
+
+
+def _revisions(cluster: Cluster) -> list[tuple[int, str]]:
+    found = cluster.store.list("apps", "ControllerRevision")
+    shown = [
+        (each["revision"], each["data"]["spec"]["template"]["spec"]["containers"][0]["image"])
+        for each in found
+    ]
+    return sorted(shown)
+
+
+def _update(cluster: Cluster, name: str) -> None:
+    cluster.patch("StatefulSet", "db", template=image(cluster.get("StatefulSet", "db"), name))
+    cluster.settle()
+    _run_until_done(cluster)
+
+
+def test_templates_are_numbered_and_come_back_under_a_new_number() -> None:
+    cluster = _set(1)
+    _run_until_done(cluster)
+    _update(cluster, "b")
+    assert _revisions(cluster) == [(1, "a"), (2, "b")]
+    _update(cluster, "a")
+    assert _revisions(cluster) == [(2, "b"), (3, "a")]
+
+
+def test_no_more_templates_are_kept_than_wanted() -> None:
+    cluster = _set(1, revisionHistoryLimit=2)
+    for name in ("b", "c", "d", "e"):
+        _run_until_done(cluster)
+        _update(cluster, name)
+    assert _revisions(cluster) == [(3, "c"), (4, "d"), (5, "e")]
+
+
+def test_below_the_partition_a_lost_pod_comes_back_as_it_was() -> None:
+    cluster = _set(3, updateStrategy={"rollingUpdate": {"partition": 2}})
+    _run_until_done(cluster)
+    _update(cluster, "b")
+    for name, expected in (("db-0", "a"), ("db-2", "b")):
+        cluster.delete("Pod", name)
+        cluster.settle()
+        _run_until_done(cluster)
+        assert cluster.get("Pod", name)["spec"]["containers"][0]["image"] == expected

@@ -78,12 +78,21 @@ class WorkloadControllers:
         classes = self._objects.scan("scheduling.k8s.io", "PriorityClass")
         said: Emit | None
         try:
-            made = self._objects.create(admit(action.raw, classes, self._clock.stamp()))
+            made = self._put(admit(action.raw, classes, self._clock.stamp()))
             said = self._workloads.created(action, made)
         except (InvalidObject, AlreadyExists) as error:
             said = self._workloads.refused(action, str(error), now)
         if said is not None:
             self._emit(said)
+
+    def _put(self, raw: Raw) -> Raw:
+        """Of named objects some are of kinds only an API server knows."""
+        metadata = raw["metadata"]
+        if "name" not in metadata:
+            return self._objects.create(raw)
+        group = raw["apiVersion"].rpartition("/")[0]
+        key = Key(group, raw["kind"], metadata["namespace"], metadata["name"])
+        return self._objects.store.create(key, self._objects.identity.new(key, raw))
 
     def _update(self, key: Key, raw: Raw) -> None:
         metadata = raw["metadata"]

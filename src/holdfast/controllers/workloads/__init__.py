@@ -14,6 +14,7 @@ objects in, changes out, the time is told.
     stateful_set   pods with names that stay
     job            pods that come to an end; `indexes` numbers them
     daemon_set     a pod for each node that fits
+    history        the templates that stateful sets and daemon sets had before
     garbage        what has lost its owners goes
 
 A controller is a function from a view, an object and the time to an `Outcome`. It looks at everything

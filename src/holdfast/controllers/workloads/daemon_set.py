@@ -16,9 +16,8 @@ from holdfast.api.intorstring import scaled_value
 from holdfast.api.selectors import find_untolerated, match_node_selector
 from holdfast.controllers.workloads.actions import NORMAL, Create, Delete, Emit, Outcome, Raw, Ref
 from holdfast.controllers.workloads.claims import Member, claim
-from holdfast.controllers.workloads.naming import short_hash
+from holdfast.controllers.workloads.history import REVISION_LABEL, recorded
 from holdfast.controllers.workloads.pods import available_at, created, ended, from_template, ready
-from holdfast.controllers.workloads.stateful_set import REVISION_LABEL
 from holdfast.controllers.workloads.view import View, is_going, labels_of
 
 SOURCE = "daemonset-controller"
@@ -89,7 +88,9 @@ def reconcile(view: View, ref: Ref, owner: Raw, now: float) -> Outcome:
     by_node: dict[str, list[Member]] = {}
     for member in members:
         by_node.setdefault(_node_of(member[1]), []).append(member)
-    wish, digest = _Wish(template.get("spec") or {}), short_hash(template)
+    in_use = {labels_of(pod).get(REVISION_LABEL, "") for _, pod in members}
+    digest = recorded(view, ref, owner, in_use, outcome).digest
+    wish = _Wish(template.get("spec") or {})
     managed, counts = not is_going(owner), _Counts()
     for node in sorted(view.objects.scan("", "Node"), key=lambda each: str(each["metadata"]["name"])):
         name = node["metadata"]["name"]

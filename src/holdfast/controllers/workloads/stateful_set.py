@@ -1,20 +1,17 @@
-"""StatefulSets: pods with names, numbers and claims that stay theirs.
-
-Kept simple: templates are told apart by their hash alone, without ControllerRevision objects, so a pod
-below an update's partition that dies comes back with the new template.
-"""
+"""StatefulSets: pods with names, numbers and claims that stay theirs."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from holdfast.controllers.workloads.actions import NORMAL, Create, Delete, Emit, Outcome, Raw, Ref
 from holdfast.controllers.workloads.claims import Member, claim
-from holdfast.controllers.workloads.naming import short_hash
+from holdfast.controllers.workloads.history import REVISION_LABEL, recorded
 from holdfast.controllers.workloads.pods import available_at, ended, from_template, ready
 from holdfast.controllers.workloads.replica_set import wanted_replicas
 from holdfast.controllers.workloads.view import View, is_going, labels_of
 
 SOURCE = "statefulset-controller"
-REVISION_LABEL = "controller-revision-hash"
 _NAME_LABEL = "statefulset.kubernetes.io/pod-name"
 _INDEX_LABEL = "apps.kubernetes.io/pod-index"
 
@@ -23,12 +20,16 @@ def reconcile(view: View, ref: Ref, owner: Raw, now: float) -> Outcome:
     outcome = Outcome()
     members = claim(view, owner, ("", "Pod"), outcome, may_adopt=lambda pod: _number(owner, pod) >= 0)
     pods = {_number(owner, pod): (ref_, pod) for ref_, pod in members if _number(owner, pod) >= 0}
-    digest = f"{ref.name}-{short_hash(owner['spec'].get('template') or {})}"
+    in_use = {labels_of(pod).get(REVISION_LABEL, "") for _, pod in members}
+    in_use.add((owner.get("status") or {}).get("currentRevision") or "")
+    history = recorded(view, ref, owner, in_use, outcome)
+    digest = f"{ref.name}-{history.digest}"
     start = int((owner["spec"].get("ordinals") or {}).get("start") or 0)
     wanted = range(start, start + wanted_replicas(owner))
     good = _Good(owner, now, outcome)
     if not is_going(owner):
-        _manage(view, ref, owner, pods, wanted, digest, good, outcome)
+        make = _Maker(view, ref, owner, digest, history.templates, outcome)
+        _manage(owner, pods, wanted, digest, good, make, outcome)
     _report(ref, owner, pods, wanted, digest, good, outcome)
     return outcome
 
@@ -48,13 +49,12 @@ class _Good:
 
 
 def _manage(
-    view: View,
-    ref: Ref,
     owner: Raw,
     pods: dict[int, Member],
     wanted: range,
     digest: str,
     good: _Good,
+    make: Callable[[int], None],
     outcome: Outcome,
 ) -> None:
     """Up from the lowest number, down from the highest, one at a time unless told otherwise."""
@@ -62,7 +62,7 @@ def _manage(
     for number in wanted:
         member = pods.get(number)
         if member is None:
-            _create(view, ref, owner, number, digest, outcome)
+            make(number)
         elif ended(member[1]) and not is_going(member[1]):
             _delete(owner, member, outcome)  # the next look makes it anew
         if in_order and (member is None or not good(member[1])):
@@ -83,10 +83,9 @@ def _update(
     good: _Good,
     outcome: Outcome,
 ) -> None:
-    strategy = owner["spec"].get("updateStrategy") or {}
-    if strategy.get("type") == "OnDelete":
+    if (owner["spec"].get("updateStrategy") or {}).get("type") == "OnDelete":
         return
-    partition = int((strategy.get("rollingUpdate") or {}).get("partition") or 0)
+    partition = _partition(owner)
     for number in sorted(wanted, reverse=True):
         if number < partition or number not in pods:
             return
@@ -98,23 +97,56 @@ def _update(
             return
 
 
-def _create(view: View, ref: Ref, owner: Raw, number: int, digest: str, outcome: Outcome) -> None:
-    name, spec = f"{ref.name}-{number}", owner["spec"]
-    template = spec.get("template") or {}
-    volumes = [*((template.get("spec") or {}).get("volumes") or ())]
-    for claim_template in spec.get("volumeClaimTemplates") or ():
-        volume = claim_template["metadata"]["name"]
-        claim_name = f"{volume}-{name}"
-        volumes = [each for each in volumes if each["name"] != volume]
-        volumes.append({"name": volume, "persistentVolumeClaim": {"claimName": claim_name}})
-        if view.get(Ref("", "PersistentVolumeClaim", ref.namespace, claim_name)) is None:
-            outcome.actions.append(Create(_claim(owner, claim_template, claim_name), ref))
-    labels = {_NAME_LABEL: name, _INDEX_LABEL: str(number), REVISION_LABEL: digest}
-    more: Raw = {"hostname": name, "subdomain": spec.get("serviceName") or ""}
-    if volumes:
-        more["volumes"] = volumes
-    pod = from_template(owner, template, name=name, labels=labels, spec=more)
-    outcome.actions.append(Create(pod, ref))
+def _partition(owner: Raw) -> int:
+    """Pods of lower numbers keep the former template."""
+    rolling = (owner["spec"].get("updateStrategy") or {}).get("rollingUpdate") or {}
+    return int(rolling.get("partition") or 0)
+
+
+class _Maker:
+    """Makes the pod of a number, and the claims it lacks."""
+
+    def __init__(
+        self,
+        view: View,
+        ref: Ref,
+        owner: Raw,
+        digest: str,
+        templates: dict[str, Raw],
+        outcome: Outcome,
+    ) -> None:
+        self._view, self._ref, self._owner = view, ref, owner
+        self._digest, self._templates, self._outcome = digest, templates, outcome
+
+    def __call__(self, number: int) -> None:
+        name, spec = f"{self._ref.name}-{number}", self._owner["spec"]
+        digest, template = self._revision_of(number)
+        volumes = self._volumes(name, (template.get("spec") or {}).get("volumes") or [])
+        labels = {_NAME_LABEL: name, _INDEX_LABEL: str(number), REVISION_LABEL: digest}
+        more: Raw = {"hostname": name, "subdomain": spec.get("serviceName") or ""}
+        if volumes:
+            more["volumes"] = volumes
+        pod = from_template(self._owner, template, name=name, labels=labels, spec=more)
+        self._outcome.actions.append(Create(pod, self._ref))
+
+    def _revision_of(self, number: int) -> tuple[str, Raw]:
+        former = (self._owner.get("status") or {}).get("currentRevision") or ""
+        if number < _partition(self._owner) and former in self._templates:
+            return former, self._templates[former]
+        return self._digest, self._owner["spec"].get("template") or {}
+
+    def _volumes(self, name: str, given: list[Raw]) -> list[Raw]:
+        volumes = [*given]
+        for template in self._owner["spec"].get("volumeClaimTemplates") or ():
+            volume = template["metadata"]["name"]
+            claim_name = f"{volume}-{name}"
+            volumes = [each for each in volumes if each["name"] != volume]
+            volumes.append({"name": volume, "persistentVolumeClaim": {"claimName": claim_name}})
+            key = Ref("", "PersistentVolumeClaim", self._ref.namespace, claim_name)
+            if self._view.get(key) is None:
+                made = _claim(self._owner, template, claim_name)
+                self._outcome.actions.append(Create(made, self._ref))
+        return volumes
 
 
 def _claim(owner: Raw, template: Raw, name: str) -> Raw:
