@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from aiohttp import web
 
 from holdfast.server.api import answers, protobuf
@@ -47,6 +49,12 @@ _VERBS = {
 }
 
 
+@lru_cache(maxsize=64)
+def _usual_options(agent: str) -> WriteOptions:
+    """Of a creation that says nothing more."""
+    return write_options({}, "CreateOptions", agent)
+
+
 class Objects:
     def __init__(self, cluster: Cluster, streams: Streams) -> None:
         self._cluster = cluster
@@ -72,6 +80,8 @@ class Objects:
 
     def _write_options(self, request: web.Request) -> WriteOptions:
         agent = request.headers.get("User-Agent", "")
+        if not request.query_string and request.method == "POST":
+            return _usual_options(agent)
         if request.headers.get("Content-Type", "").startswith(_NO_DEFAULT_MANAGER):
             options = write_options(request.query, _WRITES[request.method], "/")
             return options if request.query.get("fieldManager") else options._replace(manager="")

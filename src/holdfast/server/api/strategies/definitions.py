@@ -69,13 +69,13 @@ def _conflict(call: Call, raw: Raw) -> tuple[str, str] | None:
             continue
         taken = {theirs.get("plural"), theirs.get("singular"), *(theirs.get("shortNames") or ())}
         kinds = {theirs.get("kind"), theirs.get("listKind")}
-        for field, reason in (
-            ("plural", "PluralConflict"),
-            ("singular", "SingularConflict"),
-            ("kind", "KindConflict"),
-            ("listKind", "ListKindConflict"),
+        for field, reason, used in (
+            ("kind", "KindConflict", kinds),
+            ("listKind", "ListKindConflict", kinds),
+            ("plural", "PluralConflict", taken),
+            ("singular", "SingularConflict", taken),
         ):
-            if ours.get(field) and ours[field] in (kinds if "ind" in field[-4:] else taken):
+            if ours.get(field) and ours[field] in used:
                 return reason, f'"{ours[field]}" is already in use'
         for short in ours.get("shortNames") or ():
             if short in taken:

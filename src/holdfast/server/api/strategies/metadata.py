@@ -110,12 +110,7 @@ def _length(text: str, limit: int) -> list[str]:
 
 
 def check(type: ResourceType, metadata: Raw) -> list[Problem]:
-    found: list[Problem] = []
-    name = metadata.get("name") or ""
-    if not name:
-        found.append(fields.required("metadata.name", "name or generateName is required"))
-    else:
-        found += _each("metadata.name", name, name_problems(type, name))
+    found = check_name(type, metadata.get("name") or "")
     if type.namespaced:
         namespace = metadata.get("namespace") or ""
         if not namespace:
@@ -130,6 +125,12 @@ def check(type: ResourceType, metadata: Raw) -> list[Problem]:
         if "/" not in each and each not in _STANDARD_FINALIZERS and _is_core(type):
             found.append(fields.invalid(f"metadata.finalizers[{i}]", each, _BAD_FINALIZER))
     return found
+
+
+def check_name(type: ResourceType, name: str) -> list[Problem]:
+    if not name:
+        return [fields.required("metadata.name", "name or generateName is required")]
+    return _each("metadata.name", name, name_problems(type, name))
 
 
 def _is_core(type: ResourceType) -> bool:

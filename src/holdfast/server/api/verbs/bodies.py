@@ -12,6 +12,7 @@ def read(call: Call, body: Body, type: ResourceType | None = None) -> Raw:
     400."""
     type = type or call.type
     raw: Raw = body.value
+    twice = body.duplicates()
     check_kind(call, type, raw)
     raw, problems = read_object(type, {**raw, "apiVersion": type.api_version, "kind": type.kind})
     unknown: list[str] = []
@@ -20,7 +21,7 @@ def read(call: Call, body: Body, type: ResourceType | None = None) -> Raw:
             raise _cannot_be_handled(type, problem.message)
         if problem.reason == UNKNOWN:
             unknown.append(problem.message)
-    complaints = [f'duplicate field "{path}"' for path in body.duplicates] + unknown
+    complaints = [f'duplicate field "{path}"' for path in twice] + unknown
     if complaints:
         if call.options.validation == "Strict":
             raise _cannot_be_handled(type, f"strict decoding error: {', '.join(complaints)}")
