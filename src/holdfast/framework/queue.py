@@ -19,6 +19,7 @@ ten thousand pods that wait for the same thing cost as much as one.
 """
 
 import heapq
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 from typing import Any, TypeVar
 
@@ -75,16 +76,23 @@ class SchedulingQueue:
         self._scouted: set[Key] = set()
         self._now = 0.0
         self._tokens = 0
+        self.failures: Counter[tuple[str, str]] = Counter()
+        """How many attempts came to nothing, by scheduler name and why: unschedulable, or error."""
+        self.entered: Counter[str] = Counter()
+        """How many pods came to each place."""
 
     def add(self, pod: PodRecord) -> None:
         """The pod is to be tried as soon as its turn comes."""
-        self.remove(pod)
+        if pod.uid in self._place:
+            self.remove(pod)
         self._active.add((*self._sort_key(pod), self._enter(pod, "active"), pod))
 
     def changed(self, pod: PodRecord, now: float) -> None:
         """The pod is new, or may fare better than before; that does not shorten a back-off."""
         self._now = now
-        if self.place(pod.uid) != "backoff":
+        if pod.uid not in self._place and pod.uid not in self._retry_at:
+            self.add(pod)
+        elif self.place(pod.uid) != "backoff":
             self._scout_back(pod, go_on=True)
             self.wake_pod(pod, now)
 
@@ -101,6 +109,7 @@ class SchedulingQueue:
         """No node will do for the pod until something changes; nor, if it was a scout, for those it
         went ahead of, which are returned. With `go_on` that may be different for others."""
         self._now = now
+        self.failures[pod.scheduler, "unschedulable"] += 1
         pod.attempts += 1
         pod.errors = 0
         self._back_off(pod, pod.attempts, now)
@@ -123,6 +132,7 @@ class SchedulingQueue:
         """The attempt ended in an error that has nothing to do with nodes."""
         self._now = now
         self._scout_back(pod, go_on=True)
+        self.failures[pod.scheduler, "error"] += 1
         pod.errors += 1
         self._back_off(pod, pod.errors, now)
         self._push(self._errors, self._retry_at[pod.uid], pod)
@@ -133,7 +143,8 @@ class SchedulingQueue:
     def placed(self, pod: PodRecord, now: float) -> None:
         """A node was found for the pod."""
         self._now = now
-        self._scout_back(pod, go_on=True)
+        if self._scouts:
+            self._scout_back(pod, go_on=True)
 
     def wake(self, group: Group, now: float) -> None:
         """The pods of a group are to be tried again, one after the other as long as that helps."""
@@ -185,7 +196,8 @@ class SchedulingQueue:
             self._end_backoffs(now)
         while (entry := self._active.pop()) is not None:
             pod: PodRecord = entry[-1]
-            if self._place.get(pod.uid) == ("active", entry[-2]):
+            place = self._place.get(pod.uid)
+            if place is not None and place[1] == entry[-2]:
                 del self._place[pod.uid]
                 return pod
         if self._live(self._early):
@@ -211,7 +223,8 @@ class SchedulingQueue:
 
     def forget(self, pod: PodRecord) -> None:
         """The pod wants a node no more."""
-        self._scout_back(pod, go_on=True)
+        if self._scouts:
+            self._scout_back(pod, go_on=True)
         self.remove(pod)
         self._retry_at.pop(pod.uid, None)
 
@@ -239,6 +252,7 @@ class SchedulingQueue:
 
     def _enter(self, pod: PodRecord, place: str) -> int:
         self._tokens += 1
+        self.entered[place] += 1
         self._place[pod.uid] = (place, self._tokens)
         return self._tokens
 
