@@ -178,7 +178,7 @@ def test_defaults_are_kube_schedulers() -> None:
         resource_name="holdfast-scheduler",
         resource_namespace="kube-system",
     )
-    assert configuration.client_connection == ClientConnection(qps=50, burst=100)
+    assert configuration.client_connection == ClientConnection(qps=-1, burst=100)
 
 
 def test_null_is_absent_and_zero_means_the_default_in_component_sections() -> None:

@@ -27,7 +27,7 @@ def test_the_same_scores_as_from_scratch(seed: int) -> None:
         if rng.random() < 0.6:
             volume.on_nodes("topology.kubernetes.io/zone", rng.choice("abc"))
         driver.add(volume.obj(), make_claim(f"c{i}").bound_to(f"v{i}").obj())
-    profile = driver.scheduler._by_index[0]
+    profile = driver.scheduler.profiles[0]
     for i in range(15):
         pod = make_pod(f"p{i}").namespace("default").cpu("1").label("app", "a").claim(f"c{i}")
         if rng.random() < 0.5:

@@ -52,6 +52,10 @@ class ServerProcess:
             self._process.kill()
             self._process.wait()
 
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.wait()
+
     def _end_of_log(self) -> str:
         return "\n".join(self._log.read_text(errors="replace").splitlines()[-_LAST_LINES:])
 

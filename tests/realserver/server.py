@@ -103,6 +103,14 @@ class RealServer:
                         self.client.patch(obj, {"metadata": {"finalizers": None}})
                     self.client.delete(obj)
 
+    def kill_api_server(self) -> None:
+        """As a machine that loses power would; etcd stays."""
+        self._api_server.kill()
+
+    def start_api_server(self) -> None:
+        """On the port it had."""
+        self._api_server = self._start_api_server()
+
     @contextmanager
     def kube_scheduler(self, configuration: dict[str, Any] | None = None) -> Iterator[None]:
         """kube-scheduler, with this configuration file's content, runs in this context."""
@@ -148,10 +156,16 @@ class RealServer:
             f"--initial-advertise-peer-urls={peer}",
             f"--initial-cluster=default={peer}",
         ).wait_until(lambda: _answers(f"{etcd}/health"))
-        key = self._signing_key()
-        self._run(
+        self._key = self._signing_key()
+        self._api_server = self._start_api_server()
+        self.client = self.new_client()
+        self._running.callback(self.client.close)
+
+    def _start_api_server(self) -> ServerProcess:
+        key = self._key
+        process = self._run(
             "kube-apiserver",
-            f"--etcd-servers={etcd}",
+            f"--etcd-servers=http://127.0.0.1:{self._etcd_port}",
             "--bind-address=127.0.0.1",
             "--advertise-address=127.0.0.1",
             f"--secure-port={self.port}",
@@ -165,9 +179,9 @@ class RealServer:
             "--service-cluster-ip-range=10.0.0.0/24",
             # No controller makes service accounts here, and none takes the taints of new nodes away.
             "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition",
-        ).wait_until(lambda: _is_ready(self.port, self._tokens["admin"], self._authority))
-        self.client = self.new_client()
-        self._running.callback(self.client.close)
+        )
+        process.wait_until(lambda: _is_ready(self.port, self._tokens["admin"], self._authority))
+        return process
 
     def _run(self, name: str, *flags: str) -> ServerProcess:
         process = ServerProcess(name, [folder() / name, *flags], self._where / f"{name}.log")

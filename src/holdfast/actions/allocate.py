@@ -8,5 +8,6 @@ class Allocate(Action):
 
     def run(self, round_: Round) -> None:
         queue, cycle, profiles, now = round_.queue, round_.cycle, round_.profiles, round_.now
-        while (pod := queue.pop(now)) is not None:
+        while round_.pods_left > 0 and (pod := queue.pop(now)) is not None:
+            round_.pods_left -= 1
             cycle.schedule(profiles[pod.scheduler], pod, now)

@@ -1,5 +1,6 @@
 """What an action works on, and what an action is."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -18,6 +19,8 @@ class Round:
     profiles: Mapping[str, Profile]
     """By scheduler name."""
     now: float
+    pods_left: float = math.inf
+    """How many more pods may be tried before the round ends."""
 
 
 class Action:

@@ -63,7 +63,8 @@ class Scheduler:
         )
         self.cycle = Cycle(self.cluster, self.queue)
         self._controllers = [make(self.cluster) for make in controllers]
-        self._by_index = profiles
+        self.unfinished = False
+        self.profiles = profiles
         self._actions = [
             ACTIONS[action.name](action.arguments)
             for action in configuration.actions
@@ -74,10 +75,13 @@ class Scheduler:
         """Takes note of something that happened."""
         self.cluster.feed(event, now)
 
-    def round(self, now: float) -> list[Decision]:
-        """Decides all that can be decided now."""
+    def round(self, now: float, limit: int | None = None) -> list[Decision]:
+        """Decides all that can be decided now, or as much as takes that many pods to be tried; then
+        `unfinished` says whether another round should follow at once."""
         self.cluster.now = now
         round_ = Round(self.cluster, self.queue, self.cycle, self._profiles, now)
+        if limit is not None:
+            round_.pods_left = limit
         self.cycle.recheck_waiting(self._profiles, now)
         decisions: list[Decision] = []
         while True:
@@ -86,7 +90,8 @@ class Scheduler:
             self._wake(self.cluster.take_changes(), now)
             for action in self._actions:
                 action.run(round_)
-            if not self.cluster.has_changes():
+            self.unfinished = round_.pods_left <= 0
+            if self.unfinished or not self.cluster.has_changes():
                 break
         for controller in self._controllers:
             decisions += controller.run(now)
@@ -109,7 +114,7 @@ class Scheduler:
     def _wake_group(self, group: Group, now: float) -> None:
         """Tries the group again if that could come out differently; else only says why not."""
         tell = not self.cycle.terse
-        profile = self._by_index[group.key[0]]
+        profile = self.profiles[group.key[0]]
         cls = next(iter(group.pods.values())).cls
         if not self.cluster.nodes.count or any(p.may_help(cls) for p in profile.post_filters):
             self.queue.wake(group, now)

@@ -24,6 +24,7 @@ from holdfast.bench.workload import TRACE, find, rows
 
 class Mode(StrEnum):
     CORE = "core"
+    KUBE = "kube"
 
 
 class Output(StrEnum):
@@ -64,7 +65,20 @@ def bench(
         list[str] | None,
         typer.Argument(help="Which to run; without any, all that need no trace.", show_default=False),
     ] = None,
-    mode: Annotated[Mode, typer.Option(help="core: the scheduler alone, no API server.")] = Mode.CORE,
+    mode: Annotated[
+        Mode,
+        typer.Option(
+            help="core: the scheduler alone, no API server. kube: on the server of a kubeconfig."
+        ),
+    ] = Mode.CORE,
+    kubeconfig: Annotated[
+        str | None,
+        typer.Option(metavar="F", help="kube: a server to fill and empty; not one in use."),
+    ] = None,
+    kube_scheduler: Annotated[
+        str | None,
+        typer.Option(metavar="PATH", help="kube: a kube-scheduler to measure beside Holdfast."),
+    ] = None,
     nodes: Annotated[
         int | None,
         typer.Option(min=1, help="Size of the cluster; pods shrink with it.", show_default=False),
@@ -98,13 +112,15 @@ def bench(
 
     Progress goes to stderr, one line for each finished row.
     """
-    del mode  # there is but one as yet
     console = Console(highlight=False)
     if list_:
         report.print_list(console)
         return
     options = Options(nodes, batch, repeat, trace, trace_nodes, trace_pods)
     try:
+        if mode is Mode.KUBE:
+            _on_a_server(workload or [], options, kubeconfig, kube_scheduler, output)
+            return
         names = [find(name) for name in workload or ()] or [*rows(), *([TRACE] if trace else [])]
         if TRACE in names:
             options.plan(TRACE)  # what is wrong with a trace is said before anything is run
@@ -115,6 +131,22 @@ def bench(
     except HoldfastError as error:
         typer.echo(f"error: {error}", err=True)
         raise typer.Exit(1) from None
+
+
+def _on_a_server(
+    names: list[str],
+    options: Options,
+    kubeconfig: str | None,
+    kube_scheduler: str | None,
+    output: Output,
+) -> None:
+    from holdfast.bench.kube import command as kube  # it brings the network along
+
+    if kubeconfig is None:
+        raise BenchError("--mode kube needs --kubeconfig F, of a server that may be filled and emptied")
+    sized = msgspec.structs.replace(options, nodes=options.nodes or kube.DEFAULT_NODES)
+    plans = [sized.plan(find(name)) for name in names or kube.DEFAULT_ROWS]
+    kube.run(plans, kubeconfig, kube_scheduler, options.repeat, output is Output.JSON)
 
 
 def _measure(

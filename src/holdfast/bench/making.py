@@ -41,7 +41,7 @@ class PodMaker:
     ) -> None:
         self._prefix = prefix
         self._texts = [_pod_text(shape) for shape in shapes]
-        self._namespaces = namespaces
+        self.namespaces = namespaces
         self._order = order
         self._along = along
 
@@ -82,7 +82,7 @@ class PodMaker:
         return f"{self._prefix}-{number:05d}"
 
     def _namespace(self, number: int) -> str:
-        return self._namespaces[number % len(self._namespaces)]
+        return self.namespaces[number % len(self.namespaces)]
 
     def _written(
         self, number: int, node: str, conditions: str, version: str, nominated: str = ""

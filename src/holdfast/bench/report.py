@@ -31,7 +31,7 @@ def progress_line(result: Result) -> str:
 
 
 def print_results(console: Console, machine: Machine, results: list[Result]) -> None:
-    table = _table("workload", "nodes", "pods", "pods/s", "mean", "p50", "p99", "CPU s", "MB")
+    table = new_table("workload", "nodes", "pods", "pods/s", "mean", "p50", "p99", "CPU s", "MB")
     for result in results:
         table.add_row(
             result.workload,
@@ -67,7 +67,7 @@ def print_results(console: Console, machine: Machine, results: list[Result]) -> 
 
 def print_profile(console: Console, profile: Profile) -> None:
     total = sum(part.microseconds for part in profile.parts)
-    table = _table(f"{profile.workload}, {profile.nodes} nodes", "µs per pod", "share")
+    table = new_table(f"{profile.workload}, {profile.nodes} nodes", "µs per pod", "share")
     for part in profile.parts:
         table.add_row(
             f"[bold]{part.name}", f"{part.microseconds:.2f}", f"{part.microseconds / total:.0%}"
@@ -80,14 +80,14 @@ def print_profile(console: Console, profile: Profile) -> None:
             )
     table.add_row("[bold]together", f"{total:.2f}", "")
     console.print(table)
-    functions = _table("functions that take the most", "µs per pod")
+    functions = new_table("functions that take the most", "µs per pod")
     for function in profile.functions:
         functions.add_row(function.name, f"{function.microseconds:.2f}")
     console.print(functions)
 
 
 def print_list(console: Console) -> None:
-    table = _table("workload", "nodes", "pods")
+    table = new_table("workload", "nodes", "pods")
     table.add_column("what it is")
     for name, row in rows().items():
         table.add_row(
@@ -101,7 +101,7 @@ def print_list(console: Console) -> None:
     console.print(f"{TRACE} is published at {PUBLISHED}", highlight=False, soft_wrap=True)
 
 
-def _table(first: str, *numbers: str) -> Table:
+def new_table(first: str, *numbers: str) -> Table:
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False)
     table.add_column(first, overflow="fold")
     for heading in numbers:

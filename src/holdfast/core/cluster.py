@@ -75,6 +75,8 @@ class Cluster:
         self.classes.on_dropped.append(self._class_came_or_went)
         self.nodes_changed = RowLog()
         """Rows whose node object changed in a way a plugin can see."""
+        self.starts = RowLog(keep=4096)
+        """Rows on which it became known when a pod began to run."""
         self.volumes = Volumes(self.nodes, self.ledger, self.classes, self.nodes_changed)
         self.pods: dict[str, PodRecord] = {}
         self.promises = Promises(self)
@@ -367,10 +369,13 @@ class Cluster:
         node = pod.spec.node_name
         if node:
             started = pod.status.start_time
+            before = known.started
             known.started = parse_time(started) if started else None
             known.disrupted = is_disrupted(pod)
             self.ledger.draw(known, allocated_from(pod))
             self._assigned(known, node)
+            if known.started != before:
+                self.starts.add(known.row)
             return
         known.leaving = pod.metadata.deletion_timestamp is not None
         if known.phase is not Phase.PENDING:

@@ -13,6 +13,7 @@ pending here: others bind pods too.
 from __future__ import annotations
 
 import enum
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from holdfast.core.classes import PodClass
@@ -45,6 +46,7 @@ class PodRecord:
         "pin",
         "promise",
         "ref",
+        "rejected_by",
         "row",
         "scheduler",
         "started",
@@ -82,6 +84,8 @@ class PodRecord:
         """The message of the condition the pod was last given."""
         self.wakes_on = 0
         """The kinds of change that can help, as of the last attempt that was looked into."""
+        self.rejected_by: Collection[str] = ()
+        """The plugins that found no node good enough at the last attempt."""
         self.nominated = ""
         """The node that is being cleared for the pod."""
         self.started: float | None = None

@@ -15,7 +15,7 @@ Scores that are normalised depend on all rows that pass all filters. They keep t
 worked out anew as a whole only when what the normalisation measures (say, the best raw score) changed.
 """
 
-from collections.abc import Collection, Hashable
+from collections.abc import Hashable
 from typing import Any
 
 import numpy as np
@@ -92,14 +92,13 @@ class Column:
 
     # What a column answers
 
-    def best(self, excluded: Collection[int] = ()) -> int:
+    def best(self, among: Bools | None = None) -> int:
         """The row with the highest score, the lowest such row if there are several; -1 if none."""
         if not self._size or self.rejected is not None:
             return -1
         totals = self.totals()
-        if excluded:
-            totals = totals.copy()
-            totals[list(excluded)] = INFEASIBLE
+        if among is not None:
+            totals = np.where(among, totals, INFEASIBLE)
         row = int(totals.argmax())
         return row if totals.item(row) > INFEASIBLE // 2 else -1
 
@@ -154,6 +153,11 @@ class Column:
         if self._keys is not None or len(self._usage_filters) != 1:
             return None
         return next(f.needs for _, f in self.filters if f.scope is Scope.USAGE)
+
+    @property
+    def needing(self) -> str:
+        """The plugin whose needs these are."""
+        return next(name for name, f in self.filters if f.scope is Scope.USAGE)
 
     # Asking the plugins about the class
 

@@ -7,6 +7,8 @@ at once, so that the next pod sees it taken; the bind is decided, and carried ou
 from collections import Counter
 from collections.abc import Collection
 
+import numpy as np
+
 from holdfast.core.changes import Change
 from holdfast.core.classes import PodClass
 from holdfast.core.cluster import Cluster
@@ -121,10 +123,15 @@ class Cycle:
             row = table.row(pod.pin or "")
             return row if row is not None and table.alive[row] and trial.fits(row) else -1
         row = column.best()
-        taken: set[int] = set()
-        while row >= 0 and nominations and table.name(row) in nominations and not trial.fits(row):
-            taken.add(row)
-            row = column.best(taken)
+        if row < 0 or table.name(row) not in nominations:
+            return row
+        if column.is_local and column.diagnosis.contest is not None:
+            # A row that is being cleared for the pod itself was looked at before.
+            return column.best(column.diagnosis.passing())
+        untried = np.ones(table.size, dtype=np.bool_)
+        while row >= 0 and table.name(row) in nominations and not trial.fits(row):
+            untried[row] = False
+            row = column.best(untried)
         return row
 
     def verdict(self, profile: Profile, pod: PodRecord, column: Column) -> Verdict:
@@ -149,7 +156,7 @@ class Cycle:
         counts = Counter(column.diagnosis.histogram())
         counts.subtract(Counter(column.diagnosis.noted(row) for row in corrections))
         counts.update(corrections.values())
-        return verdict({blame: count for blame, count in counts.items() if count > 0 and blame.plugin})
+        return verdict(counts)
 
     def _is_pinned(self, profile: Profile, pod: PodRecord) -> bool:
         return pod.pin is not None and PINNING in profile.filter_names
@@ -276,6 +283,7 @@ class Cycle:
         if pod.leaving:
             self._queue.forget(pod)
             return
+        pod.rejected_by = plugins
         key = (profile.index, pod.cls.id)
         waiting = self._queue.reject(pod, key, profile.wakes_on(plugins), now, go_on)
         self.tell(pod, message, now, condition)

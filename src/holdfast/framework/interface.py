@@ -186,19 +186,29 @@ class Outcome(NamedTuple):
 FINE = Outcome()
 
 
+Order = Callable[[list[PodRecord]], list[PodRecord]]
+"""Puts pods in order; asked for only where the order matters."""
+
+
 class Trial(Protocol):
     """What `post_filter` can try."""
 
     def resolvable(self) -> NDArray[np.bool_]:
         """The rows where removing pods could help."""
 
-    def victims(self, row: int, pods: list[PodRecord]) -> list[PodRecord] | tuple[str, ...]:
-        """Which of these pods of the row would have to go, the first of them spared first; the
-        reasons why the pod would not fit even without all of them."""
+    def victims(
+        self, row: int, pods: list[PodRecord], spared_first: Order
+    ) -> list[PodRecord] | tuple[str, ...]:
+        """Which of these pods of the row would have to go, spared in this order; or the reasons why
+        the pod would not fit even without all of them."""
 
     @property
     def is_local(self) -> bool:
         """Whether the answers for a row depend on nothing but that row."""
+
+    @property
+    def version(self) -> int:
+        """Moves when answers may change though no row did."""
 
 
 class Nomination(NamedTuple):

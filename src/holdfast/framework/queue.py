@@ -19,6 +19,7 @@ ten thousand pods that wait for the same thing cost as much as one.
 """
 
 import heapq
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 from typing import Any, TypeVar
 
@@ -75,6 +76,10 @@ class SchedulingQueue:
         self._scouted: set[Key] = set()
         self._now = 0.0
         self._tokens = 0
+        self.failures: Counter[tuple[str, str]] = Counter()
+        """How many attempts came to nothing, by scheduler name and why: unschedulable, or error."""
+        self.entered: Counter[str] = Counter()
+        """How many pods came to each place."""
 
     def add(self, pod: PodRecord) -> None:
         """The pod is to be tried as soon as its turn comes."""
@@ -104,6 +109,7 @@ class SchedulingQueue:
         """No node will do for the pod until something changes; nor, if it was a scout, for those it
         went ahead of, which are returned. With `go_on` that may be different for others."""
         self._now = now
+        self.failures[pod.scheduler, "unschedulable"] += 1
         pod.attempts += 1
         pod.errors = 0
         self._back_off(pod, pod.attempts, now)
@@ -126,6 +132,7 @@ class SchedulingQueue:
         """The attempt ended in an error that has nothing to do with nodes."""
         self._now = now
         self._scout_back(pod, go_on=True)
+        self.failures[pod.scheduler, "error"] += 1
         pod.errors += 1
         self._back_off(pod, pod.errors, now)
         self._push(self._errors, self._retry_at[pod.uid], pod)
@@ -245,6 +252,7 @@ class SchedulingQueue:
 
     def _enter(self, pod: PodRecord, place: str) -> int:
         self._tokens += 1
+        self.entered[place] += 1
         self._place[pod.uid] = (place, self._tokens)
         return self._tokens
 

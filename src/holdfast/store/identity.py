@@ -67,6 +67,9 @@ class Identity:
         """A name for an object that has but a `generateName`. It may be taken: ask the store."""
         return prefix + self._names.suffix(prefix)
 
+    def uid(self, key: Key) -> str:
+        return self._names.uid(key)
+
     def new(self, key: Key, raw: Raw) -> Raw:
         """The object with a name, uid, creationTimestamp and generation; what it has of these it
         keeps, so what clients must not choose is to be taken out before."""

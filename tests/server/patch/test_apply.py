@@ -6,8 +6,16 @@ from typing import Any
 
 import pytest
 
-from holdfast.server.patch import ApplyConflict, apply, merge_patch, track_update
+from holdfast.server.patch import (
+    ApplyConflict,
+    PatchError,
+    apply,
+    keep_times,
+    merge_patch,
+    track_update,
+)
 from holdfast.server.schema import Catalogue, ResourceType, apply_defaults, read_object
+from widgets import widget_crd
 
 CATALOGUE = Catalogue()
 T1, T2, T3 = (f"2026-01-01T00:00:0{i}Z" for i in (1, 2, 3))
@@ -229,3 +237,79 @@ def test_more_than_ten_updaters_are_put_together() -> None:
     assert len(names) == 10
     assert names[0] == "ancient-changes"
     assert {"m00", "m01"}.isdisjoint(names)
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        (
+            {"containers": [{"name": "a"}, {"name": "a"}]},
+            '.spec.containers: duplicate entries for key [name="a"]',
+        ),
+        (
+            {"containers": [5]},
+            ".spec.containers: element 0: associative list with keys may not have non-map elements",
+        ),
+        ({"containers": {"a": 1}}, ".spec.containers: expected list, got &{map[a:1]}"),
+        (
+            {"containers": [{"name": 5}]},
+            ".spec.containers[name=5].name: expected string, got &value.valueUnstructured{Value:5}",
+        ),
+        ({"priority": "x"}, ".spec.priority: expected numeric (int or float), got string"),
+        ({"foo": 1}, ".spec.foo: field not declared in schema"),
+        (
+            {"priority": "x", "hostNetwork": 1},
+            "errors:\n  .spec.hostNetwork: expected boolean, got &{1}\n"
+            "  .spec.priority: expected numeric (int or float), got string",
+        ),
+    ],
+)
+def test_a_configuration_that_does_not_fit_its_type(spec: Raw, message: str) -> None:
+    config = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "namespace": "n"}}
+    with pytest.raises(PatchError) as caught:
+        apply(POD, None, {**config, "spec": spec}, "me", False, T1)
+    before = "failed to create typed patch object (n/p; /v1, Kind=Pod): "
+    assert (caught.value.code, caught.value.message) == (500, before + message)
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ({"apiVersion": "v1", "kind": "Pod"}, "invalid object type: /v1, Kind=Pod"),
+        ({"kind": "ConfigMap"}, "invalid object type: /, Kind=ConfigMap"),
+        (config_map(None, managedFields=[]), "metadata.managedFields must be nil"),
+    ],
+)
+def test_a_configuration_of_something_else(config: Raw, message: str) -> None:
+    with pytest.raises(PatchError) as caught:
+        apply(CONFIG_MAP, None, config, "me", False, T1)
+    assert (caught.value.code, caught.value.message) == (400, message)
+
+
+def test_a_part_that_has_become_atomic_is_owned_whole() -> None:
+    def served(**spec: Any) -> ResourceType:
+        crd = widget_crd()
+        schema = {"type": "object", "properties": {"spec": {"type": "object", **spec}}}
+        crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"] = schema
+        (type,) = Catalogue().add_crd(crd)
+        return type
+
+    values = {"additionalProperties": {"type": "string"}}
+    config = {"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "w"}}
+    live = apply(served(**values), None, {**config, "spec": {"a": "1", "b": "1"}}, "one", False, T1)
+    assert owners(live)["one", "Apply"] == {"f:spec": {"f:a": {}, "f:b": {}}}
+    type = served(**values, **{"x-kubernetes-map-type": "atomic"})
+    changed = merge_patch(live, {"metadata": {"labels": {"x": "y"}}})
+    after = track_update(type, live, changed, "two", "", T2)
+    assert owners(after)["one", "Apply"] == {"f:spec": {}}
+
+
+def test_times_alone_are_no_change() -> None:
+    live = applied(None, config_map({"a": "1"}, labels={}), "one", at=T1)
+    again = applied(live, config_map({"a": "1"}, labels={}), "one", at=T2)
+    assert again != live
+    assert keep_times(live, again) == live
+    more = applied(live, config_map({"a": "1"}), "two", at=T2)
+    assert keep_times(live, more) is more
+    changed = applied(live, config_map({"a": "2"}, labels={}), "one", at=T2)
+    assert keep_times(live, changed) is changed

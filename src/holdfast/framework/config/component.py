@@ -26,12 +26,16 @@ class LeaderElection(Section, frozen=True):
 
 
 class ClientConnection(Section, frozen=True):
-    """Content types are accepted as kube-scheduler's files have them; Holdfast speaks JSON."""
+    """Content types are accepted as kube-scheduler's files have them; Holdfast speaks JSON.
+
+    There is no limit on requests per second unless a file sets one: servers protect themselves by
+    priority and fairness, and no more than some requests are on their way at any time.
+    """
 
     kubeconfig: str = ""
     accept_content_types: str = ""
     content_type: str = "application/json"
-    qps: float = 50.0
+    qps: float = -1.0
     burst: Annotated[int, msgspec.Meta(ge=0)] = 100
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -28,14 +28,44 @@ _GO_TYPES = (
 )
 
 
-class Body(NamedTuple):
-    value: Any
-    duplicates: list[str]
-    """Keys that were given twice, as paths; the last one counted."""
-
-
 class _TooDeepError(Exception):
     pass
+
+
+class Body:
+    """What a client sent, and the text it was read from if that was JSON."""
+
+    __slots__ = ("_data", "_kind", "value")
+
+    def __init__(self, value: Any, data: bytes = b"", kind: str = "") -> None:
+        self.value = value
+        self._data = data
+        self._kind = kind
+
+    @property
+    def colons(self) -> int:
+        """How many keys the text has at most; two texts of one value have the same number, unless one
+        gives a key twice."""
+        return self._data.count(b'":') + self._data.count(b'" :')
+
+    def lacks(self, field: str) -> ApiError:
+        """Of a custom object, which must say what it is."""
+        text = self._data.decode(errors="replace") or json.dumps(self.value)
+        why = f"Object '{field}' is missing in '{text}'"
+        return _unrecognized(self._kind, why, text.encode())
+
+    def duplicates(self) -> list[str]:
+        """Keys that were given twice, as paths; the last one counted. Raises ApiError 400 for what
+        nests too deep."""
+        if not self._data:
+            return []
+        try:
+            keys = _survey(self.value, MAX_DEPTH)
+        except _TooDeepError:
+            raise _too_deep(self._kind, self._data) from None
+        # Colons inside of strings can make the count too large, never too small, and then the slow
+        # way finds nothing.
+        return _duplicates(self._data) if self.colons != keys else []
 
 
 def media_of(content_type: str) -> str:
@@ -51,7 +81,7 @@ def read_object(data: bytes, content_type: str, kind: str) -> Body:
         return _yaml(data, kind)
     if media == protobuf.MEDIA_TYPE:
         try:
-            return Body(protobuf.decode(data), [])
+            return Body(protobuf.decode(data))
         except protobuf.ProtobufError as error:
             raise _unrecognized(kind, str(error), data) from None
     raise unsupported_media(("application/json", "application/yaml", protobuf.MEDIA_TYPE))
@@ -81,19 +111,15 @@ def read_json(data: bytes) -> Any:
 def _json(data: bytes, kind: str) -> Body:
     try:
         value = msgspec.json.decode(data)
-        keys = _survey(value, MAX_DEPTH)
     except msgspec.DecodeError as error:
         raise _unrecognized(kind, _NOT_JSON + _as_go_says(error, data), data) from None
-    except (RecursionError, _TooDeepError):
-        raise _unrecognized(kind, f"{_NOT_JSON}exceeded max depth", data) from None
+    except RecursionError:
+        raise _too_deep(kind, data) from None
     if value is None:
         value = {}
     if not isinstance(value, dict):
         raise _unrecognized(kind, _not_an_object(value), data)
-    # Text has as many keys as the value only if none was given twice. Colons inside of strings can
-    # make the count too large, never too small, and then the slow way finds nothing.
-    duplicates = _duplicates(data) if data.count(b'":') + data.count(b'" :') != keys else []
-    return Body(value, duplicates)
+    return Body(value, data, kind)
 
 
 def _yaml(data: bytes, kind: str) -> Body:
@@ -107,7 +133,11 @@ def _yaml(data: bytes, kind: str) -> Body:
     value = documents[0] if documents else {}
     if not isinstance(value, dict):
         raise _unrecognized(kind, _not_an_object(value), data)
-    return Body(value, [])
+    return Body(value)
+
+
+def _too_deep(kind: str, data: bytes) -> ApiError:
+    return _unrecognized(kind, f"{_NOT_JSON}exceeded max depth", data)
 
 
 def _not_an_object(value: Any) -> str:

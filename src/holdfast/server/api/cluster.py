@@ -6,6 +6,7 @@ from holdfast.backends.embedded.clock import Clock
 from holdfast.server.api.encoding import Encoder
 from holdfast.server.api.options import WriteOptions
 from holdfast.server.api.status import Resource
+from holdfast.server.api.templates import PodTemplates
 from holdfast.server.api.views import key_of
 from holdfast.server.schema import Catalogue, ResourceType
 from holdfast.store import Identity, Key, RandomNames, Raw, Store
@@ -23,8 +24,10 @@ class Cluster:
     catalogue: Catalogue = field(default_factory=Catalogue)
     identity: Identity = None  # type: ignore[assignment]
     encoder: Encoder = field(default_factory=Encoder)
+    templates: PodTemplates = field(init=False)
 
     def __post_init__(self) -> None:
+        self.templates = PodTemplates(self.store)
         if self.identity is None:
             self.identity = Identity(RandomNames(), self.stamp)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from aiohttp import web
 
 from holdfast.server.api import answers, protobuf
@@ -18,7 +20,7 @@ from holdfast.server.api.options import (
     write_options,
 )
 from holdfast.server.api.paths import Target
-from holdfast.server.api.status import ApiError, method_not_allowed, unknown_resource
+from holdfast.server.api.status import ApiError, method_not_allowed, not_found, unknown_resource
 from holdfast.server.api.streams import Streams
 from holdfast.server.api.tables.render import check_include, not_a_list
 from holdfast.server.api.verbs import (
@@ -39,12 +41,17 @@ _WRITES = {"POST": "CreateOptions", "PUT": "UpdateOptions", "PATCH": "PatchOptio
 _NO_DEFAULT_MANAGER = "application/apply-patch+yaml"
 _VERBS = {
     "GET": "get",
-    "HEAD": "get",
     "POST": "create",
     "PUT": "update",
     "PATCH": "patch",
     "DELETE": "delete",
 }
+
+
+@lru_cache(maxsize=64)
+def _usual_options(agent: str) -> WriteOptions:
+    """Of a creation that says nothing more."""
+    return write_options({}, "CreateOptions", agent)
 
 
 class Objects:
@@ -72,6 +79,8 @@ class Objects:
 
     def _write_options(self, request: web.Request) -> WriteOptions:
         agent = request.headers.get("User-Agent", "")
+        if not request.query_string and request.method == "POST":
+            return _usual_options(agent)
         if request.headers.get("Content-Type", "").startswith(_NO_DEFAULT_MANAGER):
             options = write_options(request.query, _WRITES[request.method], "/")
             return options if request.query.get("fieldManager") else options._replace(manager="")
@@ -88,7 +97,7 @@ class Objects:
         if target.subresource:
             return await self._subresource(request, call, accept)
         form = object_form(accept)
-        if method in ("GET", "HEAD"):
+        if method == "GET":
             if target.name and not target.watch:
                 revision = request.query.get("resourceVersion", "")
                 return await self._one(request, call, form, reading.get(call, revision))
@@ -180,7 +189,7 @@ class Objects:
     async def _subresource(self, request: web.Request, call: Call, accept: str) -> web.StreamResponse:
         sub = call.type.subresource(call.subresource)
         if sub is None:
-            raise unknown_resource()
+            raise unknown_resource() if call.type.builtin else not_found(call.resource, call.name)
         if _VERBS.get(request.method) not in sub.verbs:
             raise method_not_allowed()
         form = object_form(accept)
@@ -193,7 +202,7 @@ class Objects:
                 return await self._said(evicting.evict(call, await self._body(request, "Eviction")))
             case "scale":
                 return await self._scale(request, call, form)
-            case _ if request.method in ("GET", "HEAD"):
+            case _ if request.method == "GET":
                 return await self._one(request, call, form, reading.get(call))
             case _:
                 return await self._change(request, call, form)

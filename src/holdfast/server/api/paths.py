@@ -8,6 +8,7 @@
 `/api/v1/namespaces/x` is a namespace itself, and `/api/v1/namespaces/x/status` a part of one.
 """
 
+from functools import lru_cache
 from typing import NamedTuple
 from urllib.parse import unquote
 
@@ -28,6 +29,7 @@ class Target(NamedTuple):
         return f"{self.group}/{self.version}" if self.group else self.version
 
 
+@lru_cache(maxsize=4096)
 def parse(path: str) -> Target | None:
     """None where the path is none of these."""
     parts = path.split("/")

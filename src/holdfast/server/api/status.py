@@ -136,12 +136,13 @@ def too_large() -> ApiError:
 
 
 def invalid(group: str, kind: str, name: str, complaints: Sequence[Problem]) -> ApiError:
+    # The same complaint is made once, whoever makes it.
+    complaints = [*dict.fromkeys(complaints)]
     qualified = f"{kind}.{group}" if group else kind
     if len(complaints) == 1:
         said = complaints[0].text
     else:
-        # The same complaint is made once, as Kubernetes' aggregates have it.
-        said = f"[{', '.join(dict.fromkeys(each.text for each in complaints))}]"
+        said = f"[{', '.join(each.text for each in complaints)}]"
     details: Raw = {}
     if name:
         details["name"] = name

@@ -13,6 +13,7 @@ what it did not touch. May import `server.schema` and `api`.
 from holdfast.server.patch.apply import (
     apply,
     empty_object,
+    keep_times,
     track_update,
     without_managed_fields,
 )
@@ -28,6 +29,7 @@ __all__ = [
     "apply",
     "empty_object",
     "json_patch",
+    "keep_times",
     "merge_patch",
     "strategic_merge",
     "track_update",

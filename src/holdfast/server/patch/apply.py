@@ -9,6 +9,7 @@ import msgspec
 from holdfast.server.patch import fields as f
 from holdfast.server.patch import managers, ownership
 from holdfast.server.patch.compare import compare, same
+from holdfast.server.patch.configuration import mistakes_in
 from holdfast.server.patch.creation import created_fields
 from holdfast.server.patch.errors import PatchError
 from holdfast.server.patch.fields import LEAF, Fields
@@ -65,7 +66,7 @@ def track_update(
     live = empty_object(type) if before is None else without_managed_fields(before)
     try:
         managed, gained = ownership.updated(
-            type.shape, live, bare, managed, ignored_fields(type, subresource)
+            type.shape, live, bare, _reconciled(type, managed), ignored_fields(type, subresource)
         )
     except NotComparable:
         return bare
@@ -127,6 +128,7 @@ def apply(
     bare = without_managed_fields(live)
     if not managed and not created:
         managed = _before_first_apply(type, bare, time)
+    managed = _reconciled(type, managed)
     identity = Manager(manager or "unknown", APPLY, "", subresource)
     ignored = ignored_fields(type, subresource)
 
@@ -144,9 +146,8 @@ def apply(
                 raise ownership.conflict_error(conflicts) from None
             new, after = attempt(True)
     except NotComparable as error:
-        name = _described(type, config)
-        text = f"failed to create typed patch object ({name}): {error.message}"
-        raise PatchError(text, code=500, reason="InternalError") from None
+        text = f"failed to create typed live object ({_described(type, config)}): {error.message}"
+        raise PatchError(text, code=500) from None
     if not isinstance(new, dict):
         new = {}
     own = f.difference(after[identity].fields, _NEVER_OWNED) if identity in after else {}
@@ -159,6 +160,18 @@ def apply(
     if manager == "kubectl":
         new = _with_last_applied(new, config)
     return with_managed_fields(new, after)
+
+
+def _reconciled(type: ResourceType, managed: Managed) -> Managed:
+    """A custom kind's schema may have changed since the fields were written."""
+    if type.builtin:
+        return managed
+    result: Managed = {}
+    for manager, owned in managed.items():
+        fields = f.reconciled(owned.fields, type.shape)
+        unchanged = fields is owned.fields
+        result[manager] = owned if unchanged else owned._replace(fields=fields, entry=None)
+    return result
 
 
 def ignored_fields(type: ResourceType, subresource: str) -> Fields:
@@ -193,6 +206,27 @@ def _new_object(type: ResourceType, config: Raw) -> Raw:
     given = config.get("metadata") or {}
     metadata = {name: given[name] for name in ("name", "namespace") if name in given}
     return {**empty_object(type), "metadata": metadata}
+
+
+def keep_times(before: Raw, after: Raw) -> Raw:
+    """`after`, with the old times in `managedFields` when those are all that would change.
+
+    So a request that says what is so already is no change. Compared are objects as they are kept.
+    """
+    old = (before.get("metadata") or {}).get("managedFields") or []
+    new = (after.get("metadata") or {}).get("managedFields") or []
+    if not new or len(old) != len(new) or old == new:
+        return after
+    timed = [_timed(entry, was.get("time")) for entry, was in zip(new, old, strict=True)]
+    if timed != old:
+        return after
+    kept = {**after, "metadata": {**after["metadata"], "managedFields": old}}
+    return before if kept == before else after
+
+
+def _timed(entry: Raw, time: str | None) -> Raw:
+    rest = {name: value for name, value in entry.items() if name != "time"}
+    return rest if time is None else {**rest, "time": time}
 
 
 def without_managed_fields(raw: Raw) -> Raw:
@@ -238,9 +272,14 @@ def _before_first_apply(type: ResourceType, live: Raw, time: str) -> Managed:
 def _check_config(type: ResourceType, config: Raw) -> None:
     version, kind = config.get("apiVersion"), config.get("kind")
     if kind != type.kind or version != type.api_version:
-        raise PatchError(f"invalid object type: {version}, Kind={kind}")
+        group, _, number = str(version or "").rpartition("/")
+        raise PatchError(f"invalid object type: {group}/{number}, Kind={kind or ''}")
     if (config.get("metadata") or {}).get("managedFields") is not None:
         raise PatchError("metadata.managedFields must be nil")
+    mistakes = mistakes_in(type.shape, config)
+    if mistakes:
+        text = f"failed to create typed patch object ({_described(type, config)}): {mistakes}"
+        raise PatchError(text, code=500)
 
 
 def _described(type: ResourceType, config: Raw) -> str:

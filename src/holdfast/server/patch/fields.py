@@ -149,6 +149,26 @@ def with_named_fields(fields: Fields, shape: Shape | None) -> Fields:
     return result
 
 
+def reconciled(fields: Fields, shape: Shape | None) -> Fields:
+    """The set after a part of the type has become atomic: who owned something in it owns it whole."""
+    if shape is None:
+        return fields
+    result = fields
+    for element, inner in fields.items():
+        if element == MEMBER:
+            continue
+        below, _ = _below(element, shape)
+        if len(inner) == (MEMBER in inner) or below is None or below.kind == "any":
+            continue
+        whole = below.atomic if below.kind in ("struct", "map") else below.list_type == "atomic"
+        new = LEAF if whole and below.kind in ("struct", "map", "list") else reconciled(inner, below)
+        if new is not inner:
+            if result is fields:
+                result = dict(fields)
+            result[element] = new
+    return result
+
+
 def _below(element: str, shape: Shape | None) -> tuple[Shape | None, bool]:
     if shape is None:
         return None, False

@@ -35,7 +35,7 @@ def in_order(merged: list[Any], wanted: list[Any], before: list[Any], merge_key:
     others: list[Any] = []
     for item in merged:
         if merge_key and merge_key not in item:
-            raise PatchError(no_merge_key(item, merge_key), code=500, reason="InternalError")
+            raise PatchError(no_merge_key(item, merge_key), code=500)
         in_patch = _hashable(_name(item, merge_key)) in places
         (named if in_patch else others).append(item)
     named.sort(key=lambda item: places[_hashable(_name(item, merge_key))])
@@ -70,7 +70,7 @@ def check(patch: list[Any], order: list[Any], merge_key: str) -> None:
             continue
         for one in (here[i], order[j]):
             if merge_key and not (isinstance(one, dict) and merge_key in one):
-                raise PatchError(no_merge_key(one, merge_key), code=500, reason="InternalError")
+                raise PatchError(no_merge_key(one, merge_key), code=500)
         if _name(here[i], merge_key) == _name(order[j], merge_key):
             i += 1
         j += 1
@@ -79,7 +79,7 @@ def check(patch: list[Any], order: list[Any], merge_key: str) -> None:
             f"The order in patch list:\n{go_text(patch)}\n doesn't match $setElementOrder list:\n"
             f"{go_text(order)}\n"
         )
-        raise PatchError(text, code=500, reason="InternalError")
+        raise PatchError(text, code=500)
 
 
 def _directive(item: Any) -> Any:
@@ -93,7 +93,7 @@ def holds_maps(*lists: list[Any]) -> bool:
         raise PatchError("lists of lists are not supported", code=422)
     if len(kinds) > 1:
         text = f"list element types are not identical: {go_text([list(items) for items in lists])}"
-        raise PatchError(text, code=500, reason="InternalError")
+        raise PatchError(text, code=500)
     return kinds == {"map"}
 
 

@@ -202,4 +202,4 @@ def _name_in(key: str, prefix: str) -> str:
 
 
 def _internal(text: str) -> PatchError:
-    return PatchError(text, code=500, reason="InternalError")
+    return PatchError(text, code=500)

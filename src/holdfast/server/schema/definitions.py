@@ -17,6 +17,9 @@ from typing import Any
 import msgspec
 
 META = "io.k8s.apimachinery.pkg.apis.meta.v1."
+SUBRESOURCE_STATUS = (
+    "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.CustomResourceSubresourceStatus"
+)
 QUANTITY = "io.k8s.apimachinery.pkg.api.resource.Quantity"
 INT_OR_STRING = "io.k8s.apimachinery.pkg.util.intstr.IntOrString"
 TIME = META + "Time"

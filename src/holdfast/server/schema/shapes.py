@@ -15,6 +15,7 @@ from holdfast.server.schema.definitions import (
     MICRO_TIME,
     QUANTITY,
     RAW_EXTENSION,
+    SUBRESOURCE_STATUS,
     Definition,
     definitions,
 )
@@ -144,6 +145,11 @@ class _Builder:
         if name.startswith(JSON_SCHEMA + "Or"):
             return _SCHEMA_OR_OTHER
         definition = definitions()[name]
+        if name == SUBRESOURCE_STATUS:
+            # That it is there is all it says, so it must not be taken for an empty map.
+            shape = self.known[name] = Shape("struct")
+            shape.name = name
+            return shape
         if definition.get("type") != "object" or "properties" not in definition:
             shape = self.known[name] = self.shape(definition)
             return shape

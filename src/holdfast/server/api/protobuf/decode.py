@@ -38,7 +38,7 @@ def decode(data: bytes) -> Raw:
         said = {number: _text(value, 0) for number, value in _fields(envelope.get(1, b""))}
         api_version, kind = said.get(1, ""), said.get(2, "")
         body = _message(_name(api_version, kind), envelope.get(2, b""), 0)
-    except (ValueError, TypeError, IndexError, struct.error, UnicodeDecodeError) as error:
+    except (ValueError, TypeError, IndexError, OverflowError, struct.error) as error:
         raise ProtobufError(f"protobuf: {error}") from None
     return {"apiVersion": api_version, "kind": kind, **body}
 
@@ -100,7 +100,9 @@ def _reader(type: Any) -> Reader:
 
 
 def _text(value: Any, depth: int) -> str:
-    return bytes(value).decode()
+    if not isinstance(value, bytes):
+        raise ValueError("wrong wireType")
+    return value.decode()
 
 
 def _integer(value: Any, depth: int) -> int:
@@ -160,6 +162,8 @@ _LEAVES: dict[str, Reader] = {
 
 def _fields(data: bytes) -> Iterator[tuple[int, Any]]:
     """Numbers and values as they stand on the wire."""
+    if not isinstance(data, bytes):
+        raise ValueError("wrong wireType")
     at, end = 0, len(data)
     while at < end:
         tag, at = _varint(data, at)

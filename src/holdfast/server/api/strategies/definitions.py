@@ -31,11 +31,7 @@ def _named(raw: Raw) -> Raw:
 
 def _new(call: Call, raw: Raw) -> Raw:
     raw = _named(raw)
-    metadata = raw["metadata"]
-    finalizers = metadata.get("finalizers") or []
-    if CLEANUP not in finalizers:
-        metadata = {**metadata, "finalizers": [*finalizers, CLEANUP]}
-    return {**raw, "metadata": metadata, "status": _status(call, raw, {})}
+    return {**raw, "status": _status(call, raw, {})}
 
 
 def _changed(call: Call, before: Raw, after: Raw) -> Raw:
@@ -69,13 +65,13 @@ def _conflict(call: Call, raw: Raw) -> tuple[str, str] | None:
             continue
         taken = {theirs.get("plural"), theirs.get("singular"), *(theirs.get("shortNames") or ())}
         kinds = {theirs.get("kind"), theirs.get("listKind")}
-        for field, reason in (
-            ("plural", "PluralConflict"),
-            ("singular", "SingularConflict"),
-            ("kind", "KindConflict"),
-            ("listKind", "ListKindConflict"),
+        for field, reason, used in (
+            ("kind", "KindConflict", kinds),
+            ("listKind", "ListKindConflict", kinds),
+            ("plural", "PluralConflict", taken),
+            ("singular", "SingularConflict", taken),
         ):
-            if ours.get(field) and ours[field] in (kinds if "ind" in field[-4:] else taken):
+            if ours.get(field) and ours[field] in used:
                 return reason, f'"{ours[field]}" is already in use'
         for short in ours.get("shortNames") or ():
             if short in taken:
@@ -170,6 +166,7 @@ def _check_changed(call: Call, before: Raw, after: Raw) -> list[Problem]:
 
 DEFINITION = Strategy(
     wish=spec_of,
+    leaves_with=(CLEANUP,),
     unconditional_update=False,
     new=_new,
     changed=_changed,

@@ -107,7 +107,7 @@ PLAIN = {
             Column("Value", "integer"),
             Column("Global-Default", "boolean"),
             AGE,
-            wide("PreemptionPolicy"),
+            Column("PreemptionPolicy"),
         ),
         _priority_class,
     ),

@@ -12,10 +12,11 @@ from holdfast.server.api.status import (
 )
 from holdfast.server.api.strategies import metadata as metadata_rules
 from holdfast.server.api.strategies.table import strategy_of
+from holdfast.server.api.templates import named
 from holdfast.server.api.verbs.bodies import check_namespace, read
 from holdfast.server.api.verbs.managing import created_by
 from holdfast.server.api.views import key_of, shown, stored
-from holdfast.server.schema import apply_defaults, check_values
+from holdfast.server.schema import Problem, apply_defaults, check_values
 from holdfast.store import AlreadyExists, Raw
 
 _TRIES = 8
@@ -32,19 +33,45 @@ _GIVEN_BY_SERVER = (
 
 def create(call: Call, body: Body) -> Raw:
     """The new object, as it is stored."""
+    if (call.type.group, call.type.kind) == ("", "Pod") and not call.options.dry_run:
+        return _create_pod(call, body)
     return create_object(call, check_namespace(call, read(call, body)))
+
+
+def _create_pod(call: Call, body: Body) -> Raw:
+    """As any object, unless one of the same template came before."""
+    templates = call.cluster.templates
+    key = templates.key(call, body)
+    known = templates.copy(key, body) if key is not None else None
+    if known is None:
+        made = create_object(call, check_namespace(call, read(call, body)))
+        if key is not None and not call.warnings:
+            templates.keep(key, body, made)
+        return made
+    name = body.value["metadata"]["name"]
+    check_lifecycle(call.named(name))
+    problems = metadata_rules.check_name(call.type, name)
+    if problems:
+        raise invalid(call.type.group, call.type.kind, name, problems)
+    pod_key = key_of(call.type, call.namespace, name)
+    cluster = call.cluster
+    pod = named(known, name, cluster.identity.uid(pod_key), cluster.stamp())
+    try:
+        return cluster.store.create(pod_key, pod)
+    except AlreadyExists:
+        raise already_exists(call.resource, name) from None
 
 
 def create_object(call: Call, raw: Raw, applied: bool = False) -> Raw:
     """Of an object already read. `applied` says its managed fields are as they should be."""
     if raw["metadata"].get("resourceVersion"):
         raise ApiError(500, "", "resourceVersion should not be set on objects to be created")
-    named = call.named(raw["metadata"].get("name") or "")
-    check_lifecycle(named)
+    one = call.named(raw["metadata"].get("name") or "")
+    check_lifecycle(one)
     for attempt in range(_TRIES):
-        built = complete(named, raw, applied)
+        built = complete(one, raw, applied)
         if call.options.dry_run:
-            return _dry(named, built)
+            return _dry(one, built)
         try:
             return call.cluster.store.create(key_of(call.type, call.namespace, _name(built)), built)
         except AlreadyExists:
@@ -67,7 +94,6 @@ def complete(call: Call, raw: Raw, applied: bool = False) -> Raw:
         # What admission and the server add belongs to no one.
         raw = created_by(call, raw)
     raw = call.cluster.identity.new(key_of(call.type, call.namespace, call.name), raw)
-    raw["metadata"].pop("resourceVersion", None)
     if strategy.wish is not None:
         raw["metadata"]["generation"] = 1
     elif "generation" not in metadata:
@@ -75,13 +101,30 @@ def complete(call: Call, raw: Raw, applied: bool = False) -> Raw:
     raw = strategy.new(call, raw)
     view = shown(call.type, raw)
     problems = metadata_rules.check(call.type, raw["metadata"])
-    problems += [
-        each for each in check_values(call.type, view) if not each.field.startswith("metadata.")
-    ]
+    _warn_of_finalizers(call, raw)
     problems += strategy.check_new(call, raw)
+    problems += value_problems(call, view)
     if problems:
         raise invalid(call.type.group, call.type.kind, call.name, problems)
     return raw
+
+
+def _warn_of_finalizers(call: Call, raw: Raw) -> None:
+    if call.type.builtin:
+        return
+    for each in raw["metadata"].get("finalizers") or ():
+        if "/" not in each and each not in metadata_rules.STANDARD_FINALIZERS:
+            call.warn(
+                f'metadata.finalizers: "{each}": prefer a domain-qualified finalizer name to avoid '
+                "accidental conflicts with other finalizer writers"
+            )
+
+
+def value_problems(call: Call, view: Raw, before: Raw | None = None) -> list[Problem]:
+    """What the schema has against an object, apart from its metadata, which is judged for all kinds
+    alike."""
+    found = check_values(call.type, view, before)
+    return [each for each in found if not each.field.startswith("metadata.")]
 
 
 def check_lifecycle(call: Call) -> None:
@@ -106,7 +149,8 @@ def check_lifecycle(call: Call) -> None:
 def _dry(call: Call, built: Raw) -> Raw:
     if call.cluster.store.get(key_of(call.type, call.namespace, _name(built))) is not None:
         raise already_exists(call.resource, _name(built))
-    return built
+    metadata = {name: value for name, value in built["metadata"].items() if name != "resourceVersion"}
+    return {**built, "metadata": metadata}
 
 
 def _name(raw: Raw) -> str:

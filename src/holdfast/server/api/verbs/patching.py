@@ -62,7 +62,7 @@ def patch(call: Call, data: bytes, content_type: str) -> tuple[Raw, bool]:
 
 def _changed(call: Call, before: Raw, patched: Raw) -> Raw:
     try:
-        raw = read(call, Body(patched, []))
+        raw = read(call, Body(patched))
     except ApiError as error:
         why = error.message.partition(f" cannot be handled as a {call.type.kind}: ")[2] or error.message
         text = msgspec.json.encode(patched, order="sorted").decode()
@@ -153,7 +153,7 @@ def _apply(call: Call, data: bytes) -> tuple[Raw, bool]:
         )
     except PatchError as error:
         raise _refused(error) from None
-    raw = check_namespace(call, read(call, Body(merged, [])))
+    raw = check_namespace(call, read(call, Body(merged)))
     if before is None:
         problems = check_metadata(call.type, raw["metadata"])
         if problems:

@@ -8,11 +8,12 @@ from holdfast.server.api.strategies import metadata as metadata_rules
 from holdfast.server.api.strategies.strategy import Strategy
 from holdfast.server.api.strategies.table import strategy_of
 from holdfast.server.api.verbs.bodies import check_namespace, read
-from holdfast.server.api.verbs.creating import create_object
+from holdfast.server.api.verbs.creating import create_object, value_problems
 from holdfast.server.api.verbs.managing import changed_by
 from holdfast.server.api.verbs.reading import found
 from holdfast.server.api.views import shown, stored
-from holdfast.server.schema import apply_defaults, check_values
+from holdfast.server.patch import keep_times
+from holdfast.server.schema import apply_defaults
 from holdfast.store import Raw
 
 
@@ -69,15 +70,14 @@ def change(call: Call, before: Raw, after: Raw, applied: bool = False) -> Raw:
     strategy = strategy_of(call.type)
     if not applied:
         after = changed_by(call, before, after)
-    after = _prepared(call, strategy, before, after)
+    after = keep_times(before, _prepared(call, strategy, before, after))
     if after != before:
         view = shown(call.type, after)
         problems = metadata_rules.check(call.type, after["metadata"])
         problems += metadata_rules.check_change(before["metadata"], after["metadata"])
-        problems += [
-            each for each in check_values(call.type, view) if not each.field.startswith("metadata.")
-        ]
         problems += strategy.check_changed(call, before, after)
+        if call.subresource != "status" or not call.type.builtin:
+            problems += value_problems(call, view, shown(call.type, before))
         if problems:
             raise invalid(call.type.group, call.type.kind, call.name, problems)
     return write(call, before, after)

@@ -1,0 +1,14 @@
+"""Where the API server is, and how to be let in.
+
+find_access(path)        from a kubeconfig, or from inside a cluster
+kubeconfig               files, merged as kubectl merges them
+incluster                the service account of the pod we run in
+credentials              tokens, certificates; what changes while we run
+exec_plugin              credentials made by another program
+tls, proxies             how to connect
+"""
+
+from holdfast.backends.kubernetes.access.finding import find_access
+from holdfast.backends.kubernetes.access.settings import Access, Tls
+
+__all__ = ["Access", "Tls", "find_access"]

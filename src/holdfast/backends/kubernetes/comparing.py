@@ -1,0 +1,78 @@
+"""Cache against server: the difference, for anyone who asks a running scheduler.
+
+On a busy cluster a difference is news on its way; one that stays is a bug.
+"""
+
+from typing import Any
+
+import msgspec
+
+from holdfast.actions.scheduler import Scheduler
+from holdfast.api.meta import Object
+from holdfast.backends.kubernetes.http.client import Client, get
+from holdfast.backends.kubernetes.http.paths import NODE, POD, path_of
+from holdfast.backends.kubernetes.reading.decoding import Broken, decode_page
+from holdfast.backends.kubernetes.reading.watched import WATCHED
+from holdfast.core.pods import Phase
+from holdfast.core.validate import validate_state
+
+
+class Difference(msgspec.Struct):
+    """All lists are of names as timelines have them; empty lists mean that cache and server agree."""
+
+    missing_pods: list[str]
+    """The server has them, the cache does not."""
+    redundant_pods: list[str]
+    misplaced_pods: list[str]
+    """Known, but on another node than the server says."""
+    missing_nodes: list[str]
+    redundant_nodes: list[str]
+    inconsistent: list[str]
+    """What does not add up inside the cache."""
+
+    @property
+    def is_empty(self) -> bool:
+        return not any(getattr(self, field) for field in self.__struct_fields__)
+
+
+async def compare(client: Client, scheduler: Scheduler) -> Difference:
+    selector = next(w.field_selector for w in WATCHED if w.info is POD)
+    pods = await _all(client, f"{path_of(POD)}?fieldSelector={selector.replace('!=', '%21%3D')}", POD)
+    nodes = await _all(client, path_of(NODE), NODE)
+    cluster = scheduler.cluster
+    on_server = {pod.metadata.uid: pod for pod in pods}
+    known = cluster.pods
+    misplaced = []
+    for uid in on_server.keys() & known.keys():
+        record, node = known[uid], on_server[uid].spec.node_name
+        believed = cluster.nodes.name(record.row) if record.phase is Phase.ASSIGNED else ""
+        if record.phase is not Phase.ASSUMED and believed != node:
+            misplaced.append(f"{record.ref}: {believed or 'no node'} here, {node or 'no node'} there")
+    node_names = {node.metadata.name for node in nodes}
+    known_nodes = {info.name for info in cluster.nodes.info.values()}
+    return Difference(
+        missing_pods=sorted(_name(on_server[uid]) for uid in on_server.keys() - known.keys()),
+        redundant_pods=sorted(str(known[uid].ref) for uid in known.keys() - on_server.keys()),
+        misplaced_pods=sorted(misplaced),
+        missing_nodes=sorted(node_names - known_nodes),
+        redundant_nodes=sorted(known_nodes - node_names),
+        inconsistent=[str(problem) for problem in validate_state(cluster)],
+    )
+
+
+async def _all(client: Client, path: str, info: Any) -> list[Any]:
+    found: list[Any] = []
+    more = ""
+    while True:
+        separator = "&" if "?" in path else "?"
+        page = decode_page(
+            info, await client.call(get(f"{path}{separator}limit=500{more}"), attempts=5)
+        )
+        found += [item for item in page.items if not isinstance(item, Broken)]
+        if not page.continue_:
+            return found
+        more = f"&continue={page.continue_}"
+
+
+def _name(pod: Object) -> str:
+    return f"Pod/{pod.metadata.namespace}/{pod.metadata.name}"

@@ -1,0 +1,88 @@
+"""Which objects of a kind are known, and in which version.
+
+A watch says what changed; a list says what there is. From a list taken anew the mirror works out
+exactly what happened in between, deletions and namesakes included, and says no more than that.
+"""
+
+from collections.abc import Iterator
+
+from holdfast.api.kinds import KindInfo
+from holdfast.api.meta import Object, ObjectMeta
+from holdfast.backends.kubernetes.reading.decoding import Broken, Found
+from holdfast.core.events import Added, Deleted, Event, Updated
+
+Key = tuple[str, str]
+"""Namespace and name."""
+
+
+class Mirror:
+    def __init__(self, info: KindInfo) -> None:
+        self._info = info
+        self._known: dict[Key, tuple[str, str]] = {}
+        """To uid and version."""
+        self._unseen: dict[Key, tuple[str, str]] | None = None
+        """While a list is read: what it has not had yet."""
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def put(self, found: Found) -> Iterator[Event]:
+        """The object exists, as it is here."""
+        if isinstance(found, Broken):
+            key, uid = (found.event.namespace, found.event.name), found.event.uid
+            version = found.resource_version
+        else:
+            meta = found.metadata
+            key, uid, version = (meta.namespace, meta.name), meta.uid, meta.resource_version
+        before = self._known.get(key)
+        if self._unseen is not None:
+            self._unseen.pop(key, None)
+        if before is not None:
+            if before == (uid, version):
+                return
+            if before[0] != uid:
+                yield self._gone(key, before[0])
+                before = None
+        self._known[key] = (uid, version)
+        if isinstance(found, Broken):
+            yield found.event
+        else:
+            yield Updated(found) if before is not None else Added(found)
+
+    def remove(self, found: Found) -> Iterator[Event]:
+        """The object is gone, as the server said."""
+        if isinstance(found, Broken):
+            key = (found.event.namespace, found.event.name)
+        else:
+            key = (found.metadata.namespace, found.metadata.name)
+        before = self._known.pop(key, None)
+        if self._unseen is not None:
+            self._unseen.pop(key, None)
+        if before is None:
+            return
+        if isinstance(found, Broken) or found.metadata.uid != before[0]:
+            yield self._gone(key, before[0])
+        else:
+            yield Deleted(found)
+
+    def begin_list(self) -> None:
+        """All objects there are will be put now."""
+        self._unseen = dict(self._known)
+
+    def end_list(self) -> Iterator[Event]:
+        """They have been: what was not among them is gone."""
+        unseen, self._unseen = self._unseen or {}, None
+        for key, (uid, _) in unseen.items():
+            del self._known[key]
+            yield self._gone(key, uid)
+
+    def clear(self) -> Iterator[Event]:
+        """There are no objects of this kind any more."""
+        self.begin_list()
+        yield from self.end_list()
+
+    def _gone(self, key: Key, uid: str) -> Event:
+        namespace, name = key
+        gone: Object = self._info.type(metadata=ObjectMeta(namespace=namespace, name=name, uid=uid))
+        gone.api_version, gone.kind = self._info.api_version, self._info.kind
+        return Deleted(gone)

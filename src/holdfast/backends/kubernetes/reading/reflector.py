@@ -1,0 +1,277 @@
+"""Keeps the core in step with all objects of one kind.
+
+                  listed, or streamed             closed, cut, quiet for too long: same version
+    start ──────────────────────► following ◄──┐──────────────────────────────────────┐
+      ▲                             │  └───────┘──────────────────────────────────────┘
+      └─────────────────────────────┘
+        410, another ERROR event, or a watch that closes at once again and again
+
+A watch is resumed at the last version seen. Only where that cannot be is everything listed anew, and
+then the difference is fed, not the list. A connection nobody answers on any more is found by its
+silence: servers send a bookmark about once a minute.
+"""
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Callable
+from urllib.parse import urlencode
+
+import msgspec
+
+from holdfast.backends.kubernetes.errors import ApiError, CredentialsError, Unreachable
+from holdfast.backends.kubernetes.http.backoff import Backoff
+from holdfast.backends.kubernetes.http.client import Client, get
+from holdfast.backends.kubernetes.http.paths import path_of
+from holdfast.backends.kubernetes.reading.decoding import (
+    INITIAL_EVENTS_END,
+    Broken,
+    Frame,
+    decode_frame,
+    decode_page,
+)
+from holdfast.backends.kubernetes.reading.mirror import Mirror
+from holdfast.backends.kubernetes.reading.watched import Watched
+from holdfast.core.events import Event
+
+PAGE = 500
+QUIET = 90.0
+"""After so many seconds without a byte a watch is taken for dead."""
+LONGEST = 600
+"""A server is asked to end a watch after this many seconds at the latest."""
+HEALTHY = 30.0
+"""A watch that lived this long makes good for failures before it."""
+ABSENT = 30.0
+"""How often a kind the server does not know is looked for, in seconds."""
+_EMPTY_WATCHES = 5
+"""So many watches in a row that end at once with nothing to say, and the version is not trusted."""
+_LIST_TIMEOUT = 60.0
+_GONE = 410
+
+Sink = Callable[[Event], None]
+Report = Callable[[str, str], None]
+"""Told what happened to the reflector (`listed`, `failed`, …) and the particulars, for logs."""
+
+
+def _no_report(what: str, particulars: str) -> None:
+    pass
+
+
+class Reflector:
+    def __init__(
+        self,
+        client: Client,
+        watched: Watched,
+        sink: Sink,
+        report: Report = _no_report,
+        stream: bool = True,
+        rng: random.Random | None = None,
+    ) -> None:
+        self.watched = watched
+        self.synced = asyncio.Event()
+        self.problem = ""
+        """What keeps the mirror from being up to date; "" if nothing does."""
+        self.lists = 0
+        """How often everything was listed."""
+        self.absent = False
+        """Whether the server does not know the kind."""
+        self._client = client
+        self._sink = sink
+        self._report = report
+        self._stream = stream
+        self._rng = rng or random.Random()
+        self._mirror = Mirror(watched.info)
+        self._version: str | None = None
+        self._backoff = Backoff(rng=self._rng)
+        self._empty = 0
+        self._path = path_of(watched.info)
+
+    def __len__(self) -> int:
+        return len(self._mirror)
+
+    async def run(self) -> None:
+        """For ever."""
+        while True:
+            try:
+                if self._version is None and not self._stream:
+                    await self._list()
+                await self._follow()
+            except ApiError as error:
+                await self._refused(error)
+            except (Unreachable, CredentialsError) as error:
+                await self._wait(str(error))
+            except msgspec.DecodeError as error:
+                # Not JSON at all: whatever sits between us and the server, it is not the server.
+                self._version = None
+                await self._wait(f"not JSON: {error}")
+
+    # What there is
+
+    async def _list(self) -> None:
+        self._mirror.begin_list()
+        self.lists += 1
+        more, limit = "", PAGE
+        while True:
+            query = {"limit": str(limit)} if limit else {}
+            if more:
+                query["continue"] = more
+            try:
+                data = await self._client.send(get(self._url(query), _LIST_TIMEOUT))
+            except ApiError as error:
+                if error.status != _GONE or not more:
+                    raise
+                # The snapshot the pages come from is too old by now: all in one go, then.
+                self._mirror.begin_list()
+                more, limit = "", 0
+                continue
+            page = decode_page(self.watched.info, data)
+            del data
+            for item in page.items:
+                for event in self._mirror.put(item):
+                    self._sink(event)
+            more = page.continue_
+            if not more:
+                break
+            await asyncio.sleep(0)
+        self._complete(page.resource_version)
+
+    def _complete(self, version: str) -> None:
+        for event in self._mirror.end_list():
+            self._sink(event)
+        self._version = version
+        self.absent = False
+        self._in_step()
+        self._report("listed", f"{len(self._mirror)} objects at version {version}")
+
+    def _in_step(self) -> None:
+        self.problem = ""
+        self.synced.set()
+
+    # What changes
+
+    async def _follow(self) -> None:
+        """Watches once. Returns when the watch ended as watches do."""
+        loop = asyncio.get_running_loop()
+        start, came = loop.time(), False
+        initial = self._version is None
+        if initial:
+            self._mirror.begin_list()
+            self.lists += 1
+        try:
+            async with self._client.watch(self._watch_url(), QUIET) as chunks:
+                if not initial:
+                    self._in_step()
+                async for line in _lines(chunks):
+                    frame = decode_frame(self.watched.info, line)
+                    came = came or frame.type != "BOOKMARK"
+                    self._take(frame)
+        finally:
+            if loop.time() - start >= HEALTHY:
+                self._backoff.reset()
+        if self._version is None:
+            raise Unreachable("the watch ended before everything was sent")
+        if came or loop.time() - start >= HEALTHY:
+            self._empty = 0
+            return
+        self._empty += 1
+        if self._empty >= _EMPTY_WATCHES:
+            self._empty = 0
+            self._version = None
+        await self._wait("the watch ended at once")
+
+    def _take(self, frame: Frame) -> None:
+        found = frame.object
+        if isinstance(found, Broken):
+            version = found.resource_version
+        else:
+            version = found.metadata.resource_version
+        if frame.type == "BOOKMARK":
+            if (
+                self._version is None
+                and not isinstance(found, Broken)
+                and found.metadata.annotations.get(INITIAL_EVENTS_END) == "true"
+            ):
+                self._complete(version)
+        elif frame.type == "DELETED":
+            for event in self._mirror.remove(found):
+                self._sink(event)
+        elif frame.type in ("ADDED", "MODIFIED"):
+            for event in self._mirror.put(found):
+                self._sink(event)
+        else:
+            raise ApiError(500, "UnknownEvent", f"a watch event of type {frame.type!r}")
+        if version and self._version is not None:
+            self._version = version
+
+    # What goes wrong
+
+    async def _refused(self, error: ApiError) -> None:
+        starting = self._version is None
+        if starting and self._stream and error.status not in (401, 404, 429):
+            # Servers without streamed lists refuse them in several ways.
+            self._stream = False
+            self._report("listing", f"streamed lists are refused: {error}")
+            return
+        if error.status == 404 and self.watched.optional:
+            await self._missing(error)
+            return
+        if error.status == _GONE and self._backoff.tries == 0:
+            self._backoff.tries = 1
+            self._version = None
+            self._report("expired", error.message)
+            return
+        if error.status != 429:
+            self._version = None
+        await self._wait(str(error), error.retry_after)
+
+    async def _missing(self, error: ApiError) -> None:
+        for event in self._mirror.clear():
+            self._sink(event)
+        self._version = None
+        if not self.absent:
+            self.absent = True
+            self._report("absent", error.message)
+        self._in_step()
+        await asyncio.sleep(ABSENT * (1 + self._rng.random() / 2))
+
+    async def _wait(self, problem: str, at_least: float | None = None) -> None:
+        wait = self._backoff.next(at_least)
+        if problem != self.problem:
+            self.problem = problem
+            self._report("failed", f"{problem}; trying again in {wait:.1f} s")
+        await asyncio.sleep(wait)
+
+    def _url(self, query: dict[str, str]) -> str:
+        if self.watched.field_selector:
+            query["fieldSelector"] = self.watched.field_selector
+        return f"{self._path}?{urlencode(query)}" if query else self._path
+
+    def _watch_url(self) -> str:
+        query = {
+            "watch": "true",
+            "allowWatchBookmarks": "true",
+            "timeoutSeconds": str(self._rng.randint(LONGEST // 2, LONGEST)),
+        }
+        if self._version is None:
+            query["sendInitialEvents"] = "true"
+            query["resourceVersionMatch"] = "NotOlderThan"
+        else:
+            query["resourceVersion"] = self._version
+        return self._url(query)
+
+
+async def _lines(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """The lines of a stream, which falls into chunks anywhere."""
+    rest: list[bytes] = []
+    async for chunk in chunks:
+        if b"\n" not in chunk:
+            rest.append(chunk)
+            continue
+        first, *others = chunk.split(b"\n")
+        rest.append(first)
+        line = b"".join(rest)
+        if line:
+            yield line
+        for line in others[:-1]:
+            if line:
+                yield line
+        rest = [others[-1]]

@@ -1,0 +1,38 @@
+"""The kinds the scheduler reads. One line each; those of custom resources may be absent."""
+
+from typing import NamedTuple
+
+from holdfast.api.kinds import KINDS, KindInfo
+from holdfast.api.names import RESERVATION_API
+
+
+class Watched(NamedTuple):
+    info: KindInfo
+    field_selector: str = ""
+    optional: bool = False
+    """Whether the server may not know the kind."""
+
+
+def _kind(api_version: str, kind: str, field_selector: str = "", optional: bool = False) -> Watched:
+    return Watched(KINDS[api_version, kind], field_selector, optional)
+
+
+WATCHED = (
+    # Nodes first, so that pods find theirs.
+    _kind("v1", "Node"),
+    _kind("v1", "Pod", "status.phase!=Succeeded,status.phase!=Failed"),
+    _kind("v1", "Namespace"),
+    _kind("v1", "Service"),
+    _kind("v1", "ReplicationController"),
+    _kind("apps/v1", "ReplicaSet"),
+    _kind("apps/v1", "StatefulSet"),
+    _kind("policy/v1", "PodDisruptionBudget"),
+    _kind("v1", "PersistentVolume"),
+    _kind("v1", "PersistentVolumeClaim"),
+    _kind("storage.k8s.io/v1", "StorageClass"),
+    _kind("storage.k8s.io/v1", "CSINode"),
+    _kind("storage.k8s.io/v1", "CSIDriver"),
+    _kind("storage.k8s.io/v1", "CSIStorageCapacity"),
+    _kind("storage.k8s.io/v1", "VolumeAttachment"),
+    _kind(RESERVATION_API, "Reservation", optional=True),
+)

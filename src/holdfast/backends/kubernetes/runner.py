@@ -1,0 +1,225 @@
+"""The loop: what the server says goes in, a round is made, what it decides goes out.
+
+    reflectors ─► inbox ─► scheduler ─► writer ─► server ─► reflectors …
+
+Nothing here waits for the server. Rounds are cut into pieces of some pods each, so that binds flow
+while the rest is still being decided, and no more is decided than can soon be bound: a pod that waits
+for the network may still be overtaken by a more important one.
+"""
+
+import asyncio
+import random
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+
+from holdfast.actions.scheduler import Scheduler
+from holdfast.backends.kubernetes.clock import Clock
+from holdfast.backends.kubernetes.fence import Fence
+from holdfast.backends.kubernetes.http.client import Client
+from holdfast.backends.kubernetes.http.rate import RateLimit
+from holdfast.backends.kubernetes.reading.reflector import Reflector
+from holdfast.backends.kubernetes.reading.watched import WATCHED, Watched
+from holdfast.backends.kubernetes.writing.queue import Lane
+from holdfast.backends.kubernetes.writing.writer import Writer
+from holdfast.backends.metrics import SchedulingMetrics
+from holdfast.core.decisions import Emit
+from holdfast.core.events import BindConfirmed, Event
+from holdfast.core.pods import Phase
+
+PODS_AT_ONCE = 100
+"""So many pods are tried before the network gets its turn."""
+FED_AT_ONCE = 500
+"""So many events are fed before it does."""
+BINDS_WAITING = 500
+"""While more binds than this wait to be sent, no more is decided."""
+_SWEEP_EVERY = 60.0
+
+_LEVELS = {"listed": "debug", "listing": "debug", "failed": "warning"}
+
+Log = Callable[..., None]
+"""Called with an event's name and its particulars by name; `level` among them if it is not `info`."""
+
+
+def no_log(event: str, **particulars: object) -> None:
+    pass
+
+
+class Runner:
+    """`fence` says whether this process may decide and write; see `Election`."""
+
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        client: Client,
+        fence: Fence,
+        clock: Clock,
+        *,
+        metrics: SchedulingMetrics | None = None,
+        log: Log = no_log,
+        limit: RateLimit | None = None,
+        watched: Sequence[Watched] = WATCHED,
+        stream: bool = True,
+        claim_timeout: float = 600.0,
+        rng: random.Random | None = None,
+    ) -> None:
+        self.scheduler = scheduler
+        self.fence = fence
+        self._clock = clock
+        self._metrics = metrics
+        self._log = log
+        self._inbox: deque[Event] = deque()
+        self._wake = asyncio.Event()
+        self._stopping = False
+        self.reflectors = [
+            Reflector(client, each, self._put, self._reporter(each), stream, rng) for each in watched
+        ]
+        claims = scheduler.cluster.objects.setdefault("PersistentVolumeClaim", {})
+        self.writer = Writer(
+            client,
+            fence,
+            self._bind_answered,
+            claims,
+            self._controller,
+            clock.wall,
+            self._write_failed,
+            limit,
+            claim_timeout,
+        )
+        self.has_synced = False
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        endless = [asyncio.create_task(reflector.run()) for reflector in self.reflectors]
+        endless += [asyncio.create_task(self._loop()), asyncio.create_task(self._sweep())]
+        syncing = asyncio.create_task(self._mark_synced())
+        try:
+            done, _ = await asyncio.wait(endless, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()  # it cannot have ended but by an error
+        finally:
+            for task in (*endless, syncing):
+                task.cancel()
+            await asyncio.gather(*endless, syncing, return_exceptions=True)
+
+    async def stop(self, patience: float) -> bool:
+        """Decides nothing more; waits for what is on its way. False if that took too long."""
+        self._stopping = True
+        if not await self.writer.queue.drain(patience):
+            return False
+        # The last binds are known by now, and want to be told of.
+        while self._inbox:
+            self._feed_some()
+        self.writer.carry_out(self.scheduler.round(self._clock.now(), limit=0))
+        return await self.writer.queue.drain(patience)
+
+    async def close(self) -> None:
+        await self.writer.queue.close()
+
+    def unsynced(self) -> list[str]:
+        """The kinds that have not been read yet, with what stands in the way."""
+        return [
+            f"{r.watched.info.resource}: {r.problem or 'not listed yet'}"
+            for r in self.reflectors
+            if not r.synced.is_set()
+        ]
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether there is nothing to feed, to decide or to write."""
+        return not (self._inbox or self.scheduler.unfinished or len(self.writer.queue))
+
+    def wake(self) -> None:
+        """Something outside changed: who leads, say."""
+        self._wake.set()
+
+    # The loop
+
+    async def _loop(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            self._feed_some()
+            if self._may_decide():
+                self._decide()
+            if self._inbox or (self.scheduler.unfinished and self._may_decide()):
+                await asyncio.sleep(0)
+                continue
+            self._wake.clear()
+            timer = self._timer(loop)
+            try:
+                await self._wake.wait()
+            finally:
+                if timer is not None:
+                    timer.cancel()
+
+    def _feed_some(self) -> None:
+        inbox, scheduler, now = self._inbox, self.scheduler, self._clock.now()
+        for _ in range(min(len(inbox), FED_AT_ONCE)):
+            event = inbox.popleft()
+            scheduler.feed(event, now)
+            self.writer.saw(event)
+
+    def _may_decide(self) -> bool:
+        return (
+            self.has_synced
+            and not self._stopping
+            and self.fence.is_open
+            and self.writer.queue.length(Lane.BIND) < BINDS_WAITING
+        )
+
+    def _decide(self) -> None:
+        start = time.perf_counter()
+        decisions = self.scheduler.round(self._clock.now(), PODS_AT_ONCE)
+        if self._metrics is not None:
+            self._metrics.round_done(time.perf_counter() - start, decisions)
+        self.writer.carry_out(decisions)
+
+    def _timer(self, loop: asyncio.AbstractEventLoop) -> asyncio.TimerHandle | None:
+        due = self.scheduler.next_timer() if self._may_decide() else None
+        if due is None:
+            return None
+        return loop.call_later(max(0.0, due - self._clock.now()), self._wake.set)
+
+    # What happens
+
+    def _put(self, event: Event) -> None:
+        self._inbox.append(event)
+        self._wake.set()
+
+    def _bind_answered(self, event: Event) -> None:
+        if isinstance(event, BindConfirmed) and self._metrics is not None:
+            self._metrics.pod_bound(event.uid, self._clock.now())
+        self._put(event)
+
+    async def _mark_synced(self) -> None:
+        for reflector in self.reflectors:
+            await reflector.synced.wait()
+        while self._inbox:  # the first lists are to be fed whole before anything is decided
+            await asyncio.sleep(0)
+        self.has_synced = True
+        self._log("synced", objects=sum(len(reflector) for reflector in self.reflectors))
+        self._wake.set()
+
+    async def _sweep(self) -> None:
+        while True:
+            await asyncio.sleep(_SWEEP_EVERY)
+            self.writer.sweep()
+
+    def _controller(self, event: Emit) -> str:
+        pod = self.scheduler.cluster.pods.get(event.about.uid)
+        if pod is not None and pod.phase is not Phase.PENDING:
+            return pod.scheduler
+        first = self.scheduler.profiles[0].scheduler_name
+        known = {profile.scheduler_name for profile in self.scheduler.profiles}
+        return pod.scheduler if pod is not None and pod.scheduler in known else first
+
+    def _write_failed(self, error: BaseException) -> None:
+        self._log("write failed", level="warning", error=str(error) or type(error).__name__)
+
+    def _reporter(self, watched: Watched) -> Callable[[str, str], None]:
+        def report(what: str, particulars: str) -> None:
+            level = _LEVELS.get(what, "info")
+            resource = watched.info.resource
+            self._log(f"reflector {what}", level=level, resource=resource, detail=particulars)
+
+        return report

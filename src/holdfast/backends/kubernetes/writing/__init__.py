@@ -1,0 +1,13 @@
+"""Decisions, carried out.
+
+writer       takes decisions and hands them to those below
+queue        what goes out when: binds before status before events; one object's writes in order
+sender       one write, past the fence
+binder       a pod's volumes, then the pod; and what became of it when nobody said
+volumes      a volume to its claim, a claim to its node
+claims       waiting for claims to be bound
+statuses     conditions and nominations, several in one patch
+evictions    a victim's condition, then its deletion
+reservations what was decided of reservations
+recorder     Events, one for the same thing said again
+"""

@@ -1,0 +1,132 @@
+"""Kubernetes Events (`events.k8s.io/v1`), as `kubectl describe` shows them.
+
+The same thing said again of the same object is a series: one Event whose count grows. The first repeat
+is written at once, further ones when the series ends, six minutes after it was last heard.
+"""
+
+import socket
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any
+
+from holdfast.api.names import DEFAULT_NAMESPACE, RESERVATION_API
+from holdfast.api.timestamps import format_micro_time
+from holdfast.backends.kubernetes.errors import ApiError, Deposed
+from holdfast.backends.kubernetes.http.backoff import Backoff
+from holdfast.backends.kubernetes.http.client import MERGE
+from holdfast.backends.kubernetes.writing.queue import Job, Outcome
+from holdfast.backends.kubernetes.writing.sender import Passing, Sender, wait_after
+from holdfast.core.decisions import Emit
+
+SERIES_ENDS = 360.0
+_MOST_SERIES = 10_000
+_ATTEMPTS = 6
+_NAME_LIMIT = 253
+_NOTE_LIMIT = 1024
+_API_VERSIONS = {"Pod": "v1", "Node": "v1", "Reservation": RESERVATION_API}
+_ALREADY_EXISTS = 409
+
+
+class _Series:
+    __slots__ = ("count", "heard_at", "path", "written")
+
+    def __init__(self, path: str, heard_at: float) -> None:
+        self.path = path
+        self.heard_at = heard_at
+        self.count = 1
+        self.written = 1
+
+
+class Recorder:
+    def __init__(self, sender: Sender, wall: Callable[[], float]) -> None:
+        self._sender = sender
+        self._wall = wall
+        self._host = socket.gethostname()
+        self._last_name = 0
+        self._series: OrderedDict[Emit, _Series] = OrderedDict()
+        """What may be said again, in the order it was last heard."""
+
+    def job(self, event: Emit, controller: str) -> Job | None:
+        """What is to be written, if anything."""
+        now = self._wall()
+        known = self._series.get(event)
+        if known is not None:
+            known.count += 1
+            known.heard_at = now
+            self._series.move_to_end(event)
+            if known.written > 1:
+                return None
+            known.written = known.count
+            return self._writing("PATCH", known.path, _series_patch(known.count, now))
+        # A microsecond is the resolution of the stamp; names must differ even within one.
+        self._last_name = max(self._last_name + 1, int(now * 1_000_000) * 1000)
+        suffix = f".{self._last_name:x}"
+        name = event.about.name[: _NAME_LIMIT - len(suffix)] + suffix
+        namespace = event.about.namespace or DEFAULT_NAMESPACE
+        path = f"/apis/events.k8s.io/v1/namespaces/{namespace}/events"
+        if event.type != "Normal":
+            self._series[event] = _Series(f"{path}/{name}", now)
+            if len(self._series) > _MOST_SERIES:
+                self._series.popitem(last=False)
+        return self._writing("POST", path, self._body(event, controller, namespace, name, now))
+
+    def ended(self) -> list[Job]:
+        """The last words of series that were not heard for a while."""
+        now = self._wall()
+        jobs: list[Job] = []
+        while self._series:
+            event, series = next(iter(self._series.items()))
+            if series.heard_at > now - SERIES_ENDS:
+                break
+            del self._series[event]
+            if series.count > series.written:
+                patch = _series_patch(series.count, series.heard_at)
+                jobs.append(self._writing("PATCH", series.path, patch))
+        return jobs
+
+    def _body(
+        self, event: Emit, controller: str, namespace: str, name: str, now: float
+    ) -> dict[str, Any]:
+        about = event.about
+        regarding = {"kind": about.kind, "name": about.name, "uid": about.uid}
+        if about.kind in _API_VERSIONS:
+            regarding["apiVersion"] = _API_VERSIONS[about.kind]
+        if about.namespace:
+            regarding["namespace"] = about.namespace
+        return {
+            "apiVersion": "events.k8s.io/v1",
+            "kind": "Event",
+            "metadata": {"name": name, "namespace": namespace},
+            "eventTime": format_micro_time(now),
+            "reportingController": controller,
+            "reportingInstance": f"{controller}-{self._host}"[:128],
+            "action": event.action or "Scheduling",
+            "type": event.type,
+            "reason": event.reason,
+            "regarding": regarding,
+            "note": event.message[:_NOTE_LIMIT],
+        }
+
+    def _writing(self, method: str, path: str, body: dict[str, Any]) -> Job:
+        backoff = Backoff(first=1.0, most=20.0)
+        content_type = MERGE if method == "PATCH" else "application/json"
+
+        async def write() -> Outcome:
+            try:
+                await self._sender.write(method, path, body, content_type)
+            except Deposed:
+                return None
+            except Passing as error:
+                if isinstance(error, ApiError) and error.status in (404, _ALREADY_EXISTS):
+                    return None  # its namespace or series has gone; or an attempt did arrive
+                wait = wait_after(error, backoff)
+                if wait is None or backoff.tries >= _ATTEMPTS:
+                    raise
+                return wait
+            return None
+
+        return write
+
+
+def _series_patch(count: int, heard_at: float) -> dict[str, Any]:
+    return {"series": {"count": count, "lastObservedTime": format_micro_time(heard_at)}}

@@ -1,0 +1,120 @@
+"""What was decided of reservations: their status, written as a whole, and their end.
+
+The last status wanted is the one that is written. One that gives a reservation its node is answered
+like a pod's bind; writing it twice does no harm, so where the server did not say what came of it, it is
+written again. A patch begins with a test of the uid: another may have the name by now.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from holdfast.api.kinds import KINDS
+from holdfast.api.meta import ObjectMeta
+from holdfast.api.names import RESERVATION_API
+from holdfast.api.reservation import Reservation
+from holdfast.backends.kubernetes.errors import ApiError, Deposed
+from holdfast.backends.kubernetes.http.backoff import Backoff
+from holdfast.backends.kubernetes.http.client import JSON_PATCH
+from holdfast.backends.kubernetes.http.paths import path_of
+from holdfast.backends.kubernetes.writing.queue import Job, Lane, Outcome, WriteQueue
+from holdfast.backends.kubernetes.writing.sender import Passing, Sender, wait_after
+from holdfast.core.decisions import DeleteReservation, ObjectRef, SetReservationStatus
+from holdfast.core.events import BindConfirmed, BindRefused, Deleted, Event, WriteRefused
+
+_INFO = KINDS[RESERVATION_API, "Reservation"]
+_ATTEMPTS = 8
+
+
+class Reservations:
+    def __init__(self, sender: Sender, queue: WriteQueue, feed: Callable[[Event], None]) -> None:
+        self._sender = sender
+        self._queue = queue
+        self._feed = feed
+        self._wanted: dict[str, SetReservationStatus] = {}
+
+    def set_status(self, decision: SetReservationStatus) -> None:
+        ref = decision.reservation
+        before = self._wanted.get(ref.uid)
+        if before is not None and before.binds:
+            decision = msgspec.structs.replace(decision, binds=True)
+        self._wanted[ref.uid] = decision
+        if before is None or decision.binds != before.binds:
+            lane = Lane.BIND if decision.binds else Lane.STATUS
+            self._queue.submit(lane, ref.uid, self._status_job(ref))
+
+    def delete(self, decision: DeleteReservation) -> None:
+        self._wanted.pop(decision.reservation.uid, None)
+        self._queue.submit(
+            Lane.STATUS, decision.reservation.uid, self._delete_job(decision.reservation)
+        )
+
+    def _status_job(self, ref: ObjectRef) -> Job:
+        backoff = Backoff(first=0.2, most=10.0)
+
+        async def write() -> Outcome:
+            wanted = self._wanted.pop(ref.uid, None)
+            if wanted is None:
+                return None
+            try:
+                await self._sender.write(
+                    "PATCH", path_of(_INFO, "", ref.name, "status"), _patch(wanted), JSON_PATCH
+                )
+            except Deposed:
+                return None
+            except Passing as error:
+                wait = wait_after(error, backoff)
+                if wait is not None and (wanted.binds or backoff.tries < _ATTEMPTS):
+                    self._wanted.setdefault(ref.uid, wanted)
+                    return wait
+                self._refused(wanted, error)
+                return None
+            if wanted.binds:
+                self._feed(BindConfirmed(ref.uid))
+            return None
+
+        return write
+
+    def _delete_job(self, ref: ObjectRef) -> Job:
+        backoff = Backoff(first=0.2, most=10.0)
+        options: dict[str, Any] = {
+            "apiVersion": "v1",
+            "kind": "DeleteOptions",
+            "preconditions": {"uid": ref.uid},
+        }
+
+        async def write() -> Outcome:
+            try:
+                await self._sender.write("DELETE", path_of(_INFO, "", ref.name), options)
+            except Deposed:
+                return None
+            except Passing as error:
+                if isinstance(error, ApiError) and error.status in (404, 409):
+                    return None
+                wait = wait_after(error, backoff)
+                if wait is not None and backoff.tries < _ATTEMPTS:
+                    return wait
+                self._feed(WriteRefused(ref.uid, str(error)))
+            return None
+
+        return write
+
+    def _refused(self, decision: SetReservationStatus, error: Exception) -> None:
+        ref = decision.reservation
+        if isinstance(error, ApiError) and error.status == 404:
+            gone = Reservation(metadata=ObjectMeta(name=ref.name, uid=ref.uid))
+            gone.kind, gone.api_version = _INFO.kind, _INFO.api_version
+            self._feed(Deleted(gone))
+        if decision.binds:
+            self._feed(BindRefused(ref.uid, str(error)))
+        else:
+            self._feed(WriteRefused(ref.uid, str(error)))
+
+
+def _patch(decision: SetReservationStatus) -> list[dict[str, Any]]:
+    status = msgspec.to_builtins(decision.status)
+    return [
+        {"op": "test", "path": "/metadata/uid", "value": decision.reservation.uid},
+        {"op": "add", "path": "/status", "value": status},
+    ]

@@ -1,0 +1,120 @@
+"""Takes a round's decisions and has them carried out."""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, assert_never
+
+from holdfast.api.pod import Pod
+from holdfast.api.storage import PersistentVolumeClaim
+from holdfast.backends.kubernetes.fence import Fence
+from holdfast.backends.kubernetes.http.client import Client
+from holdfast.backends.kubernetes.http.rate import RateLimit
+from holdfast.backends.kubernetes.writing.binder import BindJob, Feed
+from holdfast.backends.kubernetes.writing.claims import Claims
+from holdfast.backends.kubernetes.writing.evictions import eviction_job
+from holdfast.backends.kubernetes.writing.queue import Failed, Lane, WriteQueue
+from holdfast.backends.kubernetes.writing.recorder import Recorder
+from holdfast.backends.kubernetes.writing.reservations import Reservations
+from holdfast.backends.kubernetes.writing.sender import Sender
+from holdfast.backends.kubernetes.writing.statuses import Statuses
+from holdfast.core.decisions import (
+    Bind,
+    BindVolume,
+    Decision,
+    DeleteReservation,
+    Emit,
+    Nominate,
+    Preempt,
+    SelectNode,
+    SetPodScheduled,
+    SetReservationStatus,
+)
+from holdfast.core.events import Deleted, Event
+
+EVENTS_WAITING = 50_000
+"""More Events than this do not wait to be written; what is said then is lost."""
+
+NameController = Callable[[Emit], str]
+"""Which scheduler an Event is from."""
+
+
+class Writer:
+    """`feed` is told what became of binds; `claims` are those the core knows."""
+
+    def __init__(
+        self,
+        client: Client,
+        fence: Fence,
+        feed: Feed,
+        claims: Mapping[tuple[str, str], Any],
+        controller: NameController,
+        wall: Callable[[], float],
+        failed: Failed,
+        limit: RateLimit | None = None,
+        claim_timeout: float = 600.0,
+    ) -> None:
+        self._sender = Sender(client, fence)
+        self._feed = feed
+        self._controller = controller
+        self._wall = wall
+        self._claim_timeout = claim_timeout
+        self.queue = WriteQueue(failed, limit)
+        self.claims = Claims(claims)
+        self.statuses = Statuses(self._sender, wall)
+        self._reservations = Reservations(self._sender, self.queue, feed)
+        self._recorder = Recorder(self._sender, wall)
+        self.events_lost = 0
+
+    def carry_out(self, decisions: Iterable[Decision]) -> None:
+        before: list[BindVolume | SelectNode] = []
+        for decision in decisions:
+            if isinstance(decision, Bind):
+                self._bind(decision, before)
+                before = []
+            elif isinstance(decision, Emit):
+                self._emit(decision)
+            elif isinstance(decision, BindVolume | SelectNode):
+                before.append(decision)
+            elif isinstance(decision, SetPodScheduled | Nominate):
+                if self.statuses.want(decision):
+                    job = self.statuses.job(decision.pod)
+                    self.queue.submit(Lane.STATUS, decision.pod.uid, job)
+            elif isinstance(decision, Preempt):
+                job = eviction_job(self._sender, decision, self._wall, self._feed)
+                self.queue.submit(Lane.STATUS, decision.pod.uid, job)
+            elif isinstance(decision, SetReservationStatus):
+                self._reservations.set_status(decision)
+            elif isinstance(decision, DeleteReservation):
+                self._reservations.delete(decision)
+            else:
+                assert_never(decision)
+
+    def saw(self, event: Event) -> None:
+        """Something came from the server that a write may wait for or depend on."""
+        obj: Any = getattr(event, "object", None)
+        if isinstance(obj, Pod):
+            if isinstance(event, Deleted):
+                self.statuses.gone(obj.metadata.uid)
+            else:
+                self.statuses.seen(obj)
+        elif isinstance(obj, PersistentVolumeClaim):
+            self.claims.changed((obj.metadata.namespace, obj.metadata.name))
+
+    def sweep(self) -> None:
+        """To be called every minute or so."""
+        for job in self._recorder.ended():
+            self.queue.submit(Lane.EVENT, object(), job)
+
+    def _bind(self, decision: Bind, before: list[BindVolume | SelectNode]) -> None:
+        self.statuses.drop(decision.pod.uid)
+        job = BindJob(self._sender, self._feed, self.claims, decision, before, self._claim_timeout)
+        self.queue.submit(Lane.BIND, decision.pod.uid, job)
+
+    def _emit(self, decision: Emit) -> None:
+        if self.queue.length(Lane.EVENT) >= EVENTS_WAITING:
+            self.events_lost += 1
+            return
+        job = self._recorder.job(decision, self._controller(decision))
+        if job is not None:
+            # An Event of its own is an object of its own; only those of one series keep an order.
+            key = (decision.about.uid, decision.reason) if decision.type != "Normal" else object()
+            self.queue.submit(Lane.EVENT, key, job)

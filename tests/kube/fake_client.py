@@ -1,0 +1,28 @@
+"""A client whose server is in the same process: no sockets, so time can be virtual."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from holdfast.backends.kubernetes.access import Access
+from holdfast.backends.kubernetes.http.client import Client, Request
+from kube.fake_api import FakeApi
+
+
+class FakeClient(Client):
+    def __init__(self, api: FakeApi) -> None:
+        super().__init__(Access("http://127.0.0.1:1"))
+        self.api = api
+
+    async def send(self, request: Request) -> bytes:
+        request.guard()
+        return await self.api.handle(request)
+
+    @asynccontextmanager
+    async def watch(self, path: str, idle: float) -> AsyncIterator[AsyncIterator[bytes]]:
+        stream = self.api.watch(path, idle)
+        try:
+            yield stream
+        finally:
+            await stream.aclose()  # type: ignore[attr-defined]

@@ -1,0 +1,347 @@
+"""The loop: from pods on a server to pods on nodes."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import random
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from builders import make_node, make_pod
+from holdfast.actions.scheduler import Scheduler
+from holdfast.backends.kubernetes.comparing import Difference, compare
+from holdfast.backends.kubernetes.fence import Fence
+from holdfast.backends.kubernetes.runner import BINDS_WAITING, Runner
+from holdfast.backends.metrics import SchedulingMetrics
+from holdfast.core.pods import Phase
+from holdfast.framework.config import API_VERSION, KIND, load
+from holdfast.plugins import registry
+from kube.fake_api import FakeApi, Fault, Raw
+from kube.fake_client import FakeClient
+from kube.virtual_time import LoopClock, run, until
+
+FOREVER = float("inf")
+MINE = "holdfast-scheduler"
+
+
+class Cluster:
+    def __init__(self, api: FakeApi, runner: Runner, client: FakeClient) -> None:
+        self.api = api
+        self.runner = runner
+        self.client = client
+        self.scheduler = runner.scheduler
+
+    async def quiet(self) -> None:
+        await until(lambda: self.runner.has_synced and self.runner.is_quiet)
+        await asyncio.sleep(1)
+        await until(lambda: self.runner.is_quiet)
+
+    async def difference(self) -> Difference:
+        return await compare(self.client, self.scheduler)
+
+
+def new_scheduler() -> Scheduler:
+    plugins = registry()
+    return Scheduler(load({"apiVersion": API_VERSION, "kind": KIND}, plugins.implements()), plugins)
+
+
+@asynccontextmanager
+async def running(api: FakeApi, leads: bool = True) -> AsyncIterator[Cluster]:
+    clock = LoopClock()
+    fence = Fence(clock.elapsed)
+    if leads:
+        fence.open_until(math.inf)
+    client = FakeClient(api)
+    scheduler = new_scheduler()
+    runner = Runner(
+        scheduler,
+        client,
+        fence,
+        clock,
+        metrics=SchedulingMetrics(scheduler),
+        stream=False,
+        rng=random.Random(3),
+    )
+    task = asyncio.create_task(runner.run())
+    try:
+        yield Cluster(api, runner, client)
+        assert not task.done(), task.exception()
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        await runner.close()
+
+
+def pod(name: str, cpu: str = "100m", scheduler: str = MINE) -> Raw:
+    raw = make_pod(name).cpu(cpu).raw()
+    raw["spec"]["schedulerName"] = scheduler
+    return raw
+
+
+def node(name: str, cpu: str = "4") -> Raw:
+    return make_node(name).allocatable(cpu=cpu, memory="32Gi", pods=110).raw()
+
+
+def test_pods_of_our_name_are_bound_and_no_others() -> None:
+    async def story() -> None:
+        api = FakeApi()
+        for i in range(3):
+            api.create(node(f"n{i}"))
+        api.create(pod("before"))
+        api.create(pod("theirs", scheduler="default-scheduler"))
+        async with running(api) as cluster:
+            await cluster.quiet()
+            api.create(pod("after"))
+            await cluster.quiet()
+            nodes = api.pods()
+            assert nodes.pop("theirs") == ""
+            assert all(nodes.values()) and len(nodes) == 2
+            events = api.all("/apis/events.k8s.io/v1/events")
+            assert sorted(e["note"] for e in events) == sorted(
+                f"Successfully assigned default/{name} to {where}" for name, where in nodes.items()
+            )
+            assert (await cluster.difference()).is_empty
+            assert all(reflector.lists == 1 for reflector in cluster.runner.reflectors)
+
+    run(story())
+
+
+def test_what_does_not_fit_says_so_and_fits_when_there_is_room() -> None:
+    async def story() -> None:
+        api = FakeApi()
+        api.create(node("n", cpu="1"))
+        async with running(api) as cluster:
+            api.create(pod("big", cpu="2"))
+            await cluster.quiet()
+            (condition,) = api.get("/api/v1/pods", "big")["status"]["conditions"]
+            assert condition["reason"] == "Unschedulable"
+            assert condition["message"].startswith("0/1 nodes are available: 1 Insufficient cpu.")
+            api.create(node("m", cpu="4"))
+            await until(lambda: api.pods()["big"] == "m")
+
+    run(story())
+
+
+def test_nobody_is_decided_for_before_everything_is_known() -> None:
+    async def story() -> None:
+        api = FakeApi()
+        api.create(node("n"))
+        api.create(pod("p"))
+        slow = Fault("GET", "persistentvolumeclaims", status=500, times=FOREVER)
+        api.faults.append(slow)
+        async with running(api) as cluster:
+            await asyncio.sleep(300)
+            assert api.binds == []
+            assert cluster.runner.unsynced() == ["persistentvolumeclaims: 500: scripted"]
+            slow.times = 0
+            await until(lambda: api.binds)
+
+    run(story())
+
+
+def test_a_follower_keeps_itself_informed_and_leads_at_once() -> None:
+    async def story() -> None:
+        api = FakeApi()
+        api.create(node("n"))
+        async with running(api, leads=False) as cluster:
+            api.create(pod("p"))
+            await asyncio.sleep(60)
+            assert api.binds == []
+            assert api.count("POST") == api.count("PATCH") == 0
+            before = asyncio.get_running_loop().time()
+            cluster.runner.fence.open_until(math.inf)
+            cluster.runner.wake()
+            await until(lambda: api.binds)
+            assert asyncio.get_running_loop().time() - before < 0.1
+
+    run(story())
+
+
+def test_pods_are_bound_while_more_are_being_decided() -> None:
+    async def story() -> None:
+        api = FakeApi()
+        for i in range(20):
+            api.create(node(f"n{i}", cpu="64"))
+        for i in range(2000):
+            api.create(pod(f"p{i}"))
+        api.faults.append(Fault("POST", "/binding", delay=0.05, times=FOREVER))
+        async with running(api) as cluster:
+            await until(lambda: api.binds)
+            assumed = [p for p in cluster.scheduler.cluster.pods.values() if p.phase is Phase.ASSUMED]
+            assert len(assumed) <= BINDS_WAITING + 200
+            # One that matters more and comes now need not wait for those that were there before.
+            urgent = pod("urgent")
+            urgent["spec"]["priority"] = 1000
+            api.create(urgent)
+            await until(lambda: api.pods()["urgent"])
+            assert len(api.binds) < 1000
+            await cluster.quiet()
+            assert len(api.binds) == 2001
+            assert (await cluster.difference()).is_empty
+
+    run(story())
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_whatever_the_server_does_each_pod_is_bound_once_and_the_cache_is_right(seed: int) -> None:
+    async def story() -> None:
+        rng = random.Random(seed)
+        api = FakeApi()
+        for i in range(10):
+            api.create(node(f"n{i}", cpu="8"))
+        async with running(api) as cluster:
+            made: list[Raw] = []
+            for step in range(120):
+                made.append(api.create(pod(f"p{step}", cpu=rng.choice(["100m", "1", "2"]))))
+                await asyncio.sleep(rng.random())
+                await _something_bad(rng, api, made)
+            api.faults.clear()
+            api.silent = False
+            await asyncio.sleep(200)
+            await cluster.quiet()
+            difference = await cluster.difference()
+            assert difference.is_empty, difference
+            names = [name for name, _ in api.binds]
+            assert len(names) == len(set(names)), "bound twice"
+            used: dict[str, float] = {}
+            for raw in api.all("/api/v1/pods"):
+                cpu = raw["spec"]["containers"][0]["resources"]["requests"]["cpu"]
+                where = raw["spec"].get("nodeName", "")
+                used[where] = used.get(where, 0.0) + (0.1 if cpu == "100m" else float(cpu))
+            used.pop("", None)
+            assert max(used.values()) <= 8.0 + 1e-9
+            assert not [p for p in cluster.scheduler.cluster.pods.values() if p.phase is Phase.ASSUMED]
+
+    run(story())
+
+
+async def _something_bad(rng: random.Random, api: FakeApi, made: list[Raw]) -> None:
+    chance = rng.randrange(24)
+    if chance == 0:
+        api.faults.append(Fault("POST", "/binding", cut="after", times=3))
+    elif chance == 1:
+        api.faults.append(Fault("POST", "/binding", status=rng.choice([429, 500, 503]), times=4))
+    elif chance == 2:
+        api.cut_watches()
+    elif chance == 3:
+        api.expire()
+        api.cut_watches()
+    elif chance == 4:
+        api.say({"type": "ERROR", "object": {"code": 410, "reason": "Expired"}})
+    elif chance == 5:
+        api.faults.append(Fault("WATCH", times=3))
+    elif chance == 6:
+        api.faults.append(Fault("GET", cut="before", times=5))
+    elif chance == 7:
+        api.delete(made.pop(rng.randrange(len(made))))
+    elif chance == 8:
+        # The name again, at once.
+        victim = made.pop(rng.randrange(len(made)))
+        api.delete(victim)
+        made.append(api.create(pod(f"{victim['metadata']['name']}-x", cpu="1")))
+    elif chance == 9:
+        # Somebody else binds one of ours.
+        waiting = [name for name, where in api.pods().items() if not where]
+        raw = api.get("/api/v1/pods", waiting[0]) if waiting else None
+        if raw is not None and raw["spec"]["containers"][0]["resources"]["requests"] == {"cpu": "100m"}:
+            extra = api.create(node(f"extra-{len(api.requests)}"))["metadata"]["name"]
+            api.change({**raw, "spec": {**raw["spec"], "nodeName": extra}})
+    elif chance == 10:
+        api.faults.append(Fault("POST", "/binding", delay=30, cut=rng.choice(["after", ""]), times=2))
+
+
+def test_a_restart_goes_on_where_the_last_one_stopped() -> None:
+    async def story() -> None:
+        api = FakeApi()
+        api.create(node("n", cpu="1"))
+        api.create(pod("fits"))
+        api.create(pod("waits", cpu="2"))
+        async with running(api) as cluster:
+            await cluster.quiet()
+        writes = len(api.bodies)
+        said = [body for body in api.bodies if body[0] != "GET"]
+        async with running(api) as cluster:
+            await cluster.quiet()
+            again = [body for body in api.bodies[writes:] if body[0] == "PATCH" or "binding" in body[1]]
+            assert again == [], "what the pod says already is not said again"
+            api.create(node("m", cpu="2"))
+            await until(lambda: api.pods()["waits"] == "m")
+        assert said
+
+    run(story())
+
+
+def test_stopping_finishes_what_is_on_its_way() -> None:
+    async def story() -> None:
+        api = FakeApi()
+        api.create(node("n", cpu="64"))
+        for i in range(50):
+            api.create(pod(f"p{i}"))
+        api.faults.append(Fault("POST", "/binding", delay=1, times=FOREVER))
+        async with running(api) as cluster:
+            await until(lambda: cluster.api.count("POST"))
+            assert await cluster.runner.stop(60)
+            decided = [p for p in cluster.scheduler.cluster.pods.values() if p.phase is Phase.ASSIGNED]
+            assert len(decided) == len(api.binds) > 0
+            assert len(api.all("/apis/events.k8s.io/v1/events")) == len(api.binds)
+            assert not [p for p in cluster.scheduler.cluster.pods.values() if p.phase is Phase.ASSUMED]
+
+    run(story())
+
+
+def test_preemption_makes_room() -> None:
+    async def story() -> None:
+        api = FakeApi()
+        api.create(node("n", cpu="2"))
+        async with running(api) as cluster:
+            low = pod("low", cpu="2")
+            low["spec"]["priority"] = 1
+            api.create(low)
+            await cluster.quiet()
+            high = pod("high", cpu="2")
+            high["spec"]["priority"] = 100
+            api.create(high)
+            await until(lambda: api.pods() == {"high": "n"})
+            await cluster.quiet()
+            reasons = {e["reason"] for e in api.all("/apis/events.k8s.io/v1/events")}
+            assert {"Preempted", "FailedScheduling", "Scheduled"} <= reasons
+            assert (await cluster.difference()).is_empty
+
+    run(story())
+
+
+def test_metrics_tell_what_happened() -> None:
+    async def story() -> None:
+        api = FakeApi()
+        api.create(node("n", cpu="1"))
+        api.create(pod("fits"))
+        api.create(pod("waits", cpu="2"))
+        async with running(api) as cluster:
+            await cluster.quiet()
+            assert cluster.runner._metrics is not None
+            text = cluster.runner._metrics.text().decode()
+        for line in (
+            'scheduler_schedule_attempts_total{profile="holdfast-scheduler",result="scheduled"} 1.0',
+            "scheduler_schedule_attempts_total"
+            '{profile="holdfast-scheduler",result="unschedulable"} 1.0',
+            'scheduler_pending_pods{queue="unschedulable"} 1.0',
+            'scheduler_unschedulable_pods{plugin="NodeResourcesFit",profile="holdfast-scheduler"} 1.0',
+            'scheduler_cache_size{type="nodes"} 1.0',
+            "scheduler_pod_scheduling_attempts_count 1.0",
+            'scheduler_pod_scheduling_sli_duration_seconds_count{attempts="1"} 1.0',
+            "scheduler_queue_incoming_pods_total"
+            '{event="ScheduleAttemptFailure",queue="unschedulable"} 1.0',
+            "scheduler_preemption_attempts_total 1.0",
+        ):
+            assert line in text.splitlines(), line
+        for name in (
+            "scheduler_scheduling_attempt_duration_seconds_bucket",
+            "scheduler_framework_extension_point_duration_seconds_bucket",
+            "scheduler_plugin_execution_duration_seconds_bucket",
+        ):
+            assert name in text
+
+    run(story())

@@ -1,0 +1,68 @@
+"""Who may speak to the server, and how they know it is the right one."""
+
+from __future__ import annotations
+
+import http.client
+import ssl
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from apiserver import PODS, LiveServer
+from holdfast.server.api.credentials import make_credentials, write_kubeconfig
+
+
+@pytest.fixture(scope="module")
+def secured() -> Iterator[LiveServer]:
+    with LiveServer(credentials=make_credentials()) as server:
+        yield server
+
+
+@pytest.mark.parametrize("token", ["", "wrong", "Bearer", "ünïcode"])
+def test_without_the_token_nothing_is_told(secured: LiveServer, token: str) -> None:
+    answer = secured.ask("GET", PODS, token=token.encode().decode("latin-1"))
+    assert (answer.code, answer.reason, answer.message) == (401, "Unauthorized", "Unauthorized")
+    assert answer.body["kind"] == "Status"
+
+
+def test_with_the_token_everything_is(secured: LiveServer) -> None:
+    assert secured.get(PODS).code == 200
+
+
+@pytest.mark.parametrize("path", ["/healthz", "/livez", "/readyz", "/version"])
+def test_anyone_may_ask_how_it_is(secured: LiveServer, path: str) -> None:
+    assert secured.ask("GET", path, token="").code == 200
+    assert secured.ask("GET", path, token="wrong").code == 401
+
+
+def test_others_are_not_mistaken_for_it(secured: LiveServer) -> None:
+    other = make_credentials()
+    context = ssl.create_default_context(cadata=other.authority.decode())
+    connection = http.client.HTTPSConnection("127.0.0.1", secured.port, context=context, timeout=10)
+    with pytest.raises(ssl.SSLCertVerificationError):
+        connection.request("GET", "/version")
+    connection.close()
+
+
+def test_credentials_outlive_the_process(tmp_path: Path) -> None:
+    first = make_credentials(tmp_path / "keys")
+    again = make_credentials(tmp_path / "keys")
+    assert (first.token, first.authority) == (again.token, again.authority)
+    assert make_credentials().token != first.token
+    files = {path.name: stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "keys").iterdir()}
+    assert files == {"token": 0o600, "ca.key": 0o600, "ca.crt": 0o600}
+
+
+def test_the_kubeconfig_is_for_its_owner(tmp_path: Path) -> None:
+    credentials = make_credentials()
+    path = tmp_path / "config"
+    write_kubeconfig(path, "https://127.0.0.1:1", credentials)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    written = yaml.safe_load(path.read_text())
+    assert written["users"][0]["user"] == {"token": credentials.token}
+    assert written["clusters"][0]["cluster"]["server"] == "https://127.0.0.1:1"
+    write_kubeconfig(path, "https://127.0.0.1:2", credentials)
+    assert [each.name for each in tmp_path.iterdir()] == ["config"]
