@@ -31,11 +31,7 @@ def _named(raw: Raw) -> Raw:
 
 def _new(call: Call, raw: Raw) -> Raw:
     raw = _named(raw)
-    metadata = raw["metadata"]
-    finalizers = metadata.get("finalizers") or []
-    if CLEANUP not in finalizers:
-        metadata = {**metadata, "finalizers": [*finalizers, CLEANUP]}
-    return {**raw, "metadata": metadata, "status": _status(call, raw, {})}
+    return {**raw, "status": _status(call, raw, {})}
 
 
 def _changed(call: Call, before: Raw, after: Raw) -> Raw:
@@ -170,6 +166,7 @@ def _check_changed(call: Call, before: Raw, after: Raw) -> list[Problem]:
 
 DEFINITION = Strategy(
     wish=spec_of,
+    leaves_with=(CLEANUP,),
     unconditional_update=False,
     new=_new,
     changed=_changed,

@@ -101,11 +101,23 @@ def complete(call: Call, raw: Raw, applied: bool = False) -> Raw:
     raw = strategy.new(call, raw)
     view = shown(call.type, raw)
     problems = metadata_rules.check(call.type, raw["metadata"])
+    _warn_of_finalizers(call, raw)
     problems += strategy.check_new(call, raw)
     problems += value_problems(call, view)
     if problems:
         raise invalid(call.type.group, call.type.kind, call.name, problems)
     return raw
+
+
+def _warn_of_finalizers(call: Call, raw: Raw) -> None:
+    if call.type.builtin:
+        return
+    for each in raw["metadata"].get("finalizers") or ():
+        if "/" not in each and each not in metadata_rules.STANDARD_FINALIZERS:
+            call.warn(
+                f'metadata.finalizers: "{each}": prefer a domain-qualified finalizer name to avoid '
+                "accidental conflicts with other finalizer writers"
+            )
 
 
 def value_problems(call: Call, view: Raw, before: Raw | None = None) -> list[Problem]:
