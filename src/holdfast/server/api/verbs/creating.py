@@ -21,6 +21,10 @@ from holdfast.store import AlreadyExists, Raw
 
 _TRIES = 8
 _NAMESPACES = Resource("", "namespaces")
+_JUDGED_ALIKE = tuple(
+    f"metadata.{field}"
+    for field in ("name", "generateName", "labels", "annotations", "ownerReferences", "finalizers")
+)
 _GIVEN_BY_SERVER = (
     "uid",
     "creationTimestamp",
@@ -124,7 +128,7 @@ def value_problems(call: Call, view: Raw, before: Raw | None = None) -> list[Pro
     """What the schema has against an object, apart from its metadata, which is judged for all kinds
     alike."""
     found = check_values(call.type, view, before)
-    return [each for each in found if not each.field.startswith("metadata.")]
+    return [each for each in found if not each.field.startswith(_JUDGED_ALIKE)]
 
 
 def check_lifecycle(call: Call) -> None:
