@@ -42,7 +42,7 @@ from holdfast.framework.keyed import Keys
 from holdfast.framework.profile import Profile
 
 INFEASIBLE = -(2**61)
-_FEW = 3
+_FEW = 6
 """Up to this many rows are computed one by one, which is then faster than as a vector."""
 
 At = Any
