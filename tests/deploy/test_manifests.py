@@ -83,7 +83,7 @@ def test_pods_meet_the_restricted_standard() -> None:
     [container] = pod["containers"]
     assert pod["securityContext"]["runAsNonRoot"] is True
     assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
-    assert not pod["hostNetwork"]
+    assert "hostNetwork" not in pod
     assert container["securityContext"] == {
         "allowPrivilegeEscalation": False,
         "readOnlyRootFilesystem": True,

@@ -39,7 +39,9 @@ class Streams:
             await response.prepare(request)
             await self._feed(response, watcher, options)
             await response.write_eof()
-        except (ConnectionError, asyncio.CancelledError):
+        except ConnectionError:
+            watcher.close()  # whoever watched has gone, as everyone does in the end
+        except asyncio.CancelledError:
             watcher.close()
             raise
         finally:
