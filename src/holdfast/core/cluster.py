@@ -345,6 +345,10 @@ class Cluster:
                 self._changes |= Change.POD_LABELS
         else:
             known.cls = cls
+            cleared = self.nodes.row(known.nominated) if known.nominated else None
+            if cleared is not None:
+                self.ledger.changed.add(cleared)
+                self._changes |= Change.POD_LEFT  # it may leave more room to others than before
         self.classes.release(before)
         self.chronicle.note(self.now, known.ref, "changed")
         self._place_or_queue(known, pod, changed=True)

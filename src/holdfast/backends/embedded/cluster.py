@@ -16,7 +16,7 @@ from holdfast.backends.embedded.nodes import Nodes, address_of, new_node
 from holdfast.backends.embedded.orphans import Orphans
 from holdfast.backends.embedded.setup import Setup
 from holdfast.backends.embedded.statuses import FullReports
-from holdfast.backends.embedded.telling import silent
+from holdfast.backends.embedded.telling import Tell, silent
 from holdfast.backends.embedded.workloads import WorkloadControllers
 from holdfast.backends.embedded.world import World
 from holdfast.backends.metrics import SchedulingMetrics
@@ -38,7 +38,9 @@ class _MeasuredWorld(World):
 
 
 class EmbeddedCluster:
-    def __init__(self, setup: Setup, store: Store, clock: Clock | None = None) -> None:
+    def __init__(
+        self, setup: Setup, store: Store, clock: Clock | None = None, tell: Tell = silent
+    ) -> None:
         clock = clock if clock is not None else RealClock()
         self.store = store
         self.clock = clock
@@ -49,7 +51,7 @@ class EmbeddedCluster:
             self.identity,
             clock,
             FullReports(address_of),
-            silent,
+            tell,
             all_budgets=True,
             first_event=time.time_ns(),
         )
