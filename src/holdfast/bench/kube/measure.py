@@ -72,7 +72,8 @@ async def _one(
         await cluster.create_pods(content.measured, candidate.scheduler_name)
         names = {pod["metadata"]["name"] for pod in content.measured}
         binds = Binds(client, names)
-        watching = asyncio.create_task(binds.watch(await binds.version()))
+        watching = asyncio.create_task(binds.watch())
+        await binds.is_watching.wait()
         start = time.monotonic()
         with candidate.running() as running:
             await _until_bound(watching, running)
