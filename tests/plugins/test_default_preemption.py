@@ -278,3 +278,53 @@ def test_reasons_count_the_pods_a_node_is_being_cleared_for() -> None:
     assert driver.answer(urgent().obj()).message == (
         "0/1 nodes are available: 1 Insufficient cpu, 1 Insufficient memory."
     )
+
+
+def second(cpu: str = "2") -> PodBuilder:
+    """Of the same class as the urgent pod."""
+    return make_pod("second").cpu(cpu).priority(100)
+
+
+def test_when_a_pod_began_to_run_counts_for_the_next_of_the_same_class_too() -> None:
+    pods = [there("a", on="n1", cpu="4", start=3), there("b", on="n2", cpu="4", start=2)]
+    driver = after(urgent("4"), node("n1"), node("n2"), node("n3"), *pods, there("c", 9, "4", "n3"))
+    assert victims(driver.decisions) == "a"  # the youngest
+    driver.update(there("b", on="n2", cpu="4", start=4).obj(), there("c", 0, "4", "n3", 3).obj())
+    driver.decisions.clear()
+    driver.add(second("4").obj()).round()
+    assert victims(driver.decisions) == "b"
+
+
+def test_a_pod_tried_again_before_its_victims_are_seen_to_leave_waits_for_them() -> None:
+    driver = after(urgent("4"), node(), there("a", cpu="4"))
+    assert victims(driver.decisions) == "a"
+    driver.add(make_node("n2").allocatable(cpu="1", memory="8Gi").obj()).at(20.0).round()
+    assert victims(driver.decisions) == "a"
+    assert message(driver).endswith("not eligible due to a terminating pod on the nominated node.")
+
+
+def test_a_pod_that_takes_the_place_cleared_for_it_wakes_nobody() -> None:
+    driver = after(urgent("4"), node(), there("a", cpu="4"))
+    driver.add(make_pod("waiting").cpu("3").priority(100).obj()).round()
+    tries = driver.record(make_pod("waiting").obj()).attempts
+    driver.delete(there("a", cpu="4").obj()).at(20.0).round()
+    assert driver.record(urgent().obj()).row >= 0
+    woken = driver.record(make_pod("waiting").obj()).attempts - tries
+    assert woken == 1  # by the victim's departure
+
+
+@pytest.mark.parametrize("preemptors", [1, 3, 7])
+def test_pods_of_one_class_each_clear_a_node_of_their_own(preemptors: int) -> None:
+    nodes = [node(f"n{i}") for i in range(6)]
+    pods = [there(f"v{i}{j}", on=f"n{i}", start=1 + i) for i in range(6) for j in range(2)]
+    driver = Driver((SETUP,)).add(*nodes, *(p.obj() for p in pods))
+    waiting = [make_pod(f"p{i}").cpu("3").priority(100).obj() for i in range(preemptors)]
+    driver.add(*waiting).round()
+    cleared = [d.node for d in driver.decisions if isinstance(d, Nominate)]
+    assert cleared == ["n5", "n4", "n3", "n2", "n1", "n0"][:preemptors]
+    last = driver.record(waiting[-1])
+    if preemptors > 6:
+        assert last.told == (
+            "0/6 nodes are available: 6 Insufficient cpu. preemption: 0/6 nodes are available: "
+            "6 Insufficient cpu."
+        )

@@ -140,6 +140,23 @@ def node_builder(choose: Chooser, name: str) -> NodeBuilder:
     return made
 
 
+def make_roomy(node: NodeBuilder) -> None:
+    """Nothing about the node itself keeps pods away."""
+    node.raw_spec.pop("taints", None)
+    node.raw_spec.pop("unschedulable", None)
+    node.allocatable(cpu="16", memory="64Gi", pods=110)
+
+
+def make_easy(pod: PodBuilder) -> None:
+    """Nothing but its volumes, if it has any, keeps the pod away from a roomy node."""
+    for key in ("affinity", "nodeSelector", "topologySpreadConstraints", "resources", "overhead"):
+        pod.raw_spec.pop(key, None)
+    for key in ("resources", "ports"):
+        pod.raw_spec["containers"][0].pop(key, None)
+    pod.raw_spec.pop("initContainers", None)
+    pod.namespace("default").requests({"cpu": "10m"})
+
+
 def pod(choose: Chooser, name: str) -> Pod:
     return pod_builder(choose, name).obj()
 

@@ -147,7 +147,7 @@ def totals(scheduler: Scheduler, column: Column) -> dict[str, int]:
     nodes = scheduler.cluster.nodes
     found = column.totals()
     return {
-        name: int(found[row])
+        name: int(found[row]) + column.constant
         for name, row in nodes.names()
         if nodes.alive[row] and found[row] > INFEASIBLE // 2
     }

@@ -18,7 +18,7 @@ class NodeAffinity(ReferencePlugin):
     def __init__(self, added: Terms | None = None) -> None:
         self._added = added or Terms()
 
-    def only(self, pod: Pod) -> set[str] | Nowhere | None:
+    def only(self, pod: Pod, world: World) -> set[str] | Nowhere | None:
         required = _required(_affinity(pod))
         if required is None or not required.node_selector_terms:
             return None

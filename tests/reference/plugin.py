@@ -26,7 +26,7 @@ class Nowhere(NamedTuple):
 class ReferencePlugin:
     name: ClassVar[str]
 
-    def only(self, pod: Pod) -> set[str] | Nowhere | None:
+    def only(self, pod: Pod, world: World) -> set[str] | Nowhere | None:
         """The names of the only nodes worth looking at; None for all."""
         return None
 

@@ -40,7 +40,7 @@ def judge(pod: Pod, world: World, plugins: Weighted) -> Judgement:
     if not world.nodes:
         judgement.message = "no nodes available to schedule pods"
         return judgement
-    named, naming = _named(pod, plugins, judgement)
+    named, naming = _named(pod, world, plugins, judgement)
     if judgement.nowhere:
         judgement.message = f"0/{len(world.nodes)} nodes are available: {judgement.nowhere}."
         return judgement
@@ -90,11 +90,13 @@ def _on(pod: Pod, node: str) -> Pod:
     return placed
 
 
-def _named(pod: Pod, plugins: Weighted, judgement: Judgement) -> tuple[set[str] | None, set[str]]:
+def _named(
+    pod: Pod, world: World, plugins: Weighted, judgement: Judgement
+) -> tuple[set[str] | None, set[str]]:
     named: set[str] | None = None
     naming: set[str] = set()
     for plugin, _ in plugins:
-        only = plugin.only(pod)
+        only = plugin.only(pod, world)
         if isinstance(only, Nowhere):
             judgement.nowhere = only.reason
             return set(), {plugin.name}

@@ -21,10 +21,14 @@ from reference.node_ports import NodePorts
 from reference.node_resources_balanced import NodeResourcesBalancedAllocation
 from reference.node_resources_fit import NodeResourcesFit
 from reference.node_unschedulable import NodeUnschedulable
+from reference.node_volume_limits import NodeVolumeLimits
 from reference.pod_topology_spread import PodTopologySpread
 from reference.resource_scores import Strategy
 from reference.scheduler import Weighted
 from reference.taint_toleration import TaintToleration
+from reference.volume_binding import VolumeBinding
+from reference.volume_restrictions import VolumeRestrictions
+from reference.volume_zone import VolumeZone
 
 PLUGINS = {
     "NodeUnschedulable": 1,
@@ -33,6 +37,10 @@ PLUGINS = {
     "NodeAffinity": 2,
     "NodePorts": 1,
     "NodeResourcesFit": 1,
+    "VolumeRestrictions": 1,
+    "NodeVolumeLimits": 1,
+    "VolumeBinding": 1,
+    "VolumeZone": 1,
     "PodTopologySpread": 2,
     "InterPodAffinity": 2,
     "NodeResourcesBalancedAllocation": 1,
@@ -77,6 +85,10 @@ class Setup:
             NodeAffinity(added),
             NodePorts(),
             NodeResourcesFit(self.strategy, self.ignored, self.ignored_groups),
+            VolumeRestrictions(),
+            NodeVolumeLimits(),
+            VolumeBinding(),
+            VolumeZone(),
             PodTopologySpread(self._spread_constraints()),
             InterPodAffinity(self.hard_affinity_weight, ignores_others=self.ignores_others),
             NodeResourcesBalancedAllocation(self.balanced),

@@ -8,12 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from builders import PodBuilder
+from holdfast.api.meta import Object
 from holdfast.api.names import HOSTNAME_LABEL, ZONE_LABEL
 from holdfast.api.pod import Pod
 from holdfast.core import tally
 from holdfast.framework.column import Column
-from reference import choices
-from reference.choices import FOO, NODE_NAMES, Chooser, rarely
+from reference import choices, storage_choices
+from reference.choices import FOO, NODE_NAMES, Chooser, rarely, sometimes
 from reference.driving import Driver, profile_of, totals
 from reference.resource_scores import Strategy
 from reference.scheduler import Judgement, judge
@@ -96,27 +98,46 @@ class Pair:
         self.choose = choose
         self.driver, self.world = Driver(SETUPS), World()
         self.pending: list[Pod] = []
+        self.with_volumes = sometimes(choose)
         for name in NODE_NAMES[: choose((0, 1, 2, 3, 4, 5, 5))]:
             self.put_node(name)
         for i in range(choose((0,) * 9 + (24,))):
             self.put_node(f"more{i}")
         for _ in range(choose((0, 1, 4))):
             self.put_other()
+        if self.with_volumes:
+            for obj in storage_choices.base(choose):
+                self.put_object(obj)
         for i in range(choose((0, 1, 2, 4, 8))):
             self.place(f"placed{i}")
         for i in range(choose((1, 2))):
-            pod = choices.pod(choose, f"pending{i}")
+            name = f"pending{i}"
+            builder = choices.pod_builder(choose, name)
+            self.use_volumes(builder)
+            if self.with_volumes and rarely(choose):
+                self.put_object(storage_choices.ephemeral_claim(choose, name))
+            pod = builder.obj()
             self.driver.add(pod)
             self.pending.append(pod)
 
+    def use_volumes(self, pod: PodBuilder) -> None:
+        if self.with_volumes and not rarely(self.choose):
+            if not rarely(self.choose):
+                choices.make_easy(pod)
+            storage_choices.use_volumes(self.choose, pod)
+
     def put_node(self, name: str) -> None:
-        node = choices.node(self.choose, name)
+        builder = choices.node_builder(self.choose, name)
+        if self.with_volumes and not rarely(self.choose):
+            choices.make_roomy(builder)
+        node = builder.obj()
         self.driver.update(node)
         self.world.put_node(node)
 
     def place(self, name: str) -> None:
         """On any node, fitting or not, known or not."""
         builder = choices.pod_builder(self.choose, name)
+        self.use_volumes(builder)
         builder.namespace("other" if name.endswith("1") else "default")
         if rarely(self.choose):
             builder.deleted()
@@ -125,13 +146,18 @@ class Pair:
         self.world.put_pod(pod)
 
     def put_other(self) -> None:
-        obj = choices.other_object(self.choose)
+        self.put_object(choices.other_object(self.choose))
+
+    def put_object(self, obj: Object) -> None:
         self.driver.update(obj)
         self.world.put(obj)
 
     def change(self) -> None:
         kinds = ("place", "place", "remove", "node", "move", "drop", "other", "forget")
-        match self.choose(kinds):
+        storage = ("storage", "storage", "storage", "forget") if self.with_volumes else ()
+        match self.choose((*kinds, *storage)):
+            case "storage":
+                self.put_object(storage_choices.storage_object(self.choose))
             case "place":
                 self.place(self.choose(("placed0", "placed1", "other")))
             case "remove" if self.world.pods:

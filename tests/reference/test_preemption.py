@@ -8,7 +8,7 @@ from builders import PodBuilder, make_budget
 from holdfast.api.pod import Pod
 from holdfast.core.decisions import Nominate, Preempt, SetPodScheduled
 from holdfast.framework.interface import Nomination
-from reference import choices
+from reference import choices, storage_choices
 from reference.choices import NODE_NAMES, Chooser, rarely, sometimes
 from reference.driving import Driver, profile_of
 from reference.preemption import preempt
@@ -36,6 +36,11 @@ class Crowd:
                 node.zone(choose(ZONES))
             self.driver.add(made := node.obj())
             self.world.put_node(made)
+        self.with_volumes = choose((True, False))
+        if self.with_volumes:
+            for obj in storage_choices.base(choose):
+                self.driver.update(obj)
+                self.world.put(obj)
         for i in range(choose((0, 1, 2))):
             app = choose(("a", "b", ""))
             match_labels = {"app": app} if app else {}
@@ -56,6 +61,10 @@ class Crowd:
         pod = choices.pod_builder(choose, name)
         for key in () if sometimes(choose) else ("affinity", "nodeSelector"):
             pod.raw_spec.pop(key, None)
+        if self.with_volumes and not rarely(choose):
+            if not rarely(choose):
+                choices.make_easy(pod)
+            storage_choices.use_volumes(choose, pod)
         if choose((True, False)):
             pod.requests({"cpu": choose(("500m", "1", "2")), "memory": choose(("128Mi", "1Gi"))})
         return pod
@@ -63,7 +72,8 @@ class Crowd:
     def _place(self, name: str) -> None:
         choose = self.choose
         pod = self._pod(name).priority(choose((-10, 0, 0, 5, 5, 50, 200)))
-        pod.namespace("other" if name.endswith("1") else "default").on(choose(NODE_NAMES))
+        pod.namespace("other" if name.endswith("1") else "default")
+        pod.on(choose(tuple(self.world.nodes) if self.with_volumes else NODE_NAMES))
         if not rarely(choose):
             pod.status(startTime=choose(_TIMES))
         if rarely(choose) and not pod.raw_spec.get("topologySpreadConstraints"):
@@ -120,7 +130,7 @@ class Crowd:
         assert nomination.node in by_node, (nomination, expected)
         gone = {p.metadata.name for p in self.world.pods.values() if p.metadata.deletion_timestamp}
         assert victims == [v for v in by_node[nomination.node].victims if v not in gone]
-        return "preempts"
+        return "preempts with volumes" if pod.spec.volumes else "preempts"
 
     def _by_a_round(self, why: str) -> tuple[Nomination, list[str]]:
         decisions = self.driver.round()
@@ -141,4 +151,5 @@ def test_same_victims_node_and_message(start: int) -> None:
         except Exception as error:
             raise AssertionError(f"seed {seed}") from error
         outcomes[outcome] = outcomes.get(outcome, 0) + 1
-    assert outcomes.get("preempts", 0) > 20, outcomes
+    assert outcomes.get("preempts", 0) > 8, outcomes
+    assert outcomes.get("preempts with volumes", 0) > 2, outcomes

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from holdfast.api.meta import Object
+from holdfast.api.meta import Object, ObjectReference
 from holdfast.api.node import Node
 from holdfast.api.pod import Pod
+from holdfast.api.storage import PersistentVolume, PersistentVolumeClaim
 from reference.quantities import counted, exact
 from reference.requests import claimed_for_scores, requests
 
@@ -20,6 +21,10 @@ class World:
         """Services, controllers, namespaces and budgets, by kind, namespace and name."""
         self.nominated: dict[str, Pod] = {}
         """Pods a node is being cleared for, by uid; `status.nominatedNodeName` says which."""
+        self.promised: dict[str, ObjectReference] = {}
+        """Claims that volumes have been promised to, by the volume's name."""
+        self.selecting: dict[tuple[str, str], str] = {}
+        """Nodes that volumes are to be made for, by their claims' namespace and name."""
         self._images: dict[str, tuple[int, set[str]]] = {}
 
     def put_node(self, node: Node) -> None:
@@ -72,6 +77,16 @@ class World:
             and other.metadata.uid != pod.metadata.uid
             and (other.spec.priority or 0) >= (pod.spec.priority or 0)
         ]
+
+    def claim_ref(self, volume: PersistentVolume) -> ObjectReference | None:
+        """The claim a volume belongs to, or has been promised to."""
+        return self.promised.get(volume.metadata.name, volume.spec.claim_ref)
+
+    def selected_node(self, claim: PersistentVolumeClaim) -> str | None:
+        """The node the volume of a claim is to be made for."""
+        key = (claim.metadata.namespace, claim.metadata.name)
+        written = claim.metadata.annotations.get("volume.kubernetes.io/selected-node")
+        return self.selecting.get(key, written)
 
     def offered(self, node: Node, resource: str) -> int:
         quantity = node.status.allocatable.get(resource, 0)

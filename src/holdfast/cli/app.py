@@ -18,6 +18,7 @@ from holdfast import __version__
 from holdfast.cli.failing import Failure
 
 _COMMANDS = {
+    "up": ("holdfast.cli.up", "up"),
     "run": ("holdfast.cli.run", "run"),
     "simulate": ("holdfast.cli.simulate", "simulate"),
     "bench": ("holdfast.cli.bench", "bench"),

@@ -91,7 +91,7 @@ class ReservationLifecycle:
         self._write(promise, now)
 
     def _resize(self, promise: Promise) -> None:
-        wanted = self._promises.wanted(promise)
+        wanted = promise.wanted
         if wanted == promise.amounts:
             promise.resize_problem = ""
             return

@@ -11,6 +11,8 @@ from copy import copy
 from typing import Any, NamedTuple
 
 import msgspec
+import numpy as np
+from numpy.typing import NDArray
 
 from holdfast.api import names
 from holdfast.api.affinity import Affinity, NodeSelectorTerm, Toleration
@@ -85,6 +87,7 @@ class PodClass:
         "terminating",
         "tolerations",
         "usage",
+        "usage_column",
         "volumes",
         "wants_node",
     )
@@ -132,6 +135,8 @@ class PodClass:
         usage[NONZERO_CPU], usage[NONZERO_MEMORY] = nonzero(claimed_nonzero(pod, resized))
         self.usage: tuple[tuple[int, int], ...] = tuple(usage.items())
         """What a pod of the class claims of its row, by slot, derived sums included."""
+        self.usage_column: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
+        """The same as a column of the node table; the ledger makes it."""
         self.plain: PodClass | None = None
         """The class that is the same but for volumes, which this one has."""
         self.refs = 0
@@ -358,8 +363,10 @@ def scheduling_volumes(spec: PodSpec) -> list[Volume]:
 
 def resized_resources(pod: Pod) -> list[Any]:
     """What the kubelet reports of resources where that differs from what the spec asks."""
+    if not pod.spec.node_name:
+        return []
     statuses = pod.status.container_statuses + pod.status.init_container_statuses
-    if not statuses or not pod.spec.node_name:
+    if not statuses:
         return []
     asked: dict[str, Container] = {c.name: c for c in (*pod.spec.containers, *pod.spec.init_containers)}
     resized: list[Any] = [

@@ -75,6 +75,8 @@ class Cluster:
         self.classes.on_dropped.append(self._class_came_or_went)
         self.nodes_changed = RowLog()
         """Rows whose node object changed in a way a plugin can see."""
+        self.starts = RowLog(keep=4096)
+        """Rows on which it became known when a pod began to run."""
         self.volumes = Volumes(self.nodes, self.ledger, self.classes, self.nodes_changed)
         self.pods: dict[str, PodRecord] = {}
         self.promises = Promises(self)
@@ -343,6 +345,10 @@ class Cluster:
                 self._changes |= Change.POD_LABELS
         else:
             known.cls = cls
+            cleared = self.nodes.row(known.nominated) if known.nominated else None
+            if cleared is not None:
+                self.ledger.changed.add(cleared)
+                self._changes |= Change.POD_LEFT  # it may leave more room to others than before
         self.classes.release(before)
         self.chronicle.note(self.now, known.ref, "changed")
         self._place_or_queue(known, pod, changed=True)
@@ -367,15 +373,18 @@ class Cluster:
         node = pod.spec.node_name
         if node:
             started = pod.status.start_time
+            before = known.started
             known.started = parse_time(started) if started else None
             known.disrupted = is_disrupted(pod)
             self.ledger.draw(known, allocated_from(pod))
             self._assigned(known, node)
+            if known.started != before:
+                self.starts.add(known.row)
             return
         known.leaving = pod.metadata.deletion_timestamp is not None
         if known.phase is not Phase.PENDING:
             return
-        gates = tuple(gate.name for gate in pod.spec.scheduling_gates)
+        gates = tuple([gate.name for gate in pod.spec.scheduling_gates])
         changed = changed or gates != known.gates
         known.gates = gates
         known.pin = pin_of(pod.spec) if known.cls.pinned else None
@@ -506,13 +515,10 @@ def allocated_from(pod: Pod) -> str:
 
 def is_disrupted(pod: Pod) -> bool:
     """Whether the pod is being deleted to make room for another."""
+    if pod.metadata.deletion_timestamp is None:
+        return False
     found = condition(pod.status.conditions, "DisruptionTarget")
-    return (
-        pod.metadata.deletion_timestamp is not None
-        and found is not None
-        and found.status == "True"
-        and found.reason == "PreemptionByScheduler"
-    )
+    return found is not None and found.status == "True" and found.reason == "PreemptionByScheduler"
 
 
 def node_info(node: Node) -> NodeInfo:

@@ -19,7 +19,7 @@ _FIRST_CAPACITY = 64
 
 
 class Hold:
-    __slots__ = ("amounts", "index", "pod", "row", "taken")
+    __slots__ = ("amounts", "index", "pod", "remaining", "row", "taken")
 
     def __init__(self, pod: PodRecord, index: int, row: int, amounts: Amounts) -> None:
         self.pod = pod
@@ -30,9 +30,11 @@ class Hold:
         """What was promised, by slot."""
         self.taken: Amounts = {}
         """What pods that draw on it ask for, of the slots it promises; not capped."""
+        self.remaining: Amounts = {}
+        """What is left, which the hold itself claims."""
 
     def left(self, slot: int) -> int:
-        return max(0, self.amounts.get(slot, 0) - self.taken.get(slot, 0))
+        return self.remaining.get(slot, 0)
 
 
 class HoldTable:

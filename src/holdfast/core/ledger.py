@@ -10,12 +10,13 @@ every number exactly, by doing the opposite of each step in reverse. Rows touche
 log either way, since caches may have read them meanwhile.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
 import numpy as np
 from numpy.typing import NDArray
 
+from holdfast.core.classes import PodClass
 from holdfast.core.holds import Amounts, Hold, HoldTable
 from holdfast.core.nodes import NO_PODS, NodeTable
 from holdfast.core.pods import PodRecord
@@ -66,7 +67,7 @@ class Ledger:
         for other in self.pods.get(row, {}).values():
             if other.draws_on == pod.uid:
                 self._count_taken(hold, other, 1)
-        self._claim_left(hold, {})
+        self._claim_left(hold)
         self._present(pod, row, 1)
         if self._depth:
             self._undo.append(lambda: self.release(pod))
@@ -76,9 +77,8 @@ class Ledger:
         hold = self.holds.get(pod.uid)
         assert hold is not None, f"{pod!r} holds no room"
         row, amounts = hold.row, hold.amounts
-        left = {slot: hold.left(slot) for slot in amounts}
         hold.amounts = {}
-        self._claim_left(hold, left)
+        self._claim_left(hold)
         self.holds.close(hold)
         self._present(pod, row, -1)
         pod.row = -1
@@ -91,13 +91,12 @@ class Ledger:
         hold = self.holds.get(pod.uid)
         assert hold is not None, f"{pod!r} holds no room"
         before = hold.amounts
-        left = {slot: hold.left(slot) for slot in before}
         self.holds.promise(hold, amounts)
         hold.taken.clear()
         for other in self.pods.get(hold.row, {}).values():
             if other.draws_on == pod.uid:
                 self._count_taken(hold, other, 1)
-        self._claim_left(hold, left)
+        self._claim_left(hold)
         if self._depth:
             self._undo.append(lambda: self.resize(pod, before))
 
@@ -124,37 +123,39 @@ class Ledger:
         """What is left of each slot's resource on a row; negative where it is oversold."""
         return self._table.allocatable[:, row] - self._table.claimed[:, row]
 
-    def to_remove(
+    def spare(
         self,
         row: int,
-        needs: list[tuple[int, int]],
-        pods: list[PodRecord],
-        besides: list[PodRecord],
-    ) -> tuple[list[PodRecord], list[int]]:
-        """Which of these pods would have to leave the row for so much of some slots to be free, were
-        those `besides` there too; the first are spared first. And the slots of which there would not
-        be enough if all of them left."""
-        table = self._table
-        spare: dict[int, int] = {}
-        for slot, amount in needs:
-            spare[slot] = table.allocatable.item(slot, row) - table.claimed.item(slot, row) - amount
-        for sign, group in ((1, pods), (-1, besides)):
-            for pod in group:
+        needs: Iterable[tuple[int, int, str]],
+        without: Iterable[PodRecord],
+        besides: Iterable[PodRecord],
+    ) -> dict[int, int]:
+        """By slot, what is left of a row once somebody took what he needs of it (slot, amount, and
+        what for), were some pods not there and those `besides` there too."""
+        allocatable, claimed = self._table.allocatable, self._table.claimed
+        left = {
+            slot: allocatable.item(slot, row) - claimed.item(slot, row) - amount
+            for slot, amount, _ in needs
+        }
+        for sign, pods in ((1, without), (-1, besides)):
+            for pod in pods:
                 for slot, amount in pod.cls.usage:
-                    if slot in spare:
-                        spare[slot] += sign * amount
-        lacking = [slot for slot, left in spare.items() if left < 0]
-        if lacking:
-            return pods, lacking
+                    if slot in left:
+                        left[slot] += sign * amount
+        return left
+
+    def to_remove(self, spare: dict[int, int], pods: list[PodRecord]) -> list[PodRecord]:
+        """Which of these pods are too many where so much is to spare; the first are kept first."""
+        left = dict(spare)
         removed = []
         for pod in pods:
-            claims = [(slot, amount) for slot, amount in pod.cls.usage if slot in spare]
-            if all(spare[slot] >= amount for slot, amount in claims):
+            claims = [(slot, amount) for slot, amount in pod.cls.usage if slot in left]
+            if all(left[slot] >= amount for slot, amount in claims):
                 for slot, amount in claims:
-                    spare[slot] -= amount
+                    left[slot] -= amount
             else:
                 removed.append(pod)
-        return removed, []
+        return removed
 
     def is_empty(self, row: int) -> bool:
         """Whether nobody claims anything of the row."""
@@ -215,9 +216,8 @@ class Ledger:
             on_row[pod.uid] = pod
             if cls.priority < self._table.lowest.item(row):
                 self._table.lowest[row] = cls.priority
-            claimed = self._table.claimed
-            for slot, amount in cls.usage:
-                claimed[slot, row] += amount
+            column = self._table.claimed[:, row]
+            np.add(column, self._usage(cls), column)
         else:
             assert on_row is not None
             del on_row[pod.uid]
@@ -227,9 +227,8 @@ class Ledger:
                 self._table.lowest[row] = min(
                     (p.cls.priority for p in on_row.values()), default=NO_PODS
                 )
-            claimed = self._table.claimed
-            for slot, amount in cls.usage:
-                claimed[slot, row] -= amount
+            column = self._table.claimed[:, row]
+            np.subtract(column, self._usage(cls), column)
         if cls.permanent:
             for slot, amount in cls.usage:
                 self._table.permanent[slot, row] += sign * amount
@@ -251,6 +250,14 @@ class Ledger:
             listen(pod, row, sign)
         self.changed.add(row)
 
+    def _usage(self, cls: PodClass) -> NDArray[np.int64]:
+        slots = len(self._table.claimed)
+        if len(cls.usage_column) != slots:
+            cls.usage_column = np.zeros(slots, dtype=np.int64)
+            for slot, amount in cls.usage:
+                cls.usage_column[slot] = amount
+        return cls.usage_column
+
     def _tell_drawn(self, pod: PodRecord, sign: int) -> None:
         if self.on_drawn is not None:
             self.on_drawn(pod, sign)
@@ -259,26 +266,34 @@ class Ledger:
         hold = self.holds.get(pod.draws_on)
         if hold is None or hold.row != row:
             return
-        left = {slot: hold.left(slot) for slot in hold.amounts}
         self._count_taken(hold, pod, sign)
-        self._claim_left(hold, left)
+        self._claim_left(hold)
 
     def _count_taken(self, hold: Hold, pod: PodRecord, sign: int) -> None:
         for slot, amount in pod.cls.usage:
             if slot in hold.amounts:
                 hold.taken[slot] = hold.taken.get(slot, 0) + sign * amount
 
-    def _claim_left(self, hold: Hold, before: Amounts) -> None:
-        """Claims what a hold has left, in place of what it had left before."""
-        table, left = self._table, self.holds.left
-        for slot in {**before, **hold.amounts}:
-            now = hold.left(slot)
-            more = now - before.get(slot, 0)
+    def _claim_left(self, hold: Hold) -> None:
+        """Claims what a hold has left by now, in place of what it had left before."""
+        table, row, remaining = self._table, hold.row, hold.remaining
+        for slot, amount in hold.amounts.items():
+            left = amount - hold.taken.get(slot, 0)
+            if left < 0:
+                left = 0
+            more = left - remaining.get(slot, 0)
             if more:
-                table.claimed[slot, hold.row] += more
-                table.held[slot, hold.row] += more
-            left[slot, hold.index] = now
-        self.changed.add(hold.row)
+                table.claimed[slot, row] += more
+                table.held[slot, row] += more
+                remaining[slot] = left
+                self.holds.left[slot, hold.index] = left
+        if len(remaining) > len(hold.amounts):
+            for slot in [slot for slot in remaining if slot not in hold.amounts]:
+                more = remaining.pop(slot)
+                table.claimed[slot, row] -= more
+                table.held[slot, row] -= more
+                self.holds.left[slot, hold.index] = 0
+        self.changed.add(row)
 
 
 class Transaction:

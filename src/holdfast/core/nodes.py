@@ -68,7 +68,10 @@ class NodeTable:
         self.ports = PortUse(self.capacity)
         self.images = Images(self.capacity)
         self.info: dict[int, NodeInfo] = {}
-        self._sparse: frozenset[int] | None = None
+        self.sparse: frozenset[int] = frozenset()
+        """The slots of which some node has nothing."""
+        self._having: NDArray[np.int64] = np.zeros(_FIRST_SLOTS, dtype=np.int64)
+        """How many nodes have something of a slot."""
         self._row: dict[str, int] = {}
         self._name: list[str] = []
         self._free: list[int] = []
@@ -87,16 +90,7 @@ class NodeTable:
         slot = self.slots.of(resource)
         if slot >= len(self.allocatable):
             self._resize(2 * len(self.allocatable), self.capacity)
-            self._sparse = None
         return slot
-
-    @property
-    def sparse(self) -> frozenset[int]:
-        """The slots of which some node has nothing."""
-        if self._sparse is None:
-            lacking = (self.allocatable[:, : self.size] <= 0) & self.alive[: self.size]
-            self._sparse = frozenset(np.flatnonzero(lacking.any(axis=1)).tolist())
-        return self._sparse
 
     def open_row(self, name: str) -> int:
         """The row of a name, a new one if it has none."""
@@ -123,7 +117,6 @@ class NodeTable:
 
     def put(self, row: int, info: NodeInfo) -> None:
         """Writes a node object into its row."""
-        self._sparse = None
         if not self.alive[row]:
             self.alive[row] = True
             self.count += 1
@@ -132,7 +125,7 @@ class NodeTable:
         for slot, amount in slots.items():
             column[slot] = amount
         column[NONZERO_CPU], column[NONZERO_MEMORY] = column[CPU], column[MEMORY]
-        self.allocatable[:, row] = column
+        self._offer(row, column)
         self.unschedulable[row] = info.unschedulable
         self.taint_set[row] = self.taints.intern(info.taints)
         self.labels.set(row, info.labels)
@@ -141,15 +134,20 @@ class NodeTable:
 
     def drop(self, row: int) -> None:
         """Takes the node object out of its row; what is claimed there stays."""
-        self._sparse = None
         self.alive[row] = False
         self.count -= 1
-        self.allocatable[:, row] = 0
+        self._offer(row, np.zeros(len(self.allocatable), dtype=np.int64))
         self.unschedulable[row] = False
         self.taint_set[row] = EMPTY
         self.labels.clear(row)
         self.images.set(row, {})
         del self.info[row]
+
+    def _offer(self, row: int, column: NDArray[np.int64]) -> None:
+        self._having -= self.allocatable[:, row] > 0
+        self._having += column > 0
+        self.allocatable[:, row] = column
+        self.sparse = frozenset(np.flatnonzero(self._having < self.count).tolist())
 
     def _grow(self, capacity: int) -> None:
         more = capacity - self.capacity
@@ -164,6 +162,8 @@ class NodeTable:
         self.capacity = capacity
 
     def _resize(self, slots: int, capacity: int) -> None:
+        self._having = np.pad(self._having, (0, slots - len(self._having)))
+        self.sparse |= frozenset(range(len(self.allocatable), slots) if self.count else ())
         for name in ("allocatable", "claimed", "held", "permanent"):
             before: Matrix = getattr(self, name)
             after = _matrix(slots, capacity)

@@ -56,6 +56,9 @@ def _rows(cluster: Cluster) -> list[str]:
             problems.append(f"Node/{name}: alive is {table.alive[row]}")
     if table.count != int(table.alive.sum()):
         problems.append(f"{table.count} nodes counted, {table.alive.sum()} alive")
+    lacking = (table.allocatable <= 0) & table.alive
+    if table.sparse != set(np.flatnonzero(lacking.any(axis=1)).tolist()):
+        problems.append(f"slots some node has nothing of are said to be {sorted(table.sparse)}")
     used = set(rows.values())
     problems.extend(
         f"row {row} belongs to no node but is not empty"

@@ -3,9 +3,14 @@
 A plugin writes its arithmetic once. Over `All` and `Some` it works on arrays; over `One` the same
 expressions work on plain ints and bools, which for a single row is ten times faster than numpy.
 So formulas use operators (`+ - * // < & |`) or numpy functions, and never `if` on what a view gave.
+
+For some hundred rows it is the number of numpy operations that costs, not the number of cells. So
+formulas worked out for every pod ask for several slots at once, where the view is not `single`,
+and compute on a matrix with a line per slot.
 """
 
-from typing import Any, Protocol
+from collections.abc import Sequence
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +19,22 @@ from holdfast.core.nodes import NodeTable
 
 Cells = Any
 """What a view gives: an int or bool for one row, an array for several."""
+
+Pick = int | slice | NDArray[np.intp]
+"""A slot; for several rows also several slots at once, whose cells come as the lines of a matrix."""
+
+
+def several(slots: Sequence[int]) -> slice | NDArray[np.intp]:
+    """Picks these slots at once; neighbours without copying anything."""
+    first = slots[0]
+    if list(slots) == list(range(first, first + len(slots))):
+        return slice(first, first + len(slots))
+    return np.array(slots, dtype=np.intp)
+
+
+def upright(values: Sequence[int]) -> NDArray[np.int64]:
+    """A value for each line of a matrix."""
+    return np.array(values, dtype=np.int64).reshape(-1, 1)
 
 
 class Facet(Protocol):
@@ -30,13 +51,16 @@ class Facet(Protocol):
 class View(Protocol):
     """Each method answers for the rows of the view, in their order."""
 
+    single: ClassVar[bool]
+    """Whether it is of one row, whose cells are plain numbers."""
+
     @property
     def rows(self) -> Cells:
         """The numbers of the view's rows."""
 
-    def allocatable(self, slot: int) -> Cells: ...
-    def claimed(self, slot: int) -> Cells: ...
-    def free(self, slot: int) -> Cells:
+    def allocatable(self, slot: Pick) -> Cells: ...
+    def claimed(self, slot: Pick) -> Cells: ...
+    def free(self, slot: Pick) -> Cells:
         """What is allocatable and not claimed; negative where a row is oversold."""
 
     def take(self, column: NDArray[Any]) -> Cells:
@@ -58,6 +82,7 @@ class View(Protocol):
 
 class All:
     __slots__ = ("_size", "_table")
+    single: ClassVar[bool] = False
 
     def __init__(self, table: NodeTable) -> None:
         self._table = table
@@ -67,13 +92,13 @@ class All:
     def rows(self) -> Cells:
         return np.arange(self._size)
 
-    def allocatable(self, slot: int) -> Cells:
+    def allocatable(self, slot: Pick) -> Cells:
         return self._table.allocatable[slot, : self._size]
 
-    def claimed(self, slot: int) -> Cells:
+    def claimed(self, slot: Pick) -> Cells:
         return self._table.claimed[slot, : self._size]
 
-    def free(self, slot: int) -> Cells:
+    def free(self, slot: Pick) -> Cells:
         return self.allocatable(slot) - self.claimed(slot)
 
     def take(self, column: NDArray[Any]) -> Cells:
@@ -96,9 +121,10 @@ class All:
 
 
 class Some:
-    """Rows are gathered in all their slots at once, which costs less than slot by slot."""
+    """Rows whose amounts of all slots were gathered, which costs less at once than slot by slot."""
 
     __slots__ = ("_allocatable", "_claimed", "_free", "rows")
+    single: ClassVar[bool] = False
 
     def __init__(self, table: NodeTable, rows: NDArray[np.intp]) -> None:
         used = len(table.slots)
@@ -107,13 +133,13 @@ class Some:
         self._free: Cells = None
         self.rows: Cells = rows
 
-    def allocatable(self, slot: int) -> Cells:
+    def allocatable(self, slot: Pick) -> Cells:
         return self._allocatable[slot]
 
-    def claimed(self, slot: int) -> Cells:
+    def claimed(self, slot: Pick) -> Cells:
         return self._claimed[slot]
 
-    def free(self, slot: int) -> Cells:
+    def free(self, slot: Pick) -> Cells:
         if self._free is None:
             self._free = self._allocatable - self._claimed
         return self._free[slot]
@@ -139,20 +165,21 @@ class Some:
 
 class One:
     __slots__ = ("_allocatable", "_claimed", "rows")
+    single: ClassVar[bool] = True
 
     def __init__(self, table: NodeTable, row: int) -> None:
-        self._allocatable = table.allocatable
-        self._claimed = table.claimed
+        self._allocatable: list[int] = table.allocatable[:, row].tolist()
+        self._claimed: list[int] = table.claimed[:, row].tolist()
         self.rows: Cells = row
 
-    def allocatable(self, slot: int) -> Cells:
-        return self._allocatable.item(slot, self.rows)
+    def allocatable(self, slot: Any) -> Cells:
+        return self._allocatable[slot]
 
-    def claimed(self, slot: int) -> Cells:
-        return self._claimed.item(slot, self.rows)
+    def claimed(self, slot: Any) -> Cells:
+        return self._claimed[slot]
 
-    def free(self, slot: int) -> Cells:
-        return self._allocatable.item(slot, self.rows) - self._claimed.item(slot, self.rows)
+    def free(self, slot: Any) -> Cells:
+        return self._allocatable[slot] - self._claimed[slot]
 
     def take(self, column: NDArray[Any]) -> Cells:
         return column.item(self.rows)

@@ -15,7 +15,7 @@ Scores that are normalised depend on all rows that pass all filters. They keep t
 worked out anew as a whole only when what the normalisation measures (say, the best raw score) changed.
 """
 
-from collections.abc import Collection, Hashable
+from collections.abc import Hashable
 from typing import Any
 
 import numpy as np
@@ -92,19 +92,19 @@ class Column:
 
     # What a column answers
 
-    def best(self, excluded: Collection[int] = ()) -> int:
+    def best(self, among: Bools | None = None) -> int:
         """The row with the highest score, the lowest such row if there are several; -1 if none."""
         if not self._size or self.rejected is not None:
             return -1
         totals = self.totals()
-        if excluded:
-            totals = totals.copy()
-            totals[list(excluded)] = INFEASIBLE
+        if among is not None:
+            totals = np.where(among, totals, INFEASIBLE)
         row = int(totals.argmax())
         return row if totals.item(row) > INFEASIBLE // 2 else -1
 
     def totals(self) -> Ints:
-        """The score of each row; about INFEASIBLE, or less, where the pod cannot go."""
+        """The score of each row, less what all rows have alike (`constant`); about INFEASIBLE, or less,
+        where the pod cannot go."""
         base = self._base[: self._size]
         if self._keys is None:
             return base
@@ -154,6 +154,11 @@ class Column:
             return None
         return next(f.needs for _, f in self.filters if f.scope is Scope.USAGE)
 
+    @property
+    def needing(self) -> str:
+        """The plugin whose needs these are."""
+        return next(name for name, f in self.filters if f.scope is Scope.USAGE)
+
     # Asking the plugins about the class
 
     def _ask(self, plugins: list[Plugin]) -> list[Version]:
@@ -187,7 +192,7 @@ class Column:
         self._usage_filters = [f.passes for f in filters if f.scope is Scope.USAGE]
         self._key_filters = [f.passes for f in filters if f.scope is Scope.TOPOLOGY]
         self._only = [f.only for f in filters if f.only is not None]
-        self._constant = 0
+        self.constant = 0
         self._node_scores: list[tuple[int, Any]] = []
         self._usage_scores: list[tuple[int, Any]] = []
         self._key_scores: list[tuple[int, Score]] = []
@@ -206,7 +211,7 @@ class Column:
             if score.version is not None:
                 versions.append(score.version)
             if score.constant is not None:
-                self._constant += weight * score.constant
+                self.constant += weight * score.constant
             elif score.scope is Scope.TOPOLOGY:
                 self._key_scores.append((weight, score))
                 facets.extend(score.facets)
@@ -291,7 +296,7 @@ class Column:
             return
         self._node_part(All(table), slice(0, self._size))
         keys, self._keys = self._keys, None
-        self._update_many(np.arange(self._size), raw_too=True)
+        self._update_all()
         self._keys = keys
         if keys is not None:
             keys.rebuild(self._fits)
@@ -318,8 +323,7 @@ class Column:
             if refit and self._normalized and self._keys is None:
                 self._normalize(changed)
             return
-        # A copy: the log goes on being written.
-        at = changed.copy() if self._keys is None else np.unique(changed)
+        at = changed if self._keys is None else np.unique(changed)
         if node_too:
             self._node_part(Some(self._table, at), at)
         self._update_many(at, node_too)
@@ -343,7 +347,7 @@ class Column:
         if not ok:
             self._base[row] = INFEASIBLE
             return flipped
-        score = self._node_score.item(row) if self._node_scores else self._constant
+        score = self._node_score.item(row) if self._node_scores else 0
         for weight, scores in self._usage_scores:
             score += weight * scores(view)
         if self._normalized:
@@ -353,30 +357,33 @@ class Column:
         self._base[row] = score
         return flipped
 
-    def _update_many(self, rows: NDArray[np.intp], raw_too: bool) -> None:
+    def _update_all(self) -> None:
+        if self._all_suit:
+            self._compute(All(self._table), slice(0, self._size), node_too=True)
+        else:
+            self._update_many(np.arange(self._size), node_too=True)
+
+    def _update_many(self, rows: NDArray[np.intp], node_too: bool) -> None:
         """Only rows whose node object suits the class are looked at further."""
         at = rows
         if not self._all_suit:
             suits = self._fits_node[rows]
-            at, out = rows[suits], rows[~suits]
-            self._refit(out, np.zeros(len(out), dtype=np.bool_))
-            self._base[out] = INFEASIBLE
-        view = Some(self._table, at)
-        ok: Any = None
-        for passes in self._usage_filters:
-            ok = passes(view) if ok is None else ok & passes(view)
-        if ok is None:
-            ok = view.full(True)
-        local: Any = self._node_score[at] if self._node_scores else self._constant
-        for weight, scores in self._usage_scores:
-            local = local + (scores(view) if weight == 1 else weight * scores(view))
-        refit = self._refit(at, ok) or len(at) < len(rows)
+            at = rows[suits]
+            if node_too:
+                out = rows[~suits]
+                self._refit(out, np.zeros(len(out), dtype=np.bool_))
+                self._base[out] = INFEASIBLE
+        self._compute(Some(self._table, at), at, node_too)
+
+    def _compute(self, view: View, at: At, node_too: bool) -> None:
+        ok, local = self._usage_part(view, at)
+        refit = self._refit(at, ok)
         if not self._normalized:
             self._base[at] = np.where(ok, local, INFEASIBLE)
             return
         self._local[at] = local
         for normalized in self._normalized:
-            if raw_too or normalized.score.scope is Scope.USAGE:
+            if node_too or normalized.score.scope is Scope.USAGE:
                 normalized.raw[at] = normalized.score.score(view)
                 refit = True
         if self._keys is None:
@@ -385,7 +392,18 @@ class Column:
             else:
                 self._base[at] = np.where(ok, self._weighed(at), INFEASIBLE)
 
-    def _refit(self, at: NDArray[np.intp], ok: Bools) -> bool:
+    def _usage_part(self, view: View, at: At) -> tuple[Bools, Any]:
+        """Which rows have room, and what is not normalised of their scores."""
+        ok: Any = None
+        for passes in self._usage_filters:
+            ok = passes(view) if ok is None else ok & passes(view)
+        local: Any = self._node_score[at] if self._node_scores else None
+        for weight, scores in self._usage_scores:
+            part = scores(view) if weight == 1 else weight * scores(view)
+            local = part if local is None else local + part
+        return view.full(True) if ok is None else ok, 0 if local is None else local
+
+    def _refit(self, at: At, ok: Bools) -> bool:
         """Takes note of which rows fit; whether that changed for any."""
         if self._keys is None and not self._normalized:
             self._fits[at] = ok
@@ -428,7 +446,7 @@ class Column:
         self._fits_node[at] = ok
         self._all_suit = bool(self._fits_node[: self._size].all())
         if self._node_scores:
-            score = self._constant
+            score = 0
             for weight, scores in self._node_scores:
                 score = score + weight * scores(view)
             self._node_score[at] = score

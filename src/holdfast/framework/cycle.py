@@ -7,6 +7,8 @@ at once, so that the next pod sees it taken; the bind is decided, and carried ou
 from collections import Counter
 from collections.abc import Collection
 
+import numpy as np
+
 from holdfast.core.changes import Change
 from holdfast.core.classes import PodClass
 from holdfast.core.cluster import Cluster
@@ -59,18 +61,20 @@ class Cycle:
         """The class's column, up to date. Those used longest ago are dropped if there are many."""
         key = (profile.index, cls.id)
         columns = self._columns
-        limit = max(_FEWEST_COLUMNS, _COLUMN_CELLS // self._table.capacity)
         column = columns.get(key)
         if column is None:
             column = columns[key] = self._new_column(profile, cls)
-            if len(columns) > limit:
+            if len(columns) > self._most_columns():
                 del columns[next(iter(columns))]
         elif column.specs_seen != self._specs.version and self._is_mistaken(profile, column):
             column = columns[key] = self._new_column(profile, cls)
-        elif len(columns) > limit // 2:
+        elif len(columns) > _FEWEST_COLUMNS // 2 and len(columns) > self._most_columns() // 2:
             columns[key] = columns.pop(key)  # to the end of the line
         column.refresh()
         return column
+
+    def _most_columns(self) -> int:
+        return max(_FEWEST_COLUMNS, _COLUMN_CELLS // self._table.capacity)
 
     def _is_mistaken(self, profile: Profile, column: Column) -> bool:
         """Whether reservations came to matter to the class, or do so no more."""
@@ -119,10 +123,15 @@ class Cycle:
             row = table.row(pod.pin or "")
             return row if row is not None and table.alive[row] and trial.fits(row) else -1
         row = column.best()
-        taken: set[int] = set()
-        while row >= 0 and nominations and table.name(row) in nominations and not trial.fits(row):
-            taken.add(row)
-            row = column.best(taken)
+        if row < 0 or table.name(row) not in nominations:
+            return row
+        if column.is_local and column.diagnosis.contest is not None:
+            # A row that is being cleared for the pod itself was looked at before.
+            return column.best(column.diagnosis.passing())
+        untried = np.ones(table.size, dtype=np.bool_)
+        while row >= 0 and table.name(row) in nominations and not trial.fits(row):
+            untried[row] = False
+            row = column.best(untried)
         return row
 
     def verdict(self, profile: Profile, pod: PodRecord, column: Column) -> Verdict:
@@ -147,7 +156,7 @@ class Cycle:
         counts = Counter(column.diagnosis.histogram())
         counts.subtract(Counter(column.diagnosis.noted(row) for row in corrections))
         counts.update(corrections.values())
-        return verdict({blame: count for blame, count in counts.items() if count > 0 and blame.plugin})
+        return verdict(counts)
 
     def _is_pinned(self, profile: Profile, pod: PodRecord) -> bool:
         return pod.pin is not None and PINNING in profile.filter_names

@@ -11,8 +11,7 @@ without them.
 The blame of each row is kept, so that after a change only the changed rows are looked at again.
 """
 
-from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -78,7 +77,10 @@ class Diagnosis:
         self._filters = filters
         self._blames: list[Blame] = [FITS]
         self._code: dict[Blame, int] = {FITS: 0}
-        self._codes: NDArray[np.int32] | None = None
+        self._codes: NDArray[np.intp] | None = None
+        self._counts: list[int] = [0]
+        """How many rows have each code."""
+        self._resolvable: NDArray[np.bool_] = np.zeros(0, dtype=np.bool_)
         self._outdated: set[int] = set()
         self._verdict: Verdict | None = None
         self.contest: Contest | None = None
@@ -100,32 +102,45 @@ class Diagnosis:
         return self._verdict
 
     def resolvable(self) -> NDArray[np.bool_]:
-        """The rows where removing pods could help."""
-        codes = self._catch_up()
-        table = np.array([blame.resolvable for blame in self._blames])
-        return table[codes] & self._table.alive[: self._table.size]
+        """The rows where removing pods could help; not to be written to."""
+        self._catch_up()
+        return self._resolvable
+
+    def passing(self) -> NDArray[np.bool_]:
+        """The rows nothing stands against."""
+        passing: NDArray[np.bool_] = self._catch_up() == 0
+        return passing
 
     def histogram(self) -> dict[Blame, int]:
         """How many nodes are blamed on what."""
         self._catch_up()
-        assert self._codes is not None
-        counts = np.bincount(self._codes, minlength=len(self._blames))
-        return {self._blames[code]: int(counts[code]) for code in counts[1:].nonzero()[0] + 1}
+        known = zip(self._blames[1:], self._counts[1:], strict=True)
+        return {blame: count for blame, count in known if count}
 
-    def _catch_up(self) -> NDArray[np.int32]:
+    def _catch_up(self) -> NDArray[np.intp]:
         if self._codes is None or len(self._outdated) > max(_FEW, self._table.size // 16):
             self._codes = self._blame_all()
+            self._counts = np.bincount(self._codes, minlength=len(self._blames)).tolist()
+            resolvable = np.array([blame.resolvable for blame in self._blames])
+            self._resolvable = resolvable[self._codes] & self._table.alive[: self._table.size]
             self._verdict = None
         elif self._outdated:
             self._verdict = None
             for row in self._outdated:
-                self._codes[row] = self._intern(self._judged(row))
+                self._note(self._codes, row, self._judged(row))
         self._outdated.clear()
         return self._codes
 
+    def _note(self, codes: NDArray[np.intp], row: int, blame: Blame) -> None:
+        code = self._intern(blame)
+        self._counts[codes.item(row)] -= 1
+        self._counts[code] += 1
+        codes[row] = code
+        self._resolvable[row] = blame.resolvable and self._table.alive.item(row)
+
     def noted(self, row: int) -> Blame:
         """The blame of one node as it counts in the histogram."""
-        return self._blames[int(self._catch_up()[row])]
+        return self._blames[self._catch_up().item(row)]
 
     def _judged(self, row: int) -> Blame:
         if not self._table.alive[row]:
@@ -145,10 +160,10 @@ class Diagnosis:
                 return Blame(plugin, texts, all(bool(reason.resolvable) for reason in reasons))
         return FITS
 
-    def _blame_all(self) -> NDArray[np.int32]:
+    def _blame_all(self) -> NDArray[np.intp]:
         table = self._table
         view: View = All(table)
-        codes = np.zeros(table.size, dtype=np.int32)
+        codes = np.zeros(table.size, dtype=np.intp)
         left = table.alive[: table.size].copy()
         if self._naming():
             named = np.array([not self._not_named(row) for row in range(table.size)])
@@ -182,6 +197,7 @@ class Diagnosis:
         if code is None:
             code = self._code[blame] = len(self._blames)
             self._blames.append(blame)
+            self._counts.append(0)
         return code
 
     # Nodes left out because the class names the only ones it can go to.
@@ -201,11 +217,14 @@ def not_named_text(plugins: list[str]) -> str:
     return f"node(s) didn't satisfy plugin(s) [{' '.join(plugins)}]"
 
 
-def verdict(blames: dict[Blame, int]) -> Verdict:
+def verdict(blames: Mapping[Blame, int]) -> Verdict:
     """Reasons counted over nodes, sorted as text."""
-    reasons: Counter[str] = Counter()
+    reasons: dict[str, int] = {}
+    plugins = set()
     for blame, count in blames.items():
-        for text in blame.texts:
-            reasons[text] += count
+        if count and blame.plugin:
+            plugins.add(blame.plugin)
+            for text in blame.texts:
+                reasons[text] = reasons.get(text, 0) + count
     listed = ", ".join(sorted(f"{count} {text}" for text, count in reasons.items()))
-    return Verdict(listed, frozenset(blame.plugin for blame in blames if blame.plugin))
+    return Verdict(listed, frozenset(plugins))

@@ -17,7 +17,7 @@ from holdfast.core.holds import Hold, HoldTable
 from holdfast.core.nodes import NodeTable
 from holdfast.core.promises import Promise
 from holdfast.core.slots import NONZERO_CPU, NONZERO_MEMORY, PODS
-from holdfast.core.view import Cells, One, Some
+from holdfast.core.view import One, Some
 
 Ints = NDArray[np.int64]
 
@@ -52,19 +52,12 @@ class DrawnSome(Some):
 
 
 class DrawnOne(One):
-    __slots__ = ("_hold",)
+    __slots__ = ()
 
     def __init__(self, table: NodeTable, hold: Hold) -> None:
         super().__init__(table, hold.row)
-        self._hold = hold
-
-    def claimed(self, slot: int) -> Cells:
-        claimed: int = super().claimed(slot)
-        return claimed - self._hold.left(slot)
-
-    def free(self, slot: int) -> Cells:
-        free: int = super().free(slot)
-        return free + self._hold.left(slot)
+        for slot in hold.amounts:
+            self._claimed[slot] -= hold.left(slot)
 
 
 class Drawing:
@@ -74,6 +67,7 @@ class Drawing:
         self._cluster = cluster
         self._cls = cls
         self._asked = [(slot, amount) for slot, amount in cls.requests if slot not in _UNNAMED]
+        self._by_slot = dict(self._asked)
         self.draws = cluster.promises.drawable(cls)
         self.required = cluster.promises.wish(cls).required
 
@@ -85,20 +79,17 @@ class Drawing:
         if self.draws is None or not self.draws.any_on(row):
             return []
         holds = self._cluster.ledger.holds
-        found = []
-        for promise in self.draws.on(row):
-            hold = holds.get(promise.uid)
-            if hold is not None:
-                found.append(Candidate(promise, hold))
-        return found
+        found = ((promise, holds.get(promise.uid)) for promise in self.draws.on(row))
+        return [Candidate(promise, hold) for promise, hold in found if hold is not None]
 
     def serves(self, candidate: Candidate) -> bool:
         """Whether the pod would draw something of it, and all it must."""
         promise, hold = candidate
         if promise.restricted is not None and self.lacking(candidate):
             return False
-        if any(hold.left(slot) for slot, _ in self._asked):
-            return True
+        for slot, _ in self._asked:
+            if hold.remaining.get(slot):
+                return True
         return bool(self._shared_ports(promise) or self._shared_claims(promise))
 
     def lacking(self, candidate: Candidate) -> list[int]:
@@ -155,16 +146,20 @@ class Drawing:
     def worth_of(self, candidate: Candidate) -> int:
         """The same for one, without arrays."""
         hold = candidate.hold
-        share = sum(100 * min(hold.left(slot), amount) // amount for slot, amount in self._asked)
-        share //= max(1, len(self._asked))
-        asked = dict(self._asked)
-        parts = [
-            100 * (amount - max(0, hold.left(slot) - asked.get(slot, 0))) // amount
-            for slot, amount in hold.amounts.items()
-            if slot not in _UNNAMED
-        ]
-        filled = sum(parts) // max(1, len(parts))
-        return share * _STEPS + filled + _order_worth(candidate.promise.order)
+        remaining, asked = hold.remaining, self._by_slot
+        share = filled = parts = 0
+        for slot, amount in self._asked:
+            left = remaining.get(slot, 0)
+            share += 100 if left >= amount else 100 * left // amount
+        for slot, promised in hold.amounts.items():
+            if slot in _UNNAMED:
+                continue
+            parts += 1
+            unused = remaining.get(slot, 0) - asked.get(slot, 0)
+            filled += 100 if unused <= 0 else 100 * (promised - unused) // promised
+        worth = share // max(1, len(self._asked)) * _STEPS + filled // max(1, parts)
+        order = candidate.promise.order
+        return worth + _order_worth(order) if order else worth
 
     def _shared_ports(self, promise: Promise) -> set[Any]:
         return set(self._cls.ports) & set(promise.pod.cls.ports) if promise.pod is not None else set()

@@ -49,9 +49,9 @@ that gives any) and `post_bind`. These may keep state of their own, and must be 
 
 import enum
 from collections.abc import Callable, Hashable, Mapping
-from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, Protocol
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -110,8 +110,7 @@ def everywhere(view: View) -> Cells:
     return view.full(True)
 
 
-@dataclass(frozen=True, slots=True)
-class Filter:
+class Filter(msgspec.Struct, frozen=True):
     passes: Callable[[View], Cells]
     reasons: Callable[[View], list[Reason]]
     scope: Scope
@@ -128,8 +127,7 @@ class Filter:
         return cls(everywhere, lambda view: [], Scope.NODE, version)
 
 
-@dataclass(frozen=True, slots=True)
-class Rejected:
+class Rejected(msgspec.Struct, frozen=True):
     message: str
     resolvable: bool = False
     error: bool = False
@@ -147,8 +145,7 @@ class Normalize(Protocol):
         """The scores of some rows."""
 
 
-@dataclass(frozen=True, slots=True)
-class Score:
+class Score(msgspec.Struct, frozen=True):
     score: Callable[[View], Cells]
     scope: Scope
     normalize: Normalize | None = None
@@ -189,19 +186,29 @@ class Outcome(NamedTuple):
 FINE = Outcome()
 
 
+Order = Callable[[list[PodRecord]], list[PodRecord]]
+"""Puts pods in order; asked for only where the order matters."""
+
+
 class Trial(Protocol):
     """What `post_filter` can try."""
 
     def resolvable(self) -> NDArray[np.bool_]:
         """The rows where removing pods could help."""
 
-    def victims(self, row: int, pods: list[PodRecord]) -> list[PodRecord] | tuple[str, ...]:
-        """Which of these pods of the row would have to go, the first of them spared first; the
-        reasons why the pod would not fit even without all of them."""
+    def victims(
+        self, row: int, pods: list[PodRecord], spared_first: Order
+    ) -> list[PodRecord] | tuple[str, ...]:
+        """Which of these pods of the row would have to go, spared in this order; or the reasons why
+        the pod would not fit even without all of them."""
 
     @property
     def is_local(self) -> bool:
         """Whether the answers for a row depend on nothing but that row."""
+
+    @property
+    def version(self) -> int:
+        """Moves when answers may change though no row did."""
 
 
 class Nomination(NamedTuple):

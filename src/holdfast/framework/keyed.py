@@ -6,13 +6,13 @@ question about domains is put to keys, and a row costs one look-up of its key.
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.core.nodes import NodeTable
-from holdfast.core.view import Cells, Facet
+from holdfast.core.view import Cells, Facet, Pick
 
 _MANY = 256
 
@@ -21,6 +21,7 @@ class KeyView:
     """Distinct keys in the place of rows."""
 
     __slots__ = ("_values", "feasible", "rows")
+    single: ClassVar[bool] = False
 
     def __init__(self, values: dict[int, NDArray[np.int64]], keys: int) -> None:
         self._values = values
@@ -43,7 +44,7 @@ class KeyView:
     def whole(self, cells: Cells) -> Cells:
         return cells.astype(np.int64)
 
-    def allocatable(self, slot: int) -> Cells:
+    def allocatable(self, slot: Pick) -> Cells:
         raise TypeError("a topology plugin sees facets, not quantities")
 
     claimed = free = allocatable

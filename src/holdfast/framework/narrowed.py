@@ -110,6 +110,7 @@ class Narrowed(Column):
     def _join(self) -> None:
         """Puts the filters of both in the profile's order."""
         self._plain_compiled = self._plain.compiled
+        self.constant = self._plain.constant
         order = {plugin.name: place for place, plugin in enumerate(self._profile.filters)}
         both = sorted((*self._plain.filters, *self._own), key=lambda named: order[named[0]])
         self.filters[:] = both

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from holdfast.core.classes import PodClass
 from holdfast.core.cluster import Cluster
 from holdfast.core.promises import Promise
-from holdfast.core.view import Cells, View
+from holdfast.core.view import Cells, One, View
 from holdfast.framework.column import Bools, Column
 from holdfast.framework.drawing import Candidate, Drawing, DrawnOne, DrawnSome, pick
 from holdfast.framework.interface import Filter, Need, Reason, Scope
@@ -62,21 +62,15 @@ class OwnedColumn(Column):
     def _update_one(self, row: int, node_too: bool) -> bool:
         candidates = self._drawing.candidates(row)
         self._closed[row] = self._is_closed(candidates)
-        flipped = super()._update_one(row, node_too)
-        self._chosen.pop(row, None)
-        if not candidates or not self._fits_node.item(row):
-            return flipped
-        worths = []
-        for candidate in candidates:
-            view = DrawnOne(self._table, candidate.hold)
-            if self._drawing.serves(candidate) and all(ok(view) for ok in self._inner_filters):
-                worths.append((candidate, self._drawing.worth_of(candidate)))
-        if not worths:
-            return flipped
-        candidate, worth = worths[pick(worths)]
+        if node_too:
+            self._node_part(One(self._table, row), row)
+        best = self._best(candidates) if candidates and self._fits_node.item(row) else None
+        if best is None:
+            self._chosen.pop(row, None)
+            return super()._update_one(row, False)
+        candidate, view, worth = best
         self._chosen[row] = candidate.promise
-        score = self._node_score.item(row) if self._node_scores else self._constant
-        view = DrawnOne(self._table, candidate.hold)
+        score = self._node_score.item(row) if self._node_scores else 0
         for weight, scores in self._usage_scores:
             score += weight * scores(view)
         score += self._profile.drawing_weight * worth
@@ -90,9 +84,23 @@ class OwnedColumn(Column):
             for normalized in self._normalized:
                 score += normalized.weighted.item(row)
         self._base[row] = score
-        return flipped != came
+        return came
 
-    def _update_many(self, rows: NDArray[np.intp], raw_too: bool) -> None:
+    def _best(self, candidates: list[Candidate]) -> tuple[Candidate, DrawnOne, int] | None:
+        """Of the reservations of one row the one to use."""
+        found = []
+        for candidate in candidates:
+            view = DrawnOne(self._table, candidate.hold)
+            if self._drawing.serves(candidate) and all(ok(view) for ok in self._inner_filters):
+                found.append((candidate, view, self._drawing.worth_of(candidate)))
+        if len(found) > 1:
+            return found[pick([(candidate, worth) for candidate, _, worth in found])]
+        return found[0] if found else None
+
+    def _update_all(self) -> None:
+        self._update_many(np.arange(self._size), node_too=True)
+
+    def _update_many(self, rows: NDArray[np.intp], node_too: bool) -> None:
         rows = np.unique(rows)
         concerned = [row for row in rows.tolist() if self._drawing.draws is not None]
         found = {row: self._drawing.candidates(row) for row in concerned}
@@ -101,7 +109,7 @@ class OwnedColumn(Column):
             self._chosen.pop(row, None)
             if candidates:
                 self._closed[row] = self._is_closed(candidates)
-        super()._update_many(rows, raw_too)
+        super()._update_many(rows, node_too)
         pairs = [c for candidates in found.values() for c in candidates if self._drawing.serves(c)]
         if pairs:
             self._draw(pairs)
@@ -113,7 +121,7 @@ class OwnedColumn(Column):
         for passes in self._inner_filters:
             ok = ok & passes(view)
         worth = self._drawing.worth(pairs)
-        local = self._node_score[view.rows] if self._node_scores else self._constant
+        local = self._node_score[view.rows] if self._node_scores else 0
         for weight, scores in self._usage_scores:
             local = local + weight * scores(view)
         local = local + self._profile.drawing_weight * worth

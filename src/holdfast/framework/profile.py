@@ -1,11 +1,9 @@
 """A scheduler name with its plugins, ready to use."""
 
 from collections.abc import Collection
-from typing import Any
 
 from holdfast.core.changes import Change
 from holdfast.core.cluster import Cluster
-from holdfast.core.pods import PodRecord
 from holdfast.framework.config import ResolvedProfile
 from holdfast.framework.interface import Plugin
 from holdfast.framework.registry import Registry
@@ -28,7 +26,7 @@ class Profile:
         self.index = index
         self.scheduler_name = resolved.scheduler_name
         self.pre_enqueue = at("preEnqueue")
-        self.queue_sort = at("queueSort")
+        self.sort_key = at("queueSort")[0].sort_key
         self.filters = at("filter")
         self.filter_names = frozenset(plugin.name for plugin in self.filters)
         self.post_filters = at("postFilter")
@@ -46,9 +44,6 @@ class Profile:
         self.drawing_weight = weights.get(self.drawing_name, 0)
         self.volume_filters = [plugin for plugin in self.filters if plugin.about_volumes]
         self.scores_volumes = any(plugin.about_volumes for plugin, _ in self.scorers)
-
-    def sort_key(self, pod: PodRecord) -> tuple[Any, ...]:
-        return self.queue_sort[0].sort_key(pod)
 
     def wakes_on(self, plugins: Collection[str]) -> int:
         """What can help a pod these plugins rejected; anything, if none of them is to blame."""

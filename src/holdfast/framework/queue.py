@@ -83,13 +83,16 @@ class SchedulingQueue:
 
     def add(self, pod: PodRecord) -> None:
         """The pod is to be tried as soon as its turn comes."""
-        self.remove(pod)
+        if pod.uid in self._place:
+            self.remove(pod)
         self._active.add((*self._sort_key(pod), self._enter(pod, "active"), pod))
 
     def changed(self, pod: PodRecord, now: float) -> None:
         """The pod is new, or may fare better than before; that does not shorten a back-off."""
         self._now = now
-        if self.place(pod.uid) != "backoff":
+        if pod.uid not in self._place and pod.uid not in self._retry_at:
+            self.add(pod)
+        elif self.place(pod.uid) != "backoff":
             self._scout_back(pod, go_on=True)
             self.wake_pod(pod, now)
 
@@ -140,7 +143,8 @@ class SchedulingQueue:
     def placed(self, pod: PodRecord, now: float) -> None:
         """A node was found for the pod."""
         self._now = now
-        self._scout_back(pod, go_on=True)
+        if self._scouts:
+            self._scout_back(pod, go_on=True)
 
     def wake(self, group: Group, now: float) -> None:
         """The pods of a group are to be tried again, one after the other as long as that helps."""
@@ -192,7 +196,8 @@ class SchedulingQueue:
             self._end_backoffs(now)
         while (entry := self._active.pop()) is not None:
             pod: PodRecord = entry[-1]
-            if self._place.get(pod.uid) == ("active", entry[-2]):
+            place = self._place.get(pod.uid)
+            if place is not None and place[1] == entry[-2]:
                 del self._place[pod.uid]
                 return pod
         if self._live(self._early):
@@ -218,7 +223,8 @@ class SchedulingQueue:
 
     def forget(self, pod: PodRecord) -> None:
         """The pod wants a node no more."""
-        self._scout_back(pod, go_on=True)
+        if self._scouts:
+            self._scout_back(pod, go_on=True)
         self.remove(pod)
         self._retry_at.pop(pod.uid, None)
 

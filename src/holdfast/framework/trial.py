@@ -13,18 +13,21 @@ from numpy.typing import NDArray
 
 from holdfast.core.cluster import Cluster
 from holdfast.core.pods import PodRecord
+from holdfast.core.slots import PODS
 from holdfast.framework.column import Column
 from holdfast.framework.diagnosis import FITS, Blame
+from holdfast.framework.interface import Need, Order
 
 
 class PodTrial:
     """One pod's attempt at nodes."""
 
-    __slots__ = ("_cluster", "_column", "_pinned", "_pod")
+    __slots__ = ("_cluster", "_column", "_needs", "_pinned", "_pod")
 
     def __init__(self, cluster: Cluster, column: Column, pod: PodRecord, pinned: bool) -> None:
         self._cluster = cluster
         self._column = column
+        self._needs = column.needs
         self._pod = pod
         self._pinned = pinned
 
@@ -35,8 +38,10 @@ class PodTrial:
         corrections = self.corrections()
         self._column.refresh()
         rows = self._column.diagnosis.resolvable()
-        for row, blame in corrections.items():
-            rows[row] = blame.resolvable
+        if corrections:
+            rows = rows.copy()
+            for row, blame in corrections.items():
+                rows[row] = blame.resolvable
         if self._pinned:
             named = nodes.row(self._pod.pin or "")
             rows = rows & (np.arange(nodes.size) == (-1 if named is None else named))
@@ -50,19 +55,25 @@ class PodTrial:
     def is_local(self) -> bool:
         return self._column.is_local
 
-    def victims(self, row: int, pods: list[PodRecord]) -> list[PodRecord] | tuple[str, ...]:
-        ledger, needs = self._cluster.ledger, self._column.needs
+    @property
+    def version(self) -> int:
+        return self._column.compiled
+
+    def victims(
+        self, row: int, pods: list[PodRecord], spared_first: Order
+    ) -> list[PodRecord] | tuple[str, ...]:
+        ledger, needs = self._cluster.ledger, self._needs
         if needs is not None and not ledger.holds.any_on(row) and self._column.suits_row(row):
-            amounts = [(need.slot, need.amount) for need in needs]
-            removed, lacking = ledger.to_remove(row, amounts, pods, self.rivals(row))
-            return tuple(n.text for n in needs if n.slot in lacking) if lacking else removed
+            spare = ledger.spare(row, needs, pods, self.rivals(row))
+            lacking = tuple(need.text for need in needs if spare[need.slot] < 0)
+            return lacking or ledger.to_remove(spare, spared_first(pods))
         with ledger.transaction():
             for pod in pods:
                 ledger.remove(pod)
             if not self.fits(row):
                 return self.blame(row).texts
             victims = []
-            for pod in pods:
+            for pod in spared_first(pods):
                 ledger.place(pod, row)
                 if not self.fits(row):
                     ledger.remove(pod)
@@ -128,8 +139,20 @@ class ClassContest:
         rivals = [pod for pod in nominated.values() if pod.cls.priority >= priority]
         if not rivals:
             return None
+        needs = self._column.needs
+        if needs is not None and not ledger.holds.any_on(row) and self._column.suits_row(row):
+            return self._blame_needs(row, needs, rivals)
         with ledger.peek():
             for rival in rivals:
                 ledger.place(rival, row)
             blame = self._column.diagnosis.blame(row)
         return blame if blame.plugin else None
+
+    def _blame_needs(self, row: int, needs: tuple[Need, ...], rivals: list[PodRecord]) -> Blame | None:
+        spare = self._cluster.ledger.spare(row, needs, (), rivals)
+        lacking = [need for need in needs if spare[need.slot] < 0]
+        if not lacking:
+            return None
+        offered = self._cluster.nodes.allocatable
+        hopeful = all(n.slot == PODS or n.amount <= offered.item(n.slot, row) for n in lacking)
+        return Blame(self._column.needing, tuple(need.text for need in lacking), hopeful)

@@ -4,17 +4,22 @@ matter of strategy (`resource_scores`)."""
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
 from holdfast.api.resources import is_extended
 from holdfast.core.changes import Change
 from holdfast.core.classes import PodClass
 from holdfast.core.cluster import Cluster
 from holdfast.core.slots import PODS
-from holdfast.core.view import Cells, View
+from holdfast.core.view import Cells, View, upright
 from holdfast.framework.config import NodeResourcesFitArgs
 from holdfast.framework.interface import Filter, Need, Plugin, Reason, Scope, Score
 from holdfast.plugins.resource_scores import allocation_score
 
 TOO_MANY_PODS = "Too many pods"
+
+_NOTHING = -(2**63)
+"""So much is always free."""
 
 
 class NodeResourcesFit(Plugin):
@@ -36,13 +41,17 @@ class NodeResourcesFit(Plugin):
         ]
         if cls.ahead:
             return self._ahead(wanted)
-        (first, least), *others = [(need.slot, need.amount) for need in wanted]
+        amounts = {need.slot: need.amount for need in wanted}
+        slots = slice(0, max(amounts) + 1)
+        least = upright([amounts.get(slot, _NOTHING) for slot in range(slots.stop)])
 
         def passes(view: View) -> Cells:
-            enough = view.free(first) >= least
-            for slot, amount in others:
-                enough = enough & (view.free(slot) >= amount)
-            return enough
+            if not view.single:
+                return np.logical_and.reduce(view.free(slots) >= least)
+            for slot, amount in amounts.items():  # noqa: SIM110 (a generator takes twice as long)
+                if view.free(slot) < amount:
+                    return False
+            return True
 
         def reasons(view: View) -> list[Reason]:
             return [

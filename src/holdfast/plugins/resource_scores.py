@@ -15,7 +15,7 @@ from holdfast.api.resources import is_scalar_resource
 from holdfast.core.classes import PodClass
 from holdfast.core.nodes import NodeTable
 from holdfast.core.slots import CPU, MEMORY, NONZERO_CPU, NONZERO_MEMORY
-from holdfast.core.view import Cells, View
+from holdfast.core.view import Cells, View, several, upright
 from holdfast.framework.config import ResourceSpec, ScoringStrategy, ShapePoint
 from holdfast.framework.interface import MAX_SCORE
 
@@ -70,16 +70,28 @@ Formula = Callable[[View, Cells, Cells], Cells]
 
 def _weighted_mean(nodes: NodeTable, rows: list[Row], formula: Formula) -> Scorer:
     """A resource the node has none of does not count."""
+    if not rows:
+        return lambda view: 0
     slots = frozenset(slot for slot, *_ in rows)
-    weight_of_all = sum(weight for *_, weight in rows) or 1
+    all_offered = several([slot for slot, *_ in rows])
+    all_claimed = several([claimed for _, claimed, *_ in rows])
+    all_added = upright([added for _, _, added, _ in rows])
+    weights = upright([weight for *_, weight in rows])
+    weight_of_all = sum(weight for *_, weight in rows)
+    alike = all(weight == 1 for *_, weight in rows)
+    pair = len(rows) == 2
 
     def score(view: View) -> Cells:
-        if nodes.sparse and not slots.isdisjoint(nodes.sparse):
+        if not slots.isdisjoint(nodes.sparse):
             return with_gaps(view)
-        total = 0
-        for slot, claimed, added, weight in rows:
-            part = formula(view, view.free(claimed) - added, view.allocatable(slot))
-            total = total + (part if weight == 1 else weight * part)
+        if view.single:
+            total = 0
+            for slot, claimed, added, weight in rows:
+                total += weight * formula(view, view.free(claimed) - added, view.allocatable(slot))
+        else:
+            parts = formula(view, view.free(all_claimed) - all_added, view.allocatable(all_offered))
+            parts = parts if alike else parts * weights
+            total = parts[0] + parts[1] if pair else np.add.reduce(parts)
         return total // weight_of_all
 
     def with_gaps(view: View) -> Cells:

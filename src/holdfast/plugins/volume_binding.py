@@ -145,7 +145,7 @@ class VolumeBinding(Plugin):
 
     def reserve(self, pod: PodRecord, row: int) -> Outcome:
         volumes = self.cluster.volumes
-        if pod.promise is not None or not volumes.wanted(pod.cls).claims:
+        if not pod.cls.volumes or pod.promise is not None or not volumes.wanted(pod.cls).claims:
             return FINE  # a reservation makes no volume and takes none
         claims = self._claims(pod.cls)
         if not claims.waiting:
@@ -163,6 +163,8 @@ class VolumeBinding(Plugin):
             self.cluster.changed(Change.VOLUMES)
 
     def pre_bind(self, pod: PodRecord, row: int) -> list[Decision]:
+        if not pod.cls.volumes:
+            return []
         volumes = self.cluster.volumes
         promised, made = volumes.assumed.of(pod.uid)
         decisions: list[Decision] = []

@@ -10,6 +10,7 @@ from holdfast.backends.embedded.world import World as EmbeddedWorld
 from holdfast.core.decisions import Bind
 from holdfast.sim.accounts import Accounts
 from holdfast.sim.clock import VirtualClock
+from holdfast.sim.deployments import Deployments
 from holdfast.sim.errors import InvariantBroken
 from holdfast.sim.invariants import stories
 from holdfast.sim.summary import Figures
@@ -39,6 +40,9 @@ class World(EmbeddedWorld):
             BareReports(),
             self.timeline.tell,
             all_budgets=False,
+        )
+        self.residents.append(
+            Deployments(self.objects, clock, self.agenda, self.kubelets, self.recorder)
         )
 
     def binding(self, key: Key, decision: Bind) -> None:

@@ -59,6 +59,15 @@ def definition(plural: str, kind: str, **spec: Any) -> dict[str, Any]:
     }
 
 
+def thing(kind: str, name: str, spec: dict[str, Any], **metadata: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": "example.com/v1",
+        "kind": kind,
+        "metadata": {"name": name, **metadata},
+        "spec": spec,
+    }
+
+
 def path(plural: str, version: str = "v1") -> str:
     return f"/apis/example.com/{version}/namespaces/default/{plural}"
 
@@ -83,7 +92,7 @@ def test_a_kind_is_served_from_the_moment_it_is_defined(server: LiveServer) -> N
 
 def test_objects_are_checked_defaulted_and_pruned(server: LiveServer) -> None:
     server.post(DEFINITIONS, definition("boxes", "Box"))
-    made = server.post(path("boxes"), {"metadata": {"name": "a"}, "spec": {"size": 3, "weight": 5}})
+    made = server.post(path("boxes"), thing("Box", "a", {"size": 3, "weight": 5}))
     assert made.body["spec"] == {"size": 3, "colour": "red"}
     assert made.warnings == ['299 - "unknown field \\"spec.weight\\""']
     assert made.body["metadata"]["generation"] == 1
@@ -96,20 +105,42 @@ def test_objects_are_checked_defaulted_and_pruned(server: LiveServer) -> None:
         ({"size": 1, "colour": "green"}, 'spec.colour: Unsupported value: "green"'),
         ({"size": "x"}, "spec.size: Invalid value"),
     ):
-        answer = server.post(path("boxes"), {"metadata": {"name": "b"}, "spec": spec})
+        answer = server.post(path("boxes"), thing("Box", "b", spec))
         assert (answer.code, answer.reason) == (422, "Invalid")
         assert words in answer.message
     strict = server.post(
         f"{path('boxes')}?fieldValidation=Strict",
-        {"metadata": {"name": "b"}, "spec": {"size": 1, "weight": 5}},
+        thing("Box", "b", {"size": 1, "weight": 5}),
     )
     assert (strict.code, 'unknown field "spec.weight"' in strict.message) == (400, True)
 
 
+def test_objects_say_what_they_are(server: LiveServer) -> None:
+    server.post(DEFINITIONS, definition("jars", "Jar"))
+    body = thing("Jar", "a", {"size": 1})
+    silent = server.post(path("jars"), {**body, "kind": ""})
+    assert (silent.code, "Object 'Kind' is missing in" in silent.message) == (400, True)
+    other = server.post(path("jars"), {**body, "kind": "Pot"})
+    assert (other.code, other.message) == (
+        422,
+        'Pot.example.com "a" is invalid: kind: Invalid value: "Pot": must be Jar',
+    )
+    newer = server.post(path("jars"), {**body, "apiVersion": "example.com/v9"})
+    assert newer.message == (
+        "the API version in the data (example.com/v9) does not match the expected API version "
+        "(example.com/v1)"
+    )
+    warned = server.post(path("jars"), thing("Jar", "a", {"size": 1}, finalizers=["homeless"]))
+    assert (warned.code, "prefer a domain-qualified finalizer name" in warned.warnings[0]) == (
+        201,
+        True,
+    )
+
+
 def test_status_scale_and_generation(server: LiveServer) -> None:
     server.post(DEFINITIONS, definition("crates", "Crate"))
-    body = {"metadata": {"name": "a"}, "spec": {"size": 1, "replicas": 2}, "status": {"x": 1}}
-    made = server.post(path("crates"), body)
+    body = thing("Crate", "a", {"size": 1, "replicas": 2})
+    made = server.post(path("crates"), {**body, "status": {"x": 1}})
     assert "status" not in made.body
     one = f"{path('crates')}/a"
     server.patch(f"{one}/status", {"status": {"replicas": 2}, "spec": {"size": 9}})
@@ -120,16 +151,16 @@ def test_status_scale_and_generation(server: LiveServer) -> None:
     server.patch(f"{one}/scale", {"spec": {"replicas": 5}})
     after = server.get(one).body
     assert (after["spec"]["replicas"], after["metadata"]["generation"]) == (5, 2)
-    blind = server.put(one, {"metadata": {"name": "a"}, "spec": {"size": 1}})
+    blind = server.put(one, body)
     assert blind.code == 422, "custom objects are never overwritten unseen"
 
 
 def test_columns(server: LiveServer) -> None:
     server.post(DEFINITIONS, definition("cards", "Card"))
-    server.post(path("cards"), {"metadata": {"name": "a"}, "spec": {"size": 3}})
+    server.post(path("cards"), thing("Card", "a", {"size": 3}))
     conditions = [{"type": "Other", "status": "False"}, {"type": "Ready", "status": "True"}]
     server.patch(f"{path('cards')}/a/status", {"status": {"conditions": conditions}})
-    server.post(path("cards"), {"metadata": {"name": "b"}, "spec": {"size": 4}})
+    server.post(path("cards"), thing("Card", "b", {"size": 4}))
     table = server.get(path("cards"), TABLE).body
     assert [(each["name"], each["priority"]) for each in table["columnDefinitions"]] == [
         ("Name", 0),
@@ -147,7 +178,7 @@ def test_two_versions_are_two_views_of_one_object(server: LiveServer) -> None:
     older = {**raw["spec"]["versions"][0], "name": "v1beta1", "storage": False, "deprecated": True}
     raw["spec"]["versions"].append(older)
     server.post(DEFINITIONS, raw)
-    server.post(path("maps"), {"metadata": {"name": "a"}, "spec": {"size": 3}})
+    server.post(path("maps"), thing("Map", "a", {"size": 3}))
     seen = server.get(f"{path('maps', 'v1beta1')}/a")
     assert (seen.body["apiVersion"], seen.body["spec"]["size"]) == ("example.com/v1beta1", 3)
     assert seen.warnings == ['299 - "example.com/v1beta1 Map is deprecated"']
@@ -163,7 +194,7 @@ def test_a_change_of_the_definition_counts_at_once(server: LiveServer) -> None:
     made = server.post(DEFINITIONS, definition("hats", "Hat")).body
     made["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["required"] = []
     assert server.put(f"{DEFINITIONS}/hats.example.com", made).code == 200
-    assert server.post(path("hats"), {"metadata": {"name": "a"}, "spec": {}}).code == 201
+    assert server.post(path("hats"), thing("Hat", "a", {})).code == 201
 
 
 def test_names_can_be_taken(server: LiveServer) -> None:
@@ -198,9 +229,8 @@ def test_definitions_that_make_no_sense(server: LiveServer, change: dict[str, An
 
 def test_a_definition_takes_its_objects_with_it(server: LiveServer) -> None:
     server.post(DEFINITIONS, definition("leaves", "Leaf"))
-    server.post(path("leaves"), {"metadata": {"name": "a"}, "spec": {"size": 1}})
-    held = {"metadata": {"name": "b", "finalizers": ["a.b/c"]}, "spec": {"size": 1}}
-    server.post(path("leaves"), held)
+    server.post(path("leaves"), thing("Leaf", "a", {"size": 1}))
+    server.post(path("leaves"), thing("Leaf", "b", {"size": 1}, finalizers=["a.b/c"]))
     with server.watch(f"{path('leaves')}?watch=1") as events:
         assert [next(events)["type"] for _ in range(2)] == ["ADDED", "ADDED"]
         assert server.delete(f"{DEFINITIONS}/leaves.example.com").code == 200

@@ -261,3 +261,66 @@ def test_a_patch_needs_a_patch_type(server: LiveServer) -> None:
     answer = server.patch(f"{CONFIG_MAPS}/patched", {"data": {}}, "application/json")
     assert (answer.code, answer.message) == (415, "415: Unsupported Media Type")
     assert server.patch(f"{CONFIG_MAPS}/patched", "{bad", MERGE).code == 400
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "complaint"),
+    [
+        (
+            "/api/v1/namespaces/default/events",
+            {"metadata": {"name": "e"}, "involvedObject": {"namespace": "other"}},
+            'involvedObject.namespace: Invalid value: "other": does not match event.namespace',
+        ),
+        (
+            "/apis/events.k8s.io/v1/namespaces/default/events",
+            {"metadata": {"name": "e"}, "type": "Normal"},
+            "eventTime: Required value",
+        ),
+        (
+            CONFIG_MAPS,
+            {"metadata": {"name": "c"}, "data": {"a b": "x"}},
+            'data[a b]: Invalid value: "a b": a valid config key must consist of',
+        ),
+        (
+            "/apis/coordination.k8s.io/v1/namespaces/default/leases",
+            {"metadata": {"name": "l"}, "spec": {"leaseDurationSeconds": -1}},
+            "spec.leaseDurationSeconds: Invalid value: -1: must be greater than 0",
+        ),
+        (
+            "/apis/storage.k8s.io/v1/storageclasses",
+            {"metadata": {"name": "s"}},
+            "provisioner: Required value",
+        ),
+        (
+            "/api/v1/namespaces/default/services",
+            {"metadata": {"name": "s"}, "spec": {"type": "Foo", "ports": [{"port": 80}]}},
+            'spec.type: Unsupported value: "Foo": supported values: "ClusterIP", "ExternalName", ',
+        ),
+        (
+            "/api/v1/nodes",
+            {"metadata": {"name": "n"}, "spec": {"taints": [{"key": "a", "effect": "Foo"}]}},
+            'metadata.taints[0].effect: Unsupported value: "Foo": supported values: "NoSchedule", ',
+        ),
+        (
+            "/apis/apps/v1/namespaces/default/deployments",
+            {"metadata": {"name": "d"}},
+            "spec.selector: Required value",
+        ),
+        (
+            "/apis/batch/v1/namespaces/default/jobs",
+            {"metadata": {"name": "j"}, "spec": {"template": {"spec": pod("x")["spec"]}}},
+            'spec.template.spec.restartPolicy: Required value: valid values: "OnFailure", "Never"',
+        ),
+        (
+            "/apis/scheduling.k8s.io/v1/priorityclasses",
+            {"metadata": {"name": "system-mine"}, "value": 1},
+            "metadata.name: Forbidden: priority class names with 'system-' prefix are reserved",
+        ),
+    ],
+)
+def test_kinds_have_rules_of_their_own(
+    server: LiveServer, path: str, body: dict[str, Any], complaint: str
+) -> None:
+    answer = server.post(path, body)
+    assert (answer.code, answer.reason) == (422, "Invalid")
+    assert complaint in answer.message

@@ -17,7 +17,7 @@ from holdfast.server.patch import (
     ownership,
     track_update,
 )
-from holdfast.server.patch.apply import ignored_fields
+from holdfast.server.patch.tracking import ignored_fields
 from holdfast.server.patch.typed import field_set
 from holdfast.server.schema import Catalogue, ResourceType, apply_defaults, read_object
 from widgets import widget_crd
@@ -91,8 +91,9 @@ widgets = st.builds(
             "parts": listed(
                 st.fixed_dictionaries({"name": words}, optional={"weight": st.integers(1, 2)}), "name"
             ),
-            "extra": st.dictionaries(words, st.integers(0, 1), max_size=2),
-            "free": st.dictionaries(words, st.none() | maps | st.lists(words, max_size=1), max_size=2),
+            # Never empty: a map emptied by leaving its keys out of a configuration comes out as null.
+            "extra": st.dictionaries(words, st.integers(0, 1), min_size=1, max_size=2),
+            "free": st.dictionaries(words, words | st.lists(words), min_size=1, max_size=2),
         },
     ),
 )
@@ -140,10 +141,13 @@ def test_applying_twice_changes_nothing(case: tuple[ResourceType, Raw]) -> None:
     assert keep_times(once, twice) == once
 
 
-@given(pairs)
-def test_the_last_applied_configuration_is_what_there_is(case: tuple[ResourceType, Raw, Raw]) -> None:
-    """Applied by one manager alone, nothing of an earlier configuration stays."""
-    type, first, second = case
+@given(widgets, widgets)
+def test_the_last_applied_configuration_is_what_there_is(first: Raw, second: Raw) -> None:
+    """Applied by one manager alone, nothing of an earlier configuration stays.
+
+    Widgets only: what a pod was given by default because of a field outlives that field.
+    """
+    type = WIDGET
     live = finished(type, apply(type, None, first, "me", False, T1))
     live = finished(type, apply(type, live, second, "me", False, T2))
     direct = finished(type, apply(type, None, second, "me", False, T2))

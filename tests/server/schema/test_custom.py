@@ -239,3 +239,15 @@ def test_versions_are_listed_by_preference() -> None:
     catalogue.add_crd(crd)
     found = [type.version for type in catalogue.versions("example.com", "widgets")]
     assert found == ["v10", "v1", "v2beta1", "v1beta2", "v1alpha1", "foo"]
+
+
+def test_a_schema_may_narrow_the_name() -> None:
+    crd = widget_crd()
+    schema = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    name = {"type": "object", "properties": {"name": {"type": "string", "maxLength": 3}}}
+    schema["properties"] = {**schema["properties"], "metadata": name}
+    (type,) = Catalogue().add_crd(crd)
+    raw = made({"size": 1}, metadata={"name": "long"})
+    assert [problem.text for problem in check_values(type, raw)] == [
+        "metadata.name: Too long: may not be more than 3 bytes"
+    ]

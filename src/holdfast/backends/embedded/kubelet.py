@@ -42,7 +42,8 @@ class Kubelets:
         self._arrived: dict[str, dict[Key, None]] = {}
         self._started: dict[str, float] = {}
         self._end_at: dict[str, tuple[tuple[float, str], Entry]] = {}
-        self._stopping: set[str] = set()
+        self._stopping: dict[str, tuple[float, Entry]] = {}
+        """When they will have stopped."""
         self._stopped: set[str] = set()
         """Pods that only their finalizers keep."""
 
@@ -61,7 +62,7 @@ class Kubelets:
             uid = before["metadata"]["uid"]
             self._started.pop(uid, None)
             self._end_at.pop(uid, None)
-            self._stopping.discard(uid)
+            self._stopping.pop(uid, None)
             self._stopped.discard(uid)
             return
         node = after["spec"].get("nodeName")
@@ -104,14 +105,14 @@ class Kubelets:
         if wait <= 0.0:
             self._remove(key)
         elif uid not in self._stopping:
-            self._stopping.add(uid)
+            due = self._clock.t + wait
+            self._stopping[uid] = due, self._agenda.when_due(key, due, lambda: self._remove(key))
             stopping = {
                 **metadata,
                 "deletionTimestamp": self._clock.stamp(after=grace),
                 "deletionGracePeriodSeconds": grace,
             }
             self._objects.update(key, {**pod, "metadata": stopping})
-            self._agenda.when_due(key, self._clock.t + wait, lambda: self._remove(key))
 
     def _told_to_stop(self, key: Key, pod: Raw) -> None:
         """Someone else has set the pod's deletionTimestamp."""
@@ -119,11 +120,15 @@ class Kubelets:
         if uid in self._stopped:
             if not metadata.get("finalizers"):
                 self._agenda.when_due(key, self._clock.t, lambda: self._remove(key))
-        elif uid not in self._stopping:
-            self._stopping.add(uid)
-            grace = float(metadata.get("deletionGracePeriodSeconds") or 0)
-            wait = self._time_to_stop(pod, grace)
-            self._agenda.when_due(key, self._clock.t + wait, lambda: self._remove(key))
+            return
+        grace = float(metadata.get("deletionGracePeriodSeconds") or 0)
+        due = self._clock.t + self._time_to_stop(pod, grace)
+        planned = self._stopping.get(uid)
+        if planned is not None:
+            if planned[0] <= due:
+                return
+            planned[1].what = None  # it was given less time than before
+        self._stopping[uid] = due, self._agenda.when_due(key, due, lambda: self._remove(key))
 
     def _time_to_stop(self, pod: Raw, grace: float) -> float:
         runs = pod["status"].get("phase") == "Running" and pod["metadata"]["uid"] in self._started

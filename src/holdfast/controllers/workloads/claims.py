@@ -32,13 +32,13 @@ def claim(
     going = is_going(owner)
     mine: list[Member] = []
     for ref, raw in view.controlled(uid, kind[1]):
-        if going or selects(selector, labels_of(raw)):
+        if going or not selector or selects(selector, labels_of(raw)):
             mine.append((ref, raw))
         else:
             outcome.update(ref, raw, _released(raw, uid))
-    if going:
+    if going or not selector:
         return mine
-    for ref, raw in view.free(kind, owner["metadata"]["namespace"], selector or {}):
+    for ref, raw in view.free(kind, owner["metadata"]["namespace"], selector):
         if not is_going(raw) and may_adopt(raw):
             owners = raw["metadata"].get("ownerReferences") or []
             others = [each for each in owners if each["uid"] != uid]

@@ -17,11 +17,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from holdfast.api import names
 from holdfast.api.affinity import Taint
 from holdfast.api.duration import parse_duration
 from holdfast.api.errors import DurationError, TimeError
-from holdfast.api.label_selectors import as_integer
 from holdfast.api.reservation import (
     DEFAULT_TTL,
     AllocatePolicy,
@@ -52,6 +50,8 @@ class Promise:
         "message",
         "name",
         "object",
+        "once",
+        "order",
         "pod",
         "ref",
         "resize_problem",
@@ -61,6 +61,7 @@ class Promise:
         "told",
         "uid",
         "waiting",
+        "wanted",
         "withheld",
     )
 
@@ -78,6 +79,11 @@ class Promise:
         self.amounts: Amounts = {}
         """What it holds, or wants to, by slot."""
         self.amounts_by_name: dict[str, int] = {}
+        self.wanted: Amounts = {}
+        """What the object as it is now asks to hold, by slot."""
+        self.once = reservation.spec.once
+        self.order = 0
+        """Lower is used first; 0 if it does not say."""
         self.restricted: frozenset[int] | None = None
         """The slots of which owners get nothing but what is reserved; None if the policy is another."""
         self.withheld: Amounts = {}
@@ -98,10 +104,6 @@ class Promise:
         """Whether it was given another size than it began with."""
         self.told: ReservationStatus | None = None
         """The status last written, until it is seen."""
-
-    @property
-    def once(self) -> bool:
-        return self.object.spec.once
 
     @property
     def reusable(self) -> bool:
@@ -136,11 +138,6 @@ class Promise:
     def is_before(self, other: Promise) -> bool:
         """Whether it is served first where both wait."""
         return (self.created, self.name) < (other.created, other.name)
-
-    @property
-    def order(self) -> int:
-        """Lower is used first; 0 if it does not say."""
-        return as_integer(self.object.metadata.labels.get(names.RESERVATION_ORDER, "")) or 0
 
     @property
     def expires(self) -> float | None:

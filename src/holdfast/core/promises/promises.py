@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from holdfast.api import names
 from holdfast.api.errors import HoldfastError, InvalidObject, SelectorError, TimeError
+from holdfast.api.label_selectors import as_integer
 from holdfast.api.meta import ObjectMeta, ResourceList
 from holdfast.api.quantity import QuantityError, amount
 from holdfast.api.reservation import AllocatePolicy, Reservation, ReservationPhase
@@ -82,7 +83,7 @@ class Promises:
             pod is not None
             and pod.row >= 0
             and not promise.waiting
-            and not (promise.once and self.drawing(promise))
+            and not (promise.once and promise.uid in self._drawing and self.drawing(promise))
         )
 
     def matching(self, cls: PodClass) -> frozenset[int]:
@@ -274,11 +275,6 @@ class Promises:
             promise.told = None
             self.dirty[uid] = None
 
-    def wanted(self, promise: Promise) -> Amounts:
-        """What the object as it is now asks to hold."""
-        assert promise.pod is not None
-        return self._asked(promise.object, promise.pod.cls)
-
     # Following nodes and pods
 
     def node_changed(self, row: int) -> None:
@@ -344,13 +340,16 @@ class Promises:
             record.promise = promise
         else:
             self._reclass(record, cls)
-        slots = self._nodes.slots
+        slots, labels = self._nodes.slots, reservation.metadata.labels
+        promise.wanted = self._asked(reservation, cls)
+        promise.once = reservation.spec.once
+        promise.order = as_integer(labels.get(names.RESERVATION_ORDER, "")) or 0
         listed = restricted_names(reservation)
         promise.restricted = None
         if reservation.spec.allocate_policy == AllocatePolicy.RESTRICTED:
             promise.restricted = frozenset(
                 slot
-                for slot in self._asked(reservation, cls)
+                for slot in promise.wanted
                 if slots.name(slot) and (listed is None or slots.name(slot) in listed)
             )
         withheld = annotated_amounts(reservation, names.RESERVATION_INNER)
@@ -403,7 +402,7 @@ class Promises:
             return
         if pod.phase is not Phase.PENDING:
             return
-        self._set_amounts(promise, self.wanted(promise))
+        self._set_amounts(promise, promise.wanted)
         watcher = self._cluster.watcher
         if watcher is None:
             return
@@ -429,7 +428,7 @@ class Promises:
             self._ledger.release(pod)
             self._cluster.changed(Change.POD_LEFT)
         held = status.allocatable
-        self._set_amounts(promise, self._held(held, pod.cls) if held else self.wanted(promise))
+        self._set_amounts(promise, self._held(held, pod.cls) if held else promise.wanted)
         self._ledger.hold(pod, row, promise.amounts)
         self._set_waiting(promise, status.phase == ReservationPhase.WAITING)
         pod.phase = Phase.ASSIGNED

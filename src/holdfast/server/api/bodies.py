@@ -48,6 +48,12 @@ class Body:
         gives a key twice."""
         return self._data.count(b'":') + self._data.count(b'" :')
 
+    def lacks(self, field: str) -> ApiError:
+        """Of a custom object, which must say what it is."""
+        text = self._data.decode(errors="replace") or json.dumps(self.value)
+        why = f"Object '{field}' is missing in '{text}'"
+        return _unrecognized(self._kind, why, text.encode())
+
     def duplicates(self) -> list[str]:
         """Keys that were given twice, as paths; the last one counted. Raises ApiError 400 for what
         nests too deep."""

@@ -20,7 +20,7 @@ from holdfast.server.api.options import (
     write_options,
 )
 from holdfast.server.api.paths import Target
-from holdfast.server.api.status import ApiError, method_not_allowed, unknown_resource
+from holdfast.server.api.status import ApiError, method_not_allowed, not_found, unknown_resource
 from holdfast.server.api.streams import Streams
 from holdfast.server.api.tables.render import check_include, not_a_list
 from holdfast.server.api.verbs import (
@@ -41,7 +41,6 @@ _WRITES = {"POST": "CreateOptions", "PUT": "UpdateOptions", "PATCH": "PatchOptio
 _NO_DEFAULT_MANAGER = "application/apply-patch+yaml"
 _VERBS = {
     "GET": "get",
-    "HEAD": "get",
     "POST": "create",
     "PUT": "update",
     "PATCH": "patch",
@@ -98,7 +97,7 @@ class Objects:
         if target.subresource:
             return await self._subresource(request, call, accept)
         form = object_form(accept)
-        if method in ("GET", "HEAD"):
+        if method == "GET":
             if target.name and not target.watch:
                 revision = request.query.get("resourceVersion", "")
                 return await self._one(request, call, form, reading.get(call, revision))
@@ -190,7 +189,7 @@ class Objects:
     async def _subresource(self, request: web.Request, call: Call, accept: str) -> web.StreamResponse:
         sub = call.type.subresource(call.subresource)
         if sub is None:
-            raise unknown_resource()
+            raise unknown_resource() if call.type.builtin else not_found(call.resource, call.name)
         if _VERBS.get(request.method) not in sub.verbs:
             raise method_not_allowed()
         form = object_form(accept)
@@ -203,7 +202,7 @@ class Objects:
                 return await self._said(evicting.evict(call, await self._body(request, "Eviction")))
             case "scale":
                 return await self._scale(request, call, form)
-            case _ if request.method in ("GET", "HEAD"):
+            case _ if request.method == "GET":
                 return await self._one(request, call, form, reading.get(call))
             case _:
                 return await self._change(request, call, form)

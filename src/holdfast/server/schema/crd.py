@@ -23,7 +23,7 @@ def crd_types(raw: dict[str, Any]) -> tuple[ResourceType, ...]:
 def crd_warnings(raw: dict[str, Any]) -> list[str]:
     """What to tell whoever creates or changes the definition."""
     found: list[str] = []
-    for i, version in enumerate(raw["spec"].get("versions") or ()):
+    for i, version in enumerate((raw.get("spec") or {}).get("versions") or ()):
         schema = (version.get("schema") or {}).get("openAPIV3Schema") or {}
         path = f"spec.versions[{i}].schema.openAPIV3Schema"
         for where, rule in unevaluated_rules(schema, path):

@@ -1,9 +1,10 @@
-"""ConfigMaps and Secrets, which can be sealed; and secrets given as text."""
+"""ConfigMaps and Secrets, which can be sealed; secrets given as text; and leases."""
 
 from __future__ import annotations
 
 import base64
 import binascii
+import re
 
 from holdfast.server.api import fields
 from holdfast.server.api.cluster import Call
@@ -11,6 +12,11 @@ from holdfast.server.api.strategies.strategy import Strategy
 from holdfast.server.schema import Problem
 from holdfast.store import Raw
 
+_KEY = re.compile(r"[-._a-zA-Z0-9]+")
+_BAD_KEY = (
+    "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or "
+    f"'KEY_NAME',  or 'key-name', regex used for validation is '{_KEY.pattern}')"
+)
 _SEALED = "field is immutable when `immutable` is set"
 
 
@@ -24,8 +30,24 @@ def _check_sealed(before: Raw, after: Raw, *parts: str) -> list[Problem]:
     return found
 
 
+def _check_keys(raw: Raw, *parts: str) -> list[Problem]:
+    return [
+        fields.invalid(f"{part}[{key}]", key, _BAD_KEY)
+        for part in parts
+        for key in raw.get(part) or {}
+        if _KEY.fullmatch(key) is None
+    ]
+
+
+def _check_new_config_map(call: Call, raw: Raw) -> list[Problem]:
+    return _check_keys(raw, "data", "binaryData")
+
+
 def _check_config_map(call: Call, before: Raw, after: Raw) -> list[Problem]:
-    return _check_sealed(before, after, "data", "binaryData")
+    return [
+        *_check_sealed(before, after, "data", "binaryData"),
+        *_check_keys(after, "data", "binaryData"),
+    ]
 
 
 def _new_secret(call: Call, raw: Raw) -> Raw:
@@ -44,7 +66,7 @@ def _changed_secret(call: Call, before: Raw, after: Raw) -> Raw:
 
 
 def _check_new_secret(call: Call, raw: Raw) -> list[Problem]:
-    found = []
+    found = _check_keys(raw, "data")
     for key, value in (raw.get("data") or {}).items():
         try:
             base64.b64decode(value, validate=True)
@@ -60,7 +82,24 @@ def _check_secret(call: Call, before: Raw, after: Raw) -> list[Problem]:
     return found + _check_new_secret(call, after)
 
 
-CONFIG_MAP = Strategy(check_changed=_check_config_map)
+def _check_new_lease(call: Call, raw: Raw) -> list[Problem]:
+    lasts = (raw.get("spec") or {}).get("leaseDurationSeconds")
+    if isinstance(lasts, int) and lasts <= 0:
+        return [fields.invalid("spec.leaseDurationSeconds", lasts, "must be greater than 0")]
+    return []
+
+
+def _check_lease(call: Call, before: Raw, after: Raw) -> list[Problem]:
+    return _check_new_lease(call, after)
+
+
+CONFIG_MAP = Strategy(check_new=_check_new_config_map, check_changed=_check_config_map)
+LEASE = Strategy(
+    unconditional_update=False,
+    create_on_update=True,
+    check_new=_check_new_lease,
+    check_changed=_check_lease,
+)
 SECRET = Strategy(
     new=_new_secret, changed=_changed_secret, check_new=_check_new_secret, check_changed=_check_secret
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from holdfast.server.api import fields
 from holdfast.server.api.cluster import Call
 from holdfast.server.api.strategies.strategy import Strategy, keep_status, spec_of
-from holdfast.server.schema import Problem
+from holdfast.server.schema import Problem, crd_warnings
 from holdfast.store import Raw
 
 GROUP = "apiextensions.k8s.io"
@@ -31,16 +31,20 @@ def _named(raw: Raw) -> Raw:
 
 def _new(call: Call, raw: Raw) -> Raw:
     raw = _named(raw)
-    metadata = raw["metadata"]
-    finalizers = metadata.get("finalizers") or []
-    if CLEANUP not in finalizers:
-        metadata = {**metadata, "finalizers": [*finalizers, CLEANUP]}
-    return {**raw, "metadata": metadata, "status": _status(call, raw, {})}
+    _warn(call, raw)
+    return {**raw, "status": _status(call, raw, {})}
 
 
 def _changed(call: Call, before: Raw, after: Raw) -> Raw:
     after = keep_status(call, before, _named(after))
+    _warn(call, after)
     return {**after, "status": _status(call, after, before.get("status") or {})}
+
+
+def _warn(call: Call, raw: Raw) -> None:
+    """Rules that are not evaluated are no secret."""
+    for text in crd_warnings(raw):
+        call.warn(text)
 
 
 def _status(call: Call, raw: Raw, before: Raw) -> Raw:
@@ -170,6 +174,7 @@ def _check_changed(call: Call, before: Raw, after: Raw) -> list[Problem]:
 
 DEFINITION = Strategy(
     wish=spec_of,
+    leaves_with=(CLEANUP,),
     unconditional_update=False,
     new=_new,
     changed=_changed,

@@ -44,7 +44,7 @@ _VALUE_WORDS = (
 _label, _subdomain = re.compile(_LABEL), re.compile(_SUBDOMAIN)
 _name, _value, _dns_1035 = re.compile(_NAME), re.compile(_VALUE), re.compile(_DNS_1035)
 _ANNOTATIONS = 256 * 1024
-_STANDARD_FINALIZERS = frozenset({"kubernetes", "orphan", "foregroundDeletion"})
+STANDARD_FINALIZERS = frozenset({"kubernetes", "orphan", "foregroundDeletion"})
 _BAD_FINALIZER = "name is neither a standard finalizer name nor is it fully qualified"
 
 _IMMUTABLE = ("name", "namespace", "uid", "creationTimestamp", "deletionTimestamp")
@@ -102,11 +102,11 @@ def key_problems(text: str) -> list[str]:
 
 
 def value_problems(text: str) -> list[str]:
-    return [*_length(text, 63), *([] if _value.fullmatch(text) else [_VALUE_WORDS])]
+    return [*_length(text, 63, "bytes"), *([] if _value.fullmatch(text) else [_VALUE_WORDS])]
 
 
-def _length(text: str, limit: int) -> list[str]:
-    return [f"must be no more than {limit} bytes"] if len(text.encode()) > limit else []
+def _length(text: str, limit: int, unit: str = "characters") -> list[str]:
+    return [f"must be no more than {limit} {unit}"] if len(text.encode()) > limit else []
 
 
 def check(type: ResourceType, metadata: Raw) -> list[Problem]:
@@ -122,7 +122,7 @@ def check(type: ResourceType, metadata: Raw) -> list[Problem]:
     found += _check_owners(metadata.get("ownerReferences") or [])
     for i, each in enumerate(metadata.get("finalizers") or []):
         found += _each("metadata.finalizers", each, key_problems(each))
-        if "/" not in each and each not in _STANDARD_FINALIZERS and _is_core(type):
+        if "/" not in each and each not in STANDARD_FINALIZERS and _is_core(type):
             found.append(fields.invalid(f"metadata.finalizers[{i}]", each, _BAD_FINALIZER))
     return found
 

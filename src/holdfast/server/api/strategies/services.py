@@ -12,6 +12,7 @@ from holdfast.server.schema import Problem
 from holdfast.store import Raw
 
 _ADDRESSES = ipaddress.ip_network("10.96.0.0/16")
+_TYPES = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
 _NODE_PORTS = range(30000, 32768)
 
 
@@ -80,8 +81,14 @@ def _check_new(call: Call, raw: Raw) -> list[Problem]:
         if not isinstance(number, int) or not 1 <= number <= 65535:
             path = f"spec.ports[{i}].port"
             found.append(fields.invalid(path, number or 0, "must be between 1 and 65535, inclusive"))
+        target = port.get("targetPort")
+        if isinstance(target, int) and not 1 <= target <= 65535:
+            path = f"spec.ports[{i}].targetPort"
+            found.append(fields.invalid(path, target, "must be between 1 and 65535, inclusive"))
         if len(spec["ports"]) > 1 and not port.get("name"):
             found.append(fields.required(f"spec.ports[{i}].name"))
+    if spec.get("type") not in _TYPES:
+        found.append(fields.unsupported("spec.type", spec.get("type"), _TYPES))
     return found
 
 

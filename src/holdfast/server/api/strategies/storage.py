@@ -61,6 +61,10 @@ def _filled(spec: Raw) -> Raw:
     return {name: value for name, value in spec.items() if value is not None}
 
 
+def _check_new_class(call: Call, raw: Raw) -> list[Problem]:
+    return [] if raw.get("provisioner") else [fields.required("provisioner")]
+
+
 def _check_class(call: Call, before: Raw, after: Raw) -> list[Problem]:
     def differs(name: str) -> bool:
         return bool(before.get(name) != after.get(name))
@@ -75,7 +79,7 @@ def _check_class(call: Call, before: Raw, after: Raw) -> list[Problem]:
 
 VOLUME = Strategy(returns_deleted=True, new=_new_volume, changed=keep_status)
 CLAIM = Strategy(returns_deleted=True, new=_new_claim, changed=keep_status, check_changed=_check_claim)
-STORAGE_CLASS = Strategy(returns_deleted=True, check_changed=_check_class)
+STORAGE_CLASS = Strategy(returns_deleted=True, check_new=_check_new_class, check_changed=_check_class)
 ATTACHMENT = Strategy(
     unconditional_update=False, returns_deleted=True, new=without_status, changed=keep_status
 )

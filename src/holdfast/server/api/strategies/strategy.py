@@ -109,6 +109,8 @@ class Strategy:
     status_changed: Changed = keep_spec
     check_new: CheckNew = _nothing_new
     check_changed: CheckChanged = _nothing_changed
+    leaves_with: tuple[str, ...] = ()
+    """Finalizers that a deletion adds, for those who clean up after the object."""
     orphans: bool = False
     """Whether a deletion that does not say otherwise leaves dependents behind, with a warning."""
     grace: Callable[[Raw, int | None], int] | None = None

@@ -1,7 +1,8 @@
 """Every kind's strategy."""
 
-from holdfast.server.api.strategies.configuration import CONFIG_MAP, SECRET
+from holdfast.server.api.strategies.configuration import CONFIG_MAP, LEASE, SECRET
 from holdfast.server.api.strategies.definitions import DEFINITION
+from holdfast.server.api.strategies.events import EVENT
 from holdfast.server.api.strategies.namespaces import NAMESPACE, NODE
 from holdfast.server.api.strategies.pods import POD
 from holdfast.server.api.strategies.priorities import PRIORITY_CLASS
@@ -52,8 +53,8 @@ _BUILTIN: dict[tuple[str, str], Strategy] = {
     ("", "PersistentVolumeClaim"): CLAIM,
     ("", "ConfigMap"): CONFIG_MAP,
     ("", "Secret"): SECRET,
-    ("", "Event"): _UPSERTED,
-    ("events.k8s.io", "Event"): _UPSERTED,
+    ("", "Event"): EVENT,
+    ("events.k8s.io", "Event"): EVENT,
     ("", "Endpoints"): _UPSERTED,
     ("", "PodTemplate"): Strategy(wish=lambda raw: raw.get("template"), returns_deleted=True),
     ("", "ServiceAccount"): Strategy(returns_deleted=True),
@@ -65,7 +66,7 @@ _BUILTIN: dict[tuple[str, str], Strategy] = {
     ("batch", "CronJob"): CRON_JOB,
     ("policy", "PodDisruptionBudget"): BUDGET,
     ("scheduling.k8s.io", "PriorityClass"): PRIORITY_CLASS,
-    ("coordination.k8s.io", "Lease"): Strategy(unconditional_update=False, create_on_update=True),
+    ("coordination.k8s.io", "Lease"): LEASE,
     ("apiextensions.k8s.io", "CustomResourceDefinition"): DEFINITION,
     ("networking.k8s.io", "Ingress"): Strategy(wish=spec_of, new=without_status, changed=keep_status),
     ("networking.k8s.io", "IngressClass"): Strategy(wish=spec_of),

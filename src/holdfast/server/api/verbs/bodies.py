@@ -1,8 +1,9 @@
 """What a client sent, made into an object of the type it is for."""
 
+from holdfast.server.api import fields
 from holdfast.server.api.bodies import Body
 from holdfast.server.api.cluster import Call
-from holdfast.server.api.status import ApiError, bad_request
+from holdfast.server.api.status import ApiError, bad_request, invalid
 from holdfast.server.schema import MALFORMED, UNKNOWN, ResourceType, read_object
 from holdfast.store import Raw
 
@@ -13,6 +14,10 @@ def read(call: Call, body: Body, type: ResourceType | None = None) -> Raw:
     type = type or call.type
     raw: Raw = body.value
     twice = body.duplicates()
+    if not type.builtin:
+        for field, called in (("kind", "Kind"), ("apiVersion", "apiVersion")):
+            if not raw.get(field):
+                raise body.lacks(called)
     check_kind(call, type, raw)
     raw, problems = read_object(type, {**raw, "apiVersion": type.api_version, "kind": type.kind})
     unknown: list[str] = []
@@ -46,16 +51,14 @@ def check_kind(call: Call, type: ResourceType, raw: Raw) -> None:
         return
     group, _, version = api_version.rpartition("/")
     if not type.builtin:
-        if kind == type.kind and group == type.group:
+        if api_version != type.api_version:
             raise bad_request(
                 f"the API version in the data ({api_version}) does not match the expected API version "
                 f"({type.api_version})"
             )
-        raise bad_request(
-            f'{kind} in version "{version}" cannot be handled as a {type.kind}: '
-            f"converting ({api_version}, Kind={kind}) to ({type.api_version}, Kind={type.kind}): "
-            "unknown conversion"
-        )
+        name = (raw.get("metadata") or {}).get("name") or ""
+        complaint = fields.invalid("kind", kind, f"must be {type.kind}")
+        raise invalid(type.group, kind, name, [complaint])
     if call.cluster.catalogue.kind(group, version, kind) is None:
         why = f'no kind "{kind}" is registered for version "{api_version}"'
     else:

@@ -16,11 +16,15 @@ from holdfast.server.api.templates import named
 from holdfast.server.api.verbs.bodies import check_namespace, read
 from holdfast.server.api.verbs.managing import created_by
 from holdfast.server.api.views import key_of, shown, stored
-from holdfast.server.schema import Problem, apply_defaults, check_values
+from holdfast.server.schema import apply_defaults, check_values
 from holdfast.store import AlreadyExists, Raw
 
 _TRIES = 8
 _NAMESPACES = Resource("", "namespaces")
+_JUDGED_ALIKE = tuple(
+    f"metadata.{field}"
+    for field in ("name", "generateName", "labels", "annotations", "ownerReferences", "finalizers")
+)
 _GIVEN_BY_SERVER = (
     "uid",
     "creationTimestamp",
@@ -101,18 +105,23 @@ def complete(call: Call, raw: Raw, applied: bool = False) -> Raw:
     raw = strategy.new(call, raw)
     view = shown(call.type, raw)
     problems = metadata_rules.check(call.type, raw["metadata"])
+    _warn_of_finalizers(call, raw)
     problems += strategy.check_new(call, raw)
-    problems += value_problems(call, view)
+    problems += check_values(call.type, view)
     if problems:
         raise invalid(call.type.group, call.type.kind, call.name, problems)
     return raw
 
 
-def value_problems(call: Call, view: Raw, before: Raw | None = None) -> list[Problem]:
-    """What the schema has against an object, apart from its metadata, which is judged for all kinds
-    alike."""
-    found = check_values(call.type, view, before)
-    return [each for each in found if not each.field.startswith("metadata.")]
+def _warn_of_finalizers(call: Call, raw: Raw) -> None:
+    if call.type.builtin:
+        return
+    for each in raw["metadata"].get("finalizers") or ():
+        if "/" not in each and each not in metadata_rules.STANDARD_FINALIZERS:
+            call.warn(
+                f'metadata.finalizers: "{each}": prefer a domain-qualified finalizer name to avoid '
+                "accidental conflicts with other finalizer writers"
+            )
 
 
 def check_lifecycle(call: Call) -> None:

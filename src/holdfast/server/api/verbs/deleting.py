@@ -75,6 +75,9 @@ def _ended(call: Call, options: DeleteOptions, raw: Raw) -> tuple[Raw, bool]:
     finalizers = _finalizers(options, metadata.get("finalizers") or [])
     grace = _grace(call, options, raw)
     already = metadata.get("deletionTimestamp")
+    if not already:
+        added = strategy_of(call.type).leaves_with
+        finalizers = [*finalizers, *(each for each in added if each not in finalizers)]
     left = metadata.get("deletionGracePeriodSeconds") or 0
     if already:
         # It can be made to end sooner, never later.

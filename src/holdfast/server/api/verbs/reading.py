@@ -96,6 +96,8 @@ def _page(
     start, end = snapshot.span(call.namespace or None, after)
     limit = max(options.limit, 0)
     metadata: Raw = {"resourceVersion": str(revision)}
+    if not call.type.builtin:
+        metadata["continue"] = ""
     if chosen.everything and not limit:
         return Listed(snapshot.objects[start:end], metadata, revision)
     objects: list[Raw] = []

@@ -8,12 +8,12 @@ from holdfast.server.api.strategies import metadata as metadata_rules
 from holdfast.server.api.strategies.strategy import Strategy
 from holdfast.server.api.strategies.table import strategy_of
 from holdfast.server.api.verbs.bodies import check_namespace, read
-from holdfast.server.api.verbs.creating import create_object, value_problems
+from holdfast.server.api.verbs.creating import create_object
 from holdfast.server.api.verbs.managing import changed_by
 from holdfast.server.api.verbs.reading import found
 from holdfast.server.api.views import shown, stored
 from holdfast.server.patch import keep_times
-from holdfast.server.schema import apply_defaults
+from holdfast.server.schema import apply_defaults, check_values
 from holdfast.store import Raw
 
 
@@ -77,7 +77,7 @@ def change(call: Call, before: Raw, after: Raw, applied: bool = False) -> Raw:
         problems += metadata_rules.check_change(before["metadata"], after["metadata"])
         problems += strategy.check_changed(call, before, after)
         if call.subresource != "status" or not call.type.builtin:
-            problems += value_problems(call, view, shown(call.type, before))
+            problems += check_values(call.type, view, shown(call.type, before))
         if problems:
             raise invalid(call.type.group, call.type.kind, call.name, problems)
     return write(call, before, after)

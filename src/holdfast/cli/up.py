@@ -1,0 +1,76 @@
+"""`holdfast up`: a cluster in this process, until it is stopped."""
+
+import asyncio
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from holdfast.api.errors import HoldfastError
+from holdfast.cli.failing import Failure
+from holdfast.cli.logs import log_to_stderr
+from holdfast.cli.setups import load_setup
+from holdfast.server.applying import NotApplied
+from holdfast.server.up import Up, UpSettings, serve
+from holdfast.sim.errors import InvalidInput
+from holdfast.sim.loading import load_files
+
+KUBECONFIG = "holdfast.kubeconfig"
+
+
+def up(
+    config: Annotated[
+        str | None, typer.Option(help="Configuration of the scheduler.", show_default=False)
+    ] = None,
+    nodes: Annotated[
+        int, typer.Option(min=0, help="Simulated nodes node-1 … node-N (8 cpu, 32Gi, 110 pods each).")
+    ] = 0,
+    apply: Annotated[
+        list[str] | None,
+        typer.Option(help="Manifests to apply at the start; again for more.", show_default=False),
+    ] = None,
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one.")] = 0,
+    data_dir: Annotated[
+        Path | None,
+        typer.Option(help="Keep the cluster in this folder, over restarts.", show_default=False),
+    ] = None,
+    in_memory: Annotated[bool, typer.Option("--in-memory", help="Keep nothing (the default).")] = False,
+    kubeconfig_out: Annotated[
+        Path | None,
+        typer.Option(
+            help=f"Where to write the kubeconfig: {KUBECONFIG} here, or kubeconfig in the data folder.",
+            show_default=False,
+        ),
+    ] = None,
+) -> None:
+    """Run a cluster in this process: API server, scheduler, simulated nodes.
+
+    It is ready when the kubeconfig is written, and stops on Ctrl-C or SIGTERM.
+    """
+    if in_memory and data_dir is not None:
+        raise Failure(1, ["--data-dir and --in-memory contradict each other"])
+    log_to_stderr()
+    setup = load_setup(config)
+    try:
+        documents = load_files(apply) if apply else []
+        kubeconfig = kubeconfig_out or (data_dir / "kubeconfig" if data_dir else Path(KUBECONFIG))
+        if data_dir is not None:
+            data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+        settings = UpSettings(setup, kubeconfig.absolute(), nodes, documents, host, port, data_dir)
+        asyncio.run(serve(settings, lambda running: _say(running, settings)))
+    except (InvalidInput, NotApplied) as error:
+        raise Failure(1, error.problems) from None
+    except OSError as error:
+        raise Failure(1, [str(error)]) from None
+    except HoldfastError as error:
+        raise Failure(1, str(error).splitlines()) from None
+
+
+def _say(running: Up, settings: UpSettings) -> None:
+    count = running.store.count("", "Node")
+    kept = f"kept in {settings.folder}" if settings.folder else "in memory"
+    typer.echo(f"Holdfast is up: {count} node{'' if count == 1 else 's'}, {kept}")
+    typer.echo(f"  API server  {running.address}")
+    typer.echo(f"  kubeconfig  {settings.kubeconfig}")
+    typer.echo(f"Try: kubectl --kubeconfig {settings.kubeconfig} get nodes")

@@ -1,0 +1,168 @@
+"""Nodes where pods could make room for another, and which of them is chosen.
+
+Whether a node will do, and at what cost, is worked out once for a class of pods and kept until
+something changes there. What is kept is columns over rows, so that the choice is a few operations on
+arrays.
+"""
+
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Hashable
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from holdfast.core.cluster import Cluster
+from holdfast.core.pods import PodRecord
+
+_NOT_STARTED = float("inf")
+_PRIORITY_OFFSET = 2**31
+"""Makes all priorities count in a sum, negative ones too."""
+_AT_ONCE = 16
+"""At least so many rows are tried before the candidates are counted again."""
+
+Bools = NDArray[np.bool_]
+Texts = tuple[str, ...]
+Cost = tuple[float, ...]
+
+
+class Candidate(NamedTuple):
+    cost: Cost
+    """Smaller is better, in kube-scheduler's order of preference."""
+    victims: tuple[PodRecord, ...]
+    """The most important first."""
+
+
+Found = Candidate | Texts
+"""A candidate, or the reasons why the row is none."""
+
+
+def candidate(victims: list[PodRecord], violations: int) -> Candidate:
+    highest = victims[0].cls.priority if victims else 0
+    oldest = min((started(v) for v in victims if v.cls.priority == highest), default=_NOT_STARTED)
+    total = sum(v.cls.priority + _PRIORITY_OFFSET for v in victims)
+    return Candidate((violations, highest, total, len(victims), -oldest), tuple(victims))
+
+
+def started(pod: PodRecord) -> float:
+    """A pod that has not started yet is younger than all that have."""
+    return _NOT_STARTED if pod.started is None else pod.started
+
+
+def importance(pod: PodRecord) -> tuple[float | str, ...]:
+    """Sorts the most important first."""
+    return (-pod.cls.priority, started(pod), pod.namespace, pod.name)
+
+
+class Ranks:
+    """Costs as single numbers that sort alike. Between two neighbours there is room for another, until
+    there is none and all are numbered anew."""
+
+    def __init__(self) -> None:
+        self._costs: list[Cost] = []
+        self._numbers: list[float] = []
+
+    def __len__(self) -> int:
+        return len(self._costs)
+
+    def of(self, cost: Cost) -> float | None:
+        """The cost's number; None if all have to be numbered anew first."""
+        at = bisect_left(self._costs, cost)
+        numbers = self._numbers
+        if at < len(numbers) and self._costs[at] == cost:
+            return numbers[at]
+        low = numbers[at - 1] if at else (numbers[0] - 2.0 if numbers else -2.0)
+        high = numbers[at] if at < len(numbers) else low + 2.0
+        number = (low + high) / 2
+        if not low < number < high:
+            return None
+        self._costs.insert(at, cost)
+        numbers.insert(at, number)
+        return number
+
+    def renumber(self, given: NDArray[np.float64]) -> None:
+        """Numbers all costs anew, and writes the new numbers over the old ones."""
+        given[:] = np.searchsorted(np.array(self._numbers), given)
+        self._numbers = [float(number) for number in range(len(self._numbers))]
+
+
+class Tried:
+    """What came of the rows tried for a class, as long as it holds."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._logs = (cluster.ledger.changed, cluster.nodes_changed, cluster.starts)
+        self._seen: list[int] = [-1] * len(self._logs)
+        self._version: Hashable = None
+        self._clear()
+
+    def _clear(self) -> None:
+        capacity = self._cluster.nodes.capacity
+        self._unknown: Bools = np.ones(capacity, dtype=np.bool_)
+        self._suits: Bools = np.zeros(capacity, dtype=np.bool_)
+        """The rows that are candidates. Of the others that are known, `_why` says why not."""
+        self._rank: NDArray[np.float64] = np.zeros(capacity)
+        self._ranks = Ranks()
+        self._victims: dict[int, tuple[PodRecord, ...]] = {}
+        self._why: NDArray[np.intp] = np.zeros(capacity, dtype=np.intp)
+        self._texts: dict[Texts, int] = {}
+
+    def catch_up(self, version: Hashable) -> None:
+        """Forgets rows where something changed, all of them if the version is another."""
+        changed = [log.since(seen) for log, seen in zip(self._logs, self._seen, strict=True)]
+        capacity = len(self._unknown)
+        grown = capacity != self._cluster.nodes.capacity or len(self._ranks) > 2 * capacity
+        if grown or version != self._version or any(rows is None for rows in changed):
+            self._clear()
+        else:
+            for rows in changed:
+                if rows is not None and len(rows):
+                    self._forget(rows)
+        self._version = version
+        self.up_to_date()
+
+    def up_to_date(self) -> None:
+        """Whatever was logged until now is of no concern: trials leave traces, but change nothing."""
+        self._seen = [log.end for log in self._logs]
+
+    def forget(self, row: int) -> None:
+        self._forget(np.array([row]))
+
+    def _forget(self, rows: NDArray[np.intp]) -> None:
+        self._unknown[rows] = True
+        self._suits[rows] = False
+
+    def put(self, row: int, found: Found) -> None:
+        self._unknown[row] = False
+        if isinstance(found, Candidate):
+            self._suits[row] = True
+            self._victims[row] = found.victims
+            rank = self._ranks.of(found.cost)
+            if rank is None:
+                self._ranks.renumber(self._rank)
+                rank = self._ranks.of(found.cost)
+            assert rank is not None
+            self._rank[row] = rank
+        else:
+            self._why[row] = self._texts.setdefault(found, len(self._texts))
+
+    def look(self, promising: Bools, wanted: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """The first so many candidates, and rows to be tried before that is certain, in order."""
+        size = len(promising)
+        found = np.flatnonzero(promising & self._suits[:size])[:wanted]
+        end = int(found[-1]) if len(found) == wanted else size
+        unknown = np.flatnonzero(promising[:end] & self._unknown[:end])
+        return found, unknown[: max(_AT_ONCE, wanted - len(found))]
+
+    def best(self, rows: NDArray[np.intp]) -> tuple[int, tuple[PodRecord, ...]]:
+        """Where victims are missed least, the earliest of equals; and who they are."""
+        row = int(rows[self._rank[rows].argmin()])
+        return row, self._victims[row]
+
+    def reasons(self, promising: Bools) -> Counter[Texts]:
+        """How many of the rows are no candidates, for which reasons."""
+        size = len(promising)
+        those = promising & ~self._suits[:size] & ~self._unknown[:size]
+        counts = np.bincount(self._why[:size][those], minlength=len(self._texts))
+        return Counter(dict(zip(self._texts, counts.tolist(), strict=True)))

@@ -1,0 +1,189 @@
+"""All that `holdfast up` is made of, put together: store, cluster, API, credentials.
+
+open the store ─► what a cluster has from the start ─► --nodes, --apply ─► serve
+                                                                            │ durable
+                                                        stop ◄── run ◄── write the kubeconfig
+"""
+
+import asyncio
+import gc
+import signal
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+from aiohttp import web
+
+from holdfast.api.crds import definitions
+from holdfast.api.documents import Document
+from holdfast.api.errors import HoldfastError
+from holdfast.backends.embedded.cluster import EmbeddedCluster
+from holdfast.backends.embedded.setup import Setup
+from holdfast.framework.config import to_mapping
+from holdfast.server.api.bootstrap import bootstrap, ensure_definition
+from holdfast.server.api.cluster import Cluster
+from holdfast.server.api.credentials import Credentials, make_credentials, write_kubeconfig
+from holdfast.server.api.definitions import DefinitionKeeper
+from holdfast.server.api.server import application
+from holdfast.server.applying import apply_documents
+from holdfast.server.health import Check, Endpoints, health_app, ping
+from holdfast.store import Store, open_store
+
+GARBAGE_AFTER = (50_000, 20, 50)
+"""Objects made before the collector looks for garbage. A store makes few cycles and many objects."""
+_LAST_ANSWERS = 2.0
+"""How long requests under way are waited for when we stop, in seconds."""
+_ANY_ADDRESS = ("0.0.0.0", "::", "")
+
+
+class UpError(HoldfastError):
+    """The cluster cannot come up, or went down by itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class UpSettings:
+    setup: Setup
+    kubeconfig: Path
+    nodes: int = 0
+    documents: Sequence[Document] = ()
+    host: str = "127.0.0.1"
+    port: int = 0
+    folder: Path | None = None
+    """Where it is kept; None for in memory only."""
+
+
+class Up:
+    """A cluster and its server, until it is closed."""
+
+    def __init__(self, settings: UpSettings) -> None:
+        """Raises StoreFailed, UpError, NotApplied."""
+        check_kubeconfig(settings.kubeconfig)
+        self._settings = settings
+        folder = settings.folder
+        self.store = open_store(folder) if folder is not None else Store()
+        try:
+            self.cluster = EmbeddedCluster(settings.setup, self.store)
+            self.api = Cluster(self.store, self.cluster.clock, identity=self.cluster.identity)
+            self._fill()
+            hosts = () if settings.host in _ANY_ADDRESS else (settings.host,)
+            self.credentials = make_credentials(folder / "pki" if folder is not None else None, hosts)
+        except BaseException:
+            self.store.close()
+            raise
+        self._runner: web.AppRunner | None = None
+        self._running: asyncio.Task[None] | None = None
+        self.address = ""
+
+    def _fill(self) -> None:
+        """What is there from the start, and what was asked for."""
+        bootstrap(self.api)
+        keeper = DefinitionKeeper(self.api)
+        for definition in definitions():
+            ensure_definition(self.api, definition)
+        self.cluster.add_nodes(self._settings.nodes)
+        apply_documents(self.api, self._settings.documents)
+        keeper.stop()
+
+    async def start(self) -> None:
+        """Serves, then writes the kubeconfig. Raises UpError."""
+        settings = self._settings
+        self._running = asyncio.create_task(self.cluster.run())
+        app = application(self.api, token=self.credentials.token, routes=self._health())
+        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=_LAST_ANSWERS)
+        await self._runner.setup()
+        try:
+            tls = self.credentials.tls
+            await web.TCPSite(self._runner, settings.host, settings.port, ssl_context=tls).start()
+        except OSError as error:
+            raise UpError(f"cannot listen on {settings.host}:{settings.port}: {error}") from None
+        self.address = self._reachable_at(self._runner.addresses[0][1])
+        await self.store.settled(self.store.revision)
+        _write_kubeconfig(settings.kubeconfig, self.address, self.credentials)
+
+    def _health(self) -> list[web.RouteDef]:
+        """Served to everyone, as `holdfast run` does."""
+
+        def failure() -> str:
+            return str(self.store.failure or "")
+
+        endpoints = Endpoints(
+            checks=[ping(), Check("store", failure)],
+            metrics=self.cluster.metrics.text,
+            configz=lambda: to_mapping(self._settings.setup.configuration),
+        )
+        app = health_app(endpoints)
+        return [
+            web.get(route.resource.canonical, route.handler)
+            for route in app.router.routes()
+            if route.method == "GET" and route.resource is not None
+            # Which version of Kubernetes this is, clients ask the API.
+            if route.resource.canonical != "/version"
+        ]
+
+    async def ended(self) -> None:
+        """Returns only when the cluster went down by itself, with what it died of."""
+        assert self._running is not None
+        await self._running
+
+    async def close(self) -> None:
+        self.cluster.stop()
+        if self._runner is not None:
+            await self._runner.cleanup()
+        if self._running is not None:
+            await asyncio.gather(self._running, return_exceptions=True)
+        self.store.close()
+
+    def _reachable_at(self, port: int) -> str:
+        host = "127.0.0.1" if self._settings.host in _ANY_ADDRESS else self._settings.host
+        return f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
+
+
+async def serve(settings: UpSettings, started: Callable[[Up], Awaitable[None] | None]) -> None:
+    """Until SIGTERM or SIGINT. `started` is called when all can be used. Raises HoldfastError."""
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    gc.set_threshold(*GARBAGE_AFTER)
+    up = Up(settings)
+    try:
+        await up.start()
+        said = started(up)
+        if said is not None:
+            await said
+        stopping = asyncio.create_task(stop.wait())
+        ending = asyncio.create_task(up.ended())
+        done, rest = await asyncio.wait((stopping, ending), return_when=asyncio.FIRST_COMPLETED)
+        for task in rest:
+            task.cancel()
+        for task in done:
+            task.result()
+    finally:
+        await up.close()
+
+
+def check_kubeconfig(path: Path) -> None:
+    """A file that is there must be one of ours, since it will be overwritten. It goes at once: whoever
+    waits for it waits for this cluster. Raises UpError."""
+    if not path.exists():
+        if not path.parent.is_dir():
+            raise UpError(f"{path}: there is no folder {path.parent}")
+        return
+    try:
+        document = yaml.safe_load(path.read_text(encoding="utf-8"))
+        contexts = [each["name"] for each in document["contexts"]]
+    except (OSError, ValueError, TypeError, KeyError, yaml.YAMLError):
+        contexts = []
+    if contexts != ["holdfast"]:
+        raise UpError(f"{path}: is not a kubeconfig of Holdfast's, so it is not overwritten")
+    with suppress(OSError):
+        path.unlink()
+
+
+def _write_kubeconfig(path: Path, server: str, credentials: Credentials) -> None:
+    try:
+        write_kubeconfig(path, server, credentials)
+    except OSError as error:
+        raise UpError(f"{path}: cannot be written: {error.strerror or error}") from None

@@ -1,0 +1,116 @@
+"""Rows that are being cleared for others: kept up to date for a class, and right at any time."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import hypothesis.strategies as st
+from hypothesis import given
+
+from builders import make_node, make_pod
+from holdfast.api.pod import Pod
+from holdfast.core.events import Added, Deleted, Updated
+from holdfast.core.pods import Phase
+from holdfast.framework.diagnosis import FITS, Blame
+from holdfast.framework.trial import PodTrial
+from reference.driving import Driver, profile_of
+from reference.setup import Setup
+from strategies import examples
+
+SETUP = Setup(preempts=True)
+NODES = ("n0", "n1", "n2", "n3")
+
+
+def rival(number: int, node: str, cpu: int, priority: int, port: int = 0) -> Pod:
+    pod = make_pod(f"rival{number}").cpu(str(cpu)).priority(priority)
+    if port:
+        pod.host_port(port)
+    return pod.nominated(node).obj()
+
+
+def occupant(number: int, node: str, cpu: int, port: int = 0) -> Pod:
+    pod = make_pod(f"there{number}").cpu(str(cpu)).priority(1000).on(node)
+    if port:
+        pod.host_port(port)
+    return pod.obj()
+
+
+moves = st.one_of(
+    st.tuples(
+        st.just("nominate"),
+        st.integers(0, 3),
+        st.sampled_from(NODES),
+        st.integers(1, 4),
+        st.sampled_from((0, 10, 20)),
+        st.sampled_from((0, 80)),
+    ),
+    st.tuples(
+        st.just("place"),
+        st.integers(0, 3),
+        st.sampled_from(NODES),
+        st.integers(1, 3),
+        st.sampled_from((0, 80)),
+    ),
+    st.tuples(st.just("forget"), st.sampled_from(("rival", "there")), st.integers(0, 3)),
+    st.tuples(st.just("shrink"), st.sampled_from(NODES), st.integers(2, 5)),
+    st.tuples(st.just("cordon"), st.sampled_from(NODES), st.booleans()),
+)
+
+
+def move(driver: Driver, what: tuple[Any, ...]) -> None:
+    cluster = driver.scheduler.cluster
+    match what:
+        case ("nominate", number, node, cpu, priority, port):
+            known = cluster.pod("default", f"rival{number}")
+            if known is None or known.phase is Phase.PENDING:
+                driver.scheduler.feed(Updated(rival(number, node, cpu, priority, port)), 0.0)
+        case ("place", number, node, cpu, port):
+            if cluster.pod("default", f"there{number}") is None:
+                driver.scheduler.feed(Added(occupant(number, node, cpu, port)), 0.0)
+        case ("forget", kind, number):
+            pod = rival(number, "n0", 1, 0) if kind == "rival" else occupant(number, "n0", 1)
+            driver.scheduler.feed(Deleted(pod), 0.0)
+        case ("shrink", node, cpu):
+            made = make_node(node).allocatable(cpu=str(cpu), memory="8Gi").obj()
+            driver.scheduler.feed(Updated(made), 0.0)
+        case ("cordon", node, unschedulable):
+            builder = make_node(node).allocatable(cpu="4", memory="8Gi")
+            builder.raw_spec["unschedulable"] = unschedulable
+            driver.scheduler.feed(Updated(builder.obj()), 0.0)
+
+
+@examples(150)
+@given(st.lists(st.lists(moves, max_size=4), max_size=6), st.sampled_from((0, 80)))
+def test_what_is_kept_is_what_a_trial_of_every_row_finds(
+    turns: list[list[tuple[Any, ...]]], port: int
+) -> None:
+    driver = Driver((SETUP,))
+    for name in NODES:
+        driver.scheduler.feed(Added(make_node(name).allocatable(cpu="4", memory="8Gi").obj()), 0.0)
+    wanting = make_pod("wanting").cpu("2").priority(10)
+    if port:
+        wanting.host_port(port)
+    driver.scheduler.feed(Added(wanting.obj()), 0.0)
+    cluster, cycle = driver.scheduler.cluster, driver.scheduler.cycle
+    pod = driver.record(wanting.obj())
+    profile = profile_of(driver.scheduler, "default-scheduler")
+    for turn in turns:
+        for what in turn:
+            move(driver, what)
+        column = cycle.column(profile, pod.cls)
+        kept = column.diagnosis
+        trial = PodTrial(cluster, column, pod, pinned=False)
+        rows = [row for row in range(cluster.nodes.size) if cluster.nodes.alive[row]]
+        blames: Counter[Blame] = Counter()
+        for row in rows:
+            blames[kept.noted(row)] += 1
+            assert kept.noted(row) == trial.blame(row), cluster.nodes.name(row)
+            assert kept.passing()[row] == trial.fits(row)
+            assert kept.resolvable()[row] == trial.blame(row).resolvable
+        del blames[FITS]
+        assert kept.histogram() == blames
+        # Trials leave traces in the log; what is kept must not mind them.
+        found = cycle.find_row(profile, pod, cycle.column(profile, pod.cls))
+        assert found < 0 or trial.fits(found)
+        assert found >= 0 or not any(trial.fits(row) for row in rows)
