@@ -66,6 +66,9 @@ class Scheduler:
         self._controllers = [make(self.cluster) for make in controllers]
         self.unfinished = False
         self.profiles = profiles
+        chosen = {action.name for action in configuration.actions}
+        for profile in profiles:
+            profile.post_filters = [p for p in profile.post_filters if p.action in {"", *chosen}]
         self._actions = [
             ACTIONS[action.name](action.arguments)
             for action in configuration.actions

@@ -231,6 +231,8 @@ class Plugin:
     wakes_on: ClassVar[int] = Change.ANY
     about_volumes: ClassVar[bool] = False
     """Whether the plugin looks at a pod's volumes."""
+    action: ClassVar[str] = ""
+    """The action that must be among a round's for `post_filter` to be asked."""
     draws: ClassVar[bool] = False
     """Whether with this plugin pods draw on reservations."""
 
