@@ -9,7 +9,7 @@ RUN python -m venv /opt/holdfast
 # What it needs first: this layer stays as long as the dependencies do.
 COPY pyproject.toml README.md LICENSE ./
 COPY src/holdfast/__init__.py src/holdfast/__init__.py
-RUN /opt/holdfast/bin/pip install .
+RUN /opt/holdfast/bin/pip install '.[fast]'
 COPY src src
 RUN /opt/holdfast/bin/pip install --no-deps --force-reinstall . \
  && /opt/holdfast/bin/python -m compileall -q /opt/holdfast/lib \

@@ -8,7 +8,7 @@ STAMP  := $(VENV)/.installed
 .DEFAULT_GOAL := help
 
 help:
-	@echo "make demo    run the tour scenario on a simulated cluster and print what happened"
+	@echo "make demo    start a cluster over HTTP, schedule pods through it and print what happened"
 	@echo "make test    run all tests"
 	@echo "make check   lint, types, layers"
 	@echo "make bench   the core benchmark table (BENCH='SchedulingBasic' narrows it)"
@@ -20,7 +20,7 @@ $(STAMP): pyproject.toml
 	@touch $@
 
 demo: $(STAMP)
-	$(BIN)/holdfast simulate examples/tour.yaml
+	$(BIN)/python examples/demo.py
 
 test: $(STAMP)
 	$(BIN)/pytest -n auto

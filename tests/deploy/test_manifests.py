@@ -10,6 +10,7 @@ import yaml
 from deploy.chart import ROOT, rendered
 from holdfast import __version__
 from holdfast.api.kinds import KINDS
+from holdfast.backends.kubernetes.reading.watched import WATCHED
 from holdfast.framework.config import load
 from holdfast.plugins import registry
 
@@ -102,24 +103,18 @@ def test_two_replicas_of_which_one_may_be_away() -> None:
 # Permissions
 
 _READ = {"get", "list", "watch"}
-READ_ONLY = {
-    "nodes",
-    "namespaces",
-    "services",
-    "replicationcontrollers",
-    "replicasets.apps",
-    "statefulsets.apps",
-    "poddisruptionbudgets.policy",
-    "storageclasses.storage.k8s.io",
-    "csinodes.storage.k8s.io",
-    "csidrivers.storage.k8s.io",
-    "csistoragecapacities.storage.k8s.io",
-    "volumeattachments.storage.k8s.io",
+OWN_KINDS = {
+    "reservations.scheduling.koordinator.sh",
+    "podmigrationjobs.scheduling.koordinator.sh",
     "devices.scheduling.koordinator.sh",
     "noderesourcetopologies.topology.node.k8s.io",
+    "podgroups.scheduling.volcano.sh",
+    "podgroups.scheduling.sigs.k8s.io",
     "queues.scheduling.volcano.sh",
     "jobs.batch.volcano.sh",
 }
+"""Kinds Holdfast schedules by besides Kubernetes' own."""
+READ = {watched.info.resource for watched in WATCHED} | OWN_KINDS
 WRITTEN = {
     "pods": {"patch", "delete"},
     "pods/binding": {"create"},
@@ -153,12 +148,11 @@ def _allowed(kind: str) -> dict[str, set[str]]:
 
 
 def test_what_may_be_done_is_what_is_done() -> None:
-    wanted = {name: set(_READ) for name in READ_ONLY}
+    wanted = {name: set(_READ) for name in READ}
     for name, verbs in WRITTEN.items():
-        reads = set() if "/" in name or name.startswith("events") else _READ
-        wanted[name] = verbs | reads
-    for name in ("podgroups/status.scheduling.volcano.sh", "podgroups/status.scheduling.sigs.k8s.io"):
-        wanted[name] |= _READ
+        wanted.setdefault(name, set()).update(verbs)
+    for group in ("scheduling.volcano.sh", "scheduling.sigs.k8s.io"):
+        wanted[f"podgroups/status.{group}"] |= _READ  # in one rule with the pod groups themselves
     assert _allowed("ClusterRole") == wanted
 
 

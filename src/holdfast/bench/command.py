@@ -24,6 +24,7 @@ from holdfast.bench.workload import TRACE, find, rows
 
 class Mode(StrEnum):
     CORE = "core"
+    EMBEDDED = "embedded"
     KUBE = "kube"
 
 
@@ -68,7 +69,8 @@ def bench(
     mode: Annotated[
         Mode,
         typer.Option(
-            help="core: the scheduler alone, no API server. kube: on the server of a kubeconfig."
+            help="core: the scheduler alone, no API server. embedded: a cluster in one process. "
+            "kube: on the server of a kubeconfig."
         ),
     ] = Mode.CORE,
     kubeconfig: Annotated[
@@ -118,6 +120,11 @@ def bench(
         return
     options = Options(nodes, batch, repeat, trace, trace_nodes, trace_pods)
     try:
+        if mode is Mode.EMBEDDED:
+            from holdfast.bench.embedded import command as embedded  # it brings the network along
+
+            embedded.run(nodes or embedded.DEFAULT_NODES, repeat, output is Output.JSON)
+            return
         if mode is Mode.KUBE:
             _on_a_server(workload or [], options, kubeconfig, kube_scheduler, output)
             return

@@ -21,15 +21,17 @@ from holdfast.api.documents import Document
 from holdfast.api.errors import HoldfastError
 from holdfast.backends.embedded.cluster import EmbeddedCluster
 from holdfast.backends.embedded.setup import Setup
+from holdfast.framework.config import to_mapping
 from holdfast.server.api.bootstrap import bootstrap, ensure_definition
 from holdfast.server.api.cluster import Cluster
 from holdfast.server.api.credentials import Credentials, make_credentials, write_kubeconfig
 from holdfast.server.api.definitions import DefinitionKeeper
 from holdfast.server.api.server import application
 from holdfast.server.applying import apply_documents
+from holdfast.server.health import Check, Endpoints, health_app, ping
 from holdfast.store import Store, open_store
 
-_GARBAGE_AFTER = (50_000, 20, 50)
+GARBAGE_AFTER = (50_000, 20, 50)
 """Objects made before the collector looks for garbage. A store makes few cycles and many objects."""
 _LAST_ANSWERS = 2.0
 """How long requests under way are waited for when we stop, in seconds."""
@@ -66,7 +68,7 @@ class Up:
             self.api = Cluster(self.store, self.cluster.clock, identity=self.cluster.identity)
             self._fill()
             hosts = () if settings.host in _ANY_ADDRESS else (settings.host,)
-            self._credentials = make_credentials(folder / "pki" if folder is not None else None, hosts)
+            self.credentials = make_credentials(folder / "pki" if folder is not None else None, hosts)
         except BaseException:
             self.store.close()
             raise
@@ -88,17 +90,37 @@ class Up:
         """Serves, then writes the kubeconfig. Raises UpError."""
         settings = self._settings
         self._running = asyncio.create_task(self.cluster.run())
-        app = application(self.api, token=self._credentials.token)
+        app = application(self.api, token=self.credentials.token, routes=self._health())
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=_LAST_ANSWERS)
         await self._runner.setup()
         try:
-            tls = self._credentials.tls
+            tls = self.credentials.tls
             await web.TCPSite(self._runner, settings.host, settings.port, ssl_context=tls).start()
         except OSError as error:
             raise UpError(f"cannot listen on {settings.host}:{settings.port}: {error}") from None
         self.address = self._reachable_at(self._runner.addresses[0][1])
         await self.store.settled(self.store.revision)
-        _write_kubeconfig(settings.kubeconfig, self.address, self._credentials)
+        _write_kubeconfig(settings.kubeconfig, self.address, self.credentials)
+
+    def _health(self) -> list[web.RouteDef]:
+        """Served to everyone, as `holdfast run` does."""
+
+        def failure() -> str:
+            return str(self.store.failure or "")
+
+        endpoints = Endpoints(
+            checks=[ping(), Check("store", failure)],
+            metrics=self.cluster.metrics.text,
+            configz=lambda: to_mapping(self._settings.setup.configuration),
+        )
+        app = health_app(endpoints)
+        return [
+            web.get(route.resource.canonical, route.handler)
+            for route in app.router.routes()
+            if route.method == "GET" and route.resource is not None
+            # Which version of Kubernetes this is, clients ask the API.
+            if route.resource.canonical != "/version"
+        ]
 
     async def ended(self) -> None:
         """Returns only when the cluster went down by itself, with what it died of."""
@@ -124,7 +146,7 @@ async def serve(settings: UpSettings, started: Callable[[Up], Awaitable[None] | 
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    gc.set_threshold(*_GARBAGE_AFTER)
+    gc.set_threshold(*GARBAGE_AFTER)
     up = Up(settings)
     try:
         await up.start()

@@ -297,6 +297,11 @@ def test_a_patch_needs_a_patch_type(server: LiveServer) -> None:
             'spec.type: Unsupported value: "Foo": supported values: "ClusterIP", "ExternalName", ',
         ),
         (
+            "/api/v1/nodes",
+            {"metadata": {"name": "n"}, "spec": {"taints": [{"key": "a", "effect": "Foo"}]}},
+            'metadata.taints[0].effect: Unsupported value: "Foo": supported values: "NoSchedule", ',
+        ),
+        (
             "/apis/apps/v1/namespaces/default/deployments",
             {"metadata": {"name": "d"}},
             "spec.selector: Required value",

@@ -7,8 +7,14 @@ from contextlib import ExitStack
 from itertools import islice
 from typing import Any
 
+import pytest
+
 from apiserver import CONFIG_MAPS, TABLE, LiveServer, config_map
 from holdfast.server.api import watching
+from holdfast.server.api.negotiate import PLAIN
+from holdfast.server.api.selection import EVERYTHING
+from holdfast.server.api.watching import Shared, Watcher
+from holdfast.store import Change, Key
 
 Raw = dict[str, Any]
 
@@ -166,14 +172,41 @@ def test_tables_are_watched_with_their_columns_said_once() -> None:
             assert [each["rows"][0]["cells"][0] for each in (first, second)] == ["a", "b"]
 
 
-def test_one_who_does_not_read_is_cut_off(monkeypatch: Any) -> None:
+def test_one_who_does_not_read_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watching, "MAX_PENDING", 10)
     with LiveServer() as server:
-        for i in range(20):
-            server.post(CONFIG_MAPS, config_map(f"c{i:02}"))
-        with server.watch(f"{CONFIG_MAPS}?watch=1") as events:
-            seen = list(events)
-        assert 0 < len(seen) <= 20, "the stream ends, and the client asks again"
+        server.post(CONFIG_MAPS, config_map("a"))
+        type = server.cluster.catalogue.resource("", "v1", "configmaps")
+        assert type is not None
+        watcher = Watcher(server.cluster, type, "default", EVERYTHING, PLAIN)
+        (pod,) = server.run(lambda: server.cluster.store.list("", "ConfigMap"))
+        key = Key("", "ConfigMap", "default", "a")
+        for revision in range(1, 13):
+            assert watcher.closed is (revision == 12)
+            watcher.take(Change(revision, key, pod, pod), Shared(server.cluster))
+
+
+def test_however_much_there_is_to_begin_with_it_is_all_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watching, "MAX_PENDING", 10)
+    monkeypatch.setattr(watching, "_CHUNK", 4)
+    with LiveServer() as server:
+        start = server.get(CONFIG_MAPS).revision
+        names = [f"c{i:02}" for i in range(25)]
+        for name in names:
+            labels = {"odd": "yes"} if int(name[1:]) % 2 else {}
+            server.post(CONFIG_MAPS, config_map(name, labels=labels))
+        odd = names[1::2]
+        for query in ("", f"&resourceVersion={start}"):
+            with server.watch(f"{CONFIG_MAPS}?watch=1{query}") as events:
+                assert told(events, 25) == [("ADDED", name) for name in names]
+            with server.watch(f"{CONFIG_MAPS}?watch=1&labelSelector=odd{query}") as events:
+                assert told(events, len(odd)) == [("ADDED", name) for name in odd]
+                server.delete(f"{CONFIG_MAPS}/{odd[0]}")
+                assert told(events, 1) == [("DELETED", odd[0])]
+                server.post(CONFIG_MAPS, config_map(odd[0], labels={"odd": "yes"}))
+        names_again = [("ADDED", name) for name in odd]
+        with server.watch(f"{CONFIG_MAPS}?watch=1&labelSelector=odd") as events:
+            assert told(events, len(odd)) == names_again
 
 
 def test_watches_end_when_the_server_does() -> None:

@@ -29,6 +29,7 @@ def op(kind: str, path: str, value: Any = None, **more: Any) -> dict[str, Any]:
         ([op("replace", "", {"z": 1})], {"z": 1}),
         ([op("move", "/m", **{"from": "/a/b"})], {"a": {"c/d": "x"}, "e": None, "m": [1, 2, 3]}),
         ([op("copy", "/m", **{"from": "/a/b/0"})], {**DOC, "m": 1}),
+        ([op("copy", "/m", **{"from": "/nothing"})], {**DOC, "m": None}),
         ([op("test", "/a/b/0", 1), op("remove", "/a")], {"e": None}),
         ([op("test", "/nowhere", None)], DOC),
     ],
@@ -63,8 +64,8 @@ def test_operations(operations: list[Any], expected: Any) -> None:
         (op("test", "/a/b/0", 2), "testing value /a/b/0 failed: test failed"),
         (op("test", "/a/b/0", True), "testing value /a/b/0 failed: test failed"),
         (
-            op("copy", "/m", **{"from": "/x"}),
-            "copy operation does not apply: doc is missing from path: /x: missing value",
+            op("copy", "/m", **{"from": "/x/y"}),
+            "copy operation does not apply: doc is missing from path: /x/y: missing value",
         ),
     ],
 )
@@ -75,10 +76,15 @@ def test_an_operation_that_cannot_be_carried_out(operation: Any, message: str) -
     assert caught.value.code == 422
 
 
-def test_a_patch_that_is_no_list_is_a_bad_request() -> None:
+@pytest.mark.parametrize(
+    ("operations", "found", "wanted"),
+    [({"op": "add"}, "object", "[]handlers.jsonPatchOp"), ([5], "number", "handlers.jsonPatchOp")],
+)
+def test_a_patch_that_is_no_list_is_a_bad_request(operations: Any, found: str, wanted: str) -> None:
     with pytest.raises(PatchError) as caught:
-        json_patch(DOC, {"op": "add"})
-    assert caught.value.code == 400
+        json_patch(DOC, operations)
+    text = f"error decoding patch: json: cannot unmarshal {found} into Go value of type {wanted}"
+    assert (caught.value.code, caught.value.message) == (400, text)
 
 
 def test_what_is_not_touched_is_shared() -> None:

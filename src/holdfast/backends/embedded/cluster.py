@@ -16,9 +16,11 @@ from holdfast.backends.embedded.nodes import Nodes, address_of, new_node
 from holdfast.backends.embedded.orphans import Orphans
 from holdfast.backends.embedded.setup import Setup
 from holdfast.backends.embedded.statuses import FullReports
-from holdfast.backends.embedded.telling import silent
+from holdfast.backends.embedded.telling import Tell, silent
 from holdfast.backends.embedded.workloads import WorkloadControllers
 from holdfast.backends.embedded.world import World
+from holdfast.backends.metrics import SchedulingMetrics
+from holdfast.core.decisions import Bind
 from holdfast.store.identity import Identity, RandomNames
 from holdfast.store.objects import Change, Key, node_key
 from holdfast.store.store import Store
@@ -28,23 +30,33 @@ _SLICE = 0.005
 _EPSILON = 0.001
 
 
+class _MeasuredWorld(World):
+    metrics: SchedulingMetrics
+
+    def binding(self, key: Key, decision: Bind) -> None:
+        self.metrics.pod_bound(decision.pod.uid, self.clock.epoch())
+
+
 class EmbeddedCluster:
-    def __init__(self, setup: Setup, store: Store, clock: Clock | None = None) -> None:
+    def __init__(
+        self, setup: Setup, store: Store, clock: Clock | None = None, tell: Tell = silent
+    ) -> None:
         clock = clock if clock is not None else RealClock()
         self.store = store
         self.clock = clock
         self.identity = Identity(RandomNames(), clock.stamp)
-        self.world = World(
+        self.world = _MeasuredWorld(
             setup,
             store,
             self.identity,
             clock,
             FullReports(address_of),
-            silent,
+            tell,
             all_budgets=True,
             first_event=time.time_ns(),
         )
         world = self.world
+        self.metrics = world.metrics = SchedulingMetrics(world.scheduler)
         self.world.residents += [
             Nodes(world.objects, clock, world.agenda),
             Orphans(world.objects, clock, world.agenda, world.kubelets),
@@ -91,7 +103,9 @@ class EmbeddedCluster:
         if not world.fed and (timer is None or timer > clock.epoch()):
             return False
         world.fed = False
+        start = time.perf_counter()
         decisions = world.scheduler.round(clock.epoch())
+        self.metrics.round_done(time.perf_counter() - start, decisions)
         carry_out = self._hands.carry_out
         until = time.perf_counter() + _SLICE
         for decision in decisions:

@@ -51,6 +51,7 @@ class Volumes:
         if not self._stale:
             return
         self._stale = False
+        self._welcome()
         for claim in self._objects.scan("", "PersistentVolumeClaim"):
             if _bound(claim):
                 self._check(claim)
@@ -187,6 +188,13 @@ class Volumes:
                 self._bind(claim, None)
         elif not lost:
             self._put({**claim, "status": {**status, "phase": LOST}})
+
+    def _welcome(self) -> None:
+        """Volumes nobody has looked at yet can be had."""
+        for volume in list(self._objects.scan("", "PersistentVolume")):
+            status = volume.get("status") or {}
+            if status.get("phase") in (None, "", "Pending"):
+                self._put({**volume, "status": {**status, "phase": "Available"}})
 
     def _reclaim(self) -> None:
         """Volumes whose claim is gone."""

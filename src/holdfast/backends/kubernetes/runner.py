@@ -25,7 +25,6 @@ from holdfast.backends.kubernetes.writing.writer import Writer
 from holdfast.backends.metrics import SchedulingMetrics
 from holdfast.core.decisions import Emit
 from holdfast.core.events import BindConfirmed, Event
-from holdfast.core.pods import Phase
 
 PODS_AT_ONCE = 100
 """So many pods are tried before the network gets its turn."""
@@ -87,6 +86,7 @@ class Runner:
             claim_timeout,
         )
         self.has_synced = False
+        self._names = [profile.scheduler_name for profile in scheduler.profiles]
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -207,11 +207,7 @@ class Runner:
 
     def _controller(self, event: Emit) -> str:
         pod = self.scheduler.cluster.pods.get(event.about.uid)
-        if pod is not None and pod.phase is not Phase.PENDING:
-            return pod.scheduler
-        first = self.scheduler.profiles[0].scheduler_name
-        known = {profile.scheduler_name for profile in self.scheduler.profiles}
-        return pod.scheduler if pod is not None and pod.scheduler in known else first
+        return pod.scheduler if pod is not None and pod.scheduler in self._names else self._names[0]
 
     def _write_failed(self, error: BaseException) -> None:
         self._log("write failed", level="warning", error=str(error) or type(error).__name__)

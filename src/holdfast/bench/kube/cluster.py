@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from holdfast.backends.kubernetes.errors import ApiError
+from holdfast.backends.kubernetes.errors import ApiError, KubernetesError
 from holdfast.backends.kubernetes.http.client import Client, Request, get
 from holdfast.bench.errors import BenchError
 from holdfast.bench.kube.objects import LABEL, Raw
@@ -15,7 +15,8 @@ from holdfast.bench.kube.objects import LABEL, Raw
 _AT_ONCE = 24
 _SELECTOR = f"labelSelector={LABEL}"
 _DELETE = b'{"kind":"DeleteOptions","apiVersion":"v1","gracePeriodSeconds":0}'
-_QUIET = 30.0
+_QUIET = 300.0
+_BETWEEN = 0.5
 
 
 class _Spec(msgspec.Struct, rename="camel"):
@@ -28,7 +29,9 @@ class _Meta(msgspec.Struct, rename="camel"):
 
 
 class _Pod(msgspec.Struct):
-    metadata: _Meta
+    """Also what an ERROR event has in the place of a pod."""
+
+    metadata: _Meta = msgspec.field(default_factory=_Meta)
     spec: _Spec = msgspec.field(default_factory=_Spec)
 
 
@@ -124,28 +127,44 @@ class Binds:
         self._wanted = wanted
         self._path = f"/api/v1/pods?{_SELECTOR}"
         self._decoder = msgspec.json.Decoder(_Frame)
+        self.is_watching = asyncio.Event()
         self.at: dict[str, float] = {}
         """Names to the moment their bind was seen."""
 
-    async def version(self) -> str:
-        listed = await self._client.call(get(f"{self._path}&limit=1"), attempts=5)
-        return msgspec.json.decode(listed, type=_List).metadata.resource_version
+    async def watch(self) -> None:
+        """Returns when all have their nodes. Servers drop watches that fall behind: then we look."""
+        while len(self.at) < len(self._wanted):
+            version = await self._list()
+            try:
+                await self._follow(version)
+            except KubernetesError:
+                await asyncio.sleep(_BETWEEN)
 
-    async def watch(self, version: str) -> None:
-        """Returns when all have their nodes."""
+    async def _list(self) -> str:
+        listed = msgspec.json.decode(
+            await self._client.call(get(self._path, timeout=120), attempts=5), type=_List
+        )
+        for pod in listed.items or ():
+            self._saw(pod, time.monotonic())
+        self.is_watching.set()
+        return listed.metadata.resource_version
+
+    async def _follow(self, version: str) -> None:
         path = f"{self._path}&watch=true&timeoutSeconds=3600&resourceVersion={version}"
         rest = b""
-        async with self._client.watch(path, _QUIET * 10) as chunks:
+        async with self._client.watch(path, _QUIET) as chunks:
             async for chunk in chunks:
                 now = time.monotonic()
                 *lines, rest = (rest + chunk).split(b"\n")
                 for line in lines:
-                    self._saw(self._decoder.decode(line), now)
+                    frame = self._decoder.decode(line)
+                    if frame.type == "ERROR":
+                        return
+                    self._saw(frame.object, now)
                 if len(self.at) == len(self._wanted):
                     return
-        raise BenchError("the server ended the watch before all pods were bound")
 
-    def _saw(self, frame: _Frame, now: float) -> None:
-        name = frame.object.metadata.name
-        if frame.object.spec.node_name and name in self._wanted and name not in self.at:
+    def _saw(self, pod: _Pod, now: float) -> None:
+        name = pod.metadata.name
+        if pod.spec.node_name and name in self._wanted and name not in self.at:
             self.at[name] = now

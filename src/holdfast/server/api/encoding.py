@@ -66,6 +66,7 @@ def list_in_form(
 ) -> Raw:
     objects = [shown(type, each) for each in objects]
     if form.table:
+        metadata = {name: value for name, value in metadata.items() if value != ""}
         return table(type, objects, metadata, now, form.api_version, include)
     return {
         "kind": "PartialObjectMetadataList",

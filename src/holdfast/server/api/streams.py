@@ -13,7 +13,7 @@ from holdfast.server.api.options import ListOptions, parse_revision
 from holdfast.server.api.selection import select
 from holdfast.server.api.status import ApiError, expired, revision_too_large
 from holdfast.server.api.views import storage_group
-from holdfast.server.api.watching import Shared, Watcher, WatchHub
+from holdfast.server.api.watching import Watcher, WatchHub
 from holdfast.store import Compacted, FutureRevision
 
 BOOKMARKS_EVERY = 60.0
@@ -81,24 +81,15 @@ class Streams:
         # Only what is durable is told; the hub brings the rest when it is.
         snapshot = store.snapshot(group, kind, at=store.durable)
         start, end = snapshot.span(watcher.namespace or None)
-        shared = Shared(self._cluster)
-        for raw in snapshot.objects[start:end]:
-            watcher.added(raw, shared)
-        watcher.after = watcher.told = snapshot.revision
-        if ends:
-            watcher.bookmark(snapshot.revision, initial_end=True)
+        watcher.begin_with(snapshot.objects[start:end], snapshot.revision, ends)
 
     def _tell_since(self, watcher: Watcher, revision: int) -> None:
         group, kind = storage_group(watcher.type), watcher.type.kind
-        watcher.after = watcher.told = revision
         try:
             changes = self._cluster.store.changes_after(revision, group, kind)
         except FutureRevision:
-            return  # the hub brings it when it has come
-        shared = Shared(self._cluster)
-        for change in changes:
-            watcher.take(change, shared)
-        watcher.after = max(revision, self._cluster.store.durable)
+            changes = []  # the hub brings it when it has come
+        watcher.begin_after(revision, changes)
 
     async def _feed(self, response: web.StreamResponse, watcher: Watcher, options: ListOptions) -> None:
         loop = asyncio.get_running_loop()

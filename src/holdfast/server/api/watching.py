@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import islice
 
 import msgspec
 
@@ -21,6 +22,8 @@ from holdfast.server.schema import ResourceType
 from holdfast.store import Change, Raw
 
 MAX_PENDING = 20_000
+"""How many changes a client may be behind, beside what there was when it began."""
+_CHUNK = 256
 _INITIAL_END = {"k8s.io/initial-events-end": "true"}
 _encode = msgspec.json.Encoder().encode
 
@@ -48,6 +51,9 @@ class Watcher:
         """Changes up to this revision are known to the client, or not wanted."""
         self.told = 0
         """The latest revision the client was told of."""
+        self._backlog: Iterator[bytes | None] = iter(())
+        """What there was to tell when the watch began; encoded as it is sent, however much it is."""
+        self._behind = False
         self._pending: deque[bytes] = deque()
         self._ready = asyncio.Event()
         self.closed = False
@@ -59,26 +65,53 @@ class Watcher:
     def take(self, change: Change, shared: Shared) -> None:
         if change.revision <= self.after or self.closed:
             return
-        if self.namespace and change.key.namespace != self.namespace:
-            return
-        sort, raw = self._judged(change)
-        if raw is None:
-            return
-        self.told = change.revision
-        self._put(shared.event(self, sort, raw) if self.plain else self._formed(sort, raw))
+        text = self._of_change(change, shared)
+        if text is not None:
+            self.told = change.revision
+            self._put(text)
 
-    def added(self, raw: Raw, shared: Shared) -> None:
-        """An object that was there when the watch began."""
-        if self._chosen.everything or self._chosen.matches(shown(self.type, raw)):
-            self._put(shared.event(self, "ADDED", raw) if self.plain else self._formed("ADDED", raw))
+    def begin_with(self, objects: Sequence[Raw], revision: int, ends: bool) -> None:
+        """The objects there are, and then perhaps a word that these were all."""
+        shared = Shared(self._cluster, keep=False)
+        self.after = self.told = revision
 
-    def bookmark(self, revision: int, initial_end: bool = False) -> None:
+        def told() -> Iterator[bytes | None]:
+            for raw in objects:
+                if self._chosen.everything or self._chosen.matches(shown(self.type, raw)):
+                    yield self._of_object("ADDED", raw, shared)
+                else:
+                    yield None
+            if ends:
+                yield self._bookmark(revision, initial_end=True)
+
+        self._backlog, self._behind = told(), True
+
+    def begin_after(self, revision: int, changes: Sequence[Change]) -> None:
+        """What happened since a revision the client has seen."""
+        shared = Shared(self._cluster, keep=False)
+        self.after = self.told = max(revision, changes[-1].revision if changes else 0)
+        self._backlog = (self._of_change(change, shared) for change in changes)
+        self._behind = True
+
+    def bookmark(self, revision: int) -> None:
+        self.told = max(self.told, revision)
+        self._put(self._bookmark(revision))
+
+    def _bookmark(self, revision: int, initial_end: bool = False) -> bytes:
         metadata: Raw = {"resourceVersion": str(revision), "creationTimestamp": None}
         if initial_end:
             metadata["annotations"] = _INITIAL_END
         raw = {"kind": self.type.kind, "apiVersion": self.type.api_version, "metadata": metadata}
-        self.told = max(self.told, revision)
-        self._put(_event("BOOKMARK", _encode(raw)) if self.plain else self._formed("BOOKMARK", raw))
+        return _event("BOOKMARK", _encode(raw)) if self.plain else self._formed("BOOKMARK", raw)
+
+    def _of_change(self, change: Change, shared: Shared) -> bytes | None:
+        if self.namespace and change.key.namespace != self.namespace:
+            return None
+        sort, raw = self._judged(change)
+        return self._of_object(sort, raw, shared) if raw is not None else None
+
+    def _of_object(self, sort: str, raw: Raw, shared: Shared) -> bytes:
+        return shared.event(self, sort, raw) if self.plain else self._formed(sort, raw)
 
     def error(self, status: Raw) -> None:
         self._put(_event("ERROR", _encode(status)))
@@ -89,7 +122,14 @@ class Watcher:
         self._ready.set()
 
     async def next(self, timeout: float | None) -> bytes:
-        """All there is, at once; empty when nothing came in time or nothing will."""
+        """What there is, at once; empty when nothing came in time or nothing will."""
+        while self._behind:
+            chunk = [*islice(self._backlog, _CHUNK)]
+            self._behind = len(chunk) == _CHUNK
+            text = b"".join(filter(None, chunk))
+            if text:
+                return text
+            await asyncio.sleep(0)
         if not self._pending and not self.closed:
             self._ready.clear()
             try:
@@ -135,8 +175,9 @@ class Watcher:
 class Shared:
     """The bytes of one change, for as many watchers as want it."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: Cluster, keep: bool = True) -> None:
         self._cluster = cluster
+        self._keep = keep
         self._known: dict[tuple[str, str, str], bytes] = {}
 
     def event(self, watcher: Watcher, sort: str, raw: Raw) -> bytes:
@@ -148,7 +189,9 @@ class Shared:
                 encoded = _encode(ordered(type, shown(type, raw)))
             else:
                 encoded = self._cluster.encoder.object(type, raw)
-            known = self._known[key] = _event(sort, encoded)
+            known = _event(sort, encoded)
+            if self._keep:
+                self._known[key] = known
         return known
 
 

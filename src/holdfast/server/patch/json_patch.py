@@ -23,9 +23,11 @@ Change = Callable[[Any, str], Any]
 
 def json_patch(raw: Any, operations: Any) -> Any:
     """Carry the operations out in order; the first that cannot be is an error, and nothing is done."""
-    if not isinstance(operations, list) or not all(isinstance(one, dict) for one in operations):
-        kind = "object" if isinstance(operations, dict) else "value"
-        raise PatchError(f"json: cannot unmarshal {kind} into Go value of type jsonpatch.Patch")
+    if not isinstance(operations, list):
+        raise _undecodable(operations, "[]handlers.jsonPatchOp")
+    for operation in operations:
+        if not isinstance(operation, dict):
+            raise _undecodable(operation, "handlers.jsonPatchOp")
     if len(operations) > _MAX_OPERATIONS:
         count = len(operations)
         text = f"The allowed maximum operations in a JSON patch is {_MAX_OPERATIONS}, got {count}"
@@ -101,11 +103,12 @@ def _move(raw: Any, operation: dict[str, Any]) -> Any:
 
 def _copy(raw: Any, operation: dict[str, Any]) -> Any:
     source = _path(operation, "copy operation failed to decode from", "from")
-    value = _get(raw, source)
-    if value is _MISSING:
+    if _get(raw, source.rpartition("/")[0]) is _MISSING:
         raise _failed(
             f"copy operation does not apply: doc is missing from path: {source}: missing value"
         )
+    found = _get(raw, source)
+    value = None if found is _MISSING else found
     path = _path(operation, "copy operation failed to decode path: missing value")
     missing = f"copy operation does not apply: doc is missing destination path: {path}: missing value"
     return _changed(raw, path, missing, "error while adding value during copy", _added(value))
@@ -132,6 +135,13 @@ _OPERATIONS: dict[str, Callable[[Any, dict[str, Any]], Any]] = {
     "copy": _copy,
     "test": _test,
 }
+
+
+def _undecodable(value: Any, wanted: str) -> PatchError:
+    kinds = {dict: "object", list: "array", str: "string", bool: "bool"}
+    kind = kinds.get(type(value), "number")
+    text = f"json: cannot unmarshal {kind} into Go value of type {wanted}"
+    return PatchError(f"error decoding patch: {text}")
 
 
 def _failed(text: str) -> PatchError:

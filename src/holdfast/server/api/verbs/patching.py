@@ -135,6 +135,7 @@ def _apply(call: Call, data: bytes) -> tuple[Raw, bool]:
         raise bad_request("metadata.managedFields must be nil")
     named = {**applied, "metadata": {**metadata, "name": metadata.get("name") or call.name}}
     check_name(call, named)
+    check_namespace(call, named)
     before = call.cluster.store.get(call.key)
     live = shown(call.type, before) if before is not None else None
     if before is None:
@@ -145,7 +146,7 @@ def _apply(call: Call, data: bytes) -> tuple[Raw, bool]:
         merged = apply(
             call.type,
             live,
-            check_namespace(call, named),
+            named,
             call.options.manager,
             bool(call.options.force),
             call.cluster.stamp(),

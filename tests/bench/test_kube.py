@@ -1,0 +1,72 @@
+"""`holdfast bench --mode kube`."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from holdfast.bench.errors import BenchError
+from holdfast.bench.kube.command import DEFAULT_ROWS
+from holdfast.bench.kube.measure import KubeResult
+from holdfast.bench.kube.objects import LABEL, content_of
+from holdfast.bench.kube.report import best_of
+from holdfast.bench.kube.schedulers import kube_scheduler
+from holdfast.bench.plan import plan_of
+from holdfast.bench.workload import rows
+from realserver.server import RealServer
+
+
+@pytest.mark.parametrize("name", DEFAULT_ROWS)
+def test_a_workload_is_what_a_server_takes(name: str) -> None:
+    content = content_of(plan_of(rows()[name], nodes=50))
+    assert len(content.nodes) == 50
+    assert content.measured
+    for raw in (*content.nodes, *content.before, *content.measured):
+        assert raw["metadata"]["labels"][LABEL]
+        assert not {"uid", "resourceVersion", "creationTimestamp"} & raw["metadata"].keys()
+    assert all(pod["spec"]["containers"][0]["image"] for pod in content.measured)
+    assert not any(pod["spec"].get("nodeName") for pod in content.measured)
+    assert all(pod["spec"]["nodeName"] for pod in content.before)
+    assert {pod["metadata"]["namespace"] for pod in content.measured} <= set(content.namespaces)
+
+
+def test_affinity_survives_the_way_to_the_server() -> None:
+    content = content_of(plan_of(rows()["SchedulingPodAntiAffinity"], nodes=50))
+    (term,) = content.measured[0]["spec"]["affinity"]["podAntiAffinity"][
+        "requiredDuringSchedulingIgnoredDuringExecution"
+    ]
+    assert term["topologyKey"] == "kubernetes.io/hostname"
+
+
+@pytest.mark.parametrize("name", ["SchedulingWithMixedChurn", "SchedulingCSIPVs"])
+def test_what_a_server_alone_cannot_give_is_refused(name: str) -> None:
+    with pytest.raises(BenchError, match="not for --mode kube"):
+        content_of(plan_of(rows()[name], nodes=10))
+
+
+def test_the_best_run_of_each_scheduler_counts() -> None:
+    def result(scheduler: str, rate: float) -> KubeResult:
+        return KubeResult("w", scheduler, 1, 0, 1, rate, 1.0, 1.0, 0.1, 0.1, 1.0)
+
+    runs = [[result("holdfast", 1), result("other", 9)], [result("holdfast", 5), result("other", 2)]]
+    assert [r.pods_per_second for r in best_of(runs)] == [5, 9]
+
+
+def test_a_program_that_is_none_is_said_to_be() -> None:
+    with pytest.raises(BenchError, match="is not a program"):
+        kube_scheduler("/no/such/program", "x")
+
+
+def test_it_runs_and_leaves_nothing_behind(real_cluster: RealServer) -> None:
+    command = [sys.executable, "-m", "holdfast", "bench", "--mode", "kube", "SchedulingPodAffinity"]
+    command += ["--nodes", "20", "--repeat", "1", "-o", "json"]
+    command += ["--kubeconfig", str(real_cluster.kubeconfig())]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    (row,) = json.loads(done.stdout)["rows"]
+    assert (row["scheduler"], row["measured_pods"], row["nodes"]) == ("holdfast", 20, 20)
+    assert row["pods_per_second"] > 0 and row["peak_memory_mb"] > 10
+    assert real_cluster.client.list("v1", "nodes") == real_cluster.client.list("v1", "pods") == []

@@ -1,0 +1,80 @@
+"""What deploy/ allows the scheduler is what it needs: it runs on a real server with just that."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from builders import make_node, make_pod
+from kube.holdfast_process import holdfast
+from realserver.client import RefusedError
+from realserver.server import RealServer
+
+MANIFESTS = Path(__file__).parents[2] / "deploy" / "manifests"
+ACCOUNT = "system:serviceaccount:holdfast-system:holdfast"
+CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+Json = dict[str, Any]
+
+
+def documents(name: str) -> list[Json]:
+    return list(yaml.safe_load_all((MANIFESTS / name).read_text()))
+
+
+def ensure(server: RealServer, obj: Json) -> None:
+    group = obj["apiVersion"]
+    root = f"/apis/{group}" if "/" in group else f"/api/{group}"
+    namespace = obj["metadata"].get("namespace")
+    inside = f"/namespaces/{namespace}" if namespace else ""
+    try:
+        server.client.request("POST", f"{root}{inside}/{obj['kind'].lower()}s", obj)
+    except RefusedError as error:
+        if error.status != 409:
+            raise
+
+
+def as_the_account(server: RealServer, tmp_path: Path) -> Path:
+    config = yaml.safe_load(server.kubeconfig().read_text())
+    user = config["users"][0]["user"]
+    user["as"] = ACCOUNT
+    user["as-groups"] = ["system:serviceaccounts", "system:authenticated"]
+    path = tmp_path / "kubeconfig"
+    path.write_text(yaml.safe_dump(config))
+    return path
+
+
+def test_the_scheduler_runs_with_what_deploy_gives_it(real_cluster: RealServer, tmp_path: Path) -> None:
+    from holdfast.api.crds import definitions
+
+    client = real_cluster.client
+    for obj in (*documents("namespace.yaml"), *documents("rbac.yaml")):
+        ensure(real_cluster, obj)
+    for definition in definitions("reservations"):
+        ensure(real_cluster, definition)
+    config = tmp_path / "config.yaml"
+    config.write_text(documents("config.yaml")[0]["data"]["config.yaml"])
+    client.create(make_node("n1").allocatable(cpu="1", memory="8Gi", pods=110).raw())
+
+    def pod(name: str, cpu: str) -> Json:
+        raw = make_pod(name).cpu(cpu).raw()
+        del raw["metadata"]["uid"]
+        raw["spec"]["schedulerName"] = "holdfast-scheduler"
+        return raw
+
+    flags = ("--config", str(config))
+    with holdfast(as_the_account(real_cluster, tmp_path), tmp_path / "log", *flags) as run:
+        client.create(pod("fits", "1"))
+        client.create(pod("waits", "2"))
+        run.wait_until(lambda: client.get(pod("fits", "1"))["spec"].get("nodeName") == "n1")
+        run.wait_until(lambda: client.get(pod("waits", "2"))["status"].get("conditions"))
+        run.wait_until(
+            lambda: (
+                {e["reason"] for e in client.list("v1", "events")} >= {"Scheduled", "FailedScheduling"}
+            )
+        )
+        assert run.stop() == 0
+        refused = [e for e in run.events() if "forbidden" in str(e).lower()]
+        assert refused == []
+    for definition in client.request("GET", CRDS)["items"]:
+        client.request("DELETE", f"{CRDS}/{definition['metadata']['name']}")
