@@ -12,18 +12,20 @@ from typing import ClassVar
 
 from builders import PodBuilder, make_node, make_pod
 from holdfast.api.errors import InvalidObject
+from holdfast.api.meta import Object, ObjectReference
 from holdfast.api.pod import Pod
-from holdfast.core.decisions import Bind, Nominate, Preempt
+from holdfast.core.decisions import Bind, BindVolume, Nominate, Preempt, SelectNode
 from holdfast.core.events import BindConfirmed, BindRefused, Deleted, Malformed, Updated
 from holdfast.core.pods import Phase, PodRecord
 from holdfast.core.validate import validate_state
 from holdfast.framework.interface import FINE, Outcome, Plugin
-from reference import choices
+from reference import choices, storage_choices
 from reference.choices import NODE_NAMES, TOPOLOGY, Chooser
 from reference.driving import Driver
 from reference.resource_scores import Strategy
 from reference.scheduler import judge
 from reference.setup import Setup
+from reference.volume_binding import choose as volumes_for
 from reference.world import World
 from strategies import ZONES
 
@@ -93,6 +95,8 @@ class Life:
         """Nodes on which the witness saw a claim that was neither given back nor confirmed."""
         self.answered: list[str] = []
         """Uids whose bind was answered or overtaken, for late answers."""
+        self._to_write: list[BindVolume | SelectNode] = []
+        """What was decided about storage and is not on the objects yet."""
         self._uids = 0
         self._given_up: dict[str, str] = {}
         """The nodes that were being cleared for pods, until they were claimed."""
@@ -251,6 +255,7 @@ class Life:
 
     def _forget(self, uid: str) -> None:
         self.pods.pop(uid, None)
+        self.world.release(uid)
         self.waiting.pop(uid, None)
         if self.in_flight.pop(uid, None) is not None:
             self.answered.append(uid)
@@ -297,9 +302,78 @@ class Life:
 
     def put_other(self, choose: Chooser) -> None:
         """A namespace, service or controller."""
-        obj = choices.other_object(choose)
+        self._put_object(choices.other_object(choose))
+
+    # Storage
+
+    def add_pod_with_volumes(self, choose: Chooser) -> None:
+        pod = self._new_pod(choose, choose(_NAMES), simple=True)
+        storage_choices.use_volumes(choose, pod)
+        self._put(pod.obj())
+
+    def put_storage(self, choose: Chooser) -> None:
+        """A claim, a volume, a class or what a driver says comes or changes."""
+        self._put_object(storage_choices.storage_object(choose))
+
+    def put_much_storage(self, choose: Chooser) -> None:
+        for obj in storage_choices.base(choose):
+            self._put_object(obj)
+
+    def offer_storage(self, choose: Chooser) -> None:
+        """A claim that waits for its pod, and what it takes to serve it."""
+        for obj in storage_choices.servable(choose):
+            self._put_object(obj)
+
+    def delete_storage(self, choose: Chooser) -> None:
+        kinds = [key for key in self.world.objects if key[0] not in ("Namespace", "Service")]
+        if kinds:
+            obj = self.world.objects[choose(sorted(kinds))]
+            self.driver.delete(obj)
+            self.world.delete(obj)
+
+    def write_storage(self, choose: Chooser) -> None:
+        """What was decided is carried out, if there is still something to carry out."""
+        for _ in range(choose((0, 1, len(self._to_write)))):
+            if not self._to_write:
+                break
+            decision = self._to_write.pop(0)
+            claim = self.world.find(
+                "PersistentVolumeClaim", decision.claim.namespace, decision.claim.name
+            )
+            if isinstance(decision, SelectNode):
+                if claim is not None and not claim.spec.volume_name:
+                    claim = copy.deepcopy(claim)
+                    claim.metadata.annotations["volume.kubernetes.io/selected-node"] = decision.node
+                    self._put_object(claim)
+                continue
+            volume = self.world.find("PersistentVolume", "", decision.volume.name)
+            if volume is not None and (volume.spec.claim_ref is None or not volume.spec.claim_ref.uid):
+                volume = copy.deepcopy(volume)
+                about = decision.claim
+                volume.spec.claim_ref = ObjectReference(
+                    namespace=about.namespace, name=about.name, uid=about.uid
+                )
+                self._put_object(volume)
+
+    def bind_claims(self, choose: Chooser) -> None:
+        """The volume controller gives claims the volumes that name them."""
+        for volume in self.world.of_kind("PersistentVolume"):
+            ref = volume.spec.claim_ref
+            name = ("", "") if ref is None else (ref.namespace, ref.name)
+            claim = self.world.find("PersistentVolumeClaim", *name)
+            if claim is None or claim.spec.volume_name or not choose((True, True, False)):
+                continue
+            claim = copy.deepcopy(claim)
+            claim.spec.volume_name = volume.metadata.name
+            claim.metadata.annotations["pv.kubernetes.io/bind-completed"] = "yes"
+            claim.status.phase = "Bound"
+            self._put_object(claim)
+
+    def _put_object(self, obj: Object) -> None:
         self.driver.update(obj)
         self.world.put(obj)
+
+    # Strange things
 
     def delete_unknown_pod(self, choose: Chooser) -> None:
         """The deletion of a pod whose name has another bearer now."""
@@ -403,6 +477,8 @@ class Life:
                 uid = decision.pod.uid
                 assert self.reserved[uid] == decision.node and uid not in self.in_flight
                 self.in_flight[uid] = decision.node
+            elif isinstance(decision, BindVolume | SelectNode):
+                self._to_write.append(decision)
             elif isinstance(decision, Preempt):
                 self._preempt(decision)
             elif isinstance(decision, Nominate) and decision.pod.uid in self.pods:
@@ -436,6 +512,7 @@ class Life:
                 self._claimed(uid, nodes.name(where))
                 continue
             assert self.reserved.pop(uid, None) is not None, "given back without having been claimed"
+            self.world.release(uid)
             if uid in self.pods:
                 self._hold(self.pods[uid])
         Witness.log.clear()
@@ -449,8 +526,21 @@ class Life:
         cleared = self._given_up.pop(uid, "")
         expected = {cleared} if cleared in judgement.totals else judgement.best
         assert node in expected, (node, cleared, judgement, story)
+        self._promise(pod, node)
         self.reserved[uid] = node
         self._hold(pod)
+
+    def _promise(self, pod: Pod, node: str) -> None:
+        """What the pod's claims get there is theirs from now on."""
+        chosen = volumes_for(pod, self.world.nodes[node], self.world)
+        assert not isinstance(chosen, str), chosen
+        for claim, volume in chosen:
+            if volume is None:
+                written = claim.metadata.annotations.get("volume.kubernetes.io/selected-node")
+                if written != node:
+                    self.world.promise_node(claim, node, pod.metadata.uid)
+            elif volume.spec.claim_ref is None or volume.spec.claim_ref.uid != claim.metadata.uid:
+                self.world.promise_volume(volume, claim, pod.metadata.uid)
 
     def settle(self, choose: Chooser) -> None:
         """All binds are answered, all that wait are allowed: nobody is in between any more."""
@@ -487,6 +577,10 @@ class Life:
             assert (record.phase is Phase.ASSUMED) == (uid in self.reserved), self.driver.story(pod)
             assert (record.phase is Phase.ASSIGNED) == bool(pod.spec.node_name)
         assert len(scheduler.queue) == waiting
+        assumed = scheduler.cluster.volumes.assumed
+        assert assumed.volumes.keys() == self.world.promised.keys()
+        selecting = {tuple(key): promise.node for key, promise in assumed.claims.items()}
+        assert selecting == self.world.selecting
         assert self.reserved == self.in_flight | self.waiting
         assert scheduler.cluster.pods.keys() == self.pods.keys()
         held = Counter(pod.spec.node_name for pod in self.world.pods.values())

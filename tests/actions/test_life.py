@@ -60,6 +60,8 @@ def walk(seed: int, steps: int) -> None:
     life.tweaks = choose((TWEAKS, *((tweak,) for tweak in TWEAKS)))
     kinds = [event for event in EVENTS if sometimes(choose)]
     kinds += ["round", "round", "add_simple_pod", choose(EVENTS)]
+    if sometimes(choose):
+        kinds += 2 * ["add_pod_with_volumes", "offer_storage", "write_storage", "round", "confirm"]
     happened: list[str] = []
     try:
         for _ in life.names:

@@ -7,6 +7,9 @@ from collections.abc import Callable
 import pytest
 
 from builders import NodeBuilder, PodBuilder, make_node, make_pod
+from holdfast.core.changes import Change
+from holdfast.framework.interface import Plugin
+from holdfast.plugins import IN_TREE
 from reference.driving import Driver
 
 Event = Callable[[Driver], object]
@@ -90,6 +93,18 @@ Start = list[NodeBuilder | PodBuilder]
         pytest.param([node().taint("k"), node("m")], pinned("n"), update(node()), id="its taint gone"),
         pytest.param([node(), node("m"), tenant()], pinned("n"), delete(tenant()), id="room on it"),
         pytest.param([node()], pod().gate("g"), update(pod()), id="a gate gone"),
+        pytest.param(
+            [
+                node(),
+                node("m").zone("z"),
+                node("o").zone("z"),
+                tenant(),
+                make_pod("a").cpu("1").on("m"),
+            ],
+            pod().pod_anti_affinity("topology.kubernetes.io/zone", {}),
+            delete(node("m")),
+            id="the node of a pod to stay away from is gone",
+        ),
     ],
 )
 def test_what_helps_is_noticed(start: Start, waiting: PodBuilder, event: Event) -> None:
@@ -180,3 +195,40 @@ def test_many_pods_wait_and_as_many_go_as_fit() -> None:
     assert driver.delete(tenant().obj()).binds(20.0) == {"p2": "n", "p5": "n"}
     driver.add(node("m").obj())
     assert driver.binds(40.0) == {"p8": "m", "p1": "m"}
+
+
+NODE = {"NODE_ADDED", "NODE_LABELS"}
+CLAIM = {"CLAIMS", "PERSISTENT_VOLUMES", "STORAGE_CLASSES"}
+KINDS: dict[str, set[str]] = {
+    "DefaultBinder": set(),
+    "DefaultPreemption": set(),
+    "ImageLocality": set(),
+    "InterPodAffinity": {*NODE, "NODE_REMOVED", "POD_PLACED", "POD_LEFT", "POD_LABELS", "OTHER"},
+    "NodeAffinity": NODE,
+    "NodeName": {"NODE_ADDED"},
+    "NodePorts": {"NODE_ADDED", "POD_LEFT"},
+    "NodeResourcesBalancedAllocation": set(),
+    "NodeResourcesFit": {"NODE_ADDED", "NODE_ALLOCATABLE", "POD_LEFT"},
+    "NodeUnschedulable": {"NODE_ADDED", "NODE_TAINTS"},
+    "NodeVolumeLimits": {"NODE_ADDED", "POD_LEFT", *CLAIM, "CSI_NODES", "ATTACHMENTS"},
+    "PodTopologySpread": {
+        *NODE, "NODE_REMOVED", "NODE_TAINTS", "POD_PLACED", "POD_LEFT", "POD_LABELS", "OTHER",
+    },
+    "PrioritySort": set(),
+    "SchedulingGates": set(),
+    "TaintToleration": {"NODE_ADDED", "NODE_TAINTS"},
+    "VolumeBinding": {*NODE, *CLAIM, "CSI_NODES", "CSI_DRIVERS", "CAPACITIES"},
+    "VolumeRestrictions": {"NODE_ADDED", "NODE_REMOVED", "POD_LEFT", "CLAIMS"},
+    "VolumeZone": {*NODE, *CLAIM},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("plugin", [p for p in IN_TREE if p.name in KINDS], ids=lambda p: p.name)
+def test_the_kinds_of_change_each_plugin_is_woken_by(plugin: type[Plugin]) -> None:
+    single = {name: bit for name, bit in vars(Change).items() if isinstance(bit, int) and bit}
+    named = {n for n, bit in single.items() if bit & (bit - 1) == 0 and plugin.wakes_on & bit}
+    assert named == KINDS[plugin.name]
+
+
+def test_every_default_plugin_of_kube_scheduler_is_in_the_table() -> None:
+    assert KINDS.keys() <= {plugin.name for plugin in IN_TREE}

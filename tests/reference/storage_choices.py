@@ -55,6 +55,14 @@ def base(choose: Chooser) -> list[Object]:
     ]
 
 
+def servable(choose: Chooser) -> list[Object]:
+    """A claim that waits for its pod, a volume that will do, and a class that could make one."""
+    claim = make_claim(choose(CLAIMS)).size("1Gi").storage_class(choose(("wait", "make")))
+    volume = make_volume(choose(VOLUMES)).size(choose(_SIZES)).storage_class(choose(("wait", "make")))
+    classes = (make_class("wait"), make_class("make", DRIVER))
+    return [*(cls.obj() for cls in classes), claim.obj(), volume.csi(DRIVER, "new").obj()]
+
+
 def storage_object(choose: Chooser) -> Object:
     kinds = ("claim",) * 3 + ("volume",) * 3 + ("csinode",) * 3 + ("class", "driver", "attachment")
     match choose((*kinds, "capacity")):

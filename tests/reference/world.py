@@ -25,6 +25,8 @@ class World:
         """Claims that volumes have been promised to, by the volume's name."""
         self.selecting: dict[tuple[str, str], str] = {}
         """Nodes that volumes are to be made for, by their claims' namespace and name."""
+        self._promised_to: dict[str | tuple[str, str], set[str]] = {}
+        """The pods these promises were made to."""
         self._images: dict[str, tuple[int, set[str]]] = {}
 
     def put_node(self, node: Node) -> None:
@@ -47,9 +49,48 @@ class World:
 
     def put(self, obj: Object) -> None:
         self.objects[(obj.kind, obj.metadata.namespace, obj.metadata.name)] = obj
+        if isinstance(obj, PersistentVolume) and obj.spec.claim_ref is not None:
+            self._kept(obj)
+        elif isinstance(obj, PersistentVolumeClaim):
+            selected = "volume.kubernetes.io/selected-node" in obj.metadata.annotations
+            if selected or obj.spec.volume_name:
+                self._kept(obj)
 
     def delete(self, obj: Object) -> None:
         self.objects.pop((obj.kind, obj.metadata.namespace, obj.metadata.name), None)
+        self._kept(obj)
+
+    def _kept(self, obj: Object) -> None:
+        """What was promised stands on the object now, or cannot be kept any more."""
+        meta = obj.metadata
+        if isinstance(obj, PersistentVolume):
+            self.promised.pop(meta.name, None)
+            self._promised_to.pop(meta.name, None)
+        elif isinstance(obj, PersistentVolumeClaim):
+            self.selecting.pop((meta.namespace, meta.name), None)
+            self._promised_to.pop((meta.namespace, meta.name), None)
+
+    def promise_volume(self, volume: PersistentVolume, claim: PersistentVolumeClaim, pod: str) -> None:
+        meta, name = claim.metadata, volume.metadata.name
+        ref = ObjectReference(namespace=meta.namespace, name=meta.name, uid=meta.uid)
+        self.promised.setdefault(name, ref)
+        self._promised_to.setdefault(name, set()).add(pod)
+
+    def promise_node(self, claim: PersistentVolumeClaim, node: str, pod: str) -> None:
+        key = (claim.metadata.namespace, claim.metadata.name)
+        self.selecting.setdefault(key, node)
+        self._promised_to.setdefault(key, set()).add(pod)
+
+    def release(self, pod: str) -> None:
+        """Promises made to nobody else are taken back."""
+        for what, pods in list(self._promised_to.items()):
+            pods.discard(pod)
+            if not pods:
+                del self._promised_to[what]
+                if isinstance(what, str):
+                    self.promised.pop(what, None)
+                else:
+                    self.selecting.pop(what, None)
 
     def of_kind(self, kind: str) -> list[Any]:
         return [obj for key, obj in self.objects.items() if key[0] == kind]

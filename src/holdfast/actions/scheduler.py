@@ -6,11 +6,12 @@
 It never waits, reads no clock and does no I/O: a backend or a simulation does.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from typing import Protocol
 
 from holdfast.actions.allocate import Allocate
 from holdfast.actions.round import Action, Round
+from holdfast.core.changes import Change
 from holdfast.core.cluster import Cluster
 from holdfast.core.decisions import Decision, Emit
 from holdfast.core.events import Event
@@ -65,6 +66,9 @@ class Scheduler:
         self._controllers = [make(self.cluster) for make in controllers]
         self.unfinished = False
         self.profiles = profiles
+        chosen = {action.name for action in configuration.actions}
+        for profile in profiles:
+            profile.post_filters = [p for p in profile.post_filters if p.action in {"", *chosen}]
         self._actions = [
             ACTIONS[action.name](action.arguments)
             for action in configuration.actions
@@ -106,10 +110,30 @@ class Scheduler:
         return min((time for time in times if time is not None), default=None)
 
     def _wake(self, changes: int, now: float) -> None:
-        woken = [group for group in self.queue.groups() if group.wakes_on & changes]
+        touched = self.cluster.volumes.take_touched()
+        woken = [group for group in self.queue.groups() if self._concerns(group, changes, touched)]
         self.cycle.terse = len(woken) > _FEW_GROUPS
         for group in woken:
             self._wake_group(group, now)
+
+    def _concerns(self, group: Group, changes: int, touched: set[Hashable]) -> bool:
+        """Whether changes of these kinds, and these of storage, could help the group's pods."""
+        kinds = group.wakes_on & changes
+        if not kinds or kinds & ~Change.ABOUT_STORAGE:
+            return bool(kinds)
+        if group.watched is None:
+            group.watched = self._watched(group)
+        if group.watched.isdisjoint(touched):
+            return False
+        group.watched = None  # what a claim depends on may be something else now
+        return True
+
+    def _watched(self, group: Group) -> frozenset[Hashable]:
+        """What of storage those plugins watch that can be to blame, going by what wakes the group."""
+        cls = next(iter(group.pods.values())).cls
+        profile = self.profiles[group.key[0]]
+        blamed = [p for p in profile.volume_filters if not p.wakes_on & ~group.wakes_on]
+        return frozenset(key for plugin in blamed for key in plugin.watches(cls))
 
     def _wake_group(self, group: Group, now: float) -> None:
         """Tries the group again if that could come out differently; else only says why not."""
@@ -138,6 +162,7 @@ class Scheduler:
         first = next(iter(pods))
         why = self.cycle.verdict(profile, first, column)
         group.wakes_on |= profile.wakes_on(why.plugins)
+        group.watched = None
         hopeless = "" if why.error else self.cycle.post_filter(profile, first, column).message
         message = why.message(self.cluster.nodes.count, hopeless)
         if message != group.told:

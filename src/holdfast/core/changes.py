@@ -25,9 +25,21 @@ class Change:
     """A pod on a node changed its labels."""
     OTHER = 512
     """Any other object: namespaces, services, budgets."""
-    VOLUMES = 1024
-    """Claims, volumes, storage classes, what drivers say; or a promise to a claim was taken back."""
+    STORAGE = 1024
+    """Any object of storage, whatever it says; for plugins that watch none in particular."""
+    CLAIMS = 2048
+    PERSISTENT_VOLUMES = 4096
+    STORAGE_CLASSES = 8192
+    CSI_NODES = 16384
+    CSI_DRIVERS = 32768
+    CAPACITIES = 65536
+    ATTACHMENTS = 131072
+    """Volumes that nodes have, by pods or still attached."""
 
     ANY_NODE = 63
     ANY_POD = POD_PLACED | POD_LEFT | POD_LABELS
-    ANY = 2047
+    ABOUT_STORAGE = 262144 - 2048
+    """These help a pod only if they are about something its plugins watch."""
+    PROMISES = STORAGE | CLAIMS | PERSISTENT_VOLUMES
+    """A promise to a claim was taken back."""
+    ANY = 262144 - 1

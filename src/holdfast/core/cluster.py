@@ -40,7 +40,7 @@ from holdfast.core.rowlog import RowLog
 from holdfast.core.slots import MOST
 from holdfast.core.story import Chronicle, Line
 from holdfast.core.topology import Topology
-from holdfast.core.volumes import STORAGE_KINDS, Volumes
+from holdfast.core.volumes import STORAGE_KINDS, Volumes, hint
 
 _ENDED = ("Succeeded", "Failed")
 
@@ -212,7 +212,9 @@ class Cluster:
         self.versions[some.kind] = self.versions.get(some.kind, 0) + 1
         if isinstance(some, STORAGE_KINDS):
             self.volumes.put(before, after)
-            self._changes |= Change.VOLUMES
+            changes, touched = hint(before, after)
+            self._changes |= changes
+            self.volumes.touched.update(touched)
         else:
             self._changes |= Change.OTHER
 
@@ -419,7 +421,7 @@ class Cluster:
         self.ledger.remove(pod)
         self._changes |= Change.POD_LEFT
         if self.volumes.release(pod.uid):
-            self._changes |= Change.VOLUMES
+            self._changes |= Change.PROMISES
 
     def _forget(self, pod: PodRecord, why: str) -> None:
         if self.watcher is not None:

@@ -50,6 +50,8 @@ class Tally:
         """By domain; the last is for rows in no domain and stays 0."""
         self.domains: Bools = np.zeros(0, dtype=np.bool_)
         """The domains that have a row that counts."""
+        self._by_domain: Ints | None = None
+        self._begins: Ints = np.zeros(0, dtype=np.int64)
 
     def refresh(self) -> set[int] | None:
         """Catches up; the domains whose sum changed, None if any may have."""
@@ -84,7 +86,17 @@ class Tally:
         sums = self.sums[:-1][self.domains]
         return int(sums.min()) if len(sums) else 0
 
+    def rows_in(self, domain: int) -> NDArray[np.intp]:
+        """The rows of a domain, whether they count or not."""
+        if self._by_domain is None:
+            codes = self.column.codes
+            self._by_domain = np.argsort(codes, kind="stable")
+            domains = np.arange(len(self.column.values) + 1)
+            self._begins = np.searchsorted(codes[self._by_domain], domains)
+        return self._by_domain[self._begins.item(domain) : self._begins.item(domain + 1)]
+
     def _start_over(self) -> None:
+        self._by_domain = None
         codes = self.column.codes
         mask = self._cluster.nodes.alive & (codes >= 0)
         if self._counted is not None:
@@ -140,9 +152,11 @@ class BySum:
             return None
         rows: list[int] = []
         for domain in changed:
-            value = self._capped(self.tally.sums[domain])
-            there = np.flatnonzero(codes == domain)
-            if self.cells[there[0]] != value:
+            value = self.tally.sums.item(domain)
+            if self._most is not None and value > self._most:
+                value = self._most
+            there = self.tally.rows_in(domain)
+            if self.cells.item(there.item(0)) != value:
                 self.cells[there] = value
                 rows += there.tolist()
         return rows

@@ -6,7 +6,7 @@ label column; a row without the label is in no domain.
 """
 
 from collections.abc import Callable, Hashable, Mapping
-from weakref import WeakSet, WeakValueDictionary
+from weakref import WeakValueDictionary, ref
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,7 +45,7 @@ class PodCounter:
     def add(self, row: int, count: int) -> None:
         self.rows[row] += count
         for column in self._columns.values():
-            code = column.codes[row]
+            code = column.codes.item(row)
             if code >= 0:
                 self.domains(column)[code] += count
         self.changed.add(row)
@@ -87,7 +87,7 @@ class Topology:
         self._labels = labels
         self._capacity = capacity
         self._counters: WeakValueDictionary[Hashable, PodCounter] = WeakValueDictionary()
-        self._of_class: dict[int, WeakSet[PodCounter]] = {}
+        self._of_class: dict[int, list[ref[PodCounter]]] = {}
         classes.on_added.append(self._class_added)
         classes.on_dropped.append(self._class_dropped)
 
@@ -98,7 +98,7 @@ class Topology:
             found = self._counters[key] = PodCounter(counts, self._capacity)
             for cls in self._classes:
                 if counts(cls):
-                    self._of_class.setdefault(cls.id, WeakSet()).add(found)
+                    self._of_class.setdefault(cls.id, []).append(ref(found))
                     for row, count in cls.placed.items():
                         found.rows[row] += count
         return found
@@ -107,8 +107,18 @@ class Topology:
         return self._counters
 
     def pod_moved(self, pod: PodRecord, row: int, sign: int) -> None:
-        for counter in self._of_class.get(pod.cls.id, ()):
-            counter.add(row, sign)
+        counters = self._of_class.get(pod.cls.id)
+        if counters is None:
+            return
+        gone = False
+        for each in counters:
+            counter = each()
+            if counter is None:
+                gone = True
+            else:
+                counter.add(row, sign)
+        if gone:
+            self._of_class[pod.cls.id] = [each for each in counters if each() is not None]
 
     def row_codes(self, row: int) -> list[tuple[str, int]]:
         """The row's code in every column, to be handed to `relabel` after a change."""
@@ -132,4 +142,4 @@ class Topology:
     def _class_added(self, cls: PodClass) -> None:
         matching = [counter for counter in self._counters.values() if counter.counts(cls)]
         if matching:
-            self._of_class[cls.id] = WeakSet(matching)
+            self._of_class[cls.id] = [ref(counter) for counter in matching]

@@ -37,7 +37,9 @@ plugins that say `about_volumes` are asked about each of them. The others are as
 without volumes.
 
 **Waking.** `wakes_on` names the kinds of change that can help a pod this plugin rejected. Nothing
-else wakes the pod, so name too much rather than too little.
+else wakes the pod, so name too much rather than too little. A plugin about volumes also says by
+`watches` which claims, volumes and so on its answer for a class depends on: of the kinds of change that
+are about storage (`Change.ABOUT_STORAGE`), only those about one of these wake the pod.
 
 **After a node was chosen**, in this order, per pod: `reserve` (all plugins; on a later failure
 `unreserve` in reverse order), `permit`, then the decisions of `pre_bind`, `bind` (the first plugin
@@ -48,7 +50,7 @@ that gives any) and `post_bind`. These may keep state of their own, and must be 
 """
 
 import enum
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Collection, Hashable, Mapping
 from typing import Any, ClassVar, NamedTuple, Protocol
 
 import msgspec
@@ -229,6 +231,8 @@ class Plugin:
     wakes_on: ClassVar[int] = Change.ANY
     about_volumes: ClassVar[bool] = False
     """Whether the plugin looks at a pod's volumes."""
+    action: ClassVar[str] = ""
+    """The action that must be among a round's for `post_filter` to be asked."""
     draws: ClassVar[bool] = False
     """Whether with this plugin pods draw on reservations."""
 
@@ -246,6 +250,10 @@ class Plugin:
 
     def filter(self, cls: PodClass) -> Filter | Rejected | None:
         return None
+
+    def watches(self, cls: PodClass) -> Collection[Hashable]:
+        """What of storage the answer for the class depends on; see `holdfast.core.volumes.stamps`."""
+        return ()
 
     def post_filter(self, pod: PodRecord, trial: Trial) -> Nomination:
         return Nomination()

@@ -20,7 +20,7 @@ _MANY = 256
 class KeyView:
     """Distinct keys in the place of rows."""
 
-    __slots__ = ("_values", "feasible", "rows")
+    __slots__ = ("_all", "_none", "_values", "feasible", "rows")
     single: ClassVar[bool] = False
 
     def __init__(self, values: dict[int, NDArray[np.int64]], keys: int) -> None:
@@ -28,12 +28,15 @@ class KeyView:
         self.rows: Cells = np.arange(keys)
         self.feasible: NDArray[np.int64] = np.zeros(keys, dtype=np.int64)
         """How many nodes of each key passed all filters."""
+        self._all, self._none = np.ones(keys, dtype=np.bool_), np.zeros(keys, dtype=np.bool_)
+        for shared in (self._all, self._none):
+            shared.flags.writeable = False
 
     def facet(self, facet: Facet) -> Cells:
         return self._values[id(facet)]
 
     def full(self, value: bool) -> Cells:
-        return np.full(len(self.rows), value)
+        return self._all if value else self._none
 
     def at_most(self, cells: Cells, limit: float) -> Cells:
         return np.minimum(cells, limit)

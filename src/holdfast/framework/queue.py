@@ -20,7 +20,7 @@ ten thousand pods that wait for the same thing cost as much as one.
 
 import heapq
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Hashable, Iterator
 from typing import Any, TypeVar
 
 from holdfast.core.changes import Change
@@ -34,7 +34,7 @@ Key = tuple[int, int]
 class Group:
     """Unschedulable pods of one class."""
 
-    __slots__ = ("key", "order", "pods", "told", "tried", "turn", "wakes_on")
+    __slots__ = ("key", "order", "pods", "told", "tried", "turn", "wakes_on", "watched")
 
     def __init__(self, key: Key) -> None:
         self.key = key
@@ -46,6 +46,8 @@ class Group:
         self.tried: dict[str, int] = {}
         """In which turn a pod was last tried."""
         self.wakes_on = Change.NONE
+        self.watched: frozenset[Hashable] | None = None
+        """What of storage the plugins watch for the class, once that was asked."""
         self.told = ""
         """The message all of them were last told; empty if they may have been told different ones."""
 
@@ -118,6 +120,7 @@ class SchedulingQueue:
         if group is None:
             group = self._groups[key] = Group(key)
         group.wakes_on |= wakes_on
+        group.watched = None
         pod.wakes_on = wakes_on
         group.told = ""
         group.pods[pod.uid] = pod

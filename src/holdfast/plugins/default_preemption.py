@@ -31,6 +31,7 @@ NOT_HELPFUL = "Preemption is not helpful for scheduling"
 class DefaultPreemption(Plugin):
     name = "DefaultPreemption"
     wakes_on = Change.NONE
+    action = "preempt"
 
     def __init__(self, cluster: Cluster, args: Mapping[str, Any] | Any) -> None:
         super().__init__(cluster, args)

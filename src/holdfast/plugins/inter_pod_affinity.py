@@ -42,7 +42,9 @@ REASON_EXISTING = "node(s) didn't satisfy existing pods anti-affinity rules"
 
 class InterPodAffinity(Plugin):
     name = "InterPodAffinity"
-    wakes_on = Change.ANY_POD | Change.NODE_ADDED | Change.NODE_LABELS | Change.OTHER
+    wakes_on = (
+        Change.ANY_POD | Change.NODE_ADDED | Change.NODE_REMOVED | Change.NODE_LABELS | Change.OTHER
+    )
 
     def __init__(self, cluster: Cluster, args: Mapping[str, Any] | Any) -> None:
         super().__init__(cluster, args)

@@ -1,8 +1,11 @@
 """NodeVolumeLimits: no node gets more volumes of a CSI driver than the driver says it can have."""
 
+from collections.abc import Hashable
+
 from holdfast.core.changes import Change
 from holdfast.core.classes import PodClass
 from holdfast.core.view import Cells, View
+from holdfast.core.volumes import stamps
 from holdfast.core.volumes.migration import Migrated
 from holdfast.core.volumes.objects import claim_class, is_for_pod
 from holdfast.core.volumes.uses import Marks
@@ -14,7 +17,15 @@ REASON = "node(s) exceed max volume count"
 
 class NodeVolumeLimits(Plugin):
     name = "NodeVolumeLimits"
-    wakes_on = Change.NODE_ADDED | Change.POD_LEFT | Change.VOLUMES
+    wakes_on = (
+        Change.NODE_ADDED
+        | Change.POD_LEFT
+        | Change.CLAIMS
+        | Change.PERSISTENT_VOLUMES
+        | Change.STORAGE_CLASSES
+        | Change.CSI_NODES
+        | Change.ATTACHMENTS
+    )
     about_volumes = True
 
     def filter(self, cls: PodClass) -> Filter | Rejected | None:
@@ -75,17 +86,31 @@ class NodeVolumeLimits(Plugin):
 
         return Filter(passes, reasons, Scope.USAGE, version=version)
 
+    def watches(self, cls: PodClass) -> list[Hashable]:
+        volumes = self.cluster.volumes
+        wanted = volumes.wanted(cls)
+        found = [*wanted.inline, *(volumes.identity(use.key) for use in wanted.claims)]
+        drivers = dict.fromkeys(volume.driver for volume in found if volume is not None)
+        return [
+            *self._identities(cls),
+            *(stamps.of_limits(driver) for driver in drivers),
+            *(stamps.of_attached(driver) for driver in drivers),
+        ]
+
     def _version(self, cls: PodClass) -> Version:
+        return self.cluster.volumes.stamps(self._identities(cls))
+
+    def _identities(self, cls: PodClass) -> list[Hashable]:
         """What the identity of the pod's volumes depends on."""
         volumes = self.cluster.volumes
         keys = []
         for use in volumes.wanted(cls).claims:
-            keys.append(volumes.of_claim(use.key))
+            keys.append(stamps.of_claim(use.key))
             claim = volumes.claim(use.key)
             if claim is not None:
-                keys.append(volumes.of_volume(claim.spec.volume_name))
-                keys.append(volumes.of_class(claim_class(claim)))
-        return volumes.stamps(keys)
+                keys.append(stamps.of_volume(claim.spec.volume_name))
+                keys.append(stamps.of_class(claim_class(claim)))
+        return keys
 
 
 def _nowhere(text: str, version: Version) -> Filter:

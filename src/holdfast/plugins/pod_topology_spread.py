@@ -7,6 +7,7 @@ spread by the profile's default constraints, together with the pods of their ser
 
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -35,6 +36,8 @@ _UNREADABLE = {
     _HARD: "get constraints from pod",
     _SOFT: "calculating preScoreState: obtaining pod's soft topology spread constraints",
 }
+Bools = NDArray[np.bool_]
+
 _IGNORED = -1
 """The raw score of a node that lacks a label all nodes should have."""
 
@@ -116,18 +119,17 @@ class PodTopologySpread(Plugin):
         all_keys = bool(cls.pod.spec.topology_spread_constraints) or not self._system
         parts = [self._part(cls, constraint, constraints, all_keys) for constraint in constraints]
 
+        lacking = Lacking([part.there for part in parts], all_keys)
+
         def score(view: Any) -> Cells:
-            ignored = view.full(False)
-            if all_keys:
-                for part in parts:
-                    ignored = ignored | ~part.there.present(view)
-            considered = np.where(ignored, 0, view.feasible)
-            total = np.zeros(len(view.rows))
-            for part in parts:
-                weight = np.log(part.size(view, considered) + 2)
-                present = part.there.present(view)
-                total += present * (part.there.sum(view) * weight + (part.max_skew - 1))
-            return np.where(ignored, _IGNORED, np.floor(total + 0.5).astype(np.int64))
+            ignored, absent = lacking.of(view)
+            considered = view.feasible if ignored is None else np.where(ignored, 0, view.feasible)
+            total: Any = 0.0
+            for part, missing in zip(parts, absent, strict=True):
+                cost = part.there.sum(view) * part.weight(view, considered) + (part.max_skew - 1)
+                total = total + (cost if missing is None else np.where(missing, 0.0, cost))
+            rounded = np.floor(total + 0.5).astype(np.int64)
+            return rounded if ignored is None else np.where(ignored, _IGNORED, rounded)
 
         return Score(
             score,
@@ -267,24 +269,57 @@ class Part:
     there: ByDomain | OnRow
     max_skew: int
 
-    def size(self, view: Any, considered: NDArray[np.int64]) -> int:
-        """How many domains the nodes under consideration are in, no domain being one too."""
+    def weight(self, view: Any, considered: NDArray[np.int64]) -> float:
+        """Grows with the number of domains the nodes under consideration are in, no domain being one
+        too."""
         if isinstance(self.there, ByDomain):
-            return len(np.unique(view.facet(self.there)[considered > 0]))
-        return int(considered.sum())
+            codes = view.facet(self.there)[considered > 0]
+            return _weight(int(np.count_nonzero(np.bincount(codes + 1))))
+        return _weight(int(considered.sum()))
+
+
+@cache
+def _weight(domains: int) -> float:
+    return float(np.log(domains + 2))
+
+
+class Lacking:
+    """Which keys lack a constraint's label. That never changes while the view is the same."""
+
+    def __init__(self, facets: list[ByDomain | OnRow], all_keys: bool) -> None:
+        self._facets = facets
+        self._all_keys = all_keys
+        self._seen: Any = None
+        self._ignored: Bools | None = None
+        self._absent: list[Bools | None] = []
+
+    def of(self, view: Any) -> tuple[Bools | None, list[Bools | None]]:
+        """The keys that lack any label all nodes should have, and for each constraint those that lack
+        its label; None stands for none."""
+        if view is not self._seen:
+            self._seen = view
+            absent = [np.asarray(~facet.present(view)) for facet in self._facets]
+            missing = np.logical_or.reduce(absent)
+            self._ignored = missing if self._all_keys and missing.any() else None
+            self._absent = [each if each.any() else None for each in absent]
+        return self._ignored, self._absent
 
 
 class Evenness:
     """The emptiest becomes best; nodes without the labels become worst."""
 
-    def measure(self, raw: NDArray[np.int64]) -> tuple[int, int]:
+    def measure(self, raw: NDArray[np.int64]) -> tuple[int, int, bool]:
+        low = int(raw.min())
+        if low != _IGNORED:
+            return low, int(raw.max()), False
         counted = raw[raw != _IGNORED]
-        return (int(counted.min()), int(counted.max())) if len(counted) else (0, 0)
+        low, high = (int(counted.min()), int(counted.max())) if len(counted) else (0, 0)
+        return low, high, True
 
-    def apply(self, raw: Cells, measure: tuple[int, int]) -> Cells:
-        low, high = measure
+    def apply(self, raw: Cells, measure: tuple[int, int, bool]) -> Cells:
+        low, high, some_ignored = measure
         scores = MAX_SCORE * (high + low - raw) // high if high else raw * 0 + MAX_SCORE
-        return np.where(raw == _IGNORED, 0, scores)
+        return np.where(raw == _IGNORED, 0, scores) if some_ignored else scores
 
 
 def _compiled(constraint: TopologySpreadConstraint, cls: PodClass) -> Constraint:

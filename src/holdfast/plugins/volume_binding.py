@@ -20,7 +20,7 @@ from holdfast.core.nodes import NodeTable
 from holdfast.core.pods import PodRecord
 from holdfast.core.selectors import Mask, compile_terms
 from holdfast.core.view import Cells, One, View
-from holdfast.core.volumes import ClaimKey
+from holdfast.core.volumes import ClaimKey, stamps
 from holdfast.core.volumes.migration import migrated_terms, plugin_of
 from holdfast.core.volumes.objects import (
     LOST,
@@ -95,7 +95,16 @@ class Claims:
 
 class VolumeBinding(Plugin):
     name = "VolumeBinding"
-    wakes_on = Change.NODE_ADDED | Change.NODE_LABELS | Change.VOLUMES
+    wakes_on = (
+        Change.NODE_ADDED
+        | Change.NODE_LABELS
+        | Change.CLAIMS
+        | Change.PERSISTENT_VOLUMES
+        | Change.STORAGE_CLASSES
+        | Change.CSI_NODES
+        | Change.CSI_DRIVERS
+        | Change.CAPACITIES
+    )
     about_volumes = True
 
     def filter(self, cls: PodClass) -> Filter | Rejected | None:
@@ -143,6 +152,11 @@ class VolumeBinding(Plugin):
 
         return Filter(passes, reasons, Scope.NODE, version=version)
 
+    def watches(self, cls: PodClass) -> list[Hashable]:
+        claims = self._claims(cls)
+        in_tree = any(volume is not None and plugin_of(volume.spec) for volume in claims.bound)
+        return [*claims.watched, stamps.MIGRATED] if in_tree else claims.watched
+
     def reserve(self, pod: PodRecord, row: int) -> Outcome:
         volumes = self.cluster.volumes
         if not pod.cls.volumes or pod.promise is not None or not volumes.wanted(pod.cls).claims:
@@ -160,7 +174,7 @@ class VolumeBinding(Plugin):
 
     def unreserve(self, pod: PodRecord, row: int) -> None:
         if self.cluster.volumes.release(pod.uid):
-            self.cluster.changed(Change.VOLUMES)
+            self.cluster.changed(Change.PROMISES)
 
     def pre_bind(self, pod: PodRecord, row: int) -> list[Decision]:
         if not pod.cls.volumes:
@@ -188,17 +202,17 @@ class VolumeBinding(Plugin):
         volumes = self.cluster.volumes
         claims = Claims()
         for use in volumes.wanted(cls).claims:
-            claims.watched.append(volumes.of_claim(use.key))
+            claims.watched.append(stamps.of_claim(use.key))
             claim = volumes.claim(use.key)
             claims.problem = claims.problem or self._problem(cls, use.key, use.ephemeral, claim)
             if claim is None or claims.problem:
                 continue
             if is_bound(claim):
-                claims.watched.append(volumes.of_volume(claim.spec.volume_name))
+                claims.watched.append(stamps.of_volume(claim.spec.volume_name))
                 claims.bound.append(volumes.volume(claim.spec.volume_name))
                 continue
             class_name = claim_class(claim)
-            claims.watched.append(volumes.of_class(class_name))
+            claims.watched.append(stamps.of_class(class_name))
             storage_class = volumes.storage_class(class_name)
             if (
                 claim.spec.volume_name
@@ -207,9 +221,9 @@ class VolumeBinding(Plugin):
             ):
                 claims.immediate = True
             else:
-                claims.watched.append(volumes.of_pool(class_name))
-                claims.watched.append(volumes.of_driver(storage_class.provisioner))
-                claims.watched.append(volumes.of_capacities(class_name))
+                claims.watched.append(stamps.of_pool(class_name))
+                claims.watched.append(stamps.of_driver(storage_class.provisioner))
+                claims.watched.append(stamps.of_capacities(class_name))
                 try:
                     claims.waiting.append(self._waiting(claim, storage_class))
                 except SelectorError as error:

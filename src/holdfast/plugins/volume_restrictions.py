@@ -1,9 +1,12 @@
 """VolumeRestrictions: a disk that cannot be shared is given once per node, and a claim for one pod only
 once in the cluster."""
 
+from collections.abc import Hashable
+
 from holdfast.core.changes import Change
 from holdfast.core.classes import PodClass
 from holdfast.core.view import Cells, View
+from holdfast.core.volumes import stamps
 from holdfast.core.volumes.objects import ONE_POD, ClaimKey, DiskUse, Wanted
 from holdfast.core.volumes.uses import Marks
 from holdfast.framework.interface import Filter, Plugin, Reason, Rejected, Scope
@@ -18,7 +21,7 @@ REASON_ONE_POD = (
 
 class VolumeRestrictions(Plugin):
     name = "VolumeRestrictions"
-    wakes_on = Change.NODE_ADDED | Change.NODE_REMOVED | Change.POD_LEFT | Change.VOLUMES
+    wakes_on = Change.NODE_ADDED | Change.NODE_REMOVED | Change.POD_LEFT | Change.CLAIMS
     about_volumes = True
 
     def filter(self, cls: PodClass) -> Filter | Rejected | None:
@@ -27,7 +30,7 @@ class VolumeRestrictions(Plugin):
         named = [claim.key for claim in wanted.claims if not claim.ephemeral]
         if not named and not wanted.disks:
             return None
-        changed = volumes.stamps(volumes.of_claim(key) for key in named)
+        changed = volumes.stamps(stamps.of_claim(key) for key in named)
         alone = []
         for key in named:
             claim = volumes.claim(key)
@@ -64,6 +67,10 @@ class VolumeRestrictions(Plugin):
             Scope.USAGE if conflicts else Scope.NODE,
             version=(lambda: (changed(), in_use())) if alone else changed,
         )
+
+    def watches(self, cls: PodClass) -> list[Hashable]:
+        claims = self.cluster.volumes.wanted(cls).claims
+        return [stamps.of_claim(claim.key) for claim in claims if not claim.ephemeral]
 
     def _is_used(self, key: ClaimKey, cls: PodClass) -> bool:
         """Whether a pod uses the claim, other than one that keeps it for pods of this class. A pod

@@ -1,5 +1,7 @@
 """VolumeZone: a pod goes where its volumes' zone and region labels say they are."""
 
+from collections.abc import Hashable
+
 from holdfast.api import names
 from holdfast.api.label_selectors import Requirement
 from holdfast.api.storage import PersistentVolume
@@ -7,6 +9,7 @@ from holdfast.core.changes import Change
 from holdfast.core.classes import PodClass
 from holdfast.core.selectors import Mask, Verdicts
 from holdfast.core.view import Cells, View
+from holdfast.core.volumes import stamps
 from holdfast.core.volumes.objects import WAIT_FOR_POD, claim_class
 from holdfast.framework.interface import Filter, Plugin, Reason, Rejected, Scope
 from holdfast.plugins.volume_texts import not_found
@@ -24,7 +27,13 @@ _SEPARATOR = "__"
 
 class VolumeZone(Plugin):
     name = "VolumeZone"
-    wakes_on = Change.NODE_ADDED | Change.NODE_LABELS | Change.VOLUMES
+    wakes_on = (
+        Change.NODE_ADDED
+        | Change.NODE_LABELS
+        | Change.CLAIMS
+        | Change.PERSISTENT_VOLUMES
+        | Change.STORAGE_CLASSES
+    )
     about_volumes = True
 
     def filter(self, cls: PodClass) -> Filter | Rejected | None:
@@ -36,7 +45,7 @@ class VolumeZone(Plugin):
         wanted: list[tuple[str, frozenset[str]]] = []
         problem = ""
         for key in named:
-            watched.append(volumes.of_claim(key))
+            watched.append(stamps.of_claim(key))
             claim = volumes.claim(key)
             if not key.name:
                 problem = "PersistentVolumeClaim had no name"
@@ -45,7 +54,7 @@ class VolumeZone(Plugin):
                 problem = not_found("persistentvolumeclaim", key.name)
                 break
             if claim.spec.volume_name:
-                watched.append(volumes.of_volume(claim.spec.volume_name))
+                watched.append(stamps.of_volume(claim.spec.volume_name))
                 volume = volumes.volume(claim.spec.volume_name)
                 if volume is None:
                     problem = not_found("persistentvolume", claim.spec.volume_name)
@@ -56,7 +65,7 @@ class VolumeZone(Plugin):
             if not class_name:
                 problem = "PersistentVolumeClaim had no pv name and storageClass name"
                 break
-            watched.append(volumes.of_class(class_name))
+            watched.append(stamps.of_class(class_name))
             storage_class = volumes.storage_class(class_name)
             if storage_class is None:
                 problem = not_found("storageclass.storage.k8s.io", class_name)
@@ -85,6 +94,17 @@ class VolumeZone(Plugin):
             return [Reason(REASON, passes(view) == False, resolvable=False)]  # noqa: E712
 
         return Filter(passes, reasons, Scope.NODE, version=version)
+
+    def watches(self, cls: PodClass) -> list[Hashable]:
+        volumes = self.cluster.volumes
+        watched: list[Hashable] = []
+        for use in volumes.wanted(cls).claims:
+            claim = volumes.claim(use.key)
+            watched.append(stamps.of_claim(use.key))
+            if claim is not None:
+                watched.append(stamps.of_volume(claim.spec.volume_name))
+                watched.append(stamps.of_class(claim_class(claim)))
+        return watched
 
     def _mask(self, key: str, values: frozenset[str]) -> Mask:
         column = self.cluster.nodes.labels.column(key)

@@ -23,7 +23,8 @@ from holdfast.bench.plan import Plan
 
 _IDLE = 0.02
 """A scheduler that takes less of a processor than this has nothing to do."""
-_LOOKS = 2
+_LOOKS = 3
+_START = 10.0
 _LOOK_EVERY = 1.0
 _PATIENCE = 1800.0
 
@@ -68,7 +69,7 @@ async def _one(
     try:
         await cluster.create_pods(content.before, candidate.scheduler_name)
         with candidate.running() as running:
-            idle_cpu = await _settled(running)
+            idle_cpu = await _settled(running, _START)
         await cluster.create_pods(content.measured, candidate.scheduler_name)
         names = {pod["metadata"]["name"] for pod in content.measured}
         binds = Binds(client, names)
@@ -111,13 +112,15 @@ async def _until_bound(watching: "asyncio.Task[None]", running: Running) -> None
         await asyncio.gather(watching, return_exceptions=True)
 
 
-async def _settled(running: Running) -> float:
-    """The processor time used so far, once hardly any is used any more."""
-    quiet, before = 0, -1.0
+async def _settled(running: Running, at_least: float = 0.0) -> float:
+    """The processor time used so far, once hardly any is used any more, and not before so many seconds:
+    at its start a scheduler may wait for the server with nothing to do."""
+    loop = asyncio.get_running_loop()
+    start, quiet, before = loop.time(), 0, -1.0
     while True:
         await asyncio.sleep(_LOOK_EVERY)
         now = running.cpu_seconds()
-        quiet = quiet + 1 if before >= 0 and now > 0.2 and now - before <= _IDLE * _LOOK_EVERY else 0
-        if quiet >= _LOOKS:
+        quiet = quiet + 1 if before >= 0 and now - before <= _IDLE * _LOOK_EVERY else 0
+        if quiet >= _LOOKS and loop.time() - start >= at_least:
             return now
         before = now

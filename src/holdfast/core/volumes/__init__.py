@@ -7,12 +7,15 @@
     pool          the free volumes of a storage class, and which of them a row can reach
     capacities    how much storage drivers say is left, and for which rows
     assumed       what has been promised to claims but is not on the objects yet
+    stamps        the names under which it is watched
+    hints         what a change could help
     state         all of it, kept in step with objects and pods
 
 `Volumes` is the way in; a cluster has one.
 """
 
+from holdfast.core.volumes.hints import hint
 from holdfast.core.volumes.objects import ClaimKey, ClaimUse
 from holdfast.core.volumes.state import STORAGE_KINDS, Volumes
 
-__all__ = ["STORAGE_KINDS", "ClaimKey", "ClaimUse", "Volumes"]
+__all__ = ["STORAGE_KINDS", "ClaimKey", "ClaimUse", "Volumes", "hint"]

@@ -44,6 +44,14 @@ from holdfast.core.volumes.objects import (
     wanted,
 )
 from holdfast.core.volumes.pool import Pool
+from holdfast.core.volumes.stamps import (
+    of_capacities,
+    of_claim,
+    of_class,
+    of_driver,
+    of_pool,
+    of_volume,
+)
 from holdfast.core.volumes.uses import RowUse
 
 STORAGE_KINDS: tuple[type[Object], ...] = (
@@ -79,6 +87,8 @@ class Volumes:
         """The volumes that name a claim."""
         self._identities: dict[ClaimKey, Migrated | None] = {}
         self.assumed = Assumed()
+        self.touched: set[Hashable] = set()
+        """What changed in a way that could help somebody, until it is taken."""
         self.claim_uses: RowUse[ClaimKey] = RowUse(nodes)
         self.disk_uses: RowUse[DiskUse] = RowUse(nodes)
         self._inline_uses: RowUse[Migrated] = RowUse(nodes)
@@ -160,36 +170,16 @@ class Volumes:
 
     # Stamps
 
-    @staticmethod
-    def of_claim(key: ClaimKey) -> Hashable:
-        return "claim", key
-
-    @staticmethod
-    def of_volume(name: str) -> Hashable:
-        return "volume", name
-
-    @staticmethod
-    def of_class(name: str) -> Hashable:
-        return "class", name
-
-    @staticmethod
-    def of_driver(name: str) -> Hashable:
-        return "driver", name
-
-    @staticmethod
-    def of_pool(storage_class: str) -> Hashable:
-        return "pool", storage_class
-
-    @staticmethod
-    def of_capacities(storage_class: str) -> Hashable:
-        return "capacities", storage_class
-
     def _stamp(self, key: Hashable, there: object = True) -> None:
         if there:
             self._stamped += 1
             self._stamps[key] = self._stamped
         else:
             self._stamps.pop(key, None)
+
+    def take_touched(self) -> set[Hashable]:
+        touched, self.touched = self.touched, set()
+        return touched
 
     # Objects and pods
 
@@ -232,7 +222,7 @@ class Volumes:
             or SELECTED_NODE_ANNOTATION in after.metadata.annotations
         ):
             del self.assumed.claims[key]
-        self._stamp(self.of_claim(key), after)
+        self._stamp(of_claim(key), after)
         self._identity_changed(key)
 
     def _put_volume(self, before: PersistentVolume | None, after: PersistentVolume | None) -> None:
@@ -249,7 +239,7 @@ class Volumes:
         else:
             self._volumes[name] = after
             self._shelve(after, True)
-        self._stamp(self.of_volume(name), after)
+        self._stamp(of_volume(name), after)
         for key in self._claims_of.get(name, ()):
             self._identity_changed(key)
         self._rows_changed(self.attached.put_volume(name))
@@ -262,7 +252,7 @@ class Volumes:
             key = ClaimKey(ref.namespace, ref.name)
             _index(self._meant_for, key, name, there)
             if key in self._claims:
-                self._stamp(self.of_claim(key))
+                self._stamp(of_claim(key))
         elif is_free(volume):
             pool = self.pool(storage_class)
             if there:
@@ -272,7 +262,7 @@ class Volumes:
                 pool.take(name)
                 if not len(pool):
                     del self._pools[storage_class]
-            self._stamp(self.of_pool(storage_class), len(pool))
+            self._stamp(of_pool(storage_class), len(pool))
 
     def _put_class(self, before: StorageClass | None, after: StorageClass | None) -> None:
         some = after if after is not None else before
@@ -282,7 +272,7 @@ class Volumes:
             self._classes.pop(name, None)
         else:
             self._classes[name] = after
-        self._stamp(self.of_class(name), after)
+        self._stamp(of_class(name), after)
         if before is None or after is None or before.provisioner != after.provisioner:
             for key, claim in self._claims.items():
                 if claim_class(claim) == name:
@@ -296,7 +286,7 @@ class Volumes:
             self._drivers.pop(name, None)
         else:
             self._drivers[name] = after
-        self._stamp(self.of_driver(name), after)
+        self._stamp(of_driver(name), after)
 
     def _put_capacity(
         self, before: CSIStorageCapacity | None, after: CSIStorageCapacity | None
@@ -310,7 +300,7 @@ class Volumes:
             said.put((meta.namespace, meta.name), capacity if there else None)
             if not len(said):
                 del self._capacities[storage_class]
-            self._stamp(self.of_capacities(storage_class), len(said))
+            self._stamp(of_capacities(storage_class), len(said))
 
     def _put_csi_node(self, before: CSINode | None, after: CSINode | None) -> None:
         some = after if after is not None else before
@@ -340,7 +330,7 @@ class Volumes:
             return
         key = _key(claim)
         self.assumed.promise_node(key, node, pod)
-        self._stamp(self.of_claim(key))
+        self._stamp(of_claim(key))
 
     def release(self, pod: str) -> bool:
         """What was promised a pod and is not on the objects yet is promised no more; whether there
@@ -351,8 +341,10 @@ class Volumes:
         self.assumed.release(pod)
         for name in volumes:
             self._shelve(self._volumes[name], True)
+            self.touched.add(of_pool(volume_class(self._volumes[name])))
         for key in claims:
-            self._stamp(self.of_claim(key), key in self._claims)
+            self._stamp(of_claim(key), key in self._claims)
+            self.touched.add(of_claim(key))
         return bool(volumes or claims)
 
     # Identities

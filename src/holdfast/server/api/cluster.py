@@ -14,22 +14,23 @@ from holdfast.store import Identity, Key, RandomNames, Raw, Store
 _DEFAULT = WriteOptions()
 
 
-@dataclass(slots=True)
 class Cluster:
     """One per process. Everything that changes objects goes through `store`, and takes effect at
     once."""
 
-    store: Store
-    clock: Clock
-    catalogue: Catalogue = field(default_factory=Catalogue)
-    identity: Identity = None  # type: ignore[assignment]
-    encoder: Encoder = field(default_factory=Encoder)
-    templates: PodTemplates = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.templates = PodTemplates(self.store)
-        if self.identity is None:
-            self.identity = Identity(RandomNames(), self.stamp)
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        catalogue: Catalogue | None = None,
+        identity: Identity | None = None,
+    ) -> None:
+        self.store = store
+        self.clock = clock
+        self.catalogue = catalogue if catalogue is not None else Catalogue()
+        self.identity = identity if identity is not None else Identity(RandomNames(), clock.stamp)
+        self.encoder = Encoder()
+        self.templates = PodTemplates(store)
 
     def stamp(self, after: float = 0.0) -> str:
         return self.clock.stamp(after)

@@ -1,8 +1,10 @@
 """Complaints about fields, worded as Kubernetes words them.
 
-required("spec.containers")               spec.containers: Required value
-invalid("metadata.name", "A", why)        metadata.name: Invalid value: "A": why
-unsupported("dryRun", "x", ["All"])       dryRun: Unsupported value: "x": supported values: "All"
+    required("spec.containers")               spec.containers: Required value
+    invalid("metadata.name", "A", why)        metadata.name: Invalid value: "A": why
+    unsupported("dryRun", "x", ["All"])       dryRun: Unsupported value: "x": supported values: "All"
+
+Clients and people match on these words.
 """
 
 from collections.abc import Iterable

@@ -72,7 +72,7 @@ class _Server:
         except ApiError as error:
             return answers.failure(error, accept)
         except web.HTTPRequestEntityTooLarge:
-            return answers.failure(too_large(), accept)
+            return answers.failure(too_large(LIMIT), accept)
         except StoreFailed as error:
             return answers.failure(internal(str(error)), accept)
         except web.HTTPException:

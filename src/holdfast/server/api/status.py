@@ -129,10 +129,8 @@ def expired(message: str) -> ApiError:
     return ApiError(410, "Expired", message)
 
 
-def too_large() -> ApiError:
-    from holdfast.server.api.bodies import LIMIT
-
-    return ApiError(413, "RequestEntityTooLarge", f"Request entity too large: limit is {LIMIT}")
+def too_large(limit: int) -> ApiError:
+    return ApiError(413, "RequestEntityTooLarge", f"Request entity too large: limit is {limit}")
 
 
 def invalid(group: str, kind: str, name: str, complaints: Sequence[Problem]) -> ApiError:

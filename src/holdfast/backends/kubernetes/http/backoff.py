@@ -2,6 +2,9 @@
 
 import random
 
+_SHARED = random.Random()
+"""There is a back-off for every write, and to seed a generator takes longer than to send one."""
+
 
 class Backoff:
     """The k-th wait is `first * 2^k`, at most `most`, times something between 1 and 2."""
@@ -11,7 +14,7 @@ class Backoff:
     ) -> None:
         self._first = first
         self._most = most
-        self._rng = rng or random.Random()
+        self._rng = rng or _SHARED
         self.tries = 0
 
     def next(self, at_least: float | None = None) -> float:

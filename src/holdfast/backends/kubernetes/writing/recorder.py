@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from holdfast.api.names import DEFAULT_NAMESPACE, RESERVATION_API
-from holdfast.api.timestamps import format_micro_time
+from holdfast.api.timestamps import format_micro_time, format_time
 from holdfast.backends.kubernetes.errors import ApiError, Deposed
 from holdfast.backends.kubernetes.http.backoff import Backoff
 from holdfast.backends.kubernetes.http.client import MERGE
@@ -43,6 +43,7 @@ class Recorder:
         self._wall = wall
         self._host = socket.gethostname()
         self._last_name = 0
+        self._second, self._second_text = -1, ""
         self._series: OrderedDict[Emit, _Series] = OrderedDict()
         """What may be said again, in the order it was last heard."""
 
@@ -97,7 +98,7 @@ class Recorder:
             "apiVersion": "events.k8s.io/v1",
             "kind": "Event",
             "metadata": {"name": name, "namespace": namespace},
-            "eventTime": format_micro_time(now),
+            "eventTime": self._stamp(now),
             "reportingController": controller,
             "reportingInstance": f"{controller}-{self._host}"[:128],
             "action": event.action or "Scheduling",
@@ -106,6 +107,13 @@ class Recorder:
             "regarding": regarding,
             "note": event.message[:_NOTE_LIMIT],
         }
+
+    def _stamp(self, now: float) -> str:
+        """As `format_micro_time` has it; seconds are written out once for all that happens in one."""
+        second = int(now)
+        if second != self._second:
+            self._second, self._second_text = second, format_time(second)[:-1]
+        return f"{self._second_text}.{int((now - second) * 1_000_000):06d}Z"
 
     def _writing(self, method: str, path: str, body: dict[str, Any]) -> Job:
         backoff = Backoff(first=1.0, most=20.0)
