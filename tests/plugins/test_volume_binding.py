@@ -540,7 +540,8 @@ def test_nothing_is_left_of_storage_that_is_gone() -> None:
     for part in (driver.cluster.volumes, driver.cluster.volumes.attached):
         part = vars(part)
         left = {name: kept for name, kept in part.items() if isinstance(kept, dict) and kept}
-        for name in ("_put", "_wanted", "_counts", "_limits", "_migrated"):  # by class and by driver
+        by_class_or_driver = ("_put", "_wanted", "_counts", "_left", "_limits", "_migrated")
+        for name in by_class_or_driver:
             left.pop(name, None)
         assert left == {}
     assert driver.cluster.volumes.assumed.pods() == set()

@@ -1,15 +1,13 @@
 """`holdfast run`"""
 
 import asyncio
-import logging
-import os
-import sys
 from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
 
 from holdfast.cli.failing import Failure
+from holdfast.cli.logs import log_to_stderr
 
 _DEFAULT_HEALTH = "0.0.0.0:10259"
 
@@ -106,32 +104,8 @@ def _names(configuration: Any) -> list[str]:
     return [profile.scheduler_name for profile in configuration.profiles]
 
 
-def _log_level() -> int:
-    text = os.environ.get("HOLDFAST_LOG_LEVEL", "info").upper()
-    level = logging.getLevelNamesMapping().get(text)
-    if level is None:
-        raise Failure(1, [f"HOLDFAST_LOG_LEVEL: expected debug, info, warning or error, got {text!r}"])
-    return level
-
-
 def _logger() -> Callable[..., None]:
-    """A line of JSON for each thing that happens; for people at a terminal, something to read."""
-    import structlog
-
-    at_terminal = sys.stderr.isatty()
-    renderer: Any = (
-        structlog.dev.ConsoleRenderer() if at_terminal else structlog.processors.JSONRenderer()
-    )
-    structlog.configure(
-        processors=[
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
-            renderer,
-        ],
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
-        wrapper_class=structlog.make_filtering_bound_logger(_log_level()),
-    )
-    logger = structlog.get_logger()
+    logger = log_to_stderr()
 
     def log(event: str, level: str = "info", **particulars: object) -> None:
         getattr(logger, level)(event, **particulars)

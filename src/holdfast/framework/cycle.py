@@ -51,6 +51,7 @@ class Cycle:
         self._queue = queue
         self._specs = cluster.promises.specs
         self._columns: dict[tuple[int, int], Column] = {}
+        self._profiles_seen: set[int] = set()
         self.waiting: dict[str, Waiting] = {}
         self.decisions: list[Decision] = []
         self.terse = False
@@ -83,6 +84,7 @@ class Cycle:
         return concerned != column.owned
 
     def _new_column(self, profile: Profile, cls: PodClass) -> Column:
+        self._profiles_seen.add(profile.index)
         if profile.drawing_name and self._cluster.promises.concerns(cls):
             return OwnedColumn(self._cluster, profile, cls)
         if cls.plain is None or profile.scores_volumes:
@@ -304,5 +306,5 @@ class Cycle:
         self.decisions.append(Emit(pod.ref, "Warning", "FailedScheduling", text, "Scheduling"))
 
     def _class_dropped(self, cls: PodClass) -> None:
-        for key in [key for key in self._columns if key[1] == cls.id]:
-            del self._columns[key]
+        for index in self._profiles_seen:
+            self._columns.pop((index, cls.id), None)

@@ -14,7 +14,7 @@ from holdfast.core.classes import PodClass
 from holdfast.core.cluster import Cluster
 from holdfast.core.view import All, One
 from holdfast.framework.column import INFEASIBLE, Bools, Column, Ints
-from holdfast.framework.interface import Filter, Need, Scope
+from holdfast.framework.interface import Filter, Need, Scope, everywhere
 from holdfast.framework.profile import Profile
 
 _FEW = 6
@@ -29,6 +29,9 @@ class Narrowed(Column):
         self._everywhere = False
         self._whole: Column | None = None
         self._own: list[tuple[str, Filter]] = []
+        self._checked: list[Filter] = []
+        """Those of its own that have something to check."""
+        self._is_new = True
         super().__init__(cluster, profile, cls)
 
     def totals(self) -> Ints:
@@ -74,17 +77,21 @@ class Narrowed(Column):
     def _compile(self) -> None:
         versions = self._ask(self._profile.volume_filters)
         self._own = list(self.filters)
+        self._checked = [own for _, own in self._own if own.passes is not everywhere]
         self._own_rejected = (self.rejected, self.rejected_by)
         self._versions = [(version, version()) for version in versions]
         self._plain_compiled = -1
         self._size = 0
 
     def refresh(self) -> None:
-        self._plain.refresh()
-        for version, seen in self._versions:
-            if version() != seen:
-                self._compile()
-                break
+        if self._is_new:
+            self._is_new = False  # both columns have just been made or brought up to date
+        else:
+            self._plain.refresh()
+            for version, seen in self._versions:
+                if version() != seen:
+                    self._compile()
+                    break
         if self._plain.compiled != self._plain_compiled:
             self._join()
         table, nodes, usage = self._table, self._cluster.nodes_changed, self._cluster.ledger.changed
@@ -103,7 +110,7 @@ class Narrowed(Column):
             self.diagnosis.outdated(changed)
             for row in changed.tolist():
                 view = One(table, row)
-                self._allowed[row] = all(f.passes(view) for _, f in self._own)
+                self._allowed[row] = all(own.passes(view) for own in self._checked)
         self._everywhere = bool(self._allowed[: self._size].all())
         self._nodes_seen, self._usage_seen = nodes.end, usage.end
 
@@ -111,7 +118,7 @@ class Narrowed(Column):
         """Puts the filters of both in the profile's order."""
         self._plain_compiled = self._plain.compiled
         self.constant = self._plain.constant
-        order = {plugin.name: place for place, plugin in enumerate(self._profile.filters)}
+        order = self._profile.filter_order
         both = sorted((*self._plain.filters, *self._own), key=lambda named: order[named[0]])
         self.filters[:] = both
         rejections = [self._own_rejected, (self._plain.rejected, self._plain.rejected_by)]
@@ -129,8 +136,8 @@ class Narrowed(Column):
         self._usage_seen = self._cluster.ledger.changed.end
         allowed = np.ones(table.capacity, dtype=np.bool_)
         view = All(table)
-        for _, test in self._own:
-            allowed[: self._size] &= test.passes(view)
+        for own in self._checked:
+            allowed[: self._size] &= own.passes(view)
         self._allowed = allowed
-        self._everywhere = bool(allowed.all())
+        self._everywhere = not self._checked or bool(allowed.all())
         self.diagnosis.reset()

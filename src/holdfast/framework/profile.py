@@ -29,6 +29,7 @@ class Profile:
         self.sort_key = at("queueSort")[0].sort_key
         self.filters = at("filter")
         self.filter_names = frozenset(plugin.name for plugin in self.filters)
+        self.filter_order = {plugin.name: place for place, plugin in enumerate(self.filters)}
         self.post_filters = at("postFilter")
         weights = {ref.name: ref.weight for ref in resolved.points.get("score", ())}
         self.scorers = [(plugin, weights[plugin.name]) for plugin in at("score")]

@@ -59,27 +59,28 @@ class NodeVolumeLimits(Plugin):
         there: dict[Migrated, Marks] = {}
 
         def on_row(volume: Migrated, view: View) -> Cells:
-            """Whether pods there use the volume already. Most volumes are used by no pod yet."""
+            """Whether pods there use the volume already; None for most volumes, used by no pod yet."""
             if volume not in there:
                 if not attached.volumes.rows(volume):
-                    return 0
+                    return None
                 there[volume] = attached.volumes.marks(volume)
             return view.take(there[volume].cells)
 
         def passes(view: View) -> Cells:
             attached.refresh()
-            ok = view.full(True)
+            ok: Cells = None
             for driver, volumes in by_driver.items():
-                limit = attached.limit(driver)
-                if limit is None:
+                left = attached.left(driver)
+                if left is None:
                     continue
-                more = len(volumes)
-                for volume in volumes:
-                    more = more - on_row(volume, view)
-                count = attached.count(driver)
-                full = more if count is None else view.take(count) + more
-                ok = ok & ((more == 0) | (full <= view.take(limit)))
-            return ok
+                used = [on_row(volume, view) for volume in volumes]
+                there_already = [cells for cells in used if cells is not None]
+                more = len(volumes) - sum(there_already)
+                enough = view.take(left) >= more
+                if there_already:
+                    enough = enough | (more == 0)
+                ok = enough if ok is None else ok & enough
+            return view.full(True) if ok is None else ok
 
         def reasons(view: View) -> list[Reason]:
             return [Reason(REASON, passes(view) == False)]  # noqa: E712

@@ -31,7 +31,7 @@ from holdfast.server.applying import apply_documents
 from holdfast.server.health import Check, Endpoints, health_app, ping
 from holdfast.store import Store, open_store
 
-GARBAGE_AFTER = (50_000, 20, 50)
+GARBAGE_AFTER = (100_000, 50, 100)
 """Objects made before the collector looks for garbage. A store makes few cycles and many objects."""
 _LAST_ANSWERS = 2.0
 """How long requests under way are waited for when we stop, in seconds."""

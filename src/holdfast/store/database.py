@@ -32,6 +32,7 @@ _COLUMNS = 7
 _ROWS_AT_ONCE = 4_000
 """SQLite takes no more than 32,766 values in one statement."""
 
+_encode = msgspec.json.Encoder().encode
 Row = tuple[int, str, str, str, str, bytes | None, int]
 
 
@@ -154,7 +155,7 @@ class Database:
 
 
 def _row(change: Change) -> Row:
-    data = msgspec.json.encode(change.after) if change.after is not None else None
+    data = _encode(change.after) if change.after is not None else None
     return (change.revision, *change.key, data, _checksum(change.revision, change.key, data))
 
 

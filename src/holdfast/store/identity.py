@@ -5,6 +5,7 @@ from its seed, so that a run can be repeated to the letter; elsewhere they are r
 """
 
 import hashlib
+import os
 import secrets
 import uuid
 from collections.abc import Callable
@@ -27,7 +28,7 @@ class Names(Protocol):
 
 class RandomNames:
     def uid(self, key: Key) -> str:
-        return str(uuid.uuid4())
+        return _text(int.from_bytes(os.urandom(16)), version=4)
 
     def suffix(self, prefix: str) -> str:
         return _suffix(secrets.randbits(64))
@@ -45,11 +46,8 @@ class SeededNames:
         incarnation = self._incarnations[key] = self._incarnations.get(key, 0) + 1
         parts = (str(self._seed), key.group, *map(str, key[1:]), str(incarnation))
         name = "/".join(parts).encode()
-        # As uuid.uuid5 does, in a quarter of its time.
-        number = int.from_bytes(hashlib.sha1(_UIDS.bytes + name, usedforsecurity=False).digest()[:16])
-        number = number & ~(0xF000 << 64) & ~(0xC000 << 48) | (5 << 76) | (0x8000 << 48)
-        text = f"{number:032x}"
-        return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+        digest = hashlib.sha1(_UIDS.bytes + name, usedforsecurity=False).digest()
+        return _text(int.from_bytes(digest[:16]), version=5)
 
     def suffix(self, prefix: str) -> str:
         self._generated += 1
@@ -102,6 +100,13 @@ def wish(raw: Raw) -> Any:
     if isinstance(spec, dict) and "nodeName" in spec:
         return {name: value for name, value in spec.items() if name != "nodeName"}
     return spec
+
+
+def _text(number: int, version: int) -> str:
+    """Random or hashed bits as a UUID, in a quarter of the time the library takes."""
+    number = number & ~(0xF000 << 64) & ~(0xC000 << 48) | (version << 76) | (0x8000 << 48)
+    text = f"{number:032x}"
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
 
 def _suffix(number: int) -> str:

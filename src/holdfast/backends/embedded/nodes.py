@@ -6,6 +6,7 @@ where nothing changes, and renews its Lease then too.
 """
 
 import zlib
+from functools import lru_cache
 from typing import Any
 
 from holdfast import __version__
@@ -140,6 +141,7 @@ class Nodes:
         )
 
 
+@lru_cache(maxsize=100_000)
 def address_of(node: str) -> str:
     """One and the same for a name; two names may share one."""
     number = zlib.crc32(node.encode())

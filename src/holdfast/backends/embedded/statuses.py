@@ -24,9 +24,13 @@ class BareReports:
 
     def running(self, pod: Raw, now: str) -> Raw:
         status = {**pod["status"], "phase": "Running", "startTime": now}
-        conditions = status.get("conditions") or []
+        conditions = [*(status.get("conditions") or [])]
+        known = {condition.get("type") for condition in conditions}
         for type_ in _RUNS:
-            conditions = with_condition(conditions, {"type": type_, "status": "True"}, now)
+            if type_ in known:
+                conditions = with_condition(conditions, {"type": type_, "status": "True"}, now)
+            else:
+                conditions.append({"type": type_, "status": "True", "lastTransitionTime": now})
         status["conditions"] = conditions
         return status
 

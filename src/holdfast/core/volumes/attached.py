@@ -44,6 +44,8 @@ class Attached:
         """Volumes pods use, by row; see `marks`."""
         self._limits: dict[str, Column] = {}
         self._counts: dict[str, Column] = {}
+        self._left: dict[str, Column] = {}
+        """Limits less counts, of drivers somebody asked about."""
         self._migrated: dict[str, Column] = {}
         self._csi_nodes: dict[str, CSINode] = {}
         self._attachments: dict[str, dict[str, VolumeAttachment]] = {}
@@ -67,18 +69,28 @@ class Attached:
         if self._stale:
             for row in self._stale:
                 self._recount(row)
-            self._stale.clear()
             for row in self._stale_nodes:
                 self._reread(row)
+            for driver, left in self._left.items():
+                limit = self._column(self._limits, driver, NO_LIMIT)
+                count = self._column(self._counts, driver, 0)
+                if limit is None or len(left) != len(limit):
+                    continue  # worked out as a whole when next asked for
+                for row in self._stale:
+                    left[row] = limit.item(row) - (0 if count is None else count.item(row))
+            self._stale.clear()
             self._stale_nodes.clear()
 
-    def limit(self, driver: str) -> Column | None:
-        """How many volumes of the driver each row can have; None if no row has a limit."""
-        return self._column(self._limits, driver, NO_LIMIT)
-
-    def count(self, driver: str) -> Column | None:
-        """How many volumes of the driver each row has; None if none has any."""
-        return self._column(self._counts, driver, 0)
+    def left(self, driver: str) -> Column | None:
+        """How many more volumes of the driver each row can have; None if no row has a limit."""
+        limit = self._column(self._limits, driver, NO_LIMIT)
+        if limit is None:
+            return None
+        left = self._left.get(driver)
+        if left is None or len(left) != len(limit):
+            count = self._column(self._counts, driver, 0)
+            left = self._left[driver] = limit - (0 if count is None else count)
+        return left
 
     def migrated(self, plugin: str) -> Column | None:
         """The rows where an in-tree plugin has been replaced; None if none is one."""
@@ -144,15 +156,17 @@ class Attached:
 
     def _recount(self, row: int) -> None:
         here = self.expected(row)
-        before = set(self.volumes.on(row))
-        for volume in before - here:
+        before = self.volumes.on(row)
+        for volume in before.keys() - here:
             self.volumes.add(volume, row, -1)
-        for volume in here - before:
+        for volume in here - before.keys():
             self.volumes.add(volume, row, 1)
         node = self._nodes.name(row)
-        counts = Counter(volume.driver for volume in here)
         if node in self._attachments:
-            counts.update(volume.driver for volume in self._attached(node) - here)
+            here |= self._attached(node)
+        counts: dict[str, int] = {}
+        for volume in here:
+            counts[volume.driver] = counts.get(volume.driver, 0) + 1
         self._write(self._counts, row, counts, 0)
 
     def _reread(self, row: int) -> None:
@@ -170,8 +184,9 @@ class Attached:
 
     def expected(self, row: int) -> set[Migrated]:
         """The volumes of the pods on a row, worked out anew."""
-        identified = (self._identify(claim) for claim in self._claims.on(row))
-        return {v for v in (*identified, *self._inline.on(row)) if v is not None}
+        volumes = {self._identify(claim) for claim in self._claims.on(row)}
+        volumes.update(self._inline.on(row))
+        return {volume for volume in volumes if volume is not None}
 
     def _attached(self, node: str) -> set[Migrated]:
         found = set()
