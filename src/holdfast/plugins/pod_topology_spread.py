@@ -262,20 +262,26 @@ class Check:
         return self.tally.minimum() if enough else 0
 
 
-@dataclass(frozen=True, slots=True)
 class Part:
     """A soft constraint."""
 
-    there: ByDomain | OnRow
-    max_skew: int
+    def __init__(self, there: ByDomain | OnRow, max_skew: int) -> None:
+        self.there = there
+        self.max_skew = max_skew
+        self._seen: tuple[Any, bytes] = (None, b"")
+        self._domains = 0
 
     def weight(self, view: Any, considered: NDArray[np.int64]) -> float:
         """Grows with the number of domains the nodes under consideration are in, no domain being one
         too."""
-        if isinstance(self.there, ByDomain):
-            codes = view.facet(self.there)[considered > 0]
-            return _weight(int(np.count_nonzero(np.bincount(codes + 1))))
-        return _weight(int(considered.sum()))
+        if not isinstance(self.there, ByDomain):
+            return _weight(int(considered.sum()))
+        some = considered > 0
+        seen = (view, some.tobytes())
+        if seen[0] is not self._seen[0] or seen[1] != self._seen[1]:
+            self._seen = seen
+            self._domains = len(np.unique(view.facet(self.there)[some]))
+        return _weight(self._domains)
 
 
 @cache
