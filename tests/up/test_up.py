@@ -8,7 +8,7 @@ import pytest
 
 from holdfast.cli.app import app
 from holdfast.cli.failing import Failure
-from holdfast.store import Raw, open_store, pod_key
+from holdfast.store import Raw
 from up.running import PODS, Running, pod, refused
 
 NODE = "{apiVersion: v1, kind: Node, metadata: {name: %s}, status: {capacity: {cpu: '4'}}}"
@@ -124,26 +124,6 @@ def test_a_restart_keeps_all_and_old_kubeconfigs_keep_working(tmp_path: Path) ->
             "--data-dir", str(data), "--kubeconfig-out", str(tmp_path / "other.yaml")
         )
         assert (code, "in use by another process" in errors) == (1, True)
-
-
-def test_killed_in_the_middle_of_writes_it_has_lost_none_it_acknowledged(tmp_path: Path) -> None:
-    data = tmp_path / "data"
-    acknowledged: dict[str, int] = {}
-    latest = 0
-    for life in range(3):
-        with Running(tmp_path, "--data-dir", str(data), "--nodes", "1") as running:
-            for i in range(20):
-                name = f"p-{life}-{i}"
-                made = running.client.create(PODS, pod(name, "10m"))
-                revision = int(made["metadata"]["resourceVersion"])
-                assert revision > latest
-                acknowledged[name] = latest = revision
-            running.kill()
-        store = open_store(data)
-        assert store.revision >= latest
-        for name in acknowledged:
-            assert pod_key("default", name) in store, f"{name} is lost"
-        store.close()
 
 
 @pytest.mark.parametrize(

@@ -132,6 +132,7 @@ class Cluster:
         if pod.promise is not None:
             self.promises.assume(pod.promise, row)
             return
+        pod.cleared_for = pod.nominated
         if pod.nominated:
             gives_up_room = self.nodes.row(pod.nominated) != row
             self._nominate(pod, "", gives_up_room)
@@ -167,6 +168,8 @@ class Cluster:
         self.ledger.remove(pod)
         pod.draws_on = ""
         pod.phase = Phase.PENDING
+        if pod.cleared_for:
+            self.nominate(pod, pod.cleared_for)  # as its object has said all the time
 
     def changed(self, changes: int) -> None:
         """Something happened that may help pods that wait."""

@@ -32,6 +32,7 @@ class Phase(enum.Enum):
 class PodRecord:
     __slots__ = (
         "attempts",
+        "cleared_for",
         "cls",
         "disrupted",
         "draws_on",
@@ -86,6 +87,8 @@ class PodRecord:
         """The kinds of change that can help, as of the last attempt that was looked into."""
         self.rejected_by: Collection[str] = ()
         """The plugins that found no node good enough at the last attempt."""
+        self.cleared_for = ""
+        """Of an assumed pod: the node that was being cleared for it until then."""
         self.nominated = ""
         """The node that is being cleared for the pod."""
         self.started: float | None = None
