@@ -88,6 +88,7 @@ class Column:
         """The version of who owns reservations when last asked whether that matters here."""
         self.compiled = 0
         """How often the plugins were asked."""
+        self._needs: tuple[int, tuple[Need, ...] | None] = (-1, None)
         self._compile()
 
     # What a column answers
@@ -150,9 +151,13 @@ class Column:
     @property
     def needs(self) -> tuple[Need, ...] | None:
         """What must be free on a row that suits, where nothing else matters there."""
-        if self._keys is not None or len(self._usage_filters) != 1:
-            return None
-        return next(f.needs for _, f in self.filters if f.scope is Scope.USAGE)
+        asked, needs = self._needs
+        if asked != self.compiled:
+            local = self._keys is None and len(self._usage_filters) == 1
+            found = (f.needs for _, f in self.filters if f.scope is Scope.USAGE)
+            needs = next(found) if local else None
+            self._needs = self.compiled, needs
+        return needs
 
     @property
     def needing(self) -> str:

@@ -22,12 +22,11 @@ from holdfast.framework.interface import Need, Order
 class PodTrial:
     """One pod's attempt at nodes."""
 
-    __slots__ = ("_cluster", "_column", "_needs", "_pinned", "_pod")
+    __slots__ = ("_cluster", "_column", "_pinned", "_pod")
 
     def __init__(self, cluster: Cluster, column: Column, pod: PodRecord, pinned: bool) -> None:
         self._cluster = cluster
         self._column = column
-        self._needs = column.needs
         self._pod = pod
         self._pinned = pinned
 
@@ -62,7 +61,7 @@ class PodTrial:
     def victims(
         self, row: int, pods: list[PodRecord], spared_first: Order
     ) -> list[PodRecord] | tuple[str, ...]:
-        ledger, needs = self._cluster.ledger, self._needs
+        ledger, needs = self._cluster.ledger, self._column.needs
         if needs is not None and not ledger.holds.any_on(row) and self._column.suits_row(row):
             spare = ledger.spare(row, needs, pods, self.rivals(row))
             lacking = tuple(need.text for need in needs if spare[need.slot] < 0)

@@ -7,7 +7,7 @@ arrays.
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from typing import NamedTuple
 
 import numpy as np
@@ -147,13 +147,21 @@ class Tried:
         else:
             self._why[row] = self._texts.setdefault(found, len(self._texts))
 
-    def look(self, promising: Bools, wanted: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-        """The first so many candidates, and rows to be tried before that is certain, in order."""
+    def first(self, promising: Bools, wanted: int, attempt: Callable[[int], Found]) -> NDArray[np.intp]:
+        """The first so many candidates, in order; rows nothing is known of are tried as needed."""
         size = len(promising)
-        found = np.flatnonzero(promising & self._suits[:size])[:wanted]
-        end = int(found[-1]) if len(found) == wanted else size
-        unknown = np.flatnonzero(promising[:end] & self._unknown[:end])
-        return found, unknown[: max(_AT_ONCE, wanted - len(found))]
+        while True:
+            found = np.flatnonzero(promising & self._suits[:size])[:wanted]
+            end = int(found[-1]) if len(found) == wanted else size
+            unknown = np.flatnonzero(promising[:end] & self._unknown[:end])
+            tried = unknown[: max(_AT_ONCE, wanted - len(found))].tolist()
+            more = False
+            for row in tried:
+                outcome = attempt(row)
+                self.put(row, outcome)
+                more |= isinstance(outcome, Candidate)
+            if not more and len(tried) == len(unknown):
+                return found
 
     def best(self, rows: NDArray[np.intp]) -> tuple[int, tuple[PodRecord, ...]]:
         """Where victims are missed least, the earliest of equals; and who they are."""

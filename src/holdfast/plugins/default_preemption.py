@@ -62,11 +62,7 @@ class DefaultPreemption(Plugin):
         own = self.cluster.nodes.row(pod.nominated) if pod.nominated else None
         if own is not None:
             tried.forget(own)
-        rows, unknown = tried.look(promising, wanted)
-        while len(unknown):
-            for row in unknown.tolist():
-                tried.put(row, self._try(pod, row, trial))
-            rows, unknown = tried.look(promising, wanted)
+        rows = tried.first(promising, wanted, lambda row: self._try(pod, row, trial))
         tried.up_to_date()
         message = "" if len(rows) else self._why_not(resolvable, promising, tried)
         if own is not None:
