@@ -104,7 +104,8 @@ RESERVATION: Raw = {
 
 
 def _requests(obj: Raw) -> Raw:
-    return obj["spec"]["template"]["spec"]["containers"][0]["resources"]["requests"]  # type: ignore[no-any-return]
+    found: Raw = obj["spec"]["template"]["spec"]["containers"][0]["resources"]["requests"]
+    return found
 
 
 GOOD: dict[str, Callable[[Raw], Any]] = {

@@ -168,7 +168,8 @@ class FakeApi:
                 self._uids += 1
                 body["metadata"]["uid"] = f"made-{self._uids}"
             self._put(path, body, "ADDED")
-            return body  # type: ignore[no-any-return]
+            made: Raw = body
+            return made
         assert key is not None
         found = self._of(path).objects.get(key)
         if found is None:

@@ -65,7 +65,7 @@ def way(request: pytest.FixtureRequest) -> str:
 def access_to(port: int, way: str, **more: Any) -> Access:
     """A plain-HTTP proxy is sent the whole URL, so the server itself can play it."""
     proxy = f"http://127.0.0.1:{port}" if way == "proxy" else None
-    return Access(f"http://127.0.0.1:{port}/root", proxy=proxy, **more)
+    return Access(f"http://127.0.0.1:{port}/prefix", proxy=proxy, **more)
 
 
 def test_a_request_arrives_whole(way: str) -> None:
@@ -76,7 +76,7 @@ def test_a_request_arrives_whole(way: str) -> None:
             Client(access_to(port, way, credentials=credentials)) as client,
         ):
             answer = await client.send(Request("POST", "/a?b=c%20d", b'{"x":1}'))
-            assert answer.count(b'/root/a?b=c%20d"') == 1
+            assert answer.count(b'/prefix/a?b=c%20d"') == 1
             for part in (
                 b'"POST"',
                 b'"Bearer t"',

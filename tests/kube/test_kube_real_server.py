@@ -187,8 +187,8 @@ def test_a_reservation_is_kept_for_its_owner(real_cluster: RealServer, tmp_path:
     flags = ("--install-crds", "--no-leader-elect")
     path = "/apis/scheduling.koordinator.sh/v1alpha1/reservations"
     with holdfast(real_cluster.kubeconfig("holdfast"), tmp_path / "log", *flags) as run:
-        template = {"containers": [{"name": "c", "image": "pause"}], "schedulerName": MINE}
-        template["containers"][0]["resources"] = {"requests": {"cpu": "3"}}  # type: ignore[index]
+        container = {"name": "c", "image": "pause", "resources": {"requests": {"cpu": "3"}}}
+        template = {"containers": [container], "schedulerName": MINE}
         client.request(
             "POST",
             path,

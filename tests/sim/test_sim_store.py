@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
+from holdfast.api.merge_patch import merge_patch
 from holdfast.sim.errors import InvalidInput
-from holdfast.sim.merging import apply, merge_patch
+from holdfast.sim.merging import apply
 from sim.support import NODE, condition, events, find, joined, pod, simulate, step
 
 

@@ -1,6 +1,7 @@
 """What an action works on, and what an action is."""
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -23,7 +24,7 @@ class Round:
     """How many more pods may be tried before the round ends."""
 
 
-class Action:
+class Action(ABC):
     """One step of a round. Made once, with its configured arguments; run in every round."""
 
     name: ClassVar[str]
@@ -31,5 +32,6 @@ class Action:
     def __init__(self, arguments: Mapping[str, Any]) -> None:
         self.arguments = arguments
 
+    @abstractmethod
     def run(self, round_: Round) -> None:
-        raise NotImplementedError
+        """Decides what there is to decide."""

@@ -245,8 +245,8 @@ class Plugin:
         return ""
 
     def sort_key(self, pod: PodRecord) -> tuple[Any, ...]:
-        """Pods with a smaller key are tried first."""
-        raise NotImplementedError
+        """Pods with a smaller key are tried first; as they came, unless a plugin says otherwise."""
+        return (pod.first_seen,)
 
     def filter(self, cls: PodClass) -> Filter | Rejected | None:
         return None

@@ -3,19 +3,6 @@
 from typing import Any
 
 
-def merge_patch(target: Any, patch: Any) -> Any:
-    """JSON merge patch (RFC 7386): null removes, maps are merged, all else is replaced."""
-    if not isinstance(patch, dict):
-        return patch
-    result = dict(target) if isinstance(target, dict) else {}
-    for key, value in patch.items():
-        if value is None:
-            result.pop(key, None)
-        else:
-            result[key] = merge_patch(result.get(key), value)
-    return result
-
-
 def apply(live: Any, last: Any, new: Any) -> Any:
     """As `kubectl apply` does: what `new` says is so; what only `last` said is gone; what others
     wrote stays."""

@@ -5,13 +5,14 @@ from typing import Any
 
 from holdfast.api import names
 from holdfast.api.errors import InvalidObject
+from holdfast.api.merge_patch import merge_patch
 from holdfast.api.validation import validate
 from holdfast.backends.embedded.admission import admit
 from holdfast.backends.embedded.agenda import Entry
 from holdfast.backends.embedded.objects import key_of
 from holdfast.backends.embedded.telling import DELETED
 from holdfast.sim.happenings import Apply, Create, Delete, Patch, Restart, Target
-from holdfast.sim.merging import apply, merge_patch
+from holdfast.sim.merging import apply
 from holdfast.sim.reading import duration
 from holdfast.sim.timing import timing
 from holdfast.sim.updates import refused_changes

@@ -180,8 +180,8 @@ def _duplicates(data: bytes) -> list[str]:
     def build(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         built = Twice(pairs)
         if len(built) != len(pairs):
-            seen: set[str] = set()
-            built.again = tuple(k for k, _ in pairs if k in seen or seen.add(k))  # type: ignore[func-returns-value]
+            names = [name for name, _ in pairs]
+            built.again = tuple(name for i, name in enumerate(names) if name in names[:i])
         return built
 
     found: list[str] = []

@@ -10,10 +10,10 @@ Objects are plain dicts, never changed in place: every function gives a new one 
 what it did not touch. May import `server.schema` and `api`.
 """
 
+from holdfast.api.merge_patch import merge_patch
 from holdfast.server.patch.apply import apply
 from holdfast.server.patch.errors import ApplyConflict, Cause, PatchError
 from holdfast.server.patch.json_patch import json_patch
-from holdfast.server.patch.merge_patch import merge_patch
 from holdfast.server.patch.strategic import strategic_merge
 from holdfast.server.patch.tracking import (
     empty_object,
