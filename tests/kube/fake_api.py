@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
@@ -46,6 +46,14 @@ class Collection:
     log: list[tuple[int, str, Raw]] = field(default_factory=list)
 
 
+class Watching(asyncio.Queue[Any]):
+    """What is still to be said to one watcher of a path."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__()
+        self.path = path
+
+
 class FakeApi:
     def __init__(self) -> None:
         self.version = 100
@@ -56,7 +64,7 @@ class FakeApi:
         self.served: set[str] | None = None
         """The collections there are; None for any."""
         self.streams = False
-        self.watches: list[asyncio.Queue[Any]] = []
+        self.watches: list[Watching] = []
         self.on_bind: Callable[[Raw], None] | None = None
         self.binds: list[tuple[str, str]] = []
         self._collections: dict[str, Collection] = {}
@@ -223,7 +231,7 @@ class FakeApi:
         bare = [{k: v for k, v in o.items() if k not in ("kind", "apiVersion")} for o in page]
         return json.dumps({"kind": "List", "metadata": meta, "items": bare}).encode()
 
-    async def watch(self, path: str, idle: float) -> AsyncIterator[bytes]:
+    async def watch(self, path: str, idle: float) -> AsyncGenerator[bytes, None]:
         self.requests.append(("WATCH", path))
         url = urlsplit(path)
         query = dict(parse_qsl(url.query))
@@ -237,7 +245,7 @@ class FakeApi:
                 error.retry_after = fault.retry_after
                 raise error
         self._check_served(url.path)
-        queue: asyncio.Queue[Any] = asyncio.Queue()
+        queue = Watching(url.path)
         initial = query.get("sendInitialEvents") == "true"
         if initial and not self.streams:
             raise ApiError(422, "Invalid", "sendInitialEvents is forbidden")
@@ -260,7 +268,6 @@ class FakeApi:
             for version, kind, obj in self._of(url.path).log:
                 if version > since:
                     queue.put_nowait(_frame(kind, obj))
-        queue.path = url.path  # type: ignore[attr-defined]
         self.watches.append(queue)
         try:
             while True:
@@ -299,7 +306,7 @@ class FakeApi:
             return
         self._of(path).log.append((self.version, kind, raw))
         for queue in self.watches:
-            if queue.path == path:  # type: ignore[attr-defined]
+            if queue.path == path:
                 queue.put_nowait(_frame(kind, raw))
 
 

@@ -25,4 +25,4 @@ class FakeClient(Client):
         try:
             yield stream
         finally:
-            await stream.aclose()  # type: ignore[attr-defined]
+            await stream.aclose()

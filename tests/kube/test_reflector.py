@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 
 import pytest
 
@@ -21,6 +22,10 @@ from kube.virtual_time import run, until
 PODS = "/api/v1/pods"
 POD = Watched(KINDS["v1", "Pod"], "status.phase!=Succeeded,status.phase!=Failed")
 RESERVATION = Watched(KINDS["scheduling.koordinator.sh/v1alpha1", "Reservation"], optional=True)
+
+
+def _listed(reflector: Reflector, api: FakeApi, times: int) -> bool:
+    return reflector.lists == times and bool(api.watches)
 
 
 class Heard:
@@ -45,8 +50,9 @@ class Heard:
 
     def said(self) -> list[str]:
         return [
-            f"{type(e).__name__} {e.name if isinstance(e, Malformed) else e.object.metadata.name}"  # type: ignore[union-attr]
+            f"{type(e).__name__} {e.name if isinstance(e, Malformed) else e.object.metadata.name}"
             for e in self.events
+            if isinstance(e, Added | Updated | Deleted | Malformed)
         ]
 
 
@@ -314,7 +320,7 @@ def test_what_is_listed_anew_is_fed_only_where_it_differs() -> None:
             heard.events.clear()
             for lists in (2, 3, 4):
                 _gone(api)
-                await until(lambda wanted=lists: reflector.lists == wanted and api.watches)  # type: ignore[misc]
+                await until(partial(_listed, reflector, api, lists))
             assert heard.events == []
 
     run(story())
@@ -343,14 +349,14 @@ def test_a_version_is_not_taken_from_before_the_list_was_complete() -> None:
         original = api.watch
         cuts = 2
 
-        def cutting(path: str, idle: float) -> AsyncIterator[bytes]:
+        def cutting(path: str, idle: float) -> AsyncGenerator[bytes, None]:
             nonlocal cuts
             cuts -= 1
 
-            async def cut() -> AsyncIterator[bytes]:
+            async def cut() -> AsyncGenerator[bytes, None]:
                 stream = original(path, idle)
                 yield await anext(stream)
-                await stream.aclose()  # type: ignore[attr-defined]
+                await stream.aclose()
 
             return cut() if cuts >= 0 else original(path, idle)
 
