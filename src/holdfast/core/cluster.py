@@ -4,7 +4,7 @@ Objects come in by `feed`; what follows from them is written to the node table a
 whoever watches (the scheduling queue) is told what became of pods. Nothing here decides anything.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from typing import Any, Protocol
 
 import msgspec
@@ -13,6 +13,7 @@ from holdfast.api.annotations import ReservationAllocated
 from holdfast.api.decode import decode_json
 from holdfast.api.errors import InvalidObject
 from holdfast.api.meta import Object, condition
+from holdfast.api.migration import PodMigrationJob
 from holdfast.api.names import RESERVATION_ALLOCATED
 from holdfast.api.node import Node
 from holdfast.api.pod import Pod
@@ -26,6 +27,7 @@ from holdfast.core.events import (
     Added,
     BindConfirmed,
     BindRefused,
+    CreationRefused,
     Deleted,
     Event,
     Malformed,
@@ -33,6 +35,7 @@ from holdfast.core.events import (
     WriteRefused,
 )
 from holdfast.core.ledger import Ledger
+from holdfast.core.migrations import Migrations
 from holdfast.core.nodes import NodeInfo, NodeTable
 from holdfast.core.pods import Phase, PodRecord
 from holdfast.core.promises import Promises
@@ -80,6 +83,7 @@ class Cluster:
         self.volumes = Volumes(self.nodes, self.ledger, self.classes, self.nodes_changed)
         self.pods: dict[str, PodRecord] = {}
         self.promises = Promises(self)
+        self.migrations = Migrations()
         self.objects: dict[str, dict[tuple[str, str], Object]] = {}
         """Everything else, by kind (see `kind_of`) and then by (namespace, name)."""
         self.versions: dict[str, int] = {}
@@ -90,6 +94,8 @@ class Cluster:
         """Moves with every change of a node or another object, and of the classes known."""
         self.chronicle = Chronicle()
         self.watcher: PodWatcher | None = None
+        self.served: Container[str] = ()
+        """The names of schedulers whose pods are scheduled here."""
         self._changes = Change.NONE
         self._reports: list[Decision] = []
         self._uid: dict[tuple[str, str], str] = {}
@@ -101,6 +107,7 @@ class Cluster:
             BindConfirmed: self._bind_confirmed,
             BindRefused: self._bind_refused,
             WriteRefused: self._write_refused,
+            CreationRefused: self._creation_refused,
         }
 
     def feed(self, event: Event, now: float) -> None:
@@ -185,6 +192,8 @@ class Cluster:
             self._put_node(obj)
         elif isinstance(obj, Reservation):
             self.promises.put(obj)
+        elif isinstance(obj, PodMigrationJob):
+            self.migrations.put(obj)
         else:
             meta = obj.metadata
             known = self.objects.setdefault(obj.kind, {})
@@ -202,6 +211,8 @@ class Cluster:
             self._drop_node(obj.metadata.name, "deleted")
         elif isinstance(obj, Reservation):
             self.promises.drop(obj.metadata.uid)
+        elif isinstance(obj, PodMigrationJob):
+            self.migrations.drop(obj.metadata.uid)
         else:
             meta = obj.metadata
             gone = self.objects.get(obj.kind, {}).pop((meta.namespace, meta.name), None)
@@ -381,6 +392,7 @@ class Cluster:
             before = known.started
             known.started = parse_time(started) if started else None
             known.disrupted = is_disrupted(pod)
+            known.ready = is_ready(pod)
             self.ledger.draw(known, allocated_from(pod))
             self._assigned(known, node)
             if known.started != before:
@@ -447,6 +459,12 @@ class Cluster:
 
     def _write_refused(self, event: WriteRefused) -> None:
         self.promises.not_written(event.uid)
+        if self.migrations.known:
+            self.migrations.refused.append((event.uid, event.message))
+
+    def _creation_refused(self, event: CreationRefused) -> None:
+        if self.migrations.known:
+            self.migrations.not_created.append((event.uid, event.message))
 
     def _binding(self, uid: str) -> PodRecord | None:
         """The pod, or reserve pod, of that uid."""
@@ -524,6 +542,11 @@ def is_disrupted(pod: Pod) -> bool:
         return False
     found = condition(pod.status.conditions, "DisruptionTarget")
     return found is not None and found.status == "True" and found.reason == "PreemptionByScheduler"
+
+
+def is_ready(pod: Pod) -> bool:
+    found = condition(pod.status.conditions, "Ready")
+    return found is not None and found.status == "True"
 
 
 def node_info(node: Node) -> NodeInfo:

@@ -53,4 +53,13 @@ class WriteRefused(msgspec.Struct, frozen=True):
     message: str
 
 
-Event = Added | Updated | Deleted | Malformed | BindConfirmed | BindRefused | WriteRefused
+class CreationRefused(msgspec.Struct, frozen=True):
+    """What was to be created for the object of this uid was not; it may be decided again."""
+
+    uid: str
+    message: str
+
+
+Event = (
+    Added | Updated | Deleted | Malformed | BindConfirmed | BindRefused | WriteRefused | CreationRefused
+)

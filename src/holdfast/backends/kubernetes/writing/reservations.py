@@ -20,11 +20,24 @@ from holdfast.backends.kubernetes.http.client import JSON_PATCH
 from holdfast.backends.kubernetes.http.paths import path_of
 from holdfast.backends.kubernetes.writing.queue import Job, Lane, Outcome, WriteQueue
 from holdfast.backends.kubernetes.writing.sender import Passing, Sender, wait_after
-from holdfast.core.decisions import DeleteReservation, ObjectRef, SetReservationStatus
-from holdfast.core.events import BindConfirmed, BindRefused, Deleted, Event, WriteRefused
+from holdfast.core.decisions import (
+    CreateReservation,
+    DeleteReservation,
+    ObjectRef,
+    SetReservationStatus,
+)
+from holdfast.core.events import (
+    BindConfirmed,
+    BindRefused,
+    CreationRefused,
+    Deleted,
+    Event,
+    WriteRefused,
+)
 
 _INFO = KINDS[RESERVATION_API, "Reservation"]
 _ATTEMPTS = 8
+_THERE_ALREADY = 409
 
 
 class Reservations:
@@ -49,6 +62,31 @@ class Reservations:
         self._queue.submit(
             Lane.STATUS, decision.reservation.uid, self._delete_job(decision.reservation)
         )
+
+    def create(self, decision: CreateReservation) -> None:
+        name = decision.reservation.metadata.name
+        self._queue.submit(Lane.STATUS, ("Reservation", name), self._create_job(decision))
+
+    def _create_job(self, decision: CreateReservation) -> Job:
+        backoff = Backoff(first=0.2, most=10.0)
+        body = msgspec.to_builtins(decision.reservation)
+
+        async def write() -> Outcome:
+            try:
+                await self._sender.write("POST", path_of(_INFO), body)
+            except Deposed:
+                return None
+            except Passing as error:
+                if isinstance(error, ApiError) and error.status == _THERE_ALREADY:
+                    return None
+                wait = wait_after(error, backoff)
+                if wait is not None and backoff.tries < _ATTEMPTS:
+                    return wait
+                said = error.message if isinstance(error, ApiError) else str(error)
+                self._feed(CreationRefused(decision.wanted_by.uid, said))
+            return None
+
+        return write
 
     def _status_job(self, ref: ObjectRef) -> Job:
         backoff = Backoff(first=0.2, most=10.0)

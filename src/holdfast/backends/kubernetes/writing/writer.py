@@ -11,6 +11,7 @@ from holdfast.backends.kubernetes.http.rate import RateLimit
 from holdfast.backends.kubernetes.writing.binder import BindJob, Feed
 from holdfast.backends.kubernetes.writing.claims import Claims
 from holdfast.backends.kubernetes.writing.evictions import eviction_job
+from holdfast.backends.kubernetes.writing.migrations import Migrations
 from holdfast.backends.kubernetes.writing.queue import Failed, Lane, WriteQueue
 from holdfast.backends.kubernetes.writing.recorder import Recorder
 from holdfast.backends.kubernetes.writing.reservations import Reservations
@@ -19,14 +20,18 @@ from holdfast.backends.kubernetes.writing.statuses import Statuses
 from holdfast.core.decisions import (
     Bind,
     BindVolume,
+    CreateReservation,
     Decision,
     DeleteReservation,
     Emit,
+    Evict,
     Nominate,
     Preempt,
     SelectNode,
+    SetMigrationStatus,
     SetPodScheduled,
     SetReservationStatus,
+    SpecifyMigration,
 )
 from holdfast.core.events import Deleted, Event
 
@@ -61,6 +66,7 @@ class Writer:
         self.claims = Claims(claims)
         self.statuses = Statuses(self._sender, wall)
         self._reservations = Reservations(self._sender, self.queue, feed)
+        self._migrations = Migrations(self._sender, self.queue, feed)
         self._recorder = Recorder(self._sender, wall)
         self.events_lost = 0
 
@@ -83,8 +89,16 @@ class Writer:
                 self.queue.submit(Lane.STATUS, decision.pod.uid, job)
             elif isinstance(decision, SetReservationStatus):
                 self._reservations.set_status(decision)
+            elif isinstance(decision, CreateReservation):
+                self._reservations.create(decision)
             elif isinstance(decision, DeleteReservation):
                 self._reservations.delete(decision)
+            elif isinstance(decision, Evict):
+                self._migrations.evict(decision)
+            elif isinstance(decision, SetMigrationStatus):
+                self._migrations.set_status(decision)
+            elif isinstance(decision, SpecifyMigration):
+                self._migrations.specify(decision)
             else:
                 assert_never(decision)
 
