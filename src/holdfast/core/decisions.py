@@ -5,7 +5,7 @@ from types import MappingProxyType
 
 import msgspec
 
-from holdfast.api.reservation import ReservationStatus
+from holdfast.api.reservation import Reservation, ReservationStatus
 
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 
@@ -73,6 +73,13 @@ class Preempt(msgspec.Struct, frozen=True):
     """The condition's."""
 
 
+class CreateReservation(msgspec.Struct, frozen=True):
+    """Create the reservation, which has its name. That it is there is seen as an object; if one of the
+    name is there already, or it cannot be created, nothing is."""
+
+    reservation: Reservation
+
+
 class SetReservationStatus(msgspec.Struct, frozen=True):
     """Write the reservation's status as a whole. Where it gives the reservation its node (`binds`),
     answered by BindConfirmed or BindRefused; otherwise by WriteRefused if it could not be written."""
@@ -106,6 +113,7 @@ Decision = (
     | SetPodScheduled
     | Nominate
     | Preempt
+    | CreateReservation
     | SetReservationStatus
     | DeleteReservation
     | Emit

@@ -14,6 +14,7 @@ from holdfast.backends.embedded.world import World
 from holdfast.core.decisions import (
     Bind,
     BindVolume,
+    CreateReservation,
     Decision,
     DeleteReservation,
     Emit,
@@ -40,6 +41,7 @@ class Hands:
             SetPodScheduled: self._set_pod_scheduled,
             Nominate: self._nominate,
             Preempt: self._preempt,
+            CreateReservation: self._reservations.create,
             SetReservationStatus: self._reservations.set_status,
             DeleteReservation: self._reservations.delete,
             Emit: self._emit,

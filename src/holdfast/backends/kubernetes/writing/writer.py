@@ -19,6 +19,7 @@ from holdfast.backends.kubernetes.writing.statuses import Statuses
 from holdfast.core.decisions import (
     Bind,
     BindVolume,
+    CreateReservation,
     Decision,
     DeleteReservation,
     Emit,
@@ -81,6 +82,8 @@ class Writer:
             elif isinstance(decision, Preempt):
                 job = eviction_job(self._sender, decision, self._wall, self._feed)
                 self.queue.submit(Lane.STATUS, decision.pod.uid, job)
+            elif isinstance(decision, CreateReservation):
+                self._reservations.create(decision)
             elif isinstance(decision, SetReservationStatus):
                 self._reservations.set_status(decision)
             elif isinstance(decision, DeleteReservation):
