@@ -100,7 +100,7 @@ class ReservationLifecycle:
             self._promises.dirty.pop(promise.uid, None)
             promise.resize_problem = ""
             return
-        lacking = self._promises.lacking(promise, wanted)
+        lacking = self._promises.waiting.lacking(promise, wanted)
         promise.resize_problem = ", ".join(f"Insufficient {name}" for name in lacking)
 
     def _collect(self, promise: Promise, now: float) -> None:

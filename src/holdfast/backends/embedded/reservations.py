@@ -16,9 +16,8 @@ from holdfast.core.decisions import (
     SetReservationStatus,
 )
 from holdfast.core.events import BindConfirmed, BindRefused, CreationRefused
+from holdfast.core.promises.promise import FINISHED
 from holdfast.store.objects import Key, Raw
-
-_FINISHED = (ReservationPhase.SUCCEEDED, ReservationPhase.FAILED)
 
 
 class ReservationHands:
@@ -28,12 +27,12 @@ class ReservationHands:
 
     def create(self, decision: CreateReservation) -> None:
         raw: Raw = msgspec.to_builtins(decision.reservation)
-        raw.pop("status", None)
         if self._objects.get(reservation_key(decision.reservation.metadata.name)) is not None:
             return
         problems = validate(raw)
         if problems:
-            self._world.feed(CreationRefused(decision.wanted_by.uid, str(problems[0])))
+            if decision.wanted_by is not None:
+                self._world.feed(CreationRefused(decision.wanted_by.uid, str(problems[0])))
             return
         self._objects.create(admit(raw, (), self._world.clock.stamp()))
 
@@ -55,8 +54,8 @@ class ReservationHands:
         raw = self._this(ref)
         if raw is None:
             return
-        over = (raw.get("status") or {}).get("phase") in _FINISHED
-        event = COLLECTED if over else DELETED
+        ended = (raw.get("status") or {}).get("phase") in FINISHED
+        event = COLLECTED if ended else DELETED
         self._world.tell(reservation_key(ref.name), event, message=decision.message)
         self._objects.delete(reservation_key(ref.name))
 

@@ -1,6 +1,6 @@
 """Moving pods: `PodMigrationJob`.
 
-    Pending ─► Running ─► room reserved ─► it is Available ─► pod evicted ─► replacement bound ─► Succeeded
+    Pending ─► Running ─► room reserved ─► Available ─► pod evicted ─► replacement bound ─► Succeeded
                   └─► Failed, Aborted: the reservation goes too
 
 * `controller`: looks after every job

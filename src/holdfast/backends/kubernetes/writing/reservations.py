@@ -1,4 +1,4 @@
-"""What was decided of reservations: their status, written as a whole, and their end.
+"""What was decided of reservations: that there be one, their status, written as a whole, and their end.
 
 The last status wanted is the one that is written. One that gives a reservation its node is answered
 like a pod's bind; writing it twice does no harm, so where the server did not say what came of it, it is
@@ -47,6 +47,10 @@ class Reservations:
         self._feed = feed
         self._wanted: dict[str, SetReservationStatus] = {}
 
+    def create(self, decision: CreateReservation) -> None:
+        name = decision.reservation.metadata.name
+        self._queue.submit(Lane.STATUS, ("create", name), self._create_job(decision))
+
     def set_status(self, decision: SetReservationStatus) -> None:
         ref = decision.reservation
         before = self._wanted.get(ref.uid)
@@ -63,10 +67,6 @@ class Reservations:
             Lane.STATUS, decision.reservation.uid, self._delete_job(decision.reservation)
         )
 
-    def create(self, decision: CreateReservation) -> None:
-        name = decision.reservation.metadata.name
-        self._queue.submit(Lane.STATUS, ("Reservation", name), self._create_job(decision))
-
     def _create_job(self, decision: CreateReservation) -> Job:
         backoff = Backoff(first=0.2, most=10.0)
         body = msgspec.to_builtins(decision.reservation)
@@ -82,6 +82,8 @@ class Reservations:
                 wait = wait_after(error, backoff)
                 if wait is not None and backoff.tries < _ATTEMPTS:
                     return wait
+                if decision.wanted_by is None:
+                    raise
                 said = error.message if isinstance(error, ApiError) else str(error)
                 self._feed(CreationRefused(decision.wanted_by.uid, said))
             return None
