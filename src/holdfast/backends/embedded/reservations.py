@@ -29,10 +29,8 @@ class ReservationHands:
         raw: Raw = msgspec.to_builtins(decision.reservation)
         if self._objects.get(reservation_key(decision.reservation.metadata.name)) is not None:
             return
-        problems = validate(raw)
-        if problems:
-            if decision.wanted_by is not None:
-                self._world.feed(CreationRefused(decision.wanted_by.uid, str(problems[0])))
+        if decision.wanted_by is not None and (problems := validate(raw)):
+            self._world.feed(CreationRefused(decision.wanted_by.uid, str(problems[0])))
             return
         self._objects.create(admit(raw, (), self._world.clock.stamp()))
 
