@@ -11,6 +11,7 @@ from typing import Any
 
 from aiohttp.test_utils import TestClient, TestServer
 
+from drivers.naming import as_written
 from holdfast.api import names
 from holdfast.api.crds import definitions
 from holdfast.api.duration import parse_duration as duration
@@ -52,7 +53,7 @@ class HttpDriver:
     def placed(self) -> set[tuple[float, str, str, str]]:
         """Which pod was bound when, where and through what."""
         bound = [entry for entry in self._timeline.entries if entry.event == "Bound"]
-        return {(entry.t, entry.object, entry.node, entry.reservation) for entry in bound}
+        return {(e.t, as_written(e.object), e.node, e.reservation) for e in bound}
 
     async def play(self) -> list[str]:
         """What did not come out as the scenario expects."""

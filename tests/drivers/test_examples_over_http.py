@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from drivers.http_driver import HttpDriver
+from drivers.naming import as_written
 from holdfast.backends.embedded.setup import Setup
 from holdfast.sim.loading import load_files
 from holdfast.sim.scenario import read_scenario
@@ -22,7 +23,7 @@ def test_example(file: Path) -> None:
     served = HttpDriver(scenario, simulated.end)
     assert asyncio.run(served.play()) == []
     assert served.placed == {
-        (entry.t, entry.object, entry.node, entry.reservation)
+        (entry.t, as_written(entry.object), entry.node, entry.reservation)
         for entry in simulated.timeline
         if entry.event == "Bound"
     }

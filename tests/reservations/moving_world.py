@@ -11,7 +11,7 @@ from holdfast.api.timestamps import format_time
 from holdfast.controllers.migration import MigrationController
 from holdfast.controllers.reservations import ReservationLifecycle
 from holdfast.core.decisions import CreateReservation, Evict, SetMigrationStatus, SpecifyMigration
-from holdfast.core.events import Added, CreationRefused, Deleted, WriteRefused
+from holdfast.core.events import Added, Deleted, WriteRefused
 from reservations import little_world
 from reservations.little_world import LittleWorld, Raw, pod
 
@@ -137,8 +137,8 @@ class MovingWorld(LittleWorld):
     def _create_for(self, decision: CreateReservation) -> None:
         raw = msgspec.to_builtins(decision.reservation)
         name = raw["metadata"]["name"]
-        if self.no_room and decision.wanted_by is not None:
-            self._feed(CreationRefused(decision.wanted_by.uid, self.no_room))
+        if self.no_room:
+            self._feed(WriteRefused(name, self.no_room))
         elif ("Reservation", name) not in self.objects:
             meta = {"uid": f"rsv-{name}", "creationTimestamp": format_time(self.now)}
             self._store({**raw, "metadata": {**raw["metadata"], **meta}})

@@ -23,7 +23,6 @@ from holdfast.core.events import (
     Added,
     BindConfirmed,
     BindRefused,
-    CreationRefused,
     Deleted,
     Event,
     Malformed,
@@ -110,7 +109,6 @@ class Cluster:
             BindConfirmed: self._bind_confirmed,
             BindRefused: self._bind_refused,
             WriteRefused: self._write_refused,
-            CreationRefused: self._creation_refused,
         }
 
     def feed(self, event: Event, now: float) -> None:
@@ -465,10 +463,6 @@ class Cluster:
         self.promises.not_written(event.uid)
         if self.migrations.known:
             self.migrations.refused.append((event.uid, event.message))
-
-    def _creation_refused(self, event: CreationRefused) -> None:
-        if self.migrations.known:
-            self.migrations.not_created.append((event.uid, event.message))
 
     def _binding(self, uid: str) -> PodRecord | None:
         """The pod, or reserve pod, of that uid."""

@@ -88,11 +88,11 @@ class Evict(msgspec.Struct, frozen=True):
 
 
 class CreateReservation(msgspec.Struct, frozen=True):
-    """Create the reservation, which has its name, unless one of the name is there. That it is there is
-    seen as an object; if it cannot be created, and someone wants it, answered by CreationRefused."""
+    """Create the reservation, which has its name. That it is there is seen as an object, and if one of
+    the name is there already, nothing is done. Answered by WriteRefused, with the name, if it could not
+    be created."""
 
     reservation: Reservation
-    wanted_by: ObjectRef | None = None
 
 
 class SetReservationStatus(msgspec.Struct, frozen=True):

@@ -53,13 +53,4 @@ class WriteRefused(msgspec.Struct, frozen=True):
     message: str
 
 
-class CreationRefused(msgspec.Struct, frozen=True):
-    """What was to be created for the object of this uid was not; it may be decided again."""
-
-    uid: str
-    message: str
-
-
-Event = (
-    Added | Updated | Deleted | Malformed | BindConfirmed | BindRefused | WriteRefused | CreationRefused
-)
+Event = Added | Updated | Deleted | Malformed | BindConfirmed | BindRefused | WriteRefused

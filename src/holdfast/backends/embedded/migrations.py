@@ -3,6 +3,7 @@
 import msgspec
 
 from holdfast.api.merge_patch import merge_patch
+from holdfast.api.migration import MigrationPhase
 from holdfast.api.names import RESERVATION_API
 from holdfast.backends.embedded.disruption import Refusal, disruption, marked
 from holdfast.backends.embedded.telling import EVICTED
@@ -12,7 +13,7 @@ from holdfast.core.decisions import Evict, ObjectRef, SetMigrationStatus, Specif
 from holdfast.core.events import WriteRefused
 from holdfast.store.objects import Key, Raw, pod_key
 
-_UNSETTLED = ("", "Pending")
+_UNSETTLED = ("", MigrationPhase.PENDING)
 
 
 class MigrationHands:
@@ -28,7 +29,8 @@ class MigrationHands:
         status = decision.status
         before = (raw.get("status") or {}).get("phase", "")
         if status.phase != before and status.phase not in _UNSETTLED:
-            self._world.tell(key, status.phase, node=status.node_name, message=status.message)
+            message = status.message if status.phase != MigrationPhase.RUNNING else ""
+            self._world.tell(key, status.phase, node=status.node_name, message=message)
         self._objects.update(key, {**raw, "status": msgspec.to_builtins(status)})
 
     def specify(self, decision: SpecifyMigration) -> None:

@@ -15,7 +15,7 @@ from holdfast.core.decisions import (
     ObjectRef,
     SetReservationStatus,
 )
-from holdfast.core.events import BindConfirmed, BindRefused, CreationRefused
+from holdfast.core.events import BindConfirmed, BindRefused, WriteRefused
 from holdfast.core.promises.promise import FINISHED
 from holdfast.store.objects import Key, Raw
 
@@ -27,12 +27,13 @@ class ReservationHands:
 
     def create(self, decision: CreateReservation) -> None:
         raw: Raw = msgspec.to_builtins(decision.reservation)
-        if self._objects.get(reservation_key(decision.reservation.metadata.name)) is not None:
+        name = decision.reservation.metadata.name
+        if reservation_key(name) in self._objects:
             return
-        if decision.wanted_by is not None and (problems := validate(raw)):
-            self._world.feed(CreationRefused(decision.wanted_by.uid, str(problems[0])))
-            return
-        self._objects.create(admit(raw, (), self._world.clock.stamp()))
+        if problems := validate(raw):
+            self._world.feed(WriteRefused(name, str(problems[0])))
+        else:
+            self._objects.create(admit(raw, (), self._world.clock.stamp()))
 
     def set_status(self, decision: SetReservationStatus) -> None:
         ref = decision.reservation

@@ -41,7 +41,7 @@ class MigrationController:
             changed, jobs.changed = jobs.changed, {}
             for job in changed.values():
                 self._take_in(job, now)
-        if jobs.refused or jobs.not_created:
+        if jobs.refused:
             self._take_refusals(now)
         for move in list(self._moves.values()):
             self._go_on(move, now)
@@ -75,7 +75,6 @@ class MigrationController:
     def _take_refusals(self, now: float) -> None:
         jobs = self._jobs
         refused, jobs.refused = jobs.refused, []
-        not_created, jobs.not_created = jobs.not_created, []
         for uid, message in refused:
             move = self._moves.get(uid)
             if move is not None:
@@ -83,15 +82,11 @@ class MigrationController:
             for move in self._moves.values():
                 if move.pod == uid and move.eviction.under_way:
                     self._steps.not_evicted(move, message, now)
-        for uid, message in not_created:
-            move = self._moves.get(uid)
-            if move is not None and not move.ended:
-                self._steps.not_created(move, message, now)
-            elif move is not None:
-                move.creation.under_way = False
+                elif move.creation.under_way and name_of(move.job) == uid:
+                    self._steps.not_created(move, message, now)
 
     def _go_on(self, move: Move, now: float) -> None:
-        job = move.job
+        job, before = move.job, len(self._decisions)
         if not (move.deleted or move.ended):
             if job.metadata.deletion_timestamp is not None:
                 self._steps.abort(move)
@@ -99,8 +94,12 @@ class MigrationController:
                 return
             else:
                 self._steps.proceed(move, now)
+        # What it says comes before what it does, and before what is said about it.
+        done = self._decisions[before:]
+        del self._decisions[before:]
         if not move.deleted:
             self._write(move)
+        self._decisions += done
         if move.deleted or move.ended:
             self._wind_up(move)
 

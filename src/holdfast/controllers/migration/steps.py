@@ -133,10 +133,12 @@ class Steps:
             move.creation.begin()
             claims = self._cluster.objects.get("PersistentVolumeClaim", {})
             made = reservation_for(move.job, pod, move.old_node, claims, now)
-            self._decisions.append(CreateReservation(made, move.ref))
+            self._decisions.append(CreateReservation(made))
 
     def not_created(self, move: Move, message: str, now: float) -> None:
         move.creation.refused(now)
+        if move.ended:
+            return
         text = f"Failed to create Reservation caused by {message}"
         reason = _Reason.FAILED_CREATE_RESERVATION
         if move.say(_Step.RESERVATION_CREATED, False, now, reason, text):
@@ -211,6 +213,8 @@ class Steps:
 
     def not_evicted(self, move: Move, message: str, now: float) -> None:
         move.eviction.refused(now)
+        if move.ended:
+            return
         move.budgets = self._cluster.versions.get(_BUDGET, 0)
         text = f"Failed evict Pod {move.pod_name} caused by {message}"
         move.say(_Step.EVICTION, False, now, _Reason.FAILED_EVICT, text)
@@ -246,6 +250,8 @@ class Steps:
     def _await_bind(self, move: Move, promise: Promise, now: float) -> None:
         if promise.finished:
             owners = (promise.final or promise.object.status).current_owners
+        elif promise.once:
+            owners = []  # with its first owner it is finished
         else:
             owners = [_reference(pod) for pod in bound_owners(self._promises, promise)]
         owner = next((each for each in owners if each.uid not in move.others), None)

@@ -26,18 +26,10 @@ from holdfast.core.decisions import (
     ObjectRef,
     SetReservationStatus,
 )
-from holdfast.core.events import (
-    BindConfirmed,
-    BindRefused,
-    CreationRefused,
-    Deleted,
-    Event,
-    WriteRefused,
-)
+from holdfast.core.events import BindConfirmed, BindRefused, Deleted, Event, WriteRefused
 
 _INFO = KINDS[RESERVATION_API, "Reservation"]
 _ATTEMPTS = 8
-_THERE_ALREADY = 409
 
 
 class Reservations:
@@ -49,7 +41,7 @@ class Reservations:
 
     def create(self, decision: CreateReservation) -> None:
         name = decision.reservation.metadata.name
-        self._queue.submit(Lane.STATUS, ("create", name), self._create_job(decision))
+        self._queue.submit(Lane.STATUS, ("create", name), self._create_job(decision.reservation))
 
     def set_status(self, decision: SetReservationStatus) -> None:
         ref = decision.reservation
@@ -67,25 +59,21 @@ class Reservations:
             Lane.STATUS, decision.reservation.uid, self._delete_job(decision.reservation)
         )
 
-    def _create_job(self, decision: CreateReservation) -> Job:
+    def _create_job(self, reservation: Reservation) -> Job:
         backoff = Backoff(first=0.2, most=10.0)
-        body = msgspec.to_builtins(decision.reservation)
 
         async def write() -> Outcome:
             try:
-                await self._sender.write("POST", path_of(_INFO), body)
+                await self._sender.write("POST", path_of(_INFO), msgspec.to_builtins(reservation))
             except Deposed:
                 return None
             except Passing as error:
-                if isinstance(error, ApiError) and error.status == _THERE_ALREADY:
+                if isinstance(error, ApiError) and error.status == 409:
                     return None
                 wait = wait_after(error, backoff)
                 if wait is not None and backoff.tries < _ATTEMPTS:
                     return wait
-                if decision.wanted_by is None:
-                    raise
-                said = error.message if isinstance(error, ApiError) else str(error)
-                self._feed(CreationRefused(decision.wanted_by.uid, said))
+                self._feed(WriteRefused(reservation.metadata.name, str(error)))
             return None
 
         return write
