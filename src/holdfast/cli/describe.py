@@ -15,7 +15,7 @@ def describe(
     context: Context = None,
     namespace: Namespace = None,
 ) -> None:
-    """Tell all there is to tell of a reservation, a hold, a node or what waits, events included."""
+    """Tell all about a reservation, hold, node, or what waits."""
     from holdfast.cli.asking.server import Server, ask
     from holdfast.cli.kinds.kind import Query
 

@@ -35,7 +35,7 @@ def explain(
     context: Context = None,
     namespace: Namespace = None,
 ) -> None:
-    """Tell why a pod or reservation has no node, or where it went and why.
+    """Tell why a pod or reservation has no node, or where it went.
 
     Reads what the scheduler reads and asks one with the same plugins, here and now; nothing is
     written.

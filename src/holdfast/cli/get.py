@@ -52,7 +52,7 @@ def get(
     context: Context = None,
     namespace: Namespace = None,
 ) -> None:
-    """Show reservations, holds, nodes or what waits, on any cluster.
+    """Show reservations, holds, nodes, and what waits.
 
     `nodes` are shown as the scheduler counts them: requested, held by reservations, free. `queue` is
     what waits for a node, in the order it will be tried; `queues` are the Queue objects.

@@ -34,7 +34,7 @@ def reserve(
     source: Annotated[
         str | None,
         typer.Argument(
-            metavar="[SOURCE]",
+            metavar="SOURCE",
             help="What to reserve for: deployment/NAME, job/NAME, statefulset/NAME or replicaset/NAME.",
             autocompletion=_complete_source,
             show_default=False,
