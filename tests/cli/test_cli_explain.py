@@ -59,7 +59,7 @@ def test_nodes_are_listed_by_what_stands_against_them(cluster: Clustered) -> Non
     ("name", "text"),
     [
         ("big", "least is missing on node-1: 3 cpu"),
-        ("big", "reservations hold as much there, for others: peak"),
+        ("big", "reservations hold as much there, for others: gold, peak"),
         ("big", "nodes that are cordoned (kubectl uncordon): node-3"),
         ("big", "a toleration of dedicated=db:NoSchedule would open node-2"),
         ("giant", "no node is as big: it asks for 100 cpu, the most a node has is 8"),
@@ -120,14 +120,14 @@ def test_a_reservation_without_a_node_is_explained_like_a_pod(cluster: Clustered
 
 
 def test_a_reservation_that_waits_says_for_what(cluster: Clustered) -> None:
-    cluster.create(
-        reservation("ahead", "7", "y", preAllocation=True, pod={"nodeName": "node-1"}),
-    ).settle()
+    on_it = {"nodeName": "node-2", "tolerations": [{"operator": "Exists"}]}
+    cluster.create(pod("running", "3", **on_it)).settle()
+    cluster.create(reservation("ahead", "7", "y", preAllocation=True, pod=on_it)).settle()
     found = explained(cluster, "rsv", "ahead")
     assert found["phase"] == "Waiting"
-    assert found["summary"].startswith("It waits on node-1 until there is room for 7 cpu")
+    assert found["summary"].startswith("It waits on node-2 until there is room for 7 cpu")
     assert "lacking there: cpu" in found["help"]
-    assert any("Pod/default/web-0" in each for each in found["help"])
+    assert any("Pod/default/running" in each for each in found["help"])
 
 
 def test_an_ended_reservation_says_how(cluster: Clustered) -> None:

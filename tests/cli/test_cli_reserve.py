@@ -75,8 +75,8 @@ def test_plain_reservations_are_printed_and_no_cluster_is_asked(
             ["--owner", "tier in (a,b),!old"],
             "spec.owners.1.labelSelector.matchExpressions",
             [
-                {"key": "tier", "operator": "In", "values": ["a", "b"]},
                 {"key": "old", "operator": "DoesNotExist"},
+                {"key": "tier", "operator": "In", "values": ["a", "b"]},
             ],
         ),
     ],

@@ -178,7 +178,5 @@ async def _follow(
                 typer.echo(_name(raw))
             case _:
                 cells = kind.cells(raw, time.time())
-                padded = (
-                    (cells[i] or NONE).ljust(width + 3) for i, width in zip(shown, widths, strict=True)
-                )
-                typer.echo("".join(padded).rstrip())
+                padded = ((cells[i] or NONE).ljust(w) for i, w in zip(shown, widths, strict=True))
+                typer.echo("   ".join(padded).rstrip())

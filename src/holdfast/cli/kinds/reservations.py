@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from holdfast.api.quantity import QuantityError, amount
+from holdfast.api.reservation import DEFAULT_TTL
 from holdfast.cli.asking.accounts import shown
 from holdfast.cli.asking.picture import RESERVATION
 from holdfast.cli.asking.printing import Description, age, events, pairs, some
@@ -40,7 +41,7 @@ class Reservations(Kind):
             status.get("nodeName") or "",
             some(owners),
             taken(status),
-            spec.get("ttl") or "",
+            lifetime(spec),
             spec.get("expires") or "",
             age(raw, now),
             " | ".join(owner_text(owner) for owner in spec.get("owners") or ()),
@@ -63,7 +64,7 @@ class Reservations(Kind):
         text.field("Allocate Once", _yes(spec.get("allocateOnce", True)))
         text.field("Pre-allocation", _yes(spec.get("preAllocation", False)))
         text.field("Unschedulable", _yes(spec.get("unschedulable", False)))
-        text.field("TTL", spec.get("ttl") or ("" if spec.get("expires") else "24h"))
+        text.field("TTL", lifetime(spec))
         text.field("Expires", spec.get("expires"))
         text.listed("Taints", [_taint(taint) for taint in spec.get("taints") or ()])
         text.field("Requests", pairs(requests(spec.get("template"))))
@@ -86,6 +87,11 @@ def phase(raw: Raw) -> str:
     if raw["metadata"].get("deletionTimestamp"):
         return "Terminating"
     return (raw.get("status") or {}).get("phase") or "Pending"
+
+
+def lifetime(spec: Raw) -> str:
+    """The default is not written, since an explicit end switches it off."""
+    return spec.get("ttl") or ("" if spec.get("expires") else DEFAULT_TTL)
 
 
 def taken(status: Raw) -> str:
