@@ -120,7 +120,7 @@ def test_a_reservation_without_a_node_is_explained_like_a_pod(cluster: Clustered
 
 
 def test_a_reservation_that_waits_says_for_what(cluster: Clustered) -> None:
-    on_it = {"nodeName": "node-2", "tolerations": [{"operator": "Exists"}]}
+    on_it: Raw = {"nodeName": "node-2", "tolerations": [{"operator": "Exists"}]}
     cluster.create(pod("running", "3", **on_it)).settle()
     cluster.create(reservation("ahead", "7", "y", preAllocation=True, pod=on_it)).settle()
     found = explained(cluster, "rsv", "ahead")

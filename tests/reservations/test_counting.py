@@ -1,6 +1,7 @@
 """What a pod that must use a reservation is told of those there are."""
 
 import json
+from typing import Any
 
 import pytest
 
@@ -11,7 +12,7 @@ AFFINITY = "scheduling.koordinator.sh/reservation-affinity"
 TAINT = {"key": "pool", "value": "test", "effect": "NoSchedule"}
 
 
-def needy(name: str = "p", affinity: Raw | None = None, **spec: object) -> Raw:
+def needy(name: str = "p", affinity: Raw | None = None, **spec: Any) -> Raw:
     annotations = {AFFINITY: json.dumps(affinity or {})}
     return pod(name, "a", meta={"annotations": annotations}, **spec)
 
@@ -103,7 +104,7 @@ def test_used_up_reservations_are_not_counted() -> None:
 
 
 def test_the_event_of_its_own_is_about_reservations_alone() -> None:
-    small = {"cpu": "1", "allocatePolicy": "Restricted"}
+    small: Raw = {"cpu": "1", "allocatePolicy": "Restricted"}
     world = LittleWorld(node("n1"), reservation("r", **small), reservation("s", unschedulable=True))
     world.put(needy(cpu="2"))
     told = [(e.reason, e.message) for e in world.events if e.about.name == "p"]
