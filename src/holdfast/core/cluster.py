@@ -143,6 +143,8 @@ class Cluster:
         """A node is being cleared for the pod; none any more if the name is empty."""
         if pod.nominated != node:
             self._nominate(pod, node, gives_up_room=bool(pod.nominated))
+            if pod.uid in self.promises.rooms:
+                self.promises.nominated(pod)
 
     def _nominate(self, pod: PodRecord, node: str, gives_up_room: bool) -> None:
         if pod.nominated:
@@ -387,6 +389,8 @@ class Cluster:
                 self.starts.add(known.row)
             return
         known.leaving = pod.metadata.deletion_timestamp is not None
+        if known.uid in self.promises.rooms:
+            self.promises.preemptor_changed(known)
         if known.phase is not Phase.PENDING:
             return
         gates = tuple([gate.name for gate in pod.spec.scheduling_gates])
@@ -417,6 +421,8 @@ class Cluster:
         row = self.open_row(node)
         self.ledger.place(known, row)
         known.phase = Phase.ASSIGNED
+        if known.uid in self.promises.rooms:
+            self.promises.preemptor_changed(known)
         self._changes |= Change.POD_PLACED
         self.chronicle.note(self.now, known.ref, "assigned", node)
 
@@ -433,6 +439,8 @@ class Cluster:
             self._vacate(pod)
         self.nominate(pod, "")
         del self.pods[pod.uid]
+        if pod.uid in self.promises.rooms:
+            self.promises.preemptor_changed(pod)
         if self._uid.get((pod.namespace, pod.name)) == pod.uid:
             del self._uid[pod.namespace, pod.name]
         self.classes.release(pod.cls)
@@ -461,6 +469,8 @@ class Cluster:
             return
         pod.phase = Phase.ASSIGNED
         self.chronicle.note(self.now, pod.ref, "bound")
+        if pod.uid in self.promises.rooms:
+            self.promises.preemptor_changed(pod)
         self.promises.pod_confirmed(pod)
         if self.watcher is not None:
             self.watcher.bind_confirmed(pod)

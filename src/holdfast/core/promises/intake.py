@@ -14,9 +14,11 @@ from holdfast.core.changes import Change
 from holdfast.core.classes import ORDINARY, PodClass, Traits
 from holdfast.core.holds import Amounts
 from holdfast.core.pods import Phase, PodRecord
+from holdfast.core.promises.owners import OwnerSpec
 from holdfast.core.promises.promise import FINISHED, LIVE, Promise
 from holdfast.core.promises.reading import held, terms_of, traits_of
 from holdfast.core.promises.reserve_pod import reserve_pod
+from holdfast.core.promises.rooms import preemptor_of
 
 if TYPE_CHECKING:
     from holdfast.core.cluster import Cluster
@@ -33,6 +35,7 @@ class Intake:
         self._nodes = cluster.nodes
         self._uid: dict[str, str] = {}
         self._named: Counter[tuple[str, str]] = Counter()
+        self._nobody: OwnerSpec | None = None
 
     def uid(self, name: str) -> str:
         return self._uid.get(name, "")
@@ -111,15 +114,20 @@ class Intake:
         changed that scheduling can see."""
         promises, reservation = self._promises, promise.object
         pod, node = reserve_pod(reservation)
-        spec = promises.specs.acquire(reservation.spec.owners)
+        preemptor = preemptor_of(reservation) if node else ""
+        spec = promises.specs.acquire([] if preemptor else reservation.spec.owners)
         try:
-            cls = self._cluster.classes.acquire(pod, traits_of(reservation, spec.id, node))
+            traits = traits_of(reservation, spec.id, "" if preemptor else node)
+            cls = self._cluster.classes.acquire(pod, traits)
         except HoldfastError:
             promises.specs.release(spec)
             raise
         if promise.spec is not None:
             self._leave(promise)
         promise.spec = spec
+        promise.preemptor, promise.wants_node = preemptor, node
+        if preemptor:
+            self._keep_room(promise)
         promises.members.setdefault(spec.id, {})[promise.uid] = promise
         for named in spec.names():
             self._name(named.name, named.uid, 1)
@@ -237,6 +245,13 @@ class Intake:
         for named in spec.names():
             self._name(named.name, named.uid, -1)
         self._promises.specs.release(spec)
+        self._promises.rooms.remove(promise)
+
+    def _keep_room(self, promise: Promise) -> None:
+        """Those of preemptors all have the same owners: nobody, as far as classes of pods go."""
+        self._promises.rooms.add(promise)
+        if self._nobody is None:
+            self._nobody = self._promises.specs.acquire([])  # to stay: they come and go all the time
 
     def _name(self, name: str, uid: str, count: int) -> None:
         """Some reservation means a pod of this name or uid, or does so no more."""

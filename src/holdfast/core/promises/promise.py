@@ -44,6 +44,7 @@ class Promise:
         "amounts",
         "amounts_by_name",
         "created",
+        "deleting",
         "error",
         "final",
         "finished",
@@ -53,7 +54,9 @@ class Promise:
         "once",
         "order",
         "pod",
+        "preemptor",
         "ref",
+        "released",
         "resize_problem",
         "resized",
         "restricted",
@@ -62,6 +65,7 @@ class Promise:
         "uid",
         "waiting",
         "wanted",
+        "wants_node",
         "withheld",
     )
 
@@ -102,6 +106,14 @@ class Promise:
         """Why it could not be given the size its template asks for by now."""
         self.resized = False
         """Whether it was given another size than it began with."""
+        self.wants_node = ""
+        """The node its template names."""
+        self.preemptor = ""
+        """The uid of the pod whose preempted room it holds, if it was made for that."""
+        self.released = False
+        """Whether that pod needs it no more."""
+        self.deleting = False
+        """Whether its deletion was decided."""
         self.told: ReservationStatus | None = None
         """The status last written, until it is seen."""
 

@@ -21,6 +21,7 @@ from holdfast.core.promises.drawable import Drawable
 from holdfast.core.promises.intake import Intake
 from holdfast.core.promises.owners import OwnerSpecs
 from holdfast.core.promises.promise import Promise
+from holdfast.core.promises.rooms import Rooms
 from holdfast.core.promises.waiting import WaitingLine
 from holdfast.core.promises.wishes import Wish
 
@@ -48,6 +49,10 @@ class Promises:
         """The position of the log's first entry; what came before is forgotten."""
         self._drawing: dict[str, dict[str, PodRecord]] = {}
         self.waiting = WaitingLine(self, cluster)
+        self.rooms = Rooms()
+        """Preempted room, held for preemptors."""
+        self.are_kept = True
+        """Whether there is a place for reservations: whether the API server knows the kind."""
         self._intake = Intake(self, cluster)
         self._wishes: dict[int, Wish] = {}
         self._drawable: dict[int, Drawable] = {}
@@ -209,6 +214,7 @@ class Promises:
         promise = self.known.get(uid)
         if promise is not None:
             promise.told = None
+            promise.deleting = False
             self.dirty[uid] = None
 
     # Following nodes and pods
@@ -222,6 +228,27 @@ class Promises:
         """A pod that draws on a reservation is bound."""
         if pod.draws_on in self.known:
             self.dirty[pod.draws_on] = None
+
+    def nominated(self, pod: PodRecord) -> None:
+        """Another node is being cleared for the pod, or none any more."""
+        for room in self.rooms.all_of(pod.uid):
+            room.released = room.released or room.wants_node != pod.nominated
+            self.dirty[room.uid] = None
+
+    def preemptor_changed(self, pod: PodRecord) -> None:
+        """It may need what is held for it no more."""
+        for room in self.rooms.all_of(pod.uid):
+            self.dirty[room.uid] = None
+
+    def inside(self, pod: PodRecord, row: int) -> str:
+        """The uid of the reservation that a pod, were it on the row, would draw on."""
+        drawable = self.drawable(pod.cls)
+        if drawable is None:
+            return ""
+        asked = {slot for slot, _ in pod.cls.requests}
+        there = [p for p in drawable.on(row) if not asked.isdisjoint(p.amounts)]
+        first = min(there, key=lambda p: (not p.order, p.order, p.created, p.name), default=None)
+        return first.uid if first is not None else ""
 
     def _pod_moved(self, pod: PodRecord, row: int, sign: int) -> None:
         if pod.draws_on:
@@ -253,6 +280,10 @@ class Promises:
         """Owners may find room that was not there before."""
         self.moved(promise)
         self._cluster.changed(Change.POD_LEFT)
+        if promise.preemptor:
+            owner, watcher = self._cluster.pods.get(promise.preemptor), self._cluster.watcher
+            if owner is not None and owner.phase is Phase.PENDING and not owner.leaving and watcher:
+                watcher.pod_pending(owner)
 
     def moved(self, promise: Promise) -> None:
         self.dirty[promise.uid] = None
