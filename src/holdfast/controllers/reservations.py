@@ -58,7 +58,8 @@ class ReservationLifecycle:
 
     def _look_after(self, promise: Promise, now: float) -> None:
         if promise.finished:
-            self._write(promise, now)
+            if promise.object.status.phase not in FINISHED:
+                self._write(promise, now)
             self._collect(promise, now)
             return
         if promise.preemptor and self._is_needless(promise):

@@ -383,7 +383,7 @@ class Cluster:
             before = known.started
             known.started = parse_time(started) if started else None
             known.disrupted = is_disrupted(pod)
-            self.ledger.draw(known, allocated_from(pod))
+            self._draw(known, pod)
             self._assigned(known, node)
             if known.started != before:
                 self.starts.add(known.row)
@@ -407,6 +407,12 @@ class Cluster:
         elif changed:
             self.watcher.pod_pending(known)
 
+    def _draw(self, known: PodRecord, pod: Pod) -> None:
+        text = pod.metadata.annotations.get(RESERVATION_ALLOCATED)
+        drawn = self.promises.known.get(known.draws_on) if text and known.draws_on else None
+        if drawn is None or drawn.mark != text:
+            self.ledger.draw(known, allocated_from(text))
+
     def _assigned(self, known: PodRecord, node: str) -> None:
         """The pod is on a node, by our doing or by another's."""
         row = self.nodes.row(node)
@@ -421,6 +427,8 @@ class Cluster:
         row = self.open_row(node)
         self.ledger.place(known, row)
         known.phase = Phase.ASSIGNED
+        if known.draws_on:
+            self.promises.pod_confirmed(known)
         if known.uid in self.promises.rooms:
             self.promises.preemptor_changed(known)
         self._changes |= Change.POD_PLACED
@@ -517,9 +525,8 @@ _STATUS_IGNORED = ("ReplicaSet", "ReplicationController", "StatefulSet", "Deploy
 """Kinds of which only the spec is read, and whose status changes with every pod."""
 
 
-def allocated_from(pod: Pod) -> str:
-    """The uid of the reservation the pod was bound through."""
-    text = pod.metadata.annotations.get(RESERVATION_ALLOCATED)
+def allocated_from(text: str | None) -> str:
+    """The uid of the reservation a pod was bound through, by what is written on it."""
     if text is None:
         return ""
     try:

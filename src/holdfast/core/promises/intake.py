@@ -50,8 +50,12 @@ class Intake:
 
     def put(self, reservation: Reservation) -> None:
         promises, meta = self._promises, reservation.metadata
-        promise = promises.known.get(meta.uid)
-        if promise is None:
+        promise, renewed = promises.known.get(meta.uid), False
+        if promise is not None:
+            renewed = promise.see(reservation)
+            if not renewed and self._is_settled(promise):
+                return
+        else:
             namesake = promises.get(meta.name)
             if namesake is not None:
                 self.drop(namesake.uid, "replaced")
@@ -59,21 +63,29 @@ class Intake:
             promises.known[meta.uid] = promise
             self._uid[meta.name] = meta.uid
             promises.note(promise, "added")
-        before, promise.object = promise.object, reservation
         promises.dirty[promise.uid] = None
         if promise.finished or reservation.status.phase in FINISHED:
             promises.finish(promise, promise.finished or reservation.status.phase)
             return
+        known = not renewed and promise.pod is not None and not promise.error
         try:
-            changed = self._read(promise)
+            changed = not known and self._read(promise)
         except (InvalidObject, SelectorError, QuantityError) as error:
             self._unreadable(promise, error)
             return
         changed = changed or bool(promise.error)
         promise.error = ""
         self._settle(promise, changed)
-        if before.spec != reservation.spec or before.metadata.labels != meta.labels:
+        if renewed:
             promises.opened(promise)
+
+    def _is_settled(self, promise: Promise) -> bool:
+        """Whether an object of which only the status is new says nothing but what was decided."""
+        status, pod = promise.object.status, promise.pod
+        if promise.told is None or status != promise.told or pod is None:
+            return False
+        promise.told = None
+        return pod.phase is Phase.ASSIGNED and self._nodes.name(pod.row) == status.node_name
 
     def drop(self, uid: str, why: str = "deleted") -> None:
         promise = self._promises.known.pop(uid, None)

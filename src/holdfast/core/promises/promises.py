@@ -15,7 +15,7 @@ from holdfast.api.meta import ObjectMeta
 from holdfast.api.reservation import Reservation
 from holdfast.core.changes import Change
 from holdfast.core.classes import PodClass, Traits
-from holdfast.core.holds import Amounts, Hold
+from holdfast.core.holds import Amounts, Hold, HoldTable
 from holdfast.core.pods import Phase, PodRecord
 from holdfast.core.promises.drawable import Drawable
 from holdfast.core.promises.intake import Intake
@@ -64,6 +64,10 @@ class Promises:
 
     def get(self, name: str) -> Promise | None:
         return self.known.get(self._intake.uid(name))
+
+    @property
+    def holds(self) -> HoldTable:
+        return self._ledger.holds
 
     def hold(self, promise: Promise) -> Hold | None:
         return self._ledger.holds.get(promise.uid)
@@ -246,7 +250,7 @@ class Promises:
         if drawable is None:
             return ""
         asked = {slot for slot, _ in pod.cls.requests}
-        there = [p for p in drawable.on(row) if not asked.isdisjoint(p.amounts)]
+        there = [hold.promise for hold in drawable.on(row) if not asked.isdisjoint(hold.amounts)]
         first = min(there, key=lambda p: (not p.order, p.order, p.created, p.name), default=None)
         return first.uid if first is not None else ""
 
@@ -258,7 +262,8 @@ class Promises:
             self.dirty.update(dict.fromkeys(waiting))
 
     def drew(self, pod: PodRecord, sign: int) -> None:
-        """A pod on a node draws on a reservation, or does so no more."""
+        """A pod on a node draws on a reservation, or does so no more. Only of bound ones there is
+        something to tell."""
         drawing = self._drawing.setdefault(pod.draws_on, {})
         if sign > 0:
             drawing[pod.uid] = pod
@@ -266,7 +271,7 @@ class Promises:
             drawing.pop(pod.uid, None)
             if not drawing:
                 del self._drawing[pod.draws_on]
-        if pod.draws_on in self.known:
+        if pod.phase is Phase.ASSIGNED and pod.draws_on in self.known:
             self.dirty[pod.draws_on] = None
 
     def _class_dropped(self, cls: PodClass) -> None:
