@@ -74,8 +74,9 @@ class Preempt(msgspec.Struct, frozen=True):
 
 
 class CreateReservation(msgspec.Struct, frozen=True):
-    """Create the reservation, which has its name. That it is there is seen as an object; if one of the
-    name is there already, or it cannot be created, nothing is."""
+    """Create the reservation, which has its name. That it is there is seen as an object, and if one of
+    the name is there already, nothing is done. Answered by WriteRefused, with the name, if it could not
+    be created."""
 
     reservation: Reservation
 

@@ -68,12 +68,12 @@ class Reservations:
             except Deposed:
                 return None
             except Passing as error:
-                if isinstance(error, ApiError) and error.status in (404, 409):
-                    return None  # the kind is not there, or the reservation is already
+                if isinstance(error, ApiError) and error.status == 409:
+                    return None
                 wait = wait_after(error, backoff)
                 if wait is not None and backoff.tries < _ATTEMPTS:
                     return wait
-                raise
+                self._feed(WriteRefused(reservation.metadata.name, str(error)))
             return None
 
         return write
