@@ -61,7 +61,7 @@ class PodMaker:
     def pending(self, number: int) -> Pod:
         return self._written(number, "", "[]", "1")
 
-    def bound(self, number: int, node: str, annotations: Mapping[str, str]) -> Pod:
+    def bound(self, number: int, node: str, annotations: Mapping[str, str] | None = None) -> Pod:
         return self._written(number, node, _BOUND, "2", annotations=annotations)
 
     def told(self, number: int, why: SetPodScheduled | None, nominated: str = "") -> Pod:

@@ -84,6 +84,8 @@ class ReservationLifecycle:
                 self._promises.available(promise)
                 self._emit(promise, "Available", f"There is room for {promise.name} on {node}")
             self._resize(promise)
+        elif promise.preemptor and not promise.error:
+            return  # it is about to be placed
         self._write(promise, now)
         self._set_timer(promise.uid, expires)
 

@@ -34,7 +34,8 @@ _FOR_EVER = "0s"
 
 
 def template_of(cls: PodClass) -> dict[str, Any]:
-    """What pods of the class ask of a node, as a pod template without a node."""
+    """What pods of the class ask of a node, as a pod template without a node; nor has it a priority,
+    since it comes before everything and is nobody's victim."""
     asked = msgspec.structs.replace(
         cls.pod.spec,
         affinity=cls.affinity,
@@ -45,6 +46,8 @@ def template_of(cls: PodClass) -> dict[str, Any]:
         termination_grace_period_seconds=None,
         restart_policy="",
         preemption_policy=None,
+        priority=None,
+        priority_class_name="",
     )
     return {
         "metadata": {"namespace": cls.namespace, "labels": dict(cls.labels)},
