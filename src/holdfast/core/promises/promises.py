@@ -235,13 +235,13 @@ class Promises:
 
     def nominated(self, pod: PodRecord) -> None:
         """Another node is being cleared for the pod, or none any more."""
-        for room in self.rooms.all_of(pod.uid):
+        for room in self.rooms.get(pod.uid, {}).values():
             room.released = room.released or room.wants_node != pod.nominated
             self.dirty[room.uid] = None
 
     def preemptor_changed(self, pod: PodRecord) -> None:
         """It may need what is held for it no more."""
-        for room in self.rooms.all_of(pod.uid):
+        for room in self.rooms.get(pod.uid, {}).values():
             self.dirty[room.uid] = None
 
     def inside(self, pod: PodRecord, row: int) -> str:

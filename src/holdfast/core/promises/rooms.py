@@ -117,32 +117,22 @@ def preemptor_of(reservation: Reservation) -> str:
     return uid if plain and owner.object.uid == uid else ""
 
 
-class Rooms:
-    """Those there are, by the uid of the preemptor."""
-
-    def __init__(self) -> None:
-        self._of: dict[str, dict[str, Promise]] = {}
-
-    def __bool__(self) -> bool:
-        return bool(self._of)
-
-    def __contains__(self, uid: str) -> bool:
-        return uid in self._of
+class Rooms(dict[str, dict[str, "Promise"]]):
+    """Those there are, by the uid of the preemptor and their own. A plain dictionary, since every pod
+    asks whether there is one for it."""
 
     def add(self, promise: Promise) -> None:
-        self._of.setdefault(promise.preemptor, {})[promise.uid] = promise
+        self.setdefault(promise.preemptor, {})[promise.uid] = promise
 
     def remove(self, promise: Promise) -> None:
-        there = self._of.get(promise.preemptor)
+        there = self.get(promise.preemptor)
         if there is not None and there.pop(promise.uid, None) is not None and not there:
-            del self._of[promise.preemptor]
-
-    def all_of(self, uid: str) -> list[Promise]:
-        return list(self._of.get(uid, {}).values())
+            del self[promise.preemptor]
 
     def of(self, pod: PodRecord, row: int) -> Promise | None:
         """What is held for the pod on this row."""
-        for promise in self._of.get(pod.uid, {}).values():
+        there = self.get(pod.uid)
+        for promise in there.values() if there else ():
             if promise.pod is not None and promise.pod.row == row:
                 return promise
         return None
