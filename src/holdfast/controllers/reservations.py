@@ -132,6 +132,7 @@ class ReservationLifecycle:
             return
         lacking = self._promises.waiting.lacking(promise, wanted)
         promise.resize_problem = ", ".join(f"Insufficient {name}" for name in lacking)
+        self._promises.waiting.wants_more(promise)
 
     def _collect(self, promise: Promise, now: float) -> None:
         if self._gc_after is None:

@@ -111,7 +111,7 @@ class Cycle:
         if column.owned:
             pod.draws_on = column.draws_on(row)
         if self._rooms and (room := self._rooms.of(pod, row)) is not None:
-            pod.draws_on = room.uid
+            pod.draws_on = self._drawn(profile, pod, row, column, room)
         return self._claim(profile, pod, row, now)
 
     def _hold_room(self, profile: Profile, pod: PodRecord, room: Promise, now: float) -> bool:
@@ -121,6 +121,17 @@ class Cycle:
             self._queue.forget(pod)
             return False
         return self._claim(profile, pod, row, now)
+
+    def _drawn(
+        self, profile: Profile, pod: PodRecord, row: int, column: Column, room: Promise
+    ) -> str:
+        """What a pod draws on where room is held for it: that, unless it is not there yet or not
+        enough, and the pod fits by another reservation."""
+        enough = all(room.amounts.get(slot, 0) >= amount for slot, amount in pod.cls.requests)
+        if not column.owned or (enough and not room.waiting):
+            return room.uid
+        trial = PodTrial(self._cluster, column, pod, self._is_pinned(profile, pod))
+        return trial.draws_on(row, ()) or room.uid
 
     def find_row(self, profile: Profile, pod: PodRecord, column: Column) -> int:
         """The best row for the pod, or -1. A node being cleared for it comes before all others."""

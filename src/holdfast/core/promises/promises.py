@@ -257,9 +257,9 @@ class Promises:
     def _pod_moved(self, pod: PodRecord, row: int, sign: int) -> None:
         if pod.draws_on:
             self.drew(pod, sign)
-        waiting = self.waiting.on(row)
-        if waiting:
-            self.dirty.update(dict.fromkeys(waiting))
+        hoping = self.waiting.hoping(row)
+        if hoping:
+            self.dirty.update(dict.fromkeys(hoping))
 
     def drew(self, pod: PodRecord, sign: int) -> None:
         """A pod on a node draws on a reservation, or does so no more. Only of bound ones there is
