@@ -199,6 +199,10 @@ class Promises:
         """Whether there is room for what it promises, or for other amounts instead, where it is."""
         return not self.waiting.lacking(promise, amounts)
 
+    def lacking(self, promise: Promise, amounts: Amounts | None = None) -> list[str]:
+        """The resources there is not enough of for that."""
+        return self.waiting.lacking(promise, amounts)
+
     def resize(self, promise: Promise, amounts: Amounts) -> None:
         pod = promise.pod
         assert pod is not None
