@@ -58,6 +58,11 @@ class View(Protocol):
     def rows(self) -> Cells:
         """The numbers of the view's rows."""
 
+    @property
+    def holds(self) -> Cells:
+        """The reservation that may be drawn on on each row, by the index of its hold; None if the rows
+        are looked at without."""
+
     def allocatable(self, slot: Pick) -> Cells: ...
     def claimed(self, slot: Pick) -> Cells: ...
     def free(self, slot: Pick) -> Cells:
@@ -83,6 +88,7 @@ class View(Protocol):
 class All:
     __slots__ = ("_size", "_table")
     single: ClassVar[bool] = False
+    holds: ClassVar[Cells] = None
 
     def __init__(self, table: NodeTable) -> None:
         self._table = table
@@ -126,6 +132,10 @@ class Some:
     __slots__ = ("_allocatable", "_claimed", "_free", "rows")
     single: ClassVar[bool] = False
 
+    @property
+    def holds(self) -> Cells:
+        return None
+
     def __init__(self, table: NodeTable, rows: NDArray[np.intp]) -> None:
         used = len(table.slots)
         self._allocatable = table.allocatable[:used].take(rows, axis=1)
@@ -166,6 +176,10 @@ class Some:
 class One:
     __slots__ = ("_allocatable", "_claimed", "rows")
     single: ClassVar[bool] = True
+
+    @property
+    def holds(self) -> Cells:
+        return None
 
     def __init__(self, table: NodeTable, row: int) -> None:
         self._allocatable: list[int] = table.allocatable[:, row].tolist()

@@ -22,6 +22,7 @@ class KeyView:
 
     __slots__ = ("_all", "_none", "_values", "feasible", "rows")
     single: ClassVar[bool] = False
+    holds: ClassVar[Cells] = None
 
     def __init__(self, values: dict[int, NDArray[np.int64]], keys: int) -> None:
         self._values = values

@@ -12,7 +12,7 @@ has, is seen.
 """
 
 from holdfast.core.devices.allocation import Allocation, Part
-from holdfast.core.devices.devices import Devices
+from holdfast.core.devices.devices import Devices, offered_by
 from holdfast.core.devices.requests import DeviceRequestError, Request, Share, device_request
 
 __all__ = [
@@ -23,4 +23,5 @@ __all__ = [
     "Request",
     "Share",
     "device_request",
+    "offered_by",
 ]

@@ -1,6 +1,6 @@
 """Shares of devices, as they are written on pods and reservations.
 
-    {"gpu": [{"minor": 0, "resources": {"koordinator.sh/gpu-core": "50", …}, "id": "GPU-…"}]}
+{"gpu": [{"minor": 0, "resources": {"koordinator.sh/gpu-core": "50", …}, "id": "GPU-…"}]}
 """
 
 from __future__ import annotations

@@ -34,9 +34,13 @@ class Lack(NamedTuple):
 
 
 class Asking:
-    def __init__(self, devices: Devices, shares: Request, wishes: Wishes) -> None:
+    def __init__(
+        self, devices: Devices, shares: Request, wishes: Wishes, slots: frozenset[int]
+    ) -> None:
         self._devices = devices
         self.shares = shares
+        self.slots = slots
+        """The resources it is asked for by."""
         self._wishes = wishes
         self._allowed: dict[str, tuple[int, Bools]] = {}
 
@@ -108,15 +112,16 @@ class Asking:
             every: Bools = (ok == wanted).all(axis=-1) & wanted.any(axis=-1)
             return every
         if wish.scope not in (SWITCH, NUMA) or share.type != GPU:
-            enough: Bools = ok.sum(axis=-1) >= share.count
+            enough: Bools = ok.sum(axis=-1) >= share.number
             return enough
-        if share.shared and share.count > 1:
+        if share.shared and share.number > 1:
             return np.zeros(ok.shape[:-1], dtype=np.bool_)
         groups = (table.switch if wish.scope == SWITCH else table.numa)[rows]
-        together: Any = np.zeros(ok.shape[:-1], dtype=np.bool_)
+        together: Bools = table.mapped[rows] & False
         for group in np.unique(groups).tolist():
-            together = together | ((ok & (groups == group)).sum(axis=-1) >= share.count)
-        return together & table.mapped[rows]
+            together = together | ((ok & (groups == group)).sum(axis=-1) >= share.number)
+        mapped: Bools = together & table.mapped[rows]
+        return mapped
 
     def _together(self, rows: Rows, holds: Rows | None, ahead: bool) -> Bools:
         """Whether devices that must be on the same switches can be."""
@@ -127,7 +132,7 @@ class Asking:
         near = self._ok(leading, rows, holds, ahead)
         for follower in followers:
             near = near & self._beside(follower, table.switch[rows], rows, holds, ahead)
-        enough: Bools = near.sum(axis=-1) >= leading.count
+        enough: Bools = near.sum(axis=-1) >= leading.number
         return enough
 
     def _beside(
@@ -136,7 +141,9 @@ class Asking:
         """The places, by their switch, on whose switch there is a device for the share."""
         ok = self._ok(share, rows, holds, ahead)
         own = self._devices.tables[share.type].switch[rows]
-        return (np.expand_dims(switches, -1) == np.expand_dims(np.where(ok, own, -9), -2)).any(axis=-1)
+        theirs = np.expand_dims(np.where(ok, own, -9), -2)
+        beside: Bools = (np.expand_dims(switches, -1) == theirs).any(axis=-1)
+        return beside
 
     def _joint_shares(self) -> tuple[Share, list[Share]]:
         by_type = {share.type: share for share in self.shares}
@@ -166,7 +173,7 @@ class Asking:
         general = NONE_THERE.format(share.type)
         if share.type != GPU:
             return [Lack(general, lacking, False)]
-        mapped, several = table.mapped[rows], share.shared and share.count > 1
+        mapped, several = table.mapped[rows], share.shared and share.number > 1
         if self._wishes.of(GPU).scope:
             text = MANY_SHARED if several else TOO_FEW_TOGETHER
             return [Lack(NOT_MAPPED, lacking & ~mapped, True), Lack(text, lacking & mapped, several)]
@@ -211,7 +218,7 @@ class Asking:
         near: list[int],
     ) -> list[int] | None:
         wish = self._wishes.of(share.type)
-        count = share.count
+        count = share.number
         if wish.for_all:
             every: list[int] = np.flatnonzero(ok).tolist()
             return every if self._enough(share, row, ok) else None

@@ -51,7 +51,7 @@ class Share(NamedTuple):
     """What is asked of devices of one type."""
 
     type: str
-    count: int
+    number: int
     """How many devices."""
     each: tuple[int, ...]
     """What of each of them, by line; 0 where nothing is said of the line."""

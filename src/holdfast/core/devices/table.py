@@ -56,7 +56,7 @@ class TypeTable:
 
     @property
     def width(self) -> int:
-        return self.free.shape[2]
+        return int(self.free.shape[2])
 
     def place(self, row: int, minor: int) -> int:
         """The place of a device on a row, a new one if it has none."""

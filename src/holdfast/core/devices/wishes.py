@@ -114,7 +114,7 @@ def _wish(kind: str, hint: DeviceHint) -> Wish:
 
 def _counted(share: Share, hint: DeviceHint | None) -> Share:
     """Cards may be asked for by their number."""
-    if hint is None or share.type == GPU or hint.allocate_strategy != AS_COUNT or share.count > 1:
+    if hint is None or share.type == GPU or hint.allocate_strategy != AS_COUNT or share.number > 1:
         return share
     each = FULL if hint.exclusive_policy == "DeviceLevel" else 1
     return Share(share.type, share.each[0], (each,), shared=each < FULL)
