@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 class WaitingLine:
     def __init__(self, promises: Promises, cluster: Cluster) -> None:
         self._promises = promises
+        self._cluster = cluster
         self._holds = cluster.ledger.holds
         self._nodes = cluster.nodes
         self._on_row: dict[int, set[str]] = {}
@@ -77,4 +78,6 @@ class WaitingLine:
             name = nodes.slots.name(slot)
             if name and claimed + needed > nodes.allocatable.item(slot, row):
                 lacking.append(name)
+        if amounts is None:
+            lacking += self._cluster.belongings.lacking(hold.pod, [each.pod.uid for each in behind])
         return lacking
