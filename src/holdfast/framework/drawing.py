@@ -181,7 +181,7 @@ def pick(worths: list[tuple[Candidate, int]]) -> int:
     left = [i for i, (c, _) in enumerate(worths) if not _is_shared(c)]
     if shared:
         left.append(min(shared)[1])
-    return max(left, key=lambda i: (worths[i][1] % _STEPS, *_younger(worths[i][0])))
+    return min(left, key=lambda i: (-(worths[i][1] % _STEPS), _age(worths[i][0])))
 
 
 def _is_shared(candidate: Candidate) -> bool:
@@ -190,10 +190,6 @@ def _is_shared(candidate: Candidate) -> bool:
 
 def _age(candidate: Candidate) -> tuple[float, str]:
     return candidate.promise.created, candidate.promise.name
-
-
-def _younger(candidate: Candidate) -> tuple[float, ...]:
-    return (-candidate.promise.created,)
 
 
 def _order_worth(order: int) -> int:
