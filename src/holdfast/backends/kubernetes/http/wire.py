@@ -55,6 +55,7 @@ class Wire:
             connection.last = True
 
     def close(self) -> None:
+        """For good, and without a word to the server, whose answer nobody would wait for."""
         for connection in list(self._open):
             connection.abort()
         self._idle.clear()
