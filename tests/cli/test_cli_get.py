@@ -302,7 +302,7 @@ def test_it_is_a_kubectl_plugin() -> None:
         ("holdfast exp", ["explain"]),
         ("holdfast get re", ["reservations"]),
         ("holdfast reserve dep", ["deployment/"]),
-        ("holdfast explain p", ["pod"]),
+        ("holdfast explain r", ["reservation"]),
     ],
 )
 def test_shells_complete(words: str, expected: list[str], monkeypatch: pytest.MonkeyPatch) -> None:

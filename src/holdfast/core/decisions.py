@@ -81,6 +81,8 @@ class SetReservationStatus(msgspec.Struct, frozen=True):
     reservation: ObjectRef
     status: ReservationStatus
     binds: bool = False
+    annotations: Mapping[str, str] = _NOTHING
+    """Written on the reservation before its status."""
 
 
 class DeleteReservation(msgspec.Struct, frozen=True):

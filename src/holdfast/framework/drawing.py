@@ -17,7 +17,7 @@ from holdfast.core.holds import Hold, HoldTable
 from holdfast.core.nodes import NodeTable
 from holdfast.core.promises import Promise
 from holdfast.core.slots import NONZERO_CPU, NONZERO_MEMORY, PODS
-from holdfast.core.view import One, Some
+from holdfast.core.view import Cells, One, Some
 
 Ints = NDArray[np.int64]
 
@@ -42,22 +42,32 @@ class Candidate(NamedTuple):
 class DrawnSome(Some):
     """Rows as an owner of one reservation on each of them sees them."""
 
-    __slots__ = ()
+    __slots__ = ("_holds",)
 
     def __init__(self, table: NodeTable, holds: HoldTable, candidates: list[Candidate]) -> None:
         super().__init__(table, np.array([c.row for c in candidates], dtype=np.intp))
-        left = holds.left[:, [c.hold.index for c in candidates]]
+        self._holds = np.array([c.hold.index for c in candidates], dtype=np.intp)
+        left = holds.left[:, self._holds]
         shared = min(len(left), len(self._claimed))
         self._claimed[:shared] -= left[:shared]
 
+    @property
+    def holds(self) -> Cells:
+        return self._holds
+
 
 class DrawnOne(One):
-    __slots__ = ()
+    __slots__ = ("_hold",)
 
     def __init__(self, table: NodeTable, hold: Hold) -> None:
         super().__init__(table, hold.row)
+        self._hold = hold.index
         for slot in hold.amounts:
             self._claimed[slot] -= hold.left(slot)
+
+    @property
+    def holds(self) -> Cells:
+        return self._hold
 
 
 class Drawing:
@@ -87,9 +97,12 @@ class Drawing:
         promise, hold = candidate
         if promise.restricted is not None and self.lacking(candidate):
             return False
+        particular = self._cluster.belongings.particular(self._cls, hold.row)
         for slot, _ in self._asked:
-            if hold.remaining.get(slot):
+            if slot not in particular and hold.remaining.get(slot):
                 return True
+        if particular and self._cluster.belongings.draws(self._cls, hold):
+            return True
         return bool(self._shared_ports(promise) or self._shared_claims(promise))
 
     def lacking(self, candidate: Candidate) -> list[int]:

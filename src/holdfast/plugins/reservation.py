@@ -90,13 +90,15 @@ class Reservation(Plugin):
         if promise is not None:
             node = self.cluster.nodes.name(row)
             status = status_of(self.cluster.promises, promise, node, self.cluster.now)
-            return [SetReservationStatus(promise.ref, status, binds=True)]
+            told = self.cluster.belongings.told(pod, row)
+            return [SetReservationStatus(promise.ref, status, binds=True, annotations=told)]
         if not pod.draws_on:
             return []
         drawn = self.cluster.promises.known[pod.draws_on]
         allocated = ReservationAllocated(name=drawn.name, uid=drawn.uid)
         text = msgspec.json.encode(allocated).decode()
-        return [Bind(pod.ref, self.cluster.nodes.name(row), {RESERVATION_ALLOCATED: text})]
+        told = {RESERVATION_ALLOCATED: text, **self.cluster.belongings.told(pod, row)}
+        return [Bind(pod.ref, self.cluster.nodes.name(row), told)]
 
     def _apart(self, cls: PodClass) -> Filter:
         """Reusable reservations with the same owners keep apart."""

@@ -8,8 +8,6 @@ from holdfast.cli.kinds.reservations import Reservations, message, phase, reques
 
 
 class Holds(Reservations):
-    names = ("holds", "hold")
-    is_whole = False
     selector = HOLD_LABEL
     columns = (
         Column("NAME"),

@@ -42,12 +42,8 @@ class Kind(ABC):
     """Rows of most kinds come from an object each, so `columns` and `cells` are enough. A kind that
     needs more to say it overrides `find`, and cannot be watched."""
 
-    names: ClassVar[tuple[str, ...]]
-    """What users may call it, the plural first."""
     info: ClassVar[KindInfo]
     """What it is to the server."""
-    is_whole: ClassVar[bool] = True
-    """Whether all objects of that kind there are meant."""
     selector: ClassVar[str] = ""
     """Labels that tell them from others of the server's kind."""
     watchable: ClassVar[bool] = True

@@ -252,6 +252,8 @@ class Promises:
             name = nodes.slots.name(slot)
             if name and claimed + needed > nodes.allocatable.item(slot, row):
                 lacking.append(name)
+        if amounts is None:
+            lacking += self._cluster.belongings.lacking(hold.pod, [each.pod.uid for each in behind])
         return lacking
 
     def resize(self, promise: Promise, amounts: Amounts) -> None:
@@ -415,6 +417,7 @@ class Promises:
         """The object says where it holds its room, by our doing or by another's."""
         pod, status = promise.pod, promise.object.status
         assert pod is not None
+        self._cluster.belongings.seen(pod, promise.object.metadata)
         row = self._cluster.open_row(node)
         if pod.row == row:
             if pod.phase is Phase.ASSUMED:
@@ -458,6 +461,7 @@ class Promises:
                 self._ledger.release(pod)
                 self._cluster.changed(Change.POD_LEFT)
             pod.phase = Phase.PENDING
+            self._cluster.belongings.forget(pod.uid)
             self._cluster.classes.release(pod.cls)
             promise.pod = None
         if promise.spec is not None:
