@@ -492,6 +492,11 @@ class Cluster:
 
     def _write_refused(self, event: WriteRefused) -> None:
         self.promises.not_written(event.uid)
+        pod = self.pods.get(event.uid)
+        if pod is None or pod.phase is not Phase.PENDING or pod.leaving:
+            return
+        if self.watcher is not None:
+            self.watcher.pod_pending(pod)  # a victim stays that was to make room for it
 
     def _binding(self, uid: str) -> PodRecord | None:
         """The pod, or reserve pod, of that uid."""

@@ -178,18 +178,22 @@ class Drawing:
 
 def pick(worths: list[tuple[Promise, int]]) -> int:
     """Which of a row's reservations to use, as a position in the list."""
-    ordered = [(p.order, p.created, p.name, i) for i, (p, _) in enumerate(worths) if p.order]
+    ordered = [(p.order, _age(p), i) for i, (p, _) in enumerate(worths) if p.order]
     if ordered:
         return min(ordered)[-1]
-    shared = [(p.created, p.name, i) for i, (p, _) in enumerate(worths) if _is_shared(p)]
+    shared = [(_age(p), i) for i, (p, _) in enumerate(worths) if _is_shared(p)]
     left = [i for i, (p, _) in enumerate(worths) if not _is_shared(p)]
     if shared:
         left.append(min(shared)[-1])
-    return max(left, key=lambda i: (worths[i][1] % _STEPS, -worths[i][0].created))
+    return min(left, key=lambda i: (-(worths[i][1] % _STEPS), _age(worths[i][0])))
 
 
 def _is_shared(promise: Promise) -> bool:
     return promise.reusable and promise.plain
+
+
+def _age(promise: Promise) -> tuple[float, str]:
+    return promise.created, promise.name
 
 
 def _order_worth(order: int) -> int:
