@@ -16,10 +16,11 @@ from holdfast.core.decisions import (
 )
 from holdfast.core.events import WriteRefused
 from kube.fake_api import Fault, Raw
-from kube.test_writer import RESERVATIONS, desk, ref
 from kube.virtual_time import run
+from kube.writing_desk import desk, ref
 
 JOBS = "/apis/scheduling.koordinator.sh/v1alpha1/podmigrationjobs"
+RESERVATIONS = "/apis/scheduling.koordinator.sh/v1alpha1/reservations"
 
 
 def job() -> Raw:
