@@ -33,8 +33,8 @@ def test_a_pod_is_moved(real_cluster: RealServer, tmp_path: Path) -> None:
         client.create(make_node(name).allocatable(cpu="1", memory="8Gi", pods=110).raw())
 
     def job() -> Json:
-        found: Json = client.request("GET", f"{GROUP}/podmigrationjobs/move")
-        return found.get("status", {})
+        status: Json = client.request("GET", f"{GROUP}/podmigrationjobs/move").get("status", {})
+        return status
 
     config = tmp_path / "config.yaml"
     config.write_text(documents("config.yaml")[0]["data"]["config.yaml"])

@@ -217,8 +217,8 @@ class TestUsage:
         assert (world.node_of("other"), world.drawn("owner")) == ("", "r")
 
     def test_in_preemption(self) -> None:
-        """Story 1: the reservation is the preemptor's, waits for the victims to go, and is then there for
-        the preemptor and no one else. More in `test_preempted_room`."""
+        """Story 1: the reservation is the preemptor's, waits for the victims to go, and is then there
+        for the preemptor and no one else. More in `test_preempted_room`."""
         world = LittleWorld(node("n1", cpu="4"), pod("low", cpu="4", priority=0))
         world.graceful = True
         world.put(pod("high", cpu="4", priority=10))
