@@ -53,6 +53,8 @@ class ReservationLifecycle:
         return self._timers[0][0] if self._timers else None
 
     def _look_after(self, promise: Promise, now: float) -> None:
+        if promise.virtual:
+            return
         if promise.finished:
             self._write(promise, now)
             self._collect(promise, now)

@@ -13,7 +13,7 @@ from holdfast.api.annotations import ReservationAllocated
 from holdfast.api.decode import decode_json
 from holdfast.api.errors import InvalidObject
 from holdfast.api.meta import Object, condition
-from holdfast.api.names import RESERVATION_ALLOCATED
+from holdfast.api.names import RESERVATION_ALLOCATED, RESERVATION_TEMPLATE
 from holdfast.api.node import Node
 from holdfast.api.pod import Pod
 from holdfast.api.quantity import amount
@@ -35,7 +35,7 @@ from holdfast.core.events import (
 from holdfast.core.ledger import Ledger
 from holdfast.core.nodes import NodeInfo, NodeTable
 from holdfast.core.pods import Phase, PodRecord
-from holdfast.core.promises import Promises
+from holdfast.core.promises import Promises, Virtuals
 from holdfast.core.rowlog import RowLog
 from holdfast.core.slots import MOST
 from holdfast.core.story import Chronicle, Line
@@ -80,6 +80,7 @@ class Cluster:
         self.volumes = Volumes(self.nodes, self.ledger, self.classes, self.nodes_changed)
         self.pods: dict[str, PodRecord] = {}
         self.promises = Promises(self)
+        self.virtuals = Virtuals(self)
         self.objects: dict[str, dict[tuple[str, str], Object]] = {}
         """Everything else, by kind (see `kind_of`) and then by (namespace, name)."""
         self.versions: dict[str, int] = {}
@@ -184,6 +185,7 @@ class Cluster:
         elif isinstance(obj, Node):
             self._put_node(obj)
         elif isinstance(obj, Reservation):
+            self.virtuals.requirements.see_reservation(obj)
             self.promises.put(obj)
         else:
             meta = obj.metadata
@@ -201,6 +203,7 @@ class Cluster:
         elif isinstance(obj, Node):
             self._drop_node(obj.metadata.name, "deleted")
         elif isinstance(obj, Reservation):
+            self.virtuals.requirements.forget_reservation(obj.metadata.uid)
             self.promises.drop(obj.metadata.uid)
         else:
             meta = obj.metadata
@@ -305,6 +308,8 @@ class Cluster:
 
     def _put_pod(self, pod: Pod) -> None:
         meta, spec = pod.metadata, pod.spec
+        if RESERVATION_TEMPLATE in meta.annotations or meta.uid in self.virtuals.requirements.asks:
+            self.virtuals.requirements.see_pod(pod)
         known = self.pods.get(meta.uid)
         if known is None:
             namesake = self.pods.get(self._uid.get((meta.namespace, meta.name), ""))
@@ -427,6 +432,7 @@ class Cluster:
             self._changes |= Change.PROMISES
 
     def _forget(self, pod: PodRecord, why: str) -> None:
+        self.virtuals.requirements.forget_pod(pod.uid)
         if self.watcher is not None:
             self.watcher.pod_settled(pod)
         if pod.row >= 0:
@@ -447,6 +453,8 @@ class Cluster:
 
     def _write_refused(self, event: WriteRefused) -> None:
         self.promises.not_written(event.uid)
+        self.virtuals.not_written(event.uid, event.message)
+        self.virtuals.requirements.not_written(event.uid, event.message)
 
     def _binding(self, uid: str) -> PodRecord | None:
         """The pod, or reserve pod, of that uid."""

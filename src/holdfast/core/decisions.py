@@ -5,7 +5,7 @@ from types import MappingProxyType
 
 import msgspec
 
-from holdfast.api.reservation import ReservationStatus
+from holdfast.api.reservation import Reservation, ReservationStatus
 
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 
@@ -73,6 +73,22 @@ class Preempt(msgspec.Struct, frozen=True):
     """The condition's."""
 
 
+class AnnotatePod(msgspec.Struct, frozen=True):
+    """Set annotations of the pod; those that are None are removed. Comes before the Bind of the pod.
+    Answered by WriteRefused if it could not be written."""
+
+    pod: ObjectRef
+    annotations: Mapping[str, str | None]
+
+
+class CreateReservation(msgspec.Struct, frozen=True):
+    """Create the reservation, which has its name. That it is there is seen as an object, and if one of
+    the name is there already, nothing is done. Answered by WriteRefused, with the name, if it could not
+    be created."""
+
+    reservation: Reservation
+
+
 class SetReservationStatus(msgspec.Struct, frozen=True):
     """Write the reservation's status as a whole. Where it gives the reservation its node (`binds`),
     answered by BindConfirmed or BindRefused; otherwise by WriteRefused if it could not be written."""
@@ -106,6 +122,8 @@ Decision = (
     | SetPodScheduled
     | Nominate
     | Preempt
+    | AnnotatePod
+    | CreateReservation
     | SetReservationStatus
     | DeleteReservation
     | Emit

@@ -6,6 +6,7 @@
 from holdfast.framework.registry import Registry
 from holdfast.plugins.default_binder import DefaultBinder
 from holdfast.plugins.default_preemption import DefaultPreemption
+from holdfast.plugins.dynamic_reservation import DynamicReservation
 from holdfast.plugins.image_locality import ImageLocality
 from holdfast.plugins.inter_pod_affinity import InterPodAffinity
 from holdfast.plugins.node_affinity import NodeAffinity
@@ -27,6 +28,7 @@ from holdfast.plugins.volume_zone import VolumeZone
 IN_TREE = (
     DefaultBinder,
     DefaultPreemption,
+    DynamicReservation,
     ImageLocality,
     NodeAffinity,
     NodeName,

@@ -5,10 +5,17 @@ import msgspec
 from holdfast.api.meta import condition
 from holdfast.api.names import RESERVATION_API
 from holdfast.api.reservation import ReservationPhase, ReservationStatus
+from holdfast.api.validation import validate
+from holdfast.backends.embedded.admission import admit
 from holdfast.backends.embedded.telling import COLLECTED, UNSCHEDULABLE
 from holdfast.backends.embedded.world import World
-from holdfast.core.decisions import DeleteReservation, ObjectRef, SetReservationStatus
-from holdfast.core.events import BindConfirmed, BindRefused
+from holdfast.core.decisions import (
+    CreateReservation,
+    DeleteReservation,
+    ObjectRef,
+    SetReservationStatus,
+)
+from holdfast.core.events import BindConfirmed, BindRefused, WriteRefused
 from holdfast.store.objects import Key, Raw
 
 
@@ -16,6 +23,17 @@ class ReservationHands:
     def __init__(self, world: World) -> None:
         self._world = world
         self._objects = world.objects
+
+    def create(self, decision: CreateReservation) -> None:
+        raw: Raw = msgspec.to_builtins(decision.reservation)
+        name = decision.reservation.metadata.name
+        if reservation_key(name) in self._objects:
+            return
+        problems = validate(raw)
+        if problems:
+            self._world.feed(WriteRefused(name, str(problems[0])))
+        else:
+            self._objects.create(admit(raw, (), self._world.clock.stamp()))
 
     def set_status(self, decision: SetReservationStatus) -> None:
         ref = decision.reservation

@@ -122,8 +122,9 @@ class Promises:
 
     def concerns(self, cls: PodClass) -> bool:
         """Whether reservations matter to pods of the class."""
-        return bool(self.specs.matching(cls)) or (
-            names.RESERVATION_AFFINITY in cls.annotations and cls.promised_to < 0
+        return not cls.sized and (
+            bool(self.specs.matching(cls))
+            or (names.RESERVATION_AFFINITY in cls.annotations and cls.promised_to < 0)
         )
 
     def traits(self, metadata: ObjectMeta) -> Traits:
@@ -171,6 +172,16 @@ class Promises:
         self._settle(promise, changed)
         if before.spec != reservation.spec or before.metadata.labels != meta.labels:
             self._opened(promise)
+
+    def put_virtual(self, promise: Promise, row: int) -> None:
+        """A reservation without an object holds its room on the row; raises what is wrong with it."""
+        self._read(promise)
+        self.known[promise.uid] = promise
+        self._uid[promise.name] = promise.uid
+        self._set_amounts(promise, promise.wanted)
+        self.assume(promise, row)
+        self._note(promise, "set aside", self._nodes.name(row))
+        self._opened(promise)
 
     def drop(self, uid: str, why: str = "deleted") -> None:
         """The object is gone."""

@@ -1,0 +1,68 @@
+"""Makes the reservations pods ask for. Part of the scheduler, or a process of its own.
+
+    requirement seen ─► creating ─► the reservation is there
+                           │ refused
+                           ▼
+                        told on the pod ─► the scheduler takes that away ─► creating …
+
+One id has one reservation: it is looked for before one is created, and its name follows from the id.
+"""
+
+from collections.abc import Iterable
+
+from holdfast.api.dynamic_reservations import reservation_for
+from holdfast.api.names import RESERVATION_PROVISION_ERROR
+from holdfast.core.cluster import Cluster
+from holdfast.core.decisions import AnnotatePod, CreateReservation, Decision
+from holdfast.core.promises.requirements import Ask, Requirements
+
+
+class Provisioner:
+    def __init__(self, requirements: Requirements) -> None:
+        self._requirements = requirements
+        requirements.has_provisioner = True
+        requirements.dirty.update(dict.fromkeys(requirements.by_id))
+        self._told: dict[str, str] = {}
+        """What was said of ids on their pods, until it is seen there."""
+
+    @classmethod
+    def of(cls, cluster: Cluster) -> "Provisioner":
+        return cls(cluster.virtuals.requirements)
+
+    def run(self, now: float) -> list[Decision]:
+        requirements = self._requirements
+        decisions: list[Decision] = []
+        dirty, requirements.dirty = requirements.dirty, {}
+        for id in dirty:
+            decisions += self._look_after(id, requirements.by_id.get(id, {}).values())
+        return decisions
+
+    def next_timer(self) -> float | None:
+        return None
+
+    def _look_after(self, id: str, asks: Iterable[Ask]) -> Iterable[Decision]:
+        requirements = self._requirements
+        ask = min(asks, key=lambda each: each.pod.uid, default=None)
+        if ask is None or ask.requirement is None or id in requirements.made:
+            self._forget(id)
+            return
+        reservation = reservation_for(ask.template, ask.requirement)
+        name = reservation.metadata.name
+        refusal = requirements.refusals.pop(name, None)
+        if refusal is not None:
+            del requirements.making[name]
+            self._told[id] = refusal
+            yield AnnotatePod(ask.pod, {RESERVATION_PROVISION_ERROR: refusal})
+            return
+        if ask.error:
+            self._told.pop(id, None)
+        elif name not in requirements.making and id not in self._told:
+            requirements.making[name] = id
+            yield CreateReservation(reservation)
+
+    def _forget(self, id: str) -> None:
+        self._told.pop(id, None)
+        making = self._requirements.making
+        for name in [name for name, each in making.items() if each == id]:
+            del making[name]
+            self._requirements.refusals.pop(name, None)
