@@ -2,12 +2,11 @@
 and room that was set aside in vain is given back."""
 
 from holdfast.api import names
-from holdfast.api.dynamic_reservations import amounts_of, write_requirement
+from holdfast.api.dynamic_reservations import write_requirement
 from holdfast.core.cluster import Cluster
 from holdfast.core.decisions import AnnotatePod, Decision
 from holdfast.core.pods import Phase
 from holdfast.core.promises.promise import Promise
-from holdfast.core.promises.requirements import Ask
 from holdfast.core.promises.virtual import Settings, Virtual
 
 
@@ -43,7 +42,7 @@ class DynamicReservations:
         if ask is None:
             return []
         annotations: dict[str, str | None] = {}
-        if not _says(ask, virtual):
+        if not (ask.id == virtual.id and self._virtuals.has_told(ask)):
             labels = ask.requirement.labels if ask.requirement is not None else {}
             annotations[names.NEW_RESERVATION_REQUIREMENT] = write_requirement(
                 {**labels, names.RESERVATION_ID: virtual.id}, virtual.resources
@@ -83,10 +82,3 @@ class DynamicReservations:
             if self._cluster.watcher is not None:
                 self._cluster.watcher.pod_pending(promise.pod)
 
-
-def _says(ask: Ask, virtual: Virtual) -> bool:
-    """Whether the pod has been told already."""
-    requirement = ask.requirement
-    if requirement is None or requirement.id != virtual.id:
-        return False
-    return amounts_of(requirement.resources) == amounts_of(virtual.resources)

@@ -8,7 +8,7 @@
 One id has one reservation: it is looked for before one is created, and its name follows from the id.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from holdfast.api.dynamic_reservations import reservation_for
 from holdfast.api.names import RESERVATION_PROVISION_ERROR
@@ -18,8 +18,12 @@ from holdfast.core.promises.requirements import Ask, Requirements
 
 
 class Provisioner:
-    def __init__(self, requirements: Requirements) -> None:
+    def __init__(
+        self, requirements: Requirements, is_current: Callable[[Ask], bool] = lambda ask: True
+    ) -> None:
+        """What a pod says may be of yesterday; where the scheduler is at hand it can be asked."""
         self._requirements = requirements
+        self._is_current = is_current
         requirements.has_provisioner = True
         requirements.dirty.update(dict.fromkeys(requirements.by_id))
         self._told: dict[str, str] = {}
@@ -27,7 +31,8 @@ class Provisioner:
 
     @classmethod
     def of(cls, cluster: Cluster) -> "Provisioner":
-        return cls(cluster.virtuals.requirements)
+        """As a part of the scheduler."""
+        return cls(cluster.virtuals.requirements, cluster.virtuals.has_told)
 
     def run(self, now: float) -> list[Decision]:
         requirements = self._requirements
@@ -56,6 +61,8 @@ class Provisioner:
             return
         if ask.error:
             self._told.pop(id, None)
+        elif not self._is_current(ask):
+            return
         elif name not in requirements.making and id not in self._told:
             requirements.making[name] = id
             yield CreateReservation(reservation)

@@ -95,7 +95,7 @@ class Provisioning:
     def _set_aside(self, profile: Profile, pod: PodRecord, ask: Ask) -> tuple[str, int] | None:
         """Room for a reservation of its own, on the best node that has it."""
         promises, virtuals = self._cluster.promises, self._virtuals
-        kept = virtuals.by_id.get(virtuals.id_for(ask))
+        kept = virtuals.asked_by(pod)
         if kept is not None:
             if self._fits_in(profile, pod, kept.promise):
                 return kept.promise.uid, kept.row
@@ -117,6 +117,7 @@ class Provisioning:
         tried = sizes(requests, ask.template)
         if ask.requirement is not None:
             least = at_least(requests, amounts_of(ask.requirement.resources))
+            least = at_least(least, self._virtuals.coming(ask))
             tried.insert(0, tuple(sorted((name, value) for name, value in least.items() if value)))
         return [size for size in dict.fromkeys(tried) if size]
 
@@ -155,6 +156,7 @@ class Provisioning:
         if virtual is None:
             self._schedule_asker(id_of(promise.object.metadata), now)
             virtual = self._virtuals.of(promise)
+            self._cycle.take(pod)  # it was told of what is set aside, but it is its turn anyway
         if virtual is None or not self._cluster.nodes.alive[virtual.row]:
             return self._cycle.place(profile, pod, now)
         why = self._virtuals.refusal(promise, virtual)

@@ -82,7 +82,7 @@ class Requirements:
         ask.requirement = read_requirement(required or None)
         if ask.id:
             self.by_id.setdefault(ask.id, {})[meta.uid] = ask
-            self._touch(ask.id)
+            self.touch(ask.id)
 
     def forget_pod(self, uid: str) -> None:
         """It has a node, or is gone, or asks no more."""
@@ -99,7 +99,7 @@ class Requirements:
             return
         self._id_of[meta.uid] = id
         self.made.setdefault(id, {})[meta.uid] = reservation.status.phase in FINISHED
-        self._touch(id)
+        self.touch(id)
 
     def forget_reservation(self, uid: str) -> None:
         id = self._id_of.pop(uid, None)
@@ -109,21 +109,22 @@ class Requirements:
         del made[uid]
         if not made:
             del self.made[id]
-        self._touch(id)
+        self.touch(id)
 
     def not_written(self, uid: str, message: str) -> None:
         """Something could not be written: a reservation to be made goes by its name."""
         if uid in self.making:
             self.refusals[uid] = message
-            self._touch(self.making[uid])
+            self.touch(self.making[uid])
 
-    def _touch(self, id: str) -> None:
+    def touch(self, id: str) -> None:
+        """Something changed that a provisioner may have waited for."""
         if self.has_provisioner:
             self.dirty[id] = None
 
     def _leave(self, ask: Ask) -> None:
         there = self.by_id.get(ask.id)
         if there is not None and there.pop(ask.pod.uid, None) is not None:
-            self._touch(ask.id)
+            self.touch(ask.id)
             if not there:
                 del self.by_id[ask.id]

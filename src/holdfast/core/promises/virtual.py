@@ -18,9 +18,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-from holdfast.api.dynamic_reservations import id_of, new_id, reservation_for
+from holdfast.api.dynamic_reservations import (
+    amounts_of,
+    at_least,
+    id_of,
+    new_id,
+    reservation_for,
+)
 from holdfast.api.meta import ResourceList
-from holdfast.api.names import RESERVATION_ID
+from holdfast.api.names import PODS, RESERVATION_ID
 from holdfast.api.quantity import format_amount
 from holdfast.api.reservation import NewReservationRequirement
 from holdfast.core.changes import Change
@@ -107,6 +113,7 @@ class Virtuals:
         """None as long as nobody looks after virtual reservations; then templates mean nothing."""
         self.requirements = Requirements()
         self.by_id: dict[str, Virtual] = {}
+        self._by_requester: dict[str, Virtual] = {}
         self.waits: dict[str, str] = {}
         """The pods that wait until they are told otherwise, by uid, with the id of what for."""
         self.untold: dict[str, None] = {}
@@ -121,21 +128,30 @@ class Virtuals:
 
     # Asking
 
-    def id_for(self, ask: Ask) -> str:
-        """What the pod has asked for before, unless that came and is of no more use."""
+    def id_for(self, ask: Ask, size: Mapping[str, int]) -> str:
+        """What the pod has asked for before, unless that came and is of no use at this size."""
         id = ask.id or new_id(ask.pod.uid)
         known = self._cluster.promises.known
         while any(
-            finished or uid not in known or known[uid].placed
+            finished or uid not in known or known[uid].placed or not _within(known[uid], size)
             for uid, finished in self.requirements.made.get(id, {}).items()
         ):
             id = new_id(ask.pod.uid, spent=id)
         return id
 
+    def coming(self, ask: Ask) -> dict[str, int]:
+        """The amounts of a reservation that was made for the pod, and waits for what is set aside."""
+        known = self._cluster.promises.known
+        amounts: dict[str, int] = {}
+        for uid, finished in self.requirements.made.get(ask.id, {}).items():
+            if not finished and uid in known and not known[uid].placed:
+                amounts = at_least(amounts, _without_slot(known[uid]))
+        return amounts
+
     def open(self, ask: Ask, size: Mapping[str, int], row: int) -> Virtual:
         """Sets room aside on the row; raises what is wrong with the template's owners."""
         now = self._cluster.now
-        id = self.id_for(ask)
+        id = self.id_for(ask, size)
         listed: ResourceList = {name: format_amount(name, size[name]) for name in sorted(size)}
         asked = NewReservationRequirement(labels={RESERVATION_ID: id}, resources=listed)
         reservation = reservation_for(ask.template, asked)
@@ -145,12 +161,25 @@ class Virtuals:
         promise.virtual = True
         self._cluster.promises.put_virtual(promise, row)
         virtual = self.by_id[id] = Virtual(id, promise, ask.pod, listed)
+        self._by_requester[ask.pod.uid] = virtual
         self.figures.requests += 1
         node = self._cluster.nodes.name(row)
         amounts = ", ".join(f"{name}: {quantity}" for name, quantity in listed.items())
         self._say(virtual, "Normal", ATTEMPT, f"Asking for reservation {id} on {node} ({amounts})")
         self._try_again(id)
+        self.requirements.touch(id)
         return virtual
+
+    def has_told(self, ask: Ask) -> bool:
+        """Whether the pod says what is asked for on its behalf now."""
+        virtual, requirement = self.by_id.get(ask.id), ask.requirement
+        if virtual is None or requirement is None:
+            return False
+        return amounts_of(requirement.resources) == amounts_of(virtual.resources)
+
+    def asked_by(self, pod: PodRecord) -> Virtual | None:
+        """What was set aside for the pod, and is not there yet."""
+        return self._by_requester.get(pod.uid)
 
     def begin_wait(self, pod: PodRecord) -> None:
         """The pod draws on a virtual reservation, or does not."""
@@ -218,6 +247,7 @@ class Virtuals:
         """The object is there, and holds the room."""
         now = self._cluster.now
         del self.by_id[virtual.id]
+        self._by_requester.pop(virtual.requester.uid, None)
         self.untold.pop(virtual.id, None)
         self.refused.pop(promise.uid, None)
         self._cluster.promises.drop(virtual.promise.uid, "replaced")
@@ -261,6 +291,7 @@ class Virtuals:
         """The room is free again, but for what pods that drew on it have claimed themselves."""
         if self.by_id.pop(virtual.id, None) is None:
             return
+        self._by_requester.pop(virtual.requester.uid, None)
         self.untold.pop(virtual.id, None)
         promises = self._cluster.promises
         for pod in promises.drawing(virtual.promise):
@@ -312,6 +343,8 @@ class Virtuals:
             return
         for uid, pod in virtual.waiting.items():
             if uid in self.requirements.asks:
+                self._by_requester.pop(virtual.requester.uid, None)
+                self._by_requester[uid] = virtual
                 virtual.requester = pod.ref
                 self.untold[virtual.id] = None
                 return
@@ -330,3 +363,12 @@ class Virtuals:
 
     def _say(self, virtual: Virtual, type: str, reason: str, message: str) -> None:
         self.reports.append(Emit(virtual.requester, type, reason, message, "Provisioning"))
+
+
+def _without_slot(promise: Promise) -> dict[str, int]:
+    """What it reserves, but for the one pod slot every reservation has."""
+    return {name: amount for name, amount in promise.amounts_by_name.items() if name != PODS}
+
+
+def _within(promise: Promise, size: Mapping[str, int]) -> bool:
+    return all(amount <= size.get(name, 0) for name, amount in _without_slot(promise).items())
