@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from drivers.http_driver import HttpDriver
+from drivers.http_driver import HttpDriver, called
 from holdfast.backends.embedded.setup import Setup
 from holdfast.sim.loading import load_files
 from holdfast.sim.scenario import read_scenario
@@ -22,7 +22,7 @@ def test_example(file: Path) -> None:
     served = HttpDriver(scenario, simulated.end)
     assert asyncio.run(served.play()) == []
     assert served.placed == {
-        (entry.t, entry.object, entry.node, entry.reservation)
+        (entry.t, entry.object, entry.node, called(entry.reservation))
         for entry in simulated.timeline
         if entry.event == "Bound"
     }

@@ -127,7 +127,7 @@ class AskingWorld(LittleWorld):
         if isinstance(decision, AnnotatePod):
             self._annotate(decision)
         elif isinstance(decision, CreateReservation):
-            self._create(decision)
+            self._make(decision)
         else:
             super()._carry_out(decision)
         self.after_each()
@@ -142,7 +142,7 @@ class AskingWorld(LittleWorld):
         kept = {key: value for key, value in annotations.items() if value is not None}
         self._store({**raw, "metadata": {**raw["metadata"], "annotations": kept}})
 
-    def _create(self, decision: CreateReservation) -> None:
+    def _make(self, decision: CreateReservation) -> None:
         name = decision.reservation.metadata.name
         if self.cannot_create:
             self._feed(WriteRefused(name, self.cannot_create))

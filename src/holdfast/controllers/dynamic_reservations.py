@@ -81,4 +81,3 @@ class DynamicReservations:
             del self._virtuals.refused[uid]
             if self._cluster.watcher is not None:
                 self._cluster.watcher.pod_pending(promise.pod)
-

@@ -11,7 +11,7 @@ import msgspec
 
 from holdfast.api.errors import InvalidObject
 from holdfast.api.meta import Object
-from holdfast.api.names import RESERVATION_TEMPLATE
+from holdfast.api.names import RESERVATION_ALLOCATED, RESERVATION_TEMPLATE
 from holdfast.api.node import Node
 from holdfast.api.pod import Pod
 from holdfast.api.reservation import Reservation
@@ -141,6 +141,8 @@ class Cluster:
         """A node is being cleared for the pod; none any more if the name is empty."""
         if pod.nominated != node:
             self._nominate(pod, node, gives_up_room=bool(pod.nominated))
+            if pod.uid in self.promises.rooms:
+                self.promises.nominated(pod)
 
     def _nominate(self, pod: PodRecord, node: str, gives_up_room: bool) -> None:
         if pod.nominated:
@@ -384,12 +386,14 @@ class Cluster:
             before = known.started
             known.started = parse_time(started) if started else None
             known.disrupted = is_disrupted(pod)
-            self.ledger.draw(known, allocated_from(pod))
+            self._draw(known, pod)
             self._assigned(known, node)
             if known.started != before:
                 self.starts.add(known.row)
             return
         known.leaving = pod.metadata.deletion_timestamp is not None
+        if known.uid in self.promises.rooms:
+            self.promises.preemptor_changed(known)
         if known.phase is not Phase.PENDING:
             return
         gates = tuple([gate.name for gate in pod.spec.scheduling_gates])
@@ -406,6 +410,12 @@ class Cluster:
         elif changed:
             self.watcher.pod_pending(known)
 
+    def _draw(self, known: PodRecord, pod: Pod) -> None:
+        text = pod.metadata.annotations.get(RESERVATION_ALLOCATED)
+        drawn = self.promises.known.get(known.draws_on) if text and known.draws_on else None
+        if drawn is None or drawn.mark != text:
+            self.ledger.draw(known, allocated_from(text))
+
     def _assigned(self, known: PodRecord, node: str) -> None:
         """The pod is on a node, by our doing or by another's."""
         row = self.nodes.row(node)
@@ -420,6 +430,10 @@ class Cluster:
         row = self.open_row(node)
         self.ledger.place(known, row)
         known.phase = Phase.ASSIGNED
+        if known.draws_on:
+            self.promises.pod_confirmed(known)
+        if known.uid in self.promises.rooms:
+            self.promises.preemptor_changed(known)
         self._changes |= Change.POD_PLACED
         self.chronicle.note(self.now, known.ref, "assigned", node)
 
@@ -437,6 +451,8 @@ class Cluster:
             self._vacate(pod)
         self.nominate(pod, "")
         del self.pods[pod.uid]
+        if pod.uid in self.promises.rooms:
+            self.promises.preemptor_changed(pod)
         if self._uid.get((pod.namespace, pod.name)) == pod.uid:
             del self._uid[pod.namespace, pod.name]
         self.classes.release(pod.cls)
@@ -467,6 +483,8 @@ class Cluster:
             return
         pod.phase = Phase.ASSIGNED
         self.chronicle.note(self.now, pod.ref, "bound")
+        if pod.uid in self.promises.rooms:
+            self.promises.preemptor_changed(pod)
         self.promises.pod_confirmed(pod)
         if self.watcher is not None:
             self.watcher.bind_confirmed(pod)

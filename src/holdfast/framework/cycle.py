@@ -14,6 +14,7 @@ from holdfast.core.classes import PodClass
 from holdfast.core.cluster import Cluster
 from holdfast.core.decisions import Decision, Emit, Nominate, SetPodScheduled
 from holdfast.core.pods import Phase, PodRecord
+from holdfast.core.promises import Promise
 from holdfast.framework.column import Column
 from holdfast.framework.diagnosis import NO_NODES, Blame, Verdict, not_named_text, verdict
 from holdfast.framework.interface import Nomination, Outcome, Plugin
@@ -51,6 +52,7 @@ class Cycle:
         self._table = cluster.nodes
         self._queue = queue
         self._specs = cluster.promises.specs
+        self._rooms = cluster.promises.rooms
         self._columns: dict[tuple[int, int], Column] = {}
         self._profiles_seen: set[int] = set()
         self._provisioning = Provisioning(self, cluster)
@@ -103,6 +105,8 @@ class Cycle:
         if not self._table.count:
             self.fail(profile, pod, NO_NODES, (), now)
             return False
+        if pod.promise is not None and pod.promise.preemptor:
+            return self._hold_room(profile, pod, pod.promise, now)
         if profile.provisions and self._provisioning.concerns(pod):
             return self._provisioning.schedule(profile, pod, now)
         return self.place(profile, pod, now)
@@ -116,6 +120,8 @@ class Cycle:
             return False
         if column.owned:
             pod.draws_on = column.draws_on(row)
+        if self._rooms and (room := self._rooms.of(pod, row)) is not None:
+            pod.draws_on = room.uid
         return self.claim(profile, pod, row, now)
 
     def take(self, pod: PodRecord) -> bool:
@@ -124,6 +130,14 @@ class Cycle:
             return False
         self._queue.take(pod)
         return True
+
+    def _hold_room(self, profile: Profile, pod: PodRecord, room: Promise, now: float) -> bool:
+        """Room that was preempted is held where it is, whatever else is there still."""
+        row = self._table.row(room.wants_node)
+        if room.released or row is None or not self._table.alive[row]:
+            self._queue.forget(pod)
+            return False
+        return self.claim(profile, pod, row, now)
 
     def find_row(self, profile: Profile, pod: PodRecord, column: Column) -> int:
         """The best row for the pod, or -1. A node being cleared for it comes before all others."""

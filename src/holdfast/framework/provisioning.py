@@ -55,7 +55,11 @@ class Provisioning:
         if pod.promise is not None:
             return self._adopt(profile, pod, pod.promise, now)
         ask = self._requirements.asks.get(pod.uid)
-        if ask is None or pod.cls.labels.get(names.RESERVATION_IGNORED) == "true":
+        if (
+            ask is None
+            or pod.uid in self._cluster.promises.rooms
+            or pod.cls.labels.get(names.RESERVATION_IGNORED) == "true"
+        ):
             return self._cycle.place(profile, pod, now)
         found = self._promised(profile, pod, ask)
         if found is None:
@@ -64,6 +68,11 @@ class Provisioning:
             return self._cycle.place(profile, pod, now)
         pod.draws_on, row = found
         return self._cycle.claim(profile, pod, row, now)
+
+    def _needs_none(self, pod: PodRecord) -> bool:
+        """Whether it wants no reservation, or there is one that holds what it preempted."""
+        ignoring = pod.cls.labels.get(names.RESERVATION_IGNORED) == "true"
+        return ignoring or pod.uid in self._cluster.promises.rooms
 
     # Where a pod can go: what it draws on, and the row
 

@@ -7,7 +7,7 @@ from holdfast.api.names import RESERVATION_API
 from holdfast.api.reservation import ReservationPhase, ReservationStatus
 from holdfast.api.validation import validate
 from holdfast.backends.embedded.admission import admit
-from holdfast.backends.embedded.telling import COLLECTED, UNSCHEDULABLE
+from holdfast.backends.embedded.telling import COLLECTED, DELETED, UNSCHEDULABLE
 from holdfast.backends.embedded.world import World
 from holdfast.core.decisions import (
     CreateReservation,
@@ -16,6 +16,7 @@ from holdfast.core.decisions import (
     SetReservationStatus,
 )
 from holdfast.core.events import BindConfirmed, BindRefused, WriteRefused
+from holdfast.core.promises.promise import FINISHED
 from holdfast.store.objects import Key, Raw
 
 
@@ -50,9 +51,12 @@ class ReservationHands:
 
     def delete(self, decision: DeleteReservation) -> None:
         ref = decision.reservation
-        if self._this(ref) is None:
+        raw = self._this(ref)
+        if raw is None:
             return
-        self._world.tell(reservation_key(ref.name), COLLECTED, message=decision.message)
+        ended = (raw.get("status") or {}).get("phase") in FINISHED
+        event = COLLECTED if ended else DELETED
+        self._world.tell(reservation_key(ref.name), event, message=decision.message)
         self._objects.delete(reservation_key(ref.name))
 
     def _tell(self, ref: ObjectRef, raw: Raw, status: ReservationStatus) -> None:

@@ -275,7 +275,7 @@ class Virtuals:
             if name and given < least:
                 got, required = format_amount(name, given), format_amount(name, least)
                 return f"it reserves {got} of {name}, {virtual.id} requires {required}"
-        lacking = self._cluster.promises.lacking(virtual.promise, promise.wanted)
+        lacking = self._cluster.promises.waiting.lacking(virtual.promise, promise.wanted)
         return f"it does not fit {there}: Insufficient {', '.join(lacking)}" if lacking else ""
 
     def refuse(self, virtual: Virtual, promise: Promise, why: str) -> None:
