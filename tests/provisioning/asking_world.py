@@ -15,7 +15,7 @@ from holdfast.api.decode import decode
 from holdfast.backends.assembly import controllers
 from holdfast.controllers.provisioner import Provisioner
 from holdfast.core.decisions import AnnotatePod, CreateReservation
-from holdfast.core.events import Added, Deleted, Event, Updated, WriteRefused
+from holdfast.core.events import Added, Event, WriteRefused
 from holdfast.core.promises.requirements import Requirements
 from holdfast.framework.config import API_VERSION, KIND, load
 from holdfast.plugins import registry as installed
@@ -61,7 +61,6 @@ class AskingWorld(LittleWorld):
         """Why reservations cannot be created, if they cannot."""
         self.after_each: Callable[[], None] = lambda: None
         """Called when something was written."""
-        self.requirements = Requirements()
         super().__init__(*objects)
 
     def start(self) -> None:
@@ -80,10 +79,9 @@ class AskingWorld(LittleWorld):
     restart = start
 
     def restart_provisioner(self) -> None:
-        self.requirements = Requirements()
-        self.provisioner = Provisioner(self.requirements)
+        self.provisioner = Provisioner(Requirements())
         for raw in self.objects.values():
-            self._show(Added(decode(raw)))
+            self.provisioner.feed(Added(decode(raw)))
 
     def settle(self) -> "AskingWorld":
         while True:
@@ -156,20 +154,4 @@ class AskingWorld(LittleWorld):
     def _feed(self, event: Event) -> None:
         super()._feed(event)
         if self._apart and hasattr(self, "provisioner"):
-            self._show(event)
-
-    def _show(self, event: Event) -> None:
-        """To a provisioner of its own."""
-        if isinstance(event, WriteRefused):
-            self.requirements.not_written(event.uid, event.message)
-        elif isinstance(event, Added | Updated | Deleted):
-            obj, gone = event.object, isinstance(event, Deleted)
-            if obj.kind == "Pod":
-                uid = obj.metadata.uid
-                self.requirements.forget_pod(uid) if gone else self.requirements.see_pod(obj)
-            elif obj.kind == "Reservation":
-                uid = obj.metadata.uid
-                if gone:
-                    self.requirements.forget_reservation(uid)
-                else:
-                    self.requirements.see_reservation(obj)
+            self.provisioner.feed(event)

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from holdfast.backends.metrics import SchedulingMetrics
 from provisioning.asking_world import ERROR, ID, AskingWorld, asking, required
 from reservations.little_world import Raw, node, pod, reservation
 
@@ -262,4 +263,15 @@ def test_figures() -> None:
     assert (figures.requests, figures.created, figures.failures) == (1, 1, 1)
     [latency] = figures.latencies
     assert 5 < latency < 70
-    assert figures.pendings == [0.0]
+    text = SchedulingMetrics(world.scheduler).text().decode()
+    shown = [line for line in text.splitlines() if line.startswith("scheduler_reservation_")]
+    for line in (
+        "scheduler_reservation_requests_total 1.0",
+        "scheduler_reservation_created_total 1.0",
+        "scheduler_reservation_creation_failures_total 1.0",
+        f"scheduler_reservation_creation_duration_seconds_sum {latency}",
+        "scheduler_reservation_creation_duration_seconds_count 1.0",
+        "scheduler_reservation_pending_duration_seconds_count 1.0",
+        "scheduler_reservation_pending_duration_seconds_sum 0.0",
+    ):
+        assert line in shown

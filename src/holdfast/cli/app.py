@@ -20,6 +20,7 @@ from holdfast.cli.failing import Failure
 _COMMANDS = {
     "up": ("holdfast.cli.up", "up"),
     "run": ("holdfast.cli.run", "run"),
+    "provisioner": ("holdfast.cli.provisioner", "provisioner"),
     "simulate": ("holdfast.cli.simulate", "simulate"),
     "bench": ("holdfast.cli.bench", "bench"),
     "config": ("holdfast.cli.config", "app"),

@@ -12,8 +12,11 @@ from collections.abc import Callable, Iterable
 
 from holdfast.api.dynamic_reservations import reservation_for
 from holdfast.api.names import RESERVATION_PROVISION_ERROR
+from holdfast.api.pod import Pod
+from holdfast.api.reservation import Reservation
 from holdfast.core.cluster import Cluster
 from holdfast.core.decisions import AnnotatePod, CreateReservation, Decision
+from holdfast.core.events import Added, Deleted, Event, Malformed, Updated, WriteRefused
 from holdfast.core.promises.requirements import Ask, Requirements
 
 
@@ -26,6 +29,10 @@ class Provisioner:
         self._is_current = is_current
         requirements.has_provisioner = True
         requirements.dirty.update(dict.fromkeys(requirements.by_id))
+        self.created = 0
+        """How many were decided to be."""
+        self.failures = 0
+        """How many could not be created."""
         self._told: dict[str, str] = {}
         """What was said of ids on their pods, until it is seen there."""
 
@@ -33,6 +40,22 @@ class Provisioner:
     def of(cls, cluster: Cluster) -> "Provisioner":
         """As a part of the scheduler."""
         return cls(cluster.virtuals.requirements, cluster.virtuals.has_told)
+
+    def feed(self, event: Event) -> None:
+        """Takes note of something that happened, where the provisioner stands on its own."""
+        requirements = self._requirements
+        if isinstance(event, WriteRefused):
+            requirements.not_written(event.uid, event.message)
+        elif isinstance(event, Malformed):
+            requirements.forget_pod(event.uid)
+        elif isinstance(event, Added | Updated | Deleted):
+            obj, gone = event.object, isinstance(event, Deleted)
+            if isinstance(obj, Pod):
+                requirements.forget_pod(obj.metadata.uid) if gone else requirements.see_pod(obj)
+            elif isinstance(obj, Reservation) and gone:
+                requirements.forget_reservation(obj.metadata.uid)
+            elif isinstance(obj, Reservation):
+                requirements.see_reservation(obj)
 
     def run(self, now: float) -> list[Decision]:
         requirements = self._requirements
@@ -56,6 +79,7 @@ class Provisioner:
         refusal = requirements.refusals.pop(name, None)
         if refusal is not None:
             del requirements.making[name]
+            self.failures += 1
             self._told[id] = refusal
             yield AnnotatePod(ask.pod, {RESERVATION_PROVISION_ERROR: refusal})
             return
@@ -65,6 +89,7 @@ class Provisioner:
             return
         elif name not in requirements.making and id not in self._told:
             requirements.making[name] = id
+            self.created += 1
             yield CreateReservation(reservation)
 
     def _forget(self, id: str) -> None:

@@ -10,6 +10,7 @@ from prometheus_client.core import GaugeMetricFamily, InfoMetricFamily, Metric
 from holdfast import __version__
 from holdfast.actions.scheduler import Scheduler
 from holdfast.backends.metrics.figures import Counter, Histogram, exponential
+from holdfast.backends.metrics.provisioning import ProvisioningFigures
 from holdfast.backends.metrics.timing import time_plugins
 from holdfast.core.decisions import Bind, Decision, Preempt
 from holdfast.core.pods import Phase
@@ -76,6 +77,7 @@ class SchedulingMetrics:
         self._preemptions = 0
         self.registry = CollectorRegistry()
         self.registry.register(self)
+        self.registry.register(ProvisioningFigures(scheduler.cluster.virtuals.figures))
         ProcessCollector(registry=self.registry)
         for collector in more:
             self.registry.register(collector)

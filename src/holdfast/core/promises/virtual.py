@@ -14,6 +14,7 @@ a scheduler that restarts asks for the same reservation again, and never for a s
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
@@ -44,6 +45,8 @@ FAILURE = "ReservationCreationFailure"
 TIMEOUT = "ReservationTimeout"
 
 _INSTANT = 1e-6
+_MOST_OBSERVED = 100_000
+"""So many observations are kept for whoever asks for them."""
 
 
 class Settings(NamedTuple):
@@ -62,9 +65,9 @@ class Figures:
     requests: int = 0
     created: int = 0
     failures: int = 0
-    latencies: list[float] = field(default_factory=list)
+    latencies: deque[float] = field(default_factory=lambda: deque(maxlen=_MOST_OBSERVED))
     """From asking for a reservation until there was one, in seconds; those not yet taken."""
-    pendings: list[float] = field(default_factory=list)
+    pendings: deque[float] = field(default_factory=lambda: deque(maxlen=_MOST_OBSERVED))
     """From a reservation being there until it was available."""
 
 
