@@ -10,7 +10,7 @@ One id has one reservation: it is looked for before one is created, and its name
 
 from collections.abc import Callable, Iterable
 
-from holdfast.api.dynamic_reservations import reservation_for
+from holdfast.api.dynamic_reservations import reservation_for, reservation_name
 from holdfast.api.names import RESERVATION_PROVISION_ERROR
 from holdfast.api.pod import Pod
 from holdfast.api.reservation import Reservation
@@ -93,8 +93,7 @@ class Provisioner:
             yield CreateReservation(reservation)
 
     def _forget(self, id: str) -> None:
+        name = reservation_name(id)
         self._told.pop(id, None)
-        making = self._requirements.making
-        for name in [name for name, each in making.items() if each == id]:
-            del making[name]
-            self._requirements.refusals.pop(name, None)
+        self._requirements.making.pop(name, None)
+        self._requirements.refusals.pop(name, None)

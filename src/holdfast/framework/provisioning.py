@@ -90,11 +90,14 @@ class Provisioning:
         if not column.owned:
             return None
         row = self._cycle.find_row(profile, pod, column)
-        if row >= 0 and self._covers(column.draws_on(row), pod.cls):
-            return column.draws_on(row), row
-        drawable = self._cluster.promises.drawable(pod.cls)
-        if drawable is None or row < 0:
+        if row < 0:
             return None
+        drawn = column.draws_on(row)
+        if self._covers(drawn, pod.cls):
+            return drawn, row
+        drawable = self._cluster.promises.drawable(pod.cls)
+        if drawable is None or (not drawn and profile.drawing_weight):
+            return None  # nodes with something to draw on are better than all others
         enough = np.zeros(self._cluster.nodes.size, dtype=np.bool_)
         for each in drawable.rows():
             enough[each] = self._covers(column.draws_on(each), pod.cls)
