@@ -64,7 +64,8 @@ class Nominate(msgspec.Struct, frozen=True):
 
 class Preempt(msgspec.Struct, frozen=True):
     """Delete the pod, gracefully, to make room: first its condition DisruptionTarget, then it. If that
-    fails, the pod as it is must be fed again: until then it counts as being on its way out."""
+    fails, the pod as it is must be fed again: until then it counts as being on its way out; and then
+    WriteRefused with the uid of the preemptor, so that it is tried again."""
 
     pod: ObjectRef
     preemptor: ObjectRef
@@ -96,6 +97,8 @@ class SetReservationStatus(msgspec.Struct, frozen=True):
     reservation: ObjectRef
     status: ReservationStatus
     binds: bool = False
+    annotations: Mapping[str, str] = _NOTHING
+    """Written on the reservation before its status."""
 
 
 class DeleteReservation(msgspec.Struct, frozen=True):

@@ -6,6 +6,7 @@
 from holdfast.framework.registry import Registry
 from holdfast.plugins.default_binder import DefaultBinder
 from holdfast.plugins.default_preemption import DefaultPreemption
+from holdfast.plugins.device_share import DeviceShare
 from holdfast.plugins.dynamic_reservation import DynamicReservation
 from holdfast.plugins.image_locality import ImageLocality
 from holdfast.plugins.inter_pod_affinity import InterPodAffinity
@@ -29,6 +30,7 @@ IN_TREE = (
     DefaultBinder,
     DefaultPreemption,
     DynamicReservation,
+    DeviceShare,
     ImageLocality,
     NodeAffinity,
     NodeName,

@@ -77,7 +77,7 @@ class Hands:
             metadata = pod["metadata"]
             annotations = {**(metadata.get("annotations") or {}), **decision.annotations}
             bound["metadata"] = {**metadata, "annotations": annotations}
-        world.tell(key, BOUND, node=decision.node, reservation=_reservation_of(bound))
+        world.tell(key, BOUND, node=decision.node, reservation=reservation_of(bound))
         self._objects.update(key, world.kubelets.running(bound) if node is not None else bound)
 
     def _set_pod_scheduled(self, decision: SetPodScheduled) -> None:
@@ -193,7 +193,8 @@ def _refusal(pod: Raw | None, wanted: ObjectRef) -> str:
     return ""
 
 
-def _reservation_of(pod: Raw) -> str:
+def reservation_of(pod: Raw) -> str:
+    """The reservation it was bound through."""
     text = (pod["metadata"].get("annotations") or {}).get(names.RESERVATION_ALLOCATED)
     if text is None:
         return ""

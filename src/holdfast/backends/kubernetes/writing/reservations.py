@@ -16,7 +16,7 @@ from holdfast.api.names import RESERVATION_API
 from holdfast.api.reservation import Reservation
 from holdfast.backends.kubernetes.errors import ApiError, Deposed
 from holdfast.backends.kubernetes.http.backoff import Backoff
-from holdfast.backends.kubernetes.http.client import JSON_PATCH
+from holdfast.backends.kubernetes.http.client import JSON_PATCH, MERGE
 from holdfast.backends.kubernetes.http.paths import path_of
 from holdfast.backends.kubernetes.writing.queue import Job, Lane, Outcome, WriteQueue
 from holdfast.backends.kubernetes.writing.sender import Passing, Sender, wait_after
@@ -47,7 +47,8 @@ class Reservations:
         ref = decision.reservation
         before = self._wanted.get(ref.uid)
         if before is not None and before.binds:
-            decision = msgspec.structs.replace(decision, binds=True)
+            annotations = {**before.annotations, **decision.annotations}
+            decision = msgspec.structs.replace(decision, binds=True, annotations=annotations)
         self._wanted[ref.uid] = decision
         if before is None or decision.binds != before.binds:
             lane = Lane.BIND if decision.binds else Lane.STATUS
@@ -86,6 +87,11 @@ class Reservations:
             if wanted is None:
                 return None
             try:
+                if wanted.annotations:
+                    body = {
+                        "metadata": {"uid": ref.uid, "annotations": dict(wanted.annotations)},
+                    }
+                    await self._sender.write("PATCH", path_of(_INFO, "", ref.name), body, MERGE)
                 await self._sender.write(
                     "PATCH", path_of(_INFO, "", ref.name, "status"), _patch(wanted), JSON_PATCH
                 )
