@@ -59,6 +59,7 @@ class Scheduler:
         self._profiles.setdefault("", profiles[0])  # reservations that name no scheduler
         for alias, name in (aliases or {}).items():
             self._profiles.setdefault(alias, self._profiles[name])
+        self.cluster.served = self._profiles
         self.queue = SchedulingQueue(
             profiles[0].sort_key, configuration.pod_initial_backoff, configuration.pod_max_backoff
         )

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from holdfast.actions.scheduler import Controller
 from holdfast.controllers.dynamic_reservations import DynamicReservations
+from holdfast.controllers.migration import MigrationController
 from holdfast.controllers.provisioner import Provisioner
 from holdfast.controllers.reservations import ReservationLifecycle
 from holdfast.core.cluster import Cluster
@@ -23,7 +24,9 @@ def controllers(configuration: Configuration) -> list[Callable[[Cluster], Contro
         return []
     given = args if isinstance(args, ReservationArgs) else ReservationArgs()
     gc_after = None if given.disable_garbage_collection else float(given.gc_duration_seconds)
+    # A job that gives up takes its reservation along before that can expire.
     made: list[Callable[[Cluster], Controller]] = [
+        MigrationController,
         lambda cluster: ReservationLifecycle(cluster, gc_after),
         lambda cluster: DynamicReservations(cluster, settings),
     ]

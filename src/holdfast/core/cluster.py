@@ -4,13 +4,14 @@ Objects come in by `feed`; what follows from them is written to the node table a
 whoever watches (the scheduling queue) is told what became of pods. Nothing here decides anything.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from typing import Any, Protocol
 
 import msgspec
 
 from holdfast.api.errors import InvalidObject
 from holdfast.api.meta import Object
+from holdfast.api.migration import PodMigrationJob
 from holdfast.api.names import RESERVATION_ALLOCATED, RESERVATION_TEMPLATE
 from holdfast.api.node import Node
 from holdfast.api.pod import Pod
@@ -34,11 +35,13 @@ from holdfast.core.facts import (
     allocated_from,
     difference,
     is_disrupted,
+    is_ready,
     kind_of,
     node_info,
     with_devices,
 )
 from holdfast.core.ledger import Ledger
+from holdfast.core.migrations import Migrations
 from holdfast.core.nodes import NodeInfo, NodeTable
 from holdfast.core.pods import Phase, PodRecord
 from holdfast.core.promises import Promises, Virtuals
@@ -87,6 +90,7 @@ class Cluster:
         self.promises = Promises(self)
         self.virtuals = Virtuals(self)
         self.belongings = Belongings(self)
+        self.migrations = Migrations()
         self.objects: dict[str, dict[tuple[str, str], Object]] = {}
         """Everything else, by kind (see `kind_of`) and then by (namespace, name)."""
         self.versions: dict[str, int] = {}
@@ -97,6 +101,8 @@ class Cluster:
         """Moves with every change of a node or another object, and of the classes known."""
         self.chronicle = Chronicle()
         self.watcher: PodWatcher | None = None
+        self.served: Container[str] = ()
+        """The names of schedulers whose pods are scheduled here."""
         self._changes = Change.NONE
         self._reports: list[Decision] = []
         self._uid: dict[tuple[str, str], str] = {}
@@ -195,6 +201,8 @@ class Cluster:
         elif isinstance(obj, Reservation):
             self.virtuals.requirements.see_reservation(obj)
             self.promises.put(obj)
+        elif isinstance(obj, PodMigrationJob):
+            self.migrations.put(obj)
         else:
             meta = obj.metadata
             known = self.objects.setdefault(kind_of(obj), {})
@@ -213,6 +221,8 @@ class Cluster:
         elif isinstance(obj, Reservation):
             self.virtuals.requirements.forget_reservation(obj.metadata.uid)
             self.promises.drop(obj.metadata.uid)
+        elif isinstance(obj, PodMigrationJob):
+            self.migrations.drop(obj.metadata.uid)
         else:
             meta = obj.metadata
             gone = self.objects.get(kind_of(obj), {}).pop((meta.namespace, meta.name), None)
@@ -415,6 +425,7 @@ class Cluster:
             before = known.started
             known.started = parse_time(started) if started else None
             known.disrupted = is_disrupted(pod)
+            known.ready = is_ready(pod)
             self._draw(known, pod)
             self.belongings.seen(known, pod.metadata)
             self._assigned(known, node)
@@ -500,6 +511,8 @@ class Cluster:
         self.promises.not_written(event.uid)
         self.virtuals.not_written(event.uid, event.message)
         self.virtuals.requirements.not_written(event.uid, event.message)
+        if self.migrations.known:
+            self.migrations.refused.append((event.uid, event.message))
         pod = self.pods.get(event.uid)
         if pod is None or pod.phase is not Phase.PENDING or pod.leaving:
             return

@@ -2,9 +2,12 @@
 
 from collections.abc import Mapping
 from types import MappingProxyType
+from typing import Any
 
 import msgspec
 
+from holdfast.api.meta import ObjectReference
+from holdfast.api.migration import PodMigrationJobStatus
 from holdfast.api.reservation import Reservation, ReservationStatus
 
 _NOTHING: Mapping[str, str] = MappingProxyType({})
@@ -82,6 +85,17 @@ class AnnotatePod(msgspec.Struct, frozen=True):
     annotations: Mapping[str, str | None]
 
 
+class Evict(msgspec.Struct, frozen=True):
+    """Ask the eviction API to let the pod go, which minds disruption budgets. Answered by WriteRefused
+    if it does not, now; otherwise the pod is seen to go."""
+
+    pod: ObjectRef
+    message: str
+    """Why, for whoever keeps a record."""
+    options: Mapping[str, Any] = _NOTHING
+    """As DeleteOptions on the wire."""
+
+
 class CreateReservation(msgspec.Struct, frozen=True):
     """Create the reservation, which has its name. That it is there is seen as an object, and if one of
     the name is there already, nothing is done. Answered by WriteRefused, with the name, if it could not
@@ -102,10 +116,26 @@ class SetReservationStatus(msgspec.Struct, frozen=True):
 
 
 class DeleteReservation(msgspec.Struct, frozen=True):
-    """Delete the reservation, whose time is over."""
+    """Delete the reservation: its time is over, or nobody wants it any more."""
 
     reservation: ObjectRef
     message: str
+
+
+class SetMigrationStatus(msgspec.Struct, frozen=True):
+    """Write the status of a PodMigrationJob as a whole. Answered by WriteRefused if that fails."""
+
+    job: ObjectRef
+    status: PodMigrationJobStatus
+
+
+class SpecifyMigration(msgspec.Struct, frozen=True):
+    """Write into the spec of a PodMigrationJob which pod and which reservation it is about. What is
+    None stays as it is. Answered by WriteRefused if that fails."""
+
+    job: ObjectRef
+    pod: ObjectReference | None = None
+    reservation: ObjectReference | None = None
 
 
 class Emit(msgspec.Struct, frozen=True):
@@ -126,8 +156,11 @@ Decision = (
     | Nominate
     | Preempt
     | AnnotatePod
+    | Evict
     | CreateReservation
     | SetReservationStatus
     | DeleteReservation
+    | SetMigrationStatus
+    | SpecifyMigration
     | Emit
 )

@@ -7,6 +7,7 @@ from holdfast.api import names
 from holdfast.api.annotations import ReservationAllocated
 from holdfast.api.decode import decode_json
 from holdfast.api.errors import InvalidObject
+from holdfast.backends.embedded.migrations import MigrationHands
 from holdfast.backends.embedded.objects import with_condition
 from holdfast.backends.embedded.reservations import ReservationHands
 from holdfast.backends.embedded.telling import BOUND, PREEMPTED, UNSCHEDULABLE
@@ -19,12 +20,15 @@ from holdfast.core.decisions import (
     Decision,
     DeleteReservation,
     Emit,
+    Evict,
     Nominate,
     ObjectRef,
     Preempt,
     SelectNode,
+    SetMigrationStatus,
     SetPodScheduled,
     SetReservationStatus,
+    SpecifyMigration,
 )
 from holdfast.core.events import BindConfirmed, BindRefused, WriteRefused
 from holdfast.store.objects import Key, Raw, node_key, pod_key
@@ -35,6 +39,7 @@ class Hands:
         self._world = world
         self._objects = world.objects
         self._reservations = ReservationHands(world)
+        self._migrations = MigrationHands(world)
         self._carry_out: dict[type, Callable[[Any], None]] = {
             Bind: self._bind,
             BindVolume: self._bind_volume,
@@ -43,6 +48,9 @@ class Hands:
             Nominate: self._nominate,
             Preempt: self._preempt,
             AnnotatePod: self._annotate,
+            Evict: self._migrations.evict,
+            SetMigrationStatus: self._migrations.set_status,
+            SpecifyMigration: self._migrations.specify,
             CreateReservation: self._reservations.create,
             SetReservationStatus: self._reservations.set_status,
             DeleteReservation: self._reservations.delete,

@@ -30,8 +30,7 @@ class ReservationHands:
         name = decision.reservation.metadata.name
         if reservation_key(name) in self._objects:
             return
-        problems = validate(raw)
-        if problems:
+        if problems := validate(raw):
             self._world.feed(WriteRefused(name, str(problems[0])))
         else:
             self._objects.create(admit(raw, (), self._world.clock.stamp()))

@@ -12,6 +12,7 @@ from holdfast.backends.kubernetes.writing.annotations import annotation_job
 from holdfast.backends.kubernetes.writing.binder import BindJob, Feed
 from holdfast.backends.kubernetes.writing.claims import Claims
 from holdfast.backends.kubernetes.writing.evictions import EvictionJob
+from holdfast.backends.kubernetes.writing.migrations import Migrations
 from holdfast.backends.kubernetes.writing.queue import Failed, Lane, WriteQueue
 from holdfast.backends.kubernetes.writing.recorder import Recorder
 from holdfast.backends.kubernetes.writing.reservations import Reservations
@@ -25,11 +26,14 @@ from holdfast.core.decisions import (
     Decision,
     DeleteReservation,
     Emit,
+    Evict,
     Nominate,
     Preempt,
     SelectNode,
+    SetMigrationStatus,
     SetPodScheduled,
     SetReservationStatus,
+    SpecifyMigration,
 )
 from holdfast.core.events import Deleted, Event
 
@@ -65,6 +69,7 @@ class Writer:
         self.claims = Claims(claims)
         self.statuses = Statuses(self._sender, wall)
         self._reservations = Reservations(self._sender, self.queue, feed)
+        self._migrations = Migrations(self._sender, self.queue, feed)
         self._recorder = Recorder(self._sender, wall)
         self.events_lost = 0
 
@@ -93,6 +98,12 @@ class Writer:
                 self._reservations.set_status(decision)
             elif isinstance(decision, DeleteReservation):
                 self._reservations.delete(decision)
+            elif isinstance(decision, Evict):
+                self._migrations.evict(decision)
+            elif isinstance(decision, SetMigrationStatus):
+                self._migrations.set_status(decision)
+            elif isinstance(decision, SpecifyMigration):
+                self._migrations.specify(decision)
             else:
                 assert_never(decision)
 
