@@ -33,6 +33,7 @@ from holdfast.core.events import (
     WriteRefused,
 )
 from holdfast.core.ledger import Ledger
+from holdfast.core.limit_sums import LimitSums
 from holdfast.core.nodes import NodeInfo, NodeTable
 from holdfast.core.pods import Phase, PodRecord
 from holdfast.core.promises import Promises
@@ -79,7 +80,10 @@ class Cluster:
         """Rows on which it became known when a pod began to run."""
         self.volumes = Volumes(self.nodes, self.ledger, self.classes, self.nodes_changed)
         self.pods: dict[str, PodRecord] = {}
+        self.limits = LimitSums(self)
         self.promises = Promises(self)
+        self.node_listeners: list[Callable[[int], None]] = []
+        """Told of every row whose node object came, changed or went."""
         self.objects: dict[str, dict[tuple[str, str], Object]] = {}
         """Everything else, by kind (see `kind_of`) and then by (namespace, name)."""
         self.versions: dict[str, int] = {}
@@ -92,6 +96,7 @@ class Cluster:
         self.watcher: PodWatcher | None = None
         self._changes = Change.NONE
         self._reports: list[Decision] = []
+        self._complaints: dict[tuple[str, str], str] = {}
         self._uid: dict[tuple[str, str], str] = {}
         self._handlers: dict[type, Callable[[Any], None]] = {
             Added: self._put,
@@ -120,6 +125,15 @@ class Cluster:
         """What there is to say about objects that make no sense."""
         reports, self._reports = self._reports, []
         return reports
+
+    def complain(self, about: ObjectRef, reason: str, message: str) -> None:
+        """Says on an object what is wrong with it, once; an empty message means nothing is any more."""
+        known = self._complaints.pop((about.uid, reason), "")
+        if message:
+            self._complaints[about.uid, reason] = message
+            if message != known:
+                self.chronicle.note(self.now, about, reason, message)
+                self._reports.append(Emit(about, "Warning", reason, message, "Scheduling"))
 
     def pod(self, namespace: str, name: str) -> PodRecord | None:
         return self.pods.get(self._uid.get((namespace, name), ""))
@@ -295,6 +309,8 @@ class Cluster:
         self.stamp += 1
         self.nodes_changed.add(row)
         self.promises.node_changed(row)
+        for listen in self.node_listeners:
+            listen(row)
         self._changes |= changes
 
     def _row_emptied(self, row: int) -> None:

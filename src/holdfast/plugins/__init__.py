@@ -8,6 +8,7 @@ from holdfast.plugins.default_binder import DefaultBinder
 from holdfast.plugins.default_preemption import DefaultPreemption
 from holdfast.plugins.image_locality import ImageLocality
 from holdfast.plugins.inter_pod_affinity import InterPodAffinity
+from holdfast.plugins.limit_aware import LimitAware
 from holdfast.plugins.node_affinity import NodeAffinity
 from holdfast.plugins.node_name import NodeName
 from holdfast.plugins.node_ports import NodePorts
@@ -28,6 +29,7 @@ IN_TREE = (
     DefaultBinder,
     DefaultPreemption,
     ImageLocality,
+    LimitAware,
     NodeAffinity,
     NodeName,
     NodePorts,

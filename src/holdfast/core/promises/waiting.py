@@ -21,6 +21,7 @@ class WaitingLine:
         self._promises = promises
         self._holds = cluster.ledger.holds
         self._nodes = cluster.nodes
+        self._limits = cluster.limits
         self._on_row: dict[int, set[str]] = {}
 
     def on(self, row: int) -> Collection[str]:
@@ -56,10 +57,14 @@ class WaitingLine:
         ]
         lacking = []
         for slot, promised in (hold.amounts if amounts is None else amounts).items():
+            name, offered = nodes.slots.name(slot), nodes.allocatable.item(slot, row)
+            if not name:
+                if amounts is not None and promised <= hold.amounts.get(slot, 0):
+                    continue  # limits that were allowed once are not taken back
+                name, offered = self._limits.allowed(slot, row)
             claimed = nodes.claimed.item(slot, row) - hold.left(slot)
             claimed -= sum(each.left(slot) for each in behind)
             needed = max(0, promised - hold.taken.get(slot, 0))
-            name = nodes.slots.name(slot)
-            if name and claimed + needed > nodes.allocatable.item(slot, row):
+            if name and claimed + needed > offered:
                 lacking.append(name)
         return lacking
