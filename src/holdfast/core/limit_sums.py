@@ -56,7 +56,7 @@ class LimitSums:
         """The same, from what pods and reservations there are."""
         cluster = self._cluster
         sums = np.zeros(cluster.nodes.size, dtype=np.int64)
-        offered = cluster.nodes.slots.find(resource)
+        offered, counted = cluster.nodes.slot(resource), cluster.classes.counted.get(resource)
 
         def limit(cls: PodClass) -> int:
             return cls.limits.scored(resource) if scored else cls.limits.of(resource)
@@ -67,8 +67,10 @@ class LimitSums:
                 sums[rows] += each * np.fromiter(cls.placed.values(), dtype=np.int64)
         for hold in cluster.ledger.holds:
             promise = hold.pod.promise
-            held = hold.amounts.get(offered, 0) if offered is not None else 0
-            held = max(held, hold.pod.cls.limits.of(resource))
+            if counted is not None:
+                held = hold.amounts.get(counted.slot, 0)
+            else:
+                held = max(hold.pod.cls.limits.of(resource), hold.amounts.get(offered, 0))
             drawing = cluster.promises.drawing(promise) if promise is not None else ()
             sums[hold.row] += max(0, held - sum(limit(pod.cls) for pod in drawing))
         return sums
