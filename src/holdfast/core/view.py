@@ -80,9 +80,24 @@ class View(Protocol):
         """The cells without what is behind the point."""
 
 
-class All:
-    __slots__ = ("_size", "_table")
+class Many:
+    """Arithmetic on the cells of several rows."""
+
+    __slots__ = ()
     single: ClassVar[bool] = False
+
+    def at_most(self, cells: Cells, limit: float) -> Cells:
+        return np.minimum(cells, limit)
+
+    def at_least(self, cells: Cells, limit: float) -> Cells:
+        return np.maximum(cells, limit)
+
+    def whole(self, cells: Cells) -> Cells:
+        return cells.astype(np.int64)
+
+
+class All(Many):
+    __slots__ = ("_size", "_table")
 
     def __init__(self, table: NodeTable) -> None:
         self._table = table
@@ -110,21 +125,11 @@ class All:
     def full(self, value: bool) -> Cells:
         return np.full(self._size, value)
 
-    def at_most(self, cells: Cells, limit: float) -> Cells:
-        return np.minimum(cells, limit)
 
-    def at_least(self, cells: Cells, limit: float) -> Cells:
-        return np.maximum(cells, limit)
-
-    def whole(self, cells: Cells) -> Cells:
-        return cells.astype(np.int64)
-
-
-class Some:
+class Some(Many):
     """Rows whose amounts of all slots were gathered, which costs less at once than slot by slot."""
 
     __slots__ = ("_allocatable", "_claimed", "_free", "rows")
-    single: ClassVar[bool] = False
 
     def __init__(self, table: NodeTable, rows: NDArray[np.intp]) -> None:
         used = len(table.slots)
@@ -152,15 +157,6 @@ class Some:
 
     def full(self, value: bool) -> Cells:
         return np.full(len(self.rows), value)
-
-    def at_most(self, cells: Cells, limit: float) -> Cells:
-        return np.minimum(cells, limit)
-
-    def at_least(self, cells: Cells, limit: float) -> Cells:
-        return np.maximum(cells, limit)
-
-    def whole(self, cells: Cells) -> Cells:
-        return cells.astype(np.int64)
 
 
 class One:
