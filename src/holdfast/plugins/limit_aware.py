@@ -91,6 +91,23 @@ class LimitAware(Plugin):
             return Score.same(0, self._version)
 
         def score(view: View) -> Cells:
+            return one(view) if view.single else several(view)
+
+        def one(view: View) -> int:
+            """As for several, without what only arrays need."""
+            total = weights = 0
+            for ceiling, slot, added, weight in counted:
+                most = ceiling.cells.item(view.rows)
+                if 0 < most < UNLIMITED:
+                    left = most - view.claimed(slot) - added
+                    part = left * MAX_SCORE // most if left >= 0 else -(-left * MAX_SCORE // most)
+                    total += weight * (part if part > _WORST else _WORST)
+                    weights += weight
+            if total < 0:
+                return -(-total // weights)
+            return total // weights if weights else 0
+
+        def several(view: View) -> Cells:
             total, weights = 0, 0
             for ceiling, slot, added, weight in counted:
                 most = view.take(ceiling.cells)
