@@ -103,6 +103,10 @@ class Scheduler:
         self.cycle.decisions = []
         return decisions
 
+    def profile_of(self, scheduler_name: str) -> Profile | None:
+        """The profile pods of that scheduler name fall under, if they are ours."""
+        return self._profiles.get(scheduler_name)
+
     def next_timer(self) -> float | None:
         """When a round is due even if nothing happens."""
         times = [self.queue.next_due(), self.cycle.next_deadline()]

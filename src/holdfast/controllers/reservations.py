@@ -13,7 +13,15 @@ from holdfast.core.cluster import Cluster
 from holdfast.core.decisions import Decision, DeleteReservation, Emit, SetReservationStatus
 from holdfast.core.pods import Phase
 from holdfast.core.promises.promise import FINISHED, Promise
-from holdfast.core.promises.status import EXPIRED, READY, SUCCEEDED, bound_owners, status_of
+from holdfast.core.promises.status import (
+    EXPIRED,
+    READY,
+    RESIZED,
+    SCHEDULED,
+    SUCCEEDED,
+    bound_owners,
+    status_of,
+)
 
 DEFAULT_GC = 24 * 3600.0
 
@@ -27,6 +35,8 @@ class ReservationLifecycle:
         self._timers: list[tuple[float, str]] = []
         self._due: dict[str, float] = {}
         self._collected: set[str] = set()
+        self._invalid: dict[str, str] = {}
+        """What was last said to be wrong with a reservation, by its uid."""
         self._decisions: list[Decision] = []
 
     def run(self, now: float) -> list[Decision]:
@@ -42,6 +52,7 @@ class ReservationLifecycle:
             if promise is None:
                 self._due.pop(uid, None)
                 self._collected.discard(uid)
+                self._invalid.pop(uid, None)
             else:
                 self._look_after(promise, now)
         decisions, self._decisions = self._decisions, []
@@ -76,6 +87,10 @@ class ReservationLifecycle:
                 self._promises.available(promise)
                 self._emit(promise, "Available", f"There is room for {promise.name} on {node}")
             self._resize(promise)
+        if promise.error:
+            self._tell_invalid(promise)
+        elif self._invalid:
+            self._invalid.pop(promise.uid, None)
         self._write(promise, now)
         self._set_timer(promise.uid, expires)
 
@@ -90,6 +105,14 @@ class ReservationLifecycle:
         self._emit(promise, how, message or f"{promise.name} was allocated to its owner")
         self._write(promise, now)
 
+    def _tell_invalid(self, promise: Promise) -> None:
+        """Once for each thing that is wrong with it; a scheduler that restarts finds it said there."""
+        said = condition(promise.object.status.conditions, SCHEDULED)
+        known = self._invalid.get(promise.uid, said.message if said is not None else "")
+        self._invalid[promise.uid] = promise.error
+        if known != promise.error:
+            self._emit(promise, "InvalidReservation", promise.error, "Warning")
+
     def _resize(self, promise: Promise) -> None:
         wanted = promise.wanted
         if wanted == promise.amounts:
@@ -99,9 +122,15 @@ class ReservationLifecycle:
             self._promises.resize(promise, wanted)
             self._promises.dirty.pop(promise.uid, None)
             promise.resize_problem = ""
+            self._emit(promise, "Resized", f"{promise.name} has the size its template asks for")
             return
-        lacking = self._promises.waiting.lacking(promise, wanted)
-        promise.resize_problem = ", ".join(f"Insufficient {name}" for name in lacking)
+        problem = ", ".join(
+            f"Insufficient {n}" for n in self._promises.waiting.lacking(promise, wanted)
+        )
+        known = condition(promise.object.status.conditions, RESIZED)
+        if problem != promise.resize_problem and (known is None or known.message != problem):
+            self._emit(promise, "ResizeFailed", problem, "Warning")
+        promise.resize_problem = problem
 
     def _collect(self, promise: Promise, now: float) -> None:
         if self._gc_after is None or promise.uid in self._collected:
@@ -139,5 +168,5 @@ class ReservationLifecycle:
             self._due[uid] = due
             heapq.heappush(self._timers, (due, uid))
 
-    def _emit(self, promise: Promise, reason: str, message: str) -> None:
-        self._decisions.append(Emit(promise.ref, "Normal", reason, message, "Reserving"))
+    def _emit(self, promise: Promise, reason: str, message: str, type: str = "Normal") -> None:
+        self._decisions.append(Emit(promise.ref, type, reason, message, "Reserving"))

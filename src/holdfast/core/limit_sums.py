@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -75,14 +75,14 @@ class LimitSums:
             sums[hold.row] += max(0, held - sum(limit(pod.cls) for pod in drawing))
         return sums
 
-    def ratios(self) -> dict[str, dict[str, float]]:
-        """By node and resource, the limits there as a part of what it has: of cpu and memory, and of
-        what else is counted."""
+    def ratios(self, more: Iterable[str] = ()) -> dict[str, dict[str, float]]:
+        """By node and resource, the limits there as a part of what it has: of cpu and memory, of what
+        else is counted, and of more where wanted."""
         nodes = self._cluster.nodes
         found: dict[str, dict[str, float]] = {
             name: {} for name, row in nodes.names() if nodes.alive[row]
         }
-        for resource in dict.fromkeys((*NON_ZERO, *self._cluster.classes.counted)):
+        for resource in dict.fromkeys((*NON_ZERO, *self._cluster.classes.counted, *more)):
             sums, offered = self.of(resource).tolist(), nodes.allocatable[nodes.slot(resource)].tolist()
             for name, ratios in found.items():
                 row = nodes.row(name)

@@ -9,12 +9,14 @@ from collections.abc import Collection
 
 import numpy as np
 
+from holdfast.api import names
 from holdfast.core.changes import Change
 from holdfast.core.classes import PodClass
 from holdfast.core.cluster import Cluster
 from holdfast.core.decisions import Decision, Emit, Nominate, SetPodScheduled
 from holdfast.core.pods import Phase, PodRecord
 from holdfast.framework.column import Column
+from holdfast.framework.counting import about_reservations
 from holdfast.framework.diagnosis import NO_NODES, Blame, Verdict, not_named_text, verdict
 from holdfast.framework.interface import Nomination, Plugin
 from holdfast.framework.narrowed import Narrowed
@@ -160,6 +162,23 @@ class Cycle:
         counts.update(corrections.values())
         return verdict(counts)
 
+    def blames(self, profile: Profile, pod: PodRecord, column: Column) -> dict[str, Blame]:
+        """What stands against each node by its name, for whoever asks about one pod."""
+        table = self._table
+        found: dict[str, Blame] = {}
+        trial = PodTrial(self._cluster, column, pod, self._is_pinned(profile, pod))
+        for name, row in table.names():
+            if not table.alive[row]:
+                continue
+            if column.rejected is not None:
+                rejected = column.rejected
+                found[name] = Blame(column.rejected_by, (rejected.message,), rejected.resolvable)
+            elif self._is_pinned(profile, pod) and name != pod.pin:
+                found[name] = Blame(PINNING, (not_named_text([PINNING]),), False)
+            else:
+                found[name] = trial.blame(row)
+        return found
+
     def _is_pinned(self, profile: Profile, pod: PodRecord) -> bool:
         return pod.pin is not None and PINNING in profile.filter_names
 
@@ -302,8 +321,15 @@ class Cycle:
             self._cluster.promises.refused(pod.promise, message)
         else:
             self.decisions.append(SetPodScheduled(pod.ref, reason, message))
+        self._emit(pod, "FailedScheduling", message)
+        if names.RESERVATION_AFFINITY in pod.cls.annotations:
+            counted = about_reservations(message)
+            if counted:
+                self._emit(pod, "FailedScheduling-Reservation", counted)
+
+    def _emit(self, pod: PodRecord, reason: str, message: str) -> None:
         text = message if len(message) <= _EVENT_LIMIT else message[: _EVENT_LIMIT - 4] + " ..."
-        self.decisions.append(Emit(pod.ref, "Warning", "FailedScheduling", text, "Scheduling"))
+        self.decisions.append(Emit(pod.ref, "Warning", reason, text, "Scheduling"))
 
     def _class_dropped(self, cls: PodClass) -> None:
         for index in self._profiles_seen:

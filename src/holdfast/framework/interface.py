@@ -223,6 +223,9 @@ class Trial(Protocol):
         """Which of these pods of the row would have to go, spared in this order; or the reasons why
         the pod would not fit even without all of them."""
 
+    def reservations(self) -> str:
+        """The reservations there are for the pod, counted by what stands against them."""
+
     @property
     def is_local(self) -> bool:
         """Whether the answers for a row depend on nothing but that row."""

@@ -41,7 +41,7 @@ class OwnedColumn(Column):
         super()._compile()
         self._drawing = Drawing(self._cluster, self.cls)
         self._inner_filters = list(self._usage_filters)
-        gate = Filter(self._is_open, self._reasons, Scope.USAGE)
+        gate = self._gate = Filter(self._is_open, self._reasons, Scope.USAGE)
         # Who must use a reservation is told that before anything else.
         place = 0 if self._drawing.required else len(self.filters)
         self.filters.insert(place, (self._profile.drawing_name, gate))
@@ -140,6 +140,17 @@ class OwnedColumn(Column):
                 normalized.raw[at] = normalized.score.score(view)[best]
         if self._keys is None:
             self._normalize(at)
+
+    def against(self, candidate: Candidate) -> list[str]:
+        """What stands in the way of drawing on a reservation; nothing if the pod could."""
+        found = self._drawing.texts([candidate])
+        if found:
+            return found
+        view = DrawnOne(self._table, candidate.hold)
+        for _, test in self.filters:
+            if test is not self._gate and not test.passes(view):
+                return [reason.text for reason in test.reasons(view) if reason.rows]
+        return [] if self._drawing.serves(candidate) else [NONE_WILL_DO]
 
     # Rows that can be used through a reservation only
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.api.annotations import ReservationAllocated
-from holdfast.api.names import RESERVATION_ALLOCATED
+from holdfast.api.names import RESERVATION_AFFINITY, RESERVATION_ALLOCATED
 from holdfast.core.changes import Change
 from holdfast.core.classes import PodClass
 from holdfast.core.decisions import Bind, Decision, SetReservationStatus
@@ -19,6 +19,7 @@ from holdfast.core.view import Cells, View
 from holdfast.framework.interface import (
     FINE,
     Filter,
+    Nomination,
     Outcome,
     Plugin,
     Reason,
@@ -26,6 +27,7 @@ from holdfast.framework.interface import (
     Scope,
     Score,
     Settled,
+    Trial,
 )
 
 NOT_ACTIVE = "reservation is not active"
@@ -64,6 +66,15 @@ class Reservation(Plugin):
             return 100 - view.at_most(missing // max(1, len(asked)), 100)
 
         return Score(score, Scope.USAGE)
+
+    def may_help(self, cls: PodClass) -> bool:
+        return False
+
+    def post_filter(self, pod: PodRecord, trial: Trial) -> Nomination:
+        """Who must use a reservation is told what is wrong with those there are."""
+        if RESERVATION_AFFINITY not in pod.cls.annotations or pod.promise is not None:
+            return Nomination()
+        return Nomination(message=trial.reservations())
 
     def permit(self, pod: PodRecord, row: int) -> Outcome:
         """An owner is bound once its reservation is."""

@@ -115,6 +115,7 @@ class Client:
             self._session = None
         if self._wire is not None:
             self._wire.close()
+            await asyncio.sleep(0)  # that is when connections really close
 
     async def send(self, request: Request) -> bytes:
         """One attempt. Raises ApiError, Unreachable or CredentialsError."""
