@@ -4,6 +4,7 @@ import pytest
 
 from builders import NodeBuilder, PodBuilder, make_node, make_pod
 from holdfast.api.pod import Pod
+from holdfast.api.quantity import Quantity
 from holdfast.api.resources import NON_ZERO, pod_limits
 from holdfast.core.decisions import Bind, Emit, Preempt
 from reference.driving import Driver, only, scores, why_not
@@ -166,7 +167,7 @@ def test_annotation_stands_in_the_place_of_the_default(ratio: str | None, fits: 
 # Which of them is best
 
 
-def amounts(cpu: int, memory: int) -> dict[str, str | int]:
+def amounts(cpu: int, memory: int) -> dict[str, Quantity]:
     return {"cpu": f"{cpu}m", "memory": memory}
 
 
