@@ -14,6 +14,7 @@ from holdfast.api.timestamps import format_time, parse_time
 from holdfast.controllers.reservations import ReservationLifecycle
 from holdfast.core.decisions import (
     Bind,
+    CreateReservation,
     DeleteReservation,
     Emit,
     Nominate,
@@ -104,8 +105,15 @@ class LittleWorld:
         self.now = START
         self.objects: dict[tuple[str, str], Raw] = {}
         self.events: list[Emit] = []
+        self.graceful = False
+        """Whether pods that have to make room take their time."""
+        self.knows_reservations = True
+        """Whether one can be created."""
+        self.made = 0
         self.refuse: set[str] = set()
         """The uids of which the next bind is refused."""
+        self.shrinking = False
+        """Whether nodes come to offer less than is in use, which nobody here can help."""
         self.start()
         self.put(*objects)
 
@@ -182,7 +190,8 @@ class LittleWorld:
             for slot, resource in table.slots.resources():
                 claimed = int(table.claimed[slot, row]) - waiting.get(row, {}).get(slot, 0)
                 offered = int(table.allocatable[slot, row])
-                assert claimed <= offered or not table.alive[row], f"{name}: {resource} is oversold"
+                gone = self.shrinking or not table.alive[row]
+                assert claimed <= offered or gone, f"{name}: {resource} is oversold"
 
     # What is asked
 
@@ -228,6 +237,8 @@ class LittleWorld:
             self._bind(decision)
         elif isinstance(decision, SetReservationStatus):
             self._set_status(decision)
+        elif isinstance(decision, CreateReservation):
+            self._create(msgspec.to_builtins(decision.reservation))
         elif isinstance(decision, DeleteReservation):
             if ("Reservation", decision.reservation.name) in self.objects:
                 self.delete("Reservation", decision.reservation.name)
@@ -242,13 +253,35 @@ class LittleWorld:
                 self._change("Pod", decision.pod.name, {"status": {"conditions": [condition]}})
         elif isinstance(decision, Preempt):
             if ("Pod", decision.pod.name) in self.objects:
-                raw = self.objects.pop(("Pod", decision.pod.name))
-                self._feed(Deleted(decode(raw)))
+                self._preempt(decision.pod.name)
         elif isinstance(decision, Nominate):
             if ("Pod", decision.pod.name) in self.objects:
                 self._change("Pod", decision.pod.name, {"status": {"nominatedNodeName": decision.node}})
         elif isinstance(decision, Emit):
             self.events.append(decision)
+
+    def _create(self, raw: Raw) -> None:
+        key = ("Reservation", raw["metadata"]["name"])
+        if key in self.objects or not self.knows_reservations:
+            return
+        self.made += 1
+        raw["metadata"]["uid"] = f"made-{self.made}"
+        raw["metadata"]["creationTimestamp"] = format_time(self.now)
+        self._store(raw)
+
+    def _preempt(self, name: str) -> None:
+        if not self.graceful:
+            raw = self.objects.pop(("Pod", name))
+            self._feed(Deleted(decode(raw)))
+            return
+        condition = {
+            "type": "DisruptionTarget",
+            "status": "True",
+            "reason": "PreemptionByScheduler",
+            "message": "",
+        }
+        leaving = {"deletionTimestamp": format_time(self.now)}
+        self._change("Pod", name, {"metadata": leaving, "status": {"conditions": [condition]}})
 
     def _bind(self, decision: Bind) -> None:
         uid, raw = decision.pod.uid, self.objects.get(("Pod", decision.pod.name))
@@ -274,7 +307,9 @@ class LittleWorld:
         if decision.binds:
             self._feed(BindConfirmed(ref.uid))
         status = msgspec.to_builtins(decision.status)
-        self._store({**raw, "status": status})
+        metadata = raw["metadata"]
+        annotations = {**metadata.get("annotations", {}), **decision.annotations}
+        self._store({**raw, "metadata": {**metadata, "annotations": annotations}, "status": status})
 
     def _change(self, kind: str, name: str, changes: Raw) -> None:
         raw = self.objects[kind, name]

@@ -4,17 +4,20 @@ Objects come in by `feed`; what follows from them is written to the node table a
 whoever watches (the scheduling queue) is told what became of pods. Nothing here decides anything.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from typing import Any, Protocol
 
 import msgspec
 
 from holdfast.api.errors import InvalidObject
 from holdfast.api.meta import Object
+from holdfast.api.migration import PodMigrationJob
+from holdfast.api.names import RESERVATION_ALLOCATED
 from holdfast.api.node import Node
 from holdfast.api.pod import Pod
 from holdfast.api.reservation import Reservation
 from holdfast.api.timestamps import parse_time
+from holdfast.core.belongings import ABOUT_BELONGINGS, Belongings
 from holdfast.core.changes import Change
 from holdfast.core.classes import PodClass, PodClasses, pin_of
 from holdfast.core.decisions import Decision, Emit, ObjectRef, SetPodScheduled
@@ -28,10 +31,19 @@ from holdfast.core.events import (
     Updated,
     WriteRefused,
 )
-from holdfast.core.facts import allocated_from, difference, is_disrupted, kind_of, node_info
+from holdfast.core.facts import (
+    allocated_from,
+    difference,
+    is_disrupted,
+    is_ready,
+    kind_of,
+    node_info,
+    with_devices,
+)
 from holdfast.core.ledger import Ledger
 from holdfast.core.limit_sums import LimitSums
-from holdfast.core.nodes import NodeTable
+from holdfast.core.migrations import Migrations
+from holdfast.core.nodes import NodeInfo, NodeTable
 from holdfast.core.pods import Phase, PodRecord
 from holdfast.core.promises import Promises
 from holdfast.core.rowlog import RowLog
@@ -80,6 +92,8 @@ class Cluster:
         self.promises = Promises(self)
         self.node_listeners: list[Callable[[int], None]] = []
         """Told of every row whose node object came, changed or went."""
+        self.belongings = Belongings(self)
+        self.migrations = Migrations()
         self.objects: dict[str, dict[tuple[str, str], Object]] = {}
         """Everything else, by kind (see `kind_of`) and then by (namespace, name)."""
         self.versions: dict[str, int] = {}
@@ -90,6 +104,8 @@ class Cluster:
         """Moves with every change of a node or another object, and of the classes known."""
         self.chronicle = Chronicle()
         self.watcher: PodWatcher | None = None
+        self.served: Container[str] = ()
+        """The names of schedulers whose pods are scheduled here."""
         self._changes = Change.NONE
         self._reports: list[Decision] = []
         self._complaints: dict[tuple[str, str], str] = {}
@@ -153,6 +169,8 @@ class Cluster:
         """A node is being cleared for the pod; none any more if the name is empty."""
         if pod.nominated != node:
             self._nominate(pod, node, gives_up_room=bool(pod.nominated))
+            if pod.uid in self.promises.rooms:
+                self.promises.nominated(pod)
 
     def _nominate(self, pod: PodRecord, node: str, gives_up_room: bool) -> None:
         if pod.nominated:
@@ -195,6 +213,8 @@ class Cluster:
             self._put_node(obj)
         elif isinstance(obj, Reservation):
             self.promises.put(obj)
+        elif isinstance(obj, PodMigrationJob):
+            self.migrations.put(obj)
         else:
             meta = obj.metadata
             known = self.objects.setdefault(kind_of(obj), {})
@@ -212,6 +232,8 @@ class Cluster:
             self._drop_node(obj.metadata.name, "deleted")
         elif isinstance(obj, Reservation):
             self.promises.drop(obj.metadata.uid)
+        elif isinstance(obj, PodMigrationJob):
+            self.migrations.drop(obj.metadata.uid)
         else:
             meta = obj.metadata
             gone = self.objects.get(kind_of(obj), {}).pop((meta.namespace, meta.name), None)
@@ -231,6 +253,7 @@ class Cluster:
             self.volumes.touched.update(touched)
         else:
             self._changes |= Change.OTHER
+            self.belongings.object_changed(before, after)
 
     def _malformed(self, event: Malformed) -> None:
         ref = ObjectRef(event.kind, event.namespace, event.name, event.uid)
@@ -242,6 +265,10 @@ class Cluster:
             known = self.pods.get(event.uid)
             if known is not None and known.phase is Phase.PENDING:
                 self._forget(known, "malformed")
+        elif event.kind in ABOUT_BELONGINGS:
+            gone = self.objects.get(event.kind, {}).pop((event.namespace, event.name), None)
+            if gone is not None:
+                self._other_changed(gone, None)
         self._report(ref, event.error)
 
     def _report(self, ref: ObjectRef, error: InvalidObject) -> None:
@@ -263,8 +290,18 @@ class Cluster:
             self._drop_node(meta.name, "malformed")
             self._report(ObjectRef("Node", "", meta.name, meta.uid), error)
             return
+        self._put_info(with_devices(info, self.belongings.offered(meta.name)))
+
+    def offer_again(self, name: str) -> None:
+        """What a node offers beyond what it says itself has changed."""
+        row = self.nodes.row(name)
+        info = self.nodes.info.get(row) if row is not None else None
+        if info is not None:
+            self._put_info(with_devices(info, self.belongings.offered(name)))
+
+    def _put_info(self, info: NodeInfo) -> None:
         table = self.nodes
-        known = table.row(meta.name)
+        known = table.row(info.name)
         before = table.info.get(known) if known is not None else None
         if before is not None:
             changes = difference(before, info)
@@ -272,19 +309,23 @@ class Cluster:
                 return
         else:
             changes = Change.NODE_ADDED
-        row = self.open_row(meta.name)
+        row = self.open_row(info.name)
         codes = self.topology.row_codes(row)
         table.put(row, info)
         self.topology.relabel(row, codes)
         self._node_changed(row, changes)
-        self.chronicle.note(self.now, f"Node/{meta.name}", "added" if before is None else "changed")
+        self.chronicle.note(self.now, f"Node/{info.name}", "added" if before is None else "changed")
 
     def open_row(self, name: str) -> int:
         """The row of a node of that name, whether or not there is one yet."""
-        capacity = self.nodes.capacity
+        known, capacity = self.nodes.row(name), self.nodes.capacity
+        if known is not None:
+            return known
         row = self.nodes.open_row(name)
         if self.nodes.capacity != capacity:
             self.topology.grow(self.nodes.capacity)
+            self.belongings.grow(self.nodes.capacity)
+        self.belongings.row_opened(row)
         return row
 
     def _drop_node(self, name: str, why: str) -> None:
@@ -312,6 +353,7 @@ class Cluster:
 
     def _row_emptied(self, row: int) -> None:
         if not self.nodes.alive[row]:
+            self.belongings.row_closed(row)
             self.nodes.close_row(row)
 
     # Pods
@@ -394,12 +436,16 @@ class Cluster:
             before = known.started
             known.started = parse_time(started) if started else None
             known.disrupted = is_disrupted(pod)
-            self.ledger.draw(known, allocated_from(pod))
+            known.ready = is_ready(pod)
+            self._draw(known, pod)
+            self.belongings.seen(known, pod.metadata)
             self._assigned(known, node)
             if known.started != before:
                 self.starts.add(known.row)
             return
         known.leaving = pod.metadata.deletion_timestamp is not None
+        if known.uid in self.promises.rooms:
+            self.promises.preemptor_changed(known)
         if known.phase is not Phase.PENDING:
             return
         gates = tuple([gate.name for gate in pod.spec.scheduling_gates])
@@ -416,6 +462,12 @@ class Cluster:
         elif changed:
             self.watcher.pod_pending(known)
 
+    def _draw(self, known: PodRecord, pod: Pod) -> None:
+        text = pod.metadata.annotations.get(RESERVATION_ALLOCATED)
+        drawn = self.promises.known.get(known.draws_on) if text and known.draws_on else None
+        if drawn is None or drawn.mark != text:
+            self.ledger.draw(known, allocated_from(text))
+
     def _assigned(self, known: PodRecord, node: str) -> None:
         """The pod is on a node, by our doing or by another's."""
         row = self.nodes.row(node)
@@ -430,6 +482,10 @@ class Cluster:
         row = self.open_row(node)
         self.ledger.place(known, row)
         known.phase = Phase.ASSIGNED
+        if known.draws_on:
+            self.promises.pod_confirmed(known)
+        if known.uid in self.promises.rooms:
+            self.promises.preemptor_changed(known)
         self._changes |= Change.POD_PLACED
         self.chronicle.note(self.now, known.ref, "assigned", node)
 
@@ -445,7 +501,10 @@ class Cluster:
         if pod.row >= 0:
             self._vacate(pod)
         self.nominate(pod, "")
+        self.belongings.forget(pod.uid)
         del self.pods[pod.uid]
+        if pod.uid in self.promises.rooms:
+            self.promises.preemptor_changed(pod)
         if self._uid.get((pod.namespace, pod.name)) == pod.uid:
             del self._uid[pod.namespace, pod.name]
         self.classes.release(pod.cls)
@@ -460,6 +519,13 @@ class Cluster:
 
     def _write_refused(self, event: WriteRefused) -> None:
         self.promises.not_written(event.uid)
+        if self.migrations.known:
+            self.migrations.refused.append((event.uid, event.message))
+        pod = self.pods.get(event.uid)
+        if pod is None or pod.phase is not Phase.PENDING or pod.leaving:
+            return
+        if self.watcher is not None:
+            self.watcher.pod_pending(pod)  # a victim stays that was to make room for it
 
     def _binding(self, uid: str) -> PodRecord | None:
         """The pod, or reserve pod, of that uid."""
@@ -474,6 +540,8 @@ class Cluster:
             return
         pod.phase = Phase.ASSIGNED
         self.chronicle.note(self.now, pod.ref, "bound")
+        if pod.uid in self.promises.rooms:
+            self.promises.preemptor_changed(pod)
         self.promises.pod_confirmed(pod)
         if self.watcher is not None:
             self.watcher.bind_confirmed(pod)

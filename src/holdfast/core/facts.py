@@ -1,10 +1,12 @@
 """What scheduling reads of objects: the few facts of each that the cluster's state is made of."""
 
+from collections.abc import Mapping
+from dataclasses import replace
+
 from holdfast.api.annotations import ReservationAllocated
 from holdfast.api.decode import decode_json
 from holdfast.api.errors import InvalidObject
 from holdfast.api.meta import Object, condition
-from holdfast.api.names import RESERVATION_ALLOCATED
 from holdfast.api.node import Node
 from holdfast.api.pod import Pod
 from holdfast.api.quantity import amount
@@ -22,9 +24,8 @@ def kind_of(obj: Object) -> str:
     return f"{obj.kind}.{obj.api_version.partition('/')[0]}"
 
 
-def allocated_from(pod: Pod) -> str:
-    """The uid of the reservation the pod was bound through."""
-    text = pod.metadata.annotations.get(RESERVATION_ALLOCATED)
+def allocated_from(text: str | None) -> str:
+    """The uid of the reservation a pod was bound through, by what is written on it."""
     if text is None:
         return ""
     try:
@@ -39,6 +40,12 @@ def is_disrupted(pod: Pod) -> bool:
         return False
     found = condition(pod.status.conditions, "DisruptionTarget")
     return found is not None and found.status == "True" and found.reason == "PreemptionByScheduler"
+
+
+def is_ready(pod: Pod) -> bool:
+    """Whether the pod says that it does its work."""
+    found = condition(pod.status.conditions, "Ready")
+    return found is not None and found.status == "True"
 
 
 def node_info(node: Node) -> NodeInfo:
@@ -61,6 +68,15 @@ def node_info(node: Node) -> NodeInfo:
         allocatable=offered,
         images={name: image.size_bytes for image in reversed(status.images) for name in image.names},
     )
+
+
+def with_devices(info: NodeInfo, offered: Mapping[str, int]) -> NodeInfo:
+    """The node with what its devices add up to, where it says nothing of that itself."""
+    if not offered and not info.derived:
+        return info
+    own = {name: value for name, value in info.allocatable.items() if name not in info.derived}
+    more = {name: value for name, value in offered.items() if name not in own}
+    return replace(info, allocatable={**own, **more}, derived=frozenset(more))
 
 
 def difference(before: NodeInfo, after: NodeInfo) -> int:

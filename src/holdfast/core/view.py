@@ -58,6 +58,11 @@ class View(Protocol):
     def rows(self) -> Cells:
         """The numbers of the view's rows."""
 
+    @property
+    def holds(self) -> Cells:
+        """The reservation that may be drawn on on each row, by the index of its hold; None if the rows
+        are looked at without."""
+
     def allocatable(self, slot: Pick) -> Cells: ...
     def claimed(self, slot: Pick) -> Cells: ...
     def free(self, slot: Pick) -> Cells:
@@ -85,6 +90,7 @@ class Many:
 
     __slots__ = ()
     single: ClassVar[bool] = False
+    holds: ClassVar[Cells] = None
 
     def at_most(self, cells: Cells, limit: float) -> Cells:
         return np.minimum(cells, limit)
@@ -131,6 +137,10 @@ class Some(Many):
 
     __slots__ = ("_allocatable", "_claimed", "_free", "rows")
 
+    @property
+    def holds(self) -> Cells:
+        return None
+
     def __init__(self, table: NodeTable, rows: NDArray[np.intp]) -> None:
         used = len(table.slots)
         self._allocatable = table.allocatable[:used].take(rows, axis=1)
@@ -162,6 +172,10 @@ class Some(Many):
 class One:
     __slots__ = ("_allocatable", "_claimed", "rows")
     single: ClassVar[bool] = True
+
+    @property
+    def holds(self) -> Cells:
+        return None
 
     def __init__(self, table: NodeTable, row: int) -> None:
         self._allocatable: list[int] = table.allocatable[:, row].tolist()

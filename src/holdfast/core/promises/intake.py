@@ -14,9 +14,11 @@ from holdfast.core.changes import Change
 from holdfast.core.classes import ORDINARY, PodClass, Traits
 from holdfast.core.holds import Amounts
 from holdfast.core.pods import Phase, PodRecord
+from holdfast.core.promises.owners import OwnerSpec
 from holdfast.core.promises.promise import FINISHED, LIVE, Promise
 from holdfast.core.promises.reading import held, terms_of, traits_of
 from holdfast.core.promises.reserve_pod import reserve_pod
+from holdfast.core.promises.rooms import preemptor_of
 
 if TYPE_CHECKING:
     from holdfast.core.cluster import Cluster
@@ -33,6 +35,7 @@ class Intake:
         self._nodes = cluster.nodes
         self._uid: dict[str, str] = {}
         self._named: Counter[tuple[str, str]] = Counter()
+        self._nobody: OwnerSpec | None = None
 
     def uid(self, name: str) -> str:
         return self._uid.get(name, "")
@@ -47,8 +50,12 @@ class Intake:
 
     def put(self, reservation: Reservation) -> None:
         promises, meta = self._promises, reservation.metadata
-        promise = promises.known.get(meta.uid)
-        if promise is None:
+        promise, renewed = promises.known.get(meta.uid), False
+        if promise is not None:
+            renewed = promise.see(reservation)
+            if not renewed and self._is_settled(promise):
+                return
+        else:
             namesake = promises.get(meta.name)
             if namesake is not None:
                 self.drop(namesake.uid, "replaced")
@@ -56,21 +63,29 @@ class Intake:
             promises.known[meta.uid] = promise
             self._uid[meta.name] = meta.uid
             promises.note(promise, "added")
-        before, promise.object = promise.object, reservation
         promises.dirty[promise.uid] = None
         if promise.finished or reservation.status.phase in FINISHED:
             promises.finish(promise, promise.finished or reservation.status.phase)
             return
+        known = not renewed and promise.pod is not None and not promise.error
         try:
-            changed = self._read(promise)
+            changed = not known and self._read(promise)
         except (InvalidObject, SelectorError, QuantityError) as error:
             self._unreadable(promise, error)
             return
         changed = changed or bool(promise.error)
         promise.error = ""
         self._settle(promise, changed)
-        if before.spec != reservation.spec or before.metadata.labels != meta.labels:
+        if renewed:
             promises.opened(promise)
+
+    def _is_settled(self, promise: Promise) -> bool:
+        """Whether an object of which only the status is new says nothing but what was decided."""
+        status, pod = promise.object.status, promise.pod
+        if promise.told is None or status != promise.told or pod is None:
+            return False
+        promise.told = None
+        return pod.phase is Phase.ASSIGNED and self._nodes.name(pod.row) == status.node_name
 
     def drop(self, uid: str, why: str = "deleted") -> None:
         promise = self._promises.known.pop(uid, None)
@@ -94,6 +109,7 @@ class Intake:
                 self._ledger.release(pod)
                 self._cluster.changed(Change.POD_LEFT)
             pod.phase = Phase.PENDING
+            self._cluster.belongings.forget(pod.uid)
             self._cluster.classes.release(pod.cls)
             promise.pod = None
         if promise.spec is not None:
@@ -111,15 +127,20 @@ class Intake:
         changed that scheduling can see."""
         promises, reservation = self._promises, promise.object
         pod, node = reserve_pod(reservation)
-        spec = promises.specs.acquire(reservation.spec.owners)
+        preemptor = preemptor_of(reservation) if node else ""
+        spec = promises.specs.acquire([] if preemptor else reservation.spec.owners)
         try:
-            cls = self._cluster.classes.acquire(pod, traits_of(reservation, spec.id, node))
+            traits = traits_of(reservation, spec.id, "" if preemptor else node)
+            cls = self._cluster.classes.acquire(pod, traits)
         except HoldfastError:
             promises.specs.release(spec)
             raise
         if promise.spec is not None:
             self._leave(promise)
         promise.spec = spec
+        promise.preemptor, promise.wants_node = preemptor, node
+        if preemptor:
+            self._keep_room(promise)
         promises.members.setdefault(spec.id, {})[promise.uid] = promise
         for named in spec.names():
             self._name(named.name, named.uid, 1)
@@ -195,6 +216,7 @@ class Intake:
         """The object says where it holds its room, by our doing or by another's."""
         promises, pod, status = self._promises, promise.pod, promise.object.status
         assert pod is not None
+        self._cluster.belongings.seen(pod, promise.object.metadata)
         row = self._cluster.open_row(node)
         if pod.row == row:
             if pod.phase is Phase.ASSUMED:
@@ -237,6 +259,13 @@ class Intake:
         for named in spec.names():
             self._name(named.name, named.uid, -1)
         self._promises.specs.release(spec)
+        self._promises.rooms.remove(promise)
+
+    def _keep_room(self, promise: Promise) -> None:
+        """Those of preemptors all have the same owners: nobody, as far as classes of pods go."""
+        self._promises.rooms.add(promise)
+        if self._nobody is None:
+            self._nobody = self._promises.specs.acquire([])  # to stay: they come and go all the time
 
     def _name(self, name: str, uid: str, count: int) -> None:
         """Some reservation means a pod of this name or uid, or does so no more."""

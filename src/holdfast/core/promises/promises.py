@@ -15,12 +15,13 @@ from holdfast.api.meta import ObjectMeta
 from holdfast.api.reservation import Reservation
 from holdfast.core.changes import Change
 from holdfast.core.classes import PodClass, Traits
-from holdfast.core.holds import Amounts, Hold
+from holdfast.core.holds import Amounts, Hold, HoldTable
 from holdfast.core.pods import Phase, PodRecord
 from holdfast.core.promises.drawable import Drawable
 from holdfast.core.promises.intake import Intake
 from holdfast.core.promises.owners import OwnerSpecs
 from holdfast.core.promises.promise import Promise
+from holdfast.core.promises.rooms import Rooms
 from holdfast.core.promises.waiting import WaitingLine
 from holdfast.core.promises.wishes import Wish
 
@@ -48,6 +49,10 @@ class Promises:
         """The position of the log's first entry; what came before is forgotten."""
         self._drawing: dict[str, dict[str, PodRecord]] = {}
         self.waiting = WaitingLine(self, cluster)
+        self.rooms = Rooms()
+        """Preempted room, held for preemptors."""
+        self.are_kept = True
+        """Whether there is a place for reservations: whether the API server knows the kind."""
         self._intake = Intake(self, cluster)
         self._wishes: dict[int, Wish] = {}
         self._drawable: dict[int, Drawable] = {}
@@ -59,6 +64,10 @@ class Promises:
 
     def get(self, name: str) -> Promise | None:
         return self.known.get(self._intake.uid(name))
+
+    @property
+    def holds(self) -> HoldTable:
+        return self._ledger.holds
 
     def hold(self, promise: Promise) -> Hold | None:
         return self._ledger.holds.get(promise.uid)
@@ -190,6 +199,10 @@ class Promises:
         """Whether there is room for what it promises, or for other amounts instead, where it is."""
         return not self.waiting.lacking(promise, amounts)
 
+    def lacking(self, promise: Promise, amounts: Amounts | None = None) -> list[str]:
+        """The resources there is not enough of for that."""
+        return self.waiting.lacking(promise, amounts)
+
     def count_limits(self) -> None:
         """What reservations hold includes limits that were not counted before."""
         for promise in self.known.values():
@@ -221,6 +234,7 @@ class Promises:
         promise = self.known.get(uid)
         if promise is not None:
             promise.told = None
+            promise.deleting = False
             self.dirty[uid] = None
 
     # Following nodes and pods
@@ -235,15 +249,37 @@ class Promises:
         if pod.draws_on in self.known:
             self.dirty[pod.draws_on] = None
 
+    def nominated(self, pod: PodRecord) -> None:
+        """Another node is being cleared for the pod, or none any more."""
+        for room in self.rooms.get(pod.uid, {}).values():
+            room.released = room.released or room.wants_node != pod.nominated
+            self.dirty[room.uid] = None
+
+    def preemptor_changed(self, pod: PodRecord) -> None:
+        """It may need what is held for it no more."""
+        for room in self.rooms.get(pod.uid, {}).values():
+            self.dirty[room.uid] = None
+
+    def inside(self, pod: PodRecord, row: int) -> str:
+        """The uid of the reservation that a pod, were it on the row, would draw on."""
+        drawable = self.drawable(pod.cls)
+        if drawable is None:
+            return ""
+        asked = {slot for slot, _ in pod.cls.requests}
+        there = [hold.promise for hold in drawable.on(row) if not asked.isdisjoint(hold.amounts)]
+        first = min(there, key=lambda p: (not p.order, p.order, p.created, p.name), default=None)
+        return first.uid if first is not None else ""
+
     def _pod_moved(self, pod: PodRecord, row: int, sign: int) -> None:
         if pod.draws_on:
             self.drew(pod, sign)
-        waiting = self.waiting.on(row)
-        if waiting:
-            self.dirty.update(dict.fromkeys(waiting))
+        hoping = self.waiting.hoping(row)
+        if hoping:
+            self.dirty.update(dict.fromkeys(hoping))
 
     def drew(self, pod: PodRecord, sign: int) -> None:
-        """A pod on a node draws on a reservation, or does so no more."""
+        """A pod on a node draws on a reservation, or does so no more. Only of bound ones there is
+        something to tell."""
         drawing = self._drawing.setdefault(pod.draws_on, {})
         if sign > 0:
             drawing[pod.uid] = pod
@@ -251,7 +287,7 @@ class Promises:
             drawing.pop(pod.uid, None)
             if not drawing:
                 del self._drawing[pod.draws_on]
-        if pod.draws_on in self.known:
+        if pod.phase is Phase.ASSIGNED and pod.draws_on in self.known:
             self.dirty[pod.draws_on] = None
 
     def _class_dropped(self, cls: PodClass) -> None:
@@ -265,6 +301,10 @@ class Promises:
         """Owners may find room that was not there before."""
         self.moved(promise)
         self._cluster.changed(Change.POD_LEFT)
+        if promise.preemptor:
+            owner, watcher = self._cluster.pods.get(promise.preemptor), self._cluster.watcher
+            if owner is not None and owner.phase is Phase.PENDING and not owner.leaving and watcher:
+                watcher.pod_pending(owner)
 
     def moved(self, promise: Promise) -> None:
         self.dirty[promise.uid] = None

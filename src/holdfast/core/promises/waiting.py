@@ -1,4 +1,4 @@
-"""Reservations that have a node but not yet the room, by the row they wait on.
+"""Reservations that have a node but not yet the room, or not for all they ask, by the row they are on.
 
 They are served oldest first: what pods there leave falls to the oldest until it has all it asks for.
 """
@@ -19,14 +19,27 @@ if TYPE_CHECKING:
 class WaitingLine:
     def __init__(self, promises: Promises, cluster: Cluster) -> None:
         self._promises = promises
+        self._cluster = cluster
         self._holds = cluster.ledger.holds
         self._nodes = cluster.nodes
         self._limits = cluster.limits
         self._on_row: dict[int, set[str]] = {}
+        self._growing: dict[int, set[str]] = {}
 
     def on(self, row: int) -> Collection[str]:
         """The uids of those that wait there."""
         return self._on_row.get(row, ())
+
+    def hoping(self, row: int) -> Collection[str]:
+        """The uids of those that may want room that comes free there."""
+        if row in self._growing:
+            return self._growing.pop(row) | self._on_row.get(row, set())
+        return self._on_row.get(row, ())
+
+    def wants_more(self, promise: Promise) -> None:
+        """There was no room to resize it; it is to be tried again when there may be."""
+        assert promise.pod is not None
+        self._growing.setdefault(promise.pod.row, set()).add(promise.uid)
 
     def join(self, promise: Promise) -> None:
         assert promise.pod is not None
@@ -45,7 +58,8 @@ class WaitingLine:
 
     def lacking(self, promise: Promise, amounts: Amounts | None = None) -> list[str]:
         """The resources of which there is not enough where it is, for what it promises or for other
-        amounts instead. Younger reservations that wait there do not count: it comes before them."""
+        amounts instead (then only where these are more). Younger reservations that wait there do not
+        count: it comes before them."""
         hold = self._holds.get(promise.uid)
         assert hold is not None
         row, nodes = hold.row, self._nodes
@@ -57,14 +71,16 @@ class WaitingLine:
         ]
         lacking = []
         for slot, promised in (hold.amounts if amounts is None else amounts).items():
+            if amounts is not None and promised <= hold.amounts.get(slot, 0):
+                continue
             name, offered = nodes.slots.name(slot), nodes.allocatable.item(slot, row)
             if not name:
-                if amounts is not None and promised <= hold.amounts.get(slot, 0):
-                    continue  # limits that were allowed once are not taken back
                 name, offered = self._limits.allowed(slot, row)
             claimed = nodes.claimed.item(slot, row) - hold.left(slot)
             claimed -= sum(each.left(slot) for each in behind)
             needed = max(0, promised - hold.taken.get(slot, 0))
             if name and claimed + needed > offered:
                 lacking.append(name)
+        if amounts is None:
+            lacking += self._cluster.belongings.lacking(hold.pod, [each.pod.uid for each in behind])
         return lacking
