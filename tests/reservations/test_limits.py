@@ -119,12 +119,10 @@ def test_annotation_that_comes_later_counts_what_reservations_hold() -> None:
 
 def test_resize_needs_the_limits() -> None:
     world = LittleWorld(limited(), held(limit="2")).put(wanting(pod("x"), "1", "4"))
-    template = world.objects["Reservation", "r"]["spec"]["template"]
-    bigger = {"requests": {"cpu": "3"}, "limits": {"cpu": "5"}}
-    template["spec"]["containers"][0]["resources"] = bigger
-    world.edit("Reservation", "r", spec__template=template)
+    bigger = wanting(reservation("r"), "3", "5")["spec"]["template"]
+    world.edit("Reservation", "r", spec__template=bigger)
     assert world.condition("r", "Resized")["message"] == "Insufficient cpu limit"
-    world.delete("Pod", "x").edit("Reservation", "r", metadata__labels={"tried": "again"})
+    world.delete("Pod", "x")
     assert world.condition("r", "Resized")["status"] == "True"
     assert sum_of_limits(world) == 5000
 
