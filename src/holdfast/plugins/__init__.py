@@ -11,6 +11,7 @@ from holdfast.plugins.image_locality import ImageLocality
 from holdfast.plugins.inter_pod_affinity import InterPodAffinity
 from holdfast.plugins.node_affinity import NodeAffinity
 from holdfast.plugins.node_name import NodeName
+from holdfast.plugins.node_numa_resource import NodeNUMAResource
 from holdfast.plugins.node_ports import NodePorts
 from holdfast.plugins.node_resources_balanced import NodeResourcesBalancedAllocation
 from holdfast.plugins.node_resources_fit import NodeResourcesFit
@@ -32,6 +33,7 @@ IN_TREE = (
     ImageLocality,
     NodeAffinity,
     NodeName,
+    NodeNUMAResource,
     NodePorts,
     NodeResourcesBalancedAllocation,
     NodeResourcesFit,
