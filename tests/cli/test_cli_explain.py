@@ -137,6 +137,37 @@ def test_an_ended_reservation_says_how(cluster: Clustered) -> None:
     assert found["summary"] == "It has ended, and holds nothing."
 
 
+GROUP = {"annotations": {"scheduling.k8s.io/group-name": "train"}}
+WAITING: Raw = {
+    "tolerations": [{"operator": "Exists"}],
+    "nodeSelector": {"kubernetes.io/hostname": "node-3"},
+    "schedulingGates": [{"name": "example.com/not-yet"}],
+}
+
+
+def test_a_group_says_who_fits_and_who_does_not(cluster: Clustered) -> None:
+    """Of the 8 cpu of a node one member has 3; of the others, 3 cpu each, one more fits."""
+    cluster.create(
+        {
+            "apiVersion": "scheduling.volcano.sh/v1beta1",
+            "kind": "PodGroup",
+            "metadata": {"name": "train", "namespace": "default"},
+            "spec": {"minMember": 2},
+        },
+        pod("train-0", "3", nodeName="node-3", metadata=GROUP),
+        *(pod(f"train-{i}", "3", metadata=GROUP, **WAITING) for i in (1, 2, 3)),
+    ).settle()
+    found = explained(cluster, "podgroup", "train")
+    assert found["summary"] == (
+        "1 of 4 members have a node, 2 are needed. 1 more fit now; it waits for its turn."
+    )
+    assert found["members"][:2] == [
+        "Pod/default/train-0 is on node-3",
+        "Pod/default/train-1 waits: Scheduling is blocked due to non-empty scheduling gates",
+    ]
+    assert found["wouldSay"].startswith("0/3 nodes are available: 1 Insufficient cpu")
+
+
 def test_text_is_for_people(cluster: Clustered) -> None:
     text = cluster("explain", "pod", "big").out
     for part in (
@@ -155,7 +186,7 @@ def test_text_is_for_people(cluster: Clustered) -> None:
     [
         (["pod", "none"], 'Error from server (NotFound): pods "none" not found\n'),
         (["pod"], "error: NAME: which pod? Give KIND NAME or KIND/NAME\n"),
-        (["cat", "tom"], "error: KIND: cannot explain 'cat'; there are pod, reservation\n"),
+        (["cat", "tom"], "error: KIND: cannot explain 'cat'; there are pod, reservation, podgroup\n"),
     ],
 )
 def test_what_is_said_when_something_is_wrong(
@@ -175,4 +206,4 @@ def test_nothing_is_written(cluster: Clustered) -> None:
 
 
 def test_help_reads_well() -> None:
-    assert "why a pod or reservation has no node" in call("explain", "--help").out
+    assert "why a pod, reservation or group has no node" in call("explain", "--help").out

@@ -143,7 +143,7 @@ def test_the_queue_is_in_the_order_things_are_tried(cluster: Clustered) -> None:
 
 def test_holds_are_the_reservations_with_the_label(cluster: Clustered) -> None:
     assert cluster("get", "holds").err == "No resources found\n"
-    labels = {"holdfast.io/hold": "true"}
+    labels = {"holdfast.io/hold": "starvation", "holdfast.io/hold-job": "train"}
     annotations = {"holdfast.io/hold-job": "default/train"}
     cluster.create(
         reservation("hold-1", "1", metadata={"labels": labels, "annotations": annotations})
@@ -151,6 +151,9 @@ def test_holds_are_the_reservations_with_the_label(cluster: Clustered) -> None:
     row = cluster("get", "holds").rows()[1]
     assert row[:3] == ["hold-1", "default/train", "Available"]
     assert row[4:6] == ["cpu=1,memory=8Gi", "<none>"]
+    other = cluster("get", "holds", "peak")
+    assert (other.status, other.out) == (1, "")
+    assert other.err.endswith('"peak" has no label holdfast.io/hold\n')
     assert cluster.server.delete(f"{RESERVATIONS}/hold-1").code == 200
     cluster.settle()
 
@@ -302,7 +305,7 @@ def test_it_is_a_kubectl_plugin() -> None:
         ("holdfast exp", ["explain"]),
         ("holdfast get re", ["reservations"]),
         ("holdfast reserve dep", ["deployment/"]),
-        ("holdfast explain p", ["pod"]),
+        ("holdfast explain r", ["reservation"]),
     ],
 )
 def test_shells_complete(words: str, expected: list[str], monkeypatch: pytest.MonkeyPatch) -> None:

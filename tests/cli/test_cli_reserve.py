@@ -141,6 +141,15 @@ def test_a_deployment_in_a_file_gives_template_owners_and_number(tmp_path: Path)
     assert len(dry("-f", str(file), "--replicas", "5")) == 5
 
 
+def test_pods_that_ask_for_nothing_are_a_warning(tmp_path: Path) -> None:
+    raw = deployment("web", "web", 1)
+    del raw["spec"]["template"]["spec"]["containers"][0]["resources"]
+    file = tmp_path / "web.yaml"
+    file.write_text(yaml.safe_dump(raw))
+    done = call("reserve", "-f", str(file), "--dry-run")
+    assert (done.status, done.err.split(":")[0]) == (0, "warning")
+
+
 def test_flags_come_before_what_the_source_says(tmp_path: Path) -> None:
     file = tmp_path / "web.yaml"
     file.write_text(yaml.safe_dump(deployment("web", "web", 1)))

@@ -168,6 +168,8 @@ class FakeApi:
         if method == "POST" and subresource == "binding":
             assert key is not None
             return self._bind(path, key, body)
+        if method == "POST" and subresource == "eviction":
+            method, body = "DELETE", body.get("deleteOptions")
         if method == "POST":
             key = _key(body)
             if key in self._of(path).objects:
@@ -210,6 +212,8 @@ class FakeApi:
             )
         pod = deepcopy(pod)
         pod["spec"]["nodeName"] = body["target"]["name"]
+        written = body["metadata"].get("annotations") or {}
+        pod["metadata"]["annotations"] = {**(pod["metadata"].get("annotations") or {}), **written}
         self.binds.append((key[1], body["target"]["name"]))
         self._put(path, pod, "MODIFIED")
         return {"kind": "Status", "status": "Success"}

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from holdfast.actions.scheduler import Controller
+from holdfast.controllers.migration import MigrationController
 from holdfast.controllers.reservations import ReservationLifecycle
 from holdfast.core.cluster import Cluster
 from holdfast.framework.config import Configuration, ReservationArgs
@@ -20,4 +21,5 @@ def controllers(configuration: Configuration) -> list[Callable[[Cluster], Contro
         return []
     given = args if isinstance(args, ReservationArgs) else ReservationArgs()
     gc_after = None if given.disable_garbage_collection else float(given.gc_duration_seconds)
-    return [lambda cluster: ReservationLifecycle(cluster, gc_after)]
+    # A job that gives up takes its reservation along before that can expire.
+    return [MigrationController, lambda cluster: ReservationLifecycle(cluster, gc_after)]

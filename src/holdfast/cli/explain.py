@@ -11,6 +11,7 @@ from holdfast.cli.failing import Failure
 _EXPLAINED = {
     "pod": ("pod", "pods", "po"),
     "reservation": ("reservation", "reservations", "rsv"),
+    "podgroup": ("podgroup", "podgroups", "pg"),
 }
 
 
@@ -35,7 +36,7 @@ def explain(
     context: Context = None,
     namespace: Namespace = None,
 ) -> None:
-    """Tell why a pod or reservation has no node, or where it went.
+    """Tell why a pod, reservation or group has no node, or where it went.
 
     Reads what the scheduler reads and asks one with the same plugins, here and now; nothing is
     written.
@@ -43,6 +44,7 @@ def explain(
     from holdfast.cli.asking.picture import take_picture
     from holdfast.cli.asking.printing import as_json, as_yaml
     from holdfast.cli.asking.server import Server, ask
+    from holdfast.cli.explaining.groups import explain_group
     from holdfast.cli.explaining.pods import explain_pod
     from holdfast.cli.explaining.reservations import explain_reservation
     from holdfast.cli.setups import load_setup
@@ -54,7 +56,11 @@ def explain(
     wanted = next((each for each, aliases in _EXPLAINED.items() if kind.lower() in aliases), None)
     if wanted is None:
         raise Failure(1, [f"KIND: cannot explain {kind!r}; there are {', '.join(_EXPLAINED)}"])
-    explain_one = {"pod": explain_pod, "reservation": explain_reservation}[wanted]
+    explain_one = {
+        "pod": explain_pod,
+        "reservation": explain_reservation,
+        "podgroup": explain_group,
+    }[wanted]
     setup = load_setup(config)
 
     async def work(server: Server) -> str:

@@ -11,6 +11,7 @@ from holdfast.cli.failing import Failure
 if TYPE_CHECKING:
     from holdfast.cli.asking.server import Raw, Server
     from holdfast.cli.reserving.sources import Source
+    from holdfast.cli.reserving.wishes import Wishes
 
 
 class Policy(enum.StrEnum):
@@ -185,20 +186,27 @@ def reserve(
             info, named = workload
             found = await server.get(info, named, server.namespace)
             origin = source_of(found, server.namespace)
-        made = make_reservations(wishes, origin)
+        made = _made(wishes, origin)
         return made if dry_run else await _create(server, made, output)
 
     where = Where(kubeconfig, context, namespace)
     if dry_run:
         # Nothing is asked of a server unless the source is there.
-        made = (
-            ask(where, read_and_make) if workload is not None else make_reservations(wishes, from_file)
-        )
+        made = ask(where, read_and_make) if workload is not None else _made(wishes, from_file)
         _print(made, output or Made.YAML)
         return
     if workload is None:
         make_reservations(wishes, from_file)  # what is wrong with it is said before anything is asked
     _print(ask(where, read_and_make), output)
+
+
+def _made(wishes: "Wishes", source: "Source | None") -> "list[Raw]":
+    from holdfast.cli.reserving.making import holds_nothing, make_reservations
+
+    made = make_reservations(wishes, source)
+    if holds_nothing(made[0]):
+        typer.echo("warning: its pods ask for no resources, so only their places are held", err=True)
+    return made
 
 
 def _read_file(file: str, namespace: str) -> "Source":
@@ -218,8 +226,7 @@ def _read_file(file: str, namespace: str) -> "Source":
 async def _create(server: "Server", made: "list[Raw]", output: Made | None) -> "list[Raw]":
     """One after the other; what was created before one was refused is said."""
     from holdfast.backends.kubernetes.errors import ApiError
-    from holdfast.cli.asking.picture import RESERVATION
-    from holdfast.cli.asking.server import refusal
+    from holdfast.cli.asking.server import RESERVATION, refusal
 
     created = []
     for raw in made:
@@ -235,8 +242,8 @@ async def _create(server: "Server", made: "list[Raw]", output: Made | None) -> "
 
 
 def _print(made: "list[Raw]", output: Made | None) -> None:
-    from holdfast.cli.asking.picture import RESERVATION
     from holdfast.cli.asking.printing import as_json, as_list, as_manifest, resource_name
+    from holdfast.cli.asking.server import RESERVATION
 
     match output:
         case Made.YAML:

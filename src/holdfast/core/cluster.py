@@ -4,13 +4,15 @@ Objects come in by `feed`; what follows from them is written to the node table a
 whoever watches (the scheduling queue) is told what became of pods. Nothing here decides anything.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from typing import Any, Protocol
 
 import msgspec
 
 from holdfast.api.errors import InvalidObject
 from holdfast.api.meta import Object
+from holdfast.api.migration import PodMigrationJob
+from holdfast.api.names import RESERVATION_ALLOCATED
 from holdfast.api.node import Node
 from holdfast.api.pod import Pod
 from holdfast.api.reservation import Reservation
@@ -33,11 +35,13 @@ from holdfast.core.facts import (
     allocated_from,
     difference,
     is_disrupted,
+    is_ready,
     kind_of,
     node_info,
     with_devices,
 )
 from holdfast.core.ledger import Ledger
+from holdfast.core.migrations import Migrations
 from holdfast.core.nodes import NodeInfo, NodeTable
 from holdfast.core.pods import Phase, PodRecord
 from holdfast.core.promises import Promises
@@ -85,6 +89,7 @@ class Cluster:
         self.pods: dict[str, PodRecord] = {}
         self.promises = Promises(self)
         self.belongings = Belongings(self)
+        self.migrations = Migrations()
         self.objects: dict[str, dict[tuple[str, str], Object]] = {}
         """Everything else, by kind (see `kind_of`) and then by (namespace, name)."""
         self.versions: dict[str, int] = {}
@@ -95,6 +100,8 @@ class Cluster:
         """Moves with every change of a node or another object, and of the classes known."""
         self.chronicle = Chronicle()
         self.watcher: PodWatcher | None = None
+        self.served: Container[str] = ()
+        """The names of schedulers whose pods are scheduled here."""
         self._changes = Change.NONE
         self._reports: list[Decision] = []
         self._uid: dict[tuple[str, str], str] = {}
@@ -148,6 +155,8 @@ class Cluster:
         """A node is being cleared for the pod; none any more if the name is empty."""
         if pod.nominated != node:
             self._nominate(pod, node, gives_up_room=bool(pod.nominated))
+            if pod.uid in self.promises.rooms:
+                self.promises.nominated(pod)
 
     def _nominate(self, pod: PodRecord, node: str, gives_up_room: bool) -> None:
         if pod.nominated:
@@ -190,6 +199,8 @@ class Cluster:
             self._put_node(obj)
         elif isinstance(obj, Reservation):
             self.promises.put(obj)
+        elif isinstance(obj, PodMigrationJob):
+            self.migrations.put(obj)
         else:
             meta = obj.metadata
             known = self.objects.setdefault(kind_of(obj), {})
@@ -207,6 +218,8 @@ class Cluster:
             self._drop_node(obj.metadata.name, "deleted")
         elif isinstance(obj, Reservation):
             self.promises.drop(obj.metadata.uid)
+        elif isinstance(obj, PodMigrationJob):
+            self.migrations.drop(obj.metadata.uid)
         else:
             meta = obj.metadata
             gone = self.objects.get(kind_of(obj), {}).pop((meta.namespace, meta.name), None)
@@ -408,13 +421,16 @@ class Cluster:
             before = known.started
             known.started = parse_time(started) if started else None
             known.disrupted = is_disrupted(pod)
-            self.ledger.draw(known, allocated_from(pod))
+            known.ready = is_ready(pod)
+            self._draw(known, pod)
             self.belongings.seen(known, pod.metadata)
             self._assigned(known, node)
             if known.started != before:
                 self.starts.add(known.row)
             return
         known.leaving = pod.metadata.deletion_timestamp is not None
+        if known.uid in self.promises.rooms:
+            self.promises.preemptor_changed(known)
         if known.phase is not Phase.PENDING:
             return
         gates = tuple([gate.name for gate in pod.spec.scheduling_gates])
@@ -431,6 +447,12 @@ class Cluster:
         elif changed:
             self.watcher.pod_pending(known)
 
+    def _draw(self, known: PodRecord, pod: Pod) -> None:
+        text = pod.metadata.annotations.get(RESERVATION_ALLOCATED)
+        drawn = self.promises.known.get(known.draws_on) if text and known.draws_on else None
+        if drawn is None or drawn.mark != text:
+            self.ledger.draw(known, allocated_from(text))
+
     def _assigned(self, known: PodRecord, node: str) -> None:
         """The pod is on a node, by our doing or by another's."""
         row = self.nodes.row(node)
@@ -445,6 +467,10 @@ class Cluster:
         row = self.open_row(node)
         self.ledger.place(known, row)
         known.phase = Phase.ASSIGNED
+        if known.draws_on:
+            self.promises.pod_confirmed(known)
+        if known.uid in self.promises.rooms:
+            self.promises.preemptor_changed(known)
         self._changes |= Change.POD_PLACED
         self.chronicle.note(self.now, known.ref, "assigned", node)
 
@@ -462,6 +488,8 @@ class Cluster:
         self.nominate(pod, "")
         self.belongings.forget(pod.uid)
         del self.pods[pod.uid]
+        if pod.uid in self.promises.rooms:
+            self.promises.preemptor_changed(pod)
         if self._uid.get((pod.namespace, pod.name)) == pod.uid:
             del self._uid[pod.namespace, pod.name]
         self.classes.release(pod.cls)
@@ -476,6 +504,13 @@ class Cluster:
 
     def _write_refused(self, event: WriteRefused) -> None:
         self.promises.not_written(event.uid)
+        if self.migrations.known:
+            self.migrations.refused.append((event.uid, event.message))
+        pod = self.pods.get(event.uid)
+        if pod is None or pod.phase is not Phase.PENDING or pod.leaving:
+            return
+        if self.watcher is not None:
+            self.watcher.pod_pending(pod)  # a victim stays that was to make room for it
 
     def _binding(self, uid: str) -> PodRecord | None:
         """The pod, or reserve pod, of that uid."""
@@ -490,6 +525,8 @@ class Cluster:
             return
         pod.phase = Phase.ASSIGNED
         self.chronicle.note(self.now, pod.ref, "bound")
+        if pod.uid in self.promises.rooms:
+            self.promises.preemptor_changed(pod)
         self.promises.pod_confirmed(pod)
         if self.watcher is not None:
             self.watcher.bind_confirmed(pod)

@@ -2,10 +2,13 @@
 
 from collections.abc import Mapping
 from types import MappingProxyType
+from typing import Any
 
 import msgspec
 
-from holdfast.api.reservation import ReservationStatus
+from holdfast.api.meta import ObjectReference
+from holdfast.api.migration import PodMigrationJobStatus
+from holdfast.api.reservation import Reservation, ReservationStatus
 
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 
@@ -64,13 +67,33 @@ class Nominate(msgspec.Struct, frozen=True):
 
 class Preempt(msgspec.Struct, frozen=True):
     """Delete the pod, gracefully, to make room: first its condition DisruptionTarget, then it. If that
-    fails, the pod as it is must be fed again: until then it counts as being on its way out."""
+    fails, the pod as it is must be fed again: until then it counts as being on its way out; and then
+    WriteRefused with the uid of the preemptor, so that it is tried again."""
 
     pod: ObjectRef
     preemptor: ObjectRef
     node: str
     message: str
     """The condition's."""
+
+
+class Evict(msgspec.Struct, frozen=True):
+    """Ask the eviction API to let the pod go, which minds disruption budgets. Answered by WriteRefused
+    if it does not, now; otherwise the pod is seen to go."""
+
+    pod: ObjectRef
+    message: str
+    """Why, for whoever keeps a record."""
+    options: Mapping[str, Any] = _NOTHING
+    """As DeleteOptions on the wire."""
+
+
+class CreateReservation(msgspec.Struct, frozen=True):
+    """Create the reservation, which has its name. That it is there is seen as an object, and if one of
+    the name is there already, nothing is done. Answered by WriteRefused, with the name, if it could not
+    be created."""
+
+    reservation: Reservation
 
 
 class SetReservationStatus(msgspec.Struct, frozen=True):
@@ -85,10 +108,26 @@ class SetReservationStatus(msgspec.Struct, frozen=True):
 
 
 class DeleteReservation(msgspec.Struct, frozen=True):
-    """Delete the reservation, whose time is over."""
+    """Delete the reservation: its time is over, or nobody wants it any more."""
 
     reservation: ObjectRef
     message: str
+
+
+class SetMigrationStatus(msgspec.Struct, frozen=True):
+    """Write the status of a PodMigrationJob as a whole. Answered by WriteRefused if that fails."""
+
+    job: ObjectRef
+    status: PodMigrationJobStatus
+
+
+class SpecifyMigration(msgspec.Struct, frozen=True):
+    """Write into the spec of a PodMigrationJob which pod and which reservation it is about. What is
+    None stays as it is. Answered by WriteRefused if that fails."""
+
+    job: ObjectRef
+    pod: ObjectReference | None = None
+    reservation: ObjectReference | None = None
 
 
 class Emit(msgspec.Struct, frozen=True):
@@ -108,7 +147,11 @@ Decision = (
     | SetPodScheduled
     | Nominate
     | Preempt
+    | Evict
+    | CreateReservation
     | SetReservationStatus
     | DeleteReservation
+    | SetMigrationStatus
+    | SpecifyMigration
     | Emit
 )

@@ -15,6 +15,7 @@ from holdfast.core.classes import PodClass
 from holdfast.core.cluster import Cluster
 from holdfast.core.decisions import Decision, Emit, Nominate, SetPodScheduled
 from holdfast.core.pods import Phase, PodRecord
+from holdfast.core.promises import Promise
 from holdfast.framework.column import Column
 from holdfast.framework.counting import about_reservations
 from holdfast.framework.diagnosis import NO_NODES, Blame, Verdict, not_named_text, verdict
@@ -52,6 +53,7 @@ class Cycle:
         self._table = cluster.nodes
         self._queue = queue
         self._specs = cluster.promises.specs
+        self._rooms = cluster.promises.rooms
         self._columns: dict[tuple[int, int], Column] = {}
         self._profiles_seen: set[int] = set()
         self.waiting: dict[str, Waiting] = {}
@@ -101,6 +103,8 @@ class Cycle:
         if not self._table.count:
             self._fail(profile, pod, NO_NODES, (), now)
             return False
+        if pod.promise is not None and pod.promise.preemptor:
+            return self._hold_room(profile, pod, pod.promise, now)
         column = self.column(profile, pod.cls)
         row = self.find_row(profile, pod, column)
         if row < 0:
@@ -108,7 +112,26 @@ class Cycle:
             return False
         if column.owned:
             pod.draws_on = column.draws_on(row)
+        if self._rooms and (room := self._rooms.of(pod, row)) is not None:
+            pod.draws_on = self._drawn(profile, pod, row, column, room)
         return self._claim(profile, pod, row, now)
+
+    def _hold_room(self, profile: Profile, pod: PodRecord, room: Promise, now: float) -> bool:
+        """Room that was preempted is held where it is, whatever else is there still."""
+        row = self._table.row(room.wants_node)
+        if room.released or row is None or not self._table.alive[row]:
+            self._queue.forget(pod)
+            return False
+        return self._claim(profile, pod, row, now)
+
+    def _drawn(self, profile: Profile, pod: PodRecord, row: int, column: Column, room: Promise) -> str:
+        """What a pod draws on where room is held for it: that, unless it is not there yet or not
+        enough, and the pod fits by another reservation."""
+        enough = all(room.amounts.get(slot, 0) >= amount for slot, amount in pod.cls.requests)
+        if not column.owned or (enough and not room.waiting):
+            return room.uid
+        trial = PodTrial(self._cluster, column, pod, self._is_pinned(profile, pod))
+        return trial.draws_on(row, ()) or room.uid
 
     def find_row(self, profile: Profile, pod: PodRecord, column: Column) -> int:
         """The best row for the pod, or -1. A node being cleared for it comes before all others."""

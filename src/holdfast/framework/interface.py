@@ -50,7 +50,7 @@ that gives any) and `post_bind`. These may keep state of their own, and must be 
 """
 
 import enum
-from collections.abc import Callable, Collection, Hashable, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from typing import Any, ClassVar, NamedTuple, Protocol
 
 import msgspec
@@ -203,6 +203,10 @@ class Trial(Protocol):
     ) -> list[PodRecord] | tuple[str, ...]:
         """Which of these pods of the row would have to go, spared in this order; or the reasons why
         the pod would not fit even without all of them."""
+
+    def draws_on(self, row: int, victims: Iterable[PodRecord]) -> str | None:
+        """The uid of the reservation the pod would draw on there, were these gone; empty if it would
+        draw on none; None if it never draws on any."""
 
     def reservations(self) -> str:
         """The reservations there are for the pod, counted by what stands against them."""

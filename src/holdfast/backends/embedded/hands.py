@@ -7,6 +7,7 @@ from holdfast.api import names
 from holdfast.api.annotations import ReservationAllocated
 from holdfast.api.decode import decode_json
 from holdfast.api.errors import InvalidObject
+from holdfast.backends.embedded.migrations import MigrationHands
 from holdfast.backends.embedded.objects import with_condition
 from holdfast.backends.embedded.reservations import ReservationHands
 from holdfast.backends.embedded.telling import BOUND, PREEMPTED, UNSCHEDULABLE
@@ -14,15 +15,19 @@ from holdfast.backends.embedded.world import World
 from holdfast.core.decisions import (
     Bind,
     BindVolume,
+    CreateReservation,
     Decision,
     DeleteReservation,
     Emit,
+    Evict,
     Nominate,
     ObjectRef,
     Preempt,
     SelectNode,
+    SetMigrationStatus,
     SetPodScheduled,
     SetReservationStatus,
+    SpecifyMigration,
 )
 from holdfast.core.events import BindConfirmed, BindRefused
 from holdfast.store.objects import Key, Raw, node_key, pod_key
@@ -33,6 +38,7 @@ class Hands:
         self._world = world
         self._objects = world.objects
         self._reservations = ReservationHands(world)
+        self._migrations = MigrationHands(world)
         self._carry_out: dict[type, Callable[[Any], None]] = {
             Bind: self._bind,
             BindVolume: self._bind_volume,
@@ -40,6 +46,10 @@ class Hands:
             SetPodScheduled: self._set_pod_scheduled,
             Nominate: self._nominate,
             Preempt: self._preempt,
+            Evict: self._migrations.evict,
+            SetMigrationStatus: self._migrations.set_status,
+            SpecifyMigration: self._migrations.specify,
+            CreateReservation: self._reservations.create,
             SetReservationStatus: self._reservations.set_status,
             DeleteReservation: self._reservations.delete,
             Emit: self._emit,
@@ -73,7 +83,7 @@ class Hands:
             metadata = pod["metadata"]
             annotations = {**(metadata.get("annotations") or {}), **decision.annotations}
             bound["metadata"] = {**metadata, "annotations": annotations}
-        world.tell(key, BOUND, node=decision.node, reservation=_reservation_of(bound))
+        world.tell(key, BOUND, node=decision.node, reservation=reservation_of(bound))
         self._objects.update(key, world.kubelets.running(bound) if node is not None else bound)
 
     def _set_pod_scheduled(self, decision: SetPodScheduled) -> None:
@@ -178,7 +188,8 @@ def _refusal(pod: Raw | None, wanted: ObjectRef) -> str:
     return ""
 
 
-def _reservation_of(pod: Raw) -> str:
+def reservation_of(pod: Raw) -> str:
+    """The reservation it was bound through."""
     text = (pod["metadata"].get("annotations") or {}).get(names.RESERVATION_ALLOCATED)
     if text is None:
         return ""

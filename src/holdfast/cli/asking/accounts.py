@@ -6,7 +6,6 @@ one more field of `Account`.
 
 from typing import NamedTuple
 
-from holdfast.api.quantity import format_amount
 from holdfast.core.cluster import Cluster
 
 
@@ -38,19 +37,3 @@ def accounts_of(cluster: Cluster, node: str) -> dict[str, Account]:
         if any(account):
             found[name] = account
     return found
-
-
-_MI = 1 << 20
-
-
-def shown(resource: str, amount: int) -> str:
-    """As Kubernetes would print it, but bytes to the mebibyte where there are many."""
-    if amount < 0:
-        return f"-{shown(resource, -amount)}"
-    if is_bytes(resource) and amount >= _MI:
-        amount -= amount % _MI
-    return format_amount(resource, amount)
-
-
-def is_bytes(resource: str) -> bool:
-    return resource in ("memory", "ephemeral-storage") or resource.startswith("hugepages-")

@@ -14,18 +14,13 @@ import typer
 from holdfast.actions.scheduler import Scheduler
 from holdfast.api.decode import convert, object_name
 from holdfast.api.errors import InvalidObject
-from holdfast.api.kinds import KINDS, KindInfo
-from holdfast.api.names import RESERVATION_API
+from holdfast.api.kinds import KindInfo
 from holdfast.backends.embedded.setup import Setup
 from holdfast.backends.kubernetes.errors import ApiError
 from holdfast.backends.kubernetes.reading.watched import WATCHED, Watched
-from holdfast.cli.asking.server import Raw, Server
+from holdfast.cli.asking.server import NODE, POD, RESERVATION, Raw, Server
 from holdfast.core.cluster import Cluster
 from holdfast.core.events import Added, Malformed
-
-NODE = KINDS["v1", "Node"]
-POD = KINDS["v1", "Pod"]
-RESERVATION = KINDS[RESERVATION_API, "Reservation"]
 
 CAPACITY = (NODE, POD, RESERVATION)
 """The kinds that say who has how much of which node."""

@@ -8,6 +8,7 @@ import yaml
 
 from holdfast.api.errors import TimeError
 from holdfast.api.kinds import KindInfo
+from holdfast.api.quantity import format_amount
 from holdfast.api.timestamps import parse_time
 from holdfast.cli.asking.server import Raw, event_time
 from holdfast.server.api.tables.columns import human_duration
@@ -16,6 +17,7 @@ NONE = "<none>"
 UNKNOWN = "<unknown>"
 _GAP = 3
 _INDENT = 2
+_MI = 1 << 20
 
 
 def table(headers: Sequence[str], rows: Iterable[Sequence[str]], heading: bool = True) -> list[str]:
@@ -81,6 +83,15 @@ def some(names: Sequence[str], most: int = 3) -> str:
     """The first few of them."""
     shown = ",".join(names[:most])
     return f"{shown} + {len(names) - most} more..." if len(names) > most else shown
+
+
+def shown(resource: str, amount: int) -> str:
+    """As Kubernetes would print it, but bytes to the mebibyte where there are many."""
+    if amount < 0:
+        return f"-{shown(resource, -amount)}"
+    if resource in ("memory", "ephemeral-storage") or resource.startswith("hugepages-"):
+        amount -= amount % _MI if amount >= _MI else 0
+    return format_amount(resource, amount)
 
 
 class Description:

@@ -8,6 +8,7 @@ from urllib.parse import quote, urlencode
 import msgspec
 
 from holdfast.api.kinds import KINDS, KindInfo
+from holdfast.api.names import RESERVATION_API
 from holdfast.backends.kubernetes.access import Access, find_access
 from holdfast.backends.kubernetes.errors import ApiError, KubernetesError, Unreachable
 from holdfast.backends.kubernetes.http.client import Client, Request, get
@@ -19,6 +20,9 @@ Raw = dict[str, Any]
 T = TypeVar("T")
 
 EVENT = KINDS["v1", "Event"]
+NODE = KINDS["v1", "Node"]
+POD = KINDS["v1", "Pod"]
+RESERVATION = KINDS[RESERVATION_API, "Reservation"]
 _PAGE = 500
 _QUIET = 3600.0
 _ATTEMPTS = 3

@@ -7,4 +7,5 @@ promised       what stands against each reservation that is meant for a pod
 helping        what would help
 pods           a pod
 reservations   a reservation
+groups         a group of pods
 """

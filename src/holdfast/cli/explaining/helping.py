@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from holdfast.actions.scheduler import Scheduler
 from holdfast.api.tolerations import find_untolerated
-from holdfast.cli.asking.accounts import shown
+from holdfast.cli.asking.printing import shown
 from holdfast.cli.explaining.placing import Placing
 from holdfast.core.decisions import Preempt
 from holdfast.core.pods import PodRecord

@@ -1,7 +1,7 @@
 """Why a pod has no node, or where it went and why."""
 
-from holdfast.cli.asking.picture import POD, Picture
-from holdfast.cli.asking.server import Raw, Server
+from holdfast.cli.asking.picture import Picture
+from holdfast.cli.asking.server import POD, Raw, Server
 from holdfast.cli.explaining.helping import help_for
 from holdfast.cli.explaining.placing import place, rank
 from holdfast.cli.explaining.promised import promised_to

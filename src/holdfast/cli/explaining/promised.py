@@ -1,15 +1,14 @@
 """The reservations that are meant for a pod, and what stands against using each."""
 
 from holdfast.api.names import RESERVATION_IGNORED
-from holdfast.cli.asking.accounts import shown
+from holdfast.cli.asking.printing import shown
 from holdfast.cli.explaining.report import Promised
 from holdfast.core.classes import PodClass
 from holdfast.core.cluster import Cluster
 from holdfast.core.promises import Promise
 from holdfast.core.promises.owners import OwnerSpec
 from holdfast.framework.column import Column
-from holdfast.framework.drawing import Candidate
-from holdfast.framework.owned import OwnedColumn
+from holdfast.framework.owned import NONE_WILL_DO, OwnedColumn
 
 
 def promised_to(cluster: Cluster, column: Column) -> list[Promised]:
@@ -53,7 +52,7 @@ def _against(cluster: Cluster, column: Column, promise: Promise, row: int) -> st
     if not cluster.nodes.alive[row]:
         return "its node is gone"
     if promise.waiting:
-        lacking = ", ".join(promises.lacking(promise))
+        lacking = ", ".join(promises.waiting.lacking(promise))
         return f"waits for room on its node: {lacking}" if lacking else "waits for room on its node"
     if not promises.is_usable(promise):
         return (
@@ -65,7 +64,10 @@ def _against(cluster: Cluster, column: Column, promise: Promise, row: int) -> st
     hold = promises.hold(promise)
     if hold is None or not isinstance(column, OwnedColumn):
         return ""
-    return ", ".join(column.against(Candidate(promise, hold)))
+    against = column.against(hold)
+    if against == [NONE_WILL_DO]:
+        return "has nothing left of what the pod asks for"
+    return ", ".join(against)
 
 
 def _left(cluster: Cluster, promise: Promise) -> str:

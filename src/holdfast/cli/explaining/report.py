@@ -56,6 +56,8 @@ class Report:
     reservations: list[Promised] = field(default_factory=list)
     owners: list[str] = field(default_factory=list)
     """Of a reservation: pods that use it, or wait and could."""
+    members: list[str] = field(default_factory=list)
+    """Of a group: its pods."""
     help: list[str] = field(default_factory=list)
     events: list[Raw] = field(default_factory=list)
 
@@ -88,6 +90,8 @@ class Report:
         lines += _part("Reservations meant for it", headers, promised)
         if self.owners:
             lines += ["", "Owners", *(f"  {owner}" for owner in self.owners)]
+        if self.members:
+            lines += ["", "Members", *(f"  {member}" for member in self.members)]
         if self.help:
             lines += ["", "What would help", *(f"  * {each}" for each in self.help)]
         told = [event_cells(each, now) for each in self.events]

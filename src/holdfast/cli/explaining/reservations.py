@@ -1,8 +1,8 @@
 """Why a reservation has no node, or what it holds where, and for whom."""
 
-from holdfast.cli.asking.accounts import shown
-from holdfast.cli.asking.picture import RESERVATION, Picture
-from holdfast.cli.asking.server import Server
+from holdfast.cli.asking.picture import Picture
+from holdfast.cli.asking.printing import shown
+from holdfast.cli.asking.server import RESERVATION, Server
 from holdfast.cli.explaining.helping import help_for
 from holdfast.cli.explaining.placing import place, rank
 from holdfast.cli.explaining.pods import told
@@ -47,7 +47,7 @@ def _holding(cluster: Cluster, promise: Promise, report: Report) -> None:
                 "it takes no new owners: spec.unschedulable is set, or it is being deleted"
             )
         return
-    lacking = promises.lacking(promise)
+    lacking = promises.waiting.lacking(promise)
     report.summary = f"It waits on {report.node} until there is room for {left}."
     if not lacking:
         return

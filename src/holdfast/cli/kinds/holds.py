@@ -8,8 +8,6 @@ from holdfast.cli.kinds.reservations import Reservations, message, phase, reques
 
 
 class Holds(Reservations):
-    names = ("holds", "hold")
-    is_whole = False
     selector = HOLD_LABEL
     columns = (
         Column("NAME"),
@@ -24,7 +22,7 @@ class Holds(Reservations):
 
     def cells(self, raw: Raw, now: float) -> list[str]:
         metadata, status = raw["metadata"], raw.get("status") or {}
-        said = {**(metadata.get("annotations") or {}), **(metadata.get("labels") or {})}
+        said = {**(metadata.get("labels") or {}), **(metadata.get("annotations") or {})}
         amounts = status.get("allocatable") or requests((raw.get("spec") or {}).get("template"))
         return [
             metadata["name"],

@@ -42,14 +42,10 @@ class Kind(ABC):
     """Rows of most kinds come from an object each, so `columns` and `cells` are enough. A kind that
     needs more to say it overrides `find`, and cannot be watched."""
 
-    names: ClassVar[tuple[str, ...]]
-    """What users may call it, the plural first."""
     info: ClassVar[KindInfo]
     """What it is to the server."""
-    is_whole: ClassVar[bool] = True
-    """Whether all objects of that kind there are meant."""
     selector: ClassVar[str] = ""
-    """Labels that tell them from others of the server's kind."""
+    """The label that tells them from others of the server's kind."""
     watchable: ClassVar[bool] = True
     columns: ClassVar[tuple[Column, ...]] = ()
 
@@ -84,11 +80,16 @@ class Kind(ABC):
         objects, missing = [], []
         for name in query.names:
             try:
-                objects.append(await server.get(self.info, name, namespace))
+                found_one = await server.get(self.info, name, namespace)
             except ApiError as error:
                 if error.status != 404:
                     raise
                 missing += failure(error).lines
+                continue
+            if self.selector and self.selector not in (found_one["metadata"].get("labels") or {}):
+                missing.append(f'{self.info.resource} "{name}" has no label {self.selector}')
+            else:
+                objects.append(found_one)
         return objects, "", tuple(missing)
 
     def selected(self, query: Query) -> str:

@@ -2,10 +2,10 @@
 
 import time
 
-from holdfast.cli.asking.accounts import Account, accounts_of, shown
-from holdfast.cli.asking.picture import CAPACITY, NODE, Picture, take_picture
-from holdfast.cli.asking.printing import Description, age, events
-from holdfast.cli.asking.server import Raw, Server
+from holdfast.cli.asking.accounts import Account, accounts_of
+from holdfast.cli.asking.picture import CAPACITY, Picture, take_picture
+from holdfast.cli.asking.printing import Description, age, events, shown
+from holdfast.cli.asking.server import NODE, Raw, Server
 from holdfast.cli.kinds.kind import Column, Found, Kind, Query, Row
 from holdfast.core.cluster import Cluster
 from holdfast.core.holds import Hold
@@ -16,7 +16,6 @@ _SELDOM = ("pods", "ephemeral-storage")
 
 
 class Nodes(Kind):
-    names = ("nodes", "node", "no")
     info = NODE
     watchable = False
 

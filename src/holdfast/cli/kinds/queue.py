@@ -6,9 +6,9 @@ from typing import NamedTuple
 from holdfast.api.label_selectors import Selector
 from holdfast.api.names import QUEUE_NAME_ANNOTATION
 from holdfast.api.selector_text import parse_label_selector
-from holdfast.cli.asking.picture import CAPACITY, POD, RESERVATION, Picture, take_picture
+from holdfast.cli.asking.picture import CAPACITY, Picture, take_picture
 from holdfast.cli.asking.printing import Description, age, events
-from holdfast.cli.asking.server import Raw, Server
+from holdfast.cli.asking.server import POD, RESERVATION, Raw, Server
 from holdfast.cli.kinds.kind import Column, Found, Kind, Query, Row
 from holdfast.core.pods import Phase, PodRecord
 
@@ -19,9 +19,7 @@ class _Place(NamedTuple):
 
 
 class Waiting(Kind):
-    names = ("queue",)
     info = POD
-    is_whole = False
     watchable = False
     columns = (
         Column("NAME"),

@@ -10,7 +10,6 @@ from holdfast.cli.kinds.kind import Column, Kind
 
 
 class Queues(Kind):
-    names = ("queues", "q")
     info = KINDS[VOLCANO_API, "Queue"]
     columns = (
         Column("NAME"),

@@ -6,16 +6,13 @@ from typing import Any, ClassVar
 
 from holdfast.api.quantity import QuantityError, amount
 from holdfast.api.reservation import DEFAULT_TTL
-from holdfast.cli.asking.accounts import shown
-from holdfast.cli.asking.picture import RESERVATION
-from holdfast.cli.asking.printing import Description, age, events, pairs, some
-from holdfast.cli.asking.server import Raw, Server
+from holdfast.cli.asking.printing import Description, age, events, pairs, shown, some
+from holdfast.cli.asking.server import RESERVATION, Raw, Server
 from holdfast.cli.kinds.kind import Column, Kind
 from holdfast.server.api.tables.columns import selector_text
 
 
 class Reservations(Kind):
-    names: ClassVar[tuple[str, ...]] = ("reservations", "reservation", "rsv")
     info = RESERVATION
     columns: ClassVar[tuple[Column, ...]] = (
         Column("NAME"),

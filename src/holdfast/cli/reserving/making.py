@@ -2,7 +2,10 @@
 
 from copy import deepcopy
 
+from holdfast.api.decode import convert
 from holdfast.api.names import RESERVATION_API
+from holdfast.api.pod import Pod, PodSpec
+from holdfast.api.resources import pod_requests
 from holdfast.api.validation import validate
 from holdfast.cli.failing import Failure
 from holdfast.cli.reserving.sources import Source
@@ -39,6 +42,12 @@ def make_reservations(wishes: Wishes, source: Source | None) -> list[Raw]:
     if problems:
         raise Failure(1, problems)
     return made
+
+
+def holds_nothing(reservation: Raw) -> bool:
+    """Whether its template asks for no resource at all, so that only a pod's place is held."""
+    spec = convert(reservation["spec"]["template"].get("spec") or {}, PodSpec)
+    return not any(pod_requests(Pod(spec=spec)).values())
 
 
 def _reservation(name: str, wishes: Wishes, spec: Raw) -> Raw:

@@ -155,6 +155,7 @@ class _Connection(asyncio.Protocol):
             self._transport.close()
 
     def abort(self) -> None:
+        """As `close`, but the other side is not waited for."""
         if self._transport is not None:
             self._transport.abort()
 

@@ -37,4 +37,5 @@ WATCHED = (
     _kind(RESERVATION_API, "Device", optional=True),
     _kind(TOPOLOGY_API, "NodeResourceTopology", optional=True),
     _kind(RESERVATION_API, "Reservation", optional=True),
+    _kind(RESERVATION_API, "PodMigrationJob", optional=True),
 )

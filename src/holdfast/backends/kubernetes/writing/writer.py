@@ -10,7 +10,8 @@ from holdfast.backends.kubernetes.http.client import Client
 from holdfast.backends.kubernetes.http.rate import RateLimit
 from holdfast.backends.kubernetes.writing.binder import BindJob, Feed
 from holdfast.backends.kubernetes.writing.claims import Claims
-from holdfast.backends.kubernetes.writing.evictions import eviction_job
+from holdfast.backends.kubernetes.writing.evictions import EvictionJob
+from holdfast.backends.kubernetes.writing.migrations import Migrations
 from holdfast.backends.kubernetes.writing.queue import Failed, Lane, WriteQueue
 from holdfast.backends.kubernetes.writing.recorder import Recorder
 from holdfast.backends.kubernetes.writing.reservations import Reservations
@@ -19,14 +20,18 @@ from holdfast.backends.kubernetes.writing.statuses import Statuses
 from holdfast.core.decisions import (
     Bind,
     BindVolume,
+    CreateReservation,
     Decision,
     DeleteReservation,
     Emit,
+    Evict,
     Nominate,
     Preempt,
     SelectNode,
+    SetMigrationStatus,
     SetPodScheduled,
     SetReservationStatus,
+    SpecifyMigration,
 )
 from holdfast.core.events import Deleted, Event
 
@@ -57,10 +62,12 @@ class Writer:
         self._controller = controller
         self._wall = wall
         self._claim_timeout = claim_timeout
+        self._failed = failed
         self.queue = WriteQueue(failed, limit)
         self.claims = Claims(claims)
         self.statuses = Statuses(self._sender, wall)
         self._reservations = Reservations(self._sender, self.queue, feed)
+        self._migrations = Migrations(self._sender, self.queue, feed)
         self._recorder = Recorder(self._sender, wall)
         self.events_lost = 0
 
@@ -79,12 +86,19 @@ class Writer:
                     job = self.statuses.job(decision.pod)
                     self.queue.submit(Lane.STATUS, decision.pod.uid, job)
             elif isinstance(decision, Preempt):
-                job = eviction_job(self._sender, decision, self._wall, self._feed)
-                self.queue.submit(Lane.STATUS, decision.pod.uid, job)
+                self._preempt(decision)
+            elif isinstance(decision, CreateReservation):
+                self._reservations.create(decision)
             elif isinstance(decision, SetReservationStatus):
                 self._reservations.set_status(decision)
             elif isinstance(decision, DeleteReservation):
                 self._reservations.delete(decision)
+            elif isinstance(decision, Evict):
+                self._migrations.evict(decision)
+            elif isinstance(decision, SetMigrationStatus):
+                self._migrations.set_status(decision)
+            elif isinstance(decision, SpecifyMigration):
+                self._migrations.specify(decision)
             else:
                 assert_never(decision)
 
@@ -108,6 +122,10 @@ class Writer:
         self.statuses.drop(decision.pod.uid)
         job = BindJob(self._sender, self._feed, self.claims, decision, before, self._claim_timeout)
         self.queue.submit(Lane.BIND, decision.pod.uid, job)
+
+    def _preempt(self, decision: Preempt) -> None:
+        job = EvictionJob(self._sender, self._feed, self._failed, decision, self._wall())
+        self.queue.submit(Lane.STATUS, decision.pod.uid, job)
 
     def _emit(self, decision: Emit) -> None:
         if self.queue.length(Lane.EVENT) >= EVENTS_WAITING:
