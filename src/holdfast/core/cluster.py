@@ -312,6 +312,7 @@ class Cluster:
         row = self.open_row(info.name)
         codes = self.topology.row_codes(row)
         table.put(row, info)
+        self.belongings.node_changed(row)
         self.topology.relabel(row, codes)
         self._node_changed(row, changes)
         self.chronicle.note(self.now, f"Node/{info.name}", "added" if before is None else "changed")

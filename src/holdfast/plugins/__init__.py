@@ -12,6 +12,7 @@ from holdfast.plugins.inter_pod_affinity import InterPodAffinity
 from holdfast.plugins.limit_aware import LimitAware
 from holdfast.plugins.node_affinity import NodeAffinity
 from holdfast.plugins.node_name import NodeName
+from holdfast.plugins.node_numa_resource import NodeNUMAResource
 from holdfast.plugins.node_ports import NodePorts
 from holdfast.plugins.node_resources_balanced import NodeResourcesBalancedAllocation
 from holdfast.plugins.node_resources_fit import NodeResourcesFit
@@ -34,6 +35,7 @@ IN_TREE = (
     LimitAware,
     NodeAffinity,
     NodeName,
+    NodeNUMAResource,
     NodePorts,
     NodeResourcesBalancedAllocation,
     NodeResourcesFit,
