@@ -41,6 +41,7 @@ from holdfast.core.facts import (
     with_devices,
 )
 from holdfast.core.ledger import Ledger
+from holdfast.core.limit_sums import LimitSums
 from holdfast.core.migrations import Migrations
 from holdfast.core.nodes import NodeInfo, NodeTable
 from holdfast.core.pods import Phase, PodRecord
@@ -87,8 +88,11 @@ class Cluster:
         """Rows on which it became known when a pod began to run."""
         self.volumes = Volumes(self.nodes, self.ledger, self.classes, self.nodes_changed)
         self.pods: dict[str, PodRecord] = {}
+        self.limits = LimitSums(self)
         self.promises = Promises(self)
         self.virtuals = Virtuals(self)
+        self.node_listeners: list[Callable[[int], None]] = []
+        """Told of every row whose node object came, changed or went."""
         self.belongings = Belongings(self)
         self.migrations = Migrations()
         self.objects: dict[str, dict[tuple[str, str], Object]] = {}
@@ -105,6 +109,7 @@ class Cluster:
         """The names of schedulers whose pods are scheduled here."""
         self._changes = Change.NONE
         self._reports: list[Decision] = []
+        self._complaints: dict[tuple[str, str], str] = {}
         self._uid: dict[tuple[str, str], str] = {}
         self._handlers: dict[type, Callable[[Any], None]] = {
             Added: self._put,
@@ -133,6 +138,15 @@ class Cluster:
         """What there is to say about objects that make no sense."""
         reports, self._reports = self._reports, []
         return reports
+
+    def complain(self, about: ObjectRef, reason: str, message: str) -> None:
+        """Says on an object what is wrong with it, once; an empty message means nothing is any more."""
+        known = self._complaints.pop((about.uid, reason), "")
+        if message:
+            self._complaints[about.uid, reason] = message
+            if message != known:
+                self.chronicle.note(self.now, about, reason, message)
+                self._reports.append(Emit(about, "Warning", reason, message, "Scheduling"))
 
     def pod(self, namespace: str, name: str) -> PodRecord | None:
         return self.pods.get(self._uid.get((namespace, name), ""))
@@ -301,6 +315,7 @@ class Cluster:
         row = self.open_row(info.name)
         codes = self.topology.row_codes(row)
         table.put(row, info)
+        self.belongings.node_changed(row)
         self.topology.relabel(row, codes)
         self._node_changed(row, changes)
         self.chronicle.note(self.now, f"Node/{info.name}", "added" if before is None else "changed")
@@ -336,6 +351,8 @@ class Cluster:
         self.stamp += 1
         self.nodes_changed.add(row)
         self.promises.node_changed(row)
+        for listen in self.node_listeners:
+            listen(row)
         self._changes |= changes
 
     def _row_emptied(self, row: int) -> None:
