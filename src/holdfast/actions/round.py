@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 from holdfast.core.cluster import Cluster
 from holdfast.framework.cycle import Cycle
+from holdfast.framework.gangs import Gangs
 from holdfast.framework.profile import Profile
 from holdfast.framework.queue import SchedulingQueue
 
@@ -17,6 +18,7 @@ class Round:
     cluster: Cluster
     queue: SchedulingQueue
     cycle: Cycle
+    gangs: Gangs
     profiles: Mapping[str, Profile]
     """By scheduler name."""
     now: float

@@ -19,6 +19,7 @@ from holdfast.core.pods import Phase, PodRecord
 from holdfast.framework.column import Column
 from holdfast.framework.config import Configuration
 from holdfast.framework.cycle import Cycle
+from holdfast.framework.gangs import Gangs
 from holdfast.framework.profile import Profile
 from holdfast.framework.queue import Group, SchedulingQueue
 from holdfast.framework.registry import Registry
@@ -63,6 +64,7 @@ class Scheduler:
             profiles[0].sort_key, configuration.pod_initial_backoff, configuration.pod_max_backoff
         )
         self.cycle = Cycle(self.cluster, self.queue)
+        self.gangs = Gangs(self.cluster, self.queue, self.cycle, self._profiles)
         self._controllers = [make(self.cluster) for make in controllers]
         self.unfinished = False
         self.profiles = profiles
@@ -83,7 +85,7 @@ class Scheduler:
         """Decides all that can be decided now, or as much as takes that many pods to be tried; then
         `unfinished` says whether another round should follow at once."""
         self.cluster.now = now
-        round_ = Round(self.cluster, self.queue, self.cycle, self._profiles, now)
+        round_ = Round(self.cluster, self.queue, self.cycle, self.gangs, self._profiles, now)
         if limit is not None:
             round_.pods_left = limit
         self.cycle.recheck_waiting(self._profiles, now)
@@ -119,7 +121,7 @@ class Scheduler:
     def _concerns(self, group: Group, changes: int, touched: set[Hashable]) -> bool:
         """Whether changes of these kinds, and these of storage, could help the group's pods."""
         kinds = group.wakes_on & changes
-        if not kinds or kinds & ~Change.ABOUT_STORAGE:
+        if not kinds or kinds & ~Change.ABOUT_STORAGE or group.key[1] < 0:
             return bool(kinds)
         if group.watched is None:
             group.watched = self._watched(group)
@@ -139,7 +141,12 @@ class Scheduler:
         """Tries the group again if that could come out differently; else only says why not."""
         tell = not self.cycle.terse
         profile = self.profiles[group.key[0]]
-        cls = next(iter(group.pods.values())).cls
+        first = next(iter(group.pods.values()))
+        if first.job is not None:
+            if tell or self.gangs.may_fit(first):
+                self.queue.wake(group, now)
+            return
+        cls = first.cls
         if not self.cluster.nodes.count or any(p.may_help(cls) for p in profile.post_filters):
             self.queue.wake(group, now)
             return
@@ -180,13 +187,18 @@ class Scheduler:
             if plugin.pre_enqueue(pod):
                 self.queue.gate(pod)
                 return
-        self.queue.changed(pod, self.cluster.now)
+        if pod.job is not None:
+            self.gangs.pending(pod, self.cluster.now)
+        else:
+            self.queue.changed(pod, self.cluster.now)
 
     def pod_settled(self, pod: PodRecord) -> None:
         if pod.phase is Phase.ASSUMED:
             for plugin in reversed(self._profiles[pod.scheduler].reserve):
                 plugin.unreserve(pod, pod.row)
         self.queue.forget(pod)
+        if pod.job is not None:
+            self.gangs.settled(pod)
         self.cycle.waiting.pop(pod.uid, None)
 
     def bind_confirmed(self, pod: PodRecord) -> None:

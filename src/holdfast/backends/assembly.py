@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from holdfast.actions.scheduler import Controller
+from holdfast.controllers.podgroups import PodGroups
 from holdfast.controllers.reservations import ReservationLifecycle
 from holdfast.core.cluster import Cluster
 from holdfast.framework.config import Configuration, ReservationArgs
@@ -11,13 +12,13 @@ _RESERVATION = "Reservation"
 
 
 def controllers(configuration: Configuration) -> list[Callable[[Cluster], Controller]]:
-    """The first profile that has reservations says how they are looked after."""
+    """Jobs are always looked after; the first profile that has reservations says how those are."""
     for profile in configuration.profiles:
         if any(ref.name == _RESERVATION for refs in profile.points.values() for ref in refs):
             args = profile.args.get(_RESERVATION)
             break
     else:
-        return []
+        return [PodGroups]
     given = args if isinstance(args, ReservationArgs) else ReservationArgs()
     gc_after = None if given.disable_garbage_collection else float(given.gc_duration_seconds)
-    return [lambda cluster: ReservationLifecycle(cluster, gc_after)]
+    return [lambda cluster: ReservationLifecycle(cluster, gc_after), PodGroups]

@@ -36,6 +36,23 @@ _encode = msgspec.msgpack.Encoder(order="deterministic").encode
 _SCHEDULING_DOMAINS = ("koordinator.sh/", "volcano.sh/", "holdfast.io/", "sigs.k8s.io/", "k8s.io/")
 _RESULTS = frozenset((names.RESERVATION_ALLOCATED, names.DEVICE_ALLOCATED, names.RESOURCE_STATUS))
 """Annotations scheduling writes rather than reads."""
+_OF_JOBS = frozenset(
+    (
+        names.GROUP_NAME_ANNOTATION,
+        names.VOLCANO_GROUP_NAME_ANNOTATION,
+        names.POD_GROUP_LABEL,
+        names.GANG_NAME,
+        names.GANG_MIN_AVAILABLE,
+        names.GANG_TOTAL_NUMBER,
+        names.GANG_WAITING_TIME,
+        names.GANG_MODE,
+        names.GANG_GROUPS,
+        names.GANG_MATCH_POLICY,
+        names.QUEUE_NAME_ANNOTATION,
+        names.RUN_ESTIMATE,
+    )
+)
+"""Annotations that tell jobs apart, which is no matter of nodes: their pods share classes."""
 
 
 class Traits(NamedTuple):
@@ -341,6 +358,7 @@ def scheduling_annotations(pod: Pod) -> dict[str, str]:
         for key, value in pod.metadata.annotations.items()
         if any(domain in key for domain in _SCHEDULING_DOMAINS)
         and key not in _RESULTS
+        and key not in _OF_JOBS
         and not key.startswith(names.SIM_PREFIX)
     }
 

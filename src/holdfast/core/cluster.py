@@ -12,10 +12,12 @@ import msgspec
 from holdfast.api.annotations import ReservationAllocated
 from holdfast.api.decode import decode_json
 from holdfast.api.errors import InvalidObject
+from holdfast.api.jobs import PodGroup, VolcanoJob
 from holdfast.api.meta import Object, condition
-from holdfast.api.names import RESERVATION_ALLOCATED
+from holdfast.api.names import QUEUE_NAME_ANNOTATION, RESERVATION_ALLOCATED
 from holdfast.api.node import Node
 from holdfast.api.pod import Pod
+from holdfast.api.policy import PriorityClass
 from holdfast.api.quantity import amount
 from holdfast.api.reservation import Reservation
 from holdfast.api.timestamps import parse_time
@@ -32,6 +34,8 @@ from holdfast.core.events import (
     Updated,
     WriteRefused,
 )
+from holdfast.core.jobs import Jobs
+from holdfast.core.jobs.estimates import estimate_in
 from holdfast.core.ledger import Ledger
 from holdfast.core.nodes import NodeInfo, NodeTable
 from holdfast.core.pods import Phase, PodRecord
@@ -79,6 +83,7 @@ class Cluster:
         """Rows on which it became known when a pod began to run."""
         self.volumes = Volumes(self.nodes, self.ledger, self.classes, self.nodes_changed)
         self.pods: dict[str, PodRecord] = {}
+        self.jobs = Jobs(self)
         self.promises = Promises(self)
         self.objects: dict[str, dict[tuple[str, str], Object]] = {}
         """Everything else, by kind (see `kind_of`) and then by (namespace, name)."""
@@ -185,6 +190,10 @@ class Cluster:
             self._put_node(obj)
         elif isinstance(obj, Reservation):
             self.promises.put(obj)
+        elif isinstance(obj, PodGroup):
+            self.jobs.put_group(obj)
+        elif isinstance(obj, VolcanoJob):
+            self.jobs.put_volcano_job(obj)
         else:
             meta = obj.metadata
             known = self.objects.setdefault(obj.kind, {})
@@ -198,10 +207,16 @@ class Cluster:
             pod = self.pods.get(obj.metadata.uid)
             if pod is not None:
                 self._forget(pod, "deleted")
+            elif self.jobs:
+                self.jobs.gone(obj.metadata)
         elif isinstance(obj, Node):
             self._drop_node(obj.metadata.name, "deleted")
         elif isinstance(obj, Reservation):
             self.promises.drop(obj.metadata.uid)
+        elif isinstance(obj, PodGroup):
+            self.jobs.drop_group(obj)
+        elif isinstance(obj, VolcanoJob):
+            self.jobs.drop_volcano_job(obj)
         else:
             meta = obj.metadata
             gone = self.objects.get(obj.kind, {}).pop((meta.namespace, meta.name), None)
@@ -218,8 +233,10 @@ class Cluster:
             changes, touched = hint(before, after)
             self._changes |= changes
             self.volumes.touched.update(touched)
-        else:
-            self._changes |= Change.OTHER
+            return
+        if isinstance(some, PriorityClass):
+            self.jobs.put_priority_class(before, after)
+        self._changes |= Change.OTHER
 
     def _malformed(self, event: Malformed) -> None:
         ref = ObjectRef(event.kind, event.namespace, event.name, event.uid)
@@ -312,8 +329,7 @@ class Cluster:
                 # Its deletion was missed: a name is given again only once it is free.
                 self._forget(namesake, "replaced")
         if pod.status.phase in _ENDED:
-            if known is not None:
-                self._forget(known, pod.status.phase.lower())
+            self._ended(known, pod)
             return
         ref = known.ref if known else ObjectRef("Pod", meta.namespace, meta.name, meta.uid)
         try:
@@ -325,16 +341,33 @@ class Cluster:
             return
         if known is None:
             known = PodRecord(ref, cls, spec.scheduler_name, self.now)
+            known.created = meta.creation_timestamp
             self.pods[meta.uid] = known
             self._uid[meta.namespace, meta.name] = meta.uid
+            self._read_job(known, pod)
             self.chronicle.note(self.now, ref, "added")
             self._place_or_queue(known, pod, changed=True)
             return
+        self._read_job(known, pod)
         if cls is not known.cls:
             self._reclass(known, pod, cls)
         else:
             self.classes.release(cls)
             self._place_or_queue(known, pod, changed=False)
+
+    def _ended(self, known: PodRecord | None, pod: Pod) -> None:
+        self.jobs.ended(pod.metadata, pod.status.phase == "Succeeded")
+        if known is not None:
+            self._forget(known, pod.status.phase.lower())
+
+    def _read_job(self, known: PodRecord, pod: Pod) -> None:
+        """What the pod says of the job it belongs to, and of its length."""
+        meta = pod.metadata
+        if meta.annotations or pod.spec.active_deadline_seconds is not None:
+            known.estimate = estimate_in(pod)
+            known.queue = meta.annotations.get(QUEUE_NAME_ANNOTATION, "")
+        if known.job is not None or meta.annotations or meta.labels:
+            self.jobs.join(known, meta)
 
     def _reclass(self, known: PodRecord, pod: Pod, cls: Any) -> None:
         """The pod changed in a way scheduling can see."""
@@ -435,6 +468,8 @@ class Cluster:
         del self.pods[pod.uid]
         if self._uid.get((pod.namespace, pod.name)) == pod.uid:
             del self._uid[pod.namespace, pod.name]
+        if pod.job is not None:
+            self.jobs.leave(pod)
         self.classes.release(pod.cls)
         self.chronicle.note(self.now, pod.ref, why)
 
@@ -447,6 +482,7 @@ class Cluster:
 
     def _write_refused(self, event: WriteRefused) -> None:
         self.promises.not_written(event.uid)
+        self.jobs.not_written(event.uid)
 
     def _binding(self, uid: str) -> PodRecord | None:
         """The pod, or reserve pod, of that uid."""
@@ -460,6 +496,8 @@ class Cluster:
             self.promises.confirm(pod.promise)
             return
         pod.phase = Phase.ASSIGNED
+        if pod.job is not None:
+            self.jobs.touch(pod.job)
         self.chronicle.note(self.now, pod.ref, "bound")
         self.promises.pod_confirmed(pod)
         if self.watcher is not None:

@@ -5,7 +5,9 @@ from types import MappingProxyType
 
 import msgspec
 
-from holdfast.api.reservation import ReservationStatus
+from holdfast.api.jobs import PodGroupStatus, QueueStatus
+from holdfast.api.names import VOLCANO_API
+from holdfast.api.reservation import Reservation, ReservationStatus
 
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 
@@ -82,11 +84,41 @@ class SetReservationStatus(msgspec.Struct, frozen=True):
     binds: bool = False
 
 
+class CreateReservation(msgspec.Struct, frozen=True):
+    """Create the reservation, which the scheduler itself wants. Answered by WriteRefused with its name
+    in the place of a uid if it could not be; that there is one of the name already is no refusal."""
+
+    reservation: Reservation
+
+
+class AnnotateReservation(msgspec.Struct, frozen=True):
+    """Set annotations of the reservation; an empty value takes one away."""
+
+    reservation: ObjectRef
+    annotations: Mapping[str, str]
+
+
 class DeleteReservation(msgspec.Struct, frozen=True):
     """Delete the reservation, whose time is over."""
 
     reservation: ObjectRef
     message: str
+
+
+class SetPodGroupStatus(msgspec.Struct, frozen=True):
+    """Write the PodGroup's status as a whole."""
+
+    group: ObjectRef
+    api_version: str
+    status: PodGroupStatus
+
+
+class SetQueueStatus(msgspec.Struct, frozen=True):
+    """Write the queue's status as a whole."""
+
+    queue: ObjectRef
+    status: QueueStatus
+    api_version: str = VOLCANO_API
 
 
 class Emit(msgspec.Struct, frozen=True):
@@ -107,6 +139,10 @@ Decision = (
     | Nominate
     | Preempt
     | SetReservationStatus
+    | CreateReservation
+    | AnnotateReservation
     | DeleteReservation
+    | SetPodGroupStatus
+    | SetQueueStatus
     | Emit
 )

@@ -191,14 +191,30 @@ class Cycle:
     # A node was found
 
     def _claim(self, profile: Profile, pod: PodRecord, row: int, now: float) -> bool:
+        refused = self.take(profile, pod, row)
+        if refused is not None:
+            plugin, message = refused
+            self._fail(profile, pod, message, {plugin}, now, go_on=True)
+            return False
+        return self._permit(profile, pod, row, profile.permit, now)
+
+    def take(self, profile: Profile, pod: PodRecord, row: int) -> tuple[str, str] | None:
+        """The pod claims its place there. If a plugin will not have it: which, and why."""
         self._cluster.assume(pod, row)
         for position, plugin in enumerate(profile.reserve):
             outcome = plugin.reserve(pod, row)
             if outcome.message:
                 self._give_back(profile, pod, row, profile.reserve[: position + 1])
-                self._fail(profile, pod, outcome.message, {plugin.name}, now, go_on=True)
-                return False
-        return self._permit(profile, pod, row, profile.permit, now)
+                return plugin.name, outcome.message
+        return None
+
+    def give_back(self, profile: Profile, pod: PodRecord) -> None:
+        """The pod gives up a place it has taken."""
+        self._give_back(profile, pod, pod.row, profile.reserve)
+
+    def bind(self, profile: Profile, pod: PodRecord, now: float) -> bool:
+        """The pod is to be bound to the place it has taken, once all plugins permit it."""
+        return self._permit(profile, pod, pod.row, profile.permit, now)
 
     def _permit(
         self, profile: Profile, pod: PodRecord, row: int, plugins: list[Plugin], now: float

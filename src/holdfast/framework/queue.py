@@ -16,6 +16,9 @@ Unschedulable pods are kept in groups of one class (and profile): they were reje
 reasons and are helped by the same changes. When a group is woken its first pod goes ahead as a scout;
 the next follows only if the scout found a node: what will not do for one will not do for the others. So
 ten thousand pods that wait for the same thing cost as much as one.
+
+Of a job of several pods one stands here for all of them; the others follow it. Jobs of one shape are a
+group as pods of one class are.
 """
 
 import heapq
@@ -104,6 +107,12 @@ class SchedulingQueue:
         self.remove(pod)
         self._enter(pod, "gated")
         self._gated[pod.uid] = pod
+
+    def follow(self, pod: PodRecord) -> None:
+        """The pod waits for the turn of its job, for which another member stands here."""
+        self._scout_back(pod, go_on=True)
+        self.remove(pod)
+        self._enter(pod, "following")
 
     def reject(
         self, pod: PodRecord, key: Key, wakes_on: int, now: float, go_on: bool = False
@@ -240,7 +249,7 @@ class SchedulingQueue:
         return min(heads, default=None)
 
     def place(self, uid: str) -> str | None:
-        """Where the pod is: active, backoff, unschedulable, gated, or nowhere."""
+        """Where the pod is: active, backoff, unschedulable, gated, following, or nowhere."""
         place = self._place.get(uid)
         return place[0] if place else None
 
@@ -250,7 +259,7 @@ class SchedulingQueue:
     def counts(self) -> dict[str, int]:
         counts = dict.fromkeys(("active", "backoff", "unschedulable", "gated"), 0)
         for place, _ in self._place.values():
-            counts[place] += 1
+            counts["unschedulable" if place == "following" else place] += 1
         return counts
 
     def _enter(self, pod: PodRecord, place: str) -> int:

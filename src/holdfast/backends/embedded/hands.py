@@ -7,13 +7,16 @@ from holdfast.api import names
 from holdfast.api.annotations import ReservationAllocated
 from holdfast.api.decode import decode_json
 from holdfast.api.errors import InvalidObject
+from holdfast.backends.embedded.jobs import JobHands
 from holdfast.backends.embedded.objects import with_condition
 from holdfast.backends.embedded.reservations import ReservationHands
 from holdfast.backends.embedded.telling import BOUND, PREEMPTED, UNSCHEDULABLE
 from holdfast.backends.embedded.world import World
 from holdfast.core.decisions import (
+    AnnotateReservation,
     Bind,
     BindVolume,
+    CreateReservation,
     Decision,
     DeleteReservation,
     Emit,
@@ -21,7 +24,9 @@ from holdfast.core.decisions import (
     ObjectRef,
     Preempt,
     SelectNode,
+    SetPodGroupStatus,
     SetPodScheduled,
+    SetQueueStatus,
     SetReservationStatus,
 )
 from holdfast.core.events import BindConfirmed, BindRefused
@@ -33,6 +38,7 @@ class Hands:
         self._world = world
         self._objects = world.objects
         self._reservations = ReservationHands(world)
+        self._jobs = JobHands(world)
         self._carry_out: dict[type, Callable[[Any], None]] = {
             Bind: self._bind,
             BindVolume: self._bind_volume,
@@ -42,6 +48,10 @@ class Hands:
             Preempt: self._preempt,
             SetReservationStatus: self._reservations.set_status,
             DeleteReservation: self._reservations.delete,
+            CreateReservation: self._jobs.create,
+            AnnotateReservation: self._jobs.annotate,
+            SetPodGroupStatus: self._jobs.set_group_status,
+            SetQueueStatus: self._jobs.set_queue_status,
             Emit: self._emit,
         }
 
@@ -160,6 +170,7 @@ class Hands:
         about = decision.about
         pod = self._objects.get(pod_key(about.namespace, about.name)) if about.kind == "Pod" else None
         name = pod["spec"]["schedulerName"] if pod is not None else names.HOLDFAST_SCHEDULER
+        self._jobs.tell(decision)
         self._world.recorder.emit(decision, name)
 
 

@@ -25,7 +25,12 @@ from holdfast.core.pods import Phase, PodRecord
 from holdfast.core.promises.drawable import Drawable
 from holdfast.core.promises.owners import OwnerSpecs
 from holdfast.core.promises.promise import FINISHED, LIVE, Promise
-from holdfast.core.promises.reserve_pod import annotated_amounts, reserve_pod, restricted_names
+from holdfast.core.promises.reserve_pod import (
+    annotated_amounts,
+    namespace_of,
+    reserve_pod,
+    restricted_names,
+)
 from holdfast.core.promises.wishes import Wish
 from holdfast.core.slots import CPU, MEMORY, NONZERO_CPU, NONZERO_MEMORY, PODS
 
@@ -157,6 +162,7 @@ class Promises:
             self._uid[meta.name] = meta.uid
             self._note(promise, "added")
         before, promise.object = promise.object, reservation
+        self._cluster.jobs.holds.put(promise)
         self.dirty[promise.uid] = None
         if promise.finished or reservation.status.phase in FINISHED:
             self.finish(promise, promise.finished or reservation.status.phase)
@@ -180,6 +186,8 @@ class Promises:
         if self._uid.get(promise.name) == uid:
             del self._uid[promise.name]
         self._let_go(promise)
+        self._cluster.jobs.holds.drop(promise)
+        self._cluster.jobs.gone(promise.object.metadata, namespace_of(promise.object))
         self.dirty.pop(uid, None)
         self._note(promise, why)
 
@@ -188,6 +196,10 @@ class Promises:
         if not promise.finished:
             self._note(promise, reason.lower())
         promise.finished = reason
+        self._cluster.jobs.holds.drop(promise)
+        if reason == ReservationPhase.SUCCEEDED:
+            meta, namespace = promise.object.metadata, namespace_of(promise.object)
+            self._cluster.jobs.ended(meta, True, namespace)
         self._let_go(promise)
         self.dirty[promise.uid] = None
 
@@ -337,9 +349,11 @@ class Promises:
                 promise.ref, cls, pod.spec.scheduler_name, self._cluster.now
             )
             record.namespace = cls.namespace
+            record.created = reservation.metadata.creation_timestamp
             record.promise = promise
         else:
             self._reclass(record, cls)
+        self._cluster.jobs.join(record, reservation.metadata, cls.namespace)
         slots, labels = self._nodes.slots, reservation.metadata.labels
         promise.wanted = self._asked(reservation, cls)
         promise.once = reservation.spec.once
@@ -458,6 +472,7 @@ class Promises:
                 self._ledger.release(pod)
                 self._cluster.changed(Change.POD_LEFT)
             pod.phase = Phase.PENDING
+            self._cluster.jobs.leave(pod)
             self._cluster.classes.release(pod.cls)
             promise.pod = None
         if promise.spec is not None:

@@ -6,6 +6,7 @@ written again. A patch begins with a test of the uid: another may have the name 
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -16,11 +17,17 @@ from holdfast.api.names import RESERVATION_API
 from holdfast.api.reservation import Reservation
 from holdfast.backends.kubernetes.errors import ApiError, Deposed
 from holdfast.backends.kubernetes.http.backoff import Backoff
-from holdfast.backends.kubernetes.http.client import JSON_PATCH
+from holdfast.backends.kubernetes.http.client import JSON_PATCH, MERGE
 from holdfast.backends.kubernetes.http.paths import path_of
 from holdfast.backends.kubernetes.writing.queue import Job, Lane, Outcome, WriteQueue
 from holdfast.backends.kubernetes.writing.sender import Passing, Sender, wait_after
-from holdfast.core.decisions import DeleteReservation, ObjectRef, SetReservationStatus
+from holdfast.core.decisions import (
+    AnnotateReservation,
+    CreateReservation,
+    DeleteReservation,
+    ObjectRef,
+    SetReservationStatus,
+)
 from holdfast.core.events import BindConfirmed, BindRefused, Deleted, Event, WriteRefused
 
 _INFO = KINDS[RESERVATION_API, "Reservation"]
@@ -49,6 +56,44 @@ class Reservations:
         self._queue.submit(
             Lane.STATUS, decision.reservation.uid, self._delete_job(decision.reservation)
         )
+
+    def create(self, decision: CreateReservation) -> None:
+        name = decision.reservation.metadata.name
+        body = msgspec.to_builtins(decision.reservation)
+        body |= {"apiVersion": _INFO.api_version, "kind": _INFO.kind}
+        backoff = Backoff(first=0.2, most=10.0)
+
+        async def write() -> Outcome:
+            try:
+                await self._sender.write("POST", path_of(_INFO), body)
+            except Deposed:
+                return None
+            except Passing as error:
+                if isinstance(error, ApiError) and error.status == 409:
+                    return None
+                wait = wait_after(error, backoff)
+                if wait is not None and backoff.tries < _ATTEMPTS:
+                    return wait
+                self._feed(WriteRefused(name, str(error)))
+            return None
+
+        self._queue.submit(Lane.STATUS, name, write)
+
+    def annotate(self, decision: AnnotateReservation) -> None:
+        ref = decision.reservation
+        patch = {
+            "metadata": {
+                "uid": ref.uid,
+                "annotations": {key: value or None for key, value in decision.annotations.items()},
+            }
+        }
+
+        async def write() -> Outcome:
+            with suppress(Deposed, *Passing):  # what it says is for people to read
+                await self._sender.write("PATCH", path_of(_INFO, "", ref.name), patch, MERGE)
+            return None
+
+        self._queue.submit(Lane.EVENT, (ref.uid, "annotations"), write)
 
     def _status_job(self, ref: ObjectRef) -> Job:
         backoff = Backoff(first=0.2, most=10.0)

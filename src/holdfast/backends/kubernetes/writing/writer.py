@@ -11,21 +11,26 @@ from holdfast.backends.kubernetes.http.rate import RateLimit
 from holdfast.backends.kubernetes.writing.binder import BindJob, Feed
 from holdfast.backends.kubernetes.writing.claims import Claims
 from holdfast.backends.kubernetes.writing.evictions import eviction_job
+from holdfast.backends.kubernetes.writing.jobs import JobStatuses
 from holdfast.backends.kubernetes.writing.queue import Failed, Lane, WriteQueue
 from holdfast.backends.kubernetes.writing.recorder import Recorder
 from holdfast.backends.kubernetes.writing.reservations import Reservations
 from holdfast.backends.kubernetes.writing.sender import Sender
 from holdfast.backends.kubernetes.writing.statuses import Statuses
 from holdfast.core.decisions import (
+    AnnotateReservation,
     Bind,
     BindVolume,
+    CreateReservation,
     Decision,
     DeleteReservation,
     Emit,
     Nominate,
     Preempt,
     SelectNode,
+    SetPodGroupStatus,
     SetPodScheduled,
+    SetQueueStatus,
     SetReservationStatus,
 )
 from holdfast.core.events import Deleted, Event
@@ -61,6 +66,7 @@ class Writer:
         self.claims = Claims(claims)
         self.statuses = Statuses(self._sender, wall)
         self._reservations = Reservations(self._sender, self.queue, feed)
+        self._jobs = JobStatuses(self._sender, self.queue, feed)
         self._recorder = Recorder(self._sender, wall)
         self.events_lost = 0
 
@@ -85,6 +91,12 @@ class Writer:
                 self._reservations.set_status(decision)
             elif isinstance(decision, DeleteReservation):
                 self._reservations.delete(decision)
+            elif isinstance(decision, CreateReservation):
+                self._reservations.create(decision)
+            elif isinstance(decision, AnnotateReservation):
+                self._reservations.annotate(decision)
+            elif isinstance(decision, SetPodGroupStatus | SetQueueStatus):
+                self._jobs.set_status(decision)
             else:
                 assert_never(decision)
 
