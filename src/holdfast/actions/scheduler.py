@@ -10,6 +10,9 @@ from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from typing import Protocol
 
 from holdfast.actions.allocate import Allocate
+from holdfast.actions.backfill import Backfill
+from holdfast.actions.hold_care import HoldCare
+from holdfast.actions.reserve import Reserve
 from holdfast.actions.round import Action, Round
 from holdfast.core.changes import Change
 from holdfast.core.cluster import Cluster
@@ -23,10 +26,15 @@ from holdfast.framework.gangs import Gangs
 from holdfast.framework.profile import Profile
 from holdfast.framework.queue import Group, SchedulingQueue
 from holdfast.framework.registry import Registry
+from holdfast.framework.reserving import Reserving
 
 _FEW_GROUPS = 100
 
-ACTIONS: Mapping[str, type[Action]] = {"allocate": Allocate}
+ACTIONS: Mapping[str, type[Action]] = {
+    "allocate": Allocate,
+    "backfill": Backfill,
+    "reserve": Reserve,
+}
 """What a configured action's name stands for."""
 
 
@@ -65,10 +73,16 @@ class Scheduler:
         )
         self.cycle = Cycle(self.cluster, self.queue)
         self.gangs = Gangs(self.cluster, self.queue, self.cycle, self._profiles)
+        self.reserving = Reserving(self.cluster, self.cycle, self._profiles)
+        self.hold_care = HoldCare(self.cluster, self.reserving)
         self._controllers = [make(self.cluster) for make in controllers]
         self.unfinished = False
         self.profiles = profiles
         chosen = {action.name for action in configuration.actions}
+        reserve = next((a.arguments for a in configuration.actions if a.name == "reserve"), None)
+        if reserve is not None:
+            self.cluster.jobs.holds.bars_nodes = reserve["hold"] == "node"
+            self.cluster.jobs.holds.backfill = bool(reserve["backfill"])
         for profile in profiles:
             profile.post_filters = [p for p in profile.post_filters if p.action in {"", *chosen}]
         self._actions = [
@@ -85,7 +99,16 @@ class Scheduler:
         """Decides all that can be decided now, or as much as takes that many pods to be tried; then
         `unfinished` says whether another round should follow at once."""
         self.cluster.now = now
-        round_ = Round(self.cluster, self.queue, self.cycle, self.gangs, self._profiles, now)
+        round_ = Round(
+            self.cluster,
+            self.queue,
+            self.cycle,
+            self.gangs,
+            self.reserving,
+            self.hold_care,
+            self._profiles,
+            now,
+        )
         if limit is not None:
             round_.pods_left = limit
         self.cycle.recheck_waiting(self._profiles, now)
@@ -94,6 +117,8 @@ class Scheduler:
             for controller in self._controllers:
                 decisions += controller.run(now)
             self._wake(self.cluster.take_changes(), now)
+            if self.cluster.jobs.holds:
+                decisions += self.hold_care.run(now)
             for action in self._actions:
                 action.run(round_)
             self.unfinished = round_.pods_left <= 0
@@ -108,6 +133,7 @@ class Scheduler:
     def next_timer(self) -> float | None:
         """When a round is due even if nothing happens."""
         times = [self.queue.next_due(), self.cycle.next_deadline()]
+        times += [action.next_timer() for action in self._actions]
         times += [controller.next_timer() for controller in self._controllers]
         return min((time for time in times if time is not None), default=None)
 

@@ -465,6 +465,7 @@ class Cluster:
         if pod.row >= 0:
             self._vacate(pod)
         self.nominate(pod, "")
+        pod.gone = True
         del self.pods[pod.uid]
         if self._uid.get((pod.namespace, pod.name)) == pod.uid:
             del self._uid[pod.namespace, pod.name]

@@ -43,6 +43,7 @@ class PodRecord:
         "estimate",
         "first_seen",
         "gates",
+        "gone",
         "job",
         "leaving",
         "name",
@@ -81,6 +82,8 @@ class PodRecord:
         self.pin: str | None = None
         """The only node the pod may go to, where its class leaves that open."""
         self.gates: tuple[str, ...] = ()
+        self.gone = False
+        """Whether its object is there no more."""
         self.leaving = False
         """Whether the pod is being deleted."""
         self.attempts = 0

@@ -10,6 +10,7 @@ from holdfast.plugins.image_locality import ImageLocality
 from holdfast.plugins.inter_pod_affinity import InterPodAffinity
 from holdfast.plugins.node_affinity import NodeAffinity
 from holdfast.plugins.node_name import NodeName
+from holdfast.plugins.node_order import NodeOrder
 from holdfast.plugins.node_ports import NodePorts
 from holdfast.plugins.node_resources_balanced import NodeResourcesBalancedAllocation
 from holdfast.plugins.node_resources_fit import NodeResourcesFit
@@ -30,6 +31,7 @@ IN_TREE = (
     ImageLocality,
     NodeAffinity,
     NodeName,
+    NodeOrder,
     NodePorts,
     NodeResourcesBalancedAllocation,
     NodeResourcesFit,

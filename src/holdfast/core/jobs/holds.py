@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from holdfast.api.names import HOLD_LABEL
 
 if TYPE_CHECKING:
+    from holdfast.core.classes import PodClass
     from holdfast.core.cluster import Cluster
     from holdfast.core.pods import PodRecord
     from holdfast.core.promises.promise import Promise
@@ -39,7 +40,11 @@ class Holds:
         """By the pod they are for."""
         self.dropped: set[str] = set()
         """The uids of those that are being deleted."""
-        self.version = 0
+        self.bars_nodes = False
+        """Whether nodes with a hold take nothing new, rather than the amounts alone being kept."""
+        self.backfill = False
+        """Whether tasks that end in time may use the room meanwhile."""
+        self._rows: NDArray[np.bool_] | None = None
 
     def __bool__(self) -> bool:
         return bool(self._known)
@@ -86,12 +91,30 @@ class Holds:
         return pod.uid in self.wanted or self.of(pod) is not None
 
     def rows(self) -> NDArray[np.bool_]:
-        """The rows where something is held, over all rows."""
+        """The rows where something is held, over all rows; not to be written to."""
         nodes = self._cluster.nodes
-        rows = np.zeros(nodes.capacity, dtype=np.bool_)
-        for promise in self._known.values():
-            if promise.pod is not None and promise.pod.row >= 0:
-                rows[promise.pod.row] = True
+        if self._rows is None or len(self._rows) != nodes.capacity:
+            rows = np.zeros(nodes.capacity, dtype=np.bool_)
+            for promise in self._known.values():
+                if promise.pod is not None and promise.pod.row >= 0:
+                    rows[promise.pod.row] = True
+            self._rows = rows
+        return self._rows
+
+    def barred_to(self, cls: PodClass) -> NDArray[np.bool_]:
+        """The rows that take no pod of the class because something is held there for others."""
+        rows = self.rows()
+        if not cls.private:
+            return rows
+        own = [
+            promise.pod.row
+            for spec in self._cluster.promises.matching(cls)
+            for promise in self._cluster.promises.members.get(spec, {}).values()
+            if promise.uid in self._known and promise.pod is not None and promise.pod.row >= 0
+        ]
+        if own:
+            rows = rows.copy()
+            rows[own] = False
         return rows
 
     def nodes(self) -> set[str]:
@@ -111,9 +134,19 @@ class Holds:
         hold = self._cluster.ledger.holds.get(promise.uid)
         return hold.left(slot) if hold is not None else 0
 
+    def moved(self, promise: Promise) -> None:
+        """A reservation came to hold its room somewhere, or ceased to."""
+        if promise.uid in self._known:
+            self._moved()
+
     def _moved(self) -> None:
-        self.version += 1
+        self._rows = None
         self._cluster.stamp += 1
+
+
+def is_hold(cls: PodClass) -> bool:
+    """Whether it is the class of reserve pods that hold room for starving jobs."""
+    return cls.promised_to >= 0 and cls.labels.get(HOLD_LABEL) == STARVATION
 
 
 def pod_of(promise: Promise) -> str:

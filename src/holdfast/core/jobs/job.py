@@ -171,7 +171,8 @@ class Job:
 
     def would_be_ready(self, more: Iterable[PodRecord]) -> bool:
         """Whether it is ready, had these members a place too."""
-        return not self.lacks(more) and (self.ready_members > 0 or bool(list(more)))
+        more = list(more)
+        return not self.lacks(more) and bool(more or self.ready_members)
 
     def lacks(self, more: Iterable[PodRecord]) -> str:
         """What is missing to be ready, had these members a place too; empty if nothing is."""

@@ -239,13 +239,24 @@ class Promises:
         self._note(promise, "available")
         self._opened(promise)
 
+    def postponed(self, promise: Promise) -> None:
+        """The room is lent for a while to one who will be gone in time."""
+        self._set_waiting(promise, True)
+        self._note(promise, "waiting")
+        self._moved(promise)
+
     def has_room(self, promise: Promise, amounts: Amounts | None = None) -> bool:
         """Whether there is room for what it promises, or for other amounts instead, where it is."""
         return not self.lacking(promise, amounts)
 
     def lacking(self, promise: Promise, amounts: Amounts | None = None) -> list[str]:
-        """The resources there is not enough of for that. Younger reservations that wait there do not
-        count: it comes before them."""
+        """The resources there is not enough of for that."""
+        slots = self._nodes.slots
+        return [slots.name(slot) for slot in self.shortage(promise, amounts)]
+
+    def shortage(self, promise: Promise, amounts: Amounts | None = None) -> Amounts:
+        """By slot, how much is missing for that. Younger reservations that wait there do not count: it
+        comes before them."""
         hold = self.hold(promise)
         assert hold is not None
         row, nodes = hold.row, self._nodes
@@ -256,15 +267,15 @@ class Promises:
             if uid != promise.uid and promise.is_before(self.known[uid])
             if (each := self._ledger.holds.get(uid)) is not None
         ]
-        lacking = []
+        short: Amounts = {}
         for slot, promised in (hold.amounts if amounts is None else amounts).items():
             claimed = nodes.claimed.item(slot, row) - hold.left(slot)
             claimed -= sum(each.left(slot) for each in behind)
             needed = max(0, promised - hold.taken.get(slot, 0))
-            name = nodes.slots.name(slot)
-            if name and claimed + needed > nodes.allocatable.item(slot, row):
-                lacking.append(name)
-        return lacking
+            missing = claimed + needed - nodes.allocatable.item(slot, row)
+            if missing > 0 and nodes.slots.name(slot):
+                short[slot] = missing
+        return short
 
     def resize(self, promise: Promise, amounts: Amounts) -> None:
         pod = promise.pod
@@ -472,6 +483,7 @@ class Promises:
                 self._ledger.release(pod)
                 self._cluster.changed(Change.POD_LEFT)
             pod.phase = Phase.PENDING
+            pod.gone = True
             self._cluster.jobs.leave(pod)
             self._cluster.classes.release(pod.cls)
             promise.pod = None
@@ -519,6 +531,7 @@ class Promises:
         self._cluster.changed(Change.POD_LEFT)
 
     def _moved(self, promise: Promise) -> None:
+        self._cluster.jobs.holds.moved(promise)
         self.dirty[promise.uid] = None
         self.log.append(promise.uid)
         if len(self.log) > 2 * _KEPT:
