@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from holdfast.actions.scheduler import Controller
 from holdfast.controllers.podgroups import PodGroups
+from holdfast.controllers.queues import QueueStatuses
 from holdfast.controllers.reservations import ReservationLifecycle
 from holdfast.core.cluster import Cluster
 from holdfast.framework.config import Configuration, ReservationArgs
@@ -18,7 +19,7 @@ def controllers(configuration: Configuration) -> list[Callable[[Cluster], Contro
             args = profile.args.get(_RESERVATION)
             break
     else:
-        return [PodGroups]
+        return [QueueStatuses, PodGroups]
     given = args if isinstance(args, ReservationArgs) else ReservationArgs()
     gc_after = None if given.disable_garbage_collection else float(given.gc_duration_seconds)
-    return [lambda cluster: ReservationLifecycle(cluster, gc_after), PodGroups]
+    return [lambda cluster: ReservationLifecycle(cluster, gc_after), QueueStatuses, PodGroups]

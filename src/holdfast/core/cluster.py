@@ -12,7 +12,7 @@ import msgspec
 from holdfast.api.annotations import ReservationAllocated
 from holdfast.api.decode import decode_json
 from holdfast.api.errors import InvalidObject
-from holdfast.api.jobs import PodGroup, VolcanoJob
+from holdfast.api.jobs import PodGroup, Queue, VolcanoJob
 from holdfast.api.meta import Object, condition
 from holdfast.api.names import QUEUE_NAME_ANNOTATION, RESERVATION_ALLOCATED
 from holdfast.api.node import Node
@@ -194,6 +194,8 @@ class Cluster:
             self.jobs.put_group(obj)
         elif isinstance(obj, VolcanoJob):
             self.jobs.put_volcano_job(obj)
+        elif isinstance(obj, Queue):
+            self.jobs.queues.put(obj)
         else:
             meta = obj.metadata
             known = self.objects.setdefault(obj.kind, {})
@@ -217,6 +219,8 @@ class Cluster:
             self.jobs.drop_group(obj)
         elif isinstance(obj, VolcanoJob):
             self.jobs.drop_volcano_job(obj)
+        elif isinstance(obj, Queue):
+            self.jobs.queues.drop(obj)
         else:
             meta = obj.metadata
             gone = self.objects.get(obj.kind, {}).pop((meta.namespace, meta.name), None)

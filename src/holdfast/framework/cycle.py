@@ -20,7 +20,7 @@ from holdfast.framework.interface import Nomination, Plugin
 from holdfast.framework.narrowed import Narrowed
 from holdfast.framework.owned import OwnedColumn
 from holdfast.framework.profile import Profile
-from holdfast.framework.queue import SchedulingQueue
+from holdfast.framework.queue import Key, SchedulingQueue
 from holdfast.framework.trial import ClassContest, PodTrial
 
 _COLUMN_CELLS = 12 * 1024**2
@@ -28,6 +28,9 @@ _COLUMN_CELLS = 12 * 1024**2
 _FEWEST_COLUMNS = 64
 _EVENT_LIMIT = 1024
 """The longest message an Event may carry; the condition has it in full."""
+_KINDS = 100_000
+_FIRST_KIND = -(2**40)
+"""Below the numbers of classes, and of shapes of jobs."""
 PINNING = "NodeAffinity"
 """The plugin by whose rule a DaemonSet's pod goes to one node only."""
 
@@ -52,6 +55,8 @@ class Cycle:
         self._specs = cluster.promises.specs
         self._columns: dict[tuple[int, int], Column] = {}
         self._profiles_seen: set[int] = set()
+        self._kinds: dict[tuple[int, str], int] = {}
+        self._next_kind = _FIRST_KIND
         self.waiting: dict[str, Waiting] = {}
         self.decisions: list[Decision] = []
         self.terse = False
@@ -252,8 +257,7 @@ class Cycle:
 
     def _no_node(self, profile: Profile, pod: PodRecord, column: Column, now: float) -> None:
         if self.terse and self._queue.is_scout(pod) and self._is_hopeless(profile, pod):
-            key = (profile.index, pod.cls.id)
-            self._queue.reject(pod, key, pod.wakes_on, now)
+            self._queue.reject(pod, self.group_key(profile, pod), pod.wakes_on, now)
             return
         why = self.verdict(profile, pod, column)
         # Siblings fare the same, unless this pod has a node of its own in view.
@@ -302,11 +306,28 @@ class Cycle:
             self._queue.forget(pod)
             return
         pod.rejected_by = plugins
-        key = (profile.index, pod.cls.id)
+        key = self.group_key(profile, pod)
         waiting = self._queue.reject(pod, key, profile.wakes_on(plugins), now, go_on)
         self.tell(pod, message, now, condition)
         for sibling in waiting:
             self.tell(sibling, message, now, condition)
+
+    def group_key(self, profile: Profile, pod: PodRecord) -> Key:
+        """Pods with the same key fare alike; those of another queue may not."""
+        if not pod.queue or pod.job is not None:
+            return (profile.index, pod.cls.id)
+        kind = (pod.cls.id, pod.queue)
+        if len(self._kinds) > _KINDS:
+            self._kinds.clear()
+        number = self._kinds.get(kind)
+        if number is None:
+            self._next_kind -= 1
+            number = self._kinds[kind] = self._next_kind
+        return (profile.index, number)
+
+    def refuse(self, profile: Profile, pod: PodRecord, message: str, now: float) -> None:
+        """The pod may not be placed now, whatever room there is."""
+        self._fail(profile, pod, message, (), now, go_on=bool(pod.nominated))
 
     def tell(self, pod: PodRecord, message: str, now: float, reason: str) -> None:
         """Says on the pod why it has no node, unless it says so already."""

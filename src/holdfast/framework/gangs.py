@@ -28,6 +28,7 @@ from holdfast.framework.statement import Statement
 NOT_ENOUGH_TASKS = "NotEnoughTasks"
 NOT_ENOUGH_RESOURCES = "NotEnoughResources"
 NO_GROUP = "PodGroupNotFound"
+QUEUE = "NotAdmitted"
 READY = "Ready"
 
 _SHAPES = 100_000
@@ -160,6 +161,9 @@ class Gangs:
             if names:
                 text = f"{job.name} waits for {', '.join(map(str, names))}"
                 return self._said(NOT_ENOUGH_TASKS, text, Change.NONE)
+            refusal = self._cluster.jobs.queues.refusal(own[0]) if own else ""
+            if refusal:
+                return self._said(QUEUE, refusal, _ROOM | Change.OTHER)
             lacking = self._lacking_resources(job)
             if lacking and not job.is_ready:
                 text = f"{job.name} asks for more than is free of {', '.join(lacking)}"
@@ -244,12 +248,15 @@ class Gangs:
         """Takes a place for each for which there is one; the others. Where members attract each other,
         one may fit after another has."""
         left = members
+        queues = self._jobs.queues
         while True:
             again, tried, progress, depends = [], set(), False, False
             for pod in left:
                 profile = self._profiles[pod.scheduler]
                 kind = (profile.index, pod.cls.id)
-                if kind in tried and pod.pin is None and not pod.nominated:
+                if (kind in tried and pod.pin is None and not pod.nominated) or (
+                    queues and queues.refusal(pod)
+                ):
                     again.append(pod)
                 elif statement.place(profile, pod):
                     progress = progress or bool(again)
@@ -281,7 +288,11 @@ class Gangs:
         for pod in left:
             profile = self._profiles[pod.scheduler]
             kind = (profile.index, pod.cls.id, pod.pin)
-            if kind not in told:
+            refusal = self._jobs.queues.refusal(pod)
+            if refusal:
+                told[kind] = refusal, "Unschedulable", ()
+                wakes_on |= _ROOM | Change.OTHER
+            elif kind not in told:
                 why = self._cycle.verdict(profile, pod, self._cycle.column(profile, pod.cls))
                 told[kind] = why.message(self._cluster.nodes.count), why.condition, why.plugins
                 wakes_on |= profile.wakes_on(why.plugins)

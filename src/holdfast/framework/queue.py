@@ -23,7 +23,7 @@ group as pods of one class are.
 
 import heapq
 from collections import Counter
-from collections.abc import Callable, Collection, Hashable, Iterator
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
 from typing import Any, TypeVar
 
 from holdfast.core.changes import Change
@@ -255,6 +255,20 @@ class SchedulingQueue:
         """The pods that wait for a change, in order."""
         found = [pod for group in self._groups.values() for pod in group.pods.values()]
         return sorted(found, key=self.sort_key)
+
+    def waiting(self, with_jobs: bool = False, popped: Iterable[PodRecord] = ()) -> list[PodRecord]:
+        """The pods that wait, gated ones left out, in no order; those that were popped too. With
+        `with_jobs`, all members of the jobs some stand for."""
+        entries = [entry[-1] for entry in self._active.entries()]
+        entries += [pod for heap in (self._errors, self._backoff) for _, _, pod in heap]
+        entries = [pod for pod in entries if self.place(pod.uid) in ("active", "backoff")]
+        entries += [pod for group in self._groups.values() for pod in group.pods.values()]
+        found = {pod.uid: pod for pod in (*entries, *popped)}
+        if with_jobs:
+            for pod in list(found.values()):
+                if pod.job is not None:
+                    found |= {member.uid: member for member in pod.job.waiting()}
+        return list(found.values())
 
     def comes_before(self, one: PodRecord, other: PodRecord) -> bool:
         """Whether one is tried before the other."""

@@ -1,5 +1,7 @@
 """Jobs: pods, and reservations, that are placed together or not at all.
 
+    queues      where they wait, and what each queue may have
+    shares      room shared by weight
     naming      which job a pod says it belongs to
     holds       room held for starving ones
     estimates   how long pods run

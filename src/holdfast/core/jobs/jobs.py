@@ -13,6 +13,7 @@ from holdfast.core.jobs.estimates import duration_or_none
 from holdfast.core.jobs.holds import Holds
 from holdfast.core.jobs.job import Job, task_in, task_of
 from holdfast.core.jobs.naming import SIGS, VOLCANO, JobName, declared_in, named_in
+from holdfast.core.jobs.queues import Queues
 from holdfast.core.pods import PodRecord
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ class Jobs:
         self.on_changed: Callable[[Job], None] | None = None
         """Told of a job that may fare better, or needs to be told something else, than before."""
         self.holds = Holds(cluster)
+        self.queues = Queues(cluster)
         self._groups: dict[JobName, PodGroup] = {}
         self._classes: dict[str, int] = {}
         self._running_estimates: dict[tuple[str, str], float] = {}
@@ -56,6 +58,8 @@ class Jobs:
         self.touch(job)
         if pod.uid not in job.members:
             job.add(pod)
+            if self.queues and pod.row >= 0:
+                self.queues.changed()
             declared = declared_in(meta.annotations, name.namespace)
             if declared is not None:
                 job.declared = declared
@@ -144,6 +148,8 @@ class Jobs:
         other = self.known.get(name._replace(family=_OTHER[name.family]))
         if other is not None:
             self._assign(other)
+        if self.queues and (before is None or before.spec.queue != group.spec.queue):
+            self.queues.changed()
         if before is None or before.spec != group.spec or before.metadata.uid != group.metadata.uid:
             self._tell(job, other)
 
