@@ -165,6 +165,9 @@ class Scheduler:
 
     def _wake_group(self, group: Group, now: float) -> None:
         """Tries the group again if that could come out differently; else only says why not."""
+        self._wake_preemptors(group, now)
+        if not group.pods:
+            return
         tell = not self.cycle.terse
         profile = self.profiles[group.key[0]]
         first = next(iter(group.pods.values()))
@@ -187,6 +190,13 @@ class Scheduler:
             self.queue.wake(group, now)
         elif tell:
             group.told = self._tell_again(group, group.pods.values(), profile, column, now)
+
+    def _wake_preemptors(self, group: Group, now: float) -> None:
+        """Of those for whom room is held the class's column does not know that."""
+        rooms = self.cluster.promises.rooms
+        if rooms:
+            for pod in [pod for uid, pod in group.pods.items() if uid in rooms]:
+                self.queue.wake_pod(pod, now)
 
     def _tell_again(
         self, group: Group, pods: Collection[PodRecord], profile: Profile, column: Column, now: float

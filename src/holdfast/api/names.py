@@ -152,6 +152,9 @@ VOLCANO_JOB_NAME = "volcano.sh/job-name"
 
 # Holdfast's own.
 RUN_ESTIMATE = "holdfast.io/run-estimate"
+PREEMPTOR_UID = "holdfast.io/preemptor-uid"
+HELD_FOR = "holdfast.io/held-for"
+HELD_BECAUSE = "holdfast.io/held-because"
 HOLD_LABEL = "holdfast.io/hold"
 HOLD_JOB = "holdfast.io/hold-job"
 HOLD_EXPECTED_START = "holdfast.io/expected-start"

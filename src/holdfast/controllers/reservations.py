@@ -10,7 +10,13 @@ from holdfast.api.errors import TimeError
 from holdfast.api.meta import condition
 from holdfast.api.timestamps import parse_time
 from holdfast.core.cluster import Cluster
-from holdfast.core.decisions import Decision, DeleteReservation, Emit, SetReservationStatus
+from holdfast.core.decisions import (
+    Decision,
+    DeleteReservation,
+    Emit,
+    Nominate,
+    SetReservationStatus,
+)
 from holdfast.core.pods import Phase
 from holdfast.core.promises.promise import FINISHED, Promise
 from holdfast.core.promises.status import EXPIRED, READY, SUCCEEDED, bound_owners, status_of
@@ -26,7 +32,6 @@ class ReservationLifecycle:
         self._gc_after = gc_after
         self._timers: list[tuple[float, str]] = []
         self._due: dict[str, float] = {}
-        self._collected: set[str] = set()
         self._decisions: list[Decision] = []
 
     def run(self, now: float) -> list[Decision]:
@@ -41,7 +46,6 @@ class ReservationLifecycle:
             promise = self._promises.known.get(uid)
             if promise is None:
                 self._due.pop(uid, None)
-                self._collected.discard(uid)
             else:
                 self._look_after(promise, now)
         decisions, self._decisions = self._decisions, []
@@ -54,8 +58,12 @@ class ReservationLifecycle:
 
     def _look_after(self, promise: Promise, now: float) -> None:
         if promise.finished:
-            self._write(promise, now)
+            if promise.object.status.phase not in FINISHED:
+                self._write(promise, now)
             self._collect(promise, now)
+            return
+        if promise.preemptor and self._is_needless(promise):
+            self._delete(promise, "nobody needs the room any more")
             return
         expires = promise.expires
         if expires is not None and expires <= now:
@@ -76,8 +84,30 @@ class ReservationLifecycle:
                 self._promises.available(promise)
                 self._emit(promise, "Available", f"There is room for {promise.name} on {node}")
             self._resize(promise)
+        elif promise.preemptor and not promise.error:
+            return  # it is about to be placed
         self._write(promise, now)
         self._set_timer(promise.uid, expires)
+
+    def _is_needless(self, promise: Promise) -> bool:
+        """Whether preempted room is held for a pod that is gone, or has or looks for another place."""
+        owner = self._cluster.pods.get(promise.preemptor)
+        if owner is None or owner.phase is Phase.ASSIGNED:
+            return owner is None or owner.draws_on != promise.uid
+        if owner.phase is Phase.ASSUMED:
+            return False  # it may come back
+        row = self._cluster.nodes.row(promise.wants_node)
+        if owner.leaving or promise.released or row is None or not self._cluster.nodes.alive[row]:
+            return True
+        if not owner.nominated:
+            self._cluster.nominate(owner, promise.wants_node)
+            self._decisions.append(Nominate(owner.ref, promise.wants_node))
+        return owner.nominated != promise.wants_node
+
+    def _delete(self, promise: Promise, why: str) -> None:
+        if not promise.deleting:
+            promise.deleting = True
+            self._decisions.append(DeleteReservation(promise.ref, why))
 
     def _finish(self, promise: Promise, how: str, message: str, now: float) -> None:
         """The owners it has at this moment stay written on it."""
@@ -100,11 +130,11 @@ class ReservationLifecycle:
             self._promises.dirty.pop(promise.uid, None)
             promise.resize_problem = ""
             return
-        lacking = self._promises.lacking(promise, wanted)
+        lacking = self._promises.waiting.lacking(promise, wanted)
         promise.resize_problem = ", ".join(f"Insufficient {name}" for name in lacking)
 
     def _collect(self, promise: Promise, now: float) -> None:
-        if self._gc_after is None or promise.uid in self._collected:
+        if self._gc_after is None:
             return
         if promise.object.status.phase not in FINISHED:
             return
@@ -112,8 +142,7 @@ class ReservationLifecycle:
         if due > now:
             self._set_timer(promise.uid, due)
             return
-        self._collected.add(promise.uid)
-        self._decisions.append(DeleteReservation(promise.ref, f"finished: {promise.finished}"))
+        self._delete(promise, f"finished: {promise.finished}")
 
     def _finished_at(self, promise: Promise, now: float) -> float:
         ready = condition(promise.object.status.conditions, READY)

@@ -356,9 +356,9 @@ def scheduling_annotations(pod: Pod) -> dict[str, str]:
     return {
         key: value
         for key, value in pod.metadata.annotations.items()
-        if any(domain in key for domain in _SCHEDULING_DOMAINS)
-        and key not in _RESULTS
+        if key not in _RESULTS
         and key not in _OF_JOBS
+        and any(domain in key for domain in _SCHEDULING_DOMAINS)
         and not key.startswith(names.SIM_PREFIX)
     }
 

@@ -9,16 +9,13 @@ from typing import Any, Protocol
 
 import msgspec
 
-from holdfast.api.annotations import ReservationAllocated
-from holdfast.api.decode import decode_json
 from holdfast.api.errors import InvalidObject
 from holdfast.api.jobs import PodGroup, Queue, VolcanoJob
-from holdfast.api.meta import Object, condition
+from holdfast.api.meta import Object
 from holdfast.api.names import QUEUE_NAME_ANNOTATION, RESERVATION_ALLOCATED
 from holdfast.api.node import Node
 from holdfast.api.pod import Pod
 from holdfast.api.policy import PriorityClass
-from holdfast.api.quantity import amount
 from holdfast.api.reservation import Reservation
 from holdfast.api.timestamps import parse_time
 from holdfast.core.changes import Change
@@ -34,14 +31,14 @@ from holdfast.core.events import (
     Updated,
     WriteRefused,
 )
+from holdfast.core.facts import allocated_from, difference, is_disrupted, kind_of, node_info
 from holdfast.core.jobs import Jobs
 from holdfast.core.jobs.estimates import estimate_in
 from holdfast.core.ledger import Ledger
-from holdfast.core.nodes import NodeInfo, NodeTable
+from holdfast.core.nodes import NodeTable
 from holdfast.core.pods import Phase, PodRecord
 from holdfast.core.promises import Promises
 from holdfast.core.rowlog import RowLog
-from holdfast.core.slots import MOST
 from holdfast.core.story import Chronicle, Line
 from holdfast.core.topology import Topology
 from holdfast.core.volumes import STORAGE_KINDS, Volumes, hint
@@ -148,6 +145,8 @@ class Cluster:
         """A node is being cleared for the pod; none any more if the name is empty."""
         if pod.nominated != node:
             self._nominate(pod, node, gives_up_room=bool(pod.nominated))
+            if pod.uid in self.promises.rooms:
+                self.promises.nominated(pod)
 
     def _nominate(self, pod: PodRecord, node: str, gives_up_room: bool) -> None:
         if pod.nominated:
@@ -198,7 +197,7 @@ class Cluster:
             self.jobs.queues.put(obj)
         else:
             meta = obj.metadata
-            known = self.objects.setdefault(obj.kind, {})
+            known = self.objects.setdefault(kind_of(obj), {})
             before = known.get((meta.namespace, meta.name))
             known[meta.namespace, meta.name] = obj
             self._other_changed(before, obj)
@@ -223,7 +222,7 @@ class Cluster:
             self.jobs.queues.drop(obj)
         else:
             meta = obj.metadata
-            gone = self.objects.get(obj.kind, {}).pop((meta.namespace, meta.name), None)
+            gone = self.objects.get(kind_of(obj), {}).pop((meta.namespace, meta.name), None)
             if gone is not None:
                 self._other_changed(gone, None)
 
@@ -231,7 +230,8 @@ class Cluster:
         some = after if after is not None else before
         assert some is not None
         self.stamp += 1
-        self.versions[some.kind] = self.versions.get(some.kind, 0) + 1
+        kind = kind_of(some)
+        self.versions[kind] = self.versions.get(kind, 0) + 1
         if isinstance(some, STORAGE_KINDS):
             self.volumes.put(before, after)
             changes, touched = hint(before, after)
@@ -277,7 +277,7 @@ class Cluster:
         known = table.row(meta.name)
         before = table.info.get(known) if known is not None else None
         if before is not None:
-            changes = _difference(before, info)
+            changes = difference(before, info)
             if not changes:
                 return
         else:
@@ -418,12 +418,14 @@ class Cluster:
             before = known.started
             known.started = parse_time(started) if started else None
             known.disrupted = is_disrupted(pod)
-            self.ledger.draw(known, allocated_from(pod))
+            self._draw(known, pod)
             self._assigned(known, node)
             if known.started != before:
                 self.starts.add(known.row)
             return
         known.leaving = pod.metadata.deletion_timestamp is not None
+        if known.uid in self.promises.rooms:
+            self.promises.preemptor_changed(known)
         if known.phase is not Phase.PENDING:
             return
         gates = tuple([gate.name for gate in pod.spec.scheduling_gates])
@@ -440,6 +442,12 @@ class Cluster:
         elif changed:
             self.watcher.pod_pending(known)
 
+    def _draw(self, known: PodRecord, pod: Pod) -> None:
+        text = pod.metadata.annotations.get(RESERVATION_ALLOCATED)
+        drawn = self.promises.known.get(known.draws_on) if text and known.draws_on else None
+        if drawn is None or drawn.mark != text:
+            self.ledger.draw(known, allocated_from(text))
+
     def _assigned(self, known: PodRecord, node: str) -> None:
         """The pod is on a node, by our doing or by another's."""
         row = self.nodes.row(node)
@@ -454,6 +462,10 @@ class Cluster:
         row = self.open_row(node)
         self.ledger.place(known, row)
         known.phase = Phase.ASSIGNED
+        if known.draws_on:
+            self.promises.pod_confirmed(known)
+        if known.uid in self.promises.rooms:
+            self.promises.preemptor_changed(known)
         self._changes |= Change.POD_PLACED
         self.chronicle.note(self.now, known.ref, "assigned", node)
 
@@ -471,6 +483,8 @@ class Cluster:
         self.nominate(pod, "")
         pod.gone = True
         del self.pods[pod.uid]
+        if pod.uid in self.promises.rooms:
+            self.promises.preemptor_changed(pod)
         if self._uid.get((pod.namespace, pod.name)) == pod.uid:
             del self._uid[pod.namespace, pod.name]
         if pod.job is not None:
@@ -504,6 +518,8 @@ class Cluster:
         if pod.job is not None:
             self.jobs.touch(pod.job)
         self.chronicle.note(self.now, pod.ref, "bound")
+        if pod.uid in self.promises.rooms:
+            self.promises.preemptor_changed(pod)
         self.promises.pod_confirmed(pod)
         if self.watcher is not None:
             self.watcher.bind_confirmed(pod)
@@ -518,89 +534,3 @@ class Cluster:
         self.chronicle.note(self.now, pod.ref, "bind refused", event.message)
         if self.watcher is not None:
             self.watcher.bind_refused(pod, row, event.message)
-
-
-_SHARED_KINDS = ("PodGroup", "Job")
-
-
-def kind_of(obj: Object) -> str:
-    """The kind, with its API group where several groups have one of that name."""
-    if obj.kind not in _SHARED_KINDS:
-        return obj.kind
-    return f"{obj.kind}.{obj.api_version.partition('/')[0]}"
-
-
-def same_content(one: Any, other: Any) -> bool:
-    """Whether two versions of an object differ in nothing but their book-keeping."""
-    a, b = one.metadata, other.metadata
-    return (
-        a.uid == b.uid
-        and a.labels == b.labels
-        and a.annotations == b.annotations
-        and a.deletion_timestamp == b.deletion_timestamp
-        and all(
-            getattr(one, field) == getattr(other, field)
-            for field in one.__struct_fields__
-            if field != "metadata" and not (field == "status" and one.kind in _STATUS_IGNORED)
-        )
-    )
-
-
-_STATUS_IGNORED = ("ReplicaSet", "ReplicationController", "StatefulSet", "Deployment", "DaemonSet")
-"""Kinds of which only the spec is read, and whose status changes with every pod."""
-
-
-def allocated_from(pod: Pod) -> str:
-    """The uid of the reservation the pod was bound through."""
-    text = pod.metadata.annotations.get(RESERVATION_ALLOCATED)
-    if text is None:
-        return ""
-    try:
-        return decode_json(text, ReservationAllocated).uid
-    except InvalidObject:
-        return ""
-
-
-def is_disrupted(pod: Pod) -> bool:
-    """Whether the pod is being deleted to make room for another."""
-    if pod.metadata.deletion_timestamp is None:
-        return False
-    found = condition(pod.status.conditions, "DisruptionTarget")
-    return found is not None and found.status == "True" and found.reason == "PreemptionByScheduler"
-
-
-def node_info(node: Node) -> NodeInfo:
-    """What scheduling reads of a node; raises InvalidObject if a quantity makes no sense."""
-    meta, status = node.metadata, node.status
-    field = "allocatable" if status.allocatable else "capacity"
-    offered = {}
-    for name, quantity in (status.allocatable or status.capacity).items():
-        try:
-            offered[name] = min(amount(name, quantity), MOST)
-        except ValueError as error:
-            raise InvalidObject(f"Node/{meta.name}", f"status.{field}[{name}]", str(error)) from error
-    return NodeInfo(
-        name=meta.name,
-        uid=meta.uid,
-        labels=meta.labels,
-        annotations=meta.annotations,
-        taints=node.spec.taints,
-        unschedulable=node.spec.unschedulable,
-        allocatable=offered,
-        images={name: image.size_bytes for image in reversed(status.images) for name in image.names},
-    )
-
-
-def _difference(before: NodeInfo, after: NodeInfo) -> int:
-    changes = Change.NONE
-    if before.uid != after.uid:
-        changes |= Change.NODE_ADDED
-    if before.allocatable != after.allocatable:
-        changes |= Change.NODE_ALLOCATABLE
-    if before.labels != after.labels:
-        changes |= Change.NODE_LABELS
-    if before.taints != after.taints or before.unschedulable != after.unschedulable:
-        changes |= Change.NODE_TAINTS
-    if before.annotations != after.annotations or before.images != after.images:
-        changes |= Change.NODE_OTHER
-    return changes

@@ -75,18 +75,10 @@ class Preempt(msgspec.Struct, frozen=True):
     """The condition's."""
 
 
-class SetReservationStatus(msgspec.Struct, frozen=True):
-    """Write the reservation's status as a whole. Where it gives the reservation its node (`binds`),
-    answered by BindConfirmed or BindRefused; otherwise by WriteRefused if it could not be written."""
-
-    reservation: ObjectRef
-    status: ReservationStatus
-    binds: bool = False
-
-
 class CreateReservation(msgspec.Struct, frozen=True):
-    """Create the reservation, which the scheduler itself wants. Answered by WriteRefused with its name
-    in the place of a uid if it could not be; that there is one of the name already is no refusal."""
+    """Create the reservation, which has its name. That it is there is seen as an object, and if one of
+    the name is there already, nothing is done. Answered by WriteRefused, with the name, if it could not
+    be created."""
 
     reservation: Reservation
 
@@ -98,6 +90,15 @@ class AnnotateReservation(msgspec.Struct, frozen=True):
     annotations: Mapping[str, str]
 
 
+class SetReservationStatus(msgspec.Struct, frozen=True):
+    """Write the reservation's status as a whole. Where it gives the reservation its node (`binds`),
+    answered by BindConfirmed or BindRefused; otherwise by WriteRefused if it could not be written."""
+
+    reservation: ObjectRef
+    status: ReservationStatus
+    binds: bool = False
+
+
 class DeleteReservation(msgspec.Struct, frozen=True):
     """Delete the reservation, whose time is over."""
 
@@ -106,7 +107,7 @@ class DeleteReservation(msgspec.Struct, frozen=True):
 
 
 class SetPodGroupStatus(msgspec.Struct, frozen=True):
-    """Write the PodGroup's status as a whole."""
+    """Write the PodGroup's status as a whole. Answered by WriteRefused if that fails."""
 
     group: ObjectRef
     api_version: str
@@ -114,7 +115,7 @@ class SetPodGroupStatus(msgspec.Struct, frozen=True):
 
 
 class SetQueueStatus(msgspec.Struct, frozen=True):
-    """Write the queue's status as a whole."""
+    """Write the queue's status as a whole. Answered by WriteRefused if that fails."""
 
     queue: ObjectRef
     status: QueueStatus
@@ -138,9 +139,9 @@ Decision = (
     | SetPodScheduled
     | Nominate
     | Preempt
-    | SetReservationStatus
     | CreateReservation
     | AnnotateReservation
+    | SetReservationStatus
     | DeleteReservation
     | SetPodGroupStatus
     | SetQueueStatus

@@ -133,6 +133,11 @@ class Column:
         """The uid of the reservation a pod put on the row draws on."""
         return ""
 
+    @property
+    def may_draw(self) -> bool:
+        """Whether by its profile pods draw on reservations at all."""
+        return bool(self._profile.drawing_name)
+
     def verdict(self) -> Verdict:
         """Why no node will do."""
         if self.rejected is not None:

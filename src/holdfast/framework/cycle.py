@@ -14,6 +14,7 @@ from holdfast.core.classes import PodClass
 from holdfast.core.cluster import Cluster
 from holdfast.core.decisions import Decision, Emit, Nominate, SetPodScheduled
 from holdfast.core.pods import Phase, PodRecord
+from holdfast.core.promises import Promise
 from holdfast.framework.column import Column
 from holdfast.framework.diagnosis import NO_NODES, Blame, Verdict, not_named_text, verdict
 from holdfast.framework.interface import Nomination, Plugin
@@ -53,6 +54,7 @@ class Cycle:
         self._table = cluster.nodes
         self._queue = queue
         self._specs = cluster.promises.specs
+        self._rooms = cluster.promises.rooms
         self._columns: dict[tuple[int, int], Column] = {}
         self._profiles_seen: set[int] = set()
         self._kinds: dict[tuple[int, str], int] = {}
@@ -104,13 +106,29 @@ class Cycle:
         if not self._table.count:
             self._fail(profile, pod, NO_NODES, (), now)
             return False
+        if pod.promise is not None and pod.promise.preemptor:
+            return self._hold_room(profile, pod, pod.promise, now)
         column = self.column(profile, pod.cls)
         row = self.find_row(profile, pod, column)
         if row < 0:
             self._no_node(profile, pod, column, now)
             return False
+        self.draw(pod, column, row)
+        return self._claim(profile, pod, row, now)
+
+    def draw(self, pod: PodRecord, column: Column, row: int) -> None:
+        """Which reservation the pod draws on, if it goes there."""
         if column.owned:
             pod.draws_on = column.draws_on(row)
+        if self._rooms and (room := self._rooms.of(pod, row)) is not None:
+            pod.draws_on = room.uid
+
+    def _hold_room(self, profile: Profile, pod: PodRecord, room: Promise, now: float) -> bool:
+        """Room that was preempted is held where it is, whatever else is there still."""
+        row = self._table.row(room.wants_node)
+        if room.released or row is None or not self._table.alive[row]:
+            self._queue.forget(pod)
+            return False
         return self._claim(profile, pod, row, now)
 
     def find_row(self, profile: Profile, pod: PodRecord, column: Column) -> int:

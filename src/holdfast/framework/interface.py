@@ -54,7 +54,7 @@ nothing, or less, are out.
 """
 
 import enum
-from collections.abc import Callable, Collection, Hashable, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from typing import Any, ClassVar, NamedTuple, Protocol
 
 import msgspec
@@ -207,6 +207,10 @@ class Trial(Protocol):
     ) -> list[PodRecord] | tuple[str, ...]:
         """Which of these pods of the row would have to go, spared in this order; or the reasons why
         the pod would not fit even without all of them."""
+
+    def draws_on(self, row: int, victims: Iterable[PodRecord]) -> str | None:
+        """The uid of the reservation the pod would draw on there, were these gone; empty if it would
+        draw on none; None if it never draws on any."""
 
     @property
     def is_local(self) -> bool:

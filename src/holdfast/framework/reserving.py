@@ -162,8 +162,7 @@ class Reserving:
         column = self._cycle.column(profile, pod.cls)
         if not column.fits_row(row):
             return False
-        if column.owned:
-            pod.draws_on = column.draws_on(row)
+        self._cycle.draw(pod, column, row)
         return statement.put(profile, pod, row)
 
     def _can_ever(self, pod: PodRecord, row: int, planned: list[tuple[PodRecord, int]]) -> bool:

@@ -17,8 +17,7 @@ class Statement:
         row = cycle.find_row(profile, pod, column)
         if row < 0:
             return False
-        if column.owned:
-            pod.draws_on = column.draws_on(row)
+        cycle.draw(pod, column, row)
         return self.put(profile, pod, row)
 
     def put(self, profile: Profile, pod: PodRecord, row: int) -> bool:

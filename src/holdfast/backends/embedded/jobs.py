@@ -2,13 +2,10 @@
 
 import msgspec
 
-from holdfast.api.names import RESERVATION_API
-from holdfast.backends.embedded.admission import admit
 from holdfast.backends.embedded.reservations import reservation_key
 from holdfast.backends.embedded.world import World
 from holdfast.core.decisions import (
     AnnotateReservation,
-    CreateReservation,
     Emit,
     SetPodGroupStatus,
     SetQueueStatus,
@@ -23,14 +20,6 @@ class JobHands:
     def __init__(self, world: World) -> None:
         self._world = world
         self._objects = world.objects
-
-    def create(self, decision: CreateReservation) -> None:
-        name = decision.reservation.metadata.name
-        if reservation_key(name) in self._objects:
-            return
-        raw = msgspec.to_builtins(decision.reservation)
-        raw |= {"apiVersion": RESERVATION_API, "kind": "Reservation"}
-        self._objects.create(admit(raw, (), self._world.clock.stamp()))
 
     def annotate(self, decision: AnnotateReservation) -> None:
         ref = decision.reservation

@@ -37,6 +37,8 @@ def hold_for(pod: PodRecord, node: str, name: str) -> Reservation:
         api_version="v1", kind="Pod", namespace=pod.namespace, name=pod.name, uid=pod.uid
     )
     return Reservation(
+        api_version=names.RESERVATION_API,
+        kind="Reservation",
         metadata=ObjectMeta(
             name=name,
             labels={names.HOLD_LABEL: STARVATION, names.HOLD_JOB: _label(job.rpartition("/")[2])},

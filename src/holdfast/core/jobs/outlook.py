@@ -33,7 +33,7 @@ def expected_start(cluster: Cluster, promise: Promise) -> float | None:
         return None
     if not promise.waiting:
         return cluster.now
-    short = cluster.promises.shortage(promise)
+    short = cluster.promises.waiting.shortage(promise)
     if not short:
         return cluster.now
     ends = []

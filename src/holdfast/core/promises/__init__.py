@@ -5,6 +5,9 @@ of them.
     wishes        what a pod says about the reservations it would use
     reserve_pod   the pod that stands for those to come
     promise       one reservation
+    reading       what its object says
+    intake        objects coming, changing and going
+    waiting       those that have a node but not yet the room
     promises      all of them, kept in step with objects and pods
     drawable      the ones pods of a class may draw on, by row
     status        what a reservation's status should say

@@ -1,4 +1,4 @@
-"""What was decided of reservations: their status, written as a whole, and their end.
+"""What was decided of reservations: that there be one, their status, written as a whole, and their end.
 
 The last status wanted is the one that is written. One that gives a reservation its node is answered
 like a pod's bind; writing it twice does no harm, so where the server did not say what came of it, it is
@@ -41,6 +41,10 @@ class Reservations:
         self._feed = feed
         self._wanted: dict[str, SetReservationStatus] = {}
 
+    def create(self, decision: CreateReservation) -> None:
+        name = decision.reservation.metadata.name
+        self._queue.submit(Lane.STATUS, ("create", name), self._create_job(decision.reservation))
+
     def set_status(self, decision: SetReservationStatus) -> None:
         ref = decision.reservation
         before = self._wanted.get(ref.uid)
@@ -57,28 +61,6 @@ class Reservations:
             Lane.STATUS, decision.reservation.uid, self._delete_job(decision.reservation)
         )
 
-    def create(self, decision: CreateReservation) -> None:
-        name = decision.reservation.metadata.name
-        body = msgspec.to_builtins(decision.reservation)
-        body |= {"apiVersion": _INFO.api_version, "kind": _INFO.kind}
-        backoff = Backoff(first=0.2, most=10.0)
-
-        async def write() -> Outcome:
-            try:
-                await self._sender.write("POST", path_of(_INFO), body)
-            except Deposed:
-                return None
-            except Passing as error:
-                if isinstance(error, ApiError) and error.status == 409:
-                    return None
-                wait = wait_after(error, backoff)
-                if wait is not None and backoff.tries < _ATTEMPTS:
-                    return wait
-                self._feed(WriteRefused(name, str(error)))
-            return None
-
-        self._queue.submit(Lane.STATUS, name, write)
-
     def annotate(self, decision: AnnotateReservation) -> None:
         ref = decision.reservation
         patch = {
@@ -94,6 +76,25 @@ class Reservations:
             return None
 
         self._queue.submit(Lane.EVENT, (ref.uid, "annotations"), write)
+
+    def _create_job(self, reservation: Reservation) -> Job:
+        backoff = Backoff(first=0.2, most=10.0)
+
+        async def write() -> Outcome:
+            try:
+                await self._sender.write("POST", path_of(_INFO), msgspec.to_builtins(reservation))
+            except Deposed:
+                return None
+            except Passing as error:
+                if isinstance(error, ApiError) and error.status == 409:
+                    return None
+                wait = wait_after(error, backoff)
+                if wait is not None and backoff.tries < _ATTEMPTS:
+                    return wait
+                self._feed(WriteRefused(reservation.metadata.name, str(error)))
+            return None
+
+        return write
 
     def _status_job(self, ref: ObjectRef) -> Job:
         backoff = Backoff(first=0.2, most=10.0)

@@ -87,12 +87,12 @@ class Writer:
             elif isinstance(decision, Preempt):
                 job = eviction_job(self._sender, decision, self._wall, self._feed)
                 self.queue.submit(Lane.STATUS, decision.pod.uid, job)
+            elif isinstance(decision, CreateReservation):
+                self._reservations.create(decision)
             elif isinstance(decision, SetReservationStatus):
                 self._reservations.set_status(decision)
             elif isinstance(decision, DeleteReservation):
                 self._reservations.delete(decision)
-            elif isinstance(decision, CreateReservation):
-                self._reservations.create(decision)
             elif isinstance(decision, AnnotateReservation):
                 self._reservations.annotate(decision)
             elif isinstance(decision, SetPodGroupStatus | SetQueueStatus):

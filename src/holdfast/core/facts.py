@@ -1,0 +1,77 @@
+"""What scheduling reads of objects: the few facts of each that the cluster's state is made of."""
+
+from holdfast.api.annotations import ReservationAllocated
+from holdfast.api.decode import decode_json
+from holdfast.api.errors import InvalidObject
+from holdfast.api.meta import Object, condition
+from holdfast.api.node import Node
+from holdfast.api.pod import Pod
+from holdfast.api.quantity import amount
+from holdfast.core.changes import Change
+from holdfast.core.nodes import NodeInfo
+from holdfast.core.slots import MOST
+
+_SHARED_KINDS = ("PodGroup", "Job")
+
+
+def kind_of(obj: Object) -> str:
+    """The kind, with its API group where several groups have one of that name."""
+    if obj.kind not in _SHARED_KINDS:
+        return obj.kind
+    return f"{obj.kind}.{obj.api_version.partition('/')[0]}"
+
+
+def allocated_from(text: str | None) -> str:
+    """The uid of the reservation a pod was bound through, by what is written on it."""
+    if text is None:
+        return ""
+    try:
+        return decode_json(text, ReservationAllocated).uid
+    except InvalidObject:
+        return ""
+
+
+def is_disrupted(pod: Pod) -> bool:
+    """Whether the pod is being deleted to make room for another."""
+    if pod.metadata.deletion_timestamp is None:
+        return False
+    found = condition(pod.status.conditions, "DisruptionTarget")
+    return found is not None and found.status == "True" and found.reason == "PreemptionByScheduler"
+
+
+def node_info(node: Node) -> NodeInfo:
+    """What scheduling reads of a node; raises InvalidObject if a quantity makes no sense."""
+    meta, status = node.metadata, node.status
+    field = "allocatable" if status.allocatable else "capacity"
+    offered = {}
+    for name, quantity in (status.allocatable or status.capacity).items():
+        try:
+            offered[name] = min(amount(name, quantity), MOST)
+        except ValueError as error:
+            raise InvalidObject(f"Node/{meta.name}", f"status.{field}[{name}]", str(error)) from error
+    return NodeInfo(
+        name=meta.name,
+        uid=meta.uid,
+        labels=meta.labels,
+        annotations=meta.annotations,
+        taints=node.spec.taints,
+        unschedulable=node.spec.unschedulable,
+        allocatable=offered,
+        images={name: image.size_bytes for image in reversed(status.images) for name in image.names},
+    )
+
+
+def difference(before: NodeInfo, after: NodeInfo) -> int:
+    """In what ways a node is another than before, as a `Change`."""
+    changes = Change.NONE
+    if before.uid != after.uid:
+        changes |= Change.NODE_ADDED
+    if before.allocatable != after.allocatable:
+        changes |= Change.NODE_ALLOCATABLE
+    if before.labels != after.labels:
+        changes |= Change.NODE_LABELS
+    if before.taints != after.taints or before.unschedulable != after.unschedulable:
+        changes |= Change.NODE_TAINTS
+    if before.annotations != after.annotations or before.images != after.images:
+        changes |= Change.NODE_OTHER
+    return changes

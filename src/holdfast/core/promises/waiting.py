@@ -1,0 +1,70 @@
+"""Reservations that have a node but not yet the room, by the row they wait on.
+
+They are served oldest first: what pods there leave falls to the oldest until it has all it asks for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import TYPE_CHECKING
+
+from holdfast.core.holds import Amounts
+from holdfast.core.promises.promise import Promise
+
+if TYPE_CHECKING:
+    from holdfast.core.cluster import Cluster
+    from holdfast.core.promises.promises import Promises
+
+
+class WaitingLine:
+    def __init__(self, promises: Promises, cluster: Cluster) -> None:
+        self._promises = promises
+        self._holds = cluster.ledger.holds
+        self._nodes = cluster.nodes
+        self._on_row: dict[int, set[str]] = {}
+
+    def on(self, row: int) -> Collection[str]:
+        """The uids of those that wait there."""
+        return self._on_row.get(row, ())
+
+    def join(self, promise: Promise) -> None:
+        assert promise.pod is not None
+        promise.waiting = True
+        self._on_row.setdefault(promise.pod.row, set()).add(promise.uid)
+
+    def leave(self, promise: Promise) -> None:
+        if not promise.waiting:
+            return
+        assert promise.pod is not None
+        promise.waiting = False
+        there = self._on_row[promise.pod.row]
+        there.discard(promise.uid)
+        if not there:
+            del self._on_row[promise.pod.row]
+
+    def lacking(self, promise: Promise, amounts: Amounts | None = None) -> list[str]:
+        """The resources of which there is not enough where it is, for what it promises or for other
+        amounts instead."""
+        return [self._nodes.slots.name(slot) for slot in self.shortage(promise, amounts)]
+
+    def shortage(self, promise: Promise, amounts: Amounts | None = None) -> Amounts:
+        """By slot, how much is missing for that. Younger reservations that wait there do not count: it
+        comes before them."""
+        hold = self._holds.get(promise.uid)
+        assert hold is not None
+        row, nodes = hold.row, self._nodes
+        behind = [
+            each
+            for uid in self.on(row)
+            if uid != promise.uid and promise.is_before(self._promises.known[uid])
+            if (each := self._holds.get(uid)) is not None
+        ]
+        short: Amounts = {}
+        for slot, promised in (hold.amounts if amounts is None else amounts).items():
+            claimed = nodes.claimed.item(slot, row) - hold.left(slot)
+            claimed -= sum(each.left(slot) for each in behind)
+            needed = max(0, promised - hold.taken.get(slot, 0))
+            missing = claimed + needed - nodes.allocatable.item(slot, row)
+            if missing > 0 and nodes.slots.name(slot):
+                short[slot] = missing
+        return short
