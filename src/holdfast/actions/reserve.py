@@ -11,10 +11,11 @@ from typing import Any, NamedTuple
 
 from holdfast.actions.round import Action, Round
 from holdfast.api.duration import format_duration
-from holdfast.core.decisions import CreateReservation, Emit, ObjectRef
+from holdfast.core.decisions import Bind, CreateReservation, Emit, ObjectRef
 from holdfast.core.jobs import Job
 from holdfast.core.jobs.making import hold_for, hold_name
 from holdfast.core.pods import Phase, PodRecord
+from holdfast.framework.gangs import READY
 from holdfast.framework.reserving import Plan
 from holdfast.framework.statement import Statement
 
@@ -110,7 +111,8 @@ class Reserve(Action):
             unit = self._unit(pod)
             if unit is None or unit.since + self._threshold > round_.now or unit.key != key:
                 del self._starving[key]
-                self._told.pop(key, None)
+                if self._told.pop(key, None) is not None and pod.job is None and pod.row >= 0:
+                    self._tell_ready(round_, pod)
                 self._refused.pop(key, None)
                 if unit is not None:
                     round_.queue.refused[unit.pod.uid] = unit.pod
@@ -160,6 +162,17 @@ class Reserve(Action):
         text = f"has waited for {waited}, as long as {format_duration(self._threshold)} or longer"
         round_.cycle.decisions.append(Emit(unit.ref, "Warning", STARVING, text, "Scheduling"))
         round_.cluster.chronicle.note(round_.now, unit.ref, "starving")
+
+    def _tell_ready(self, round_: Round, pod: PodRecord) -> None:
+        """A pod that starved has its place; said before it is bound there."""
+        decisions = round_.cycle.decisions
+        text = f"has a place on {round_.cluster.nodes.name(pod.row)}"
+        ready = Emit(pod.ref, "Normal", READY, text, "Scheduling")
+        for place, decision in enumerate(decisions):
+            if isinstance(decision, Bind) and decision.pod == pod.ref:
+                decisions.insert(place, ready)
+                return
+        decisions.append(ready)
 
     def _reserve(self, round_: Round, unit: Unit) -> None:
         jobs = [] if unit.job is None else round_.cluster.jobs.partners(unit.job)

@@ -239,7 +239,7 @@ class Cluster:
             self.volumes.touched.update(touched)
             return
         if isinstance(some, PriorityClass):
-            self.jobs.put_priority_class(before, after)
+            self.jobs.put_priority_class(some, there=after is not None)
         self._changes |= Change.OTHER
 
     def _malformed(self, event: Malformed) -> None:

@@ -6,7 +6,7 @@ job that is ready already is not held to that: what finds a place is bound.
 """
 
 from collections import Counter
-from collections.abc import Hashable, Mapping
+from collections.abc import Collection, Hashable, Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -284,7 +284,8 @@ class Gangs:
         """Why these have no place, with everything as it is at this moment."""
         messages: dict[str, str] = {}
         conditions: dict[str, str] = {}
-        wakes_on, told = Change.NONE, {}
+        wakes_on = Change.NONE
+        told: dict[Hashable, tuple[str, str, Collection[str]]] = {}
         for pod in left:
             profile = self._profiles[pod.scheduler]
             kind = (profile.index, pod.cls.id, pod.pin)
@@ -339,8 +340,8 @@ class Gangs:
         least = max(0, job.min_member - job.ready_members)
         partners = job.declared.partners if job.declared is not None else frozenset()
         resources = str(sorted(job.group.spec.min_resources.items())) if job.group is not None else ""
-        shape = (kinds, least, tasks, job.queue, job.is_known, partners, resources)
-        if tasks or partners or job.problem.reason == NOT_ENOUGH_TASKS:
+        shape: tuple[Hashable, ...] = (kinds, least, tasks, job.queue, partners, resources)
+        if tasks or partners or job.problem.reason in (NO_GROUP, NOT_ENOUGH_TASKS):
             shape = (*shape, job.name)
         if len(self._shapes) > _SHAPES:
             self._shapes.clear()

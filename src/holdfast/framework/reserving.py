@@ -82,7 +82,7 @@ class Reserving:
     def idle(self, slot: int) -> NDArray[np.int64]:
         """What pods and other reservations leave of every row."""
         nodes = self._nodes
-        free = (nodes.allocatable[slot] - nodes.claimed[slot])[: nodes.size]
+        free: NDArray[np.int64] = (nodes.allocatable[slot] - nodes.claimed[slot])[: nodes.size]
         for promise in self._holds:
             if promise.pod is not None and 0 <= promise.pod.row < nodes.size:
                 free[promise.pod.row] += self._holds.left(promise, slot)

@@ -166,11 +166,10 @@ class Jobs:
                 self._drop_if_empty(job)
         self._tell(*jobs)
 
-    def put_priority_class(self, before: PriorityClass | None, after: PriorityClass | None) -> None:
-        if before is not None:
-            self._classes.pop(before.metadata.name, None)
-        if after is not None:
-            self._classes[after.metadata.name] = after.value
+    def put_priority_class(self, given: PriorityClass, there: bool) -> None:
+        self._classes.pop(given.metadata.name, None)
+        if there:
+            self._classes[given.metadata.name] = given.value
         for job in self.known.values():
             if job.group is not None and job.group.spec.priority_class_name:
                 self._assign(job)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from typing import Any
+from zlib import crc32
 
 import msgspec
 
@@ -22,7 +23,8 @@ _NOT_IN_LABELS = re.compile(r"[^A-Za-z0-9._-]")
 
 def hold_name(pod: PodRecord, promises: Promises) -> str:
     """One no reservation has: there may have been a hold for the pod before."""
-    base = f"{pod.name[:_LONGEST_NAME]}-hold-{pod.uid[:8]}".lower()
+    mark = crc32(f"{pod.namespace}/{pod.name}".encode())
+    base = f"held-for-{pod.name[:_LONGEST_NAME]}-{mark:08x}"
     name, number = base, 1
     while promises.get(name) is not None:
         number += 1
