@@ -92,10 +92,10 @@ class Reserving:
         return math.ceil(self._nodes.count * percent / 100)
 
     def ordered(
-        self, profile: Profile, pod: PodRecord, column: Column, held: set[str], most: int
+        self, profile: Profile, pod: PodRecord, among: Bools, held: set[str], most: int
     ) -> list[int]:
         """The rows to try for the pod, the best first."""
-        rows = np.flatnonzero(self.suitable(column, pod))
+        rows = np.flatnonzero(among)
         if not len(rows):
             return []
         names = [self._nodes.name(row) for row in rows.tolist()]
@@ -131,11 +131,10 @@ class Reserving:
                 continue
             profile = self._profiles[pod.scheduler]
             column = self._cycle.column(profile, pod.cls)
-            for row in self.ordered(profile, pod, column, nodes, most):
+            among = self.suitable(column, pod) & self._can_ever(pod, held)
+            for row in self.ordered(profile, pod, among, nodes, most):
                 name = self._nodes.name(row)
                 if name not in nodes and len(nodes) >= most:
-                    continue
-                if not self._can_ever(pod, row, held):
                     continue
                 free = name not in self._holds.nodes() and all(row != other for _, other in held)
                 if not (free and self._take(statement, profile, pod, row)):
@@ -165,26 +164,26 @@ class Reserving:
         self._cycle.draw(pod, column, row)
         return statement.put(profile, pod, row)
 
-    def _can_ever(self, pod: PodRecord, row: int, planned: list[tuple[PodRecord, int]]) -> bool:
-        """Whether the row has room for the task besides what is held there, what the job has there
+    def _can_ever(self, pod: PodRecord, planned: list[tuple[PodRecord, int]]) -> Bools:
+        """The rows that have room for the task besides what is held there, what its job has there
         itself, and what never ends."""
-        nodes, job = self._nodes, pod.job
-        name = nodes.name(row)
-        coming = [other.cls for other, at in planned if at == row]
+        nodes = self._nodes
+        besides = [(other.cls, row) for other, row in planned]
         for wanted in self._holds.wanted.values():
-            other = self._cluster.pods.get(wanted.pod)
-            if wanted.node == name and other is not None:
-                coming.append(other.cls)
-        there = job.placed() if job is not None else ()
-        own = [p.cls for p in there if p.row == row and not p.cls.permanent]
+            other, at = self._cluster.pods.get(wanted.pod), nodes.row(wanted.node)
+            if other is not None and at is not None:
+                besides.append((other.cls, at))
+        if pod.job is not None:
+            besides += [(p.cls, p.row) for p in pod.job.placed() if not p.cls.permanent]
+        rows = np.ones(nodes.size, dtype=np.bool_)
         for slot, amount in pod.cls.usage:
             if slot in _DERIVED:
                 continue
-            kept = nodes.held.item(slot, row) + nodes.permanent.item(slot, row)
-            kept += sum(_usage(cls, slot) for cls in (*coming, *own))
-            if kept + amount > nodes.allocatable.item(slot, row):
-                return False
-        return True
+            kept = (nodes.held[slot] + nodes.permanent[slot])[: nodes.size]
+            for cls, row in besides:
+                kept[row] += _usage(cls, slot)
+            rows &= kept + amount <= nodes.allocatable[slot, : nodes.size]
+        return rows
 
     def never_fits(self, tasks: list[PodRecord]) -> PodRecord | None:
         """A task for which no node that would do is large enough, whatever ends."""
