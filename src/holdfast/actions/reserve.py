@@ -180,6 +180,8 @@ class Reserve(Action):
         tasks = [pod for pod in tasks if pod.promise is None]
         if any(job.lacks(job.waiting()) or not job.is_known for job in jobs):
             return
+        if not tasks or round_.cluster.jobs.queues.refusal(*tasks):
+            return  # more nodes would not help
         plan = round_.reserving.plan(jobs, tasks, self._percent)
         if plan is None:
             self._say_why(round_, unit, tasks)

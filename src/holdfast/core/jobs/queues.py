@@ -7,6 +7,7 @@ guaranteed to others stays free. Whose turn it is, is decided by shares.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
@@ -145,9 +146,10 @@ class Queues:
             name = record.parent
         return found
 
-    def refusal(self, pod: PodRecord) -> str:
-        """Why the pod may not be placed, whatever room there is; empty if it may."""
-        name = self.of(pod)
+    def refusal(self, *pods: PodRecord) -> str:
+        """Why the pods, all of one queue, may not be placed, whatever room there is; empty if they
+        may."""
+        name = self.of(pods[0])
         if name:
             path = self.path(name)
             if not path:
@@ -155,26 +157,26 @@ class Queues:
             for record in path:
                 if not record.is_open:
                     return f"queue {record.name} is closed"
-            over = self._over_capability(path, pod)
+            over = self._over_capability(path, _sum(pods))
             if over:
                 return over
         elif not self.known:
             return ""
-        return self._takes_guaranteed(name, pod)
+        return self._takes_guaranteed(name, pods)
 
-    def _over_capability(self, path: list[QueueRecord], pod: PodRecord) -> str:
+    def _over_capability(self, path: list[QueueRecord], amounts: Amounts) -> str:
         self.refresh()
         for record in path:
             if record.capability is None:
                 continue
-            for slot, asked in amounts_of(pod).items():
+            for slot, asked in amounts.items():
                 limit = record.capability.get(slot)
                 if limit is not None and record.allocated.get(slot, 0) + asked > limit:
                     resource = self._cluster.nodes.slots.name(slot)
                     return f"queue {record.name} has no more {resource} than its capability"
         return ""
 
-    def _takes_guaranteed(self, name: str, pod: PodRecord) -> str:
+    def _takes_guaranteed(self, name: str, pods: tuple[PodRecord, ...]) -> str:
         """Whether it would get in the way of what is guaranteed to others."""
         path = {record.name for record in self.path(name)}
         others = [r for r in self.known.values() if r.guarantee and r.name not in path]
@@ -183,7 +185,7 @@ class Queues:
         self.refresh()
         nodes = self._cluster.nodes
         alive = nodes.alive[: nodes.size]
-        for slot, asked in amounts_of(pod).items():
+        for slot, asked in _sum(pods).items():
             kept = sum(max(0, r.guarantee.get(slot, 0) - r.allocated.get(slot, 0)) for r in others)
             if not kept:
                 continue
@@ -300,6 +302,15 @@ class Queues:
             except QuantityError:
                 continue
         return found
+
+
+def _sum(pods: tuple[PodRecord, ...]) -> Amounts:
+    if len(pods) == 1:
+        return amounts_of(pods[0])
+    total: Counter[int] = Counter()
+    for pod in pods:
+        total.update(amounts_of(pod))
+    return dict(total)
 
 
 def amounts_of(pod: PodRecord) -> Amounts:
