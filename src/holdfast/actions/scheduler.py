@@ -12,6 +12,8 @@ from typing import Protocol
 from holdfast.actions.allocate import Allocate
 from holdfast.actions.backfill import Backfill
 from holdfast.actions.hold_care import HoldCare
+from holdfast.actions.preempt import Preempt
+from holdfast.actions.reclaim import Reclaim
 from holdfast.actions.reserve import Reserve
 from holdfast.actions.round import Action, Round
 from holdfast.core.changes import Change
@@ -34,6 +36,8 @@ ACTIONS: Mapping[str, type[Action]] = {
     "allocate": Allocate,
     "backfill": Backfill,
     "reserve": Reserve,
+    "preempt": Preempt,
+    "reclaim": Reclaim,
 }
 """What a configured action's name stands for."""
 

@@ -101,6 +101,7 @@ class PodClass:
         "promised_to",
         "refs",
         "requests",
+        "spared",
         "terminating",
         "tolerations",
         "usage",
@@ -124,6 +125,11 @@ class PodClass:
         self.owners: list[OwnerReference] = pod.metadata.owner_references
         self.priority = pod_priority(spec)
         self.terminating = pod.metadata.deletion_timestamp is not None
+        self.spared = names.NO in (
+            self.annotations.get(names.PREEMPTABLE),
+            self.labels.get(names.PREEMPTABLE),
+        )
+        """Whether pods of the class are nobody's victims."""
         self.permanent = is_permanent(pod)
         """Whether pods of the class stay on their node for as long as it lives."""
         self.tolerations: list[Toleration] = spec.tolerations

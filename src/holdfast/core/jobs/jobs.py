@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING
 
 from holdfast.api.jobs import PodGroup, VolcanoJob
@@ -116,6 +116,20 @@ class Jobs:
             return 0
         holds = (self.holds.of(member) for member in job.members.values())
         return sum(self.holds.left(hold, slot) for hold in holds if hold is not None)
+
+    def companions(self, victims: Collection[PodRecord]) -> list[PodRecord]:
+        """Who must go with these: the rest of every job that would run with fewer than it needs."""
+        lost: dict[JobName, list[PodRecord]] = {}
+        for pod in victims:
+            if pod.job is not None and pod.job.is_ready:
+                lost.setdefault(pod.job.name, []).append(pod)
+        found = []
+        for name, gone in lost.items():
+            job, uids = self.known[name], {pod.uid for pod in gone}
+            rest = [pod for pod in job.placed() if pod.uid not in uids and pod.promise is None]
+            if job.min_member > 1 and len(rest) + len(job.done) < job.min_member:
+                found += rest
+        return found
 
     def speaks_for(self, job: Job) -> bool:
         """Whether it is this job its PodGroup's status is about: pods may name one of either API group

@@ -87,6 +87,8 @@ class Queues:
         self.known: dict[str, QueueRecord] = {}
         self._counted: dict[str, tuple[str, Amounts]] = {}
         """What pods count for, and in which queue, by uid."""
+        self.generation = 0
+        """Moves when who is in which queue may be different."""
         self._follows = False
         self._stale = False
         self.dirty = False
@@ -129,6 +131,7 @@ class Queues:
             self._follows = True
             self._cluster.ledger.listeners.append(self._moved)
         self._stale = True
+        self.generation += 1
         self._cluster.changed(Change.OTHER)
 
     # What is asked
@@ -137,6 +140,11 @@ class Queues:
         """The queue the pod waits in; empty if it is in none."""
         name = pod.job.queue if pod.job is not None else pod.queue
         return "" if name == DEFAULT and DEFAULT not in self.known else name
+
+    def may_preempt(self, pod: PodRecord, victim: PodRecord) -> bool:
+        """Who is in a queue takes room only from others in it."""
+        name = self.of(pod)
+        return not name or self.of(victim) == name
 
     def path(self, name: str) -> list[QueueRecord]:
         """The queue and those above it, the lowest first."""
