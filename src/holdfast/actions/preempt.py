@@ -54,7 +54,9 @@ class Preempt(Action):
         jobs, members = cluster.jobs.partners(job), gangs.waiting(leader)
         if gangs.hindrance(jobs, members) is not None or any(pod.promise for pod in members):
             return
-        before = {pod: pod.nominated for there in cluster.nominations.values() for pod in there.values()}
+        before = {
+            pod: pod.nominated for there in cluster.nominations.values() for pod in there.values()
+        }
         found: list[tuple[PodRecord, str, tuple[Decision, ...]]] = []
         victims: dict[str, PodRecord] = {}
         with cluster.ledger.transaction():

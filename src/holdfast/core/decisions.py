@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from types import MappingProxyType
+from typing import Any
 
 import msgspec
 
@@ -75,6 +76,17 @@ class Preempt(msgspec.Struct, frozen=True):
     """The condition's."""
 
 
+class Evict(msgspec.Struct, frozen=True):
+    """Ask the eviction API to let the pod go, which minds disruption budgets. Answered by WriteRefused
+    if it does not, now; otherwise the pod is seen to go."""
+
+    pod: ObjectRef
+    message: str
+    """Why, for whoever keeps a record."""
+    options: Mapping[str, Any] = _NOTHING
+    """As DeleteOptions on the wire."""
+
+
 class CreateReservation(msgspec.Struct, frozen=True):
     """Create the reservation, which has its name. That it is there is seen as an object, and if one of
     the name is there already, nothing is done. Answered by WriteRefused, with the name, if it could not
@@ -139,6 +151,7 @@ Decision = (
     | SetPodScheduled
     | Nominate
     | Preempt
+    | Evict
     | CreateReservation
     | AnnotateReservation
     | SetReservationStatus

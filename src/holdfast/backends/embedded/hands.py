@@ -20,6 +20,7 @@ from holdfast.core.decisions import (
     Decision,
     DeleteReservation,
     Emit,
+    Evict,
     Nominate,
     ObjectRef,
     Preempt,
@@ -50,6 +51,7 @@ class Hands:
             SetReservationStatus: self._reservations.set_status,
             DeleteReservation: self._reservations.delete,
             AnnotateReservation: self._jobs.annotate,
+            Evict: self._evict,
             SetPodGroupStatus: self._jobs.set_group_status,
             SetQueueStatus: self._jobs.set_queue_status,
             Emit: self._emit,
@@ -160,6 +162,15 @@ class Hands:
         message = f"by {decision.preemptor}"
         self._world.tell(key, PREEMPTED, node=decision.node, message=message)
         self._world.kubelets.delete(key)
+
+    def _evict(self, decision: Evict) -> None:
+        pod = self._this(decision.pod)
+        if pod is not None:
+            key = pod_key(decision.pod.namespace, decision.pod.name)
+            self._world.tell(
+                key, "Evicted", node=pod["spec"].get("nodeName") or "", message=decision.message
+            )
+            self._world.kubelets.delete(key)
 
     def _this(self, wanted: ObjectRef) -> Raw | None:
         """The pod, unless another has its name by now."""
