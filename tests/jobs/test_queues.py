@@ -1,11 +1,13 @@
 """Queues: who may have how much, and whose turn it is."""
 
+from typing import Any
+
 import pytest
 
 from jobs.stage import Played, Raw, actions, gang, group, in_queue, node, play, pod, queue, step
 
 
-def pods(of: str, count: int, cpu: int = 1, **more: object) -> list[Raw]:
+def pods(of: str, count: int, cpu: int = 1, **more: Any) -> list[Raw]:
     return [pod(f"{of}-{i:02}", cpu, annotations=in_queue(of), **more) for i in range(count)]
 
 

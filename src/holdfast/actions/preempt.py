@@ -1,8 +1,8 @@
 """Preempt: less important pods make room for a job, if that makes all of it ready.
 
 A pod that is a job by itself preempts when it is tried and found no node; this is for jobs of several.
-Victims are found for one member after the other, each with those before it taken for granted. Only if the
-whole job would then be ready is anyone asked to go.
+Victims are found for one member after the other, each with those before it taken for granted. Only if
+the whole job would then be ready is anyone asked to go.
 """
 
 from collections.abc import Mapping

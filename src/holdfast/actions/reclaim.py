@@ -1,8 +1,8 @@
 """Reclaim: queues that have less than they deserve get it back from those that have more.
 
 A job reclaims no more than its queue deserves, and only from queues that are above theirs and let
-themselves be reclaimed from. The least important goes first, and never part of a job that would then run
-with less than it needs, unless all of it goes. Nobody is asked to go unless the whole job becomes ready.
+themselves be reclaimed from. The least important goes first; of a job that would then run with fewer
+than it needs, all of it. Nobody is asked to go unless the whole job becomes ready.
 """
 
 from collections.abc import Mapping
