@@ -26,6 +26,8 @@ class HoldCare:
         self.starts: dict[str, float | None] = {}
         """When each is expected to be served, by its uid."""
         self._annotated: dict[str, str] = {}
+        self._suited: dict[str, int] = {}
+        """What had changed of nodes when they were last found to do, by the hold's uid."""
 
     def run(self, now: float) -> list[Decision]:
         decisions: list[Decision] = []
@@ -87,8 +89,11 @@ class HoldCare:
             kept = others - younger + nodes.permanent.item(slot, row)
             if kept + amount > nodes.allocatable.item(slot, row):
                 return f"node {name} will never have the room"
-        if not self._reserving.suits(pod, row):
-            return f"node {name} does not suit its pod any more"
+        changes = self._cluster.nodes_changed.end
+        if self._suited.get(promise.uid) != changes:
+            if not self._reserving.suits(pod, row):
+                return f"node {name} does not suit its pod any more"
+            self._suited[promise.uid] = changes
         return ""
 
     # When they will be served
@@ -118,4 +123,5 @@ class HoldCare:
                 decisions.append(AnnotateReservation(promise.ref, {HOLD_EXPECTED_START: text}))
             said[promise.uid] = text
         self._annotated = said
+        self._suited = {uid: seen for uid, seen in self._suited.items() if uid in said}
         return decisions

@@ -35,7 +35,7 @@ _SHAPES = 100_000
 """So many shapes of jobs are told apart before that starts afresh."""
 _STANDING = ("active", "backoff", "unschedulable")
 _ROOM = Change.NODE_ADDED | Change.NODE_ALLOCATABLE | Change.NODE_TAINTS | Change.POD_LEFT
-_MANY = 16
+_FEW = 3
 """Of so many members it is worth working out first whether there can be room for them."""
 
 
@@ -201,7 +201,7 @@ class Gangs:
 
     def _is_hopeless(self, jobs: list[Job], members: list[PodRecord]) -> bool:
         """Whether there is too little room for the job, which has been told so before."""
-        if len(members) < _MANY or len(jobs) > 1 or not all(pod.told for pod in members):
+        if len(members) < _FEW or len(jobs) > 1 or not all(pod.told for pod in members):
             return False
         job, can = jobs[0], jobs[0].ready_members
         for pods in self._by_class(members).values():
@@ -209,8 +209,11 @@ class Gangs:
             if pod.pin is not None or pod.nominated or pod.cls.volumes:
                 return False
             column = self._cycle.column(self._profiles[pod.scheduler], pod.cls)
-            if column.owned or not column.is_local:
+            if not column.is_local or (column.owned and len(pods) > 1):
                 return False
+            if column.owned:
+                can += column.best() >= 0
+                continue
             can += min(len(pods), self._capacity(pod, column.fits))
         return can < job.min_member
 
