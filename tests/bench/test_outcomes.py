@@ -141,7 +141,6 @@ def test_what_was_preempted_is_held_for_the_preemptor(batch: int) -> None:
     outcome = Outcome("PreemptionBasic", 20, batch)
     assert outcome.decisions["CreateReservation"] == 20
     promises = outcome.cluster.promises
-    assert [promise.finished for promise in promises.known.values()] == ["Succeeded"] * 20
     drawn = {pod.draws_on for pod in outcome.pods("high-priority-pod")}
     assert drawn == set(promises.known)
 

@@ -3,26 +3,19 @@
 import asyncio
 from pathlib import Path
 
-import pytest
-
-from drivers.http_driver import HttpDriver
-from holdfast.backends.embedded.setup import Setup
-from holdfast.sim.loading import load_files
-from holdfast.sim.scenario import read_scenario
-from holdfast.sim.simulation import Simulation
-
-EXAMPLES = Path(__file__).parents[2] / "examples"
-FILES = sorted(file for file in EXAMPLES.rglob("*.yaml") if file.parent.name != "configs")
+from drivers.http_driver import EmbeddedStage
+from drivers.scenarios import Simulated, every_example, placements
 
 
-@pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(EXAMPLES)))
+@every_example
 def test_example(file: Path) -> None:
-    scenario = read_scenario(load_files([str(file)]))
-    simulated = Simulation(scenario, Setup.of()).run()
-    served = HttpDriver(scenario, simulated.end)
-    assert asyncio.run(served.play()) == []
-    assert served.placed == {
-        (entry.t, entry.object, entry.node, entry.reservation)
-        for entry in simulated.timeline
-        if entry.event == "Bound"
-    }
+    simulated = Simulated.of(file)
+
+    async def play() -> EmbeddedStage:
+        stage = EmbeddedStage()
+        async with stage.opened():
+            assert await simulated.play(stage) == []
+        return stage
+
+    stage = asyncio.run(play())
+    assert placements(stage.timeline.entries) == simulated.placed

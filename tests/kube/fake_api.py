@@ -210,6 +210,8 @@ class FakeApi:
             )
         pod = deepcopy(pod)
         pod["spec"]["nodeName"] = body["target"]["name"]
+        written = body["metadata"].get("annotations") or {}
+        pod["metadata"]["annotations"] = {**(pod["metadata"].get("annotations") or {}), **written}
         self.binds.append((key[1], body["target"]["name"]))
         self._put(path, pod, "MODIFIED")
         return {"kind": "Status", "status": "Success"}

@@ -5,84 +5,16 @@ from __future__ import annotations
 import asyncio
 import math
 import random
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 
 import pytest
 
-from builders import make_node, make_pod
-from holdfast.actions.scheduler import Scheduler
-from holdfast.backends.kubernetes.comparing import Difference, compare
-from holdfast.backends.kubernetes.fence import Fence
-from holdfast.backends.kubernetes.runner import BINDS_WAITING, Runner
-from holdfast.backends.metrics import SchedulingMetrics
+from holdfast.backends.kubernetes.runner import BINDS_WAITING
 from holdfast.core.pods import Phase
-from holdfast.framework.config import API_VERSION, KIND, load
-from holdfast.plugins import registry
 from kube.fake_api import FakeApi, Fault, Raw
-from kube.fake_client import FakeClient
-from kube.virtual_time import LoopClock, run, until
+from kube.running_cluster import node, pod, running
+from kube.virtual_time import run, until
 
 FOREVER = float("inf")
-MINE = "holdfast-scheduler"
-
-
-class Cluster:
-    def __init__(self, api: FakeApi, runner: Runner, client: FakeClient) -> None:
-        self.api = api
-        self.runner = runner
-        self.client = client
-        self.scheduler = runner.scheduler
-
-    async def quiet(self) -> None:
-        await until(lambda: self.runner.has_synced and self.runner.is_quiet)
-        await asyncio.sleep(1)
-        await until(lambda: self.runner.is_quiet)
-
-    async def difference(self) -> Difference:
-        return await compare(self.client, self.scheduler)
-
-
-def new_scheduler() -> Scheduler:
-    plugins = registry()
-    return Scheduler(load({"apiVersion": API_VERSION, "kind": KIND}, plugins.implements()), plugins)
-
-
-@asynccontextmanager
-async def running(api: FakeApi, leads: bool = True) -> AsyncIterator[Cluster]:
-    clock = LoopClock()
-    fence = Fence(clock.elapsed)
-    if leads:
-        fence.open_until(math.inf)
-    client = FakeClient(api)
-    scheduler = new_scheduler()
-    runner = Runner(
-        scheduler,
-        client,
-        fence,
-        clock,
-        metrics=SchedulingMetrics(scheduler),
-        stream=False,
-        rng=random.Random(3),
-    )
-    task = asyncio.create_task(runner.run())
-    try:
-        yield Cluster(api, runner, client)
-        assert not task.done(), task.exception()
-    finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
-        await runner.close()
-
-
-def pod(name: str, cpu: str = "100m", scheduler: str = MINE) -> Raw:
-    raw = make_pod(name).cpu(cpu).raw()
-    raw["spec"]["schedulerName"] = scheduler
-    return raw
-
-
-def node(name: str, cpu: str = "4") -> Raw:
-    return make_node(name).allocatable(cpu=cpu, memory="32Gi", pods=110).raw()
 
 
 def test_pods_of_our_name_are_bound_and_no_others() -> None:
@@ -308,6 +240,27 @@ def test_preemption_makes_room() -> None:
             await cluster.quiet()
             reasons = {e["reason"] for e in api.all("/apis/events.k8s.io/v1/events")}
             assert {"Preempted", "FailedScheduling", "Scheduled"} <= reasons
+            assert (await cluster.difference()).is_empty
+
+    run(story())
+
+
+def test_a_preemption_the_server_refuses_is_tried_again() -> None:
+    async def story() -> None:
+        api = FakeApi()
+        api.create(node("n", cpu="2"))
+        async with running(api) as cluster:
+            low = pod("low", cpu="2")
+            low["spec"]["priority"] = 1
+            api.create(low)
+            await cluster.quiet()
+            api.faults.append(Fault("DELETE", "/low", status=403, times=2))
+            high = pod("high", cpu="2")
+            high["spec"]["priority"] = 100
+            api.create(high)
+            await until(lambda: api.pods() == {"high": "n"}, within=60)
+            await cluster.quiet()
+            assert api.count("DELETE") == 3
             assert (await cluster.difference()).is_empty
 
     run(story())

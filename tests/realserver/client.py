@@ -101,6 +101,13 @@ class Client:
             while line := answer.readline():
                 yield json.loads(line)
 
+    def can_watch(self, api_version: str, plural: str) -> bool:
+        """Whether the server has what it takes by now: a new kind takes a moment."""
+        with closing(self._connect(60.0)) as connection:
+            path = f"{_prefix(api_version)}/{plural}?watch=true&resourceVersion=0"
+            self._send(connection, "GET", path, None, "json")
+            return connection.getresponse().status == 200
+
     def _connect(self, timeout: float) -> http.client.HTTPSConnection:
         return http.client.HTTPSConnection("127.0.0.1", self._port, timeout=timeout, context=self._tls)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import secrets
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from http.client import HTTPException
 from pathlib import Path
@@ -43,6 +43,9 @@ _EMPTIED = (
     ("v1", "nodes"),
     ("v1", "events"),
 )
+_NEED_CONTROLLERS = ("ServiceAccount", "TaintNodesByCondition", "StorageObjectInUseProtection")
+"""Admission plugins that wait for controllers, of which there are none: these would make service
+accounts, take the taints of new nodes away, and let go of claims and volumes that are deleted."""
 _OWN = frozenset(("kubernetes",))
 """What the server makes for itself."""
 
@@ -102,6 +105,9 @@ class RealServer:
                     if obj["metadata"].get("finalizers"):
                         self.client.patch(obj, {"metadata": {"finalizers": None}})
                     self.client.delete(obj)
+
+    def wait_until(self, ready: Callable[[], bool]) -> None:
+        self._api_server.wait_until(ready)
 
     def kill_api_server(self) -> None:
         """As a machine that loses power would; etcd stays."""
@@ -177,8 +183,7 @@ class RealServer:
             f"--service-account-signing-key-file={key}",
             "--service-account-issuer=https://kubernetes.default.svc",
             "--service-cluster-ip-range=10.0.0.0/24",
-            # No controller makes service accounts here, and none takes the taints of new nodes away.
-            "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition",
+            f"--disable-admission-plugins={','.join(_NEED_CONTROLLERS)}",
         )
         process.wait_until(lambda: _is_ready(self.port, self._tokens["admin"], self._authority))
         return process

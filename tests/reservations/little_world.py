@@ -112,6 +112,8 @@ class LittleWorld:
         self.made = 0
         self.refuse: set[str] = set()
         """The uids of which the next bind is refused."""
+        self.shrinking = False
+        """Whether nodes come to offer less than is in use, which nobody here can help."""
         self.start()
         self.put(*objects)
 
@@ -188,7 +190,8 @@ class LittleWorld:
             for slot, resource in table.slots.resources():
                 claimed = int(table.claimed[slot, row]) - waiting.get(row, {}).get(slot, 0)
                 offered = int(table.allocatable[slot, row])
-                assert claimed <= offered or not table.alive[row], f"{name}: {resource} is oversold"
+                gone = self.shrinking or not table.alive[row]
+                assert claimed <= offered or gone, f"{name}: {resource} is oversold"
 
     # What is asked
 
@@ -304,7 +307,9 @@ class LittleWorld:
         if decision.binds:
             self._feed(BindConfirmed(ref.uid))
         status = msgspec.to_builtins(decision.status)
-        self._store({**raw, "status": status})
+        metadata = raw["metadata"]
+        annotations = {**metadata.get("annotations", {}), **decision.annotations}
+        self._store({**raw, "metadata": {**metadata, "annotations": annotations}, "status": status})
 
     def _change(self, kind: str, name: str, changes: Raw) -> None:
         raw = self.objects[kind, name]

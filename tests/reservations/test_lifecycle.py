@@ -103,6 +103,11 @@ def test_reservation_that_makes_no_sense_says_so_and_the_rest_goes_on() -> None:
     scheduled = world.condition("bad", "Scheduled")
     assert scheduled["reason"] == "Invalid"
     assert "four" in scheduled["message"]
+    told = [(e.type, e.reason, e.message) for e in world.events if e.about.name == "bad"]
+    assert told == [("Warning", "InvalidReservation", scheduled["message"])]
+    world.restart()
+    world.settle()
+    assert len([e for e in world.events if e.about.name == "bad"]) == 1, "it is not said again"
     world.edit("Reservation", "bad", spec__template=reservation("x")["spec"]["template"])
     assert world.phase("bad") == "Available"
 
@@ -170,6 +175,7 @@ class TestResize:
             world.edit("Reservation", "r", spec__template=template)
             assert world.status("r")["allocatable"] == {"cpu": cpu}
             assert world.condition("r", "Resized")["status"] == "True"
+            assert world.events[-1].reason == "Resized"
         world.put(pod("stranger", cpu="6"))
         assert world.node_of("stranger") == "n1"
 
@@ -180,6 +186,9 @@ class TestResize:
         resized = world.condition("r", "Resized")
         assert (resized["status"], resized["reason"]) == ("False", "Unschedulable")
         assert resized["message"] == "Insufficient cpu"
+        world.wait(60)
+        told = [(e.type, e.message) for e in world.events if e.reason == "ResizeFailed"]
+        assert told == [("Warning", "Insufficient cpu")]
 
 
 class TestRestart:

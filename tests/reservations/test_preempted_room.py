@@ -86,7 +86,7 @@ def test_victims_that_leave_at_once_make_no_difference() -> None:
 @pytest.mark.parametrize("priority", [0, 10, 1000])
 def test_nobody_else_gets_what_victims_leave(priority: int) -> None:
     made = full_node().put(pod("high", cpu="4", priority=10))
-    made.put(pod("other", cpu="1", priority=priority))
+    made.put(pod("other", cpu="1", priority=priority, preemptionPolicy="Never"))
     gone(made, "low-1").wait(30)
     assert made.node_of("other") == ""
     gone(made, "low-2").wait(30)
@@ -94,11 +94,13 @@ def test_nobody_else_gets_what_victims_leave(priority: int) -> None:
 
 
 def test_it_is_counted_once_though_the_node_is_also_nominated() -> None:
-    """Room for the preemptor and for another pod besides: the other one gets it at once."""
+    """Room for the preemptor, whose bind was refused, and for another pod besides."""
     made = world(node("n1", cpu="5")).put(pod("low", cpu="4", priority=0))
+    made.refuse.add("pod-high")
     made.put(pod("high", cpu="4", priority=10))
-    made.put(pod("small", cpu="1", priority=10))
-    assert made.node_of("small") == "n1"
+    gone(made, "low").put(pod("small", cpu="1", priority=0))
+    assert (made.node_of("high"), made.node_of("small")) == ("", "n1")
+    assert made.wait(15).node_of("high") == "n1"
 
 
 @pytest.mark.parametrize("when", ["waiting", "free"])
@@ -146,7 +148,7 @@ def test_a_restart_finds_it_again(left: tuple[str, ...]) -> None:
         assert raw
     made.restart()
     made.settle()
-    made.put(pod("higher", cpu="2", priority=1000))
+    made.put(pod("higher", cpu="2", priority=1000, preemptionPolicy="Never"))
     for name in {"low-1", "low-2"} - set(left):
         made.delete("Pod", name)
     made.wait(30)
@@ -195,7 +197,7 @@ def test_a_bind_that_is_refused_loses_nothing() -> None:
     made = full_node()
     made.refuse.add("pod-high")
     made.put(pod("high", cpu="4", priority=10))
-    made.put(pod("higher", cpu="2", priority=1000))
+    made.put(pod("higher", cpu="2", priority=1000, preemptionPolicy="Never"))
     gone(made, "low-1", "low-2").wait(30)
     assert (made.node_of("high"), made.node_of("higher")) == ("n1", "")
 
@@ -268,10 +270,12 @@ def test_a_more_important_owner_does_not_wait() -> None:
 
 
 def test_who_is_to_go_inside_takes_nothing_of_what_is_free() -> None:
-    """The preemptor will use what is reserved: the rest of the node is open to anyone meanwhile."""
+    """The preemptor, whose bind was refused, will use what is reserved: the rest is open to anyone."""
     made = world(node("n1", cpu="8"))
     made.put(reservation("r", cpu="4", allocateOnce=False))
     made.put(pod("low-owner", "a", cpu="4", priority=0), pod("fill", cpu="3", priority=50))
+    made.refuse.add("pod-high")
     made.put(pod("high", "a", cpu="4", priority=10))
-    made.put(pod("small", cpu="1", priority=0))
-    assert made.node_of("small") == "n1"
+    gone(made, "low-owner").put(pod("small", cpu="1", priority=0))
+    assert (made.node_of("high"), made.node_of("small")) == ("", "n1")
+    assert made.wait(15).drawn("high") == "r"

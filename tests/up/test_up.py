@@ -124,6 +124,9 @@ def test_a_restart_keeps_all_and_old_kubeconfigs_keep_working(tmp_path: Path) ->
             "--data-dir", str(data), "--kubeconfig-out", str(tmp_path / "other.yaml")
         )
         assert (code, "in use by another process" in errors) == (1, True)
+        written = second.kubeconfig.read_text()
+        assert refused("--data-dir", str(data), "--kubeconfig-out", str(second.kubeconfig))[0] == 1
+        assert second.kubeconfig.read_text() == written, "that of a cluster that is up stays"
 
 
 @pytest.mark.parametrize(

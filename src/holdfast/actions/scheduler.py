@@ -13,7 +13,6 @@ from holdfast.actions.allocate import Allocate
 from holdfast.actions.backfill import Backfill
 from holdfast.actions.hold_care import HoldCare
 from holdfast.actions.preempt import Preempt
-from holdfast.actions.reclaim import Reclaim
 from holdfast.actions.reserve import Reserve
 from holdfast.actions.round import Action, Round
 from holdfast.core.changes import Change
@@ -37,7 +36,6 @@ ACTIONS: Mapping[str, type[Action]] = {
     "backfill": Backfill,
     "reserve": Reserve,
     "preempt": Preempt,
-    "reclaim": Reclaim,
 }
 """What a configured action's name stands for."""
 
@@ -134,6 +132,10 @@ class Scheduler:
         self.cycle.decisions = []
         return decisions
 
+    def profile_of(self, scheduler_name: str) -> Profile | None:
+        """The profile pods of that scheduler name fall under, if they are ours."""
+        return self._profiles.get(scheduler_name)
+
     def next_timer(self) -> float | None:
         """When a round is due even if nothing happens."""
         times = [self.queue.next_due(), self.cycle.next_deadline()]
@@ -169,9 +171,6 @@ class Scheduler:
 
     def _wake_group(self, group: Group, now: float) -> None:
         """Tries the group again if that could come out differently; else only says why not."""
-        self._wake_preemptors(group, now)
-        if not group.pods:
-            return
         tell = not self.cycle.terse
         profile = self.profiles[group.key[0]]
         first = next(iter(group.pods.values()))
@@ -192,15 +191,22 @@ class Scheduler:
                     self._tell_again(group, [pod], profile, column, now)
         elif column.best() >= 0:
             self.queue.wake(group, now)
+        elif self._wake_preemptors(group, now) and not group.pods:
+            return
         elif tell:
             group.told = self._tell_again(group, group.pods.values(), profile, column, now)
 
-    def _wake_preemptors(self, group: Group, now: float) -> None:
-        """Of those for whom room is held the class's column does not know that."""
-        rooms = self.cluster.promises.rooms
-        if rooms:
-            for pod in [pod for uid, pod in group.pods.items() if uid in rooms]:
-                self.queue.wake_pod(pod, now)
+    def _wake_preemptors(self, group: Group, now: float) -> bool:
+        """Pods a node is being cleared for may fare better than their class; whether there are any."""
+        nominated = [
+            pod
+            for there in self.cluster.nominations.values()
+            for uid, pod in there.items()
+            if uid in group.pods
+        ]
+        for pod in nominated:
+            self.queue.wake_pod(pod, now)
+        return bool(nominated)
 
     def _tell_again(
         self, group: Group, pods: Collection[PodRecord], profile: Profile, column: Column, now: float

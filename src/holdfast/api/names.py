@@ -130,6 +130,11 @@ NUMA_TOPOLOGY_SPEC = "scheduling.koordinator.sh/numa-topology-spec"
 NODE_NUMA_TOPOLOGY_POLICY = "node.koordinator.sh/numa-topology-policy"
 NODE_CPU_BIND_POLICY = "node.koordinator.sh/cpu-bind-policy"
 NODE_NUMA_ALLOCATE_STRATEGY = "node.koordinator.sh/numa-allocate-strategy"
+GPU_VENDOR = "node.koordinator.sh/gpu-vendor"
+KUBELET_CPU_POLICY = "kubelet.koordinator.sh/cpu-manager-policy"
+POD_CPU_ALLOCS = "node.koordinator.sh/pod-cpu-allocs"
+AMPLIFICATION_RATIO = "node.koordinator.sh/resource-amplification-ratio"
+KOORD_PRIORITY_CLASS = "koordinator.sh/priority-class"
 CPU_TOPOLOGY = "node.koordinator.sh/cpu-topology"
 
 # Gangs by annotation (on pods, and on reservations that belong together).

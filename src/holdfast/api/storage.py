@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import field
 
-from holdfast.api.affinity import NodeSelector
+from holdfast.api.affinity import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
 from holdfast.api.meta import (
     Condition,
     LabelSelector,
@@ -90,6 +90,18 @@ class StorageClass(Object):
     volume_binding_mode: str | None = None
     allow_volume_expansion: bool | None = None
     allowed_topologies: list[TopologySelectorTerm] = field(default_factory=list)
+
+    def allowed_terms(self) -> list[NodeSelectorTerm]:
+        """The allowed topologies as terms of a node selector; none if volumes are made anywhere."""
+        return [
+            NodeSelectorTerm(
+                match_expressions=[
+                    NodeSelectorRequirement(key=e.key, operator="In", values=e.values)
+                    for e in term.match_label_expressions
+                ]
+            )
+            for term in self.allowed_topologies
+        ]
 
 
 class VolumeNodeResources(Struct):

@@ -30,13 +30,7 @@ Record = dict[str, str]
 
 def plan_of_trace(folder: Path, nodes: str = "all_node", pods: str = "default") -> Plan:
     """The trace with the node and pod lists of these names."""
-    node_file = folder / f"openb_node_list_{nodes}.csv"
-    pod_file = folder / f"openb_pod_list_{pods}.csv"
-    missing = [file.name for file in (node_file, pod_file) if not file.is_file()]
-    if missing:
-        raise BenchError(
-            f"{folder} has no {' and no '.join(missing)}; the trace is published at {PUBLISHED}"
-        )
+    node_file, pod_file = _files(folder, nodes, pods)
     machines = [
         make_object(_node(record), "", number)
         for number, record in enumerate(_records(node_file, _NODE_COLUMNS))
@@ -54,6 +48,28 @@ def plan_of_trace(folder: Path, nodes: str = "all_node", pods: str = "default") 
         raise BenchError(f"{node_file if not machines else pod_file} is empty")
     maker = PodMaker("openb-pod", templates, order=order)
     return Plan(TRACE, [Objects(machines), Pods(maker, len(order), True), Wait()], 500.0)
+
+
+def node_records(folder: Path, nodes: str) -> Iterator[Record]:
+    return _records(_file(folder, "node", nodes), _NODE_COLUMNS)
+
+
+def pod_records(folder: Path, pods: str) -> Iterator[Record]:
+    return _records(_file(folder, "pod", pods), _POD_COLUMNS)
+
+
+def _file(folder: Path, what: str, name: str) -> Path:
+    return folder / f"openb_{what}_list_{name}.csv"
+
+
+def _files(folder: Path, nodes: str, pods: str) -> tuple[Path, Path]:
+    files = _file(folder, "node", nodes), _file(folder, "pod", pods)
+    missing = [file.name for file in files if not file.is_file()]
+    if missing:
+        raise BenchError(
+            f"{folder} has no {' and no '.join(missing)}; the trace is published at {PUBLISHED}"
+        )
+    return files
 
 
 def _records(file: Path, columns: tuple[str, ...]) -> Iterator[Record]:

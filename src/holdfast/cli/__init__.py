@@ -2,6 +2,10 @@
 
 app        the table of commands, and what their failures look like to the caller
 simulate   `holdfast simulate`; its tables are in `tables`
+get        `holdfast get` and `describe`; what they know of a kind is in `kinds`
+explain    `holdfast explain`; what there is to say is found in `explaining`
+reserve    `holdfast reserve`; what it sends is made in `reserving`
+asking     what commands about a cluster share
 config     `holdfast config default|validate`
 version    `holdfast version`
 """

@@ -9,6 +9,7 @@ Exit status: 0 done, 1 something given is wrong (usage included), 2 Holdfast its
 import sys
 from importlib import import_module
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import typer
@@ -21,6 +22,10 @@ _COMMANDS = {
     "up": ("holdfast.cli.up", "up"),
     "run": ("holdfast.cli.run", "run"),
     "simulate": ("holdfast.cli.simulate", "simulate"),
+    "get": ("holdfast.cli.get", "get"),
+    "describe": ("holdfast.cli.describe", "describe"),
+    "explain": ("holdfast.cli.explain", "explain"),
+    "reserve": ("holdfast.cli.reserve", "reserve"),
     "bench": ("holdfast.cli.bench", "bench"),
     "config": ("holdfast.cli.config", "app"),
     "crds": ("holdfast.cli.crds", "crds"),
@@ -74,9 +79,12 @@ def holdfast(
 
 def run() -> None:
     try:
-        app(prog_name="holdfast")
+        app(prog_name=_program())
     except Failure as failure:
-        _say(failure.lines)
+        if failure.as_it_is:
+            sys.stderr.writelines(f"{line}\n" for line in failure.lines)
+        else:
+            _say(failure.lines)
         sys.exit(failure.status)
     except BrokenPipeError:
         sys.stderr.close()  # whoever reads us has gone; there is nobody to tell
@@ -90,6 +98,11 @@ def run() -> None:
             raise
         _say(str(error).splitlines())
         sys.exit(1)
+
+
+def _program() -> str:
+    """How we were called; kubectl runs what is named `kubectl-holdfast` as `kubectl holdfast`."""
+    return "kubectl holdfast" if Path(sys.argv[0]).stem == "kubectl-holdfast" else "holdfast"
 
 
 def _say(lines: list[str]) -> None:

@@ -2,7 +2,10 @@
 
 
 class Failure(Exception):  # noqa: N818 - an outcome, not a fault
-    def __init__(self, status: int, lines: list[str]) -> None:
+    """`as_it_is` says that the lines are whole sentences of somebody else."""
+
+    def __init__(self, status: int, lines: list[str], as_it_is: bool = False) -> None:
         super().__init__("\n".join(lines))
         self.status = status
         self.lines = lines
+        self.as_it_is = as_it_is

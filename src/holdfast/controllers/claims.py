@@ -57,15 +57,7 @@ def reach_of_new(
 ) -> list[NodeSelectorTerm]:
     """The node affinity of a volume made for a claim of the class: the place of the node, by the labels
     its driver goes by; without a node, wherever the class allows. Empty if it can be used anywhere."""
-    allowed = [
-        NodeSelectorTerm(
-            match_expressions=[
-                NodeSelectorRequirement(key=e.key, operator="In", values=e.values)
-                for e in term.match_label_expressions
-            ]
-        )
-        for term in cls.allowed_topologies
-    ]
+    allowed = cls.allowed_terms()
     if node is None:
         return allowed
     drivers = csi_node.spec.drivers if csi_node is not None else []

@@ -19,7 +19,15 @@ from holdfast.core.decisions import (
 )
 from holdfast.core.pods import Phase
 from holdfast.core.promises.promise import FINISHED, Promise
-from holdfast.core.promises.status import EXPIRED, READY, SUCCEEDED, bound_owners, status_of
+from holdfast.core.promises.status import (
+    EXPIRED,
+    READY,
+    RESIZED,
+    SCHEDULED,
+    SUCCEEDED,
+    bound_owners,
+    status_of,
+)
 
 DEFAULT_GC = 24 * 3600.0
 
@@ -32,6 +40,8 @@ class ReservationLifecycle:
         self._gc_after = gc_after
         self._timers: list[tuple[float, str]] = []
         self._due: dict[str, float] = {}
+        self._invalid: dict[str, str] = {}
+        """What was last said to be wrong with a reservation, by its uid."""
         self._decisions: list[Decision] = []
 
     def run(self, now: float) -> list[Decision]:
@@ -46,6 +56,7 @@ class ReservationLifecycle:
             promise = self._promises.known.get(uid)
             if promise is None:
                 self._due.pop(uid, None)
+                self._invalid.pop(uid, None)
             else:
                 self._look_after(promise, now)
         decisions, self._decisions = self._decisions, []
@@ -86,6 +97,10 @@ class ReservationLifecycle:
             self._resize(promise)
         elif promise.preemptor and not promise.error:
             return  # it is about to be placed
+        if promise.error:
+            self._tell_invalid(promise)
+        elif self._invalid:
+            self._invalid.pop(promise.uid, None)
         self._write(promise, now)
         self._set_timer(promise.uid, expires)
 
@@ -120,6 +135,14 @@ class ReservationLifecycle:
         self._emit(promise, how, message or f"{promise.name} was allocated to its owner")
         self._write(promise, now)
 
+    def _tell_invalid(self, promise: Promise) -> None:
+        """Once for each thing that is wrong with it; a scheduler that restarts finds it said there."""
+        said = condition(promise.object.status.conditions, SCHEDULED)
+        known = self._invalid.get(promise.uid, said.message if said is not None else "")
+        self._invalid[promise.uid] = promise.error
+        if known != promise.error:
+            self._emit(promise, "InvalidReservation", promise.error, "Warning")
+
     def _resize(self, promise: Promise) -> None:
         wanted = promise.wanted
         if wanted == promise.amounts:
@@ -129,9 +152,15 @@ class ReservationLifecycle:
             self._promises.resize(promise, wanted)
             self._promises.dirty.pop(promise.uid, None)
             promise.resize_problem = ""
+            self._emit(promise, "Resized", f"{promise.name} has the size its template asks for")
             return
-        lacking = self._promises.waiting.lacking(promise, wanted)
-        promise.resize_problem = ", ".join(f"Insufficient {name}" for name in lacking)
+        lacking = self._promises.lacking(promise, wanted)
+        problem = ", ".join(f"Insufficient {name}" for name in lacking)
+        known = condition(promise.object.status.conditions, RESIZED)
+        if problem != promise.resize_problem and (known is None or known.message != problem):
+            self._emit(promise, "ResizeFailed", problem, "Warning")
+        promise.resize_problem = problem
+        self._promises.waiting.wants_more(promise)
 
     def _collect(self, promise: Promise, now: float) -> None:
         if self._gc_after is None:
@@ -168,5 +197,5 @@ class ReservationLifecycle:
             self._due[uid] = due
             heapq.heappush(self._timers, (due, uid))
 
-    def _emit(self, promise: Promise, reason: str, message: str) -> None:
-        self._decisions.append(Emit(promise.ref, "Normal", reason, message, "Reserving"))
+    def _emit(self, promise: Promise, reason: str, message: str, type: str = "Normal") -> None:
+        self._decisions.append(Emit(promise.ref, type, reason, message, "Reserving"))

@@ -18,6 +18,7 @@ from holdfast.api.pod import Pod
 from holdfast.api.policy import PriorityClass
 from holdfast.api.reservation import Reservation
 from holdfast.api.timestamps import parse_time
+from holdfast.core.belongings import ABOUT_BELONGINGS, Belongings
 from holdfast.core.changes import Change
 from holdfast.core.classes import PodClass, PodClasses, pin_of
 from holdfast.core.decisions import Decision, Emit, ObjectRef, SetPodScheduled
@@ -31,11 +32,18 @@ from holdfast.core.events import (
     Updated,
     WriteRefused,
 )
-from holdfast.core.facts import allocated_from, difference, is_disrupted, kind_of, node_info
+from holdfast.core.facts import (
+    allocated_from,
+    difference,
+    is_disrupted,
+    kind_of,
+    node_info,
+    with_devices,
+)
 from holdfast.core.jobs import Jobs
 from holdfast.core.jobs.estimates import estimate_in
 from holdfast.core.ledger import Ledger
-from holdfast.core.nodes import NodeTable
+from holdfast.core.nodes import NodeInfo, NodeTable
 from holdfast.core.pods import Phase, PodRecord
 from holdfast.core.promises import Promises
 from holdfast.core.rowlog import RowLog
@@ -82,6 +90,7 @@ class Cluster:
         self.pods: dict[str, PodRecord] = {}
         self.jobs = Jobs(self)
         self.promises = Promises(self)
+        self.belongings = Belongings(self)
         self.objects: dict[str, dict[tuple[str, str], Object]] = {}
         """Everything else, by kind (see `kind_of`) and then by (namespace, name)."""
         self.versions: dict[str, int] = {}
@@ -241,6 +250,7 @@ class Cluster:
         if isinstance(some, PriorityClass):
             self.jobs.put_priority_class(some, there=after is not None)
         self._changes |= Change.OTHER
+        self.belongings.object_changed(before, after)
 
     def _malformed(self, event: Malformed) -> None:
         ref = ObjectRef(event.kind, event.namespace, event.name, event.uid)
@@ -252,6 +262,10 @@ class Cluster:
             known = self.pods.get(event.uid)
             if known is not None and known.phase is Phase.PENDING:
                 self._forget(known, "malformed")
+        elif event.kind in ABOUT_BELONGINGS:
+            gone = self.objects.get(event.kind, {}).pop((event.namespace, event.name), None)
+            if gone is not None:
+                self._other_changed(gone, None)
         self._report(ref, event.error)
 
     def _report(self, ref: ObjectRef, error: InvalidObject) -> None:
@@ -273,8 +287,18 @@ class Cluster:
             self._drop_node(meta.name, "malformed")
             self._report(ObjectRef("Node", "", meta.name, meta.uid), error)
             return
+        self._put_info(with_devices(info, self.belongings.offered(meta.name)))
+
+    def offer_again(self, name: str) -> None:
+        """What a node offers beyond what it says itself has changed."""
+        row = self.nodes.row(name)
+        info = self.nodes.info.get(row) if row is not None else None
+        if info is not None:
+            self._put_info(with_devices(info, self.belongings.offered(name)))
+
+    def _put_info(self, info: NodeInfo) -> None:
         table = self.nodes
-        known = table.row(meta.name)
+        known = table.row(info.name)
         before = table.info.get(known) if known is not None else None
         if before is not None:
             changes = difference(before, info)
@@ -282,19 +306,23 @@ class Cluster:
                 return
         else:
             changes = Change.NODE_ADDED
-        row = self.open_row(meta.name)
+        row = self.open_row(info.name)
         codes = self.topology.row_codes(row)
         table.put(row, info)
         self.topology.relabel(row, codes)
         self._node_changed(row, changes)
-        self.chronicle.note(self.now, f"Node/{meta.name}", "added" if before is None else "changed")
+        self.chronicle.note(self.now, f"Node/{info.name}", "added" if before is None else "changed")
 
     def open_row(self, name: str) -> int:
         """The row of a node of that name, whether or not there is one yet."""
-        capacity = self.nodes.capacity
+        known, capacity = self.nodes.row(name), self.nodes.capacity
+        if known is not None:
+            return known
         row = self.nodes.open_row(name)
         if self.nodes.capacity != capacity:
             self.topology.grow(self.nodes.capacity)
+            self.belongings.grow(self.nodes.capacity)
+        self.belongings.row_opened(row)
         return row
 
     def _drop_node(self, name: str, why: str) -> None:
@@ -320,6 +348,7 @@ class Cluster:
 
     def _row_emptied(self, row: int) -> None:
         if not self.nodes.alive[row]:
+            self.belongings.row_closed(row)
             self.nodes.close_row(row)
 
     # Pods
@@ -419,6 +448,7 @@ class Cluster:
             known.started = parse_time(started) if started else None
             known.disrupted = is_disrupted(pod)
             self._draw(known, pod)
+            self.belongings.seen(known, pod.metadata)
             self._assigned(known, node)
             if known.started != before:
                 self.starts.add(known.row)
@@ -482,6 +512,7 @@ class Cluster:
             self._vacate(pod)
         self.nominate(pod, "")
         pod.gone = True
+        self.belongings.forget(pod.uid)
         del self.pods[pod.uid]
         if pod.uid in self.promises.rooms:
             self.promises.preemptor_changed(pod)
@@ -502,6 +533,11 @@ class Cluster:
     def _write_refused(self, event: WriteRefused) -> None:
         self.promises.not_written(event.uid)
         self.jobs.not_written(event.uid)
+        pod = self.pods.get(event.uid)
+        if pod is None or pod.phase is not Phase.PENDING or pod.leaving:
+            return
+        if self.watcher is not None:
+            self.watcher.pod_pending(pod)  # a victim stays that was to make room for it
 
     def _binding(self, uid: str) -> PodRecord | None:
         """The pod, or reserve pod, of that uid."""

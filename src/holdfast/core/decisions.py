@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any
 
 import msgspec
 
@@ -67,24 +66,14 @@ class Nominate(msgspec.Struct, frozen=True):
 
 class Preempt(msgspec.Struct, frozen=True):
     """Delete the pod, gracefully, to make room: first its condition DisruptionTarget, then it. If that
-    fails, the pod as it is must be fed again: until then it counts as being on its way out."""
+    fails, the pod as it is must be fed again: until then it counts as being on its way out; and then
+    WriteRefused with the uid of the preemptor, so that it is tried again."""
 
     pod: ObjectRef
     preemptor: ObjectRef
     node: str
     message: str
     """The condition's."""
-
-
-class Evict(msgspec.Struct, frozen=True):
-    """Ask the eviction API to let the pod go, which minds disruption budgets. Answered by WriteRefused
-    if it does not, now; otherwise the pod is seen to go."""
-
-    pod: ObjectRef
-    message: str
-    """Why, for whoever keeps a record."""
-    options: Mapping[str, Any] = _NOTHING
-    """As DeleteOptions on the wire."""
 
 
 class CreateReservation(msgspec.Struct, frozen=True):
@@ -109,6 +98,8 @@ class SetReservationStatus(msgspec.Struct, frozen=True):
     reservation: ObjectRef
     status: ReservationStatus
     binds: bool = False
+    annotations: Mapping[str, str] = _NOTHING
+    """Written on the reservation before its status."""
 
 
 class DeleteReservation(msgspec.Struct, frozen=True):
@@ -151,7 +142,6 @@ Decision = (
     | SetPodScheduled
     | Nominate
     | Preempt
-    | Evict
     | CreateReservation
     | AnnotateReservation
     | SetReservationStatus

@@ -47,7 +47,7 @@ class BindRefused(msgspec.Struct, frozen=True):
 
 
 class WriteRefused(msgspec.Struct, frozen=True):
-    """Something else decided of an object was not written; it may be decided again."""
+    """Something else decided of an object, or for it, was not written; it may be decided again."""
 
     uid: str
     message: str

@@ -1,5 +1,8 @@
 """What scheduling reads of objects: the few facts of each that the cluster's state is made of."""
 
+from collections.abc import Mapping
+from dataclasses import replace
+
 from holdfast.api.annotations import ReservationAllocated
 from holdfast.api.decode import decode_json
 from holdfast.api.errors import InvalidObject
@@ -59,6 +62,15 @@ def node_info(node: Node) -> NodeInfo:
         allocatable=offered,
         images={name: image.size_bytes for image in reversed(status.images) for name in image.names},
     )
+
+
+def with_devices(info: NodeInfo, offered: Mapping[str, int]) -> NodeInfo:
+    """The node with what its devices add up to, where it says nothing of that itself."""
+    if not offered and not info.derived:
+        return info
+    own = {name: value for name, value in info.allocatable.items() if name not in info.derived}
+    more = {name: value for name, value in offered.items() if name not in own}
+    return replace(info, allocatable={**own, **more}, derived=frozenset(more))
 
 
 def difference(before: NodeInfo, after: NodeInfo) -> int:

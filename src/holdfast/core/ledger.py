@@ -317,11 +317,10 @@ class Ledger:
                 table.claimed[slot, row] += more
                 table.held[slot, row] += more
                 remaining[slot] = left
-        if len(remaining) > len(hold.amounts):
-            for slot in [slot for slot in remaining if slot not in hold.amounts]:
-                more = remaining.pop(slot)
-                table.claimed[slot, row] -= more
-                table.held[slot, row] -= more
+        for slot in remaining.keys() - hold.amounts.keys():
+            more = remaining.pop(slot)
+            table.claimed[slot, row] -= more
+            table.held[slot, row] -= more
         self.holds.drawn(hold)
         self.changed.add(row)
 

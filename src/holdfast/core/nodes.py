@@ -41,6 +41,8 @@ class NodeInfo:
     unschedulable: bool
     allocatable: dict[str, int]
     images: dict[str, int]
+    derived: frozenset[str] = frozenset()
+    """What of `allocatable` the node does not say itself: it follows from its devices."""
 
 
 class NodeTable:

@@ -58,6 +58,11 @@ class View(Protocol):
     def rows(self) -> Cells:
         """The numbers of the view's rows."""
 
+    @property
+    def holds(self) -> Cells:
+        """The reservation that may be drawn on on each row, by the index of its hold; None if the rows
+        are looked at without."""
+
     def allocatable(self, slot: Pick) -> Cells: ...
     def claimed(self, slot: Pick) -> Cells: ...
     def free(self, slot: Pick) -> Cells:
@@ -80,9 +85,25 @@ class View(Protocol):
         """The cells without what is behind the point."""
 
 
-class All:
-    __slots__ = ("_size", "_table")
+class Many:
+    """Arithmetic on the cells of several rows."""
+
+    __slots__ = ()
     single: ClassVar[bool] = False
+    holds: ClassVar[Cells] = None
+
+    def at_most(self, cells: Cells, limit: float) -> Cells:
+        return np.minimum(cells, limit)
+
+    def at_least(self, cells: Cells, limit: float) -> Cells:
+        return np.maximum(cells, limit)
+
+    def whole(self, cells: Cells) -> Cells:
+        return cells.astype(np.int64)
+
+
+class All(Many):
+    __slots__ = ("_size", "_table")
 
     def __init__(self, table: NodeTable) -> None:
         self._table = table
@@ -110,21 +131,15 @@ class All:
     def full(self, value: bool) -> Cells:
         return np.full(self._size, value)
 
-    def at_most(self, cells: Cells, limit: float) -> Cells:
-        return np.minimum(cells, limit)
 
-    def at_least(self, cells: Cells, limit: float) -> Cells:
-        return np.maximum(cells, limit)
-
-    def whole(self, cells: Cells) -> Cells:
-        return cells.astype(np.int64)
-
-
-class Some:
+class Some(Many):
     """Rows whose amounts of all slots were gathered, which costs less at once than slot by slot."""
 
     __slots__ = ("_allocatable", "_claimed", "_free", "rows")
-    single: ClassVar[bool] = False
+
+    @property
+    def holds(self) -> Cells:
+        return None
 
     def __init__(self, table: NodeTable, rows: NDArray[np.intp]) -> None:
         used = len(table.slots)
@@ -153,19 +168,14 @@ class Some:
     def full(self, value: bool) -> Cells:
         return np.full(len(self.rows), value)
 
-    def at_most(self, cells: Cells, limit: float) -> Cells:
-        return np.minimum(cells, limit)
-
-    def at_least(self, cells: Cells, limit: float) -> Cells:
-        return np.maximum(cells, limit)
-
-    def whole(self, cells: Cells) -> Cells:
-        return cells.astype(np.int64)
-
 
 class One:
     __slots__ = ("_allocatable", "_claimed", "rows")
     single: ClassVar[bool] = True
+
+    @property
+    def holds(self) -> Cells:
+        return None
 
     def __init__(self, table: NodeTable, row: int) -> None:
         self._allocatable: list[int] = table.allocatable[:, row].tolist()

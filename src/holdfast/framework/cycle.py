@@ -9,6 +9,7 @@ from collections.abc import Collection
 
 import numpy as np
 
+from holdfast.api import names
 from holdfast.core.changes import Change
 from holdfast.core.classes import PodClass
 from holdfast.core.cluster import Cluster
@@ -16,6 +17,7 @@ from holdfast.core.decisions import Decision, Emit, Nominate, SetPodScheduled
 from holdfast.core.pods import Phase, PodRecord
 from holdfast.core.promises import Promise
 from holdfast.framework.column import Column
+from holdfast.framework.counting import about_reservations
 from holdfast.framework.diagnosis import NO_NODES, Blame, Verdict, not_named_text, verdict
 from holdfast.framework.interface import Nomination, Plugin
 from holdfast.framework.narrowed import Narrowed
@@ -113,15 +115,15 @@ class Cycle:
         if row < 0:
             self._no_node(profile, pod, column, now)
             return False
-        self.draw(pod, column, row)
+        self.draw(profile, pod, column, row)
         return self._claim(profile, pod, row, now)
 
-    def draw(self, pod: PodRecord, column: Column, row: int) -> None:
+    def draw(self, profile: Profile, pod: PodRecord, column: Column, row: int) -> None:
         """Which reservation the pod draws on, if it goes there."""
         if column.owned:
             pod.draws_on = column.draws_on(row)
         if self._rooms and (room := self._rooms.of(pod, row)) is not None:
-            pod.draws_on = room.uid
+            pod.draws_on = self._drawn(profile, pod, row, column, room)
 
     def _hold_room(self, profile: Profile, pod: PodRecord, room: Promise, now: float) -> bool:
         """Room that was preempted is held where it is, whatever else is there still."""
@@ -130,6 +132,15 @@ class Cycle:
             self._queue.forget(pod)
             return False
         return self._claim(profile, pod, row, now)
+
+    def _drawn(self, profile: Profile, pod: PodRecord, row: int, column: Column, room: Promise) -> str:
+        """What a pod draws on where room is held for it: that, unless it is not there yet or not
+        enough, and the pod fits by another reservation."""
+        enough = all(room.amounts.get(slot, 0) >= amount for slot, amount in pod.cls.requests)
+        if not column.owned or (enough and not room.waiting):
+            return room.uid
+        trial = PodTrial(self._cluster, column, pod, self._is_pinned(profile, pod))
+        return trial.draws_on(row, ()) or room.uid
 
     def find_row(self, profile: Profile, pod: PodRecord, column: Column) -> int:
         """The best row for the pod, or -1. A node being cleared for it comes before all others."""
@@ -182,6 +193,23 @@ class Cycle:
         counts.subtract(Counter(column.diagnosis.noted(row) for row in corrections))
         counts.update(corrections.values())
         return verdict(counts)
+
+    def blames(self, profile: Profile, pod: PodRecord, column: Column) -> dict[str, Blame]:
+        """What stands against each node by its name, for whoever asks about one pod."""
+        table = self._table
+        found: dict[str, Blame] = {}
+        trial = PodTrial(self._cluster, column, pod, self._is_pinned(profile, pod))
+        for name, row in table.names():
+            if not table.alive[row]:
+                continue
+            if column.rejected is not None:
+                rejected = column.rejected
+                found[name] = Blame(column.rejected_by, (rejected.message,), rejected.resolvable)
+            elif self._is_pinned(profile, pod) and name != pod.pin:
+                found[name] = Blame(PINNING, (not_named_text([PINNING]),), False)
+            else:
+                found[name] = trial.blame(row)
+        return found
 
     def _is_pinned(self, profile: Profile, pod: PodRecord) -> bool:
         return pod.pin is not None and PINNING in profile.filter_names
@@ -357,8 +385,15 @@ class Cycle:
             self._cluster.promises.refused(pod.promise, message)
         else:
             self.decisions.append(SetPodScheduled(pod.ref, reason, message))
+        self._emit(pod, "FailedScheduling", message)
+        if names.RESERVATION_AFFINITY in pod.cls.annotations:
+            counted = about_reservations(message)
+            if counted:
+                self._emit(pod, "FailedScheduling-Reservation", counted)
+
+    def _emit(self, pod: PodRecord, reason: str, message: str) -> None:
         text = message if len(message) <= _EVENT_LIMIT else message[: _EVENT_LIMIT - 4] + " ..."
-        self.decisions.append(Emit(pod.ref, "Warning", "FailedScheduling", text, "Scheduling"))
+        self.decisions.append(Emit(pod.ref, "Warning", reason, text, "Scheduling"))
 
     def _class_dropped(self, cls: PodClass) -> None:
         for index in self._profiles_seen:

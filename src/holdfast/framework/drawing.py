@@ -17,7 +17,7 @@ from holdfast.core.holds import Hold, HoldTable
 from holdfast.core.nodes import NodeTable
 from holdfast.core.promises import Promise
 from holdfast.core.slots import NONZERO_CPU, NONZERO_MEMORY, PODS
-from holdfast.core.view import One, Some
+from holdfast.core.view import Cells, One, Some
 
 Ints = NDArray[np.int64]
 
@@ -33,23 +33,33 @@ TOO_MANY_PODS = "Reservation(s) Too many pods"
 class DrawnSome(Some):
     """Rows as an owner of one reservation on each of them sees them."""
 
-    __slots__ = ()
+    __slots__ = ("_holds",)
 
     def __init__(self, table: NodeTable, holds: HoldTable, drawn: list[Hold]) -> None:
         super().__init__(table, np.array([hold.row for hold in drawn], dtype=np.intp))
-        left = holds.left[:, [hold.index for hold in drawn]]
+        self._holds = np.array([hold.index for hold in drawn], dtype=np.intp)
+        left = holds.left[:, self._holds]
         shared = min(len(left), len(self._claimed))
         self._claimed[:shared] -= left[:shared]
 
+    @property
+    def holds(self) -> Cells:
+        return self._holds
+
 
 class DrawnOne(One):
-    __slots__ = ()
+    __slots__ = ("_hold",)
 
     def __init__(self, table: NodeTable, hold: Hold) -> None:
         super().__init__(table, hold.row)
+        self._hold = hold.index
         claimed = self._claimed
         for slot, left in hold.remaining.items():
             claimed[slot] -= left
+
+    @property
+    def holds(self) -> Cells:
+        return self._hold
 
 
 class Drawing:
@@ -79,9 +89,12 @@ class Drawing:
         promise, remaining = hold.promise, hold.remaining
         if promise.restricted is not None and self.lacking(hold):
             return False
+        particular = self._cluster.belongings.particular(self._cls, hold.row)
         for slot, _ in self._asked:
-            if remaining.get(slot):
+            if remaining.get(slot) and slot not in particular:
                 return True
+        if particular and self._cluster.belongings.draws(self._cls, hold):
+            return True
         return bool(self._shared_ports(promise) or self._shared_claims(promise))
 
     def lacking(self, hold: Hold) -> list[int]:
@@ -165,18 +178,22 @@ class Drawing:
 
 def pick(worths: list[tuple[Promise, int]]) -> int:
     """Which of a row's reservations to use, as a position in the list."""
-    ordered = [(p.order, p.created, p.name, i) for i, (p, _) in enumerate(worths) if p.order]
+    ordered = [(p.order, _age(p), i) for i, (p, _) in enumerate(worths) if p.order]
     if ordered:
         return min(ordered)[-1]
-    shared = [(p.created, p.name, i) for i, (p, _) in enumerate(worths) if _is_shared(p)]
+    shared = [(_age(p), i) for i, (p, _) in enumerate(worths) if _is_shared(p)]
     left = [i for i, (p, _) in enumerate(worths) if not _is_shared(p)]
     if shared:
         left.append(min(shared)[-1])
-    return max(left, key=lambda i: (worths[i][1] % _STEPS, -worths[i][0].created))
+    return min(left, key=lambda i: (-(worths[i][1] % _STEPS), _age(worths[i][0])))
 
 
 def _is_shared(promise: Promise) -> bool:
     return promise.reusable and promise.plain
+
+
+def _age(promise: Promise) -> tuple[float, str]:
+    return promise.created, promise.name
 
 
 def _order_worth(order: int) -> int:

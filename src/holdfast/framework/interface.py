@@ -212,6 +212,9 @@ class Trial(Protocol):
         """The uid of the reservation the pod would draw on there, were these gone; empty if it would
         draw on none; None if it never draws on any."""
 
+    def reservations(self) -> str:
+        """The reservations there are for the pod, counted by what stands against them."""
+
     @property
     def is_local(self) -> bool:
         """Whether the answers for a row depend on nothing but that row."""

@@ -6,22 +6,21 @@ question about domains is put to keys, and a row costs one look-up of its key.
 """
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.core.nodes import NodeTable
-from holdfast.core.view import Cells, Facet, Pick
+from holdfast.core.view import Cells, Facet, Many, Pick
 
 _MANY = 256
 
 
-class KeyView:
+class KeyView(Many):
     """Distinct keys in the place of rows."""
 
     __slots__ = ("_all", "_none", "_values", "feasible", "rows")
-    single: ClassVar[bool] = False
 
     def __init__(self, values: dict[int, NDArray[np.int64]], keys: int) -> None:
         self._values = values
@@ -37,15 +36,6 @@ class KeyView:
 
     def full(self, value: bool) -> Cells:
         return self._all if value else self._none
-
-    def at_most(self, cells: Cells, limit: float) -> Cells:
-        return np.minimum(cells, limit)
-
-    def at_least(self, cells: Cells, limit: float) -> Cells:
-        return np.maximum(cells, limit)
-
-    def whole(self, cells: Cells) -> Cells:
-        return cells.astype(np.int64)
 
     def allocatable(self, slot: Pick) -> Cells:
         raise TypeError("a topology plugin sees facets, not quantities")

@@ -43,7 +43,7 @@ class OwnedColumn(Column):
         super()._compile()
         self._drawing = Drawing(self._cluster, self.cls)
         self._inner_filters = list(self._usage_filters)
-        gate = Filter(self._is_open, self._reasons, Scope.USAGE)
+        gate = self._gate = Filter(self._is_open, self._reasons, Scope.USAGE)
         # Who must use a reservation is told that before anything else.
         place = 0 if self._drawing.required else len(self.filters)
         self.filters.insert(place, (self._profile.drawing_name, gate))
@@ -156,6 +156,17 @@ class OwnedColumn(Column):
         self._local[at] = scores
         if self._keys is None:
             self._normalize(at)
+
+    def against(self, hold: Hold) -> list[str]:
+        """What stands in the way of drawing on a reservation; nothing if the pod could."""
+        found = self._drawing.texts([hold])
+        if found:
+            return found
+        view = DrawnOne(self._table, hold)
+        for _, test in self.filters:
+            if test is not self._gate and not test.passes(view):
+                return [reason.text for reason in test.reasons(view) if reason.rows]
+        return [] if self._drawing.serves(hold) else [NONE_WILL_DO]
 
     # Rows that can be used through a reservation only
 

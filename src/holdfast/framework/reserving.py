@@ -161,7 +161,7 @@ class Reserving:
         column = self._cycle.column(profile, pod.cls)
         if not column.fits_row(row):
             return False
-        self._cycle.draw(pod, column, row)
+        self._cycle.draw(profile, pod, column, row)
         return statement.put(profile, pod, row)
 
     def _can_ever(self, pod: PodRecord, planned: list[tuple[PodRecord, int]]) -> Bools:

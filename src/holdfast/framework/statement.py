@@ -17,7 +17,7 @@ class Statement:
         row = cycle.find_row(profile, pod, column)
         if row < 0:
             return False
-        cycle.draw(pod, column, row)
+        cycle.draw(profile, pod, column, row)
         return self.put(profile, pod, row)
 
     def put(self, profile: Profile, pod: PodRecord, row: int) -> bool:

@@ -17,8 +17,10 @@ from holdfast.core.cluster import Cluster
 from holdfast.core.pods import PodRecord
 from holdfast.core.slots import PODS
 from holdfast.framework.column import Column
+from holdfast.framework.counting import count_reservations
 from holdfast.framework.diagnosis import FITS, Blame
 from holdfast.framework.interface import Need, Order
+from holdfast.framework.owned import OwnedColumn
 
 
 class PodTrial:
@@ -104,6 +106,11 @@ class PodTrial:
                 self._cluster.ledger.remove(victim)
             self._column.refresh()
             return self._column.draws_on(row)
+
+    def reservations(self) -> str:
+        if not isinstance(self._column, OwnedColumn):
+            return ""
+        return count_reservations(self._cluster, self._column)
 
     def blame(self, row: int) -> Blame:
         """What stands against the row."""

@@ -6,6 +6,7 @@
 from holdfast.framework.registry import Registry
 from holdfast.plugins.default_binder import DefaultBinder
 from holdfast.plugins.default_preemption import DefaultPreemption
+from holdfast.plugins.device_share import DeviceShare
 from holdfast.plugins.image_locality import ImageLocality
 from holdfast.plugins.inter_pod_affinity import InterPodAffinity
 from holdfast.plugins.node_affinity import NodeAffinity
@@ -28,6 +29,7 @@ from holdfast.plugins.volume_zone import VolumeZone
 IN_TREE = (
     DefaultBinder,
     DefaultPreemption,
+    DeviceShare,
     ImageLocality,
     NodeAffinity,
     NodeName,

@@ -11,4 +11,5 @@ class DefaultBinder(Plugin):
     wakes_on = Change.NONE
 
     def bind(self, pod: PodRecord, row: int) -> list[Decision]:
-        return [Bind(pod.ref, self.cluster.nodes.name(row))]
+        told = self.cluster.belongings.told(pod, row)
+        return [Bind(pod.ref, self.cluster.nodes.name(row), told)]

@@ -7,7 +7,7 @@ plugin. Here is what reservations ask for themselves, and what is written when e
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.api.names import RESERVATION_ALLOCATED
+from holdfast.api.names import RESERVATION_AFFINITY, RESERVATION_ALLOCATED
 from holdfast.core.changes import Change
 from holdfast.core.classes import PodClass
 from holdfast.core.decisions import Bind, Decision, SetReservationStatus
@@ -17,6 +17,7 @@ from holdfast.core.view import Cells, View
 from holdfast.framework.interface import (
     FINE,
     Filter,
+    Nomination,
     Outcome,
     Plugin,
     Reason,
@@ -24,6 +25,7 @@ from holdfast.framework.interface import (
     Scope,
     Score,
     Settled,
+    Trial,
 )
 
 NOT_ACTIVE = "reservation is not active"
@@ -63,6 +65,15 @@ class Reservation(Plugin):
 
         return Score(score, Scope.USAGE)
 
+    def may_help(self, cls: PodClass) -> bool:
+        return False
+
+    def post_filter(self, pod: PodRecord, trial: Trial) -> Nomination:
+        """Who must use a reservation is told what is wrong with those there are."""
+        if RESERVATION_AFFINITY not in pod.cls.annotations or pod.promise is not None:
+            return Nomination()
+        return Nomination(message=trial.reservations())
+
     def permit(self, pod: PodRecord, row: int) -> Outcome:
         """An owner is bound once its reservation is."""
         if not pod.draws_on:
@@ -77,11 +88,13 @@ class Reservation(Plugin):
         if promise is not None:
             node = self.cluster.nodes.name(row)
             status = status_of(self.cluster.promises, promise, node, self.cluster.now)
-            return [SetReservationStatus(promise.ref, status, binds=True)]
+            told = self.cluster.belongings.told(pod, row)
+            return [SetReservationStatus(promise.ref, status, binds=True, annotations=told)]
         if not pod.draws_on:
             return []
         drawn = self.cluster.promises.known[pod.draws_on]
-        return [Bind(pod.ref, self.cluster.nodes.name(row), {RESERVATION_ALLOCATED: drawn.mark})]
+        told = {RESERVATION_ALLOCATED: drawn.mark, **self.cluster.belongings.told(pod, row)}
+        return [Bind(pod.ref, self.cluster.nodes.name(row), told)]
 
     def _apart(self, cls: PodClass) -> Filter:
         """Reusable reservations with the same owners keep apart."""

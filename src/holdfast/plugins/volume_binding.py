@@ -8,7 +8,6 @@ What a pod was promised is decided together with its binding, and before it.
 from collections.abc import Hashable
 from dataclasses import dataclass, field
 
-from holdfast.api.affinity import NodeSelectorRequirement, NodeSelectorTerm
 from holdfast.api.errors import SelectorError
 from holdfast.api.names import NO_PROVISIONER, STORAGE
 from holdfast.api.quantity import NANO
@@ -393,13 +392,4 @@ def _allowed(nodes: NodeTable, storage_class: StorageClass) -> Mask:
     """The nodes a class makes volumes for."""
     if not storage_class.allowed_topologies:
         return everywhere
-    terms = [
-        NodeSelectorTerm(
-            match_expressions=[
-                NodeSelectorRequirement(key=e.key, operator="In", values=e.values)
-                for e in term.match_label_expressions
-            ]
-        )
-        for term in storage_class.allowed_topologies
-    ]
-    return compile_terms(nodes, terms)
+    return compile_terms(nodes, storage_class.allowed_terms())

@@ -43,6 +43,7 @@ _STALE_AFTER = 20.0
 _LAST_WRITES = 20.0
 """How long writes on their way are waited for when we stop, in seconds."""
 _GARBAGE_AFTER = 100_000
+_ELECTION_LEVELS = {"failed": "warning", "lost": "warning", "not released": "warning"}
 
 Log = Callable[..., None]
 
@@ -90,7 +91,9 @@ class _Service:
             f"{socket.gethostname()}_{uuid.uuid4()}",
             self._fence,
             self._clock,
-            lambda what, detail: self._log(f"election {what}", detail=detail),
+            lambda what, detail: self._log(
+                f"election {what}", level=_ELECTION_LEVELS.get(what, "info"), detail=detail
+            ),
         )
 
     async def run(self) -> None:
@@ -122,7 +125,7 @@ class _Service:
             if stopping in done:
                 self._log("stopping")
                 if not await runner.stop(_LAST_WRITES):
-                    self._log("some writes were not finished")
+                    self._log("some writes were not finished", level="warning")
             for task in done:
                 task.result()
         finally:

@@ -24,7 +24,12 @@ from holdfast.backends.embedded.setup import Setup
 from holdfast.framework.config import to_mapping
 from holdfast.server.api.bootstrap import bootstrap, ensure_definition
 from holdfast.server.api.cluster import Cluster
-from holdfast.server.api.credentials import Credentials, make_credentials, write_kubeconfig
+from holdfast.server.api.credentials import (
+    Credentials,
+    make_credentials,
+    write_kubeconfig,
+    write_secret,
+)
 from holdfast.server.api.definitions import DefinitionKeeper
 from holdfast.server.api.server import application
 from holdfast.server.applying import apply_documents
@@ -59,7 +64,6 @@ class Up:
 
     def __init__(self, settings: UpSettings) -> None:
         """Raises StoreFailed, UpError, NotApplied."""
-        check_kubeconfig(settings.kubeconfig)
         self._settings = settings
         folder = settings.folder
         self.store = open_store(folder) if folder is not None else Store()
@@ -147,9 +151,8 @@ async def serve(settings: UpSettings, started: Callable[[Up], Awaitable[None] | 
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     gc.set_threshold(*GARBAGE_AFTER)
-    up = Up(settings)
+    up = await _brought_up(settings)
     try:
-        await up.start()
         said = started(up)
         if said is not None:
             await said
@@ -164,22 +167,43 @@ async def serve(settings: UpSettings, started: Callable[[Up], Awaitable[None] | 
         await up.close()
 
 
-def check_kubeconfig(path: Path) -> None:
-    """A file that is there must be one of ours, since it will be overwritten. It goes at once: whoever
-    waits for it waits for this cluster. Raises UpError."""
+async def _brought_up(settings: UpSettings) -> Up:
+    """The kubeconfig of an earlier cluster goes at once, since whoever waits for one waits for this
+    cluster's; it comes back if this one cannot come up, perhaps because that one is still there."""
+    before = take_away_kubeconfig(settings.kubeconfig)
+    try:
+        up = Up(settings)
+        try:
+            await up.start()
+        except BaseException:
+            await up.close()
+            raise
+        return up
+    except BaseException:
+        if before is not None:
+            with suppress(OSError):
+                write_secret(settings.kubeconfig, before.encode())
+        raise
+
+
+def take_away_kubeconfig(path: Path) -> str | None:
+    """What it said. A file that is there must be one of ours, since it will be overwritten. Raises
+    UpError."""
     if not path.exists():
         if not path.parent.is_dir():
             raise UpError(f"{path}: there is no folder {path.parent}")
-        return
+        return None
+    text = ""
     try:
-        document = yaml.safe_load(path.read_text(encoding="utf-8"))
-        contexts = [each["name"] for each in document["contexts"]]
+        text = path.read_text(encoding="utf-8")
+        contexts = [each["name"] for each in yaml.safe_load(text)["contexts"]]
     except (OSError, ValueError, TypeError, KeyError, yaml.YAMLError):
         contexts = []
     if contexts != ["holdfast"]:
         raise UpError(f"{path}: is not a kubeconfig of Holdfast's, so it is not overwritten")
     with suppress(OSError):
         path.unlink()
+    return text
 
 
 def _write_kubeconfig(path: Path, server: str, credentials: Credentials) -> None:

@@ -7,10 +7,12 @@ what the scheduler places must fit by this count too.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from holdfast.api.devices import Device
 from holdfast.api.node import Node
 from holdfast.api.pod import Pod
 from holdfast.api.resources import Amounts, amounts, pod_requests
 from holdfast.backends.embedded.objects import ENDED
+from holdfast.core.devices import offered_by
 
 _SHOWN = ("cpu", "memory")
 
@@ -36,6 +38,8 @@ class Sample:
 class Accounts:
     def __init__(self) -> None:
         self._nodes: dict[str, _Account] = {}
+        self._devices: dict[str, Amounts] = {}
+        """What nodes have in devices, which they need not say themselves."""
         self._placed: dict[str, tuple[str, Amounts]] = {}
         self._asked: tuple[Pod, Amounts] | None = None
         """The pod last looked at."""
@@ -55,6 +59,12 @@ class Accounts:
         account.offered = amounts(node.status.allocatable)
         self._in_total(account, 1)
         self._sample(node.metadata.name, t)
+
+    def put_device(self, device: Device) -> None:
+        self._devices[device.metadata.name] = offered_by(device)
+
+    def drop_device(self, name: str) -> None:
+        self._devices.pop(name, None)
 
     def drop_node(self, name: str, t: float) -> None:
         self._advance(t)
@@ -84,7 +94,7 @@ class Accounts:
     def does_not_fit(self, pod: Pod, node: str, checked: Callable[[str], bool]) -> list[str]:
         """What placing the pod there would sell twice, by the node as it is now."""
         account = self._nodes.get(node) or _Account()
-        offered = account.offered or {}
+        offered = self._devices.get(node, {}) | (account.offered or {})
         wanted = {"pods": 1} | {
             name: amount for name, amount in self._requests(pod).items() if amount and name != "pods"
         }

@@ -88,11 +88,7 @@ class Steps:
 
     def _patch(self, step: Patch) -> None:
         key, live = self._found(step.target, "patch")
-        merge = step.merge
-        status = merge.get("status")
-        if key.kind == "Node" and isinstance(status, dict) and "capacity" in status:
-            # A kubelet works out what it can give from what it has.
-            merge = {**merge, "status": {"allocatable": status["capacity"], **status}}
+        merge = with_allocatable(key.kind, step.merge)
         self._replace(key, live, merge_patch(live, merge), "patch.merge")
 
     def _restart(self, step: Restart) -> None:
@@ -163,6 +159,14 @@ class Steps:
             message = f"is needed: there is one in {groups}"
             raise InvalidObject(str(target), f"{field}.apiVersion", message)
         return present[0]
+
+
+def with_allocatable(kind: str, merge: Raw) -> Raw:
+    """A kubelet works out what it can give from what it has."""
+    status = merge.get("status")
+    if kind != "Node" or not isinstance(status, dict) or "capacity" not in status:
+        return merge
+    return {**merge, "status": {"allocatable": status["capacity"], **status}}
 
 
 def _delete_at(raw: Raw) -> float | None:

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from holdfast.api.devices import Device
 from holdfast.api.node import Node
 from holdfast.api.pod import Pod
 from holdfast.backends.embedded.setup import Setup
@@ -81,6 +82,10 @@ class World(EmbeddedWorld):
                 self.figures.pod_created(view, t)
         elif isinstance(view, Node):
             self.accounts.put_node(view, t)
+        elif isinstance(view, Device):
+            self.accounts.put_device(view)
+        elif key.kind == "Device":
+            self.accounts.drop_device(key.name)
         elif key.kind == "Pod" and before is not None:
             self.accounts.drop_pod(before["metadata"]["uid"], t)
         elif key.kind == "Node" and before is not None:

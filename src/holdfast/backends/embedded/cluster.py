@@ -14,6 +14,7 @@ from holdfast.backends.embedded.hands import Hands
 from holdfast.backends.embedded.namespaces import Namespaces
 from holdfast.backends.embedded.nodes import Nodes, address_of, new_node
 from holdfast.backends.embedded.orphans import Orphans
+from holdfast.backends.embedded.resident import Resident
 from holdfast.backends.embedded.setup import Setup
 from holdfast.backends.embedded.statuses import FullReports
 from holdfast.backends.embedded.telling import Tell, silent
@@ -37,6 +38,17 @@ class _MeasuredWorld(World):
         self.metrics.pod_bound(decision.pod.uid, self.clock.epoch())
 
 
+def served_residents(world: World, *, heartbeats: bool = True) -> list[Resident]:
+    """Who lives in a cluster that is served, besides those of any world."""
+    objects, clock, agenda, kubelets = world.objects, world.clock, world.agenda, world.kubelets
+    return [
+        Nodes(objects, clock, agenda, heartbeats),
+        Orphans(objects, clock, agenda, kubelets),
+        Namespaces(objects, clock, kubelets),
+        WorkloadControllers(objects, clock, agenda, kubelets, world.recorder),
+    ]
+
+
 class EmbeddedCluster:
     def __init__(
         self, setup: Setup, store: Store, clock: Clock | None = None, tell: Tell = silent
@@ -57,13 +69,8 @@ class EmbeddedCluster:
         )
         world = self.world
         self.metrics = world.metrics = SchedulingMetrics(world.scheduler)
-        self.world.residents += [
-            Nodes(world.objects, clock, world.agenda),
-            Orphans(world.objects, clock, world.agenda, world.kubelets),
-            Namespaces(world.objects, clock, world.kubelets),
-            EventExpiry(world.objects, clock, world.agenda),
-            WorkloadControllers(world.objects, clock, world.agenda, world.kubelets, world.recorder),
-        ]
+        world.residents += served_residents(world)
+        world.residents.append(EventExpiry(world.objects, clock, world.agenda))
         self._hands = Hands(world)
         self._changed = asyncio.Event()
         self._stopping = False

@@ -20,7 +20,6 @@ from holdfast.core.decisions import (
     Decision,
     DeleteReservation,
     Emit,
-    Evict,
     Nominate,
     ObjectRef,
     Preempt,
@@ -51,7 +50,6 @@ class Hands:
             SetReservationStatus: self._reservations.set_status,
             DeleteReservation: self._reservations.delete,
             AnnotateReservation: self._jobs.annotate,
-            Evict: self._evict,
             SetPodGroupStatus: self._jobs.set_group_status,
             SetQueueStatus: self._jobs.set_queue_status,
             Emit: self._emit,
@@ -85,7 +83,7 @@ class Hands:
             metadata = pod["metadata"]
             annotations = {**(metadata.get("annotations") or {}), **decision.annotations}
             bound["metadata"] = {**metadata, "annotations": annotations}
-        world.tell(key, BOUND, node=decision.node, reservation=_reservation_of(bound))
+        world.tell(key, BOUND, node=decision.node, reservation=reservation_of(bound))
         self._objects.update(key, world.kubelets.running(bound) if node is not None else bound)
 
     def _set_pod_scheduled(self, decision: SetPodScheduled) -> None:
@@ -163,15 +161,6 @@ class Hands:
         self._world.tell(key, PREEMPTED, node=decision.node, message=message)
         self._world.kubelets.delete(key)
 
-    def _evict(self, decision: Evict) -> None:
-        pod = self._this(decision.pod)
-        if pod is not None:
-            key = pod_key(decision.pod.namespace, decision.pod.name)
-            self._world.tell(
-                key, "Evicted", node=pod["spec"].get("nodeName") or "", message=decision.message
-            )
-            self._world.kubelets.delete(key)
-
     def _this(self, wanted: ObjectRef) -> Raw | None:
         """The pod, unless another has its name by now."""
         pod = self._objects.get(pod_key(wanted.namespace, wanted.name))
@@ -200,7 +189,8 @@ def _refusal(pod: Raw | None, wanted: ObjectRef) -> str:
     return ""
 
 
-def _reservation_of(pod: Raw) -> str:
+def reservation_of(pod: Raw) -> str:
+    """The reservation it was bound through."""
     text = (pod["metadata"].get("annotations") or {}).get(names.RESERVATION_ALLOCATED)
     if text is None:
         return ""

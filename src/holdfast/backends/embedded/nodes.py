@@ -39,13 +39,14 @@ _CONDITIONS = (
 
 
 class Nodes:
-    def __init__(self, objects: Objects, clock: Clock, agenda: Agenda) -> None:
+    def __init__(self, objects: Objects, clock: Clock, agenda: Agenda, heartbeats: bool = True) -> None:
         self._objects = objects
         self._clock = clock
         self._agenda = agenda
         self._new: dict[str, None] = {}
         self._turn = 0
-        agenda.add(clock.t + _TICK, self._tick)
+        if heartbeats:
+            agenda.add(clock.t + _TICK, self._tick)
 
     def changed(self, change: Change) -> None:
         _, key, before, after = change

@@ -40,7 +40,12 @@ class ReservationHands:
             self._world.feed(BindConfirmed(ref.uid))
         self._tell(ref, raw, decision.status)
         status = msgspec.to_builtins(decision.status)
-        self._objects.update(reservation_key(ref.name), {**raw, "status": status})
+        written = {**raw, "status": status}
+        if decision.annotations:
+            metadata = raw["metadata"]
+            annotations = {**(metadata.get("annotations") or {}), **decision.annotations}
+            written["metadata"] = {**metadata, "annotations": annotations}
+        self._objects.update(reservation_key(ref.name), written)
 
     def delete(self, decision: DeleteReservation) -> None:
         ref = decision.reservation

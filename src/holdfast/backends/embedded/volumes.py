@@ -11,7 +11,7 @@ from holdfast.api.node import Node
 from holdfast.api.storage import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass
 from holdfast.backends.embedded.objects import Objects, key_of
 from holdfast.controllers.claims import default_class, reach_of_new, volume_for
-from holdfast.store.objects import Key, Raw
+from holdfast.store.objects import Key, Raw, node_key
 
 WAIT = "WaitForFirstConsumer"
 LOST = "Lost"
@@ -57,7 +57,9 @@ class Volumes:
                 self._check(claim)
             else:
                 claim = self._with_class(claim)
-                self._bind(claim, None, waits=self._mode(claim) == WAIT)
+                delayed = self._mode(claim) == WAIT
+                node = self._selected_node(claim) if delayed else None
+                self._bind(claim, node, waits=delayed and node is None)
         self._reclaim()
 
     def pod_bound(self, pod: Raw, node: Raw | None) -> None:
@@ -66,6 +68,11 @@ class Volumes:
             claim = self._objects.get(_claim_key(pod["metadata"]["namespace"], name))
             if claim is not None and not _bound(claim):
                 self._bind(claim, node)
+
+    def _selected_node(self, claim: Raw) -> Raw | None:
+        """Where a scheduler says that the claim will be used first."""
+        name = (claim["metadata"].get("annotations") or {}).get(names.SELECTED_NODE_ANNOTATION)
+        return self._objects.get(node_key(name)) if name else None
 
     def _mode(self, claim: Raw) -> str:
         cls = self._class(claim)

@@ -3,18 +3,28 @@
 On a busy cluster a difference is news on its way; one that stays is a bug.
 """
 
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 
 from holdfast.actions.scheduler import Scheduler
+from holdfast.api.kinds import KINDS
 from holdfast.api.meta import Object
+from holdfast.api.names import RESERVATION_API
+from holdfast.api.reservation import Reservation, ReservationPhase, ReservationStatus
+from holdfast.backends.kubernetes.errors import ApiError
 from holdfast.backends.kubernetes.http.client import Client, get
 from holdfast.backends.kubernetes.http.paths import NODE, POD, path_of
 from holdfast.backends.kubernetes.reading.decoding import Broken, decode_page
 from holdfast.backends.kubernetes.reading.watched import WATCHED
+from holdfast.core.cluster import Cluster
 from holdfast.core.pods import Phase
+from holdfast.core.promises import Promise
+from holdfast.core.promises.status import status_of
 from holdfast.core.validate import validate_state
+
+_RESERVATION = KINDS[RESERVATION_API, "Reservation"]
 
 
 class Difference(msgspec.Struct):
@@ -27,6 +37,10 @@ class Difference(msgspec.Struct):
     """Known, but on another node than the server says."""
     missing_nodes: list[str]
     redundant_nodes: list[str]
+    missing_reservations: list[str]
+    redundant_reservations: list[str]
+    misjudged_reservations: list[str]
+    """Known, but with another phase, node, room in use or owners than their status says."""
     inconsistent: list[str]
     """What does not add up inside the cache."""
 
@@ -48,6 +62,8 @@ async def compare(client: Client, scheduler: Scheduler) -> Difference:
         believed = cluster.nodes.name(record.row) if record.phase is Phase.ASSIGNED else ""
         if record.phase is not Phase.ASSUMED and believed != node:
             misplaced.append(f"{record.ref}: {believed or 'no node'} here, {node or 'no node'} there")
+    reservations = {each.metadata.uid: each for each in await _reservations(client)}
+    promises = cluster.promises.known
     node_names = {node.metadata.name for node in nodes}
     known_nodes = {info.name for info in cluster.nodes.info.values()}
     return Difference(
@@ -56,8 +72,51 @@ async def compare(client: Client, scheduler: Scheduler) -> Difference:
         misplaced_pods=sorted(misplaced),
         missing_nodes=sorted(node_names - known_nodes),
         redundant_nodes=sorted(known_nodes - node_names),
+        missing_reservations=sorted(
+            f"Reservation/{reservations[uid].metadata.name}"
+            for uid in reservations.keys() - promises.keys()
+        ),
+        redundant_reservations=sorted(
+            str(promises[uid].ref) for uid in promises.keys() - reservations.keys()
+        ),
+        misjudged_reservations=sorted(
+            difference
+            for uid in reservations.keys() & promises.keys()
+            for difference in _misjudged(cluster, promises[uid], reservations[uid])
+        ),
         inconsistent=[str(problem) for problem in validate_state(cluster)],
     )
+
+
+async def _reservations(client: Client) -> list[Reservation]:
+    try:
+        return await _all(client, path_of(_RESERVATION), _RESERVATION)
+    except ApiError as error:
+        if error.status != 404:
+            raise
+        return []  # the server does not know the kind
+
+
+def _misjudged(cluster: Cluster, promise: Promise, there: Reservation) -> Iterator[str]:
+    pod = promise.pod
+    if pod is not None and pod.phase is Phase.ASSUMED:
+        return
+    node = cluster.nodes.name(pod.row) if pod is not None and pod.row >= 0 else ""
+    ours = _facts(status_of(cluster.promises, promise, node, cluster.now))
+    theirs = _facts(there.status)
+    for fact, believed in ours.items():
+        if believed != theirs[fact]:
+            yield f"{promise.ref}: {fact} {believed or 'none'} here, {theirs[fact] or 'none'} there"
+
+
+def _facts(status: ReservationStatus) -> dict[str, str]:
+    used = ", ".join(f"{name}={amount}" for name, amount in sorted((status.allocated or {}).items()))
+    return {
+        "phase": status.phase or ReservationPhase.PENDING,
+        "node": status.node_name,
+        "in use": used,
+        "owners": ", ".join(sorted(owner.uid for owner in status.current_owners)),
+    }
 
 
 async def _all(client: Client, path: str, info: Any) -> list[Any]:

@@ -10,9 +10,11 @@ from prometheus_client.core import GaugeMetricFamily, InfoMetricFamily, Metric
 from holdfast import __version__
 from holdfast.actions.scheduler import Scheduler
 from holdfast.backends.metrics.figures import Counter, Histogram, exponential
+from holdfast.backends.metrics.reservations import ReservationFigures
 from holdfast.backends.metrics.timing import time_plugins
 from holdfast.core.decisions import Bind, Decision, Preempt
 from holdfast.core.pods import Phase
+from holdfast.framework.profile import Profile
 
 _MOST_ATTEMPTS = 15
 """More attempts than this are one label value, as in kube-scheduler."""
@@ -76,11 +78,13 @@ class SchedulingMetrics:
         self._preemptions = 0
         self.registry = CollectorRegistry()
         self.registry.register(self)
+        self._reservations = ReservationFigures(scheduler.cluster)
+        self.registry.register(self._reservations)
         ProcessCollector(registry=self.registry)
         for collector in more:
             self.registry.register(collector)
         for profile in scheduler.profiles:
-            time_plugins(profile, self._observer(profile.scheduler_name))
+            time_plugins(profile, self._observer(profile))
 
     def text(self) -> bytes:
         """In Prometheus' text format."""
@@ -91,6 +95,7 @@ class SchedulingMetrics:
     def round_done(self, seconds: float, decisions: list[Decision]) -> None:
         """A round took this long and decided this."""
         self.round_seconds.observe(seconds)
+        self._reservations.round_done(decisions)
         results = self._results(decisions)
         attempts = sum(results.values())
         if not attempts:
@@ -112,6 +117,7 @@ class SchedulingMetrics:
         label = str(attempts) if attempts <= _MOST_ATTEMPTS else f"{_MOST_ATTEMPTS}+"
         self.sli_seconds.observe(max(0.0, now - pod.first_seen), (label,))
         self.attempts_per_pod.observe(attempts)
+        self._reservations.pod_bound(pod)
 
     def _results(self, decisions: list[Decision]) -> Count[tuple[str, str]]:
         """Attempts of one round by profile and result."""
@@ -135,13 +141,16 @@ class SchedulingMetrics:
                 self._failed_before[key] = total
         return results
 
-    def _observer(self, profile: str) -> Any:
+    def _observer(self, profile: Profile) -> Any:
+        name = profile.scheduler_name
+        preempting = {plugin.name for plugin in profile.plugins.values() if plugin.action == "preempt"}
+
         def observe(plugin: str, point: str, seconds: float) -> None:
             self.plugin_seconds.observe(seconds, (plugin, point, "Success"))
-            self.plugin_calls.add((plugin, point, profile))
-            key = (point, profile)
+            self.plugin_calls.add((plugin, point, name))
+            key = (point, name)
             self._spent[key] = self._spent.get(key, 0.0) + seconds
-            if point == "PostFilter":
+            if point == "PostFilter" and plugin in preempting:
                 self._preemptions += 1
 
         return observe

@@ -114,6 +114,7 @@ class Intake:
             pod.phase = Phase.PENDING
             pod.gone = True
             self._cluster.jobs.leave(pod)
+            self._cluster.belongings.forget(pod.uid)
             self._cluster.classes.release(pod.cls)
             promise.pod = None
         if promise.spec is not None:
@@ -222,6 +223,7 @@ class Intake:
         """The object says where it holds its room, by our doing or by another's."""
         promises, pod, status = self._promises, promise.pod, promise.object.status
         assert pod is not None
+        self._cluster.belongings.seen(pod, promise.object.metadata)
         row = self._cluster.open_row(node)
         if pod.row == row:
             if pod.phase is Phase.ASSUMED:

@@ -210,6 +210,10 @@ class Promises:
         """Whether there is room for what it promises, or for other amounts instead, where it is."""
         return not self.waiting.lacking(promise, amounts)
 
+    def lacking(self, promise: Promise, amounts: Amounts | None = None) -> list[str]:
+        """The resources there is not enough of for that."""
+        return self.waiting.lacking(promise, amounts)
+
     def resize(self, promise: Promise, amounts: Amounts) -> None:
         pod = promise.pod
         assert pod is not None
@@ -268,9 +272,9 @@ class Promises:
     def _pod_moved(self, pod: PodRecord, row: int, sign: int) -> None:
         if pod.draws_on:
             self.drew(pod, sign)
-        waiting = self.waiting.on(row)
-        if waiting:
-            self.dirty.update(dict.fromkeys(waiting))
+        hoping = self.waiting.hoping(row)
+        if hoping:
+            self.dirty.update(dict.fromkeys(hoping))
 
     def drew(self, pod: PodRecord, sign: int) -> None:
         """A pod on a node draws on a reservation, or does so no more. Only of bound ones there is

@@ -16,6 +16,8 @@ May import msgspec and `holdfast.api`. Knows no plugin, no action and no file.
 from holdfast.framework.config.actions import DEFAULT_ACTIONS, ActionConfig
 from holdfast.framework.config.args import (
     DefaultPreemptionArgs,
+    DeviceScoringStrategy,
+    DeviceShareArgs,
     InterPodAffinityArgs,
     LimitAwareArgs,
     NodeAffinityArgs,
@@ -61,6 +63,8 @@ __all__ = [
     "ConfigError",
     "Configuration",
     "DefaultPreemptionArgs",
+    "DeviceScoringStrategy",
+    "DeviceShareArgs",
     "DynamicReservation",
     "Extender",
     "InterPodAffinityArgs",

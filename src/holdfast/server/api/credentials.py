@@ -66,7 +66,7 @@ def write_kubeconfig(path: Path, server: str, credentials: Credentials) -> None:
         "users": [{"name": _CONTEXT, "user": {"token": credentials.token}}],
         "contexts": [{"name": _CONTEXT, "context": {"cluster": _CONTEXT, "user": _CONTEXT}}],
     }
-    _write(path, yaml.safe_dump(document, sort_keys=False).encode())
+    write_secret(path, yaml.safe_dump(document, sort_keys=False).encode())
 
 
 def _kept(directory: Path | None, name: str, make: Callable[[], bytes]) -> bytes:
@@ -76,11 +76,11 @@ def _kept(directory: Path | None, name: str, make: Callable[[], bytes]) -> bytes
     if path.exists():
         return path.read_bytes()
     made = make()
-    _write(path, made)
+    write_secret(path, made)
     return made
 
 
-def _write(path: Path, content: bytes) -> None:
+def write_secret(path: Path, content: bytes) -> None:
     """Whole or not at all, and for the owner's eyes only from the first byte on."""
     descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
@@ -137,7 +137,7 @@ def _tls(
     with tempfile.TemporaryDirectory() as place:
         chain, private = Path(place) / "tls.crt", Path(place) / "tls.key"
         chain.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
-        _write(private, _private(key))
+        write_secret(private, _private(key))
         context.load_cert_chain(chain, private)
     return context
 

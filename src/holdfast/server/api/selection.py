@@ -126,8 +126,7 @@ def _condition(type: ResourceType, path: str, equal: bool, value: str) -> Condit
 def _known_fields(type: ResourceType) -> tuple[str, ...]:
     if type.builtin:
         return _FIELDS.get((type.group, type.kind), _METADATA)
-    selectable: Iterable[str] = getattr(type, "selectable_fields", ())
-    return (*_METADATA, *(each.removeprefix(".") for each in selectable))
+    return (*_METADATA, *type.selectable_fields)
 
 
 def _unsupported(type: ResourceType, path: str) -> str:

@@ -66,6 +66,9 @@ def _type(name: str, spec: dict[str, Any], version: dict[str, Any]) -> ResourceT
         scale=_scale(scale) if scale is not None else None,
         deprecation=_deprecation(spec, version),
         storage=bool(version.get("storage")),
+        selectable_fields=tuple(
+            field["jsonPath"].removeprefix(".") for field in version.get("selectableFields") or ()
+        ),
     )
 
 

@@ -66,6 +66,7 @@ class ResourceType:
         scale: ScalePaths | None = None,
         deprecation: str = "",
         storage: bool = True,
+        selectable_fields: tuple[str, ...] = (),
     ) -> None:
         self.group = group
         self.version = version
@@ -89,6 +90,8 @@ class ResourceType:
         self.deprecation = deprecation
         """What to warn users of this version with; "" when it is current."""
         self.storage = storage
+        self.selectable_fields = selectable_fields
+        """Those a custom type is selected by besides its name and namespace: `spec.colour`."""
         self.made: dict[str, Any] = {}
         """What others have made of the schema, kept for as long as the type is served."""
 

@@ -115,6 +115,7 @@ class Client:
             self._session = None
         if self._wire is not None:
             self._wire.close()
+        await asyncio.sleep(0)  # in which connections that were cut are let go of
 
     async def send(self, request: Request) -> bytes:
         """One attempt. Raises ApiError, Unreachable or CredentialsError."""
@@ -147,7 +148,10 @@ class Client:
             async with await self._open(Request("GET", path), timeout) as response:
                 if response.status >= 400:
                     raise await _error(response)
-                yield response.content.iter_any()
+                try:
+                    yield response.content.iter_any()
+                finally:
+                    _cut(response)
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise _unreachable(error) from error
 
@@ -241,6 +245,13 @@ class Client:
             if not value.isprintable():
                 raise CredentialsError(f"{name}: the value has characters no header may have")
         self._head = "".join(f"{name}: {value}\r\n" for name, value in lines).encode("latin-1")
+
+
+def _cut(response: aiohttp.ClientResponse) -> None:
+    """A stream that is left in the middle is not taken leave of: that would wait for the other side."""
+    connection = response.connection
+    if connection is not None and connection.transport is not None:
+        connection.transport.abort()
 
 
 async def _error(response: aiohttp.ClientResponse) -> ApiError:

@@ -34,6 +34,7 @@ WATCHED = (
     _kind("storage.k8s.io/v1", "CSIDriver"),
     _kind("storage.k8s.io/v1", "CSIStorageCapacity"),
     _kind("storage.k8s.io/v1", "VolumeAttachment"),
+    _kind(RESERVATION_API, "Device", optional=True),
     _kind(RESERVATION_API, "Reservation", optional=True),
     _kind("scheduling.k8s.io/v1", "PriorityClass"),
     _kind(VOLCANO_API, "PodGroup", optional=True),

@@ -1,84 +1,114 @@
-"""A victim of preemption: it is told why, then deleted, gracefully."""
+"""A victim of preemption: it is told why, then deleted, gracefully.
+
+condition written ─► deleted
+        │               │
+        └───────┬───────┘ refused, or no answer for too long
+                ▼
+   looked at: gone, or another has its name by now? then that is that
+                │ it is still there
+                ▼
+   the core is told that it stays, and the pod it was to make room for is tried again
+"""
 
 from collections.abc import Callable
 from typing import Any
 
 from holdfast.api.decode import decode_pod_json
 from holdfast.api.errors import InvalidObject
+from holdfast.api.pod import Pod
 from holdfast.api.timestamps import format_time
 from holdfast.backends.kubernetes.errors import ApiError, Deposed
 from holdfast.backends.kubernetes.http.backoff import Backoff
-from holdfast.backends.kubernetes.http.client import STRATEGIC
+from holdfast.backends.kubernetes.http.client import JSON, STRATEGIC
 from holdfast.backends.kubernetes.http.paths import POD, path_of
-from holdfast.backends.kubernetes.writing.queue import Outcome
-from holdfast.backends.kubernetes.writing.sender import Passing, Sender, wait_after
+from holdfast.backends.kubernetes.writing.queue import Failed, Outcome
+from holdfast.backends.kubernetes.writing.sender import Passing, Sender, is_conflict, wait_after
 from holdfast.core.decisions import Preempt
-from holdfast.core.events import Event, Updated
+from holdfast.core.events import Event, Updated, WriteRefused
 
 _ATTEMPTS = 8
-_NOT_THERE = (404, 409)
+_NOT_FOUND = 404
 
 
-def eviction_job(
-    sender: Sender, decision: Preempt, wall: Callable[[], float], feed: Callable[[Event], None]
-) -> Callable[[], Any]:
-    """`feed` is given the pod as it is where it could not be deleted: the core takes it for leaving."""
-    pod = decision.pod
-    path = path_of(POD, pod.namespace, pod.name)
-    backoff = Backoff(first=0.2, most=10.0)
-    steps: list[tuple[str, str, dict[str, Any], str]] = [
-        (
-            "PATCH",
-            f"{path}/status",
-            {
-                "metadata": {"uid": pod.uid},
-                "status": {
-                    "conditions": [
-                        {
-                            "type": "DisruptionTarget",
-                            "status": "True",
-                            "reason": "PreemptionByScheduler",
-                            "message": decision.message,
-                            "lastTransitionTime": format_time(wall()),
-                        }
-                    ]
-                },
-            },
-            STRATEGIC,
-        ),
-        (
-            "DELETE",
-            path,
-            {
-                "apiVersion": "v1",
-                "kind": "DeleteOptions",
-                "preconditions": {"uid": pod.uid},
-            },
-            "application/json",
-        ),
-    ]
+class EvictionJob:
+    """Called again and again by the queue until it is done. If the victim stays, `failed` hears why."""
 
-    async def evict() -> Outcome:
+    def __init__(
+        self,
+        sender: Sender,
+        feed: Callable[[Event], None],
+        failed: Failed,
+        decision: Preempt,
+        now: float,
+    ) -> None:
+        self._sender = sender
+        self._feed = feed
+        self._failed = failed
+        self._decision = decision
+        self._path = path_of(POD, decision.pod.namespace, decision.pod.name)
+        self._steps = [self._condition(now), self._deletion()]
+        self._backoff = Backoff(first=0.2, most=10.0)
+        self._refusal: Exception | None = None
+        """Why the victim was not deleted, which is yet to be told."""
+
+    async def __call__(self) -> Outcome:
         try:
-            while steps:
-                await sender.write(*steps[0])
-                del steps[0]
+            if self._refusal is None:
+                return await self._evict()
+            return await self._stays(self._refusal)
         except Deposed:
+            # Whoever leads now sees both pods as they are.
             return None
+
+    async def _evict(self) -> Outcome:
+        try:
+            while self._steps:
+                await self._sender.write(*self._steps[0])
+                del self._steps[0]
         except Passing as error:
-            if isinstance(error, ApiError) and error.status in _NOT_THERE:
+            if isinstance(error, ApiError) and error.status == _NOT_FOUND:
                 return None
-            wait = wait_after(error, backoff)
-            if wait is not None and backoff.tries < _ATTEMPTS:
+            wait = wait_after(error, self._backoff)
+            if wait is not None and self._backoff.tries < _ATTEMPTS:
                 return wait
-            await stay()
-            raise
+            self._refusal = error
+            self._backoff.reset()
+            return await self._stays(error)
         return None
 
-    async def stay() -> None:
+    async def _stays(self, why: Exception) -> Outcome:
+        """The core takes the victim for leaving, and waits for that; so it must hear."""
         try:
-            feed(Updated(decode_pod_json(await sender.read(path))))
-        except (*Passing, InvalidObject):
-            return  # its reflector will tell
+            found: Pod | None = decode_pod_json(await self._sender.read(self._path))
+        except ApiError as error:
+            if error.is_passing:
+                return wait_after(error, self._backoff)
+            found = None
+        except InvalidObject:
+            found = None  # it makes no sense any more, which its reflector will say
+        except Passing as error:
+            return wait_after(error, self._backoff)
+        there = found is not None and found.metadata.uid == self._decision.pod.uid
+        if is_conflict(why) and not there:
+            return None  # the conflict was with the name: another has it
+        if found is not None and there:
+            self._feed(Updated(found))
+        self._feed(WriteRefused(self._decision.preemptor.uid, str(why)))
+        self._failed(why)
+        return None
 
-    return evict
+    def _condition(self, now: float) -> tuple[str, str, dict[str, Any], str]:
+        condition = {
+            "type": "DisruptionTarget",
+            "status": "True",
+            "reason": "PreemptionByScheduler",
+            "message": self._decision.message,
+            "lastTransitionTime": format_time(now),
+        }
+        body = {"metadata": {"uid": self._decision.pod.uid}, "status": {"conditions": [condition]}}
+        return "PATCH", f"{self._path}/status", body, STRATEGIC
+
+    def _deletion(self) -> tuple[str, str, dict[str, Any], str]:
+        preconditions = {"uid": self._decision.pod.uid}
+        body = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": preconditions}
+        return "DELETE", self._path, body, JSON

@@ -43,8 +43,10 @@ class WriteQueue:
         self._events_running = 0
         self._timers: set[asyncio.TimerHandle] = set()
         self._later: asyncio.TimerHandle | None = None
-        self._empty: asyncio.Event = asyncio.Event()
+        self._empty = asyncio.Event()
         self._empty.set()
+        self._still = asyncio.Event()
+        self._still.set()
         self._closed = False
 
     def __len__(self) -> int:
@@ -63,7 +65,7 @@ class WriteQueue:
             return
         self._chains[key] = deque()
         self._empty.clear()
-        self._lanes[lane].append((key, job))
+        self._stand(lane, key, job)
         self._pump()
 
     async def drain(self, patience: float) -> bool:
@@ -74,6 +76,10 @@ class WriteQueue:
         except TimeoutError:
             return False
         return True
+
+    async def still(self) -> None:
+        """Returns when no write goes on by itself: those there are wait for something to happen."""
+        await self._still.wait()
 
     async def close(self) -> None:
         """Whatever is not written yet is not written at all."""
@@ -88,6 +94,10 @@ class WriteQueue:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _stand(self, lane: Lane, key: Key, job: Job) -> None:
+        self._lanes[lane].append((key, job))
+        self._still.clear()
 
     def _pump(self) -> None:
         while len(self._running) < self._slots:
@@ -145,14 +155,14 @@ class WriteQueue:
 
     def _again(self, lane: Lane, key: Key, job: Job) -> None:
         if not self._closed:
-            self._lanes[lane].append((key, job))
+            self._stand(lane, key, job)
             self._pump()
 
     def _next_of(self, key: Key) -> None:
         chain = self._chains[key]
         if chain:
             lane, job = chain.popleft()
-            self._lanes[lane].append((key, job))
+            self._stand(lane, key, job)
         else:
             del self._chains[key]
             if not self._chains:
@@ -162,3 +172,5 @@ class WriteQueue:
         self._events_running -= self._running.pop(task) is Lane.EVENT
         if not self._closed:
             self._pump()
+        if not (self._running or self._timers or any(self._lanes.values())):
+            self._still.set()

@@ -49,7 +49,8 @@ class Reservations:
         ref = decision.reservation
         before = self._wanted.get(ref.uid)
         if before is not None and before.binds:
-            decision = msgspec.structs.replace(decision, binds=True)
+            annotations = {**before.annotations, **decision.annotations}
+            decision = msgspec.structs.replace(decision, binds=True, annotations=annotations)
         self._wanted[ref.uid] = decision
         if before is None or decision.binds != before.binds:
             lane = Lane.BIND if decision.binds else Lane.STATUS
@@ -104,6 +105,11 @@ class Reservations:
             if wanted is None:
                 return None
             try:
+                if wanted.annotations:
+                    body = {
+                        "metadata": {"uid": ref.uid, "annotations": dict(wanted.annotations)},
+                    }
+                    await self._sender.write("PATCH", path_of(_INFO, "", ref.name), body, MERGE)
                 await self._sender.write(
                     "PATCH", path_of(_INFO, "", ref.name, "status"), _patch(wanted), JSON_PATCH
                 )

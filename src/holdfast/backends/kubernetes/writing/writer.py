@@ -10,7 +10,7 @@ from holdfast.backends.kubernetes.http.client import Client
 from holdfast.backends.kubernetes.http.rate import RateLimit
 from holdfast.backends.kubernetes.writing.binder import BindJob, Feed
 from holdfast.backends.kubernetes.writing.claims import Claims
-from holdfast.backends.kubernetes.writing.evictions import eviction_job
+from holdfast.backends.kubernetes.writing.evictions import EvictionJob
 from holdfast.backends.kubernetes.writing.jobs import JobStatuses
 from holdfast.backends.kubernetes.writing.queue import Failed, Lane, WriteQueue
 from holdfast.backends.kubernetes.writing.recorder import Recorder
@@ -62,6 +62,7 @@ class Writer:
         self._controller = controller
         self._wall = wall
         self._claim_timeout = claim_timeout
+        self._failed = failed
         self.queue = WriteQueue(failed, limit)
         self.claims = Claims(claims)
         self.statuses = Statuses(self._sender, wall)
@@ -85,8 +86,7 @@ class Writer:
                     job = self.statuses.job(decision.pod)
                     self.queue.submit(Lane.STATUS, decision.pod.uid, job)
             elif isinstance(decision, Preempt):
-                job = eviction_job(self._sender, decision, self._wall, self._feed)
-                self.queue.submit(Lane.STATUS, decision.pod.uid, job)
+                self._preempt(decision)
             elif isinstance(decision, CreateReservation):
                 self._reservations.create(decision)
             elif isinstance(decision, SetReservationStatus):
@@ -120,6 +120,10 @@ class Writer:
         self.statuses.drop(decision.pod.uid)
         job = BindJob(self._sender, self._feed, self.claims, decision, before, self._claim_timeout)
         self.queue.submit(Lane.BIND, decision.pod.uid, job)
+
+    def _preempt(self, decision: Preempt) -> None:
+        job = EvictionJob(self._sender, self._feed, self._failed, decision, self._wall())
+        self.queue.submit(Lane.STATUS, decision.pod.uid, job)
 
     def _emit(self, decision: Emit) -> None:
         if self.queue.length(Lane.EVENT) >= EVENTS_WAITING:

@@ -4,6 +4,7 @@
 gets when the file says nothing. A third party's plugin gets its mapping as it stands.
 """
 
+from holdfast.framework.config.args.devices import DeviceScoringStrategy, DeviceShareArgs
 from holdfast.framework.config.args.kube import (
     DefaultPreemptionArgs,
     InterPodAffinityArgs,
@@ -27,6 +28,8 @@ from holdfast.framework.config.args.table import HAVE_ARGS, default_args, read_a
 __all__ = [
     "HAVE_ARGS",
     "DefaultPreemptionArgs",
+    "DeviceScoringStrategy",
+    "DeviceShareArgs",
     "InterPodAffinityArgs",
     "LimitAwareArgs",
     "NodeAffinityArgs",

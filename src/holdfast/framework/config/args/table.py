@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from holdfast.framework.config.args import kube, own, spread
+from holdfast.framework.config.args import devices, kube, own, spread
 from holdfast.framework.config.document import API_VERSION
 from holdfast.framework.config.problems import Problems, child
 from holdfast.framework.config.reading import Section, described, read, write
@@ -22,6 +22,7 @@ def _as_is(args: Section, _path: str, _problems: Problems) -> Section:
 
 _TYPED: Mapping[str, _Typed] = {
     "DefaultPreemption": _Typed(kube.DefaultPreemptionArgs, kube.checked_preemption),
+    "DeviceShare": _Typed(devices.DeviceShareArgs, devices.checked_device_share),
     "InterPodAffinity": _Typed(kube.InterPodAffinityArgs, _as_is),
     "LimitAware": _Typed(own.GivenLimitAwareArgs, own.checked_limit_aware),
     "NodeAffinity": _Typed(kube.NodeAffinityArgs, kube.checked_node_affinity),
@@ -36,7 +37,7 @@ _TYPED: Mapping[str, _Typed] = {
 }
 
 # Their plugins read these themselves.
-_RAW = frozenset({"Coscheduling", "DeviceShare", "DynamicReservation", "NodeNUMAResource"})
+_RAW = frozenset({"Coscheduling", "DynamicReservation", "NodeNUMAResource"})
 
 HAVE_ARGS = frozenset(_TYPED) | _RAW
 

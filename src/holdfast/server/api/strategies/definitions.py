@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from holdfast.server.api import fields
 from holdfast.server.api.cluster import Call
+from holdfast.server.api.strategies.selectable import check_selectable_fields
 from holdfast.server.api.strategies.strategy import Strategy, keep_status, spec_of
 from holdfast.server.schema import Problem, crd_warnings
 from holdfast.store import Raw
@@ -150,6 +151,7 @@ def _check_versions(spec: Raw) -> list[Problem]:
         if not (version.get("schema") or {}).get("openAPIV3Schema"):
             path = f"spec.versions[{i}].schema.openAPIV3Schema"
             found.append(fields.required(path, "schemas are required"))
+        found += check_selectable_fields(version, f"spec.versions[{i}]")
     if sum(bool(each.get("storage")) for each in versions) != 1:
         why = "must have exactly one version marked as storage version"
         found.append(fields.invalid("spec.versions", versions, why))

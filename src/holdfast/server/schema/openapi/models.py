@@ -95,7 +95,13 @@ def _custom_schema(type: ResourceType) -> Definition:
     schema["type"] = "object"
     schema["properties"] = dict(sorted({**schema.get("properties", {}), **fields}.items()))
     schema["x-kubernetes-group-version-kind"] = _kind(type, type.kind)
-    return schema
+    return {**schema, **_selectable(type)}
+
+
+def _selectable(type: ResourceType) -> Definition:
+    if not type.selectable_fields:
+        return {}
+    return {"x-kubernetes-selectable-fields": [{"fieldPath": each} for each in type.selectable_fields]}
 
 
 def _list_schema(type: ResourceType) -> Definition:
@@ -110,4 +116,5 @@ def _list_schema(type: ResourceType) -> Definition:
             "metadata": {"$ref": META + "ListMeta"},
         },
         "x-kubernetes-group-version-kind": _kind(type, type.list_kind),
+        **_selectable(type),
     }

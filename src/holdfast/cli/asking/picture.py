@@ -1,0 +1,88 @@
+"""The cluster as the scheduler would see it: everything it reads, read once and fed to one.
+
+It is only asked, never run: nothing is decided, and nothing written.
+"""
+
+import asyncio
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import msgspec
+import typer
+
+from holdfast.actions.scheduler import Scheduler
+from holdfast.api.decode import convert, object_name
+from holdfast.api.errors import InvalidObject
+from holdfast.api.kinds import KindInfo
+from holdfast.backends.embedded.setup import Setup
+from holdfast.backends.kubernetes.errors import ApiError
+from holdfast.backends.kubernetes.reading.watched import WATCHED, Watched
+from holdfast.cli.asking.server import NODE, POD, RESERVATION, Raw, Server
+from holdfast.core.cluster import Cluster
+from holdfast.core.events import Added, Malformed
+
+CAPACITY = (NODE, POD, RESERVATION)
+"""The kinds that say who has how much of which node."""
+
+
+@dataclass(slots=True)
+class Picture:
+    scheduler: Scheduler
+    now: float
+    objects: dict[tuple[str, str], dict[tuple[str, str], Raw]] = field(default_factory=dict)
+    """As they are on the wire, by (apiVersion, kind) and then (namespace, name)."""
+
+    @property
+    def cluster(self) -> Cluster:
+        return self.scheduler.cluster
+
+    def all(self, info: KindInfo) -> list[Raw]:
+        return list(self.objects.get((info.api_version, info.kind), {}).values())
+
+    def find(self, info: KindInfo, name: str, namespace: str = "") -> Raw | None:
+        return self.objects.get((info.api_version, info.kind), {}).get((namespace, name))
+
+
+async def take_picture(
+    server: Server, setup: Setup | None = None, only: Iterable[KindInfo] | None = None
+) -> Picture:
+    """Of everything, or of some kinds only. Kinds the server does not know, or that we may not see, are
+    left out; that of the latter is said."""
+    wanted = [each for each in WATCHED if only is None or each.info in only]
+    lists = await asyncio.gather(*(_listed(server, each) for each in wanted))
+    now = time.time()
+    picture = Picture((setup or Setup.of()).scheduler(), now)
+    for watched, items in zip(wanted, lists, strict=True):
+        info = watched.info
+        known = picture.objects.setdefault((info.api_version, info.kind), {})
+        for raw in items:
+            metadata = raw["metadata"]
+            known[metadata.get("namespace") or "", metadata["name"]] = raw
+            picture.scheduler.feed(_event(info, raw), now)
+    return picture
+
+
+async def _listed(server: Server, watched: Watched) -> list[Raw]:
+    try:
+        found, _ = await server.listed(watched.info, fields=watched.field_selector)
+    except ApiError as error:
+        if error.status == 404:
+            return []
+        if error.status != 403 or watched.info in (NODE, POD):
+            raise
+        typer.echo(f"warning: left out, since we may not: {error.message}", err=True)
+        return []
+    return found
+
+
+def _event(info: KindInfo, raw: Raw) -> Added | Malformed:
+    try:
+        try:
+            return Added(msgspec.convert(raw, info.type))
+        except msgspec.ValidationError:
+            return Added(convert(raw, info.type, object_name(raw)))
+    except InvalidObject as error:
+        metadata = raw["metadata"]
+        uid = metadata.get("uid") or ""
+        return Malformed(info.kind, metadata.get("namespace") or "", metadata["name"], uid, error)

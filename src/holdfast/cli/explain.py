@@ -1,0 +1,76 @@
+"""`holdfast explain`"""
+
+import time
+from typing import Annotated
+
+import typer
+
+from holdfast.cli.asking.options import Config, Context, Kubeconfig, Namespace, Report, Where
+from holdfast.cli.failing import Failure
+
+_EXPLAINED = {
+    "pod": ("pod", "pods", "po"),
+    "reservation": ("reservation", "reservations", "rsv"),
+    "podgroup": ("podgroup", "podgroups", "pg"),
+}
+
+
+def _complete_kind(incomplete: str) -> list[str]:
+    return [kind for kind in _EXPLAINED if kind.startswith(incomplete)]
+
+
+def explain(
+    kind: Annotated[
+        str,
+        typer.Argument(
+            metavar="KIND",
+            help=f"One of {', '.join(_EXPLAINED)}; or KIND/NAME.",
+            autocompletion=_complete_kind,
+            show_default=False,
+        ),
+    ],
+    name: Annotated[str | None, typer.Argument(metavar="NAME", show_default=False)] = None,
+    output: Annotated[Report, typer.Option("-o", "--output", help="How to tell it.")] = Report.TEXT,
+    config: Config = None,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+    namespace: Namespace = None,
+) -> None:
+    """Tell why a pod, reservation or group has no node, or where it went.
+
+    Reads what the scheduler reads and asks one with the same plugins, here and now; nothing is
+    written.
+    """
+    from holdfast.cli.asking.picture import take_picture
+    from holdfast.cli.asking.printing import as_json, as_yaml
+    from holdfast.cli.asking.server import Server, ask
+    from holdfast.cli.explaining.groups import explain_group
+    from holdfast.cli.explaining.pods import explain_pod
+    from holdfast.cli.explaining.reservations import explain_reservation
+    from holdfast.cli.setups import load_setup
+
+    if name is None:
+        kind, _, name = kind.partition("/")
+    if not name:
+        raise Failure(1, [f"NAME: which {kind}? Give KIND NAME or KIND/NAME"])
+    wanted = next((each for each, aliases in _EXPLAINED.items() if kind.lower() in aliases), None)
+    if wanted is None:
+        raise Failure(1, [f"KIND: cannot explain {kind!r}; there are {', '.join(_EXPLAINED)}"])
+    explain_one = {
+        "pod": explain_pod,
+        "reservation": explain_reservation,
+        "podgroup": explain_group,
+    }[wanted]
+    setup = load_setup(config)
+
+    async def work(server: Server) -> str:
+        picture = await take_picture(server, setup)
+        report = await explain_one(server, picture, name, server.namespace)
+        match output:
+            case Report.JSON:
+                return as_json(report.data())
+            case Report.YAML:
+                return as_yaml(report.data())
+        return report.text(time.time())
+
+    typer.echo(ask(Where(kubeconfig, context, namespace), work), nl=False)

@@ -1,0 +1,85 @@
+"""Why a pod has no node, or where it went and why."""
+
+from holdfast.cli.asking.picture import Picture
+from holdfast.cli.asking.server import POD, Raw, Server
+from holdfast.cli.explaining.helping import help_for
+from holdfast.cli.explaining.placing import place, rank
+from holdfast.cli.explaining.promised import promised_to
+from holdfast.cli.explaining.report import Report
+from holdfast.core.pods import PodRecord
+
+
+async def explain_pod(server: Server, picture: Picture, name: str, namespace: str) -> Report:
+    raw = picture.find(POD, name, namespace) or await server.get(POD, name, namespace)
+    status, spec = raw.get("status") or {}, raw.get("spec") or {}
+    report = Report(f"Pod {namespace}/{name}", str(status.get("phase") or "Pending"), "")
+    report.events = await server.events(raw)
+    report.node = str(spec.get("nodeName") or "")
+    report.told = told(raw, "PodScheduled")
+    pod = picture.cluster.pod(namespace, name)
+    if pod is None:
+        report.summary = _not_known(raw)
+    elif report.node:
+        _placed(picture, pod, report)
+    else:
+        _waiting(picture, pod, raw, report)
+    return report
+
+
+def _not_known(raw: Raw) -> str:
+    if (raw.get("status") or {}).get("phase") in ("Succeeded", "Failed"):
+        node = (raw.get("spec") or {}).get("nodeName")
+        return f"It has ended, on {node}." if node else "It has ended."
+    return "It makes no sense to the scheduler; see what it was told."
+
+
+def _placed(picture: Picture, pod: PodRecord, report: Report) -> None:
+    """Why there: how nodes would rank for it were it not there yet."""
+    cluster = picture.cluster
+    drawn = cluster.promises.known.get(pod.draws_on)
+    report.reservation = drawn.name if drawn is not None else ""
+    through = f", through the reservation {report.reservation}" if report.reservation else ""
+    report.summary = f"It is on {report.node}{through}."
+    cluster.ledger.remove(pod)
+    placing = place(picture.scheduler, pod)
+    report.ranked = rank(picture.scheduler, placing)
+    report.nodes = placing.reasons
+    report.reservations = promised_to(cluster, placing.column)
+
+
+def _waiting(picture: Picture, pod: PodRecord, raw: Raw, report: Report) -> None:
+    scheduler = picture.scheduler
+    placing = place(scheduler, pod)
+    report.would_say = placing.message
+    report.nodes = placing.reasons
+    report.ranked = rank(scheduler, placing)
+    report.reservations = promised_to(picture.cluster, placing.column)
+    report.help = help_for(scheduler, pod, placing)
+    nominated = (raw.get("status") or {}).get("nominatedNodeName")
+    if pod.leaving:
+        report.summary = "It is being deleted, and gets no node any more."
+    elif pod.gates:
+        report.summary = "It is kept back by scheduling gates."
+        report.help.insert(0, f"scheduling gates to remove: {', '.join(pod.gates)}")
+    elif scheduler.profile_of(pod.scheduler) is None:
+        report.summary = (
+            f"It asks for {pod.scheduler}, which is not one of ours "
+            f"({', '.join(profile.scheduler_name for profile in scheduler.profiles)}); see --config."
+        )
+    elif nominated:
+        report.summary = f"{nominated} is being cleared for it."
+    elif placing.message:
+        report.summary = "No node will do."
+    else:
+        best = f": {report.ranked[0].node}" if report.ranked else ""
+        report.summary = (
+            f"A node will do now{best}. It waits for its turn, or the scheduler does not run."
+        )
+
+
+def told(raw: Raw, type: str) -> str:
+    """What the condition of that type says, if it is not true."""
+    for each in (raw.get("status") or {}).get("conditions") or ():
+        if each.get("type") == type and each.get("status") == "False":
+            return str(each.get("message") or each.get("reason") or "")
+    return ""

@@ -1,0 +1,43 @@
+"""What `holdfast get` and `describe` know: a small file for each kind, and a line here.
+
+kind           what there is to say of a kind
+reservations   Reservations
+holds          the reservations the scheduler keeps for jobs that starve
+nodes          who has how much of each node
+queue          what waits for a node, in the order it will be tried
+queues         Queues
+
+A kind is loaded when it is asked for: not all of them need a scheduler.
+"""
+
+from difflib import get_close_matches
+from importlib import import_module
+
+from holdfast.cli.failing import Failure
+from holdfast.cli.kinds.kind import Kind
+
+_KINDS = {
+    "reservations": ("Reservations", ("reservation", "rsv", "reservations.scheduling.koordinator.sh")),
+    "holds": ("Holds", ("hold",)),
+    "nodes": ("Nodes", ("node", "no")),
+    "queue": ("Waiting", ()),
+    "queues": ("Queues", ("q", "queues.scheduling.volcano.sh")),
+}
+"""By title, which is also the module's: the class, and what else users may call it."""
+
+
+def find_kind(name: str) -> Kind:
+    """Raises Failure."""
+    wanted = name.lower()
+    known = {alias: title for title, (_, aliases) in _KINDS.items() for alias in (title, *aliases)}
+    title = known.get(wanted)
+    if title is None:
+        close = get_close_matches(wanted, known, n=1)
+        hint = f"did you mean {known[close[0]]}?" if close else f"there are {', '.join(_KINDS)}"
+        raise Failure(1, [f'unknown resource type "{name}"; {hint}'])
+    kind: Kind = getattr(import_module(f"{__name__}.{title}"), _KINDS[title][0])()
+    return kind
+
+
+def titles() -> list[str]:
+    return list(_KINDS)

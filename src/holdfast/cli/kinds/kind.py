@@ -1,0 +1,96 @@
+"""What there is to say of a kind of objects."""
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import ClassVar, NamedTuple
+
+from holdfast.api.kinds import KindInfo
+from holdfast.backends.kubernetes.errors import ApiError
+from holdfast.cli.asking.server import Raw, Server, failure
+from holdfast.cli.failing import Failure
+
+
+class Column(NamedTuple):
+    name: str
+    wide: bool = False
+
+
+class Query(NamedTuple):
+    names: tuple[str, ...] = ()
+    """All, if none is given."""
+    namespace: str = ""
+    """Everywhere, if empty."""
+    selector: str = ""
+
+
+class Row(NamedTuple):
+    object: Raw
+    cells: Sequence[str]
+
+
+class Found(NamedTuple):
+    rows: list[Row]
+    columns: Sequence[Column]
+    version: str = ""
+    """What to watch from."""
+    missing: tuple[str, ...] = ()
+    """What is to be said of names that are not there."""
+
+
+class Kind(ABC):
+    """Rows of most kinds come from an object each, so `columns` and `cells` are enough. A kind that
+    needs more to say it overrides `find`, and cannot be watched."""
+
+    info: ClassVar[KindInfo]
+    """What it is to the server."""
+    selector: ClassVar[str] = ""
+    """The label that tells them from others of the server's kind."""
+    watchable: ClassVar[bool] = True
+    columns: ClassVar[tuple[Column, ...]] = ()
+
+    def cells(self, raw: Raw, now: float) -> list[str]:
+        """As many as there are columns."""
+        raise NotImplementedError
+
+    @abstractmethod
+    async def describe(self, server: Server, raw: Raw) -> str:
+        """All there is to say of one."""
+
+    async def find(self, server: Server, query: Query) -> Found:
+        now = time.time()
+        objects, version, missing = await self.objects(server, query)
+        return Found(
+            [Row(raw, self.cells(raw, now)) for raw in objects], self.columns, version, missing
+        )
+
+    async def objects(self, server: Server, query: Query) -> tuple[list[Raw], str, tuple[str, ...]]:
+        """The objects, the version they are of, and what is to be said of names that are not there."""
+        namespace = query.namespace if self.info.namespaced else ""
+        if not query.names:
+            try:
+                found, version = await server.listed(self.info, namespace, self.selected(query))
+            except ApiError as error:
+                if error.status == 404:
+                    raise Failure(
+                        1, [f'the server doesn\'t have a resource type "{self.info.plural}"']
+                    ) from None
+                raise
+            return found, version, ()
+        objects, missing = [], []
+        for name in query.names:
+            try:
+                found_one = await server.get(self.info, name, namespace)
+            except ApiError as error:
+                if error.status != 404:
+                    raise
+                missing += failure(error).lines
+                continue
+            if self.selector and self.selector not in (found_one["metadata"].get("labels") or {}):
+                missing.append(f'{self.info.resource} "{name}" has no label {self.selector}')
+            else:
+                objects.append(found_one)
+        return objects, "", tuple(missing)
+
+    def selected(self, query: Query) -> str:
+        return ",".join(filter(None, (self.selector, query.selector)))

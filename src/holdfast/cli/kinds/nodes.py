@@ -1,0 +1,137 @@
+"""Nodes, as the scheduler counts them: what pods ask for, what reservations hold, what is free."""
+
+import time
+
+from holdfast.cli.asking.accounts import Account, accounts_of
+from holdfast.cli.asking.picture import CAPACITY, Picture, take_picture
+from holdfast.cli.asking.printing import Description, age, events, shown
+from holdfast.cli.asking.server import NODE, Raw, Server
+from holdfast.cli.kinds.kind import Column, Found, Kind, Query, Row
+from holdfast.core.cluster import Cluster
+from holdfast.core.holds import Hold
+
+_ALWAYS = ("cpu", "memory")
+_SELDOM = ("pods", "ephemeral-storage")
+"""Shown only where they are asked for; pods have a column of their own."""
+
+
+class Nodes(Kind):
+    info = NODE
+    watchable = False
+
+    async def find(self, server: Server, query: Query) -> Found:
+        objects, version, missing = await self.objects(server, query)
+        picture = await take_picture(server, only=CAPACITY)
+        accounts = {_name(raw): accounts_of(picture.cluster, _name(raw)) for raw in objects}
+        resources = _resources(list(accounts.values()))
+        columns = [Column("NAME"), Column("STATUS"), Column("PODS")]
+        for resource in resources:
+            title = resource.upper()
+            columns += [
+                Column(title, wide=True),
+                Column(f"{title}-REQUESTED", wide=True),
+                Column(f"{title}-HELD"),
+                Column(f"{title}-FREE"),
+            ]
+        columns += [Column("RESERVATIONS"), Column("AGE")]
+        rows = [Row(raw, _cells(picture, raw, accounts[_name(raw)], resources)) for raw in objects]
+        return Found(rows, columns, version, missing)
+
+    async def describe(self, server: Server, raw: Raw) -> str:
+        picture = await take_picture(server, only=CAPACITY)
+        cluster, name, now = picture.cluster, _name(raw), time.time()
+        accounts = accounts_of(cluster, name)
+        text = Description()
+        text.field("Name", name)
+        text.field("Status", status(raw))
+        labels = raw["metadata"].get("labels") or {}
+        text.listed("Labels", [f"{key}={value}" for key, value in sorted(labels.items())])
+        taints = (raw.get("spec") or {}).get("taints") or ()
+        text.listed("Taints", [_taint(taint) for taint in taints])
+        headers = ("Resource", "Allocatable", "Requested", "Held", "Free")
+        text.table("Accounts", headers, [_line(each, of) for each, of in sorted(accounts.items())])
+        holds = [
+            [
+                hold.pod.name,
+                _amounts(cluster, hold, hold.amounts),
+                _amounts(cluster, hold, hold.remaining),
+            ]
+            for hold in _holds(cluster, name)
+        ]
+        text.table("Reservations", ("Name", "Reserved", "Left"), holds)
+        row = cluster.nodes.row(name)
+        pods = cluster.ledger.pods.get(row, {}).values() if row is not None else ()
+        lines = []
+        for pod in sorted(pods, key=lambda each: (each.namespace, each.name)):
+            asked = cluster.promises.by_name(pod.cls.requests)
+            drawn = cluster.promises.known.get(pod.draws_on)
+            lines.append(
+                [
+                    pod.namespace,
+                    pod.name,
+                    *(shown(each, asked.get(each, 0)) for each in _ALWAYS),
+                    drawn.name if drawn is not None else "",
+                ]
+            )
+        text.table("Pods", ("Namespace", "Name", "CPU", "Memory", "Reservation"), lines)
+        events(text, await server.events(raw), now)
+        return text.text()
+
+
+def status(raw: Raw) -> str:
+    conditions = (raw.get("status") or {}).get("conditions") or ()
+    ready = [each for each in conditions if each.get("type") == "Ready"]
+    text = "Ready" if ready and ready[0].get("status") == "True" else "NotReady"
+    text = text if ready else "Unknown"
+    return f"{text},SchedulingDisabled" if (raw.get("spec") or {}).get("unschedulable") else text
+
+
+def _cells(picture: Picture, raw: Raw, accounts: dict[str, Account], resources: list[str]) -> list[str]:
+    none = Account(0, 0, 0)
+    pods = accounts.get("pods", none)
+    cells = [_name(raw), status(raw), f"{pods.requested}/{pods.allocatable}"]
+    for resource in resources:
+        account = accounts.get(resource, none)
+        amounts = (account.allocatable, account.requested, account.held, account.free)
+        cells += [shown(resource, amount) for amount in amounts]
+    return [*cells, str(len(_holds(picture.cluster, _name(raw)))), age(raw, picture.now)]
+
+
+def _resources(accounts: list[dict[str, Account]]) -> list[str]:
+    """Those worth a column."""
+    found = {name for each in accounts for name, of in each.items() if _is_of_interest(name, of)}
+    return [*_ALWAYS, *sorted(found - set(_ALWAYS))]
+
+
+def _is_of_interest(name: str, account: Account) -> bool:
+    if name == "pods":
+        return account.held > 1
+    asked = bool(account.requested or account.held)
+    return asked or not (name in _SELDOM or name.startswith("hugepages-"))
+
+
+def _holds(cluster: Cluster, node: str) -> list[Hold]:
+    row = cluster.nodes.row(node)
+    holds = cluster.ledger.holds.on(row) if row is not None else []
+    return sorted(holds, key=lambda hold: hold.pod.name)
+
+
+def _amounts(cluster: Cluster, hold: Hold, amounts: dict[int, int]) -> str:
+    """The pod slot every reservation has is not worth telling."""
+    named = cluster.promises.by_name((slot, amounts.get(slot, 0)) for slot in hold.amounts)
+    parts = ((name, value) for name, value in sorted(named.items()) if name != "pods" or value > 1)
+    return ",".join(f"{name}={shown(name, value)}" for name, value in parts)
+
+
+def _line(resource: str, of: Account) -> list[str]:
+    amounts = (of.allocatable, of.requested, of.held, of.free)
+    return [resource, *(shown(resource, amount) for amount in amounts)]
+
+
+def _taint(raw: Raw) -> str:
+    value = f"={raw['value']}" if raw.get("value") else ""
+    return f"{raw.get('key')}{value}:{raw.get('effect')}"
+
+
+def _name(raw: Raw) -> str:
+    return str(raw["metadata"]["name"])

@@ -1,0 +1,49 @@
+"""Queues: shares of the cluster, and how much of them is in use."""
+
+import time
+
+from holdfast.api.kinds import KINDS
+from holdfast.api.names import VOLCANO_API
+from holdfast.cli.asking.printing import Description, age, events, pairs
+from holdfast.cli.asking.server import Raw, Server
+from holdfast.cli.kinds.kind import Column, Kind
+
+
+class Queues(Kind):
+    info = KINDS[VOLCANO_API, "Queue"]
+    columns = (
+        Column("NAME"),
+        Column("WEIGHT"),
+        Column("STATE"),
+        Column("ALLOCATED"),
+        Column("DESERVED"),
+        Column("CAPABILITY"),
+        Column("AGE"),
+        Column("GUARANTEE", wide=True),
+        Column("RECLAIMABLE", wide=True),
+    )
+
+    def cells(self, raw: Raw, now: float) -> list[str]:
+        spec, status = raw.get("spec") or {}, raw.get("status") or {}
+        return [
+            raw["metadata"]["name"],
+            str(spec.get("weight", 1)),
+            status.get("state") or "Open",
+            pairs(status.get("allocated")),
+            pairs(spec.get("deserved")),
+            pairs(spec.get("capability")),
+            age(raw, now),
+            pairs((spec.get("guarantee") or {}).get("resource")),
+            "false" if spec.get("reclaimable") is False else "true",
+        ]
+
+    async def describe(self, server: Server, raw: Raw) -> str:
+        now = time.time()
+        text = Description()
+        for column, cell in zip(self.columns, self.cells(raw, now), strict=True):
+            text.field(column.name.capitalize(), cell)
+        status = raw.get("status") or {}
+        for counted in ("pending", "inqueue", "running", "completed"):
+            text.field(f"{counted.capitalize()} Jobs", status.get(counted, 0))
+        events(text, await server.events(raw), now)
+        return text.text()

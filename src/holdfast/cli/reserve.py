@@ -1,0 +1,256 @@
+"""`holdfast reserve`"""
+
+import enum
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from holdfast.cli.asking.options import Context, Kubeconfig, Namespace, Where
+from holdfast.cli.failing import Failure
+
+if TYPE_CHECKING:
+    from holdfast.cli.asking.server import Raw, Server
+    from holdfast.cli.reserving.sources import Source
+    from holdfast.cli.reserving.wishes import Wishes
+
+
+class Policy(enum.StrEnum):
+    DEFAULT = "Default"
+    ALIGNED = "Aligned"
+    RESTRICTED = "Restricted"
+
+
+class Made(enum.StrEnum):
+    NAME = "name"
+    YAML = "yaml"
+    JSON = "json"
+
+
+def _complete_source(incomplete: str) -> list[str]:
+    kinds = ("deployment/", "job/", "statefulset/", "replicaset/")
+    return [kind for kind in kinds if kind.startswith(incomplete)]
+
+
+def reserve(
+    source: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="SOURCE",
+            help="What to reserve for: deployment/NAME, job/NAME, statefulset/NAME or replicaset/NAME.",
+            autocompletion=_complete_source,
+            show_default=False,
+        ),
+    ] = None,
+    file: Annotated[
+        str | None,
+        typer.Option(
+            "-f",
+            "--filename",
+            metavar="F",
+            help="Or a file with such an object; - is stdin.",
+            show_default=False,
+        ),
+    ] = None,
+    cpu: Annotated[
+        str | None, typer.Option("--cpu", metavar="Q", help="How much CPU each.", show_default=False)
+    ] = None,
+    memory: Annotated[
+        str | None,
+        typer.Option("--memory", metavar="Q", help="How much memory each.", show_default=False),
+    ] = None,
+    gpu: Annotated[
+        str | None,
+        typer.Option("--gpu", metavar="N", help="How many nvidia.com/gpu each.", show_default=False),
+    ] = None,
+    resource: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--resource", metavar="NAME=Q", help="How much of anything else.", show_default=False
+        ),
+    ] = None,
+    replicas: Annotated[
+        int | None,
+        typer.Option(
+            "--replicas",
+            metavar="N",
+            help="How many; else as many as the source has, or 1.",
+            show_default=False,
+        ),
+    ] = None,
+    owner: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--owner",
+            metavar="LABELS",
+            help="Pods with these labels may use it: app=web,tier in (a,b). Again for alternatives.",
+            show_default=False,
+        ),
+    ] = None,
+    ttl: Annotated[
+        str | None,
+        typer.Option(
+            "--ttl", metavar="D", help="How long it lasts, such as 2h; 0 for ever.", show_default="24h"
+        ),
+    ] = None,
+    expires: Annotated[
+        str | None,
+        typer.Option(
+            "--expires", metavar="TIME", help="Or until when: 2026-01-01T00:00:00Z.", show_default=False
+        ),
+    ] = None,
+    name: Annotated[
+        str | None,
+        typer.Option(
+            "--name",
+            metavar="NAME",
+            help="Else the source's, or the owner's; numbered if several.",
+            show_default=False,
+        ),
+    ] = None,
+    node: Annotated[
+        str | None, typer.Option("--node", metavar="NAME", help="On this node.", show_default=False)
+    ] = None,
+    node_selector: Annotated[
+        list[str] | None,
+        typer.Option("--node-selector", metavar="KEY=VALUE", help="On such nodes.", show_default=False),
+    ] = None,
+    label: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--label", metavar="KEY=VALUE", help="Labels of the reservation itself.", show_default=False
+        ),
+    ] = None,
+    allocate_once: Annotated[
+        bool | None,
+        typer.Option(
+            "--allocate-once/--no-allocate-once",
+            help="Whether the first pod that uses it ends it.",
+            show_default="--allocate-once",
+        ),
+    ] = None,
+    policy: Annotated[
+        Policy, typer.Option("--policy", help="Whether owners may take more than is reserved.")
+    ] = Policy.DEFAULT,
+    pre_allocation: Annotated[
+        bool, typer.Option("--pre-allocation", help="Even where running pods must end first.")
+    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the YAML, create nothing.")] = False,
+    output: Annotated[
+        Made | None, typer.Option("-o", "--output", help="What to print.", show_default=False)
+    ] = None,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+    namespace: Namespace = None,
+) -> None:
+    """Reserve room for pods that are not there yet.
+
+    From a workload (`holdfast reserve deployment/web --replicas 3`), whose pods may then use it, or by
+    hand: `holdfast reserve --cpu 4 --memory 8Gi --replicas 3 --owner app=web --ttl 2h`. With
+    --namespace only owners in that namespace are meant.
+    """
+    from holdfast.cli.asking.server import Server, ask
+    from holdfast.cli.reserving.making import make_reservations
+    from holdfast.cli.reserving.sources import find_workload, source_of
+    from holdfast.cli.reserving.wishes import (
+        Wishes,
+        check_lifetime,
+        read_owners,
+        read_pairs,
+        read_resources,
+    )
+
+    if source is not None and file is not None:
+        raise Failure(1, ["--filename: cannot be given together with a SOURCE; keep one of them"])
+    check_lifetime(ttl, expires)
+    wishes = Wishes(
+        name=name or "",
+        replicas=replicas,
+        resources=read_resources(cpu, memory, gpu, resource or ()),
+        owners=read_owners(owner or (), namespace or ""),
+        node=node or "",
+        node_selector=read_pairs("--node-selector", node_selector or ()),
+        labels=read_pairs("--label", label or ()),
+        ttl=ttl,
+        expires=expires,
+        once=allocate_once,
+        policy="" if policy is Policy.DEFAULT else str(policy),
+        ahead=pre_allocation,
+        namespace=namespace or "",
+    )
+    workload = find_workload(source) if source is not None else None
+    from_file = _read_file(file, namespace or "default") if file is not None else None
+
+    async def read_and_make(server: Server) -> "list[Raw]":
+        origin = from_file
+        if workload is not None:
+            info, named = workload
+            found = await server.get(info, named, server.namespace)
+            origin = source_of(found, server.namespace)
+        made = _made(wishes, origin)
+        return made if dry_run else await _create(server, made, output)
+
+    where = Where(kubeconfig, context, namespace)
+    if dry_run:
+        # Nothing is asked of a server unless the source is there.
+        made = ask(where, read_and_make) if workload is not None else _made(wishes, from_file)
+        _print(made, output or Made.YAML)
+        return
+    if workload is None:
+        make_reservations(wishes, from_file)  # what is wrong with it is said before anything is asked
+    _print(ask(where, read_and_make), output)
+
+
+def _made(wishes: "Wishes", source: "Source | None") -> "list[Raw]":
+    from holdfast.cli.reserving.making import holds_nothing, make_reservations
+
+    made = make_reservations(wishes, source)
+    if holds_nothing(made[0]):
+        typer.echo("warning: its pods ask for no resources, so only their places are held", err=True)
+    return made
+
+
+def _read_file(file: str, namespace: str) -> "Source":
+    from holdfast.cli.reserving.sources import source_of
+    from holdfast.sim.errors import InvalidInput
+    from holdfast.sim.loading import load_one
+
+    try:
+        raw = load_one(file)
+    except InvalidInput as error:
+        raise Failure(1, error.problems) from None
+    if not isinstance(raw, dict):
+        raise Failure(1, [f"--filename: {file}: expected an object"])
+    return source_of(raw, namespace)
+
+
+async def _create(server: "Server", made: "list[Raw]", output: Made | None) -> "list[Raw]":
+    """One after the other; what was created before one was refused is said."""
+    from holdfast.backends.kubernetes.errors import ApiError
+    from holdfast.cli.asking.server import RESERVATION, refusal
+
+    created = []
+    for raw in made:
+        try:
+            created.append(await server.create(RESERVATION, raw))
+        except ApiError as error:
+            _print(created, output)
+            text = refusal(error)
+            if error.status == 404:
+                text = 'the server doesn\'t have a resource type "reservations" (see holdfast crds)'
+            raise Failure(1, [text], as_it_is=error.status != 404) from None
+    return created
+
+
+def _print(made: "list[Raw]", output: Made | None) -> None:
+    from holdfast.cli.asking.printing import as_json, as_list, as_manifest, resource_name
+    from holdfast.cli.asking.server import RESERVATION
+
+    match output:
+        case Made.YAML:
+            typer.echo("---\n".join(as_manifest(raw) for raw in made), nl=False)
+        case Made.JSON:
+            typer.echo(as_json(made[0] if len(made) == 1 else as_list(made)), nl=False)
+        case _:
+            said = "" if output is Made.NAME else " created"
+            for raw in made:
+                typer.echo(f"{resource_name(RESERVATION, raw['metadata']['name'])}{said}")

@@ -1,0 +1,123 @@
+"""What pods and reservations have of a node beyond amounts: particular devices, particular CPUs.
+
+Each kind of thing has a keeper, which wakes up when the first object comes that tells of such things;
+until then none of this costs anything.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from holdfast.api.devices import Device
+from holdfast.api.meta import Object, ObjectMeta
+from holdfast.core.classes import PodClass
+from holdfast.core.devices import Devices
+from holdfast.core.holds import Hold
+from holdfast.core.pods import PodRecord
+
+if TYPE_CHECKING:
+    from holdfast.core.cluster import Cluster
+
+
+ABOUT_BELONGINGS = ("Device",)
+"""The kinds of objects that tell what there is to have."""
+
+_NONE: frozenset[int] = frozenset()
+
+
+class Keeper(Protocol):
+    active: bool
+
+    def annotate(self, pod: PodRecord, row: int, into: dict[str, str]) -> None:
+        """Adds what is to be written on a pod that is bound to the row."""
+
+    def forget(self, uid: str) -> None:
+        """The pod, or reservation, is on no row any more, and gone for good."""
+
+    def load(self, row: int) -> None:
+        """The row is another node's from now on."""
+
+    def grow(self, capacity: int) -> None: ...
+
+    def row_closed(self, row: int) -> None: ...
+
+    def lacking(self, pod: PodRecord, behind: list[str]) -> list[str]:
+        """What a reserve pod on its row has not got free yet. Reservations `behind` it, by uid, do not
+        count."""
+
+    def problems(self) -> list[str]:
+        """What is not as it would be were it worked out anew."""
+
+
+class Belongings:
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self.devices = Devices(cluster)
+        self.keepers: tuple[Keeper, ...] = (self.devices,)
+        self.awake = False
+        """Whether any keeper has anything to keep."""
+
+    def seen(self, pod: PodRecord, metadata: ObjectMeta) -> None:
+        """The object of a pod, or reservation, that has a node."""
+        if self.awake or metadata.annotations:
+            self.devices.seen(pod, metadata)
+            self._look()
+
+    def told(self, pod: PodRecord, row: int) -> dict[str, str]:
+        """What is to be written on a pod that is bound to the row."""
+        into: dict[str, str] = {}
+        if self.awake:
+            for keeper in self.keepers:
+                keeper.annotate(pod, row, into)
+        return into
+
+    def forget(self, uid: str) -> None:
+        if self.awake:
+            for keeper in self.keepers:
+                keeper.forget(uid)
+
+    def object_changed(self, before: Object | None, after: Object | None) -> None:
+        """An object came, changed or went; most have nothing to do with this."""
+        some = after if after is not None else before
+        if isinstance(some, Device):
+            self.devices.put(some.metadata.name)
+            self._look()
+            self._cluster.offer_again(some.metadata.name)
+
+    def offered(self, node: str) -> dict[str, int]:
+        """What a node offers by what is known of its devices, for those who look at amounts."""
+        return self.devices.offered(node) if self.awake else {}
+
+    def particular(self, cls: PodClass, row: int) -> frozenset[int]:
+        """The slots of which pods of the class would get particular things on the row, not amounts."""
+        return self.devices.particular(cls, row) if self.awake else _NONE
+
+    def draws(self, cls: PodClass, hold: Hold) -> bool:
+        """Whether a pod of the class would get some of the things a reservation holds."""
+        return self.devices.draws(cls, hold)
+
+    def lacking(self, pod: PodRecord, behind: list[str]) -> list[str]:
+        if not self.awake:
+            return []
+        return [what for keeper in self.keepers for what in keeper.lacking(pod, behind)]
+
+    def row_opened(self, row: int) -> None:
+        for keeper in self.keepers:
+            if keeper.active:
+                keeper.load(row)
+
+    def row_closed(self, row: int) -> None:
+        for keeper in self.keepers:
+            if keeper.active:
+                keeper.row_closed(row)
+
+    def grow(self, capacity: int) -> None:
+        for keeper in self.keepers:
+            if keeper.active:
+                keeper.grow(capacity)
+
+    def problems(self) -> list[str]:
+        return [problem for keeper in self.keepers if keeper.active for problem in keeper.problems()]
+
+    def _look(self) -> None:
+        self.awake = self.awake or any(keeper.active for keeper in self.keepers)

@@ -1,0 +1,242 @@
+"""Who has which particular things of a node: the part that is the same for devices and for CPUs.
+
+What a pod has is written on it, and believed. A pod that is on a node without saying what it has is
+given something in thought (`guessed`), so that it is not given to others; so is one that is only tried
+out on a node. When a pod is scheduled here, what it was given in thought becomes what it has
+(`settled`), and is written on it when it is bound.
+
+A reservation has things like a pod. What its owners take of them is theirs; it holds what is left.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from holdfast.api.meta import ObjectMeta
+from holdfast.core.pods import PodRecord
+
+if TYPE_CHECKING:
+    from holdfast.core.cluster import Cluster
+
+T = TypeVar("T")
+
+
+class Custody(ABC, Generic[T]):
+    annotation: ClassVar[str]
+    """Where it is written what a pod has."""
+
+    def __init__(self, cluster: Cluster, nothing: T) -> None:
+        self._cluster = cluster
+        self.nothing = nothing
+        self.active = False
+        """Whether there is anything to have."""
+        self.governed: NDArray[np.bool_] = np.zeros(0, dtype=np.bool_)
+        """The rows of which it is known what there is, or that somebody has some of it."""
+        self.version = 0
+        """Moves with every change of what there is."""
+        self.settled: dict[str, T] = {}
+        """What pods and reservations have, by uid."""
+        self.guessed: dict[str, T] = {}
+        """What those on a row seem to have that do not say."""
+        self.there: dict[int, dict[str, PodRecord]] = {}
+        """Pods and reserve pods on each row that have something, by uid."""
+        self._listed: set[int] = set()
+        """The rows of which an object says what there is."""
+        self._hold: dict[str, int] = {}
+        """The index of the hold of each reserve pod that has something."""
+
+    # What each kind of thing does its own way
+
+    @abstractmethod
+    def _read(self, text: str) -> T | None:
+        """What an annotation says; None where it makes no sense."""
+
+    @abstractmethod
+    def _write(self, row: int, what: T) -> str:
+        """The annotation that says it."""
+
+    @abstractmethod
+    def _list(self, row: int) -> bool:
+        """Reads what there is on a row, of which nobody has anything yet; False if nothing says."""
+
+    @abstractmethod
+    def _choose(self, pod: PodRecord, row: int, hold: int | None) -> T | None:
+        """What a pod would be given on a row, perhaps drawing on a hold there; `nothing` if there is
+        not enough, None if it asks for nothing of the sort."""
+
+    @abstractmethod
+    def _recount(self, row: int) -> None:
+        """Works out anew what is free on a row, and what reservations there have left."""
+
+    @abstractmethod
+    def _release(self, index: int) -> None:
+        """A hold has nothing any more."""
+
+    @abstractmethod
+    def _open(self, capacity: int) -> None:
+        """The first thing there is was heard of."""
+
+    def _count(self, pod: PodRecord, row: int, what: T, sign: int) -> None:
+        """A pod came to have something on a row, or ceased to."""
+        self._recount(row)
+
+    # What is asked
+
+    def has(self, uid: str) -> T:
+        found = self.settled.get(uid)
+        return found if found is not None else self.guessed.get(uid, self.nothing)
+
+    def annotate(self, pod: PodRecord, row: int, into: dict[str, str]) -> None:
+        """Adds what is to be written on a pod that is bound to the row."""
+        found = self.settled.get(pod.uid)
+        if found:
+            into[self.annotation] = self._write(row, found)
+
+    def _hold_on(self, pod: PodRecord, row: int) -> int | None:
+        """The index of the hold a pod draws on, if it is on the row."""
+        hold = self._cluster.ledger.holds.get(pod.draws_on) if pod.draws_on else None
+        return hold.index if hold is not None and hold.row == row else None
+
+    # Objects
+
+    def put(self, node: str) -> None:
+        """The object that says what a node has came, changed or went."""
+        self._activate()
+        row = self._cluster.nodes.row(node)
+        if row is not None:
+            self.load(row)
+            self._cluster.ledger.changed.add(row)
+
+    def load(self, row: int) -> None:
+        """Reads what there is on a row, and who has what of it."""
+        ledger = self._cluster.ledger
+        if self._list(row):
+            self._listed.add(row)
+        else:
+            self._listed.discard(row)
+        self.version += 1
+        for uid in self.there.pop(row, {}):
+            self.guessed.pop(uid, None)
+            index = self._hold.pop(uid, None)
+            if index is not None:
+                self._release(index)
+        self._govern(row)
+        on_row: Iterable[PodRecord] = ledger.pods.get(row, {}).values()
+        present = [*on_row, *(hold.pod for hold in ledger.holds.on(row))]
+        for pod in sorted(present, key=lambda pod: (pod.uid not in self.settled, pod.uid)):
+            self._enter(pod, row)
+
+    def seen(self, pod: PodRecord, metadata: ObjectMeta) -> None:
+        """The object of a pod, or reservation, that has a node; it may be on its row already."""
+        text = metadata.annotations.get(self.annotation)
+        found = self._read(text) if text is not None else None
+        row = pod.row
+        if found and self.settled.get(pod.uid) != found:
+            self._activate()
+            if row >= 0 and pod.uid in self.there.get(row, ()):
+                self._leave(pod, row)
+            self.settled[pod.uid] = found
+            if row >= 0:
+                self._enter(pod, row)
+                self._cluster.ledger.changed.add(row)
+        elif row >= 0 and pod.uid in self.there.get(row, ()):
+            self._recount(row)  # it may draw on another reservation than before
+
+    # Scheduling
+
+    def settle(self, pod: PodRecord) -> bool:
+        """The pod, just put on its row, has what it was given in thought; False if it asks for
+        something and was given nothing."""
+        found = self.guessed.get(pod.uid)
+        if found is None:
+            return True
+        if not found:
+            return False
+        self.settled[pod.uid] = self.guessed.pop(pod.uid)
+        return True
+
+    def unsettle(self, pod: PodRecord) -> None:
+        """The pod is not to be bound after all. It may still be on its row."""
+        found = self.settled.pop(pod.uid, None)
+        if found is not None and pod.row >= 0 and pod.uid in self.there.get(pod.row, ()):
+            self.guessed[pod.uid] = found
+
+    def forget(self, uid: str) -> None:
+        """The pod, or reservation, is on no row any more, and gone for good."""
+        self.settled.pop(uid, None)
+
+    def moved(self, pod: PodRecord, row: int, sign: int) -> None:
+        """The ledger's word: a pod, or a reserve pod, came to a row or left it."""
+        if sign > 0:
+            self._enter(pod, row)
+        elif pod.uid in self.there.get(row, ()):
+            self._leave(pod, row)
+
+    # Keeping count
+
+    def _enter(self, pod: PodRecord, row: int) -> None:
+        what = self.settled.get(pod.uid)
+        if what is None:
+            what = self._choose(pod, row, self._hold_on(pod, row)) if self.governed[row] else None
+            if what is None:
+                return
+            self.guessed[pod.uid] = what
+        self.there.setdefault(row, {})[pod.uid] = pod
+        self.governed[row] = True
+        hold = self._cluster.ledger.holds.get(pod.uid) if pod.promise is not None else None
+        if hold is not None:
+            self._hold[pod.uid] = hold.index
+        self._count(pod, row, what, 1)
+
+    def _leave(self, pod: PodRecord, row: int) -> None:
+        there = self.there[row]
+        del there[pod.uid]
+        index = self._hold.pop(pod.uid, None)
+        if index is not None:
+            self._release(index)
+        self._count(pod, row, self.has(pod.uid), -1)
+        self.guessed.pop(pod.uid, None)
+        if not there:
+            del self.there[row]
+            self._govern(row)
+
+    def _is_held(self, row: int) -> bool:
+        """Whether reservations have something on the row."""
+        return bool(self._hold) and any(uid in self._hold for uid in self.there.get(row, ()))
+
+    # Rows
+
+    def grow(self, capacity: int) -> None:
+        self.governed = np.pad(self.governed, (0, capacity - len(self.governed)))
+
+    def row_closed(self, row: int) -> None:
+        self._listed.discard(row)
+        self.governed[row] = False
+
+    def _govern(self, row: int) -> None:
+        self.governed[row] = row in self._listed or row in self.there
+
+    def _activate(self) -> None:
+        if not self.active:
+            self.active = True
+            capacity = self._cluster.nodes.capacity
+            self.governed = np.zeros(capacity, dtype=np.bool_)
+            self._open(capacity)
+            self._cluster.ledger.listeners.append(self.moved)
+
+    def _strays(self) -> list[str]:
+        """Those that should not be where they are thought to be."""
+        pods, holds = self._cluster.ledger.pods, self._cluster.ledger.holds
+        here = {uid: row for row, there in self.there.items() for uid in there}
+        problems = []
+        for uid, row in here.items():
+            hold = holds.get(uid)
+            if uid not in pods.get(row, ()) and (hold is None or hold.row != row):
+                problems.append(f"{uid} has something on row {row}, but is not there")
+        nowhere = [uid for uid in self.guessed if uid not in here]
+        return problems + [f"{uid} was given something in thought, but is nowhere" for uid in nowhere]

@@ -1,0 +1,27 @@
+"""Devices of nodes (GPUs, network cards, FPGAs) and who has which share of them.
+
+    requests    what a pod asks of devices, in all its spellings, and whether that makes sense
+    wishes      what a pod says about how it wants them (annotations)
+    table       the devices of every node as arrays
+    choosing    which devices of one node to take
+    allocation  shares of devices, as they are written on pods and reservations
+    devices     all of it, kept in step with objects, pods and reservations
+
+Nothing here costs anything until the first Device object, or the first pod that says which devices it
+has, is seen.
+"""
+
+from holdfast.core.devices.allocation import Allocation, Part
+from holdfast.core.devices.devices import Devices, offered_by
+from holdfast.core.devices.requests import DeviceRequestError, Request, Share, device_request
+
+__all__ = [
+    "Allocation",
+    "DeviceRequestError",
+    "Devices",
+    "Part",
+    "Request",
+    "Share",
+    "device_request",
+    "offered_by",
+]

@@ -1,0 +1,72 @@
+"""Shares of devices, as they are written on pods and reservations.
+
+{"gpu": [{"minor": 0, "resources": {"koordinator.sh/gpu-core": "50", …}, "id": "GPU-…"}]}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import msgspec
+
+from holdfast.api import names
+from holdfast.api.annotations import DeviceAllocation
+from holdfast.api.decode import decode_json
+from holdfast.api.errors import InvalidObject
+from holdfast.api.quantity import QuantityError, amount, format_amount
+from holdfast.core.devices.requests import LINES
+
+
+class Part(NamedTuple):
+    """What is had of one device."""
+
+    minor: int
+    amounts: tuple[int, ...]
+    """By line of the device's type."""
+
+
+Allocation = Mapping[str, tuple[Part, ...]]
+"""By type of device."""
+
+
+def read_allocation(text: str) -> Allocation | None:
+    """What an annotation says; None where it makes no sense."""
+    try:
+        raw = decode_json(text, dict[str, list[DeviceAllocation]])
+        return {
+            kind: tuple(_part(kind, each) for each in devices)
+            for kind, devices in raw.items()
+            if kind in LINES and devices
+        }
+    except (InvalidObject, QuantityError):
+        return None
+
+
+def _part(kind: str, device: DeviceAllocation) -> Part:
+    amounts = tuple(amount(line, device.resources.get(line, 0)) for line in LINES[kind])
+    return Part(device.minor, amounts)
+
+
+def write_allocation(allocation: Allocation, ids: Mapping[tuple[str, int], str]) -> str:
+    """`ids` are the devices' own, by type and minor."""
+    written: dict[str, list[dict[str, Any]]] = {}
+    for kind, parts in sorted(allocation.items()):
+        written[kind] = devices = []
+        for part in parts:
+            device: dict[str, Any] = {
+                "minor": part.minor,
+                "resources": {
+                    line: _quantity(line, value)
+                    for line, value in zip(LINES[kind], part.amounts, strict=True)
+                    if value
+                },
+            }
+            if ids.get((kind, part.minor)):
+                device["id"] = ids[kind, part.minor]
+            devices.append(device)
+    return msgspec.json.encode(written).decode()
+
+
+def _quantity(line: str, value: int) -> str:
+    return format_amount("memory" if line == names.GPU_MEMORY else line, value)

@@ -1,0 +1,244 @@
+"""What pods of one class ask of devices: which nodes can serve them, and with which devices."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from holdfast.core.devices.allocation import Allocation, Part
+from holdfast.core.devices.choosing import Ranker, nearest
+from holdfast.core.devices.requests import GPU, Request, Share
+from holdfast.core.devices.table import Bools, Rows, TypeTable
+from holdfast.core.devices.wishes import NUMA, SWITCH, Wish, Wishes
+
+if TYPE_CHECKING:
+    from holdfast.core.devices.devices import Devices
+
+NONE_THERE = "Insufficient {} devices"
+TOO_FEW_GPUS = "Insufficient GPU Devices"
+TOO_FEW_TOGETHER = "Insufficient Topology Scoped GPU Devices"
+NOT_MAPPED = "node(s) missing GPU Device Topology Tree"
+MANY_SHARED = "node(s) Unsupported Multi-Shared GPU"
+NOT_JOINT = "node(s) Device Joint-Allocate rules violation"
+
+
+class Lack(NamedTuple):
+    """Why rows will not do."""
+
+    text: str
+    rows: Bools
+    hopeless: bool
+    """Whether nothing anybody gives up could help."""
+
+
+class Asking:
+    def __init__(
+        self, devices: Devices, shares: Request, wishes: Wishes, slots: frozenset[int]
+    ) -> None:
+        self._devices = devices
+        self.shares = shares
+        self.slots = slots
+        """The resources it is asked for by."""
+        self._wishes = wishes
+        self._allowed: dict[str, tuple[int, Bools]] = {}
+
+    @property
+    def types(self) -> frozenset[str]:
+        return frozenset(share.type for share in self.shares)
+
+    # Many rows
+
+    def serves(self, rows: Rows, holds: Rows | None, ahead: bool = False) -> Bools:
+        """The rows that can serve, or of which nothing is known; `holds` are the reservations that may
+        be drawn on there."""
+        fits = ~self._devices.governed[rows] | self._together(rows, holds, ahead)
+        for share in self.shares:
+            enough = self._enough(share, rows, self._ok(share, rows, holds, ahead))
+            fits = fits & (enough | ~self._devices.governed[rows])
+        return fits
+
+    def lacks(self, rows: Rows, holds: Rows | None, ahead: bool = False) -> list[Lack]:
+        """Why rows that cannot serve cannot."""
+        lacks = []
+        governed = self._devices.governed[rows]
+        for share in self.shares:
+            table = self._devices.tables[share.type]
+            lacking = governed & ~self._enough(share, rows, self._ok(share, rows, holds, ahead))
+            some = table.known[rows].any(axis=-1)
+            lacks.append(Lack(NONE_THERE.format(share.type), lacking & ~some, True))
+            lacks += self._too_few(share, table, rows, lacking & some)
+        if self._wishes.same_switch:
+            apart = governed & ~self._together(rows, holds, ahead)
+            for lack in lacks:
+                apart = apart & ~lack.rows
+            lacks.append(Lack(NOT_JOINT, apart, False))
+        return [lack for lack in lacks if lack.rows.any()]
+
+    def draws(self, row: int, hold: int) -> bool:
+        """Whether a pod on the row would take something of what a reservation there has left."""
+        for share in self.shares:
+            table = self._devices.tables[share.type]
+            table.reach(hold)
+            held = (table.left[:, hold] > 0).any(axis=0)
+            if (self._ok(share, row, hold, False) & held).any():
+                return True
+        return False
+
+    def _ok(self, share: Share, rows: Rows, holds: Rows | None, ahead: bool) -> Bools:
+        """The devices, [(row,) place], that could be among those given."""
+        table = self._devices.tables[share.type]
+        if holds is not None:
+            table.reach(int(np.max(holds)))
+        if ahead:
+            ok = table.serve(rows, share.each, free=self._devices.promised_room(table))
+        else:
+            ok = table.serve(rows, share.each, holds)
+        ok = ok & table.known[rows]
+        wish = self._wishes.of(share.type)
+        if wish.selector is not None:
+            ok = ok & self._selected(table, wish)[rows]
+        if wish.alone:
+            ok = ok & self._on_unused_switches(table, rows)
+        return ok
+
+    def _enough(self, share: Share, rows: Rows, ok: Bools) -> Bools:
+        table, wish = self._devices.tables[share.type], self._wishes.of(share.type)
+        if wish.for_all:
+            wanted = table.known[rows]
+            if wish.selector is not None:
+                wanted = wanted & self._selected(table, wish)[rows]
+            every: Bools = (ok == wanted).all(axis=-1) & wanted.any(axis=-1)
+            return every
+        if wish.scope not in (SWITCH, NUMA) or share.type != GPU:
+            enough: Bools = ok.sum(axis=-1) >= share.number
+            return enough
+        if share.shared and share.number > 1:
+            return np.zeros(ok.shape[:-1], dtype=np.bool_)
+        groups = (table.switch if wish.scope == SWITCH else table.numa)[rows]
+        together: Bools = table.mapped[rows] & False
+        for group in np.unique(groups).tolist():
+            together = together | ((ok & (groups == group)).sum(axis=-1) >= share.number)
+        mapped: Bools = together & table.mapped[rows]
+        return mapped
+
+    def _together(self, rows: Rows, holds: Rows | None, ahead: bool) -> Bools:
+        """Whether devices that must be on the same switches can be."""
+        if not self._wishes.same_switch:
+            return np.ones(np.shape(rows), dtype=np.bool_)
+        leading, followers = self._joint_shares()
+        table = self._devices.tables[leading.type]
+        near = self._ok(leading, rows, holds, ahead)
+        for follower in followers:
+            near = near & self._beside(follower, table.switch[rows], rows, holds, ahead)
+        enough: Bools = near.sum(axis=-1) >= leading.number
+        return enough
+
+    def _beside(
+        self, share: Share, switches: Any, rows: Rows, holds: Rows | None, ahead: bool
+    ) -> Bools:
+        """The places, by their switch, on whose switch there is a device for the share."""
+        ok = self._ok(share, rows, holds, ahead)
+        own = self._devices.tables[share.type].switch[rows]
+        theirs = np.expand_dims(np.where(ok, own, -9), -2)
+        beside: Bools = (np.expand_dims(switches, -1) == theirs).any(axis=-1)
+        return beside
+
+    def _joint_shares(self) -> tuple[Share, list[Share]]:
+        by_type = {share.type: share for share in self.shares}
+        first, *others = self._wishes.joint
+        return by_type[first], [by_type[kind] for kind in others]
+
+    def _selected(self, table: TypeTable, wish: Wish) -> Bools:
+        """The devices with the right labels. Worked out when devices change, not when pods come."""
+        version, mask = self._allowed.get(table.kind, (-1, None))
+        if mask is None or version != self._devices.version or mask.shape != table.known.shape:
+            assert wish.selector is not None
+            mask = np.zeros_like(table.known)
+            for row, infos in table.infos.items():
+                for minor, info in infos.items():
+                    mask[row, table.place(row, minor)] = wish.selector.matches(info.labels)
+            self._allowed[table.kind] = self._devices.version, mask
+        return mask
+
+    def _on_unused_switches(self, table: TypeTable, rows: Rows) -> Bools:
+        used = (table.free[:, rows] != table.total[:, rows]).any(axis=0)
+        switch = table.switch[rows]
+        alike = np.expand_dims(switch, -1) == np.expand_dims(switch, -2)
+        unused: Bools = ~(alike & np.expand_dims(used, -2)).any(axis=-1)
+        return unused
+
+    def _too_few(self, share: Share, table: TypeTable, rows: Rows, lacking: Bools) -> list[Lack]:
+        general = NONE_THERE.format(share.type)
+        if share.type != GPU:
+            return [Lack(general, lacking, False)]
+        mapped, several = table.mapped[rows], share.shared and share.number > 1
+        if self._wishes.of(GPU).scope:
+            text = MANY_SHARED if several else TOO_FEW_TOGETHER
+            return [Lack(NOT_MAPPED, lacking & ~mapped, True), Lack(text, lacking & mapped, several)]
+        if several:
+            return [Lack(general, lacking, False)]
+        return [Lack(TOO_FEW_GPUS, lacking & mapped, False), Lack(general, lacking & ~mapped, False)]
+
+    # One row
+
+    def choose(self, row: int, hold: int | None, ranker: Ranker, ahead: bool) -> Allocation | None:
+        """What a pod would get on the row; None if it cannot have what it asks for."""
+        found: dict[str, tuple[Part, ...]] = {}
+        near: list[int] = []
+        for share in self._in_order():
+            table = self._devices.tables[share.type]
+            ok = self._ok(share, row, hold, ahead)
+            joint = share.type in self._wishes.joint
+            if joint and self._wishes.same_switch and not near:
+                for follower in self._joint_shares()[1]:
+                    ok = ok & self._beside(follower, table.switch[row], row, hold, ahead)
+            places = self._places(share, table, row, hold, ok, ranker, ahead, near)
+            if places is None:
+                return None
+            if not near:
+                near = list(dict.fromkeys(int(table.switch[row, at]) for at in places))
+            found[share.type] = tuple(table.part(row, at, share.each) for at in sorted(places))
+        return found
+
+    def _in_order(self) -> Sequence[Share]:
+        joint = self._wishes.joint
+        return sorted(self.shares, key=lambda s: joint.index(s.type) if s.type in joint else len(joint))
+
+    def _places(
+        self,
+        share: Share,
+        table: TypeTable,
+        row: int,
+        hold: int | None,
+        ok: Bools,
+        ranker: Ranker,
+        ahead: bool,
+        near: list[int],
+    ) -> list[int] | None:
+        wish = self._wishes.of(share.type)
+        count = share.number
+        if wish.for_all:
+            every: list[int] = np.flatnonzero(ok).tolist()
+            return every if self._enough(share, row, ok) else None
+        if near and self._wishes.same_switch and share.type in self._wishes.joint:
+            count = max(count, len(near))
+        available = table.available(row, hold)
+        ranks = ranker(table, row, share, available)
+        near = near if share.type != GPU else []
+        first = np.zeros_like(ok)
+        if hold is not None:
+            first = ok & (table.left[:, hold] > 0).any(axis=0)
+        elif ahead:
+            first = ok & table.serve(row, share.each)
+        reserved = int(first.sum())
+        if not reserved or wish.scope or near:
+            return nearest(table, row, ok, count, share.shared, ranks, wish.scope, near)
+        chosen = nearest(table, row, first, min(count, reserved), share.shared, ranks)
+        if chosen is None or len(chosen) == count:
+            return chosen
+        ok = ok.copy()
+        ok[chosen] = False
+        rest = nearest(table, row, ok, count - len(chosen), share.shared, ranks)
+        return None if rest is None else [*chosen, *rest]

@@ -1,0 +1,116 @@
+"""Which devices of one node to take.
+
+Devices that belong together should be near each other: all on one PCIe switch if there is one that can
+serve, else all on one NUMA node. Between switches (or NUMA nodes) alike in that, one that is already in
+use comes first, so that others stay whole. Devices a reservation holds for the pod come before all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from holdfast.core.devices.requests import Share
+from holdfast.core.devices.table import Bools, Ints, TypeTable
+from holdfast.core.devices.wishes import NUMA, SWITCH
+
+Ranks = Sequence[float]
+"""How good each place of a row is; the higher the better."""
+
+Ranker = Callable[[TypeTable, int, Share, Ints], Ranks]
+"""From the table, the row, what is asked for and what is available there, [line, place]."""
+
+
+def most_free(table: TypeTable, row: int, share: Share, available: Ints) -> Ranks:
+    """Spreads users over devices."""
+    return _shares(table, row, available)
+
+
+def least_free(table: TypeTable, row: int, share: Share, available: Ints) -> Ranks:
+    """Fills one device before the next is begun."""
+    return [-share for share in _shares(table, row, available)]
+
+
+def _shares(table: TypeTable, row: int, available: Ints) -> list[float]:
+    total = table.total[:, row]
+    shares: list[float] = (available / np.maximum(total, 1)).sum(axis=0).tolist()
+    return shares
+
+
+def nearest(
+    table: TypeTable,
+    row: int,
+    ok: Bools,
+    count: int,
+    shared: bool,
+    ranks: Ranks,
+    scope: str = "",
+    near: Sequence[int] = (),
+) -> list[int] | None:
+    """So many of the places that are ok; None if there are not enough, or not within the scope.
+    `near` are switches to be near to, one after the other."""
+    places: list[int] = np.flatnonzero(ok).tolist()
+    if len(places) < count:
+        return None
+    minors = table.minors[row]
+    switch: list[int] = table.switch[row].tolist()
+    if near:
+        return _beside(places, count, near, switch, ranks, minors)
+    if not table.mapped[row] or (shared and count > 1):
+        places.sort(key=lambda at: (-ranks[at], minors[at]))
+        return places[:count]
+    numa: list[int] = table.numa[row].tolist()
+    used: list[bool] = (table.free[:, row] != table.total[:, row]).any(axis=0).tolist()
+    used_switches = {switch[at] for at, yes in enumerate(used) if yes}
+    used_numa = {numa[at] for at, yes in enumerate(used) if yes}
+    levels: list[tuple[str, Callable[[int], Any]]] = [
+        (SWITCH, lambda at: (numa[at], switch[at])),
+        (NUMA, lambda at: (numa[at], None)),
+        ("", lambda at: None),
+    ]
+    for level, key in levels:
+        groups: dict[Any, list[int]] = {}
+        for at in places:
+            groups.setdefault(key(at), []).append(at)
+        best: tuple[Any, list[int]] | None = None
+        for group, there in groups.items():
+            if len(there) < count:
+                continue
+            begun = 0
+            if group is not None:
+                begun = (group[0] in used_numa) + (group[1] in used_switches)
+            order = sorted(there, key=lambda at: (-ranks[at] if shared else 0, minors[at]))
+            quality = (begun, ranks[order[0]] if shared else 0, -minors[order[0]])
+            if best is None or quality > best[0]:
+                best = quality, order[:count]
+        if best is not None:
+            return best[1]
+        if level == scope:
+            return None
+    return None
+
+
+def _beside(
+    places: list[int],
+    count: int,
+    near: Sequence[int],
+    switch: list[int],
+    ranks: Ranks,
+    minors: list[int],
+) -> list[int]:
+    """In turn one beside each switch, as far as there is one."""
+    places.sort(key=lambda at: (-ranks[at], minors[at]))
+    chosen: list[int] = []
+    while len(chosen) < count:
+        found = [
+            next((at for at in places if switch[at] == each and at not in chosen), None)
+            for each in near
+        ]
+        beside = [at for at in found if at is not None]
+        if not beside:
+            break
+        chosen += beside[: count - len(chosen)]
+    chosen += [at for at in places if at not in chosen][: count - len(chosen)]
+    return chosen

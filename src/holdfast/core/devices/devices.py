@@ -1,0 +1,263 @@
+"""The devices of all nodes, kept in step with objects, pods and reservations."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from holdfast.api import names
+from holdfast.api.devices import Device, DeviceInfo
+from holdfast.api.quantity import QuantityError, amount
+from holdfast.core.classes import PodClass
+from holdfast.core.custody import Custody
+from holdfast.core.devices.allocation import Allocation, read_allocation, write_allocation
+from holdfast.core.devices.asking import Asking
+from holdfast.core.devices.choosing import Ranker, most_free
+from holdfast.core.devices.requests import (
+    FULL,
+    GPU,
+    LINES,
+    TYPE_OF,
+    DeviceRequestError,
+    device_request,
+)
+from holdfast.core.devices.table import Ints, TypeTable
+from holdfast.core.devices.wishes import read_wishes
+from holdfast.core.holds import Hold
+from holdfast.core.pods import PodRecord
+
+if TYPE_CHECKING:
+    from holdfast.core.cluster import Cluster
+
+_NO_SLOTS: frozenset[int] = frozenset()
+
+
+class Devices(Custody[Allocation]):
+    annotation = names.DEVICE_ALLOCATED
+
+    def __init__(self, cluster: Cluster) -> None:
+        super().__init__(cluster, {})
+        self.tables: dict[str, TypeTable] = {}
+        self.ranker: Ranker = most_free
+        """Which device of a node is best."""
+        self._asking: dict[int, Asking | None] = {}
+        cluster.classes.on_dropped.append(self._class_dropped)
+
+    # What is asked
+
+    def asking(self, cls: PodClass) -> Asking | None:
+        """What pods of the class ask of devices; None if nothing. Raises DeviceRequestError."""
+        if cls.id not in self._asking:
+            slots = self._cluster.nodes.slots
+            request = device_request({slots.name(slot): value for slot, value in cls.requests})
+            asking = None
+            if request:
+                taken = frozenset(slot for slot, _ in cls.requests if slots.name(slot) in TYPE_OF)
+                asking = Asking(self, *read_wishes(cls.annotations, request), taken)
+            self._asking[cls.id] = asking
+        return self._asking[cls.id]
+
+    def sensible(self, cls: PodClass) -> Asking | None:
+        """The same, but nothing where what they ask makes no sense."""
+        try:
+            return self.asking(cls)
+        except DeviceRequestError:
+            return None
+
+    def offered(self, node: str) -> dict[str, int]:
+        """What a node offers by what its Device says, for those who read resources."""
+        device = self._cluster.objects.get("Device", {}).get(("", node))
+        return offered_by(device) if isinstance(device, Device) else {}
+
+    def particular(self, cls: PodClass, row: int) -> frozenset[int]:
+        """The slots of which pods of the class would get particular devices on the row."""
+        asking = self.sensible(cls) if self.active and self.governed[row] else None
+        return asking.slots if asking is not None else _NO_SLOTS
+
+    def draws(self, cls: PodClass, hold: Hold) -> bool:
+        """Whether a pod of the class would get some of the devices a reservation holds."""
+        asking = self.sensible(cls) if self.active else None
+        return asking is not None and asking.draws(hold.row, hold.index)
+
+    def promised_room(self, table: TypeTable) -> Ints:
+        """What would be free, [line, row, place], were there no pods but those that stay for good."""
+        room = table.total.copy()
+        for row, pods in self.there.items():
+            for uid, pod in pods.items():
+                if uid in self._hold:
+                    room[:, row] -= table.left[:, self._hold[uid]]
+                elif pod.cls.permanent:
+                    room[:, row] -= table.spread(row, self.has(uid).get(table.kind, ()))
+        return room
+
+    def lacking(self, pod: PodRecord, behind: Iterable[str]) -> list[str]:
+        """Of a reserve pod: the types it has not got free on its row yet. Reservations `behind` it, by
+        uid, do not count."""
+        lacking = []
+        for kind, parts in self.has(pod.uid).items():
+            table = self.tables[kind]
+            wanted = table.spread(pod.row, parts) > 0
+            free = table.free[:, pod.row].copy()
+            for uid in behind:
+                if uid in self._hold:
+                    free += table.left[:, self._hold[uid]]
+            if (wanted & (free < 0)).any():
+                lacking.append(kind)
+        return lacking
+
+    def settle_by(self, pod: PodRecord, ranker: Ranker) -> bool:
+        """As `settle`, with the devices that are best in somebody's opinion."""
+        if ranker is not self.ranker:
+            self.ranker = ranker
+            if pod.uid in self.guessed:
+                self._leave(pod, pod.row)
+                self._enter(pod, pod.row)
+        return self.settle(pod)
+
+    # How it is done with devices
+
+    def _read(self, text: str) -> Allocation | None:
+        return read_allocation(text)
+
+    def _write(self, row: int, what: Allocation) -> str:
+        ids = {
+            (kind, minor): info.id
+            for kind, table in self.tables.items()
+            for minor, info in table.infos.get(row, {}).items()
+        }
+        return write_allocation(what, ids)
+
+    def _list(self, row: int) -> bool:
+        device = self._cluster.objects.get("Device", {}).get(("", self._cluster.nodes.name(row)))
+        found: dict[str, dict[int, DeviceInfo]] = {kind: {} for kind in LINES}
+        if isinstance(device, Device):
+            for info in device.spec.devices:
+                if info.type in found:
+                    found[info.type][info.minor] = info
+        for kind, infos in found.items():
+            amounts = {minor: _amounts(kind, info) for minor, info in infos.items()}
+            self.tables[kind].offer(row, infos, amounts)
+        return isinstance(device, Device)
+
+    def _choose(self, pod: PodRecord, row: int, hold: int | None) -> Allocation | None:
+        asking = self.sensible(pod.cls)
+        if asking is None:
+            return None
+        return asking.choose(row, hold, self.ranker, ahead=pod.cls.ahead) or self.nothing
+
+    def _count(self, pod: PodRecord, row: int, what: Allocation, sign: int) -> None:
+        if pod.promise is not None or self._is_held(row):
+            self._recount(row)
+            return
+        for kind, parts in what.items():
+            self.tables[kind].take(row, parts, sign)
+
+    def _recount(self, row: int) -> None:
+        there = self.there.get(row, {})
+        for kind, table in self.tables.items():
+            table.release_all(row)
+            parts = {uid: self.has(uid).get(kind, ()) for uid in there}
+            for each in parts.values():
+                for part in each:
+                    table.place(row, part.minor)
+            taken: dict[str, Ints] = {}
+            for uid, pod in there.items():
+                if pod.promise is None and parts[uid]:
+                    table.take(row, parts[uid], 1)
+                    if pod.draws_on in self._hold:
+                        before = taken.get(pod.draws_on, 0)
+                        taken[pod.draws_on] = before + table.spread(row, parts[uid])
+            for uid, pod in there.items():
+                if pod.promise is None:
+                    continue
+                left = None
+                if parts[uid]:
+                    left = np.maximum(table.spread(row, parts[uid]) - taken.get(uid, 0), 0)
+                    table.free[:, row] -= left
+                if uid in self._hold:
+                    table.hold(self._hold[uid], left, self._is_restricted(pod, kind))
+
+    def _is_restricted(self, pod: PodRecord, kind: str) -> bool:
+        """Whether owners of the reserve pod get devices of the type from it alone."""
+        slots = self._cluster.nodes.slots
+        restricted = pod.promise.restricted if pod.promise is not None else None
+        return any(TYPE_OF.get(slots.name(slot)) == kind for slot in restricted or ())
+
+    def _release(self, index: int) -> None:
+        for table in self.tables.values():
+            table.hold(index, None, False)
+
+    def _open(self, capacity: int) -> None:
+        self.tables = {kind: TypeTable(kind, capacity) for kind in LINES}
+
+    def grow(self, capacity: int) -> None:
+        super().grow(capacity)
+        for table in self.tables.values():
+            table.grow(capacity)
+
+    def row_closed(self, row: int) -> None:
+        super().row_closed(row)
+        for table in self.tables.values():
+            table.forget(row)
+
+    def _class_dropped(self, cls: PodClass) -> None:
+        self._asking.pop(cls.id, None)
+
+    def problems(self) -> list[str]:
+        problems = []
+        kept = {kind: (table.free.copy(), table.left.copy()) for kind, table in self.tables.items()}
+        for table in self.tables.values():
+            table.free[:] = table.total
+            table.left[:] = 0
+        for row in self.there:
+            self._recount(row)
+        for kind, table in self.tables.items():
+            free, left = kept[kind]
+            for line, row, at in zip(*np.nonzero(table.free != free), strict=True):
+                node, what = self._cluster.nodes.name(row), LINES[kind][line]
+                problems.append(
+                    f"Node/{node}: {kind} at {at}: {what} free is "
+                    f"{free[line, row, at]}, should be {table.free[line, row, at]}"
+                )
+            if not np.array_equal(left, table.left):
+                problems.append(f"{kind}: reservations do not hold what they should")
+            table.free[:], table.left[:] = free, left
+        return problems + self._strays()
+
+
+def _amounts(kind: str, info: DeviceInfo) -> tuple[int, ...]:
+    """What a device offers, by line; nothing if it is not well, or what it says makes no sense."""
+    lines = LINES[kind]
+    if not info.health or not any(line in info.resources for line in lines):
+        return (0,) * len(lines)
+    try:
+        return tuple(
+            amount(line, info.resources.get(line, 0 if line == names.GPU_MEMORY else FULL))
+            for line in lines
+        )
+    except QuantityError:
+        return (0,) * len(lines)
+
+
+def offered_by(device: Device) -> dict[str, int]:
+    """What the devices add up to, as resources of their node."""
+    sums: dict[str, int] = {}
+    well = 0
+    for info in device.spec.devices:
+        if info.type not in LINES:
+            continue
+        amounts = _amounts(info.type, info)
+        for line, value in zip(LINES[info.type], amounts, strict=True):
+            sums[line] = sums.get(line, 0) + value
+        well += info.type == GPU and any(amounts)
+    offered = {line: value for line, value in sums.items() if value}
+    if well:
+        offered[names.GPU_PERCENT] = sums[names.GPU_CORE]
+        offered[names.GPU_SHARED] = FULL * well
+        offered[_WHOLE.get(device.metadata.labels.get(names.GPU_VENDOR, ""), names.NVIDIA_GPU)] = well
+    return offered
+
+
+_WHOLE: Mapping[str, str] = {"amd": names.AMD_GPU, "hygon": names.DCU_GPU}

@@ -1,0 +1,108 @@
+"""Where a pod leaves the least of GPUs that is of no use to those to come.
+
+Every node is scored by how much less, or how little more, of it would be fragments
+(`holdfast.core.devices.fragmentation`) with the pod there; on the node the GPU is taken for which that
+comes out best. Which pods come is judged by those the cluster has seen, and looked at again whenever
+there are four times as many.
+
+The scores are large: where GPUs are packed this way, other scores only decide between equals.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from holdfast.core.classes import PodClass
+from holdfast.core.cluster import Cluster
+from holdfast.core.devices.fragmentation import Floats, Kind, Mix
+from holdfast.core.devices.requests import FULL, GPU, RATIO, Share
+from holdfast.core.devices.table import Ints, TypeTable
+from holdfast.core.slots import CPU, MEMORY
+from holdfast.core.view import Cells, View
+
+_FINE = 6000
+"""Steps of score to a percent of a GPU."""
+_MIDDLE = 5_000_000
+_FIRST = 32
+_NEVER = 1e9
+
+
+class GpuPacking:
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._devices = cluster.belongings.devices
+        self._mix = Mix(())
+        self._seen = 0
+        self.version = 0
+        """Moves with the idea of which pods come."""
+        self._now: Floats = np.zeros(0, dtype=np.float32)
+        """The fragmentation of every row."""
+        self._position = -1
+
+    def look(self) -> int:
+        """Looks at the pods there are, if there are many more than last time; the version."""
+        pods = len(self._cluster.pods)
+        if pods >= max(_FIRST, 4 * self._seen) or (pods and not self._seen):
+            self._seen = pods
+            self.version += 1
+            self._mix = Mix((self._kind(cls), cls.refs) for cls in self._cluster.classes)
+            self._position = -1
+        return self.version
+
+    def score(self, cls: PodClass, view: View) -> Cells:
+        kind, mix = self._kind(cls), self._mix
+        rows = np.atleast_1d(view.rows)
+        cpu, memory = np.atleast_1d(view.free(CPU)), np.atleast_1d(view.free(MEMORY))
+        holds = None if view.holds is None else np.atleast_1d(view.holds)
+        gpus = self._gpus(rows, holds)
+        drawn = holds is not None
+        before = mix.now(gpus, mix.able(cpu, memory)) if drawn else self._fragmentation()[rows]
+        able = mix.able(cpu - kind.cpu, memory - kind.memory)
+        if not kind.gpus or kind.each >= FULL:
+            after = mix.with_whole(gpus, able, kind.gpus)
+        else:
+            each = mix.with_share(gpus, able, float(kind.each))
+            after = np.where(gpus >= kind.each, each, _NEVER).min(axis=1)
+        found = _MIDDLE + np.rint((before - after) * _FINE - gpus.sum(axis=1)).astype(np.int64)
+        found = np.clip(found, 0, 2 * _MIDDLE)
+        return int(found[0]) if view.single else found
+
+    def rank(self, table: TypeTable, row: int, share: Share, available: Ints) -> list[float]:
+        """How good each device of a row is."""
+        if table.kind != GPU or not share.shared:
+            return [0.0] * table.width
+        nodes, mix = self._cluster.nodes, self._mix
+        free = nodes.allocatable[:, row] - nodes.claimed[:, row]
+        gpus: Floats = np.maximum(available[RATIO], 0)[None].astype(np.float32)
+        able = mix.able(free[None, CPU], free[None, MEMORY])
+        each = share.each[RATIO] or share.each[1] * FULL // max(1, int(table.total[1, row].max()))
+        ranks: list[float] = (-mix.with_share(gpus, able, float(each))[0]).tolist()
+        return ranks
+
+    def _fragmentation(self) -> Floats:
+        """Caught up with what happened since the last call."""
+        nodes, changed = self._cluster.nodes, self._cluster.ledger.changed
+        rows = changed.since(self._position) if self._position >= 0 else None
+        if rows is None or len(self._now) != nodes.capacity or len(rows) > nodes.size:
+            rows = np.arange(nodes.size)
+        if len(self._now) != nodes.capacity:
+            self._now = np.zeros(nodes.capacity, dtype=np.float32)
+        self._position = changed.end
+        if len(rows):
+            rows = np.unique(rows)
+            free = nodes.allocatable[:, rows] - nodes.claimed[:, rows]
+            able = self._mix.able(free[CPU], free[MEMORY])
+            self._now[rows] = self._mix.now(self._gpus(rows, None), able)
+        return self._now
+
+    def _gpus(self, rows: NDArray[np.intp], holds: NDArray[np.intp] | None) -> Floats:
+        available = self._devices.tables[GPU].available(rows, holds)
+        found: Floats = np.maximum(available[RATIO], 0).astype(np.float32)
+        return found
+
+    def _kind(self, cls: PodClass) -> Kind:
+        cpu, memory = cls.request(CPU), cls.request(MEMORY)
+        asking = self._devices.sensible(cls)
+        for share in asking.shares if asking is not None else ():
+            if share.type == GPU:
+                return Kind(share.number, share.each[RATIO] or share.each[0] or 1, cpu, memory)
+        return Kind(0, 0, cpu, memory)

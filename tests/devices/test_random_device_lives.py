@@ -1,0 +1,157 @@
+"""Whatever happens, in whatever order: no share of a GPU is given twice.
+
+`LittleWorld` compares what is kept with a recount after every event; here what is written on pods and
+reservations is added up by itself, with refused writes, restarts, and devices that come and go.
+"""
+
+from collections import Counter
+from typing import Any
+
+import msgspec
+from hypothesis import given
+from hypothesis import strategies as st
+
+from devices.making import ALLOCATED, CORE, GIB, MEMORY, RATIO, device, gpu
+from holdfast.api.quantity import amount
+from reference.choices import Chooser, choosing, seeded
+from reservations.little_world import ALLOCATED as DRAWN
+from reservations.little_world import LittleWorld, Raw, node, pod, reservation
+from strategies import examples
+
+FULL = {CORE: 100, RATIO: 100, MEMORY: 16 * GIB}
+APPS = ("a", "b", "")
+
+
+def shares(raw: Raw) -> Counter[tuple[int, str]]:
+    """What is written on an object, by minor and line."""
+    text = (raw["metadata"].get("annotations") or {}).get(ALLOCATED)
+    found: Counter[tuple[int, str]] = Counter()
+    for each in msgspec.json.decode(text).get("gpu", ()) if text else ():
+        for line, quantity in each["resources"].items():
+            found[each["minor"], line] += amount(line, quantity)
+    return found
+
+
+class DeviceLife:
+    def __init__(self, choose: Chooser) -> None:
+        self.choose = choose
+        self.world = LittleWorld(node("n0"), node("n1"), self.devices("n0", 2), self.devices("n1", 3))
+        self.world.shrinking = True
+        self.made = 0
+
+    def devices(self, name: str, count: int, sick: int = -1) -> Raw:
+        return device(name, *(gpu(i, health=i != sick, numa=i // 2) for i in range(count)))
+
+    def live(self, steps: int) -> None:
+        happenings = (
+            self.new_pod,
+            self.new_pod,
+            self.new_pod,
+            self.new_reservation,
+            self.new_reservation,
+            self.goes,
+            self.goes,
+            self.devices_change,
+            self.node_goes_or_comes,
+            self.world.restart,
+        )
+        for _ in range(steps):
+            self.choose(happenings)()
+            self.world.settle()
+            self.check()
+
+    def requests(self) -> dict[str, str]:
+        forms: tuple[dict[str, str], ...] = (
+            {"koordinator.sh/gpu": self.choose(("20", "50", "60", "100", "200"))},
+            {"nvidia.com/gpu": self.choose(("1", "2"))},
+            {CORE: self.choose(("10", "70")), MEMORY: self.choose(("3Gi", "9Gi"))},
+            {RATIO: self.choose(("33", "50"))},
+            {"koordinator.sh/gpu.shared": "2", RATIO: self.choose(("60", "100"))},
+        )
+        return {"cpu": "1", **forms[self.choose(range(len(forms)))]}
+
+    def new_pod(self) -> None:
+        self.made += 1
+        name = f"p{self.made % 9}"
+        if ("Pod", name) in self.world.objects:
+            return
+        it = pod(name, self.choose(APPS), uid=f"uid-{self.made}", requests=self.requests())
+        it["spec"]["priority"] = self.choose((0, 0, 10))
+        if self.choose((True, False, False, False)):
+            self.world.refuse.add(f"uid-{self.made}")
+        self.world.put(it)
+
+    def new_reservation(self) -> None:
+        name = self.choose(("r0", "r1", "r2"))
+        if ("Reservation", name) in self.world.objects:
+            return
+        self.made += 1
+        it = reservation(
+            name,
+            self.choose(("a", "b")),
+            requests=self.requests(),
+            allocateOnce=self.choose((True, False)),
+            allocatePolicy=self.choose(("", "Aligned", "Restricted")),
+            preAllocation=self.choose((True, False, False, False)),
+        )
+        it["metadata"]["uid"] = f"uid-{self.made}"
+        if self.choose((True, False, False, False)):
+            self.world.refuse.add(f"uid-{self.made}")
+        self.world.put(it)
+
+    def goes(self) -> None:
+        kind = self.choose(("Pod", "Pod", "Reservation"))
+        names = sorted(name for k, name in self.world.objects if k == kind)
+        if names:
+            self.world.delete(kind, self.choose(names))
+
+    def devices_change(self) -> None:
+        name = self.choose(("n0", "n1"))
+        if ("Device", name) in self.world.objects and self.choose((True, False, False)):
+            self.world.delete("Device", name)
+            return
+        self.world.put(self.devices(name, self.choose((1, 2, 3)), self.choose((-1, -1, 0, 1))))
+
+    def node_goes_or_comes(self) -> None:
+        name = self.choose(("n0", "n1"))
+        if ("Node", name) not in self.world.objects:
+            self.world.put(node(name))
+            return
+        for key, raw in list(self.world.objects.items()):
+            if key[0] == "Pod" and raw["spec"].get("nodeName") == name:
+                self.world.delete(*key)
+        self.world.delete("Node", name)
+
+    def check(self) -> None:
+        objects = self.world.objects
+        given: dict[str, Counter[tuple[int, str]]] = {}
+        taken: dict[str, Counter[tuple[int, str]]] = {}
+        for (kind, _), raw in objects.items():
+            where = raw["spec"].get("nodeName") if kind == "Pod" else None
+            if where:
+                given.setdefault(where, Counter()).update(shares(raw))
+                text = (raw["metadata"].get("annotations") or {}).get(DRAWN)
+                if text:
+                    drawn: Any = msgspec.json.decode(text)["uid"]
+                    taken.setdefault(f"{where} {drawn}", Counter()).update(shares(raw))
+        for (kind, name), raw in objects.items():
+            if kind != "Reservation" or self.world.phase(name) != "Available":
+                continue
+            where = self.world.status(name)["nodeName"]
+            owned = taken.get(f"{where} {raw['metadata']['uid']}", Counter())
+            for key, value in shares(raw).items():
+                given.setdefault(where, Counter())[key] += max(0, value - owned[key])
+        for where, sums in given.items():
+            for (minor, line), value in sums.items():
+                assert value <= FULL[line], f"{where}: {line} of {minor} is given twice: {value}"
+
+
+@examples(25)
+@given(st.data())
+def test_no_share_of_a_gpu_is_given_twice(data: st.DataObject) -> None:
+    DeviceLife(choosing(data.draw)).live(20)
+
+
+def test_no_share_of_a_gpu_is_given_twice_in_many_lives() -> None:
+    for seed in range(examples(40).max_examples):
+        DeviceLife(seeded(seed)).live(40)

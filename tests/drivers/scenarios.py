@@ -1,0 +1,49 @@
+"""The scenarios every driver plays: all there are in `examples/`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from drivers.player import Player, Stage
+from holdfast.backends.embedded.setup import Setup
+from holdfast.sim.happenings import Scenario
+from holdfast.sim.loading import load_files
+from holdfast.sim.scenario import read_scenario
+from holdfast.sim.simulation import Simulation
+from holdfast.sim.timeline import Entry
+
+_EXAMPLES = Path(__file__).parents[2] / "examples"
+_FILES = sorted(file for file in _EXAMPLES.rglob("*.yaml") if file.parent.name != "configs")
+every_example = pytest.mark.parametrize(
+    "file", _FILES, ids=lambda file: str(file.relative_to(_EXAMPLES))
+)
+
+Placed = set[tuple[float, str, str, str]]
+
+
+class Simulated(NamedTuple):
+    """How a scenario comes out in a simulation, for others to come out the same."""
+
+    scenario: Scenario
+    end: float
+    placed: Placed
+
+    @classmethod
+    def of(cls, file: Path) -> Simulated:
+        scenario = read_scenario(load_files([str(file)]))
+        result = Simulation(scenario, Setup.of()).run()
+        assert result.unmet == []
+        return cls(scenario, result.end, placements(result.timeline))
+
+    async def play(self, stage: Stage) -> list[str]:
+        """What did not come out as the scenario expects."""
+        return await Player(self.scenario, self.end, stage).play()
+
+
+def placements(timeline: list[Entry]) -> Placed:
+    """Which pod was bound when, where and through what."""
+    bound = [entry for entry in timeline if entry.event == "Bound"]
+    return {(entry.t, entry.object, entry.node, entry.reservation) for entry in bound}

@@ -1,0 +1,34 @@
+"""Every example comes out on a real kube-apiserver as it does in a simulation."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from drivers.real_driver import RealStage
+from drivers.scenarios import Simulated, every_example
+from realserver.definitions import installed_definitions
+from realserver.server import RealServer
+
+
+@pytest.fixture(scope="module")
+def server(real_server: RealServer) -> Iterator[RealServer]:
+    real_server.empty()
+    with installed_definitions(real_server):
+        yield real_server
+
+
+@every_example
+def test_example(server: RealServer, file: Path) -> None:
+    simulated = Simulated.of(file)
+
+    async def play() -> RealStage:
+        stage = RealStage(server)
+        async with stage.opened():
+            assert await simulated.play(stage) == []
+        return stage
+
+    assert asyncio.run(play()).placed == simulated.placed

@@ -1,0 +1,83 @@
+"""A Runner at work on a server in the same process."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import random
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from builders import make_node, make_pod
+from holdfast.actions.scheduler import Scheduler
+from holdfast.backends.assembly import controllers
+from holdfast.backends.kubernetes.comparing import Difference, compare
+from holdfast.backends.kubernetes.fence import Fence
+from holdfast.backends.kubernetes.runner import Runner
+from holdfast.backends.metrics import SchedulingMetrics
+from holdfast.framework.config import API_VERSION, KIND, load
+from holdfast.plugins import registry
+from kube.fake_api import FakeApi, Raw
+from kube.fake_client import FakeClient
+from kube.virtual_time import LoopClock, until
+
+MINE = "holdfast-scheduler"
+
+
+class Cluster:
+    def __init__(self, api: FakeApi, runner: Runner, client: FakeClient) -> None:
+        self.api = api
+        self.runner = runner
+        self.client = client
+        self.scheduler = runner.scheduler
+
+    async def quiet(self) -> None:
+        await until(lambda: self.runner.has_synced and self.runner.is_quiet)
+        await asyncio.sleep(1)
+        await until(lambda: self.runner.is_quiet)
+
+    async def difference(self) -> Difference:
+        return await compare(self.client, self.scheduler)
+
+
+def new_scheduler() -> Scheduler:
+    plugins = registry()
+    configuration = load({"apiVersion": API_VERSION, "kind": KIND}, plugins.implements())
+    return Scheduler(configuration, plugins, controllers=controllers(configuration))
+
+
+@asynccontextmanager
+async def running(api: FakeApi, leads: bool = True) -> AsyncIterator[Cluster]:
+    clock = LoopClock()
+    fence = Fence(clock.elapsed)
+    if leads:
+        fence.open_until(math.inf)
+    client = FakeClient(api)
+    scheduler = new_scheduler()
+    runner = Runner(
+        scheduler,
+        client,
+        fence,
+        clock,
+        metrics=SchedulingMetrics(scheduler),
+        stream=False,
+        rng=random.Random(3),
+    )
+    task = asyncio.create_task(runner.run())
+    try:
+        yield Cluster(api, runner, client)
+        assert not task.done(), task.exception()
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        await runner.close()
+
+
+def pod(name: str, cpu: str = "100m", scheduler: str = MINE) -> Raw:
+    raw = make_pod(name).cpu(cpu).raw()
+    raw["spec"]["schedulerName"] = scheduler
+    return raw
+
+
+def node(name: str, cpu: str = "4") -> Raw:
+    return make_node(name).allocatable(cpu=cpu, memory="32Gi", pods=110).raw()

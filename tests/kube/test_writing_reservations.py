@@ -1,0 +1,83 @@
+"""What is written on reservations."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from holdfast.api.reservation import ReservationStatus
+from holdfast.core.decisions import DeleteReservation, SetReservationStatus
+from kube.fake_api import Fault, Raw
+from kube.virtual_time import run
+from kube.writing_desk import desk, ref
+
+RESERVATIONS = "/apis/scheduling.koordinator.sh/v1alpha1/reservations"
+
+
+def reservation(name: str = "r") -> Raw:
+    return {
+        "apiVersion": "scheduling.koordinator.sh/v1alpha1",
+        "kind": "Reservation",
+        "metadata": {"name": name},
+    }
+
+
+def status(raw: Raw, phase: str, node: str = "", binds: bool = False) -> SetReservationStatus:
+    return SetReservationStatus(ref(raw), ReservationStatus(phase=phase, node_name=node), binds)
+
+
+@pytest.mark.parametrize(
+    ("faults", "told"),
+    [
+        ([], ["BindConfirmed"]),
+        ([Fault("PATCH", status=503, times=20)], ["BindConfirmed"]),
+        ([Fault("PATCH", cut="after")], ["BindConfirmed"]),
+        ([Fault("PATCH", status=403)], ["BindRefused: 403: scripted"]),
+    ],
+)
+def test_a_reservation_gets_its_node_or_not(faults: list[Fault], told: list[str]) -> None:
+    async def story() -> None:
+        async with desk() as d:
+            r = d.api.create(reservation())
+            d.api.faults += faults
+            await d.do(status(r, "Available", "n", binds=True))
+            assert d.said() == told
+            written = d.api.get(RESERVATIONS, "r", "").get("status")
+            assert written == (
+                {"phase": "Available", "nodeName": "n"} if "Confirmed" in told[0] else None
+            )
+
+    run(story())
+
+
+def test_the_last_status_of_a_reservation_is_written_and_its_bind_still_answered() -> None:
+    async def story() -> None:
+        async with desk() as d:
+            r = d.api.create(reservation())
+            d.api.faults.append(Fault("PATCH", status=503, times=2))
+            d.writer.carry_out([status(r, "Available", "n", binds=True)])
+            await asyncio.sleep(0.05)
+            await d.do(status(r, "Succeeded", "n"))
+            assert d.said() == ["BindConfirmed"]
+            assert d.api.get(RESERVATIONS, "r", "")["status"]["phase"] == "Succeeded"
+
+    run(story())
+
+
+def test_a_reservation_that_is_gone_or_another_is_left_alone() -> None:
+    async def story() -> None:
+        async with desk() as d:
+            r = d.api.create(reservation())
+            d.api.delete(r)
+            await d.do(status(r, "Available", "n", binds=True))
+            assert d.said()[0] == "Deleted"
+            other = d.api.create(reservation())
+            d.fed.clear()
+            await d.do(status(r, "Available", "n"), DeleteReservation(ref(r), "over"))
+            assert [type(event).__name__ for event in d.fed] == ["WriteRefused"] or d.fed == []
+            assert d.api.get(RESERVATIONS, "r", "") == other
+            await d.do(DeleteReservation(ref(other), "over"))
+            assert d.api.all(RESERVATIONS) == []
+
+    run(story())

@@ -1,0 +1,84 @@
+"""A writer at its desk: with its server, and what it reported."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from holdfast.api.decode import decode
+from holdfast.backends.kubernetes.fence import Fence
+from holdfast.backends.kubernetes.http.rate import RateLimit
+from holdfast.backends.kubernetes.writing.writer import Writer
+from holdfast.core.decisions import Decision, ObjectRef
+from holdfast.core.events import BindConfirmed, BindRefused, Event, Updated, WriteRefused
+from kube.fake_api import FakeApi, Raw
+from kube.fake_client import FakeClient
+from kube.virtual_time import LoopClock
+
+PODS = "/api/v1/pods"
+CLAIMS = "/api/v1/persistentvolumeclaims"
+BIND = "/binding"
+FOREVER = float("inf")
+
+
+class Desk:
+    """A writer with its server, and what it reported."""
+
+    def __init__(self, api: FakeApi, fence: Fence, limit: RateLimit | None) -> None:
+        self.api = api
+        self.fence = fence
+        self.fed: list[Event] = []
+        self.failed: list[str] = []
+        self.claims: dict[tuple[str, str], Any] = {}
+        self.writer = Writer(
+            FakeClient(api),
+            fence,
+            self.fed.append,
+            self.claims,
+            lambda _: "holdfast-scheduler",
+            LoopClock().wall,
+            lambda error: self.failed.append(str(error)),
+            limit,
+        )
+
+    async def do(self, *decisions: Decision) -> None:
+        self.writer.carry_out(decisions)
+        assert await self.writer.queue.drain(3600), "writes hang"
+
+    def said(self) -> list[str]:
+        return [_told(event) for event in self.fed]
+
+    def claim_changed(self, raw: Raw) -> None:
+        obj = decode(raw)
+        self.claims[obj.metadata.namespace, obj.metadata.name] = obj
+        self.writer.saw(Updated(obj))
+
+
+def _told(event: Event) -> str:
+    name = type(event).__name__
+    if isinstance(event, BindConfirmed):
+        return name
+    if isinstance(event, BindRefused | WriteRefused):
+        return f"{name}: {event.message}"
+    obj: Any = event.object  # type: ignore[union-attr]
+    return (
+        f"{name} on {obj.spec.node_name}" if isinstance(event, Updated) and obj.spec.node_name else name
+    )
+
+
+@asynccontextmanager
+async def desk(api: FakeApi | None = None, limit: RateLimit | None = None) -> AsyncIterator[Desk]:
+    fence = Fence(LoopClock().elapsed)
+    fence.open_until(math.inf)
+    made = Desk(api or FakeApi(), fence, limit)
+    try:
+        yield made
+    finally:
+        await made.writer.queue.close()
+
+
+def ref(raw: Raw) -> ObjectRef:
+    meta = raw["metadata"]
+    return ObjectRef(raw["kind"], meta.get("namespace", ""), meta["name"], meta["uid"])

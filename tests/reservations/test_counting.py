@@ -1,0 +1,157 @@
+"""What a pod that must use a reservation is told of those there are."""
+
+import json
+from typing import Any
+
+import pytest
+
+from holdfast.framework.counting import about_reservations
+from reservations.little_world import LittleWorld, Raw, node, pod, reservation
+
+AFFINITY = "scheduling.koordinator.sh/reservation-affinity"
+TAINT = {"key": "pool", "value": "test", "effect": "NoSchedule"}
+
+
+def needy(name: str = "p", affinity: Raw | None = None, **spec: Any) -> Raw:
+    annotations = {AFFINITY: json.dumps(affinity or {})}
+    return pod(name, "a", meta={"annotations": annotations}, **spec)
+
+
+def counted(world: LittleWorld, name: str = "p") -> str:
+    """What stands between the reasons of nodes and what preemption says."""
+    return world.message(name).partition(". ")[2].partition(", preemption: ")[0]
+
+
+@pytest.mark.parametrize(
+    ("reservations", "affinity", "expected"),
+    [
+        pytest.param([], {}, "0 Reservation(s) matched owner total", id="none"),
+        pytest.param(
+            [reservation("r", app="other")], {}, "0 Reservation(s) matched owner total", id="of others"
+        ),
+        pytest.param(
+            [reservation("r", labels={"tier": "tin"}), reservation("s", unschedulable=True)],
+            {"reservationSelector": {"tier": "gold"}},
+            "1 Reservation(s) didn't match affinity rules, 1 Reservation(s) is unschedulable, "
+            "2 Reservation(s) matched owner total",
+            id="rules, and closed",
+        ),
+        pytest.param(
+            [reservation("r", taints=[TAINT]), reservation("s", taints=[TAINT])],
+            {},
+            "2 Reservation(s) had untolerated taint {pool: test}, 2 Reservation(s) matched owner total",
+            id="tainted",
+        ),
+        pytest.param(
+            [reservation("r"), reservation("s")],
+            {"name": "t"},
+            "2 Reservation(s) didn't match the requested reservation name, "
+            "2 Reservation(s) matched owner total",
+            id="of another name",
+        ),
+        pytest.param(
+            [reservation("r", cpu="1", allocatePolicy="Restricted"), reservation("s")],
+            {"name": "r"},
+            "1 Reservation(s) exactly matches the requested reservation name, "
+            "1 Reservation(s) didn't match the requested reservation name, "
+            "2 Reservation(s) matched owner total",
+            id="of that name, but too small",
+        ),
+        pytest.param(
+            [reservation("r", cpu="60", allocateOnce=False)],
+            {},
+            "0 Reservation(s) matched owner total",
+            id="without a node",
+        ),
+    ],
+)
+def test_reservations_are_counted_by_what_stands_against_them(
+    reservations: list[Raw], affinity: Raw, expected: str
+) -> None:
+    world = LittleWorld(node("n1"))
+    world.put(*reservations)
+    world.put(needy(affinity=affinity, cpu="2"))
+    assert counted(world) == expected
+
+
+def test_nodes_are_to_blame_where_reservations_are_not() -> None:
+    world = LittleWorld(node("n1"), reservation("r", cpu="15"))
+    world.put(needy(cpu="17"))
+    assert counted(world) == (
+        "1 Reservation(s) for node reason that Insufficient cpu by node, "
+        "1 Reservation(s) matched owner total"
+    )
+
+
+def test_a_taint_of_the_node_is_a_reason_of_the_node() -> None:
+    world = LittleWorld(node("n1"), reservation("r", cpu="4"))
+    world.edit("Node", "n1", spec__taints=[TAINT]).put(needy(cpu="2"))
+    assert "1 Reservation(s) for node reason that node(s) had untolerated taint" in counted(world)
+
+
+def test_reservations_on_nodes_the_pod_does_not_mean_are_not_counted() -> None:
+    world = LittleWorld(node("n1"), node("n2", labels={"disk": "ssd"}))
+    world.put(reservation("r", pod={"nodeName": "n1"}))
+    world.put(needy(nodeSelector={"disk": "ssd"}))
+    assert counted(world) == "0 Reservation(s) matched owner total"
+
+
+def test_used_up_reservations_are_not_counted() -> None:
+    world = LittleWorld(node("n1"), reservation("r", cpu="4"), pod("first", "a"))
+    assert world.drawn("first") == "r"
+    world.put(needy())
+    assert counted(world) == "0 Reservation(s) matched owner total"
+
+
+def test_the_event_of_its_own_is_about_reservations_alone() -> None:
+    small: Raw = {"cpu": "1", "allocatePolicy": "Restricted"}
+    world = LittleWorld(node("n1"), reservation("r", **small), reservation("s", unschedulable=True))
+    world.put(needy(cpu="2"))
+    told = [(e.reason, e.message) for e in world.events if e.about.name == "p"]
+    assert told[1] == (
+        "FailedScheduling-Reservation",
+        "0/2 reservations are available: 1 Reservation(s) Insufficient cpu, "
+        "1 Reservation(s) is unschedulable.",
+    )
+    assert [reason for reason, _ in told] == ["FailedScheduling", "FailedScheduling-Reservation"]
+    world.wait(600)
+    assert len([e for e in world.events if e.about.name == "p"]) == 2, "nothing is said twice"
+
+
+def test_a_pod_that_may_go_without_is_told_of_nodes_only() -> None:
+    world = LittleWorld(node("n1"), reservation("r", cpu="4"))
+    world.put(pod("p", "a", cpu="17"))
+    assert "Reservation" not in world.message("p")
+    assert all(event.reason != "FailedScheduling-Reservation" for event in world.events)
+
+
+@pytest.mark.parametrize(
+    ("message", "expected"),
+    [
+        (
+            "0/21 nodes are available: 1 Insufficient nvidia.com/gpu by node, 4 Reservation(s) "
+            "Insufficient nvidia.com/gpu. 1 Reservation(s) is unschedulable, 5 Reservation(s) matched "
+            "owner total",
+            "0/5 reservations are available: 4 Reservation(s) Insufficient nvidia.com/gpu, "
+            "1 Reservation(s) is unschedulable.",
+        ),
+        (
+            "0/5 nodes are available: 2 node(s) didn't match pod affinity rules. "
+            "1 Reservation(s) exactly matches the requested reservation name, "
+            "2 Reservation(s) for node reason that node(s) didn't match pod affinity rules, "
+            "3 Reservation(s) matched owner total, "
+            "preemption: 0/5 nodes are available: 5 Preemption is not helpful for scheduling.",
+            "0/3 reservations are available: 1 Reservation(s) exactly matches the requested reservation"
+            " name, 2 Reservation(s) for node reason that node(s) didn't match pod affinity rules.",
+        ),
+        (
+            "0/1 nodes are available: 1 node(s) no reservations match reservation affinity. "
+            "0 Reservation(s) matched owner total",
+            "0/0 reservations are available.",
+        ),
+        ("0/5 nodes are available: 3 Insufficient cpu, 2 Insufficient memory.", ""),
+        ("no nodes available to schedule pods", ""),
+    ],
+)
+def test_what_is_about_reservations_is_taken_from_the_whole(message: str, expected: str) -> None:
+    assert about_reservations(message) == expected
