@@ -1,5 +1,7 @@
 """Jobs of several pods: together or not at all."""
 
+from typing import Any
+
 import pytest
 
 from jobs.stage import GROUP, SIGS, VOLCANO, gang, group, node, play, pod, step
@@ -35,7 +37,7 @@ def test_a_gang_starts_whole_or_not_at_all(cpu: int, least: int, members: int, p
     ],
 )
 @pytest.mark.parametrize("api", [VOLCANO, SIGS])
-def test_members_name_their_group_in_any_way(naming: dict[str, dict[str, str]], api: str) -> None:
+def test_members_name_their_group_in_any_way(naming: dict[str, Any], api: str) -> None:
     pods = [pod(f"p{i}", **naming) for i in range(2)]
     late = pod("p2", **({"at": "10s"} | naming))
     played = play(node("n1"), group("g", 3, api), pods, late)

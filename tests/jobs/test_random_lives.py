@@ -1,8 +1,8 @@
 """Jobs, queues, holds, preemption and restarts at random.
 
 The simulation checks after every step that the state is right and that nothing is sold twice. Here it
-is checked besides that no job runs with fewer than it needs by our doing, and that nothing is held for who
-does not wait any more.
+is checked besides that no job runs with fewer than it needs by our doing, and that nothing is held for
+who does not wait any more.
 """
 
 from collections import Counter
