@@ -16,7 +16,6 @@ from holdfast.actions.round import Action, Round
 from holdfast.core.decisions import Emit
 from holdfast.core.jobs.outlook import overruns
 from holdfast.core.pods import PodRecord
-from holdfast.core.slots import NONZERO_CPU, NONZERO_MEMORY
 from holdfast.framework.resource_order import node_score
 from holdfast.framework.statement import Statement
 
@@ -93,9 +92,8 @@ class Backfill(Action):
         in_time = until >= round_.now + estimate
         if not in_time.any():
             return -1
-        for slot, amount in pod.cls.usage:
-            if slot not in (NONZERO_CPU, NONZERO_MEMORY):
-                in_time &= reserving.idle(slot) >= amount
+        for slot, amount in pod.cls.amounts.items():
+            in_time &= reserving.idle(slot) >= amount
         if not in_time.any():
             return -1
         column = round_.cycle.column(round_.profiles[pod.scheduler], pod.cls)

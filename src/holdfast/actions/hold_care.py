@@ -70,7 +70,10 @@ class HoldCare:
         if reserve is None:
             return promise.error or "it makes no sense"
         if reserve.row < 0:
-            return f"it finds no room: {promise.message}" if promise.message else ""
+            if not promise.message:
+                return ""
+            self._holds.refused(pod, promise.wants_node)
+            return f"it finds no room: {promise.message}"
         return self._never_there(promise, pod, reserve.row)
 
     def _never_there(self, promise: Promise, pod: PodRecord, row: int) -> str:

@@ -13,6 +13,7 @@ from holdfast.actions.allocate import Allocate
 from holdfast.actions.backfill import Backfill
 from holdfast.actions.hold_care import HoldCare
 from holdfast.actions.preempt import Preempt
+from holdfast.actions.reclaim import Reclaim
 from holdfast.actions.reserve import Reserve
 from holdfast.actions.round import Action, Round
 from holdfast.core.changes import Change
@@ -36,6 +37,7 @@ ACTIONS: Mapping[str, type[Action]] = {
     "backfill": Backfill,
     "reserve": Reserve,
     "preempt": Preempt,
+    "reclaim": Reclaim,
 }
 """What a configured action's name stands for."""
 
@@ -70,6 +72,7 @@ class Scheduler:
         self._profiles.setdefault("", profiles[0])  # reservations that name no scheduler
         for alias, name in (aliases or {}).items():
             self._profiles.setdefault(alias, self._profiles[name])
+        self.cluster.served = self._profiles
         self.queue = SchedulingQueue(
             profiles[0].sort_key, configuration.pod_initial_backoff, configuration.pod_max_backoff
         )

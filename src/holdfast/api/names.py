@@ -107,6 +107,14 @@ RESERVATION_PRIORITY = "koordinator.sh/priority"
 CAN_PREEMPT = "scheduling.koordinator.sh/can-preempt"
 SOFT_EVICTION = "scheduling.koordinator.sh/soft-eviction"
 
+# Migration: why a pod is moved, on the job; how dear its eviction is, on the pod; whose room it is, on
+# the reservation made for the job.
+EVICT_REASON = "koordinator.sh/evict-reason"
+EVICT_TRIGGER = "koordinator.sh/evict-trigger"
+EVICTION_COST = "scheduling.koordinator.sh/eviction-cost"
+CREATED_BY = "app.kubernetes.io/created-by"
+MIGRATION_JOB = "holdfast.io/migration-job"
+
 # Dynamic reservations.
 RESERVATION_TEMPLATE = "scheduling.koordinator.sh/reservation-template"
 NEW_RESERVATION_REQUIREMENT = "scheduling.koordinator.sh/new-reservation-requirement"

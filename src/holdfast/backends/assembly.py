@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from holdfast.actions.scheduler import Controller
+from holdfast.controllers.migration import MigrationController
 from holdfast.controllers.podgroups import PodGroups
 from holdfast.controllers.queues import QueueStatuses
 from holdfast.controllers.reservations import ReservationLifecycle
@@ -22,4 +23,10 @@ def controllers(configuration: Configuration) -> list[Callable[[Cluster], Contro
         return [QueueStatuses, PodGroups]
     given = args if isinstance(args, ReservationArgs) else ReservationArgs()
     gc_after = None if given.disable_garbage_collection else float(given.gc_duration_seconds)
-    return [lambda cluster: ReservationLifecycle(cluster, gc_after), QueueStatuses, PodGroups]
+    # A job that gives up takes its reservation along before that can expire.
+    return [
+        MigrationController,
+        lambda cluster: ReservationLifecycle(cluster, gc_after),
+        QueueStatuses,
+        PodGroups,
+    ]

@@ -28,6 +28,7 @@ from holdfast.api.resources import (
 )
 from holdfast.api.volumes import Volume
 from holdfast.core.images import normalized
+from holdfast.core.limits import CountedLimits, PodLimits
 from holdfast.core.ports import WILDCARD, HostPort
 from holdfast.core.slots import CPU, MEMORY, MOST, NONZERO_CPU, NONZERO_MEMORY, PODS
 
@@ -86,6 +87,7 @@ class PodClass:
         "id",
         "images",
         "labels",
+        "limits",
         "namespace",
         "node_selector",
         "nonzero",
@@ -110,7 +112,14 @@ class PodClass:
         "wants_node",
     )
 
-    def __init__(self, class_id: int, pod: Pod, traits: "Traits", slot: Callable[[str], int]) -> None:
+    def __init__(
+        self,
+        class_id: int,
+        pod: Pod,
+        traits: "Traits",
+        slot: Callable[[str], int],
+        counted: CountedLimits,
+    ) -> None:
         spec = pod.spec
         self.id = class_id
         self.pod = pod
@@ -160,6 +169,9 @@ class PodClass:
         """What a pod of the class claims of its row, by slot, derived sums included."""
         self.usage_column: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
         """The same as a column of the node table; the ledger makes it."""
+        self.limits = PodLimits(pod, counted)
+        if counted:
+            self.count_limits()
         self.plain: PodClass | None = None
         """The class that is the same but for volumes, which this one has."""
         self.refs = 0
@@ -178,10 +190,20 @@ class PodClass:
         cls.placed = {}
         return cls
 
+    def count_limits(self) -> None:
+        """Takes into what a pod of the class claims the limits that are counted by now."""
+        self.usage = tuple((dict(self.usage) | self.limits.claims()).items())
+        self.usage_column = np.zeros(0, dtype=np.int64)
+
     @property
     def pod_slots(self) -> int:
         """How many pods of the node it takes the room of."""
         return next(amount for slot, amount in self.usage if slot == PODS)
+
+    @property
+    def amounts(self) -> dict[int, int]:
+        """What a pod of the class takes of its node's resources, derived sums left out."""
+        return {**dict(self.requests), PODS: self.pod_slots}
 
     def request(self, slot: int) -> int:
         return next((amount for s, amount in self.requests if s == slot), 0)
@@ -214,6 +236,7 @@ class PodClasses:
         self._idle: dict[int, bytes] = {}
         self._keys: dict[int, bytes] = {}
         self._next = 0
+        self.counted: CountedLimits = {}
         self.on_added: list[Callable[[PodClass], None]] = []
         self.on_dropped: list[Callable[[PodClass], None]] = []
 
@@ -222,6 +245,11 @@ class PodClasses:
 
     def __iter__(self) -> Iterator[PodClass]:
         return iter(self._by_key.values())
+
+    def count_limits(self) -> None:
+        """From now on what pods claim includes all limits that are `counted`."""
+        for cls in (*self._by_key.values(), *self._plain.values()):
+            cls.count_limits()
 
     def acquire(self, pod: Pod, traits: Traits = ORDINARY) -> PodClass:
         """The class of a pod, which now counts one pod more; raises InvalidObject."""
@@ -269,7 +297,7 @@ class PodClasses:
 
     def _new(self, pod: Pod, traits: Traits) -> PodClass:
         self._next += 1
-        return PodClass(self._next - 1, pod, traits, self._slot)
+        return PodClass(self._next - 1, pod, traits, self._slot, self.counted)
 
     def _dropped(self, cls: PodClass) -> None:
         for tell in self.on_dropped:

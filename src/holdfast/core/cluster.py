@@ -4,7 +4,7 @@ Objects come in by `feed`; what follows from them is written to the node table a
 whoever watches (the scheduling queue) is told what became of pods. Nothing here decides anything.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from typing import Any, Protocol
 
 import msgspec
@@ -12,6 +12,7 @@ import msgspec
 from holdfast.api.errors import InvalidObject
 from holdfast.api.jobs import PodGroup, Queue, VolcanoJob
 from holdfast.api.meta import Object
+from holdfast.api.migration import PodMigrationJob
 from holdfast.api.names import QUEUE_NAME_ANNOTATION, RESERVATION_ALLOCATED
 from holdfast.api.node import Node
 from holdfast.api.pod import Pod
@@ -36,6 +37,7 @@ from holdfast.core.facts import (
     allocated_from,
     difference,
     is_disrupted,
+    is_ready,
     kind_of,
     node_info,
     with_devices,
@@ -43,6 +45,8 @@ from holdfast.core.facts import (
 from holdfast.core.jobs import Jobs
 from holdfast.core.jobs.estimates import estimate_in
 from holdfast.core.ledger import Ledger
+from holdfast.core.limit_sums import LimitSums
+from holdfast.core.migrations import Migrations
 from holdfast.core.nodes import NodeInfo, NodeTable
 from holdfast.core.pods import Phase, PodRecord
 from holdfast.core.promises import Promises
@@ -89,8 +93,12 @@ class Cluster:
         self.volumes = Volumes(self.nodes, self.ledger, self.classes, self.nodes_changed)
         self.pods: dict[str, PodRecord] = {}
         self.jobs = Jobs(self)
+        self.limits = LimitSums(self)
         self.promises = Promises(self)
+        self.node_listeners: list[Callable[[int], None]] = []
+        """Told of every row whose node object came, changed or went."""
         self.belongings = Belongings(self)
+        self.migrations = Migrations()
         self.objects: dict[str, dict[tuple[str, str], Object]] = {}
         """Everything else, by kind (see `kind_of`) and then by (namespace, name)."""
         self.versions: dict[str, int] = {}
@@ -101,8 +109,11 @@ class Cluster:
         """Moves with every change of a node or another object, and of the classes known."""
         self.chronicle = Chronicle()
         self.watcher: PodWatcher | None = None
+        self.served: Container[str] = ()
+        """The names of schedulers whose pods are scheduled here."""
         self._changes = Change.NONE
         self._reports: list[Decision] = []
+        self._complaints: dict[tuple[str, str], str] = {}
         self._uid: dict[tuple[str, str], str] = {}
         self._handlers: dict[type, Callable[[Any], None]] = {
             Added: self._put,
@@ -131,6 +142,15 @@ class Cluster:
         """What there is to say about objects that make no sense."""
         reports, self._reports = self._reports, []
         return reports
+
+    def complain(self, about: ObjectRef, reason: str, message: str) -> None:
+        """Says on an object what is wrong with it, once; an empty message means nothing is any more."""
+        known = self._complaints.pop((about.uid, reason), "")
+        if message:
+            self._complaints[about.uid, reason] = message
+            if message != known:
+                self.chronicle.note(self.now, about, reason, message)
+                self._reports.append(Emit(about, "Warning", reason, message, "Scheduling"))
 
     def pod(self, namespace: str, name: str) -> PodRecord | None:
         return self.pods.get(self._uid.get((namespace, name), ""))
@@ -204,6 +224,8 @@ class Cluster:
             self.jobs.put_volcano_job(obj)
         elif isinstance(obj, Queue):
             self.jobs.queues.put(obj)
+        elif isinstance(obj, PodMigrationJob):
+            self.migrations.put(obj)
         else:
             meta = obj.metadata
             known = self.objects.setdefault(kind_of(obj), {})
@@ -229,6 +251,8 @@ class Cluster:
             self.jobs.drop_volcano_job(obj)
         elif isinstance(obj, Queue):
             self.jobs.queues.drop(obj)
+        elif isinstance(obj, PodMigrationJob):
+            self.migrations.drop(obj.metadata.uid)
         else:
             meta = obj.metadata
             gone = self.objects.get(kind_of(obj), {}).pop((meta.namespace, meta.name), None)
@@ -309,6 +333,7 @@ class Cluster:
         row = self.open_row(info.name)
         codes = self.topology.row_codes(row)
         table.put(row, info)
+        self.belongings.node_changed(row)
         self.topology.relabel(row, codes)
         self._node_changed(row, changes)
         self.chronicle.note(self.now, f"Node/{info.name}", "added" if before is None else "changed")
@@ -344,6 +369,8 @@ class Cluster:
         self.stamp += 1
         self.nodes_changed.add(row)
         self.promises.node_changed(row)
+        for listen in self.node_listeners:
+            listen(row)
         self._changes |= changes
 
     def _row_emptied(self, row: int) -> None:
@@ -447,6 +474,7 @@ class Cluster:
             before = known.started
             known.started = parse_time(started) if started else None
             known.disrupted = is_disrupted(pod)
+            known.ready = is_ready(pod)
             self._draw(known, pod)
             self.belongings.seen(known, pod.metadata)
             self._assigned(known, node)
@@ -533,6 +561,12 @@ class Cluster:
     def _write_refused(self, event: WriteRefused) -> None:
         self.promises.not_written(event.uid)
         self.jobs.not_written(event.uid)
+        victim = self.pods.get(event.uid)
+        if victim is not None and victim.disrupted and victim.phase is Phase.ASSIGNED:
+            victim.disrupted = False  # it was asked to go, and may stay
+            self.changed(Change.OTHER)
+        if self.migrations.known:
+            self.migrations.refused.append((event.uid, event.message))
         pod = self.pods.get(event.uid)
         if pod is None or pod.phase is not Phase.PENDING or pod.leaving:
             return

@@ -2,10 +2,13 @@
 
 from collections.abc import Mapping
 from types import MappingProxyType
+from typing import Any
 
 import msgspec
 
 from holdfast.api.jobs import PodGroupStatus, QueueStatus
+from holdfast.api.meta import ObjectReference
+from holdfast.api.migration import PodMigrationJobStatus
 from holdfast.api.names import VOLCANO_API
 from holdfast.api.reservation import Reservation, ReservationStatus
 
@@ -76,6 +79,17 @@ class Preempt(msgspec.Struct, frozen=True):
     """The condition's."""
 
 
+class Evict(msgspec.Struct, frozen=True):
+    """Ask the eviction API to let the pod go, which minds disruption budgets. Answered by WriteRefused
+    if it does not, now; otherwise the pod is seen to go."""
+
+    pod: ObjectRef
+    message: str
+    """Why, for whoever keeps a record."""
+    options: Mapping[str, Any] = _NOTHING
+    """As DeleteOptions on the wire."""
+
+
 class CreateReservation(msgspec.Struct, frozen=True):
     """Create the reservation, which has its name. That it is there is seen as an object, and if one of
     the name is there already, nothing is done. Answered by WriteRefused, with the name, if it could not
@@ -103,10 +117,26 @@ class SetReservationStatus(msgspec.Struct, frozen=True):
 
 
 class DeleteReservation(msgspec.Struct, frozen=True):
-    """Delete the reservation, whose time is over."""
+    """Delete the reservation: its time is over, or nobody wants it any more."""
 
     reservation: ObjectRef
     message: str
+
+
+class SetMigrationStatus(msgspec.Struct, frozen=True):
+    """Write the status of a PodMigrationJob as a whole. Answered by WriteRefused if that fails."""
+
+    job: ObjectRef
+    status: PodMigrationJobStatus
+
+
+class SpecifyMigration(msgspec.Struct, frozen=True):
+    """Write into the spec of a PodMigrationJob which pod and which reservation it is about. What is
+    None stays as it is. Answered by WriteRefused if that fails."""
+
+    job: ObjectRef
+    pod: ObjectReference | None = None
+    reservation: ObjectReference | None = None
 
 
 class SetPodGroupStatus(msgspec.Struct, frozen=True):
@@ -142,11 +172,14 @@ Decision = (
     | SetPodScheduled
     | Nominate
     | Preempt
+    | Evict
     | CreateReservation
     | AnnotateReservation
     | SetReservationStatus
     | DeleteReservation
     | SetPodGroupStatus
     | SetQueueStatus
+    | SetMigrationStatus
+    | SpecifyMigration
     | Emit
 )

@@ -42,6 +42,12 @@ def is_disrupted(pod: Pod) -> bool:
     return found is not None and found.status == "True" and found.reason == "PreemptionByScheduler"
 
 
+def is_ready(pod: Pod) -> bool:
+    """Whether the pod says that it does its work."""
+    found = condition(pod.status.conditions, "Ready")
+    return found is not None and found.status == "True"
+
+
 def node_info(node: Node) -> NodeInfo:
     """What scheduling reads of a node; raises InvalidObject if a quantity makes no sense."""
     meta, status = node.metadata, node.status

@@ -53,6 +53,7 @@ class PodRecord:
         "pin",
         "promise",
         "queue",
+        "ready",
         "ref",
         "rejected_by",
         "row",
@@ -108,6 +109,8 @@ class PodRecord:
         """Of a reserve pod: its reservation."""
         self.disrupted = False
         """Whether the pod is on its way out to make room for another."""
+        self.ready = False
+        """Whether it says that it does its work, on its node."""
         self.created: str | None = None
         """When its object was created, as that says it."""
         self.job: Job | None = None

@@ -181,6 +181,25 @@ class ByMaximum:
         return MAX_SCORE - scaled if self._reverse else scaled
 
 
+class Range(NamedTuple):
+    low: int
+    high: int
+
+
+class ByRange:
+    """The worst raw score becomes 0 and the best 100; where all are equal, all are 0.
+
+    A column keeps count of how many nodes have the worst and the best, so that a pod that changes
+    neither costs no look at all nodes."""
+
+    def measure(self, raw: NDArray[np.int64]) -> Range:
+        return Range(int(raw.min()), int(raw.max()))
+
+    def apply(self, raw: Cells, measure: Range) -> Cells:
+        width = measure.high - measure.low
+        return (raw - measure.low) * MAX_SCORE // width if width else raw * 0
+
+
 class Outcome(NamedTuple):
     """What `reserve` and `permit` answer: fine if there is no message."""
 

@@ -12,11 +12,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.core.classes import PodClass
 from holdfast.core.cluster import Cluster
 from holdfast.core.jobs import Job
 from holdfast.core.pods import PodRecord
-from holdfast.core.slots import NONZERO_CPU, NONZERO_MEMORY
 from holdfast.core.view import All, One
 from holdfast.framework.column import Column
 from holdfast.framework.cycle import Cycle
@@ -27,8 +25,6 @@ from holdfast.framework.resource_order import node_score
 from holdfast.framework.statement import Statement
 
 Bools = NDArray[np.bool_]
-
-_DERIVED = (NONZERO_CPU, NONZERO_MEMORY)
 
 
 class Plan(NamedTuple):
@@ -132,6 +128,10 @@ class Reserving:
             profile = self._profiles[pod.scheduler]
             column = self._cycle.column(profile, pod.cls)
             among = self.suitable(column, pod) & self._can_ever(pod, held)
+            for name in self._holds.unfit(pod):
+                unfit = self._nodes.row(name)
+                if unfit is not None:
+                    among[unfit] = False
             for row in self.ordered(profile, pod, among, nodes, most):
                 name = self._nodes.name(row)
                 if name not in nodes and len(nodes) >= most:
@@ -176,12 +176,10 @@ class Reserving:
         if pod.job is not None:
             besides += [(p.cls, p.row) for p in pod.job.placed() if not p.cls.permanent]
         rows = np.ones(nodes.size, dtype=np.bool_)
-        for slot, amount in pod.cls.usage:
-            if slot in _DERIVED:
-                continue
+        for slot, amount in pod.cls.amounts.items():
             kept = (nodes.held[slot] + nodes.permanent[slot])[: nodes.size]
             for cls, row in besides:
-                kept[row] += _usage(cls, slot)
+                kept[row] += cls.amounts.get(slot, 0)
             rows &= kept + amount <= nodes.allocatable[slot, : nodes.size]
         return rows
 
@@ -191,14 +189,9 @@ class Reserving:
         for pod in tasks:
             column = self._cycle.column(self._profiles[pod.scheduler], pod.cls)
             room = self.suitable(column, pod)
-            for slot, amount in pod.cls.usage:
-                if slot not in _DERIVED:
-                    left = (nodes.allocatable[slot] - nodes.permanent[slot])[: nodes.size]
-                    room &= left >= amount
+            for slot, amount in pod.cls.amounts.items():
+                left = (nodes.allocatable[slot] - nodes.permanent[slot])[: nodes.size]
+                room &= left >= amount
             if not room.any():
                 return pod
         return None
-
-
-def _usage(cls: PodClass, slot: int) -> int:
-    return next((amount for s, amount in cls.usage if s == slot), 0)

@@ -9,8 +9,10 @@ from holdfast.plugins.default_preemption import DefaultPreemption
 from holdfast.plugins.device_share import DeviceShare
 from holdfast.plugins.image_locality import ImageLocality
 from holdfast.plugins.inter_pod_affinity import InterPodAffinity
+from holdfast.plugins.limit_aware import LimitAware
 from holdfast.plugins.node_affinity import NodeAffinity
 from holdfast.plugins.node_name import NodeName
+from holdfast.plugins.node_numa_resource import NodeNUMAResource
 from holdfast.plugins.node_order import NodeOrder
 from holdfast.plugins.node_ports import NodePorts
 from holdfast.plugins.node_resources_balanced import NodeResourcesBalancedAllocation
@@ -31,9 +33,11 @@ IN_TREE = (
     DefaultPreemption,
     DeviceShare,
     ImageLocality,
+    LimitAware,
     NodeAffinity,
     NodeName,
     NodeOrder,
+    NodeNUMAResource,
     NodePorts,
     NodeResourcesBalancedAllocation,
     NodeResourcesFit,

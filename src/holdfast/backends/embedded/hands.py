@@ -8,6 +8,7 @@ from holdfast.api.annotations import ReservationAllocated
 from holdfast.api.decode import decode_json
 from holdfast.api.errors import InvalidObject
 from holdfast.backends.embedded.jobs import JobHands
+from holdfast.backends.embedded.migrations import MigrationHands
 from holdfast.backends.embedded.objects import with_condition
 from holdfast.backends.embedded.reservations import ReservationHands
 from holdfast.backends.embedded.telling import BOUND, PREEMPTED, UNSCHEDULABLE
@@ -20,14 +21,17 @@ from holdfast.core.decisions import (
     Decision,
     DeleteReservation,
     Emit,
+    Evict,
     Nominate,
     ObjectRef,
     Preempt,
     SelectNode,
+    SetMigrationStatus,
     SetPodGroupStatus,
     SetPodScheduled,
     SetQueueStatus,
     SetReservationStatus,
+    SpecifyMigration,
 )
 from holdfast.core.events import BindConfirmed, BindRefused
 from holdfast.store.objects import Key, Raw, node_key, pod_key
@@ -39,6 +43,7 @@ class Hands:
         self._objects = world.objects
         self._reservations = ReservationHands(world)
         self._jobs = JobHands(world)
+        self._migrations = MigrationHands(world)
         self._carry_out: dict[type, Callable[[Any], None]] = {
             Bind: self._bind,
             BindVolume: self._bind_volume,
@@ -46,6 +51,9 @@ class Hands:
             SetPodScheduled: self._set_pod_scheduled,
             Nominate: self._nominate,
             Preempt: self._preempt,
+            Evict: self._migrations.evict,
+            SetMigrationStatus: self._migrations.set_status,
+            SpecifyMigration: self._migrations.specify,
             CreateReservation: self._reservations.create,
             SetReservationStatus: self._reservations.set_status,
             DeleteReservation: self._reservations.delete,

@@ -5,6 +5,7 @@ import msgspec
 from holdfast.api.meta import condition
 from holdfast.api.names import RESERVATION_API
 from holdfast.api.reservation import ReservationPhase, ReservationStatus
+from holdfast.api.validation import validate
 from holdfast.backends.embedded.admission import admit
 from holdfast.backends.embedded.telling import COLLECTED, DELETED, UNSCHEDULABLE
 from holdfast.backends.embedded.world import World
@@ -14,7 +15,7 @@ from holdfast.core.decisions import (
     ObjectRef,
     SetReservationStatus,
 )
-from holdfast.core.events import BindConfirmed, BindRefused
+from holdfast.core.events import BindConfirmed, BindRefused, WriteRefused
 from holdfast.core.promises.promise import FINISHED
 from holdfast.store.objects import Key, Raw
 
@@ -26,7 +27,12 @@ class ReservationHands:
 
     def create(self, decision: CreateReservation) -> None:
         raw: Raw = msgspec.to_builtins(decision.reservation)
-        if reservation_key(decision.reservation.metadata.name) not in self._objects:
+        name = decision.reservation.metadata.name
+        if reservation_key(name) in self._objects:
+            return
+        if problems := validate(raw):
+            self._world.feed(WriteRefused(name, str(problems[0])))
+        else:
             self._objects.create(admit(raw, (), self._world.clock.stamp()))
 
     def set_status(self, decision: SetReservationStatus) -> None:

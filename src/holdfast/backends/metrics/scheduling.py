@@ -10,6 +10,7 @@ from prometheus_client.core import GaugeMetricFamily, InfoMetricFamily, Metric
 from holdfast import __version__
 from holdfast.actions.scheduler import Scheduler
 from holdfast.backends.metrics.figures import Counter, Histogram, exponential
+from holdfast.backends.metrics.limits import limit_ratios
 from holdfast.backends.metrics.reservations import ReservationFigures
 from holdfast.backends.metrics.timing import time_plugins
 from holdfast.core.decisions import Bind, Decision, Preempt
@@ -175,6 +176,7 @@ class SchedulingMetrics:
         yield from self._queues()
         yield self._unschedulable()
         yield self._cache()
+        yield limit_ratios(self._scheduler.cluster)
         yield InfoMetricFamily("holdfast_build", "The version that runs.", {"version": __version__})
 
     def _attempts(self) -> Metric:

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from holdfast.core.promises.promise import Promise
 
 STARVATION = "starvation"
+_MEMORY = 60.0
+"""For so many seconds a node that refused a hold is not asked again for the same pod."""
 
 
 class Wanted(NamedTuple):
@@ -40,6 +42,7 @@ class Holds:
         """By the pod they are for."""
         self.dropped: set[str] = set()
         """The uids of those that are being deleted."""
+        self._unfit: dict[str, dict[str, float]] = {}
         self.bars_nodes = False
         """Whether nodes with a hold take nothing new, rather than the amounts alone being kept."""
         self.backfill = False
@@ -75,6 +78,17 @@ class Holds:
 
     def want(self, name: str, pod: PodRecord, node: str) -> None:
         self.wanted[pod.uid] = Wanted(name, pod.uid, node)
+
+    def refused(self, pod: PodRecord, node: str) -> None:
+        """The node would not have a hold for the pod after all."""
+        self._unfit.setdefault(pod.uid, {})[node] = self._cluster.now
+        for uid in [uid for uid in self._unfit if uid not in self._cluster.pods]:
+            del self._unfit[uid]
+
+    def unfit(self, pod: PodRecord) -> list[str]:
+        """The nodes that would not, the last time that was tried, not long ago."""
+        since = self._cluster.now - _MEMORY
+        return [node for node, when in self._unfit.get(pod.uid, {}).items() if when > since]
 
     def not_made(self, name: str) -> None:
         """A hold that was decided could not be written."""

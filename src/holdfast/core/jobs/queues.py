@@ -20,7 +20,6 @@ from holdfast.core.changes import Change
 from holdfast.core.decisions import ObjectRef
 from holdfast.core.jobs.shares import Claim, Vector, dominant, shares
 from holdfast.core.pods import PodRecord
-from holdfast.core.slots import NONZERO_CPU, NONZERO_MEMORY
 
 if TYPE_CHECKING:
     from holdfast.core.cluster import Cluster
@@ -28,7 +27,6 @@ if TYPE_CHECKING:
 DEFAULT = "default"
 ROOT = "root"
 _CLOSED = ("Closed", "Closing")
-_DERIVED = (NONZERO_CPU, NONZERO_MEMORY)
 
 Amounts = dict[int, int]
 
@@ -213,7 +211,7 @@ class Queues:
         wants = {name: self._vector(record.allocated, size) for name, record in self.known.items()}
         for pod in waiting:
             for record in self.path(self.of(pod)):
-                for slot, asked in amounts_of(pod).items():
+                for slot, asked in pod.cls.amounts.items():
                     wants[record.name][slot] += asked
         self._share_below("", total, wants, size)
 
@@ -288,7 +286,7 @@ class Queues:
     def _count(self, pod: PodRecord) -> None:
         name = self.of(pod)
         if name:
-            self._counted[pod.uid] = name, amounts_of(pod)
+            self._counted[pod.uid] = name, pod.cls.amounts
             self._add(*self._counted[pod.uid], 1)
 
     def _add(self, name: str, amounts: Amounts, sign: int) -> None:
@@ -314,12 +312,8 @@ class Queues:
 
 def _sum(pods: tuple[PodRecord, ...]) -> Amounts:
     if len(pods) == 1:
-        return amounts_of(pods[0])
+        return pods[0].cls.amounts
     total: Counter[int] = Counter()
     for pod in pods:
-        total.update(amounts_of(pod))
+        total.update(pod.cls.amounts)
     return dict(total)
-
-
-def amounts_of(pod: PodRecord) -> Amounts:
-    return {slot: asked for slot, asked in pod.cls.usage if slot not in _DERIVED}

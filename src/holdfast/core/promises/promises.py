@@ -214,6 +214,18 @@ class Promises:
         """The resources there is not enough of for that."""
         return self.waiting.lacking(promise, amounts)
 
+    def count_limits(self) -> None:
+        """What reservations hold includes limits that were not counted before."""
+        for promise in self.known.values():
+            pod = promise.pod
+            if pod is None:
+                continue
+            promise.wanted, promise.amounts = dict(promise.wanted), dict(promise.amounts)
+            pod.cls.limits.hold(promise.wanted)
+            pod.cls.limits.hold(promise.amounts)
+            if pod.row >= 0:
+                self._ledger.resize(pod, promise.amounts)
+
     def resize(self, promise: Promise, amounts: Amounts) -> None:
         pod = promise.pod
         assert pod is not None

@@ -22,6 +22,7 @@ class WaitingLine:
         self._cluster = cluster
         self._holds = cluster.ledger.holds
         self._nodes = cluster.nodes
+        self._limits = cluster.limits
         self._on_row: dict[int, set[str]] = {}
         self._growing: dict[int, set[str]] = {}
 
@@ -59,10 +60,11 @@ class WaitingLine:
         """The resources of which there is not enough where it is, for what it promises or for other
         amounts instead (then only where these are more)."""
         short, behind = self.shortage(promise, amounts), self._behind(promise)
-        lacking = [self._nodes.slots.name(slot) for slot in short]
+        hold = self._holds.get(promise.uid)
+        assert hold is not None
+        names = self._nodes.slots
+        lacking = [names.name(slot) or self._limits.allowed(slot, hold.row)[0] for slot in short]
         if amounts is None:
-            hold = self._holds.get(promise.uid)
-            assert hold is not None
             lacking += self._cluster.belongings.lacking(hold.pod, [each.pod.uid for each in behind])
         return lacking
 
@@ -76,12 +78,14 @@ class WaitingLine:
         for slot, promised in (hold.amounts if amounts is None else amounts).items():
             if amounts is not None and promised <= hold.amounts.get(slot, 0):
                 continue
+            name, offered = nodes.slots.name(slot), nodes.allocatable.item(slot, row)
+            if not name:
+                name, offered = self._limits.allowed(slot, row)
             claimed = nodes.claimed.item(slot, row) - hold.left(slot)
             claimed -= sum(each.left(slot) for each in behind)
             needed = max(0, promised - hold.taken.get(slot, 0))
-            missing = claimed + needed - nodes.allocatable.item(slot, row)
-            if missing > 0 and nodes.slots.name(slot):
-                short[slot] = missing
+            if name and claimed + needed > offered:
+                short[slot] = claimed + needed - offered
         return short
 
     def _behind(self, promise: Promise) -> list[Hold]:

@@ -12,6 +12,7 @@ from holdfast.backends.kubernetes.writing.binder import BindJob, Feed
 from holdfast.backends.kubernetes.writing.claims import Claims
 from holdfast.backends.kubernetes.writing.evictions import EvictionJob
 from holdfast.backends.kubernetes.writing.jobs import JobStatuses
+from holdfast.backends.kubernetes.writing.migrations import Migrations
 from holdfast.backends.kubernetes.writing.queue import Failed, Lane, WriteQueue
 from holdfast.backends.kubernetes.writing.recorder import Recorder
 from holdfast.backends.kubernetes.writing.reservations import Reservations
@@ -25,13 +26,16 @@ from holdfast.core.decisions import (
     Decision,
     DeleteReservation,
     Emit,
+    Evict,
     Nominate,
     Preempt,
     SelectNode,
+    SetMigrationStatus,
     SetPodGroupStatus,
     SetPodScheduled,
     SetQueueStatus,
     SetReservationStatus,
+    SpecifyMigration,
 )
 from holdfast.core.events import Deleted, Event
 
@@ -68,6 +72,7 @@ class Writer:
         self.statuses = Statuses(self._sender, wall)
         self._reservations = Reservations(self._sender, self.queue, feed)
         self._jobs = JobStatuses(self._sender, self.queue, feed)
+        self._migrations = Migrations(self._sender, self.queue, feed)
         self._recorder = Recorder(self._sender, wall)
         self.events_lost = 0
 
@@ -97,6 +102,12 @@ class Writer:
                 self._reservations.annotate(decision)
             elif isinstance(decision, SetPodGroupStatus | SetQueueStatus):
                 self._jobs.set_status(decision)
+            elif isinstance(decision, Evict):
+                self._migrations.evict(decision)
+            elif isinstance(decision, SetMigrationStatus):
+                self._migrations.set_status(decision)
+            elif isinstance(decision, SpecifyMigration):
+                self._migrations.specify(decision)
             else:
                 assert_never(decision)
 

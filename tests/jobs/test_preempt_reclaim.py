@@ -1,4 +1,4 @@
-"""Who makes room for whom: a job for another, inside a queue, if all of it then starts."""
+"""Who makes room for whom: inside a queue by importance, across queues by what is deserved."""
 
 from typing import Any
 
@@ -7,6 +7,7 @@ import pytest
 from jobs.stage import Played, Raw, actions, gang, group, in_queue, node, play, pod, queue
 
 PREEMPT = actions("allocate", "preempt")
+RECLAIM = actions("allocate", "reclaim")
 SPARED = {"volcano.sh/preemptable": "false"}
 
 
@@ -78,3 +79,69 @@ def test_a_job_is_never_left_with_fewer_than_it_needs() -> None:
     assert sorted(victims(tight)) == ["g-0", "g-1"]
     loose = play(nodes, group("g", 1), gang("g", 2), high, config=PREEMPT)
     assert len(victims(loose)) == 1
+
+
+# Reclaim
+
+
+def fill(of: str, count: int, **more: Any) -> list[Raw]:
+    return [low(f"{of}-{i}", queue=of, **more) for i in range(count)]
+
+
+def test_a_queue_gets_back_what_it_deserves_and_no_more() -> None:
+    queues = [queue("a", 1), queue("b", 3)]
+    played = play(node("n1", 8), queues, fill("a", 8), fill("b", 8, at="10s"), config=RECLAIM)
+    assert len(victims(played, "Evicted")) == 6
+    assert sum(name.startswith("b-") for name in played.bound()) == 6
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "evicted"),
+    [
+        ({"deserved": {"cpu": "2"}}, {"deserved": {"cpu": "6"}}, 6),
+        ({"reclaimable": False}, {}, 0),
+        ({}, {"capability": {"cpu": "1"}}, 1),
+        ({"guarantee": {"resource": {"cpu": "6"}}}, {}, 1),
+    ],
+)
+def test_what_queues_say_is_minded(a: Raw, b: Raw, evicted: int) -> None:
+    queues = [queue("a", **a), queue("b", **b)]
+    played = play(node("n1", 8), queues, fill("a", 8), fill("b", 8, at="10s"), config=RECLAIM)
+    assert len(victims(played, "Evicted")) == evicted
+
+
+def test_without_the_action_what_is_lent_stays_lent() -> None:
+    queues = [queue("a"), queue("b")]
+    played = play(node("n1", 4), queues, fill("a", 4), fill("b", 4, at="10s"), config=PREEMPT)
+    assert victims(played, "Evicted") == []
+
+
+def test_the_least_important_goes_first_and_the_spared_never() -> None:
+    queues = [queue("a"), queue("b")]
+    given = [
+        low("dear", queue="a", priority=5),
+        low("cheap", queue="a"),
+        low("spared", queue="a", annotations=SPARED),
+        low("dear-2", queue="a", priority=5),
+    ]
+    late = low("late", queue="b", at="10s")
+    played = play(node("n1", 4), queues, given, late, config=RECLAIM)
+    assert victims(played, "Evicted") == ["cheap"]
+    assert played.times("late") == [10]
+
+
+def test_a_job_reclaims_for_all_of_it_or_not_at_all() -> None:
+    queues = [queue("a"), queue("b")]
+    fits = [group("g", 2, queue="b"), *gang("g", 2, at="10s")]
+    played = play(node("n1", 4), queues, fill("a", 4), fits, config=RECLAIM)
+    assert played.times("g-0", "g-1") == [10, 10]
+    too_much = [group("g", 3, queue="b"), *gang("g", 3, at="10s")]
+    played = play(node("n1", 4), queues, fill("a", 4), too_much, config=RECLAIM)
+    assert victims(played, "Evicted") == []
+
+
+def test_of_a_job_all_goes_or_what_it_can_spare() -> None:
+    queues = [queue("a"), queue("b")]
+    job = [group("g", 4, queue="a"), *gang("g", 4)]
+    played = play(node("n1", 4), queues, job, fill("b", 1, at="10s"), config=RECLAIM)
+    assert len(victims(played, "Evicted")) == 4
