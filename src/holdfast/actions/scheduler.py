@@ -77,6 +77,7 @@ class Scheduler:
             profiles[0].sort_key, configuration.pod_initial_backoff, configuration.pod_max_backoff
         )
         self.cycle = Cycle(self.cluster, self.queue)
+        self.cycle.profiles = self._profiles
         self.gangs = Gangs(self.cluster, self.queue, self.cycle, self._profiles)
         self.reserving = Reserving(self.cluster, self.cycle, self._profiles)
         self.hold_care = HoldCare(self.cluster, self.reserving)

@@ -13,7 +13,7 @@ from holdfast.api.errors import InvalidObject
 from holdfast.api.jobs import PodGroup, Queue, VolcanoJob
 from holdfast.api.meta import Object
 from holdfast.api.migration import PodMigrationJob
-from holdfast.api.names import QUEUE_NAME_ANNOTATION, RESERVATION_ALLOCATED
+from holdfast.api.names import QUEUE_NAME_ANNOTATION, RESERVATION_ALLOCATED, RESERVATION_TEMPLATE
 from holdfast.api.node import Node
 from holdfast.api.pod import Pod
 from holdfast.api.policy import PriorityClass
@@ -49,7 +49,7 @@ from holdfast.core.limit_sums import LimitSums
 from holdfast.core.migrations import Migrations
 from holdfast.core.nodes import NodeInfo, NodeTable
 from holdfast.core.pods import Phase, PodRecord
-from holdfast.core.promises import Promises
+from holdfast.core.promises import Promises, Virtuals
 from holdfast.core.rowlog import RowLog
 from holdfast.core.story import Chronicle, Line
 from holdfast.core.topology import Topology
@@ -95,6 +95,7 @@ class Cluster:
         self.jobs = Jobs(self)
         self.limits = LimitSums(self)
         self.promises = Promises(self)
+        self.virtuals = Virtuals(self)
         self.node_listeners: list[Callable[[int], None]] = []
         """Told of every row whose node object came, changed or went."""
         self.belongings = Belongings(self)
@@ -217,6 +218,7 @@ class Cluster:
         elif isinstance(obj, Node):
             self._put_node(obj)
         elif isinstance(obj, Reservation):
+            self.virtuals.requirements.see_reservation(obj)
             self.promises.put(obj)
         elif isinstance(obj, PodGroup):
             self.jobs.put_group(obj)
@@ -244,6 +246,7 @@ class Cluster:
         elif isinstance(obj, Node):
             self._drop_node(obj.metadata.name, "deleted")
         elif isinstance(obj, Reservation):
+            self.virtuals.requirements.forget_reservation(obj.metadata.uid)
             self.promises.drop(obj.metadata.uid)
         elif isinstance(obj, PodGroup):
             self.jobs.drop_group(obj)
@@ -382,6 +385,8 @@ class Cluster:
 
     def _put_pod(self, pod: Pod) -> None:
         meta, spec = pod.metadata, pod.spec
+        if RESERVATION_TEMPLATE in meta.annotations or meta.uid in self.virtuals.requirements.asks:
+            self.virtuals.requirements.see_pod(pod)
         known = self.pods.get(meta.uid)
         if known is None:
             namesake = self.pods.get(self._uid.get((meta.namespace, meta.name), ""))
@@ -534,6 +539,7 @@ class Cluster:
             self._changes |= Change.PROMISES
 
     def _forget(self, pod: PodRecord, why: str) -> None:
+        self.virtuals.requirements.forget_pod(pod.uid)
         if self.watcher is not None:
             self.watcher.pod_settled(pod)
         if pod.row >= 0:
@@ -560,6 +566,8 @@ class Cluster:
 
     def _write_refused(self, event: WriteRefused) -> None:
         self.promises.not_written(event.uid)
+        self.virtuals.not_written(event.uid, event.message)
+        self.virtuals.requirements.not_written(event.uid, event.message)
         self.jobs.not_written(event.uid)
         victim = self.pods.get(event.uid)
         if victim is not None and victim.disrupted and victim.phase is Phase.ASSIGNED:

@@ -22,7 +22,7 @@ class Statement:
 
     def put(self, profile: Profile, pod: PodRecord, row: int) -> bool:
         """Takes a place on this row, where the pod fits."""
-        if self._cycle.take(profile, pod, row) is not None:
+        if self._cycle.occupy(profile, pod, row) is not None:
             return False
         self.placed.append((profile, pod))
         return True

@@ -40,7 +40,7 @@ def reserve_pod(reservation: Reservation) -> tuple[Pod, str]:
                 name=meta.uid,
                 uid=meta.uid,
                 namespace=namespace_of(reservation),
-                labels={**given.labels, **own.labels},
+                labels=_labels(given.labels, own.labels),
                 annotations={**given.annotations, **own.annotations},
                 owner_references=given.owner_references,
             ),
@@ -56,6 +56,13 @@ def namespace_of(reservation: Reservation) -> str:
     metadata = template.get("metadata")
     given = metadata.get("namespace") if isinstance(metadata, dict) else None
     return str(given or template.get("namespace") or names.DEFAULT_NAMESPACE)
+
+
+def _labels(given: dict[str, str], own: dict[str, str]) -> dict[str, str]:
+    """Less the id of one made on demand, which would make each of them a class of its own."""
+    labels = {**given, **own}
+    labels.pop(names.RESERVATION_ID, None)
+    return labels
 
 
 def priority_of(reservation: Reservation, spec: PodSpec) -> int:
