@@ -152,7 +152,9 @@ def table(rows: list[Raw]) -> str:
 def plot(rows: list[Raw]) -> str:
     """How full the cluster was, and how long each large job waited."""
     colours = ("#888", "#c33", "#36c", "#2a2", "#a3a")
-    parts = ['<svg xmlns="http://www.w3.org/2000/svg" width="900" height="520" font-family="sans-serif">']
+    parts = [
+        '<svg xmlns="http://www.w3.org/2000/svg" width="900" height="520" font-family="sans-serif">'
+    ]
     longest = max((w for row in rows for w in row["waits"]), default=1.0) or 1.0
     for i, row in enumerate(rows):
         colour = colours[i % len(colours)]
