@@ -1,19 +1,21 @@
-"""A week of mixed work: many small jobs, now and then a large one. Who waits how long, and at what cost?
+"""A week of mixed work: many small jobs, now and then a large one. Who waits how long, at what cost?
 
     python examples/starvation/week.py scenario > week.json
-    holdfast simulate week.json -o json --until 240h --config examples/starvation/configs/allocate.yaml \\
-        --config examples/starvation/configs/node.yaml --config examples/starvation/configs/amount.yaml \\
-        --config examples/starvation/configs/backfill.yaml > result.json
+    cd examples/starvation/configs
+    holdfast simulate ../../../week.json -o json --until 240h --config allocate.yaml \\
+        --config node.yaml --config amount.yaml --config backfill.yaml > ../../../result.json
+    cd -
     python examples/starvation/week.py compare result.json week.svg
 
-Small jobs take a quarter or half of a node for two to eight hours and come at random, enough to keep the
-cluster busy. A large one is a gang whose pods want most of a node each, many at once. Without room being held for it, it starts when by
-chance so many nodes are empty, which is never.
+Small jobs take a quarter or half of a node for two to eight hours and come at random, enough to keep
+the cluster busy. A large one is a gang whose pods want most of a node each, many at once. Without room
+being held for it, it starts when by chance so many nodes are empty enough, which is hardly ever.
 """
 
 import json
 import random
 import sys
+from pathlib import Path
 from typing import Any
 
 NODES = 200
@@ -183,13 +185,11 @@ def main(words: list[str]) -> None:
     if words[:1] == ["scenario"]:
         json.dump({"kind": "List", "apiVersion": "v1", "items": scenario()}, sys.stdout)
         return
-    with open(words[1], encoding="utf-8") as file:
-        result = json.load(file)
+    result = json.loads(Path(words[1]).read_text(encoding="utf-8"))
     rows = [figures(run) for run in result.get("runs", [result])]
     print(table(rows))
     if len(words) > 2:
-        with open(words[2], "w", encoding="utf-8") as file:
-            file.write(plot(rows))
+        Path(words[2]).write_text(plot(rows), encoding="utf-8")
 
 
 if __name__ == "__main__":
