@@ -12,7 +12,7 @@ import msgspec
 from holdfast.api.errors import InvalidObject
 from holdfast.api.meta import Object
 from holdfast.api.migration import PodMigrationJob
-from holdfast.api.names import RESERVATION_ALLOCATED
+from holdfast.api.names import RESERVATION_ALLOCATED, RESERVATION_TEMPLATE
 from holdfast.api.node import Node
 from holdfast.api.pod import Pod
 from holdfast.api.reservation import Reservation
@@ -41,10 +41,11 @@ from holdfast.core.facts import (
     with_devices,
 )
 from holdfast.core.ledger import Ledger
+from holdfast.core.limit_sums import LimitSums
 from holdfast.core.migrations import Migrations
 from holdfast.core.nodes import NodeInfo, NodeTable
 from holdfast.core.pods import Phase, PodRecord
-from holdfast.core.promises import Promises
+from holdfast.core.promises import Promises, Virtuals
 from holdfast.core.rowlog import RowLog
 from holdfast.core.story import Chronicle, Line
 from holdfast.core.topology import Topology
@@ -87,7 +88,11 @@ class Cluster:
         """Rows on which it became known when a pod began to run."""
         self.volumes = Volumes(self.nodes, self.ledger, self.classes, self.nodes_changed)
         self.pods: dict[str, PodRecord] = {}
+        self.limits = LimitSums(self)
         self.promises = Promises(self)
+        self.virtuals = Virtuals(self)
+        self.node_listeners: list[Callable[[int], None]] = []
+        """Told of every row whose node object came, changed or went."""
         self.belongings = Belongings(self)
         self.migrations = Migrations()
         self.objects: dict[str, dict[tuple[str, str], Object]] = {}
@@ -104,6 +109,7 @@ class Cluster:
         """The names of schedulers whose pods are scheduled here."""
         self._changes = Change.NONE
         self._reports: list[Decision] = []
+        self._complaints: dict[tuple[str, str], str] = {}
         self._uid: dict[tuple[str, str], str] = {}
         self._handlers: dict[type, Callable[[Any], None]] = {
             Added: self._put,
@@ -132,6 +138,15 @@ class Cluster:
         """What there is to say about objects that make no sense."""
         reports, self._reports = self._reports, []
         return reports
+
+    def complain(self, about: ObjectRef, reason: str, message: str) -> None:
+        """Says on an object what is wrong with it, once; an empty message means nothing is any more."""
+        known = self._complaints.pop((about.uid, reason), "")
+        if message:
+            self._complaints[about.uid, reason] = message
+            if message != known:
+                self.chronicle.note(self.now, about, reason, message)
+                self._reports.append(Emit(about, "Warning", reason, message, "Scheduling"))
 
     def pod(self, namespace: str, name: str) -> PodRecord | None:
         return self.pods.get(self._uid.get((namespace, name), ""))
@@ -198,6 +213,7 @@ class Cluster:
         elif isinstance(obj, Node):
             self._put_node(obj)
         elif isinstance(obj, Reservation):
+            self.virtuals.requirements.see_reservation(obj)
             self.promises.put(obj)
         elif isinstance(obj, PodMigrationJob):
             self.migrations.put(obj)
@@ -217,6 +233,7 @@ class Cluster:
         elif isinstance(obj, Node):
             self._drop_node(obj.metadata.name, "deleted")
         elif isinstance(obj, Reservation):
+            self.virtuals.requirements.forget_reservation(obj.metadata.uid)
             self.promises.drop(obj.metadata.uid)
         elif isinstance(obj, PodMigrationJob):
             self.migrations.drop(obj.metadata.uid)
@@ -298,6 +315,7 @@ class Cluster:
         row = self.open_row(info.name)
         codes = self.topology.row_codes(row)
         table.put(row, info)
+        self.belongings.node_changed(row)
         self.topology.relabel(row, codes)
         self._node_changed(row, changes)
         self.chronicle.note(self.now, f"Node/{info.name}", "added" if before is None else "changed")
@@ -333,6 +351,8 @@ class Cluster:
         self.stamp += 1
         self.nodes_changed.add(row)
         self.promises.node_changed(row)
+        for listen in self.node_listeners:
+            listen(row)
         self._changes |= changes
 
     def _row_emptied(self, row: int) -> None:
@@ -344,6 +364,8 @@ class Cluster:
 
     def _put_pod(self, pod: Pod) -> None:
         meta, spec = pod.metadata, pod.spec
+        if RESERVATION_TEMPLATE in meta.annotations or meta.uid in self.virtuals.requirements.asks:
+            self.virtuals.requirements.see_pod(pod)
         known = self.pods.get(meta.uid)
         if known is None:
             namesake = self.pods.get(self._uid.get((meta.namespace, meta.name), ""))
@@ -480,6 +502,7 @@ class Cluster:
             self._changes |= Change.PROMISES
 
     def _forget(self, pod: PodRecord, why: str) -> None:
+        self.virtuals.requirements.forget_pod(pod.uid)
         if self.watcher is not None:
             self.watcher.pod_settled(pod)
         if pod.row >= 0:
@@ -503,6 +526,8 @@ class Cluster:
 
     def _write_refused(self, event: WriteRefused) -> None:
         self.promises.not_written(event.uid)
+        self.virtuals.not_written(event.uid, event.message)
+        self.virtuals.requirements.not_written(event.uid, event.message)
         if self.migrations.known:
             self.migrations.refused.append((event.uid, event.message))
         pod = self.pods.get(event.uid)

@@ -7,14 +7,14 @@ rest then comes from the node), but what is left never goes below zero.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.core.pods import PodRecord
-from holdfast.core.slots import NONZERO_CPU, NONZERO_MEMORY, PODS
+from holdfast.core.slots import PODS
 
 if TYPE_CHECKING:
     from holdfast.core.promises.promise import Promise
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 Amounts = dict[int, int]
 Matrix = NDArray[np.int64]
 
-UNNAMED = frozenset((PODS, NONZERO_CPU, NONZERO_MEMORY))
-"""Slots that are not what a reservation is made for."""
 _FIRST_CAPACITY = 64
 
 
@@ -40,8 +38,8 @@ class Hold:
         self.row = row
         self.amounts = amounts
         """What was promised, by slot; not to be written to."""
-        self.named = named(amounts)
-        """The same, less the pods and the sums only scores are made of."""
+        self.named: tuple[tuple[int, int], ...] = ()
+        """The same, less the pods and what is summed up besides resources."""
         self.kind = 0
         """A number all holds have that promise something of the same slots."""
         self.taken: Amounts = {}
@@ -56,7 +54,9 @@ class Hold:
 class HoldTable:
     """Columns are holds: what they promise and what is left, by slot."""
 
-    def __init__(self) -> None:
+    def __init__(self, sums: Collection[int]) -> None:
+        """`sums` are the slots that are no resources of their own."""
+        self._sums = sums
         self.amounts = np.zeros((8, _FIRST_CAPACITY), dtype=np.int64)
         self._left = np.zeros((8, _FIRST_CAPACITY), dtype=np.int64)
         self._outdated: dict[int, Hold] = {}
@@ -107,7 +107,7 @@ class HoldTable:
         self._fit(max(amounts, default=0), index)
         hold = Hold(pod, index, row, amounts)
         hold.promise.hold = hold
-        hold.kind = self._kind(amounts)
+        self._sort(hold)
         self._by_uid[pod.uid] = hold
         self._on_row.setdefault(row, {})[pod.uid] = hold
         for slot, amount in amounts.items():
@@ -129,15 +129,18 @@ class HoldTable:
     def promise(self, hold: Hold, amounts: Amounts) -> None:
         """The hold promises these amounts from now on."""
         hold.amounts = amounts
-        hold.named = named(amounts)
-        hold.kind = self._kind(amounts)
+        self._sort(hold)
         self._fit(max(amounts, default=0), hold.index)
         self.amounts[:, hold.index] = 0
         for slot, amount in amounts.items():
             self.amounts[slot, hold.index] = amount
 
-    def _kind(self, amounts: Amounts) -> int:
-        return self._kinds.setdefault(frozenset(amounts), len(self._kinds))
+    def _sort(self, hold: Hold) -> None:
+        amounts, sums = hold.amounts, self._sums
+        hold.kind = self._kinds.setdefault(frozenset(amounts), len(self._kinds))
+        hold.named = tuple(
+            [(slot, n) for slot, n in amounts.items() if slot != PODS and slot not in sums]
+        )
 
     def _fit(self, slot: int, index: int) -> None:
         slots, capacity = self._left.shape
@@ -150,10 +153,6 @@ class HoldTable:
                 _grown(self.amounts, slots, capacity),
                 _grown(self._left, slots, capacity),
             )
-
-
-def named(amounts: Amounts) -> tuple[tuple[int, int], ...]:
-    return tuple([(slot, amount) for slot, amount in amounts.items() if slot not in UNNAMED])
 
 
 def _grown(before: Matrix, slots: int, capacity: int) -> Matrix:

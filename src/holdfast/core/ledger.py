@@ -48,7 +48,7 @@ class Ledger:
         """Rows on which something was claimed or released."""
         self.pods: dict[int, dict[str, PodRecord]] = {}
         """The pods on each row, by uid."""
-        self.holds = HoldTable()
+        self.holds = HoldTable(table.slots.sums)
         """What is promised to pods still to come."""
         self.listeners: list[Listener] = []
         """Told (pod, row, +1 or -1) of every pod that comes to or leaves a row."""
@@ -171,6 +171,18 @@ class Ledger:
             else:
                 removed.append(pod)
         return removed
+
+    def count(self, slots: frozenset[int]) -> None:
+        """Pods claim something of these slots too from now on, as their classes say by now."""
+        assert not self._depth, "what pods claim must not change under a transaction"
+        for row, pods in self.pods.items():
+            for pod in pods.values():
+                for slot, amount in pod.cls.usage:
+                    if slot in slots:
+                        self._table.claimed[slot, row] += amount
+                        if pod.cls.permanent:
+                            self._table.permanent[slot, row] += amount
+            self.changed.add(row)
 
     def is_empty(self, row: int) -> bool:
         """Whether nobody claims anything of the row."""

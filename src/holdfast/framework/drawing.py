@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from holdfast.core.classes import PodClass
 from holdfast.core.cluster import Cluster
-from holdfast.core.holds import UNNAMED, Hold, HoldTable
+from holdfast.core.holds import Hold, HoldTable
 from holdfast.core.nodes import NodeTable
 from holdfast.core.promises import Promise
 from holdfast.core.slots import PODS
@@ -68,7 +68,8 @@ class Drawing:
     def __init__(self, cluster: Cluster, cls: PodClass) -> None:
         self._cluster = cluster
         self._cls = cls
-        self._asked = [(slot, amount) for slot, amount in cls.requests if slot not in UNNAMED]
+        self._sums = cluster.nodes.slots.sums
+        self._asked = [(slot, amount) for slot, amount in cls.requests if slot != PODS]
         self._by_slot = dict(self._asked)
         self._parts = len(self._asked) or 1
         self._belongings = cluster.belongings
@@ -158,7 +159,7 @@ class Drawing:
                 asked[slot] = amount
         after = amounts - np.maximum(0, left - asked[:, None])
         counted = amounts > 0
-        counted[list(UNNAMED)] = False
+        counted[[PODS, *(slot for slot in self._sums if slot < len(counted))]] = False
         part = np.where(counted, 100 * after // np.maximum(amounts, 1), 0).sum(axis=0)
         filled = part // np.maximum(counted.sum(axis=0), 1)
         worth: Ints = share * _STEPS + filled

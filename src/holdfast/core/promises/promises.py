@@ -119,8 +119,9 @@ class Promises:
 
     def concerns(self, cls: PodClass) -> bool:
         """Whether reservations matter to pods of the class."""
-        return bool(self.specs.matching(cls)) or (
-            names.RESERVATION_AFFINITY in cls.annotations and cls.promised_to < 0
+        return not cls.sized and (
+            bool(self.specs.matching(cls))
+            or (names.RESERVATION_AFFINITY in cls.annotations and cls.promised_to < 0)
         )
 
     def traits(self, metadata: ObjectMeta) -> Traits:
@@ -141,9 +142,16 @@ class Promises:
     def put(self, reservation: Reservation) -> None:
         self._intake.put(reservation)
 
-    def drop(self, uid: str) -> None:
+    def put_virtual(self, promise: Promise, row: int) -> None:
+        """A reservation without an object holds its room on the row; raises what is wrong with it."""
+        self._intake.put_virtual(promise)
+        self.assume(promise, row)
+        self.note(promise, "set aside", self._nodes.name(row))
+        self.opened(promise)
+
+    def drop(self, uid: str, why: str = "deleted") -> None:
         """The object is gone."""
-        self._intake.drop(uid)
+        self._intake.drop(uid, why)
 
     def finish(self, promise: Promise, reason: str) -> None:
         """It holds nothing any more, for good."""
@@ -197,6 +205,18 @@ class Promises:
     def lacking(self, promise: Promise, amounts: Amounts | None = None) -> list[str]:
         """The resources there is not enough of for that."""
         return self.waiting.lacking(promise, amounts)
+
+    def count_limits(self) -> None:
+        """What reservations hold includes limits that were not counted before."""
+        for promise in self.known.values():
+            pod = promise.pod
+            if pod is None:
+                continue
+            promise.wanted, promise.amounts = dict(promise.wanted), dict(promise.amounts)
+            pod.cls.limits.hold(promise.wanted)
+            pod.cls.limits.hold(promise.amounts)
+            if pod.row >= 0:
+                self._ledger.resize(pod, promise.amounts)
 
     def resize(self, promise: Promise, amounts: Amounts) -> None:
         pod = promise.pod

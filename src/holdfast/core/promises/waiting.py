@@ -22,6 +22,7 @@ class WaitingLine:
         self._cluster = cluster
         self._holds = cluster.ledger.holds
         self._nodes = cluster.nodes
+        self._limits = cluster.limits
         self._on_row: dict[int, set[str]] = {}
         self._growing: dict[int, set[str]] = {}
 
@@ -72,11 +73,13 @@ class WaitingLine:
         for slot, promised in (hold.amounts if amounts is None else amounts).items():
             if amounts is not None and promised <= hold.amounts.get(slot, 0):
                 continue
+            name, offered = nodes.slots.name(slot), nodes.allocatable.item(slot, row)
+            if not name:
+                name, offered = self._limits.allowed(slot, row)
             claimed = nodes.claimed.item(slot, row) - hold.left(slot)
             claimed -= sum(each.left(slot) for each in behind)
             needed = max(0, promised - hold.taken.get(slot, 0))
-            name = nodes.slots.name(slot)
-            if name and claimed + needed > nodes.allocatable.item(slot, row):
+            if name and claimed + needed > offered:
                 lacking.append(name)
         if amounts is None:
             lacking += self._cluster.belongings.lacking(hold.pod, [each.pod.uid for each in behind])
