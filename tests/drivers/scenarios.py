@@ -17,8 +17,9 @@ from holdfast.sim.simulation import Simulation
 from holdfast.sim.timeline import Entry
 
 _EXAMPLES = Path(__file__).parents[2] / "examples"
+_FILES = sorted(file for file in _EXAMPLES.rglob("*.yaml") if file.parent.name != "configs")
 every_example = pytest.mark.parametrize(
-    "file", sorted(_EXAMPLES.rglob("*.yaml")), ids=lambda file: str(file.relative_to(_EXAMPLES))
+    "file", _FILES, ids=lambda file: str(file.relative_to(_EXAMPLES))
 )
 
 Placed = set[tuple[float, str, str, str]]
