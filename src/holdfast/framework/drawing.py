@@ -22,7 +22,7 @@ from holdfast.core.view import Cells, One, Some
 Ints = NDArray[np.int64]
 
 _STEPS = 101
-_MOST_ORDER = 2**42
+_LEVELS = 2**37 + 2**33 + 1
 
 INSUFFICIENT = "Reservation(s) Insufficient {}"
 INSUFFICIENT_BY_NODE = "Insufficient {} by node"
@@ -197,7 +197,15 @@ def _age(promise: Promise) -> tuple[float, str]:
 
 
 def _order_worth(order: int) -> int:
-    """More than anything else, and the more the lower the order."""
+    """More than anything else, and the more the lower the order. A score has 64 bits, so that orders
+    are told apart one by one up to 2**36, by 64 up to 2**42 (they may be milliseconds since 1970), and
+    beyond by half a billion."""
     if not order:
         return 0
-    return (_MOST_ORDER - max(-_MOST_ORDER + 1, min(order, _MOST_ORDER - 1))) * _STEPS * _STEPS
+    if order < 2**36:
+        level = max(order, -(2**33))
+    elif order < 2**42:
+        level = 2**36 + (order - 2**36) // 2**6
+    else:
+        level = 2**37 + min((order - 2**42) // 2**29, 2**33)
+    return (_LEVELS - level) * _STEPS * _STEPS
