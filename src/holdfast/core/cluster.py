@@ -32,6 +32,7 @@ from holdfast.core.events import (
 from holdfast.core.facts import (
     allocated_from,
     difference,
+    gives_up,
     is_disrupted,
     kind_of,
     node_info,
@@ -371,8 +372,9 @@ class Cluster:
                 known.cls = cls
                 self.ledger.place(known, row)
                 transaction.commit()
-            self._changes |= Change.POD_LEFT
-            if cls.labels != before.labels:
+            if gives_up(before, cls):
+                self._changes |= Change.POD_LEFT
+            if cls.labels != before.labels or cls.terminating != before.terminating:
                 self._changes |= Change.POD_LABELS
         else:
             known.cls = cls
