@@ -480,8 +480,11 @@ class Cluster:
         pod = self.pods.get(event.uid)
         if pod is None or pod.phase is not Phase.PENDING or pod.leaving:
             return
-        if self.watcher is not None:
-            self.watcher.pod_pending(pod)  # a victim stays that was to make room for it
+        # A victim stays that was to make room for it, and perhaps for others.
+        waiting = self.nominations.get(pod.nominated, {pod.uid: pod})
+        for each in list(waiting.values()):
+            if self.watcher is not None and not each.leaving:
+                self.watcher.pod_pending(each)
 
     def _binding(self, uid: str) -> PodRecord | None:
         """The pod, or reserve pod, of that uid."""
