@@ -23,6 +23,7 @@ from holdfast.backends.kubernetes.errors import ApiError, KubernetesError
 from holdfast.backends.kubernetes.fence import Fence
 from holdfast.backends.kubernetes.http.client import Client, Request, get
 from holdfast.backends.kubernetes.http.paths import LEASE, path_of
+from holdfast.backends.kubernetes.http.reach import LATE
 from holdfast.framework.config import LeaderElection
 
 _JITTER = 1.2
@@ -57,6 +58,8 @@ class Election:
         self._seen: Lease | None = None
         self._seen_at = 0.0
         self._renewed_at = 0.0
+        self._problem = ""
+        """What the last attempt failed for."""
 
     async def acquire(self) -> None:
         """Returns when this process leads."""
@@ -122,8 +125,12 @@ class Election:
             async with asyncio.timeout(max(timeout, 0.001)):
                 taken = await self._take()
         except (KubernetesError, msgspec.DecodeError, TimeoutError) as error:
-            self._report("failed", str(error) or "no answer in time")
+            problem = str(error) or LATE
+            if problem != self._problem:
+                self._problem = problem
+                self._report("failed", problem)
             return False
+        self._problem = ""
         if taken:
             self._renewed_at = start
             self._fence.open_until(start + self._settings.renew_deadline)

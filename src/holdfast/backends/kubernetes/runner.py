@@ -34,7 +34,8 @@ BINDS_WAITING = 500
 """While more binds than this wait to be sent, no more is decided."""
 _SWEEP_EVERY = 60.0
 
-_LEVELS = {"listed": "debug", "listing": "debug", "failed": "warning"}
+_LEVELS = {"listed": "debug", "listing": "debug", "cut off": "debug", "failed": "warning"}
+"""That the server is away the client says, once for all reflectors."""
 
 Log = Callable[..., None]
 """Called with an event's name and its particulars by name; `level` among them if it is not `info`."""
