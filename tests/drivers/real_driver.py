@@ -18,6 +18,7 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+from drivers.naming import as_written
 from drivers.player import JSON, MERGE, Deletions
 from drivers.real_client import Requests, SeenClient
 from drivers.scenarios import Placed
@@ -224,7 +225,8 @@ class RealStage:
         if key[:2] == POD and before is not None and after is not None:
             node = after["spec"].get("nodeName")
             if node and not before["spec"].get("nodeName"):
-                self.placed.add((self.clock.t, str(key), node, reservation_of(after)))
+                pod = as_written(str(key))
+                self.placed.add((self.clock.t, pod, node, reservation_of(after)))
 
     def _clear_away(self, there: set[Key]) -> None:
         """Deletes what the scenario has left."""

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import pytest
 
+from drivers.naming import as_written
 from drivers.player import Player, Stage
 from holdfast.backends.embedded.setup import Setup
 from holdfast.sim.happenings import Scenario
@@ -45,4 +46,9 @@ class Simulated(NamedTuple):
 def placements(timeline: list[Entry]) -> Placed:
     """Which pod was bound when, where and through what."""
     bound = [entry for entry in timeline if entry.event == "Bound"]
-    return {(entry.t, entry.object, entry.node, entry.reservation) for entry in bound}
+    return {(e.t, as_written(e.object), e.node, _called(e.reservation)) for e in bound}
+
+
+def _called(reservation: str) -> str:
+    """What is made on demand goes by the uid of its pod, which is another one every time."""
+    return "made on demand" if reservation.startswith("drp-") else reservation

@@ -168,6 +168,8 @@ class FakeApi:
         if method == "POST" and subresource == "binding":
             assert key is not None
             return self._bind(path, key, body)
+        if method == "POST" and subresource == "eviction":
+            method, body = "DELETE", body.get("deleteOptions")
         if method == "POST":
             key = _key(body)
             if key in self._of(path).objects:

@@ -14,6 +14,7 @@ from holdfast.api.timestamps import format_time, parse_time
 from holdfast.controllers.reservations import ReservationLifecycle
 from holdfast.core.decisions import (
     Bind,
+    CreateReservation,
     DeleteReservation,
     Emit,
     Nominate,
@@ -104,6 +105,11 @@ class LittleWorld:
         self.now = START
         self.objects: dict[tuple[str, str], Raw] = {}
         self.events: list[Emit] = []
+        self.graceful = False
+        """Whether pods that have to make room take their time."""
+        self.knows_reservations = True
+        """Whether one can be created."""
+        self.made = 0
         self.refuse: set[str] = set()
         """The uids of which the next bind is refused."""
         self.shrinking = False
@@ -231,6 +237,8 @@ class LittleWorld:
             self._bind(decision)
         elif isinstance(decision, SetReservationStatus):
             self._set_status(decision)
+        elif isinstance(decision, CreateReservation):
+            self._create(msgspec.to_builtins(decision.reservation))
         elif isinstance(decision, DeleteReservation):
             if ("Reservation", decision.reservation.name) in self.objects:
                 self.delete("Reservation", decision.reservation.name)
@@ -245,13 +253,35 @@ class LittleWorld:
                 self._change("Pod", decision.pod.name, {"status": {"conditions": [condition]}})
         elif isinstance(decision, Preempt):
             if ("Pod", decision.pod.name) in self.objects:
-                raw = self.objects.pop(("Pod", decision.pod.name))
-                self._feed(Deleted(decode(raw)))
+                self._preempt(decision.pod.name)
         elif isinstance(decision, Nominate):
             if ("Pod", decision.pod.name) in self.objects:
                 self._change("Pod", decision.pod.name, {"status": {"nominatedNodeName": decision.node}})
         elif isinstance(decision, Emit):
             self.events.append(decision)
+
+    def _create(self, raw: Raw) -> None:
+        key = ("Reservation", raw["metadata"]["name"])
+        if key in self.objects or not self.knows_reservations:
+            return
+        self.made += 1
+        raw["metadata"]["uid"] = f"made-{self.made}"
+        raw["metadata"]["creationTimestamp"] = format_time(self.now)
+        self._store(raw)
+
+    def _preempt(self, name: str) -> None:
+        if not self.graceful:
+            raw = self.objects.pop(("Pod", name))
+            self._feed(Deleted(decode(raw)))
+            return
+        condition = {
+            "type": "DisruptionTarget",
+            "status": "True",
+            "reason": "PreemptionByScheduler",
+            "message": "",
+        }
+        leaving = {"deletionTimestamp": format_time(self.now)}
+        self._change("Pod", name, {"metadata": leaving, "status": {"conditions": [condition]}})
 
     def _bind(self, decision: Bind) -> None:
         uid, raw = decision.pod.uid, self.objects.get(("Pod", decision.pod.name))

@@ -26,6 +26,7 @@ class Life:
     def __init__(self, choose: Chooser) -> None:
         self.choose = choose
         self.world = LittleWorld(node("n0", cpu="8"), node("n1", cpu="6"))
+        self.world.graceful = choose((True, False))
         self.made = 0
 
     def live(self, steps: int) -> None:
@@ -48,13 +49,14 @@ class Life:
             )
             happen()
             self.check_statuses()
+            self.check_rooms()
 
     def new_pod(self) -> None:
         self.made += 1
         requests = {"cpu": self.choose(CPUS)}
         if self.choose((True, False)):
             requests["memory"] = self.choose(("1Gi", "4Gi"))
-        spec: dict[str, object] = {"requests": requests}
+        spec: dict[str, object] = {"requests": requests, "priority": self.choose((0, 0, 5, 10))}
         if self.choose((True, False, False, False)):
             spec["ports"] = [self.choose((80, 81))]
         meta: dict[str, object] = {}
@@ -106,7 +108,7 @@ class Life:
 
     def reservation_changes(self) -> None:
         name = self._some("Reservation")
-        if name is None:
+        if name is None or name.startswith("preempted-for-"):
             return
         if self.choose((True, False)):
             self.world.edit("Reservation", name, spec__unschedulable=self.choose((True, False)))
@@ -137,6 +139,9 @@ class Life:
         for name, was in before.items():
             if was.get("phase") not in ("Available", "Waiting"):
                 continue
+            if ("Reservation", name) not in world.objects:
+                assert name.startswith("preempted-for-")  # its pod found another place meanwhile
+                continue
             now = world.status(name)
             assert (now["nodeName"], now["allocatable"]) == (was["nodeName"], was["allocatable"])
             owners = [owner["uid"] for owner in now.get("currentOwners", ())]
@@ -158,6 +163,21 @@ class Life:
                 and f'"{uid}"' in (each["metadata"].get("annotations") or {}).get(ALLOCATED, "")
             )
             assert [owner["uid"] for owner in world.status(name).get("currentOwners", ())] == owners
+
+    def check_rooms(self) -> None:
+        """Once it is quiet preempted room is held for pods that wait for it, and for no others."""
+        objects = self.world.objects
+        waiting = {
+            raw["metadata"]["uid"]: raw["status"].get("nominatedNodeName", "")
+            for (kind, _), raw in objects.items()
+            if kind == "Pod" and not raw["spec"].get("nodeName")
+        }
+        for (kind, name), raw in objects.items():
+            if kind != "Reservation" or not name.startswith("preempted-for-"):
+                continue
+            if self.world.phase(name) not in ("Succeeded", "Failed"):
+                uid = raw["metadata"]["labels"]["holdfast.io/preemptor-uid"]
+                assert waiting.get(uid) == raw["spec"]["template"]["spec"]["nodeName"]
 
 
 @examples(40)

@@ -59,10 +59,12 @@ class Scheduler:
         self._profiles.setdefault("", profiles[0])  # reservations that name no scheduler
         for alias, name in (aliases or {}).items():
             self._profiles.setdefault(alias, self._profiles[name])
+        self.cluster.served = self._profiles
         self.queue = SchedulingQueue(
             profiles[0].sort_key, configuration.pod_initial_backoff, configuration.pod_max_backoff
         )
         self.cycle = Cycle(self.cluster, self.queue)
+        self.cycle.profiles = self._profiles
         self._controllers = [make(self.cluster) for make in controllers]
         self.unfinished = False
         self.profiles = profiles
@@ -156,8 +158,22 @@ class Scheduler:
                     self._tell_again(group, [pod], profile, column, now)
         elif column.best() >= 0:
             self.queue.wake(group, now)
+        elif self._wake_preemptors(group, now) and not group.pods:
+            return
         elif tell:
             group.told = self._tell_again(group, group.pods.values(), profile, column, now)
+
+    def _wake_preemptors(self, group: Group, now: float) -> bool:
+        """Pods a node is being cleared for may fare better than their class; whether there are any."""
+        nominated = [
+            pod
+            for there in self.cluster.nominations.values()
+            for uid, pod in there.items()
+            if uid in group.pods
+        ]
+        for pod in nominated:
+            self.queue.wake_pod(pod, now)
+        return bool(nominated)
 
     def _tell_again(
         self, group: Group, pods: Collection[PodRecord], profile: Profile, column: Column, now: float

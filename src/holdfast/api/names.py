@@ -107,6 +107,14 @@ RESERVATION_PRIORITY = "koordinator.sh/priority"
 CAN_PREEMPT = "scheduling.koordinator.sh/can-preempt"
 SOFT_EVICTION = "scheduling.koordinator.sh/soft-eviction"
 
+# Migration: why a pod is moved, on the job; how dear its eviction is, on the pod; whose room it is, on
+# the reservation made for the job.
+EVICT_REASON = "koordinator.sh/evict-reason"
+EVICT_TRIGGER = "koordinator.sh/evict-trigger"
+EVICTION_COST = "scheduling.koordinator.sh/eviction-cost"
+CREATED_BY = "app.kubernetes.io/created-by"
+MIGRATION_JOB = "holdfast.io/migration-job"
+
 # Dynamic reservations.
 RESERVATION_TEMPLATE = "scheduling.koordinator.sh/reservation-template"
 NEW_RESERVATION_REQUIREMENT = "scheduling.koordinator.sh/new-reservation-requirement"
@@ -157,6 +165,9 @@ VOLCANO_JOB_NAME = "volcano.sh/job-name"
 
 # Holdfast's own.
 RUN_ESTIMATE = "holdfast.io/run-estimate"
+PREEMPTOR_UID = "holdfast.io/preemptor-uid"
+HELD_FOR = "holdfast.io/held-for"
+HELD_BECAUSE = "holdfast.io/held-because"
 HOLD_LABEL = "holdfast.io/hold"
 HOLD_JOB = "holdfast.io/hold-job"
 HOLD_EXPECTED_START = "holdfast.io/expected-start"

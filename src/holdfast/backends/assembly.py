@@ -3,8 +3,12 @@
 from collections.abc import Callable
 
 from holdfast.actions.scheduler import Controller
+from holdfast.controllers.dynamic_reservations import DynamicReservations
+from holdfast.controllers.migration import MigrationController
+from holdfast.controllers.provisioner import Provisioner
 from holdfast.controllers.reservations import ReservationLifecycle
 from holdfast.core.cluster import Cluster
+from holdfast.core.promises.virtual import Settings
 from holdfast.framework.config import Configuration, ReservationArgs
 
 _RESERVATION = "Reservation"
@@ -20,4 +24,16 @@ def controllers(configuration: Configuration) -> list[Callable[[Cluster], Contro
         return []
     given = args if isinstance(args, ReservationArgs) else ReservationArgs()
     gc_after = None if given.disable_garbage_collection else float(given.gc_duration_seconds)
-    return [lambda cluster: ReservationLifecycle(cluster, gc_after)]
+    # A job that gives up takes its reservation along before that can expire.
+    made: list[Callable[[Cluster], Controller]] = [
+        MigrationController,
+        lambda cluster: ReservationLifecycle(cluster, gc_after),
+        lambda cluster: DynamicReservations(cluster, settings),
+    ]
+    dynamic = configuration.dynamic_reservation
+    settings = Settings(
+        dynamic.provision_timeout, dynamic.virtual_retention, dynamic.on_failure == "Bind"
+    )
+    if dynamic.provisioner == "builtin":
+        made.append(Provisioner.of)
+    return made

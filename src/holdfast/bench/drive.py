@@ -19,6 +19,8 @@ from typing import Any
 from holdfast.actions.scheduler import Scheduler
 from holdfast.api.meta import Object
 from holdfast.api.pod import Pod
+from holdfast.api.reservation import Reservation
+from holdfast.backends.assembly import controllers
 from holdfast.bench.hands import Hands
 from holdfast.bench.making import PodMaker, make_object
 from holdfast.bench.plan import Churning, Objects, Plan, Pods
@@ -84,7 +86,7 @@ class Drive:
         implements = registry().implements()
         configuration = load({"apiVersion": API_VERSION, "kind": KIND}, implements)
         aliases = {"default-scheduler": DEFAULT_SCHEDULER_NAME}
-        self.scheduler = Scheduler(configuration, registry(), aliases)
+        self.scheduler = Scheduler(configuration, registry(), aliases, controllers(configuration))
         self.meter = Meter()
         self._hands = Hands()
         self.decisions = self._hands.decisions
@@ -107,6 +109,8 @@ class Drive:
                 match step:
                     case Objects(objects):
                         for obj in objects:
+                            if isinstance(obj, Reservation):
+                                self._hands.reservations.know(obj)
                             self.scheduler.feed(Added(obj), self._now)
                     case Pods():
                         self._arrive(step, ready.pop(id(step)))
@@ -172,10 +176,14 @@ class Drive:
             due = self.scheduler.next_timer()
             if due is None and not reported:
                 break
-            self._now = max(self._now, due or 0.0)
-            before = len(waiting)
+            before, follows = len(waiting), reported
+            if not follows:
+                self._now = max(self._now, due or 0.0)
             reported = self._turn(0, [], [])
-            idle = 0 if len(waiting) < before else idle + 1
+            if len(waiting) < before:
+                idle = 0
+            elif not follows:
+                idle += 1
         self._measured = False
 
     def _turn(self, pods: int, arriving: list[Object], events: list[Any]) -> bool:

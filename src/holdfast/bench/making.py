@@ -12,10 +12,11 @@ from typing import Any
 
 import msgspec
 
-from holdfast.api.decode import decode, decode_pod_json
+from holdfast.api.decode import decode, decode_json, decode_pod_json
 from holdfast.api.kinds import is_cluster_scoped
 from holdfast.api.meta import Object
 from holdfast.api.pod import Pod
+from holdfast.api.reservation import Reservation
 from holdfast.core.decisions import SetPodScheduled
 
 Raw = Mapping[str, Any]
@@ -24,6 +25,7 @@ CREATED = "2026-01-01T00:00:00Z"
 
 _UID, _NODE, _CONDITIONS, _VERSION = "@uid@", "@node@", "@conditions@", "@version@"
 _POD, _NAMESPACE, _NOMINATED = "$pod", "$namespace", "@nominated@"
+_ANNOTATIONS = "@annotations@"
 _BOUND = '[{"type":"PodScheduled","status":"True","lastTransitionTime":"2026-01-01T00:00:01Z"}]'
 
 
@@ -41,6 +43,7 @@ class PodMaker:
     ) -> None:
         self._prefix = prefix
         self._texts = [_pod_text(shape) for shape in shapes]
+        self._annotations = [shape.get("metadata", {}).get("annotations", {}) for shape in shapes]
         self.namespaces = namespaces
         self._order = order
         self._along = along
@@ -48,7 +51,7 @@ class PodMaker:
     @property
     def key(self) -> str:
         """What the uids of its pods begin with."""
-        return _uid(self._prefix, 0)[:8]
+        return uid_of(self._prefix, 0)[:8]
 
     def arriving(self, number: int) -> list[Object]:
         """What there is to be fed for a new pod, the pod last."""
@@ -59,8 +62,11 @@ class PodMaker:
     def pending(self, number: int) -> Pod:
         return self._written(number, "", "[]", "1")
 
-    def bound(self, number: int, node: str) -> Pod:
-        return self._written(number, node, _BOUND, "2")
+    def bound(self, number: int, node: str, annotations: Mapping[str, str] | None = None) -> Pod:
+        return self._written(number, node, _BOUND, "2", annotations=annotations)
+
+    def annotated(self, number: int, annotations: Mapping[str, str]) -> Pod:
+        return self._written(number, "", "[]", "2", annotations=annotations)
 
     def told(self, number: int, why: SetPodScheduled | None, nominated: str = "") -> Pod:
         """Without a node, and why; perhaps with one that is being cleared for it."""
@@ -85,20 +91,33 @@ class PodMaker:
         return self.namespaces[number % len(self.namespaces)]
 
     def _written(
-        self, number: int, node: str, conditions: str, version: str, nominated: str = ""
+        self,
+        number: int,
+        node: str,
+        conditions: str,
+        version: str,
+        nominated: str = "",
+        annotations: Mapping[str, str] | None = None,
     ) -> Pod:
-        texts = self._texts
-        text = texts[self._order[number] if self._order else number % len(texts)]
+        shape = self._order[number] if self._order else number % len(self._texts)
+        annotated = {**self._annotations[shape], **(annotations or {})}
         text = (
-            text.replace(_POD, self._name(number))
+            self._texts[shape]
+            .replace(_POD, self._name(number))
             .replace(_NAMESPACE, self._namespace(number))
-            .replace(_UID, _uid(self._prefix, number))
+            .replace(_UID, uid_of(self._prefix, number))
             .replace(_NODE, node)
             .replace(_NOMINATED, nominated)
             .replace(f'"{_CONDITIONS}"', conditions)
             .replace(_VERSION, version)
+            .replace(f'"{_ANNOTATIONS}"', msgspec.json.encode(annotated).decode())
         )
         return decode_pod_json(text.encode())
+
+
+def seen(reservation: Reservation) -> Reservation:
+    """A reservation as it is read back."""
+    return decode_json(msgspec.json.encode(reservation), Reservation)
 
 
 def number_of(uid: str) -> int:
@@ -131,7 +150,7 @@ def make_object(
     """An object that is not a pod; a name and a namespace in the template are kept."""
     metadata = dict(template.get("metadata", {}))
     name = metadata.setdefault("name", f"{prefix}-{number:05d}")
-    metadata["uid"] = _uid(name, number)
+    metadata["uid"] = uid_of(name, number)
     metadata["creationTimestamp"] = CREATED
     metadata["resourceVersion"] = "1"
     if template["kind"] == "Node":
@@ -153,6 +172,7 @@ def _pod_text(shape: Raw) -> str:
         "resourceVersion": _VERSION,
         "creationTimestamp": CREATED,
         **shape.get("metadata", {}),
+        "annotations": _ANNOTATIONS,
     }
     spec = {
         "priority": 0,
@@ -167,5 +187,5 @@ def _pod_text(shape: Raw) -> str:
     return msgspec.json.encode(pod).decode()
 
 
-def _uid(prefix: str, number: int) -> str:
+def uid_of(prefix: str, number: int) -> str:
     return f"{zlib.crc32(prefix.encode()):08x}-0000-4000-8000-{number:012x}"

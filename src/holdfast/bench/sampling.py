@@ -28,6 +28,8 @@ _SECTIONS = {
     "framework/diagnosis.py": "diagnosis",
     "framework/keyed.py": "column refresh",
     "framework/narrowed.py": "column refresh",
+    "framework/drawing.py": "column refresh",
+    "framework/owned.py": "column refresh",
     "framework/trial.py": "preemption",
     "framework/queue.py": "queue",
     "framework/": "decisions",
@@ -49,6 +51,9 @@ _SECTIONS = {
     "core/view.py": "column refresh",
     "core/story.py": "story",
     "core/rowlog.py": "ledger",
+    "core/holds.py": "ledger",
+    "core/promises/": "reservations",
+    "controllers/": "reservations",
     "core/": "cluster",
     "bench/": "freeing objects",
 }

@@ -10,7 +10,13 @@ from holdfast.api.errors import TimeError
 from holdfast.api.meta import condition
 from holdfast.api.timestamps import parse_time
 from holdfast.core.cluster import Cluster
-from holdfast.core.decisions import Decision, DeleteReservation, Emit, SetReservationStatus
+from holdfast.core.decisions import (
+    Decision,
+    DeleteReservation,
+    Emit,
+    Nominate,
+    SetReservationStatus,
+)
 from holdfast.core.pods import Phase
 from holdfast.core.promises.promise import FINISHED, Promise
 from holdfast.core.promises.status import (
@@ -34,7 +40,6 @@ class ReservationLifecycle:
         self._gc_after = gc_after
         self._timers: list[tuple[float, str]] = []
         self._due: dict[str, float] = {}
-        self._collected: set[str] = set()
         self._invalid: dict[str, str] = {}
         """What was last said to be wrong with a reservation, by its uid."""
         self._decisions: list[Decision] = []
@@ -51,7 +56,6 @@ class ReservationLifecycle:
             promise = self._promises.known.get(uid)
             if promise is None:
                 self._due.pop(uid, None)
-                self._collected.discard(uid)
                 self._invalid.pop(uid, None)
             else:
                 self._look_after(promise, now)
@@ -64,9 +68,15 @@ class ReservationLifecycle:
         return self._timers[0][0] if self._timers else None
 
     def _look_after(self, promise: Promise, now: float) -> None:
+        if promise.virtual:
+            return
         if promise.finished:
-            self._write(promise, now)
+            if promise.object.status.phase not in FINISHED:
+                self._write(promise, now)
             self._collect(promise, now)
+            return
+        if promise.preemptor and self._is_needless(promise):
+            self._delete(promise, "nobody needs the room any more")
             return
         expires = promise.expires
         if expires is not None and expires <= now:
@@ -87,12 +97,34 @@ class ReservationLifecycle:
                 self._promises.available(promise)
                 self._emit(promise, "Available", f"There is room for {promise.name} on {node}")
             self._resize(promise)
+        elif promise.preemptor and not promise.error:
+            return  # it is about to be placed
         if promise.error:
             self._tell_invalid(promise)
         elif self._invalid:
             self._invalid.pop(promise.uid, None)
         self._write(promise, now)
         self._set_timer(promise.uid, expires)
+
+    def _is_needless(self, promise: Promise) -> bool:
+        """Whether preempted room is held for a pod that is gone, or has or looks for another place."""
+        owner = self._cluster.pods.get(promise.preemptor)
+        if owner is None or owner.phase is Phase.ASSIGNED:
+            return owner is None or owner.draws_on != promise.uid
+        if owner.phase is Phase.ASSUMED:
+            return False  # it may come back
+        row = self._cluster.nodes.row(promise.wants_node)
+        if owner.leaving or promise.released or row is None or not self._cluster.nodes.alive[row]:
+            return True
+        if not owner.nominated:
+            self._cluster.nominate(owner, promise.wants_node)
+            self._decisions.append(Nominate(owner.ref, promise.wants_node))
+        return owner.nominated != promise.wants_node
+
+    def _delete(self, promise: Promise, why: str) -> None:
+        if not promise.deleting:
+            promise.deleting = True
+            self._decisions.append(DeleteReservation(promise.ref, why))
 
     def _finish(self, promise: Promise, how: str, message: str, now: float) -> None:
         """The owners it has at this moment stay written on it."""
@@ -124,14 +156,16 @@ class ReservationLifecycle:
             promise.resize_problem = ""
             self._emit(promise, "Resized", f"{promise.name} has the size its template asks for")
             return
-        problem = ", ".join(f"Insufficient {n}" for n in self._promises.lacking(promise, wanted))
+        lacking = self._promises.lacking(promise, wanted)
+        problem = ", ".join(f"Insufficient {name}" for name in lacking)
         known = condition(promise.object.status.conditions, RESIZED)
         if problem != promise.resize_problem and (known is None or known.message != problem):
             self._emit(promise, "ResizeFailed", problem, "Warning")
         promise.resize_problem = problem
+        self._promises.waiting.wants_more(promise)
 
     def _collect(self, promise: Promise, now: float) -> None:
-        if self._gc_after is None or promise.uid in self._collected:
+        if self._gc_after is None:
             return
         if promise.object.status.phase not in FINISHED:
             return
@@ -139,8 +173,7 @@ class ReservationLifecycle:
         if due > now:
             self._set_timer(promise.uid, due)
             return
-        self._collected.add(promise.uid)
-        self._decisions.append(DeleteReservation(promise.ref, f"finished: {promise.finished}"))
+        self._delete(promise, f"finished: {promise.finished}")
 
     def _finished_at(self, promise: Promise, now: float) -> float:
         ready = condition(promise.object.status.conditions, READY)

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from holdfast.api.devices import Device
+from holdfast.api.devices import Device, NodeResourceTopology
 from holdfast.api.meta import Object, ObjectMeta
 from holdfast.core.classes import PodClass
+from holdfast.core.cpus import Cpus
 from holdfast.core.devices import Devices
 from holdfast.core.holds import Hold
 from holdfast.core.pods import PodRecord
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from holdfast.core.cluster import Cluster
 
 
-ABOUT_BELONGINGS = ("Device",)
+ABOUT_BELONGINGS = ("Device", "NodeResourceTopology")
 """The kinds of objects that tell what there is to have."""
 
 _NONE: frozenset[int] = frozenset()
@@ -52,14 +53,16 @@ class Keeper(Protocol):
 class Belongings:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
+        self.cpus = Cpus(cluster)
         self.devices = Devices(cluster)
-        self.keepers: tuple[Keeper, ...] = (self.devices,)
+        self.keepers: tuple[Keeper, ...] = (self.cpus, self.devices)
         self.awake = False
         """Whether any keeper has anything to keep."""
 
     def seen(self, pod: PodRecord, metadata: ObjectMeta) -> None:
         """The object of a pod, or reservation, that has a node."""
         if self.awake or metadata.annotations:
+            self.cpus.seen(pod, metadata)
             self.devices.seen(pod, metadata)
             self._look()
 
@@ -83,6 +86,9 @@ class Belongings:
             self.devices.put(some.metadata.name)
             self._look()
             self._cluster.offer_again(some.metadata.name)
+        elif isinstance(some, NodeResourceTopology):
+            self.cpus.put(some.metadata.name)
+            self._look()
 
     def offered(self, node: str) -> dict[str, int]:
         """What a node offers by what is known of its devices, for those who look at amounts."""
@@ -90,16 +96,22 @@ class Belongings:
 
     def particular(self, cls: PodClass, row: int) -> frozenset[int]:
         """The slots of which pods of the class would get particular things on the row, not amounts."""
-        return self.devices.particular(cls, row) if self.awake else _NONE
+        if not self.awake:
+            return _NONE
+        return self.devices.particular(cls, row) | self.cpus.particular(cls, row)
 
     def draws(self, cls: PodClass, hold: Hold) -> bool:
         """Whether a pod of the class would get some of the things a reservation holds."""
-        return self.devices.draws(cls, hold)
+        return self.cpus.draws(cls, hold) or self.devices.draws(cls, hold)
 
     def lacking(self, pod: PodRecord, behind: list[str]) -> list[str]:
         if not self.awake:
             return []
         return [what for keeper in self.keepers for what in keeper.lacking(pod, behind)]
+
+    def node_changed(self, row: int) -> None:
+        if self.cpus.active:
+            self.cpus.node_changed(row)
 
     def row_opened(self, row: int) -> None:
         for keeper in self.keepers:

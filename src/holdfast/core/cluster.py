@@ -4,13 +4,15 @@ Objects come in by `feed`; what follows from them is written to the node table a
 whoever watches (the scheduling queue) is told what became of pods. Nothing here decides anything.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from typing import Any, Protocol
 
 import msgspec
 
 from holdfast.api.errors import InvalidObject
 from holdfast.api.meta import Object
+from holdfast.api.migration import PodMigrationJob
+from holdfast.api.names import RESERVATION_ALLOCATED, RESERVATION_TEMPLATE
 from holdfast.api.node import Node
 from holdfast.api.pod import Pod
 from holdfast.api.reservation import Reservation
@@ -33,14 +35,17 @@ from holdfast.core.facts import (
     allocated_from,
     difference,
     is_disrupted,
+    is_ready,
     kind_of,
     node_info,
     with_devices,
 )
 from holdfast.core.ledger import Ledger
+from holdfast.core.limit_sums import LimitSums
+from holdfast.core.migrations import Migrations
 from holdfast.core.nodes import NodeInfo, NodeTable
 from holdfast.core.pods import Phase, PodRecord
-from holdfast.core.promises import Promises
+from holdfast.core.promises import Promises, Virtuals
 from holdfast.core.rowlog import RowLog
 from holdfast.core.story import Chronicle, Line
 from holdfast.core.topology import Topology
@@ -83,8 +88,13 @@ class Cluster:
         """Rows on which it became known when a pod began to run."""
         self.volumes = Volumes(self.nodes, self.ledger, self.classes, self.nodes_changed)
         self.pods: dict[str, PodRecord] = {}
+        self.limits = LimitSums(self)
         self.promises = Promises(self)
+        self.virtuals = Virtuals(self)
+        self.node_listeners: list[Callable[[int], None]] = []
+        """Told of every row whose node object came, changed or went."""
         self.belongings = Belongings(self)
+        self.migrations = Migrations()
         self.objects: dict[str, dict[tuple[str, str], Object]] = {}
         """Everything else, by kind (see `kind_of`) and then by (namespace, name)."""
         self.versions: dict[str, int] = {}
@@ -95,8 +105,11 @@ class Cluster:
         """Moves with every change of a node or another object, and of the classes known."""
         self.chronicle = Chronicle()
         self.watcher: PodWatcher | None = None
+        self.served: Container[str] = ()
+        """The names of schedulers whose pods are scheduled here."""
         self._changes = Change.NONE
         self._reports: list[Decision] = []
+        self._complaints: dict[tuple[str, str], str] = {}
         self._uid: dict[tuple[str, str], str] = {}
         self._handlers: dict[type, Callable[[Any], None]] = {
             Added: self._put,
@@ -126,6 +139,15 @@ class Cluster:
         reports, self._reports = self._reports, []
         return reports
 
+    def complain(self, about: ObjectRef, reason: str, message: str) -> None:
+        """Says on an object what is wrong with it, once; an empty message means nothing is any more."""
+        known = self._complaints.pop((about.uid, reason), "")
+        if message:
+            self._complaints[about.uid, reason] = message
+            if message != known:
+                self.chronicle.note(self.now, about, reason, message)
+                self._reports.append(Emit(about, "Warning", reason, message, "Scheduling"))
+
     def pod(self, namespace: str, name: str) -> PodRecord | None:
         return self.pods.get(self._uid.get((namespace, name), ""))
 
@@ -148,6 +170,8 @@ class Cluster:
         """A node is being cleared for the pod; none any more if the name is empty."""
         if pod.nominated != node:
             self._nominate(pod, node, gives_up_room=bool(pod.nominated))
+            if pod.uid in self.promises.rooms:
+                self.promises.nominated(pod)
 
     def _nominate(self, pod: PodRecord, node: str, gives_up_room: bool) -> None:
         if pod.nominated:
@@ -189,7 +213,10 @@ class Cluster:
         elif isinstance(obj, Node):
             self._put_node(obj)
         elif isinstance(obj, Reservation):
+            self.virtuals.requirements.see_reservation(obj)
             self.promises.put(obj)
+        elif isinstance(obj, PodMigrationJob):
+            self.migrations.put(obj)
         else:
             meta = obj.metadata
             known = self.objects.setdefault(kind_of(obj), {})
@@ -206,7 +233,10 @@ class Cluster:
         elif isinstance(obj, Node):
             self._drop_node(obj.metadata.name, "deleted")
         elif isinstance(obj, Reservation):
+            self.virtuals.requirements.forget_reservation(obj.metadata.uid)
             self.promises.drop(obj.metadata.uid)
+        elif isinstance(obj, PodMigrationJob):
+            self.migrations.drop(obj.metadata.uid)
         else:
             meta = obj.metadata
             gone = self.objects.get(kind_of(obj), {}).pop((meta.namespace, meta.name), None)
@@ -285,6 +315,7 @@ class Cluster:
         row = self.open_row(info.name)
         codes = self.topology.row_codes(row)
         table.put(row, info)
+        self.belongings.node_changed(row)
         self.topology.relabel(row, codes)
         self._node_changed(row, changes)
         self.chronicle.note(self.now, f"Node/{info.name}", "added" if before is None else "changed")
@@ -320,6 +351,8 @@ class Cluster:
         self.stamp += 1
         self.nodes_changed.add(row)
         self.promises.node_changed(row)
+        for listen in self.node_listeners:
+            listen(row)
         self._changes |= changes
 
     def _row_emptied(self, row: int) -> None:
@@ -331,6 +364,8 @@ class Cluster:
 
     def _put_pod(self, pod: Pod) -> None:
         meta, spec = pod.metadata, pod.spec
+        if RESERVATION_TEMPLATE in meta.annotations or meta.uid in self.virtuals.requirements.asks:
+            self.virtuals.requirements.see_pod(pod)
         known = self.pods.get(meta.uid)
         if known is None:
             namesake = self.pods.get(self._uid.get((meta.namespace, meta.name), ""))
@@ -407,13 +442,16 @@ class Cluster:
             before = known.started
             known.started = parse_time(started) if started else None
             known.disrupted = is_disrupted(pod)
-            self.ledger.draw(known, allocated_from(pod))
+            known.ready = is_ready(pod)
+            self._draw(known, pod)
             self.belongings.seen(known, pod.metadata)
             self._assigned(known, node)
             if known.started != before:
                 self.starts.add(known.row)
             return
         known.leaving = pod.metadata.deletion_timestamp is not None
+        if known.uid in self.promises.rooms:
+            self.promises.preemptor_changed(known)
         if known.phase is not Phase.PENDING:
             return
         gates = tuple([gate.name for gate in pod.spec.scheduling_gates])
@@ -430,6 +468,12 @@ class Cluster:
         elif changed:
             self.watcher.pod_pending(known)
 
+    def _draw(self, known: PodRecord, pod: Pod) -> None:
+        text = pod.metadata.annotations.get(RESERVATION_ALLOCATED)
+        drawn = self.promises.known.get(known.draws_on) if text and known.draws_on else None
+        if drawn is None or drawn.mark != text:
+            self.ledger.draw(known, allocated_from(text))
+
     def _assigned(self, known: PodRecord, node: str) -> None:
         """The pod is on a node, by our doing or by another's."""
         row = self.nodes.row(node)
@@ -444,6 +488,10 @@ class Cluster:
         row = self.open_row(node)
         self.ledger.place(known, row)
         known.phase = Phase.ASSIGNED
+        if known.draws_on:
+            self.promises.pod_confirmed(known)
+        if known.uid in self.promises.rooms:
+            self.promises.preemptor_changed(known)
         self._changes |= Change.POD_PLACED
         self.chronicle.note(self.now, known.ref, "assigned", node)
 
@@ -454,6 +502,7 @@ class Cluster:
             self._changes |= Change.PROMISES
 
     def _forget(self, pod: PodRecord, why: str) -> None:
+        self.virtuals.requirements.forget_pod(pod.uid)
         if self.watcher is not None:
             self.watcher.pod_settled(pod)
         if pod.row >= 0:
@@ -461,6 +510,8 @@ class Cluster:
         self.nominate(pod, "")
         self.belongings.forget(pod.uid)
         del self.pods[pod.uid]
+        if pod.uid in self.promises.rooms:
+            self.promises.preemptor_changed(pod)
         if self._uid.get((pod.namespace, pod.name)) == pod.uid:
             del self._uid[pod.namespace, pod.name]
         self.classes.release(pod.cls)
@@ -475,6 +526,10 @@ class Cluster:
 
     def _write_refused(self, event: WriteRefused) -> None:
         self.promises.not_written(event.uid)
+        self.virtuals.not_written(event.uid, event.message)
+        self.virtuals.requirements.not_written(event.uid, event.message)
+        if self.migrations.known:
+            self.migrations.refused.append((event.uid, event.message))
         pod = self.pods.get(event.uid)
         if pod is None or pod.phase is not Phase.PENDING or pod.leaving:
             return
@@ -494,6 +549,8 @@ class Cluster:
             return
         pod.phase = Phase.ASSIGNED
         self.chronicle.note(self.now, pod.ref, "bound")
+        if pod.uid in self.promises.rooms:
+            self.promises.preemptor_changed(pod)
         self.promises.pod_confirmed(pod)
         if self.watcher is not None:
             self.watcher.bind_confirmed(pod)

@@ -115,16 +115,16 @@ class Custody(ABC, Generic[T]):
     def load(self, row: int) -> None:
         """Reads what there is on a row, and who has what of it."""
         ledger = self._cluster.ledger
-        if self._list(row):
-            self._listed.add(row)
-        else:
-            self._listed.discard(row)
-        self.version += 1
         for uid in self.there.pop(row, {}):
             self.guessed.pop(uid, None)
             index = self._hold.pop(uid, None)
             if index is not None:
                 self._release(index)
+        if self._list(row):
+            self._listed.add(row)
+        else:
+            self._listed.discard(row)
+        self.version += 1
         self._govern(row)
         on_row: Iterable[PodRecord] = ledger.pods.get(row, {}).values()
         present = [*on_row, *(hold.pod for hold in ledger.holds.on(row))]

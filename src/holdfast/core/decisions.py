@@ -2,10 +2,13 @@
 
 from collections.abc import Mapping
 from types import MappingProxyType
+from typing import Any
 
 import msgspec
 
-from holdfast.api.reservation import ReservationStatus
+from holdfast.api.meta import ObjectReference
+from holdfast.api.migration import PodMigrationJobStatus
+from holdfast.api.reservation import Reservation, ReservationStatus
 
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 
@@ -74,6 +77,33 @@ class Preempt(msgspec.Struct, frozen=True):
     """The condition's."""
 
 
+class AnnotatePod(msgspec.Struct, frozen=True):
+    """Set annotations of the pod; those that are None are removed. Comes before the Bind of the pod.
+    Answered by WriteRefused if it could not be written."""
+
+    pod: ObjectRef
+    annotations: Mapping[str, str | None]
+
+
+class Evict(msgspec.Struct, frozen=True):
+    """Ask the eviction API to let the pod go, which minds disruption budgets. Answered by WriteRefused
+    if it does not, now; otherwise the pod is seen to go."""
+
+    pod: ObjectRef
+    message: str
+    """Why, for whoever keeps a record."""
+    options: Mapping[str, Any] = _NOTHING
+    """As DeleteOptions on the wire."""
+
+
+class CreateReservation(msgspec.Struct, frozen=True):
+    """Create the reservation, which has its name. That it is there is seen as an object, and if one of
+    the name is there already, nothing is done. Answered by WriteRefused, with the name, if it could not
+    be created."""
+
+    reservation: Reservation
+
+
 class SetReservationStatus(msgspec.Struct, frozen=True):
     """Write the reservation's status as a whole. Where it gives the reservation its node (`binds`),
     answered by BindConfirmed or BindRefused; otherwise by WriteRefused if it could not be written."""
@@ -86,10 +116,26 @@ class SetReservationStatus(msgspec.Struct, frozen=True):
 
 
 class DeleteReservation(msgspec.Struct, frozen=True):
-    """Delete the reservation, whose time is over."""
+    """Delete the reservation: its time is over, or nobody wants it any more."""
 
     reservation: ObjectRef
     message: str
+
+
+class SetMigrationStatus(msgspec.Struct, frozen=True):
+    """Write the status of a PodMigrationJob as a whole. Answered by WriteRefused if that fails."""
+
+    job: ObjectRef
+    status: PodMigrationJobStatus
+
+
+class SpecifyMigration(msgspec.Struct, frozen=True):
+    """Write into the spec of a PodMigrationJob which pod and which reservation it is about. What is
+    None stays as it is. Answered by WriteRefused if that fails."""
+
+    job: ObjectRef
+    pod: ObjectReference | None = None
+    reservation: ObjectReference | None = None
 
 
 class Emit(msgspec.Struct, frozen=True):
@@ -109,7 +155,12 @@ Decision = (
     | SetPodScheduled
     | Nominate
     | Preempt
+    | AnnotatePod
+    | Evict
+    | CreateReservation
     | SetReservationStatus
     | DeleteReservation
+    | SetMigrationStatus
+    | SpecifyMigration
     | Emit
 )

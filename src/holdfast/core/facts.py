@@ -7,7 +7,6 @@ from holdfast.api.annotations import ReservationAllocated
 from holdfast.api.decode import decode_json
 from holdfast.api.errors import InvalidObject
 from holdfast.api.meta import Object, condition
-from holdfast.api.names import RESERVATION_ALLOCATED
 from holdfast.api.node import Node
 from holdfast.api.pod import Pod
 from holdfast.api.quantity import amount
@@ -25,9 +24,8 @@ def kind_of(obj: Object) -> str:
     return f"{obj.kind}.{obj.api_version.partition('/')[0]}"
 
 
-def allocated_from(pod: Pod) -> str:
-    """The uid of the reservation the pod was bound through."""
-    text = pod.metadata.annotations.get(RESERVATION_ALLOCATED)
+def allocated_from(text: str | None) -> str:
+    """The uid of the reservation a pod was bound through, by what is written on it."""
     if text is None:
         return ""
     try:
@@ -42,6 +40,12 @@ def is_disrupted(pod: Pod) -> bool:
         return False
     found = condition(pod.status.conditions, "DisruptionTarget")
     return found is not None and found.status == "True" and found.reason == "PreemptionByScheduler"
+
+
+def is_ready(pod: Pod) -> bool:
+    """Whether the pod says that it does its work."""
+    found = condition(pod.status.conditions, "Ready")
+    return found is not None and found.status == "True"
 
 
 def node_info(node: Node) -> NodeInfo:

@@ -5,12 +5,18 @@ as theirs: the hold itself claims only what is left. It may be drawn on beyond w
 rest then comes from the node), but what is left never goes below zero.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.core.pods import PodRecord
+
+if TYPE_CHECKING:
+    from holdfast.core.promises.promise import Promise
 
 Amounts = dict[int, int]
 Matrix = NDArray[np.int64]
@@ -36,13 +42,22 @@ class Hold:
     def left(self, slot: int) -> int:
         return self.remaining.get(slot, 0)
 
+    @property
+    def promise(self) -> Promise:
+        """The reservation it is the hold of."""
+        promise = self.pod.promise
+        assert promise is not None
+        return promise
+
 
 class HoldTable:
     """Columns are holds: what they promise and what is left, by slot."""
 
     def __init__(self) -> None:
         self.amounts = np.zeros((8, _FIRST_CAPACITY), dtype=np.int64)
-        self.left = np.zeros((8, _FIRST_CAPACITY), dtype=np.int64)
+        self._left = np.zeros((8, _FIRST_CAPACITY), dtype=np.int64)
+        self._outdated: dict[int, Hold] = {}
+        """Those whose column of what is left has to be written anew, by their index."""
         self._by_uid: dict[str, Hold] = {}
         self._on_row: dict[int, dict[str, Hold]] = {}
         self._free: list[int] = []
@@ -53,6 +68,22 @@ class HoldTable:
 
     def __len__(self) -> int:
         return len(self._by_uid)
+
+    @property
+    def left(self) -> Matrix:
+        """Written when asked for: single holds are mostly looked at one by one."""
+        if self._outdated:
+            left = self._left
+            for index, hold in self._outdated.items():
+                left[:, index] = 0
+                for slot, amount in hold.remaining.items():
+                    left[slot, index] = amount
+            self._outdated.clear()
+        return self._left
+
+    def drawn(self, hold: Hold) -> None:
+        """What is left of it changed."""
+        self._outdated[hold.index] = hold
 
     def get(self, uid: str) -> Hold | None:
         return self._by_uid.get(uid)
@@ -84,7 +115,8 @@ class HoldTable:
         if not there:
             del self._on_row[hold.row]
         self.amounts[:, hold.index] = 0
-        self.left[:, hold.index] = 0
+        self._left[:, hold.index] = 0
+        self._outdated.pop(hold.index, None)
         self._free.append(hold.index)
 
     def promise(self, hold: Hold, amounts: Amounts) -> None:
@@ -96,15 +128,15 @@ class HoldTable:
             self.amounts[slot, hold.index] = amount
 
     def _fit(self, slot: int, index: int) -> None:
-        slots, capacity = self.left.shape
+        slots, capacity = self._left.shape
         while slot >= slots:
             slots *= 2
         while index >= capacity:
             capacity *= 2
-        if (slots, capacity) != self.left.shape:
-            self.amounts, self.left = (
+        if (slots, capacity) != self._left.shape:
+            self.amounts, self._left = (
                 _grown(self.amounts, slots, capacity),
-                _grown(self.left, slots, capacity),
+                _grown(self._left, slots, capacity),
             )
 
 

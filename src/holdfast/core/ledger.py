@@ -22,6 +22,8 @@ from holdfast.core.nodes import NO_PODS, NodeTable
 from holdfast.core.pods import PodRecord
 from holdfast.core.rowlog import RowLog
 
+_CHANGES_KEPT = 4096
+
 Listener = Callable[[PodRecord, int, int], None]
 
 
@@ -43,6 +45,7 @@ class Ledger:
         self.on_emptied: Callable[[int], None] | None = None
         """Told of a row nobody claims anything of any more, once that is certain."""
         self._emptied: list[int] = []
+        self._changes: dict[tuple[tuple[int, int], ...], NDArray[np.int64]] = {}
 
     def place(self, pod: PodRecord, row: int) -> None:
         """The pod claims its requests of the row."""
@@ -157,6 +160,18 @@ class Ledger:
                 removed.append(pod)
         return removed
 
+    def count(self, slots: frozenset[int]) -> None:
+        """Pods claim something of these slots too from now on, as their classes say by now."""
+        assert not self._depth, "what pods claim must not change under a transaction"
+        for row, pods in self.pods.items():
+            for pod in pods.values():
+                for slot, amount in pod.cls.usage:
+                    if slot in slots:
+                        self._table.claimed[slot, row] += amount
+                        if pod.cls.permanent:
+                            self._table.permanent[slot, row] += amount
+            self.changed.add(row)
+
     def is_empty(self, row: int) -> bool:
         """Whether nobody claims anything of the row."""
         return row not in self.pods and not self.holds.any_on(row)
@@ -263,11 +278,39 @@ class Ledger:
             self.on_drawn(pod, sign)
 
     def _take(self, pod: PodRecord, row: int, sign: int) -> None:
+        """As `_count_taken` and `_claim_left` together, of the slots the pod asks for."""
         hold = self.holds.get(pod.draws_on)
         if hold is None or hold.row != row:
             return
-        self._count_taken(hold, pod, sign)
-        self._claim_left(hold)
+        amounts, taken, remaining = hold.amounts, hold.taken, hold.remaining
+        changes = []
+        for slot, amount in pod.cls.usage:
+            if slot in amounts:
+                total = taken[slot] = taken.get(slot, 0) + sign * amount
+                left = amounts[slot] - total
+                if left < 0:
+                    left = 0
+                more = left - remaining.get(slot, 0)
+                if more:
+                    remaining[slot] = left
+                    changes.append((slot, more))
+        if changes:
+            self._hold_more(row, tuple(changes))
+            self.holds.drawn(hold)
+
+    def _hold_more(self, row: int, changes: tuple[tuple[int, int], ...]) -> None:
+        """By so much more, or less if negative, of these slots. Pods of a class that draw on like
+        reservations make the same changes, which are kept as a column."""
+        column = self._changes.get(changes)
+        if column is None or len(column) != len(self._table.claimed):
+            if len(self._changes) >= _CHANGES_KEPT:
+                self._changes.clear()
+            column = self._changes[changes] = np.zeros(len(self._table.claimed), dtype=np.int64)
+            for slot, more in changes:
+                column[slot] = more
+        for matrix in (self._table.claimed, self._table.held):
+            cells = matrix[:, row]
+            np.add(cells, column, cells)
 
     def _count_taken(self, hold: Hold, pod: PodRecord, sign: int) -> None:
         for slot, amount in pod.cls.usage:
@@ -286,13 +329,11 @@ class Ledger:
                 table.claimed[slot, row] += more
                 table.held[slot, row] += more
                 remaining[slot] = left
-                self.holds.left[slot, hold.index] = left
-        if len(remaining) > len(hold.amounts):
-            for slot in [slot for slot in remaining if slot not in hold.amounts]:
-                more = remaining.pop(slot)
-                table.claimed[slot, row] -= more
-                table.held[slot, row] -= more
-                self.holds.left[slot, hold.index] = 0
+        for slot in remaining.keys() - hold.amounts.keys():
+            more = remaining.pop(slot)
+            table.claimed[slot, row] -= more
+            table.held[slot, row] -= more
+        self.holds.drawn(hold)
         self.changed.add(row)
 
 

@@ -46,6 +46,7 @@ class PodRecord:
         "phase",
         "pin",
         "promise",
+        "ready",
         "ref",
         "rejected_by",
         "row",
@@ -99,6 +100,8 @@ class PodRecord:
         """Of a reserve pod: its reservation."""
         self.disrupted = False
         """Whether the pod is on its way out to make room for another."""
+        self.ready = False
+        """Whether it says that it does its work, on its node."""
 
     def __repr__(self) -> str:
         return f"<{self.ref} {self.phase.value}>"

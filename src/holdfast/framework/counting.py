@@ -16,7 +16,6 @@ from holdfast.core.cluster import Cluster
 from holdfast.core.promises import Promise
 from holdfast.core.promises.wishes import AFFINITY, NOT_EXACT, OTHER_NAME, UNSCHEDULABLE
 from holdfast.core.view import One
-from holdfast.framework.drawing import Candidate
 from holdfast.framework.owned import OwnedColumn
 
 _NAMED = "exactly matches the requested reservation name"
@@ -70,7 +69,7 @@ def _against_node(cluster: Cluster, column: OwnedColumn, promise: Promise) -> li
     hold = cluster.promises.hold(promise)
     if hold is None:
         return []
-    against = column.against(Candidate(promise, hold))
+    against = column.against(hold)
     return [] if any(text.startswith("Reservation(s) ") for text in against) else against
 
 

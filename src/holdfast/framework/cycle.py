@@ -5,7 +5,7 @@ at once, so that the next pod sees it taken; the bind is decided, and carried ou
 """
 
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 import numpy as np
 
@@ -15,13 +15,15 @@ from holdfast.core.classes import PodClass
 from holdfast.core.cluster import Cluster
 from holdfast.core.decisions import Decision, Emit, Nominate, SetPodScheduled
 from holdfast.core.pods import Phase, PodRecord
+from holdfast.core.promises import Promise
 from holdfast.framework.column import Column
 from holdfast.framework.counting import about_reservations
 from holdfast.framework.diagnosis import NO_NODES, Blame, Verdict, not_named_text, verdict
-from holdfast.framework.interface import Nomination, Plugin
+from holdfast.framework.interface import Nomination, Outcome, Plugin
 from holdfast.framework.narrowed import Narrowed
 from holdfast.framework.owned import OwnedColumn
 from holdfast.framework.profile import Profile
+from holdfast.framework.provisioning import Provisioning
 from holdfast.framework.queue import SchedulingQueue
 from holdfast.framework.trial import ClassContest, PodTrial
 
@@ -52,8 +54,12 @@ class Cycle:
         self._table = cluster.nodes
         self._queue = queue
         self._specs = cluster.promises.specs
+        self._rooms = cluster.promises.rooms
         self._columns: dict[tuple[int, int], Column] = {}
         self._profiles_seen: set[int] = set()
+        self._provisioning = Provisioning(self, cluster)
+        self.profiles: Mapping[str, Profile] = {}
+        """By scheduler name."""
         self.waiting: dict[str, Waiting] = {}
         self.decisions: list[Decision] = []
         self.terse = False
@@ -99,8 +105,16 @@ class Cycle:
     def schedule(self, profile: Profile, pod: PodRecord, now: float) -> bool:
         """Tries to find a node for the pod; whether one was found."""
         if not self._table.count:
-            self._fail(profile, pod, NO_NODES, (), now)
+            self.fail(profile, pod, NO_NODES, (), now)
             return False
+        if pod.promise is not None and pod.promise.preemptor:
+            return self._hold_room(profile, pod, pod.promise, now)
+        if profile.provisions and self._provisioning.concerns(pod):
+            return self._provisioning.schedule(profile, pod, now)
+        return self.place(profile, pod, now)
+
+    def place(self, profile: Profile, pod: PodRecord, now: float) -> bool:
+        """The same with the nodes and reservations there are."""
         column = self.column(profile, pod.cls)
         row = self.find_row(profile, pod, column)
         if row < 0:
@@ -108,7 +122,33 @@ class Cycle:
             return False
         if column.owned:
             pod.draws_on = column.draws_on(row)
-        return self._claim(profile, pod, row, now)
+        if self._rooms and (room := self._rooms.of(pod, row)) is not None:
+            pod.draws_on = self._drawn(profile, pod, row, column, room)
+        return self.claim(profile, pod, row, now)
+
+    def take(self, pod: PodRecord) -> bool:
+        """Takes a pod out of its turn; whether it was waiting for one."""
+        if self._queue.place(pod.uid) not in ("active", "backoff", "unschedulable"):
+            return False
+        self._queue.take(pod)
+        return True
+
+    def _hold_room(self, profile: Profile, pod: PodRecord, room: Promise, now: float) -> bool:
+        """Room that was preempted is held where it is, whatever else is there still."""
+        row = self._table.row(room.wants_node)
+        if room.released or row is None or not self._table.alive[row]:
+            self._queue.forget(pod)
+            return False
+        return self.claim(profile, pod, row, now)
+
+    def _drawn(self, profile: Profile, pod: PodRecord, row: int, column: Column, room: Promise) -> str:
+        """What a pod draws on where room is held for it: that, unless it is not there yet or not
+        enough, and the pod fits by another reservation."""
+        enough = all(room.amounts.get(slot, 0) >= amount for slot, amount in pod.cls.requests)
+        if not column.owned or (enough and not room.waiting):
+            return room.uid
+        trial = PodTrial(self._cluster, column, pod, self._is_pinned(profile, pod))
+        return trial.draws_on(row, ()) or room.uid
 
     def find_row(self, profile: Profile, pod: PodRecord, column: Column) -> int:
         """The best row for the pod, or -1. A node being cleared for it comes before all others."""
@@ -195,10 +235,10 @@ class Cycle:
                 continue
             del self.waiting[pod.uid]
             if outcome.message or outcome.wait:
-                message = outcome.message or f"timed out waiting for {waiting.plugin.name}"
-                self._give_back(profile, pod, waiting.row, profile.reserve)
+                if not outcome.message:
+                    outcome = Outcome(f"timed out waiting for {waiting.plugin.name}")
+                self._refuse(profile, pod, waiting.row, waiting.plugin, outcome, now)
                 self._cluster.changed(Change.POD_LEFT)
-                self._fail(profile, pod, message, {waiting.plugin.name}, now)
             else:
                 rest = profile.permit[profile.permit.index(waiting.plugin) + 1 :]
                 if not self._permit(profile, pod, waiting.row, rest, now):
@@ -209,13 +249,13 @@ class Cycle:
 
     # A node was found
 
-    def _claim(self, profile: Profile, pod: PodRecord, row: int, now: float) -> bool:
+    def claim(self, profile: Profile, pod: PodRecord, row: int, now: float) -> bool:
         self._cluster.assume(pod, row)
         for position, plugin in enumerate(profile.reserve):
             outcome = plugin.reserve(pod, row)
             if outcome.message:
                 self._give_back(profile, pod, row, profile.reserve[: position + 1])
-                self._fail(profile, pod, outcome.message, {plugin.name}, now, go_on=True)
+                self.fail(profile, pod, outcome.message, {plugin.name}, now, go_on=True)
                 return False
         return self._permit(profile, pod, row, profile.permit, now)
 
@@ -225,8 +265,7 @@ class Cycle:
         for plugin in plugins:
             outcome = plugin.permit(pod, row)
             if outcome.message:
-                self._give_back(profile, pod, row, profile.reserve)
-                self._fail(profile, pod, outcome.message, {plugin.name}, now, go_on=True)
+                self._refuse(profile, pod, row, plugin, outcome, now, go_on=True)
                 return False
             if outcome.wait:
                 self.waiting[pod.uid] = Waiting(pod, row, plugin, now + outcome.wait)
@@ -245,6 +284,24 @@ class Cycle:
         self._cluster.changed(Change.POD_PLACED)
         self._cluster.chronicle.note(now, pod.ref, "decided", self._table.name(row))
         return True
+
+    def _refuse(
+        self,
+        profile: Profile,
+        pod: PodRecord,
+        row: int,
+        plugin: Plugin,
+        outcome: Outcome,
+        now: float,
+        go_on: bool = False,
+    ) -> None:
+        """A plugin does not permit the pod where it is."""
+        self._give_back(profile, pod, row, profile.reserve)
+        if not outcome.retry or pod.leaving:
+            self.fail(profile, pod, outcome.message, {plugin.name}, now, go_on=go_on)
+            return
+        self._queue.retry_later(pod, now)
+        self.tell(pod, outcome.message, now, "SchedulerError")
 
     def _give_back(self, profile: Profile, pod: PodRecord, row: int, reserved: list[Plugin]) -> None:
         for plugin in reversed(reserved):
@@ -268,7 +325,7 @@ class Cycle:
             self.decisions.append(Nominate(pod.ref, nomination.node))
         message = why.message(self._table.count, nomination.message)
         go_on = go_on or bool(nomination.node)
-        self._fail(profile, pod, message, why.plugins, now, why.condition, go_on)
+        self.fail(profile, pod, message, why.plugins, now, why.condition, go_on)
 
     def _is_hopeless(self, profile: Profile, pod: PodRecord) -> bool:
         """Whether nothing but a free node could help the pod, which has been told so before."""
@@ -291,7 +348,7 @@ class Cycle:
                 messages.append(nomination.message)
         return Nomination(node, ", ".join(messages))
 
-    def _fail(
+    def fail(
         self,
         profile: Profile,
         pod: PodRecord,
@@ -301,6 +358,7 @@ class Cycle:
         condition: str = "Unschedulable",
         go_on: bool = False,
     ) -> None:
+        """No node will do for the pod, for these plugins."""
         if pod.leaving:
             self._queue.forget(pod)
             return

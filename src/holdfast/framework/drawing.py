@@ -6,7 +6,7 @@ nodes, an order comes first again; then the share of the pod's request that is r
 of the reservation ends up allocated.
 """
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,27 +16,17 @@ from holdfast.core.cluster import Cluster
 from holdfast.core.holds import Hold, HoldTable
 from holdfast.core.nodes import NodeTable
 from holdfast.core.promises import Promise
-from holdfast.core.slots import NONZERO_CPU, NONZERO_MEMORY, PODS
+from holdfast.core.slots import PODS
 from holdfast.core.view import Cells, One, Some
 
 Ints = NDArray[np.int64]
 
 _STEPS = 101
 _MOST_ORDER = 2**42
-_UNNAMED = frozenset((PODS, NONZERO_CPU, NONZERO_MEMORY))
 
 INSUFFICIENT = "Reservation(s) Insufficient {}"
 INSUFFICIENT_BY_NODE = "Insufficient {} by node"
 TOO_MANY_PODS = "Reservation(s) Too many pods"
-
-
-class Candidate(NamedTuple):
-    promise: Promise
-    hold: Hold
-
-    @property
-    def row(self) -> int:
-        return self.hold.row
 
 
 class DrawnSome(Some):
@@ -44,9 +34,9 @@ class DrawnSome(Some):
 
     __slots__ = ("_holds",)
 
-    def __init__(self, table: NodeTable, holds: HoldTable, candidates: list[Candidate]) -> None:
-        super().__init__(table, np.array([c.row for c in candidates], dtype=np.intp))
-        self._holds = np.array([c.hold.index for c in candidates], dtype=np.intp)
+    def __init__(self, table: NodeTable, holds: HoldTable, drawn: list[Hold]) -> None:
+        super().__init__(table, np.array([hold.row for hold in drawn], dtype=np.intp))
+        self._holds = np.array([hold.index for hold in drawn], dtype=np.intp)
         left = holds.left[:, self._holds]
         shared = min(len(left), len(self._claimed))
         self._claimed[:shared] -= left[:shared]
@@ -62,8 +52,9 @@ class DrawnOne(One):
     def __init__(self, table: NodeTable, hold: Hold) -> None:
         super().__init__(table, hold.row)
         self._hold = hold.index
-        for slot in hold.amounts:
-            self._claimed[slot] -= hold.left(slot)
+        claimed = self._claimed
+        for slot, left in hold.remaining.items():
+            claimed[slot] -= left
 
     @property
     def holds(self) -> Cells:
@@ -76,38 +67,39 @@ class Drawing:
     def __init__(self, cluster: Cluster, cls: PodClass) -> None:
         self._cluster = cluster
         self._cls = cls
-        self._asked = [(slot, amount) for slot, amount in cls.requests if slot not in _UNNAMED]
+        self._sums = cluster.nodes.slots.sums
+        self._asked = [(slot, amount) for slot, amount in cls.requests if slot != PODS]
         self._by_slot = dict(self._asked)
         self.draws = cluster.promises.drawable(cls)
         self.required = cluster.promises.wish(cls).required
 
-    def rows(self) -> list[int]:
-        """Where there are reservations the class may draw on."""
-        return list(self.draws.rows()) if self.draws is not None else []
-
-    def candidates(self, row: int) -> list[Candidate]:
-        if self.draws is None or not self.draws.any_on(row):
+    def among(self, rows: NDArray[np.intp]) -> list[int]:
+        """Those of the rows that have reservations the class may draw on."""
+        if self.draws is None:
             return []
-        holds = self._cluster.ledger.holds
-        found = ((promise, holds.get(promise.uid)) for promise in self.draws.on(row))
-        return [Candidate(promise, hold) for promise, hold in found if hold is not None]
+        known = self.draws.rows()
+        return known if len(rows) >= self._cluster.nodes.size else np.intersect1d(rows, known).tolist()
 
-    def serves(self, candidate: Candidate) -> bool:
+    def on(self, row: int) -> list[Hold]:
+        """The reservations there that can be drawn on."""
+        return self.draws.on(row) if self.draws is not None else []
+
+    def serves(self, hold: Hold) -> bool:
         """Whether the pod would draw something of it, and all it must."""
-        promise, hold = candidate
-        if promise.restricted is not None and self.lacking(candidate):
+        promise, remaining = hold.promise, hold.remaining
+        if promise.restricted is not None and self.lacking(hold):
             return False
         particular = self._cluster.belongings.particular(self._cls, hold.row)
         for slot, _ in self._asked:
-            if slot not in particular and hold.remaining.get(slot):
+            if remaining.get(slot) and slot not in particular:
                 return True
         if particular and self._cluster.belongings.draws(self._cls, hold):
             return True
         return bool(self._shared_ports(promise) or self._shared_claims(promise))
 
-    def lacking(self, candidate: Candidate) -> list[int]:
+    def lacking(self, hold: Hold) -> list[int]:
         """The slots a restricted reservation has not enough of."""
-        promise, hold = candidate
+        promise = hold.promise
         if promise.restricted is None:
             return []
         lacking = [
@@ -119,24 +111,24 @@ class Drawing:
             lacking.append(PODS)
         return lacking
 
-    def texts(self, candidates: list[Candidate]) -> list[str]:
+    def texts(self, drawn: list[Hold]) -> list[str]:
         """Why none of the reservations on a row will do."""
         names = self._cluster.nodes.slots
         found: dict[str, None] = {}
-        for candidate in candidates:
-            restricted = self.lacking(candidate)
+        for hold in drawn:
+            restricted = self.lacking(hold)
             for slot in restricted:
                 found[TOO_MANY_PODS if slot == PODS else INSUFFICIENT.format(names.name(slot))] = None
-            view = DrawnOne(self._cluster.nodes, candidate.hold)
+            view = DrawnOne(self._cluster.nodes, hold)
             for slot, amount in self._asked:
                 if slot not in restricted and view.free(slot) < amount:
                     found[INSUFFICIENT_BY_NODE.format(names.name(slot))] = None
         return list(found)
 
-    def worth(self, candidates: list[Candidate]) -> Ints:
+    def worth(self, drawn: list[Hold]) -> Ints:
         """Of a node with this reservation; the bigger the better."""
         holds = self._cluster.ledger.holds
-        index = [c.hold.index for c in candidates]
+        index = [hold.index for hold in drawn]
         left, amounts = holds.left[:, index], holds.amounts[:, index]
         share: Any = np.zeros(len(index), dtype=np.int64)
         for slot, amount in self._asked:
@@ -149,29 +141,28 @@ class Drawing:
                 asked[slot] = amount
         after = amounts - np.maximum(0, left - asked[:, None])
         counted = amounts > 0
-        counted[list(_UNNAMED)] = False
+        counted[[PODS, *(slot for slot in self._sums if slot < len(counted))]] = False
         part = np.where(counted, 100 * after // np.maximum(amounts, 1), 0).sum(axis=0)
         filled = part // np.maximum(counted.sum(axis=0), 1)
         worth: Ints = share * _STEPS + filled
-        worth += np.array([_order_worth(c.promise.order) for c in candidates], dtype=np.int64)
+        worth += np.array([_order_worth(hold.promise.order) for hold in drawn], dtype=np.int64)
         return worth
 
-    def worth_of(self, candidate: Candidate) -> int:
+    def worth_of(self, hold: Hold) -> int:
         """The same for one, without arrays."""
-        hold = candidate.hold
         remaining, asked = hold.remaining, self._by_slot
         share = filled = parts = 0
         for slot, amount in self._asked:
             left = remaining.get(slot, 0)
             share += 100 if left >= amount else 100 * left // amount
         for slot, promised in hold.amounts.items():
-            if slot in _UNNAMED:
+            if slot == PODS or slot in self._sums:
                 continue
             parts += 1
             unused = remaining.get(slot, 0) - asked.get(slot, 0)
             filled += 100 if unused <= 0 else 100 * (promised - unused) // promised
         worth = share // max(1, len(self._asked)) * _STEPS + filled // max(1, parts)
-        order = candidate.promise.order
+        order = hold.promise.order
         return worth + _order_worth(order) if order else worth
 
     def _shared_ports(self, promise: Promise) -> set[Any]:
@@ -185,24 +176,24 @@ class Drawing:
         return any(v.persistent_volume_claim in mine for v in theirs if v.persistent_volume_claim)
 
 
-def pick(worths: list[tuple[Candidate, int]]) -> int:
+def pick(worths: list[tuple[Promise, int]]) -> int:
     """Which of a row's reservations to use, as a position in the list."""
-    ordered = [(c.promise.order, _age(c), i) for i, (c, _) in enumerate(worths) if c.promise.order]
+    ordered = [(p.order, _age(p), i) for i, (p, _) in enumerate(worths) if p.order]
     if ordered:
-        return min(ordered)[2]
-    shared = [(_age(c), i) for i, (c, _) in enumerate(worths) if _is_shared(c)]
-    left = [i for i, (c, _) in enumerate(worths) if not _is_shared(c)]
+        return min(ordered)[-1]
+    shared = [(_age(p), i) for i, (p, _) in enumerate(worths) if _is_shared(p)]
+    left = [i for i, (p, _) in enumerate(worths) if not _is_shared(p)]
     if shared:
-        left.append(min(shared)[1])
+        left.append(min(shared)[-1])
     return min(left, key=lambda i: (-(worths[i][1] % _STEPS), _age(worths[i][0])))
 
 
-def _is_shared(candidate: Candidate) -> bool:
-    return candidate.promise.reusable and candidate.promise.plain
+def _is_shared(promise: Promise) -> bool:
+    return promise.reusable and promise.plain
 
 
-def _age(candidate: Candidate) -> tuple[float, str]:
-    return candidate.promise.created, candidate.promise.name
+def _age(promise: Promise) -> tuple[float, str]:
+    return promise.created, promise.name
 
 
 def _order_worth(order: int) -> int:

@@ -50,7 +50,7 @@ that gives any) and `post_bind`. These may keep state of their own, and must be 
 """
 
 import enum
-from collections.abc import Callable, Collection, Hashable, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from typing import Any, ClassVar, NamedTuple, Protocol
 
 import msgspec
@@ -177,12 +177,33 @@ class ByMaximum:
         return MAX_SCORE - scaled if self._reverse else scaled
 
 
+class Range(NamedTuple):
+    low: int
+    high: int
+
+
+class ByRange:
+    """The worst raw score becomes 0 and the best 100; where all are equal, all are 0.
+
+    A column keeps count of how many nodes have the worst and the best, so that a pod that changes
+    neither costs no look at all nodes."""
+
+    def measure(self, raw: NDArray[np.int64]) -> Range:
+        return Range(int(raw.min()), int(raw.max()))
+
+    def apply(self, raw: Cells, measure: Range) -> Cells:
+        width = measure.high - measure.low
+        return (raw - measure.low) * MAX_SCORE // width if width else raw * 0
+
+
 class Outcome(NamedTuple):
     """What `reserve` and `permit` answer: fine if there is no message."""
 
     message: str = ""
     wait: float = 0.0
     """Permit only: hold the pod back until allowed, at most this long."""
+    retry: bool = False
+    """Permit only: where there is a message, whether to try again after a back-off whatever happens."""
 
 
 FINE = Outcome()
@@ -203,6 +224,10 @@ class Trial(Protocol):
     ) -> list[PodRecord] | tuple[str, ...]:
         """Which of these pods of the row would have to go, spared in this order; or the reasons why
         the pod would not fit even without all of them."""
+
+    def draws_on(self, row: int, victims: Iterable[PodRecord]) -> str | None:
+        """The uid of the reservation the pod would draw on there, were these gone; empty if it would
+        draw on none; None if it never draws on any."""
 
     def reservations(self) -> str:
         """The reservations there are for the pod, counted by what stands against them."""
@@ -238,6 +263,8 @@ class Plugin:
     """The action that must be among a round's for `post_filter` to be asked."""
     draws: ClassVar[bool] = False
     """Whether with this plugin pods draw on reservations."""
+    provisions: ClassVar[bool] = False
+    """Whether with this plugin pods that bring a template get a reservation of their own."""
 
     def __init__(self, cluster: Cluster, args: Mapping[str, Any] | Any) -> None:
         self.cluster = cluster

@@ -10,10 +10,11 @@ from numpy.typing import NDArray
 
 from holdfast.core.classes import PodClass
 from holdfast.core.cluster import Cluster
+from holdfast.core.holds import Hold
 from holdfast.core.promises import Promise
 from holdfast.core.view import Cells, One, View
 from holdfast.framework.column import Bools, Column
-from holdfast.framework.drawing import Candidate, Drawing, DrawnOne, DrawnSome, pick
+from holdfast.framework.drawing import Drawing, DrawnOne, DrawnSome, pick
 from holdfast.framework.interface import Filter, Need, Reason, Scope
 from holdfast.framework.profile import Profile
 
@@ -26,7 +27,8 @@ class OwnedColumn(Column):
 
     def __init__(self, cluster: Cluster, profile: Profile, cls: PodClass) -> None:
         self._chosen: dict[int, Promise] = {}
-        self._closed: Bools = np.zeros(0, dtype=np.bool_)
+        self._open: Bools = np.zeros(0, dtype=np.bool_)
+        """The rows that can be used without a reservation too."""
         super().__init__(cluster, profile, cls)
 
     def draws_on(self, row: int) -> str:
@@ -53,48 +55,43 @@ class OwnedColumn(Column):
         super().refresh()
 
     def _rebuild(self) -> None:
-        self._closed = np.zeros(self._table.capacity, dtype=np.bool_)
+        self._open = np.ones(self._table.capacity, dtype=np.bool_)
         self._chosen = {}
         super()._rebuild()
 
     # Rows, one or many
 
     def _update_one(self, row: int, node_too: bool) -> bool:
-        candidates = self._drawing.candidates(row)
-        self._closed[row] = self._is_closed(candidates)
+        drawn = self._drawing.on(row)
+        self._open[row] = not (self._drawing.required or (drawn and self._has_restricted(drawn)))
         if node_too:
             self._node_part(One(self._table, row), row)
-        best = self._best(candidates) if candidates and self._fits_node.item(row) else None
+        best = self._best(drawn) if drawn and self._fits_node.item(row) else None
         if best is None:
             self._chosen.pop(row, None)
             return super()._update_one(row, False)
-        candidate, view, worth = best
-        self._chosen[row] = candidate.promise
+        hold, view, worth = best
+        self._chosen[row] = hold.promise
         score = self._node_score.item(row) if self._node_scores else 0
         for weight, scores in self._usage_scores:
             score += weight * scores(view)
         score += self._profile.drawing_weight * worth
-        came = not self._fits.item(row)
-        if came:
-            self._fits[row] = True
-            if self._keys is not None:
-                self._keys.refit(row, 1)
-        if self._normalized:
-            self._local[row] = score
-            for normalized in self._normalized:
-                score += normalized.weighted.item(row)
-        self._base[row] = score
-        return came
+        return self._settle(row, view, True, score)
 
-    def _best(self, candidates: list[Candidate]) -> tuple[Candidate, DrawnOne, int] | None:
+    def _best(self, drawn: list[Hold]) -> tuple[Hold, DrawnOne, int] | None:
         """Of the reservations of one row the one to use."""
         found = []
-        for candidate in candidates:
-            view = DrawnOne(self._table, candidate.hold)
-            if self._drawing.serves(candidate) and all(ok(view) for ok in self._inner_filters):
-                found.append((candidate, view, self._drawing.worth_of(candidate)))
+        for hold in drawn:
+            if not self._drawing.serves(hold):
+                continue
+            view = DrawnOne(self._table, hold)
+            for passes in self._inner_filters:
+                if not passes(view):
+                    break
+            else:
+                found.append((hold, view, self._drawing.worth_of(hold)))
         if len(found) > 1:
-            return found[pick([(candidate, worth) for candidate, _, worth in found])]
+            return found[pick([(hold.promise, worth) for hold, _, worth in found])]
         return found[0] if found else None
 
     def _update_all(self) -> None:
@@ -102,19 +99,21 @@ class OwnedColumn(Column):
 
     def _update_many(self, rows: NDArray[np.intp], node_too: bool) -> None:
         rows = np.unique(rows)
-        concerned = [row for row in rows.tolist() if self._drawing.draws is not None]
-        found = {row: self._drawing.candidates(row) for row in concerned}
-        self._closed[rows] = self._drawing.required
-        for row, candidates in found.items():
+        self._open[rows] = not self._drawing.required
+        pairs: list[Hold] = []
+        for row in self._drawing.among(rows):
             self._chosen.pop(row, None)
-            if candidates:
-                self._closed[row] = self._is_closed(candidates)
+            drawn = self._drawing.on(row)
+            if self._has_restricted(drawn):
+                self._open[row] = False
+            pairs += [hold for hold in drawn if self._drawing.serves(hold)]
+        for row in self._chosen.keys() & set(rows.tolist()) if self._chosen else ():
+            del self._chosen[row]
         super()._update_many(rows, node_too)
-        pairs = [c for candidates in found.values() for c in candidates if self._drawing.serves(c)]
         if pairs:
             self._draw(pairs)
 
-    def _draw(self, pairs: list[Candidate]) -> None:
+    def _draw(self, pairs: list[Hold]) -> None:
         """Settles rows that have reservations which would serve."""
         view = DrawnSome(self._table, self._cluster.ledger.holds, pairs)
         ok = self._fits_node[view.rows]
@@ -134,7 +133,7 @@ class OwnedColumn(Column):
         for row, there in by_row.items():
             chosen = there[0]
             if len(there) > 1:
-                chosen = there[pick([(pairs[i], int(worth[i])) for i in there])]
+                chosen = there[pick([(pairs[i].promise, int(worth[i])) for i in there])]
             best.append(chosen)
             self._chosen[row] = pairs[chosen].promise
         at = view.rows[best]
@@ -145,34 +144,37 @@ class OwnedColumn(Column):
             self._base[at] = scores
             return
         self._local[at] = scores
+        for normalized in self._normalized:
+            if normalized.by_usage:
+                normalized.raw[at] = normalized.score.score(view)[best]
         if self._keys is None:
             self._normalize(at)
 
-    def against(self, candidate: Candidate) -> list[str]:
+    def against(self, hold: Hold) -> list[str]:
         """What stands in the way of drawing on a reservation; nothing if the pod could."""
-        found = self._drawing.texts([candidate])
+        found = self._drawing.texts([hold])
         if found:
             return found
-        view = DrawnOne(self._table, candidate.hold)
+        view = DrawnOne(self._table, hold)
         for _, test in self.filters:
             if test is not self._gate and not test.passes(view):
                 return [reason.text for reason in test.reasons(view) if reason.rows]
-        return [] if self._drawing.serves(candidate) else [NONE_WILL_DO]
+        return [] if self._drawing.serves(hold) else [NONE_WILL_DO]
 
     # Rows that can be used through a reservation only
 
-    def _is_closed(self, candidates: list[Candidate]) -> bool:
-        return self._drawing.required or any(c.promise.restricted is not None for c in candidates)
+    def _has_restricted(self, drawn: list[Hold]) -> bool:
+        return any(hold.promise.restricted is not None for hold in drawn)
 
     def _is_open(self, view: View) -> Cells:
-        return view.take(self._closed) == False  # noqa: E712
+        return view.take(self._open)
 
     def _reasons(self, view: View) -> list[Reason]:
         rows = np.atleast_1d(view.rows)
         texts: dict[str, set[int]] = {}
-        for row in rows[self._closed[rows]].tolist():
-            candidates = self._drawing.candidates(row)
-            found = self._drawing.texts(candidates) or [NONE_WILL_DO if candidates else NO_MATCH]
+        for row in rows[~self._open[rows]].tolist():
+            drawn = self._drawing.on(row)
+            found = self._drawing.texts(drawn) or [NONE_WILL_DO if drawn else NO_MATCH]
             for text in found:
                 texts.setdefault(text, set()).add(row)
         return [

@@ -2,10 +2,12 @@
 
 Nodes that are being cleared for other pods of the same or higher priority count those pods as there
 already; a pod must fit with them and without them, and what stands against a node with them is said
-first.
+first. What a reservation holds for such a pod is counted with the reservation, and not once more; what
+is held for the pod itself counts as free.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from weakref import proxy
 
 import numpy as np
@@ -24,13 +26,14 @@ from holdfast.framework.owned import OwnedColumn
 class PodTrial:
     """One pod's attempt at nodes."""
 
-    __slots__ = ("_cluster", "_column", "_pinned", "_pod")
+    __slots__ = ("_cluster", "_column", "_pinned", "_pod", "_rooms")
 
     def __init__(self, cluster: Cluster, column: Column, pod: PodRecord, pinned: bool) -> None:
         self._cluster = cluster
         self._column = column
         self._pod = pod
         self._pinned = pinned
+        self._rooms = cluster.promises.rooms
 
     def resolvable(self) -> NDArray[np.bool_]:
         nodes, rejected = self._cluster.nodes, self._column.rejected
@@ -49,6 +52,12 @@ class PodTrial:
         return rows
 
     def fits(self, row: int) -> bool:
+        if self._rooms and self._rooms.of(self._pod, row) is not None:
+            with self._own_room_free(row):
+                return self._fits(row)
+        return self._fits(row)
+
+    def _fits(self, row: int) -> bool:
         self._column.refresh()
         return self._column.fits_row(row) and self._blame_with_rivals(row) is None
 
@@ -63,23 +72,40 @@ class PodTrial:
     def victims(
         self, row: int, pods: list[PodRecord], spared_first: Order
     ) -> list[PodRecord] | tuple[str, ...]:
-        ledger, needs = self._cluster.ledger, self._column.needs
-        if needs is not None and not ledger.holds.any_on(row) and self._column.suits_row(row):
-            spare = ledger.spare(row, needs, pods, self.rivals(row))
+        ledger, needs, rivals = self._cluster.ledger, self._column.needs, self.rivals(row)
+        if (
+            needs is not None
+            and not (self._rooms and self._rooms.of(self._pod, row))
+            and not any(pod.draws_on and ledger.holds.get(pod.draws_on) for pod in pods)
+            and not any(self._cluster.promises.inside(rival, row) for rival in rivals)
+            and self._column.suits_row(row)
+        ):
+            spare = ledger.spare(row, needs, pods, rivals)
             lacking = tuple(need.text for need in needs if spare[need.slot] < 0)
             return lacking or ledger.to_remove(spare, spared_first(pods))
-        with ledger.transaction():
+        with self._own_room_free(row):
             for pod in pods:
                 ledger.remove(pod)
-            if not self.fits(row):
-                return self.blame(row).texts
+            if not self._fits(row):
+                return self._blame(row).texts
             victims = []
             for pod in spared_first(pods):
                 ledger.place(pod, row)
-                if not self.fits(row):
+                if not self._fits(row):
                     ledger.remove(pod)
                     victims.append(pod)
         return victims
+
+    def draws_on(self, row: int, victims: Iterable[PodRecord]) -> str | None:
+        if not self._column.may_draw:
+            return None
+        if not self._column.owned:
+            return ""
+        with self._own_room_free(row):
+            for victim in victims:
+                self._cluster.ledger.remove(victim)
+            self._column.refresh()
+            return self._column.draws_on(row)
 
     def reservations(self) -> str:
         if not isinstance(self._column, OwnedColumn):
@@ -88,6 +114,12 @@ class PodTrial:
 
     def blame(self, row: int) -> Blame:
         """What stands against the row."""
+        if self._rooms and self._rooms.of(self._pod, row) is not None:
+            with self._own_room_free(row):
+                return self._blame(row)
+        return self._blame(row)
+
+    def _blame(self, row: int) -> Blame:
         blame = self._blame_with_rivals(row)
         if blame is None:
             self._column.refresh()
@@ -107,21 +139,28 @@ class PodTrial:
 
     def rivals(self, row: int) -> list[PodRecord]:
         """Pods the row is being cleared for that this pod must not get in the way of."""
-        nominated = self._cluster.nominations.get(self._cluster.nodes.name(row), {})
-        pod = self._pod
-        return [p for p in nominated.values() if p is not pod and p.cls.priority >= pod.cls.priority]
+        rivals = _rivals(self._cluster, row, self._pod.cls.priority)
+        return [rival for rival in rivals if rival is not self._pod]
 
     def _blame_with_rivals(self, row: int) -> Blame | None:
         rivals = self.rivals(row)
         if not rivals:
             return None
-        with self._cluster.ledger.transaction():
-            for rival in rivals:
-                self._cluster.ledger.place(rival, row)
+        with _placed(self._cluster, rivals, row, self._cluster.ledger.transaction()):
             self._column.refresh()
             blame = None if self._column.fits_row(row) else self._column.diagnosis.blame(row)
         self._column.refresh()
         return blame
+
+    @contextmanager
+    def _own_room_free(self, row: int) -> Iterator[None]:
+        """What is done inside is undone at the end."""
+        room = self._rooms.of(self._pod, row)
+        with self._cluster.ledger.transaction():
+            if room is not None and room.pod is not None:
+                self._cluster.ledger.release(room.pod)
+            yield
+        self._column.refresh()
 
 
 class ClassContest:
@@ -138,19 +177,20 @@ class ClassContest:
         return [row for row in rows if row is not None and nodes.alive[row]]
 
     def blame(self, row: int) -> Blame | None:
-        nominated = self._cluster.nominations.get(self._cluster.nodes.name(row))
-        if not nominated or not self._column.is_local:
+        if not self._column.is_local:
             return None
-        priority, ledger = self._column.cls.priority, self._cluster.ledger
-        rivals = [pod for pod in nominated.values() if pod.cls.priority >= priority]
+        cluster = self._cluster
+        rivals = _rivals(cluster, row, self._column.cls.priority)
         if not rivals:
             return None
         needs = self._column.needs
-        if needs is not None and not ledger.holds.any_on(row) and self._column.suits_row(row):
+        if (
+            needs is not None
+            and not any(cluster.promises.inside(rival, row) for rival in rivals)
+            and self._column.suits_row(row)
+        ):
             return self._blame_needs(row, needs, rivals)
-        with ledger.peek():
-            for rival in rivals:
-                ledger.place(rival, row)
+        with _placed(cluster, rivals, row, cluster.ledger.peek()):
             blame = self._column.diagnosis.blame(row)
         return blame if blame.plugin else None
 
@@ -162,3 +202,32 @@ class ClassContest:
         offered = self._cluster.nodes.allocatable
         hopeful = all(n.slot == PODS or n.amount <= offered.item(n.slot, row) for n in lacking)
         return Blame(self._column.needing, tuple(need.text for need in lacking), hopeful)
+
+
+def _rivals(cluster: Cluster, row: int, priority: int) -> list[PodRecord]:
+    """Pods of at least that priority the row is being cleared for, and for whom nothing is held."""
+    nominated = cluster.nominations.get(cluster.nodes.name(row))
+    if not nominated:
+        return []
+    rooms = cluster.promises.rooms
+    return [
+        pod
+        for pod in nominated.values()
+        if pod.cls.priority >= priority and not (rooms and rooms.of(pod, row))
+    ]
+
+
+@contextmanager
+def _placed(
+    cluster: Cluster, pods: list[PodRecord], row: int, undone: AbstractContextManager[object]
+) -> Iterator[None]:
+    """As if the pods were on the row already, drawing on the reservations they will draw on."""
+    try:
+        with undone:
+            for pod in pods:
+                pod.draws_on = cluster.promises.inside(pod, row)
+                cluster.ledger.place(pod, row)
+            yield
+    finally:
+        for pod in pods:
+            pod.draws_on = ""

@@ -3,6 +3,9 @@
 A node is a candidate if the pod fits once all less important pods there are gone. As many of them as
 possible are then spared, the most important first, and those whose disruption budget would be broken
 before the others. The node chosen is the one whose victims are missed least.
+
+What they leave is held for the pod by a reservation it owns, so that no one else gets it. Where the pod
+draws on a reservation it owns already, and its victims did, it waits for its turn inside that.
 """
 
 from collections.abc import Mapping
@@ -14,8 +17,9 @@ from numpy.typing import NDArray
 from holdfast.core.changes import Change
 from holdfast.core.classes import PodClass
 from holdfast.core.cluster import Cluster
-from holdfast.core.decisions import Decision, Emit, Nominate, Preempt
+from holdfast.core.decisions import CreateReservation, Decision, Emit, Nominate, Preempt
 from holdfast.core.pods import PodRecord
+from holdfast.core.promises.rooms import room_for, template_of
 from holdfast.framework.config import DefaultPreemptionArgs
 from holdfast.framework.diagnosis import Blame, verdict
 from holdfast.framework.interface import Nomination, Plugin, Trial
@@ -38,10 +42,12 @@ class DefaultPreemption(Plugin):
         self._args = args if isinstance(args, DefaultPreemptionArgs) else DefaultPreemptionArgs()
         self._budgets = Budgets(cluster)
         self._known: dict[int, Tried] = {}
+        self._templates: dict[int, dict[str, Any]] = {}
         cluster.classes.on_dropped.append(self._forget)
 
     def _forget(self, cls: PodClass) -> None:
         self._known.pop(cls.id, None)
+        self._templates.pop(cls.id, None)
 
     def may_help(self, cls: PodClass) -> bool:
         if cls.promised_to >= 0:
@@ -71,7 +77,30 @@ class DefaultPreemption(Plugin):
             return Nomination("", message)
         chosen, victims = tried.best(rows)
         node = self.cluster.nodes.name(chosen)
-        return Nomination(node, "", tuple(self._decisions(pod, node, victims)))
+        decisions = self._decisions(pod, node, victims)
+        if victims and self._is_to_be_held(pod, chosen, trial.draws_on(chosen, victims)):
+            decisions.append(self._held(pod, node, len(victims)))
+        return Nomination(node, "", tuple(decisions))
+
+    def _is_to_be_held(self, pod: PodRecord, row: int, draws_on: str | None) -> bool:
+        """A pod that will draw on a reservation waits for its room inside that."""
+        promises = self.cluster.promises
+        if draws_on is None or draws_on or not (self._args.hold_room and promises.are_kept):
+            return False
+        room = promises.rooms.of(pod, row)
+        return room is None or room.released
+
+    def _held(self, pod: PodRecord, node: str, victims: int) -> CreateReservation:
+        template = self._templates.get(pod.cls.id)
+        if template is None:
+            template = self._templates[pod.cls.id] = template_of(pod.cls)
+        promises = self.cluster.promises
+
+        def taken(name: str) -> bool:
+            known = promises.get(name)
+            return known is not None and known.preemptor != pod.uid
+
+        return CreateReservation(room_for(pod, template, node, victims, taken))
 
     def _tried(self, pod: PodRecord, trial: Trial) -> Tried:
         """What is known from pods of the same class, less what could have changed since."""
@@ -127,10 +156,15 @@ class DefaultPreemption(Plugin):
         blames = {Blame(self.name, texts, False): count for texts, count in reasons.items()}
         return f"preemption: {verdict(blames).message(nodes)}"
 
+    def _is_held(self, pod: PodRecord, node: str) -> bool:
+        """Whether nobody can take the room a pod preempted there."""
+        row = self.cluster.nodes.row(node)
+        return row is not None and self.cluster.promises.rooms.of(pod, row) is not None
+
     def _decisions(self, pod: PodRecord, node: str, victims: tuple[PodRecord, ...]) -> list[Decision]:
         decisions: list[Decision] = []
         for rival in list(self.cluster.nominations.get(node, {}).values()):
-            if rival is not pod and rival.cls.priority < pod.cls.priority:
+            if rival.cls.priority < pod.cls.priority and not self._is_held(rival, node):
                 self.cluster.nominate(rival, "")
                 decisions.append(Nominate(rival.ref, ""))
         condition = f"{pod.scheduler}: preempting to accommodate a higher priority pod"

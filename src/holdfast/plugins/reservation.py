@@ -4,11 +4,9 @@ How owners see nodes with reservations of theirs is in `holdfast.framework.owned
 plugin. Here is what reservations ask for themselves, and what is written when either is bound.
 """
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.api.annotations import ReservationAllocated
 from holdfast.api.names import RESERVATION_AFFINITY, RESERVATION_ALLOCATED
 from holdfast.core.changes import Change
 from holdfast.core.classes import PodClass
@@ -83,7 +81,9 @@ class Reservation(Plugin):
         drawn = self.cluster.promises.known.get(pod.draws_on)
         if drawn is None or drawn.pod is None or drawn.pod.row != row:
             return Outcome(NOT_ACTIVE)
-        return Outcome(wait=_PATIENCE) if drawn.pod.phase is Phase.ASSUMED else FINE
+        if drawn.pod.phase is not Phase.ASSUMED or pod.uid in self.cluster.virtuals.waits:
+            return FINE  # or DynamicReservation has it wait
+        return Outcome(wait=_PATIENCE)
 
     def bind(self, pod: PodRecord, row: int) -> list[Decision]:
         promise = pod.promise
@@ -95,26 +95,24 @@ class Reservation(Plugin):
         if not pod.draws_on:
             return []
         drawn = self.cluster.promises.known[pod.draws_on]
-        allocated = ReservationAllocated(name=drawn.name, uid=drawn.uid)
-        text = msgspec.json.encode(allocated).decode()
-        told = {RESERVATION_ALLOCATED: text, **self.cluster.belongings.told(pod, row)}
+        told = {RESERVATION_ALLOCATED: drawn.mark, **self.cluster.belongings.told(pod, row)}
         return [Bind(pod.ref, self.cluster.nodes.name(row), told)]
 
     def _apart(self, cls: PodClass) -> Filter:
         """Reusable reservations with the same owners keep apart."""
         promises, nodes = self.cluster.promises, self.cluster.nodes
 
-        def taken() -> NDArray[np.bool_]:
-            rows = np.zeros(nodes.capacity, dtype=np.bool_)
+        def untaken() -> NDArray[np.bool_]:
+            rows = np.ones(nodes.capacity, dtype=np.bool_)
             for promise in promises.members.get(cls.promised_to, {}).values():
                 if promise.pod is not None and promise.pod.row >= 0 and promise.pod.cls.alone:
-                    rows[promise.pod.row] = True
+                    rows[promise.pod.row] = False
             return rows
 
         def passes(view: View) -> Cells:
-            return view.take(taken()) == False  # noqa: E712
+            return view.take(untaken())
 
         def reasons(view: View) -> list[Reason]:
-            return [Reason(REASON_ALONE, view.take(taken()), resolvable=False)]
+            return [Reason(REASON_ALONE, view.take(~untaken()), resolvable=False)]
 
         return Filter(passes, reasons, Scope.USAGE)

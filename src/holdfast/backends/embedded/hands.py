@@ -7,24 +7,30 @@ from holdfast.api import names
 from holdfast.api.annotations import ReservationAllocated
 from holdfast.api.decode import decode_json
 from holdfast.api.errors import InvalidObject
+from holdfast.backends.embedded.migrations import MigrationHands
 from holdfast.backends.embedded.objects import with_condition
 from holdfast.backends.embedded.reservations import ReservationHands
 from holdfast.backends.embedded.telling import BOUND, PREEMPTED, UNSCHEDULABLE
 from holdfast.backends.embedded.world import World
 from holdfast.core.decisions import (
+    AnnotatePod,
     Bind,
     BindVolume,
+    CreateReservation,
     Decision,
     DeleteReservation,
     Emit,
+    Evict,
     Nominate,
     ObjectRef,
     Preempt,
     SelectNode,
+    SetMigrationStatus,
     SetPodScheduled,
     SetReservationStatus,
+    SpecifyMigration,
 )
-from holdfast.core.events import BindConfirmed, BindRefused
+from holdfast.core.events import BindConfirmed, BindRefused, WriteRefused
 from holdfast.store.objects import Key, Raw, node_key, pod_key
 
 
@@ -33,6 +39,7 @@ class Hands:
         self._world = world
         self._objects = world.objects
         self._reservations = ReservationHands(world)
+        self._migrations = MigrationHands(world)
         self._carry_out: dict[type, Callable[[Any], None]] = {
             Bind: self._bind,
             BindVolume: self._bind_volume,
@@ -40,6 +47,11 @@ class Hands:
             SetPodScheduled: self._set_pod_scheduled,
             Nominate: self._nominate,
             Preempt: self._preempt,
+            AnnotatePod: self._annotate,
+            Evict: self._migrations.evict,
+            SetMigrationStatus: self._migrations.set_status,
+            SpecifyMigration: self._migrations.specify,
+            CreateReservation: self._reservations.create,
             SetReservationStatus: self._reservations.set_status,
             DeleteReservation: self._reservations.delete,
             Emit: self._emit,
@@ -132,6 +144,17 @@ class Hands:
         self._objects.update(
             pod_key(decision.pod.namespace, decision.pod.name), {**pod, "status": status}
         )
+
+    def _annotate(self, decision: AnnotatePod) -> None:
+        pod = self._this(decision.pod)
+        if pod is None:
+            self._world.feed(WriteRefused(decision.pod.uid, f'pods "{decision.pod.name}" not found'))
+            return
+        metadata = pod["metadata"]
+        annotations = {**(metadata.get("annotations") or {}), **decision.annotations}
+        kept = {name: value for name, value in annotations.items() if value is not None}
+        key = pod_key(decision.pod.namespace, decision.pod.name)
+        self._objects.update(key, {**pod, "metadata": {**metadata, "annotations": kept}})
 
     def _preempt(self, decision: Preempt) -> None:
         pod = self._this(decision.pod)

@@ -95,13 +95,15 @@ class Kubelets:
         """The pod as its kubelet reports it once it runs."""
         return {**pod, "status": self._reports.running(pod, self._clock.stamp())}
 
-    def delete(self, key: Key, *, at_once: bool = False) -> None:
-        """The pod is to go: now if nothing runs, else when it has stopped."""
+    def delete(self, key: Key, *, at_once: bool = False, grace: int | None = None) -> None:
+        """The pod is to go: now if nothing runs, else when it has stopped. It has the time it says, or
+        the one given."""
         pod = self._objects.get(key)
         if pod is None:
             return
         metadata, uid = pod["metadata"], pod["metadata"]["uid"]
-        grace = pod["spec"].get("terminationGracePeriodSeconds", DEFAULT_GRACE)
+        if grace is None:
+            grace = pod["spec"].get("terminationGracePeriodSeconds", DEFAULT_GRACE)
         wait = 0.0 if at_once else self._time_to_stop(pod, float(grace))
         if wait <= 0.0:
             self._remove(key)

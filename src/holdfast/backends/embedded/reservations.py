@@ -5,10 +5,18 @@ import msgspec
 from holdfast.api.meta import condition
 from holdfast.api.names import RESERVATION_API
 from holdfast.api.reservation import ReservationPhase, ReservationStatus
-from holdfast.backends.embedded.telling import COLLECTED, UNSCHEDULABLE
+from holdfast.api.validation import validate
+from holdfast.backends.embedded.admission import admit
+from holdfast.backends.embedded.telling import COLLECTED, DELETED, UNSCHEDULABLE
 from holdfast.backends.embedded.world import World
-from holdfast.core.decisions import DeleteReservation, ObjectRef, SetReservationStatus
-from holdfast.core.events import BindConfirmed, BindRefused
+from holdfast.core.decisions import (
+    CreateReservation,
+    DeleteReservation,
+    ObjectRef,
+    SetReservationStatus,
+)
+from holdfast.core.events import BindConfirmed, BindRefused, WriteRefused
+from holdfast.core.promises.promise import FINISHED
 from holdfast.store.objects import Key, Raw
 
 
@@ -16,6 +24,16 @@ class ReservationHands:
     def __init__(self, world: World) -> None:
         self._world = world
         self._objects = world.objects
+
+    def create(self, decision: CreateReservation) -> None:
+        raw: Raw = msgspec.to_builtins(decision.reservation)
+        name = decision.reservation.metadata.name
+        if reservation_key(name) in self._objects:
+            return
+        if problems := validate(raw):
+            self._world.feed(WriteRefused(name, str(problems[0])))
+        else:
+            self._objects.create(admit(raw, (), self._world.clock.stamp()))
 
     def set_status(self, decision: SetReservationStatus) -> None:
         ref = decision.reservation
@@ -37,9 +55,12 @@ class ReservationHands:
 
     def delete(self, decision: DeleteReservation) -> None:
         ref = decision.reservation
-        if self._this(ref) is None:
+        raw = self._this(ref)
+        if raw is None:
             return
-        self._world.tell(reservation_key(ref.name), COLLECTED, message=decision.message)
+        ended = (raw.get("status") or {}).get("phase") in FINISHED
+        event = COLLECTED if ended else DELETED
+        self._world.tell(reservation_key(ref.name), event, message=decision.message)
         self._objects.delete(reservation_key(ref.name))
 
     def _tell(self, ref: ObjectRef, raw: Raw, status: ReservationStatus) -> None:

@@ -169,6 +169,8 @@ class Runner:
         )
 
     def _decide(self) -> None:
+        absent = (r.watched.info.kind for r in self.reflectors if r.absent)
+        self.scheduler.cluster.promises.are_kept = "Reservation" not in absent
         start = time.perf_counter()
         decisions = self.scheduler.round(self._clock.now(), PODS_AT_ONCE)
         if self._metrics is not None:

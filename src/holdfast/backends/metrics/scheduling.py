@@ -10,6 +10,8 @@ from prometheus_client.core import GaugeMetricFamily, InfoMetricFamily, Metric
 from holdfast import __version__
 from holdfast.actions.scheduler import Scheduler
 from holdfast.backends.metrics.figures import Counter, Histogram, exponential
+from holdfast.backends.metrics.limits import limit_ratios
+from holdfast.backends.metrics.provisioning import ProvisioningFigures
 from holdfast.backends.metrics.reservations import ReservationFigures
 from holdfast.backends.metrics.timing import time_plugins
 from holdfast.core.decisions import Bind, Decision, Preempt
@@ -78,6 +80,7 @@ class SchedulingMetrics:
         self._preemptions = 0
         self.registry = CollectorRegistry()
         self.registry.register(self)
+        self.registry.register(ProvisioningFigures(scheduler.cluster.virtuals.figures))
         self._reservations = ReservationFigures(scheduler.cluster)
         self.registry.register(self._reservations)
         ProcessCollector(registry=self.registry)
@@ -175,6 +178,7 @@ class SchedulingMetrics:
         yield from self._queues()
         yield self._unschedulable()
         yield self._cache()
+        yield limit_ratios(self._scheduler.cluster)
         yield InfoMetricFamily("holdfast_build", "The version that runs.", {"version": __version__})
 
     def _attempts(self) -> Metric:

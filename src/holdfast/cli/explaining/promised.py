@@ -8,7 +8,6 @@ from holdfast.core.cluster import Cluster
 from holdfast.core.promises import Promise
 from holdfast.core.promises.owners import OwnerSpec
 from holdfast.framework.column import Column
-from holdfast.framework.drawing import Candidate
 from holdfast.framework.owned import NONE_WILL_DO, OwnedColumn
 
 
@@ -65,7 +64,7 @@ def _against(cluster: Cluster, column: Column, promise: Promise, row: int) -> st
     hold = promises.hold(promise)
     if hold is None or not isinstance(column, OwnedColumn):
         return ""
-    against = column.against(Candidate(promise, hold))
+    against = column.against(hold)
     if against == [NONE_WILL_DO]:
         return "has nothing left of what the pod asks for"
     return ", ".join(against)

@@ -176,9 +176,10 @@ class _Taking:
         by_socket = self._tally(free, lambda cpu: self._cpus[cpu].socket)
         sign = 1 if self._manner.fullest else -1
 
+        sizes = {at: len(cpus) for at, cpus in groups.items()} if whole else self._tally(free, key)
+
         def order(at: int) -> tuple[int, ...]:
-            cpus = groups[at]
-            return sign * len(cpus), sign * by_socket[self._cpus[cpus[0]].socket], at
+            return sign * sizes[at], sign * by_socket[self._cpus[groups[at][0]].socket], at
 
         return [groups[at] for at in sorted(groups, key=order)]
 

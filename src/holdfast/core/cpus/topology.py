@@ -81,6 +81,8 @@ class Topology:
             if offered.get(names.CPU):
                 closed = sum(1 for cpu in self.closed if self._numa_of(cpu) == numa)
                 offered[names.CPU] = max(0, offered[names.CPU] - 1000 * closed)
+        self.amplified: dict[str, float] = {}
+        """How many times what it has of a resource the node claims to have."""
         self.ratios = _read(annotations, names.AMPLIFICATION_RATIO, dict[str, float], {})
 
     @property

@@ -5,9 +5,14 @@ of them.
     wishes        what a pod says about the reservations it would use
     reserve_pod   the pod that stands for those to come
     promise       one reservation
+    reading       what its object says
+    intake        objects coming, changing and going
+    waiting       those that have a node but not yet the room
     promises      all of them, kept in step with objects and pods
     drawable      the ones pods of a class may draw on, by row
     status        what a reservation's status should say
+    requirements  what pods ask of a provisioner
+    virtual       reservations it has yet to make
 
 Capacity is counted in the ledger's holds; whether and when a status is written is the lifecycle
 controller's business.
@@ -16,5 +21,6 @@ controller's business.
 from holdfast.core.promises.drawable import Drawable
 from holdfast.core.promises.promise import Promise
 from holdfast.core.promises.promises import Promises
+from holdfast.core.promises.virtual import Virtuals
 
-__all__ = ["Drawable", "Promise", "Promises"]
+__all__ = ["Drawable", "Promise", "Promises", "Virtuals"]

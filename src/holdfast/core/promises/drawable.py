@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from holdfast.core.classes import PodClass
+from holdfast.core.holds import Hold
 from holdfast.core.promises.promise import Promise
 
 if TYPE_CHECKING:
@@ -15,21 +15,36 @@ if TYPE_CHECKING:
 class Drawable:
     """Which of them can be drawn on at the moment changes with every pod, and is asked for then."""
 
-    __slots__ = ("_by_row", "_cls", "_matching", "_position", "_promises", "_row", "wish")
+    __slots__ = (
+        "_by_row",
+        "_cls",
+        "_holds",
+        "_matching",
+        "_position",
+        "_promises",
+        "_row",
+        "_specs",
+        "wish",
+    )
 
     def __init__(self, promises: Promises, cls: PodClass) -> None:
         self._promises = promises
         self._cls = cls
+        self._holds = promises.holds
         self.wish = promises.wish(cls)
         self._matching: frozenset[int] = frozenset()
         self._position = -1
+        self._specs = -1
         self._by_row: dict[int, dict[str, Promise]] = {}
         self._row: dict[str, int] = {}
 
     def refresh(self) -> None:
         promises = self._promises
-        matching = promises.matching(self._cls)
         end = promises.log_start + len(promises.log)
+        if end == self._position and promises.specs.version == self._specs:
+            return
+        self._specs = promises.specs.version
+        matching = promises.matching(self._cls)
         if matching != self._matching or self._position < promises.log_start:
             self._matching = matching
             self._by_row.clear()
@@ -42,19 +57,20 @@ class Drawable:
                 self._look_at(uid)
         self._position = end
 
-    def rows(self) -> Iterable[int]:
-        return self._by_row.keys()
-
-    def on(self, row: int) -> list[Promise]:
-        """Those on the row that can be drawn on now."""
+    def on(self, row: int) -> list[Hold]:
+        """Those on the row that can be drawn on now, with what is left of them."""
         there = self._by_row.get(row)
         if there is None:
             return []
-        usable = self._promises.is_usable
-        return [promise for promise in there.values() if usable(promise)]
+        usable, holds = self._promises.is_usable, self._holds
+        return [
+            hold
+            for promise in there.values()
+            if usable(promise) and (hold := holds.get(promise.uid)) is not None
+        ]
 
-    def any_on(self, row: int) -> bool:
-        return row in self._by_row
+    def rows(self) -> list[int]:
+        return list(self._by_row)
 
     def _look_at(self, uid: str) -> None:
         row = self._row.pop(uid, None)

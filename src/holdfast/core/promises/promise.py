@@ -17,14 +17,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from holdfast.api.affinity import Taint
+from holdfast.api.annotations import ReservationAllocated
 from holdfast.api.duration import parse_duration
 from holdfast.api.errors import DurationError, TimeError
+from holdfast.api.meta import ObjectMeta
 from holdfast.api.reservation import (
     DEFAULT_TTL,
     AllocatePolicy,
     Reservation,
     ReservationPhase,
+    ReservationSpec,
     ReservationStatus,
 )
 from holdfast.api.timestamps import parse_time
@@ -44,24 +49,31 @@ class Promise:
         "amounts",
         "amounts_by_name",
         "created",
+        "deleting",
         "error",
+        "expires",
         "final",
         "finished",
+        "mark",
         "message",
         "name",
         "object",
         "once",
         "order",
         "pod",
+        "preemptor",
         "ref",
+        "released",
         "resize_problem",
         "resized",
         "restricted",
         "spec",
         "told",
         "uid",
+        "virtual",
         "waiting",
         "wanted",
+        "wants_node",
         "withheld",
     )
 
@@ -70,9 +82,13 @@ class Promise:
         self.ref = ObjectRef("Reservation", "", meta.name, meta.uid)
         self.uid = meta.uid
         self.name = meta.name
+        self.mark = msgspec.json.encode(ReservationAllocated(name=meta.name, uid=meta.uid)).decode()
+        """What is written on pods that draw on it."""
         self.object = reservation
         """As last seen."""
         self.created = created
+        self.expires = _expires(reservation.spec, created)
+        """When it ends whatever happens; never if None."""
         self.pod: PodRecord | None = None
         """Its reserve pod; None while the object makes no sense."""
         self.spec: OwnerSpec | None = None
@@ -88,6 +104,8 @@ class Promise:
         """The slots of which owners get nothing but what is reserved; None if the policy is another."""
         self.withheld: Amounts = {}
         """What is kept back inside it, by slot."""
+        self.virtual = False
+        """Whether it has no object; see `holdfast.core.promises.virtual`."""
         self.waiting = False
         """Whether it has a node but not yet the room."""
         self.finished = ""
@@ -102,8 +120,21 @@ class Promise:
         """Why it could not be given the size its template asks for by now."""
         self.resized = False
         """Whether it was given another size than it began with."""
+        self.wants_node = ""
+        """The node its template names."""
+        self.preemptor = ""
+        """The uid of the pod whose preempted room it holds, if it was made for that."""
+        self.released = False
+        """Whether that pod needs it no more."""
+        self.deleting = False
+        """Whether its deletion was decided."""
         self.told: ReservationStatus | None = None
         """The status last written, until it is seen."""
+
+    @property
+    def placed(self) -> bool:
+        """Whether it has a node."""
+        return self.pod is not None and self.pod.row >= 0
 
     @property
     def reusable(self) -> bool:
@@ -135,21 +166,35 @@ class Promise:
     def pre_allocation(self) -> bool:
         return self.object.spec.pre_allocation
 
+    def see(self, reservation: Reservation) -> bool:
+        """Takes its object as it is now; whether more than its status is new."""
+        before, self.object = self.object, reservation
+        if before.spec == reservation.spec and _same(before.metadata, reservation.metadata):
+            return False
+        self.expires = _expires(reservation.spec, self.created)
+        return True
+
     def is_before(self, other: Promise) -> bool:
         """Whether it is served first where both wait."""
         return (self.created, self.name) < (other.created, other.name)
 
-    @property
-    def expires(self) -> float | None:
-        """When it ends whatever happens; never if None."""
-        spec = self.object.spec
-        try:
-            if spec.expires is not None:
-                return parse_time(spec.expires)
-            ttl = parse_duration(spec.ttl if spec.ttl is not None else DEFAULT_TTL)
-        except (TimeError, DurationError):
-            return None
-        return self.created + ttl if ttl > 0 else None
-
     def __repr__(self) -> str:
         return f"<{self.ref}>"
+
+
+def _same(one: ObjectMeta, other: ObjectMeta) -> bool:
+    return (
+        one.labels == other.labels
+        and one.annotations == other.annotations
+        and one.deletion_timestamp == other.deletion_timestamp
+    )
+
+
+def _expires(spec: ReservationSpec, created: float) -> float | None:
+    try:
+        if spec.expires is not None:
+            return parse_time(spec.expires)
+        ttl = parse_duration(spec.ttl if spec.ttl is not None else DEFAULT_TTL)
+    except (TimeError, DurationError):
+        return None
+    return created + ttl if ttl > 0 else None

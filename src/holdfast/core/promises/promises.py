@@ -7,32 +7,28 @@ of reservations (the lifecycle controller) takes those that may need something f
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from holdfast.api import names
-from holdfast.api.errors import HoldfastError, InvalidObject, SelectorError, TimeError
-from holdfast.api.label_selectors import as_integer
-from holdfast.api.meta import ObjectMeta, ResourceList
-from holdfast.api.quantity import QuantityError, amount
-from holdfast.api.reservation import AllocatePolicy, Reservation, ReservationPhase
-from holdfast.api.timestamps import parse_time
+from holdfast.api.meta import ObjectMeta
+from holdfast.api.reservation import Reservation
 from holdfast.core.changes import Change
-from holdfast.core.classes import ORDINARY, PodClass, Traits, capped
-from holdfast.core.holds import Amounts, Hold
+from holdfast.core.classes import PodClass, Traits
+from holdfast.core.holds import Amounts, Hold, HoldTable
 from holdfast.core.pods import Phase, PodRecord
 from holdfast.core.promises.drawable import Drawable
+from holdfast.core.promises.intake import Intake
 from holdfast.core.promises.owners import OwnerSpecs
-from holdfast.core.promises.promise import FINISHED, LIVE, Promise
-from holdfast.core.promises.reserve_pod import annotated_amounts, reserve_pod, restricted_names
+from holdfast.core.promises.promise import Promise
+from holdfast.core.promises.rooms import Rooms
+from holdfast.core.promises.waiting import WaitingLine
 from holdfast.core.promises.wishes import Wish
-from holdfast.core.slots import CPU, MEMORY, NONZERO_CPU, NONZERO_MEMORY, PODS
 
 if TYPE_CHECKING:
     from holdfast.core.cluster import Cluster
 
-_PRIVATE = Traits(private=True)
+_KEPT = 16384
 
 
 class Promises:
@@ -51,11 +47,13 @@ class Promises:
         """The uids of reservations that moved, or changed in a way that may matter to owners."""
         self.log_start = 0
         """The position of the log's first entry; what came before is forgotten."""
-        self._uid: dict[str, str] = {}
         self._drawing: dict[str, dict[str, PodRecord]] = {}
-        self._waiting: dict[int, set[str]] = {}
-        """The uids of reservations that wait for room, by the row they wait on."""
-        self._named: Counter[tuple[str, str]] = Counter()
+        self.waiting = WaitingLine(self, cluster)
+        self.rooms = Rooms()
+        """Preempted room, held for preemptors."""
+        self.are_kept = True
+        """Whether there is a place for reservations: whether the API server knows the kind."""
+        self._intake = Intake(self, cluster)
         self._wishes: dict[int, Wish] = {}
         self._drawable: dict[int, Drawable] = {}
         self._ledger.listeners.append(self._pod_moved)
@@ -65,7 +63,11 @@ class Promises:
     # What is asked
 
     def get(self, name: str) -> Promise | None:
-        return self.known.get(self._uid.get(name, ""))
+        return self.known.get(self._intake.uid(name))
+
+    @property
+    def holds(self) -> HoldTable:
+        return self._ledger.holds
 
     def hold(self, promise: Promise) -> Hold | None:
         return self._ledger.holds.get(promise.uid)
@@ -122,17 +124,14 @@ class Promises:
 
     def concerns(self, cls: PodClass) -> bool:
         """Whether reservations matter to pods of the class."""
-        return bool(self.specs.matching(cls)) or (
-            names.RESERVATION_AFFINITY in cls.annotations and cls.promised_to < 0
+        return not cls.sized and (
+            bool(self.specs.matching(cls))
+            or (names.RESERVATION_AFFINITY in cls.annotations and cls.promised_to < 0)
         )
 
     def traits(self, metadata: ObjectMeta) -> Traits:
         """What sets the class of a pod apart because of reservations."""
-        if not self._named:
-            return ORDINARY
-        if ("", metadata.uid) in self._named or ("name", metadata.name) in self._named:
-            return _PRIVATE
-        return ORDINARY
+        return self._intake.traits(metadata)
 
     def node_labels(self, row: int) -> Mapping[str, str]:
         info = self._nodes.info.get(row)
@@ -146,49 +145,25 @@ class Promises:
     # Objects
 
     def put(self, reservation: Reservation) -> None:
-        meta = reservation.metadata
-        promise = self.known.get(meta.uid)
-        if promise is None:
-            namesake = self.get(meta.name)
-            if namesake is not None:
-                self.drop(namesake.uid, "replaced")
-            promise = Promise(reservation, self._created(meta))
-            self.known[meta.uid] = promise
-            self._uid[meta.name] = meta.uid
-            self._note(promise, "added")
-        before, promise.object = promise.object, reservation
-        self.dirty[promise.uid] = None
-        if promise.finished or reservation.status.phase in FINISHED:
-            self.finish(promise, promise.finished or reservation.status.phase)
-            return
-        try:
-            changed = self._read(promise)
-        except (InvalidObject, SelectorError, QuantityError) as error:
-            self._unreadable(promise, error)
-            return
-        changed = changed or bool(promise.error)
-        promise.error = ""
-        self._settle(promise, changed)
-        if before.spec != reservation.spec or before.metadata.labels != meta.labels:
-            self._opened(promise)
+        self._intake.put(reservation)
+
+    def put_virtual(self, promise: Promise, row: int) -> None:
+        """A reservation without an object holds its room on the row; raises what is wrong with it."""
+        self._intake.put_virtual(promise)
+        self.assume(promise, row)
+        self.note(promise, "set aside", self._nodes.name(row))
+        self.opened(promise)
 
     def drop(self, uid: str, why: str = "deleted") -> None:
         """The object is gone."""
-        promise = self.known.pop(uid, None)
-        if promise is None:
-            return
-        if self._uid.get(promise.name) == uid:
-            del self._uid[promise.name]
-        self._let_go(promise)
-        self.dirty.pop(uid, None)
-        self._note(promise, why)
+        self._intake.drop(uid, why)
 
     def finish(self, promise: Promise, reason: str) -> None:
         """It holds nothing any more, for good."""
         if not promise.finished:
-            self._note(promise, reason.lower())
+            self.note(promise, reason.lower())
         promise.finished = reason
-        self._let_go(promise)
+        self._intake.let_go(promise)
         self.dirty[promise.uid] = None
 
     # Where it holds room
@@ -198,17 +173,18 @@ class Promises:
         pod = promise.pod
         assert pod is not None
         self._ledger.hold(pod, row, promise.amounts)
-        self._set_waiting(promise, promise.pre_allocation and not self.has_room(promise))
+        if promise.pre_allocation and not self.has_room(promise):
+            self.waiting.join(promise)
         pod.phase = Phase.ASSUMED
-        self._moved(promise)
+        self.moved(promise)
 
     def unassume(self, promise: Promise) -> None:
         pod = promise.pod
         assert pod is not None
-        self._set_waiting(promise, False)
+        self.waiting.leave(promise)
         self._ledger.release(pod)
         pod.phase = Phase.PENDING
-        self._moved(promise)
+        self.moved(promise)
 
     def confirm(self, promise: Promise) -> None:
         """It holds its room, and that was written on it."""
@@ -218,52 +194,43 @@ class Promises:
         promise.message = ""
         if self._cluster.watcher is not None:
             self._cluster.watcher.bind_confirmed(pod)
-        self._note(promise, "waiting" if promise.waiting else "available", self._nodes.name(pod.row))
-        self._opened(promise)
+        self.note(promise, "waiting" if promise.waiting else "available", self._nodes.name(pod.row))
+        self.opened(promise)
 
     def available(self, promise: Promise) -> None:
         """The room it waited for is there."""
-        self._set_waiting(promise, False)
-        self._note(promise, "available")
-        self._opened(promise)
+        self.waiting.leave(promise)
+        self.note(promise, "available")
+        self.opened(promise)
 
     def has_room(self, promise: Promise, amounts: Amounts | None = None) -> bool:
         """Whether there is room for what it promises, or for other amounts instead, where it is."""
-        return not self.lacking(promise, amounts)
+        return not self.waiting.lacking(promise, amounts)
 
     def lacking(self, promise: Promise, amounts: Amounts | None = None) -> list[str]:
-        """The resources there is not enough of for that. Younger reservations that wait there do not
-        count: it comes before them."""
-        hold = self.hold(promise)
-        assert hold is not None
-        row, nodes = hold.row, self._nodes
-        waiting = self._waiting.get(row, ())
-        behind = [
-            each
-            for uid in waiting
-            if uid != promise.uid and promise.is_before(self.known[uid])
-            if (each := self._ledger.holds.get(uid)) is not None
-        ]
-        lacking = []
-        for slot, promised in (hold.amounts if amounts is None else amounts).items():
-            claimed = nodes.claimed.item(slot, row) - hold.left(slot)
-            claimed -= sum(each.left(slot) for each in behind)
-            needed = max(0, promised - hold.taken.get(slot, 0))
-            name = nodes.slots.name(slot)
-            if name and claimed + needed > nodes.allocatable.item(slot, row):
-                lacking.append(name)
-        if amounts is None:
-            lacking += self._cluster.belongings.lacking(hold.pod, [each.pod.uid for each in behind])
-        return lacking
+        """The resources there is not enough of for that."""
+        return self.waiting.lacking(promise, amounts)
+
+    def count_limits(self) -> None:
+        """What reservations hold includes limits that were not counted before."""
+        for promise in self.known.values():
+            pod = promise.pod
+            if pod is None:
+                continue
+            promise.wanted, promise.amounts = dict(promise.wanted), dict(promise.amounts)
+            pod.cls.limits.hold(promise.wanted)
+            pod.cls.limits.hold(promise.amounts)
+            if pod.row >= 0:
+                self._ledger.resize(pod, promise.amounts)
 
     def resize(self, promise: Promise, amounts: Amounts) -> None:
         pod = promise.pod
         assert pod is not None
         self._ledger.resize(pod, amounts)
-        self._set_amounts(promise, amounts)
+        self._intake.set_amounts(promise, amounts)
         promise.resized = True
-        self._note(promise, "resized")
-        self._opened(promise)
+        self.note(promise, "resized")
+        self.opened(promise)
 
     def refused(self, promise: Promise, message: str) -> None:
         """No node was found, or where it was to go it cannot."""
@@ -275,6 +242,7 @@ class Promises:
         promise = self.known.get(uid)
         if promise is not None:
             promise.told = None
+            promise.deleting = False
             self.dirty[uid] = None
 
     # Following nodes and pods
@@ -282,21 +250,44 @@ class Promises:
     def node_changed(self, row: int) -> None:
         for hold in self._ledger.holds.on(row):
             if hold.pod.promise is not None:
-                self._moved(hold.pod.promise)
+                self.moved(hold.pod.promise)
 
     def pod_confirmed(self, pod: PodRecord) -> None:
         """A pod that draws on a reservation is bound."""
         if pod.draws_on in self.known:
             self.dirty[pod.draws_on] = None
 
+    def nominated(self, pod: PodRecord) -> None:
+        """Another node is being cleared for the pod, or none any more."""
+        for room in self.rooms.get(pod.uid, {}).values():
+            room.released = room.released or room.wants_node != pod.nominated
+            self.dirty[room.uid] = None
+
+    def preemptor_changed(self, pod: PodRecord) -> None:
+        """It may need what is held for it no more."""
+        for room in self.rooms.get(pod.uid, {}).values():
+            self.dirty[room.uid] = None
+
+    def inside(self, pod: PodRecord, row: int) -> str:
+        """The uid of the reservation that a pod, were it on the row, would draw on."""
+        drawable = self.drawable(pod.cls)
+        if drawable is None:
+            return ""
+        asked = {slot for slot, _ in pod.cls.requests}
+        there = [hold.promise for hold in drawable.on(row) if not asked.isdisjoint(hold.amounts)]
+        first = min(there, key=lambda p: (not p.order, p.order, p.created, p.name), default=None)
+        return first.uid if first is not None else ""
+
     def _pod_moved(self, pod: PodRecord, row: int, sign: int) -> None:
         if pod.draws_on:
             self.drew(pod, sign)
-        if row in self._waiting:
-            self.dirty.update(dict.fromkeys(self._waiting[row]))
+        hoping = self.waiting.hoping(row)
+        if hoping:
+            self.dirty.update(dict.fromkeys(hoping))
 
     def drew(self, pod: PodRecord, sign: int) -> None:
-        """A pod on a node draws on a reservation, or does so no more."""
+        """A pod on a node draws on a reservation, or does so no more. Only of bound ones there is
+        something to tell."""
         drawing = self._drawing.setdefault(pod.draws_on, {})
         if sign > 0:
             drawing[pod.uid] = pod
@@ -304,7 +295,7 @@ class Promises:
             drawing.pop(pod.uid, None)
             if not drawing:
                 del self._drawing[pod.draws_on]
-        if pod.draws_on in self.known:
+        if pod.phase is Phase.ASSIGNED and pod.draws_on in self.known:
             self.dirty[pod.draws_on] = None
 
     def _class_dropped(self, cls: PodClass) -> None:
@@ -312,202 +303,18 @@ class Promises:
         self._drawable.pop(cls.id, None)
         self._wishes.pop(cls.id, None)
 
-    # Reading an object
+    # Telling
 
-    def _read(self, promise: Promise) -> bool:
-        """Takes owners and template from the object; raises what is wrong with them. Whether anything
-        changed that scheduling can see."""
-        reservation = promise.object
-        pod, node = reserve_pod(reservation)
-        spec = self.specs.acquire(reservation.spec.owners)
-        try:
-            cls = self._cluster.classes.acquire(pod, _traits(reservation, spec.id, node))
-        except HoldfastError:
-            self.specs.release(spec)
-            raise
-        before = promise.spec
-        if before is not None:
-            self._leave(promise)
-        promise.spec = spec
-        self.members.setdefault(spec.id, {})[promise.uid] = promise
-        for named in spec.names():
-            self._name(named.name, named.uid, 1)
-        record = promise.pod
-        changed = record is None or record.cls is not cls
-        if record is None:
-            record = promise.pod = PodRecord(
-                promise.ref, cls, pod.spec.scheduler_name, self._cluster.now
-            )
-            record.namespace = cls.namespace
-            record.promise = promise
-        else:
-            self._reclass(record, cls)
-        slots, labels = self._nodes.slots, reservation.metadata.labels
-        promise.wanted = self._asked(reservation, cls)
-        promise.once = reservation.spec.once
-        promise.order = as_integer(labels.get(names.RESERVATION_ORDER, "")) or 0
-        listed = restricted_names(reservation)
-        promise.restricted = None
-        if reservation.spec.allocate_policy == AllocatePolicy.RESTRICTED:
-            promise.restricted = frozenset(
-                slot
-                for slot in promise.wanted
-                if slots.name(slot) and (listed is None or slots.name(slot) in listed)
-            )
-        withheld = annotated_amounts(reservation, names.RESERVATION_INNER)
-        promise.withheld = {self._nodes.slot(name): value for name, value in withheld.items()}
-        return changed
-
-    def _reclass(self, record: PodRecord, cls: PodClass) -> None:
-        before = record.cls
-        if cls is not before and record.row >= 0:
-            hold = self._ledger.holds.get(record.uid)
-            assert hold is not None
-            row, amounts = hold.row, hold.amounts
-            with self._ledger.transaction() as transaction:
-                self._ledger.release(record)
-                record.cls = cls
-                self._ledger.hold(record, row, amounts)
-                transaction.commit()
-        record.cls = cls
-        self._cluster.classes.release(before)
-
-    def _asked(self, reservation: Reservation, cls: PodClass) -> Amounts:
-        """By slot, with the pods it makes room for and the sums that scores are made of."""
-        asked: Amounts = dict(cls.requests)
-        resized = annotated_amounts(reservation, names.RESERVATION_RESIZE_ALLOCATABLE)
-        asked.update((self._nodes.slot(name), capped(value)) for name, value in resized.items())
-        return _complete(asked, cls)
-
-    def _held(self, allocatable: ResourceList, cls: PodClass) -> Amounts:
-        """What a live reservation says it holds."""
-        held = {self._nodes.slot(n): capped(amount(n, q)) for n, q in allocatable.items()}
-        return _complete(held, cls)
-
-    def _set_amounts(self, promise: Promise, amounts: Amounts) -> None:
-        promise.amounts = amounts
-        promise.amounts_by_name = self.by_name(amounts.items())
-
-    def _created(self, meta: ObjectMeta) -> float:
-        try:
-            return parse_time(meta.creation_timestamp or "")
-        except TimeError:
-            return self._cluster.now
-
-    # Coming to what the object says
-
-    def _settle(self, promise: Promise, changed: bool) -> None:
-        pod, status = promise.pod, promise.object.status
-        assert pod is not None
-        if status.node_name and status.phase in LIVE:
-            self._found_on(promise, status.node_name)
-            return
-        if pod.phase is not Phase.PENDING:
-            return
-        self._set_amounts(promise, promise.wanted)
-        watcher = self._cluster.watcher
-        if watcher is None:
-            return
-        if promise.terminating:
-            watcher.pod_settled(pod)
-        elif changed:
-            watcher.pod_pending(pod)
-
-    def _found_on(self, promise: Promise, node: str) -> None:
-        """The object says where it holds its room, by our doing or by another's."""
-        pod, status = promise.pod, promise.object.status
-        assert pod is not None
-        self._cluster.belongings.seen(pod, promise.object.metadata)
-        row = self._cluster.open_row(node)
-        if pod.row == row:
-            if pod.phase is Phase.ASSUMED:
-                self.confirm(promise)
-            return
-        watcher = self._cluster.watcher
-        if watcher is not None:
-            watcher.pod_settled(pod)
-        if pod.row >= 0:
-            self._set_waiting(promise, False)
-            self._ledger.release(pod)
-            self._cluster.changed(Change.POD_LEFT)
-        held = status.allocatable
-        self._set_amounts(promise, self._held(held, pod.cls) if held else promise.wanted)
-        self._ledger.hold(pod, row, promise.amounts)
-        self._set_waiting(promise, status.phase == ReservationPhase.WAITING)
-        pod.phase = Phase.ASSIGNED
-        self._note(promise, status.phase.lower(), node)
-        self._opened(promise)
-
-    def _unreadable(self, promise: Promise, error: Exception) -> None:
-        text = str(error)
-        if isinstance(error, InvalidObject):
-            text = f"{error.field}: {error.message}" if error.field else error.message
-        if promise.error != text:
-            promise.error = text
-            self._note(promise, "invalid", text)
-        pod = promise.pod
-        if pod is not None and pod.phase is Phase.PENDING and self._cluster.watcher is not None:
-            self._cluster.watcher.pod_settled(pod)
-
-    def _let_go(self, promise: Promise) -> None:
-        """Gives up its room and its owners."""
-        pod = promise.pod
-        if pod is not None:
-            if self._cluster.watcher is not None:
-                self._cluster.watcher.pod_settled(pod)
-            if pod.row >= 0:
-                self._set_waiting(promise, False)
-                self._moved(promise)
-                self._ledger.release(pod)
-                self._cluster.changed(Change.POD_LEFT)
-            pod.phase = Phase.PENDING
-            self._cluster.belongings.forget(pod.uid)
-            self._cluster.classes.release(pod.cls)
-            promise.pod = None
-        if promise.spec is not None:
-            self._leave(promise)
-            promise.spec = None
-
-    def _leave(self, promise: Promise) -> None:
-        spec = promise.spec
-        assert spec is not None
-        there = self.members[spec.id]
-        there.pop(promise.uid, None)
-        if not there:
-            del self.members[spec.id]
-        for named in spec.names():
-            self._name(named.name, named.uid, -1)
-        self.specs.release(spec)
-
-    def _name(self, name: str, uid: str, count: int) -> None:
-        """Some reservation means a pod of this name or uid, or does so no more."""
-        key = ("", uid) if uid else ("name", name)
-        before = self._named[key]
-        self._named[key] = before + count
-        if not self._named[key]:
-            del self._named[key]
-        if (before == 0) != (before + count == 0):
-            self._cluster.reclassify(name, uid)
-
-    def _set_waiting(self, promise: Promise, waiting: bool) -> None:
-        if promise.waiting == waiting:
-            return
-        promise.waiting = waiting
-        assert promise.pod is not None
-        row = promise.pod.row
-        if waiting:
-            self._waiting.setdefault(row, set()).add(promise.uid)
-        else:
-            self._waiting[row].discard(promise.uid)
-            if not self._waiting[row]:
-                del self._waiting[row]
-
-    def _opened(self, promise: Promise) -> None:
+    def opened(self, promise: Promise) -> None:
         """Owners may find room that was not there before."""
-        self._moved(promise)
+        self.moved(promise)
         self._cluster.changed(Change.POD_LEFT)
+        if promise.preemptor:
+            owner, watcher = self._cluster.pods.get(promise.preemptor), self._cluster.watcher
+            if owner is not None and owner.phase is Phase.PENDING and not owner.leaving and watcher:
+                watcher.pod_pending(owner)
 
-    def _moved(self, promise: Promise) -> None:
+    def moved(self, promise: Promise) -> None:
         self.dirty[promise.uid] = None
         self.log.append(promise.uid)
         if len(self.log) > 2 * _KEPT:
@@ -516,22 +323,5 @@ class Promises:
         if promise.pod is not None and promise.pod.row >= 0:
             self._ledger.changed.add(promise.pod.row)
 
-    def _note(self, promise: Promise, what: str, detail: str = "") -> None:
+    def note(self, promise: Promise, what: str, detail: str = "") -> None:
         self._cluster.chronicle.note(self._cluster.now, promise.ref, what, detail)
-
-
-_KEPT = 16384
-
-
-def _traits(reservation: Reservation, spec: int, node: str) -> Traits:
-    wishes = reservation.spec
-    shared = not wishes.once and wishes.allocate_policy == AllocatePolicy.DEFAULT
-    return Traits(promised_to=spec, wants_node=node, alone=shared, ahead=wishes.pre_allocation)
-
-
-def _complete(amounts: Amounts, cls: PodClass) -> Amounts:
-    amounts[PODS] = max(amounts.get(PODS, 0), cls.pod_slots)
-    for slot, derived in ((CPU, NONZERO_CPU), (MEMORY, NONZERO_MEMORY)):
-        if amounts.get(slot):
-            amounts[derived] = amounts[slot]
-    return {slot: amount for slot, amount in amounts.items() if amount > 0}

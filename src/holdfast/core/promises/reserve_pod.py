@@ -10,6 +10,7 @@ from holdfast.api.meta import ObjectMeta, ResourceList
 from holdfast.api.pod import Pod, PodSpec
 from holdfast.api.quantity import QuantityError, amount
 from holdfast.api.reservation import Reservation
+from holdfast.core.promises.rooms import preemptor_of
 
 _TEMPLATE = "spec.template"
 
@@ -17,7 +18,8 @@ _TEMPLATE = "spec.template"
 def reserve_pod(reservation: Reservation) -> tuple[Pod, str]:
     """The pod, and the node it asks for by name; raises InvalidObject.
 
-    The reservation's own labels and annotations come before those of the template.
+    The reservation's own labels and annotations come before those of the template. One that holds
+    preempted room stands for the preemptor and nothing else.
     """
     meta, template = reservation.metadata, reservation.spec.template
     if not template:
@@ -25,6 +27,7 @@ def reserve_pod(reservation: Reservation) -> tuple[Pod, str]:
     given: ObjectMeta = convert(
         template.get("metadata") or {}, ObjectMeta, prefix=f"{_TEMPLATE}.metadata"
     )
+    own = ObjectMeta() if preemptor_of(reservation) else meta
     raw: dict[str, Any] = dict(template.get("spec") or {})
     node = raw.pop("nodeName", None) or ""
     raw.pop("schedulingGates", None)
@@ -38,14 +41,21 @@ def reserve_pod(reservation: Reservation) -> tuple[Pod, str]:
                 name=meta.uid,
                 uid=meta.uid,
                 namespace=namespace,
-                labels={**given.labels, **meta.labels},
-                annotations={**given.annotations, **meta.annotations},
+                labels=_labels(given.labels, own.labels),
+                annotations={**given.annotations, **own.annotations},
                 owner_references=given.owner_references,
             ),
             spec=spec,
         ),
         node,
     )
+
+
+def _labels(given: dict[str, str], own: dict[str, str]) -> dict[str, str]:
+    """Less the id of one made on demand, which would make each of them a class of its own."""
+    labels = {**given, **own}
+    labels.pop(names.RESERVATION_ID, None)
+    return labels
 
 
 def priority_of(reservation: Reservation, spec: PodSpec) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -57,12 +56,12 @@ def status_of(promises: Promises, promise: Promise, node: str, now: float) -> Re
             say(SCHEDULED, False, "Unschedulable", promise.message)
     else:
         status.node_name = node
-        status.allocatable = _listed(promises, promise)
+        status.allocatable = _listed(promise)
         owners = bound_owners(promises, promise)
         status.current_owners = [
             ObjectReference(namespace=pod.namespace, name=pod.name, uid=pod.uid) for pod in owners
         ]
-        status.allocated = _allocated(promises, promise, owners)
+        status.allocated = _allocated(promises, promise, owners) if owners else {}
         say(SCHEDULED, True, "Scheduled")
         if promise.waiting:
             say(READY, False, "Waiting", promise.message)
@@ -78,8 +77,10 @@ def status_of(promises: Promises, promise: Promise, node: str, now: float) -> Re
 
 def bound_owners(promises: Promises, promise: Promise) -> list[PodRecord]:
     """The pods bound through it, in the order of their uids."""
-    bound = (pod for pod in promises.drawing(promise) if pod.phase is Phase.ASSIGNED)
-    return sorted(bound, key=lambda pod: pod.uid)
+    bound = [pod for pod in promises.drawing(promise) if pod.phase is Phase.ASSIGNED]
+    if len(bound) > 1:
+        bound.sort(key=lambda pod: pod.uid)
+    return bound
 
 
 def _phase(promise: Promise, node: str) -> str:
@@ -92,7 +93,7 @@ def _phase(promise: Promise, node: str) -> str:
     return ReservationPhase.WAITING if promise.waiting else ReservationPhase.AVAILABLE
 
 
-def _listed(promises: Promises, promise: Promise) -> ResourceList:
+def _listed(promise: Promise) -> ResourceList:
     """What it holds, by name. The one pod slot every reservation has is not worth telling."""
     return {
         name: format_amount(name, amount)
@@ -102,13 +103,14 @@ def _listed(promises: Promises, promise: Promise) -> ResourceList:
 
 
 def _allocated(promises: Promises, promise: Promise, owners: list[PodRecord]) -> ResourceList:
-    taken: Counter[int] = Counter()
+    taken = dict.fromkeys(promise.amounts, 0)
     for pod in owners:
-        taken.update({slot: amount for slot, amount in pod.cls.usage if slot in promise.amounts})
-    listed = promises.by_name((slot, taken[slot]) for slot in promise.amounts)
+        for slot, amount in pod.cls.usage:
+            if slot in taken:
+                taken[slot] += amount
     several = promise.amounts.get(PODS, 0) > 1
     return {
         name: format_amount(name, amount)
-        for name, amount in sorted(listed.items())
-        if owners and (name != "pods" or several)
+        for name, amount in sorted(promises.by_name(taken.items()).items())
+        if name != "pods" or several
     }

@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from holdfast.api.kinds import KINDS, KindInfo
-from holdfast.api.names import RESERVATION_API
+from holdfast.api.names import RESERVATION_API, TOPOLOGY_API
 
 
 class Watched(NamedTuple):
@@ -35,5 +35,7 @@ WATCHED = (
     _kind("storage.k8s.io/v1", "CSIStorageCapacity"),
     _kind("storage.k8s.io/v1", "VolumeAttachment"),
     _kind(RESERVATION_API, "Device", optional=True),
+    _kind(TOPOLOGY_API, "NodeResourceTopology", optional=True),
     _kind(RESERVATION_API, "Reservation", optional=True),
+    _kind(RESERVATION_API, "PodMigrationJob", optional=True),
 )

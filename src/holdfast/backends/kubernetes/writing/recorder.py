@@ -23,7 +23,12 @@ _MOST_SERIES = 10_000
 _ATTEMPTS = 6
 _NAME_LIMIT = 253
 _NOTE_LIMIT = 1024
-_API_VERSIONS = {"Pod": "v1", "Node": "v1", "Reservation": RESERVATION_API}
+_API_VERSIONS = {
+    "Pod": "v1",
+    "Node": "v1",
+    "Reservation": RESERVATION_API,
+    "PodMigrationJob": RESERVATION_API,
+}
 _ALREADY_EXISTS = 409
 
 

@@ -1,4 +1,4 @@
-"""What was decided of reservations: their status, written as a whole, and their end.
+"""What was decided of reservations: that there be one, their status, written as a whole, and their end.
 
 The last status wanted is the one that is written. One that gives a reservation its node is answered
 like a pod's bind; writing it twice does no harm, so where the server did not say what came of it, it is
@@ -20,7 +20,12 @@ from holdfast.backends.kubernetes.http.client import JSON_PATCH, MERGE
 from holdfast.backends.kubernetes.http.paths import path_of
 from holdfast.backends.kubernetes.writing.queue import Job, Lane, Outcome, WriteQueue
 from holdfast.backends.kubernetes.writing.sender import Passing, Sender, wait_after
-from holdfast.core.decisions import DeleteReservation, ObjectRef, SetReservationStatus
+from holdfast.core.decisions import (
+    CreateReservation,
+    DeleteReservation,
+    ObjectRef,
+    SetReservationStatus,
+)
 from holdfast.core.events import BindConfirmed, BindRefused, Deleted, Event, WriteRefused
 
 _INFO = KINDS[RESERVATION_API, "Reservation"]
@@ -33,6 +38,10 @@ class Reservations:
         self._queue = queue
         self._feed = feed
         self._wanted: dict[str, SetReservationStatus] = {}
+
+    def create(self, decision: CreateReservation) -> None:
+        name = decision.reservation.metadata.name
+        self._queue.submit(Lane.STATUS, ("create", name), self._create_job(decision.reservation))
 
     def set_status(self, decision: SetReservationStatus) -> None:
         ref = decision.reservation
@@ -50,6 +59,25 @@ class Reservations:
         self._queue.submit(
             Lane.STATUS, decision.reservation.uid, self._delete_job(decision.reservation)
         )
+
+    def _create_job(self, reservation: Reservation) -> Job:
+        backoff = Backoff(first=0.2, most=10.0)
+
+        async def write() -> Outcome:
+            try:
+                await self._sender.write("POST", path_of(_INFO), msgspec.to_builtins(reservation))
+            except Deposed:
+                return None
+            except Passing as error:
+                if isinstance(error, ApiError) and error.status == 409:
+                    return None  # it is there already
+                wait = wait_after(error, backoff)
+                if wait is not None and backoff.tries < _ATTEMPTS:
+                    return wait
+                self._feed(WriteRefused(reservation.metadata.name, str(error)))
+            return None
+
+        return write
 
     def _status_job(self, ref: ObjectRef) -> Job:
         backoff = Backoff(first=0.2, most=10.0)

@@ -4,7 +4,11 @@
 gets when the file says nothing. A third party's plugin gets its mapping as it stands.
 """
 
-from holdfast.framework.config.args.devices import DeviceScoringStrategy, DeviceShareArgs
+from holdfast.framework.config.args.devices import (
+    DeviceScoringStrategy,
+    DeviceShareArgs,
+    NodeNUMAResourceArgs,
+)
 from holdfast.framework.config.args.kube import (
     DefaultPreemptionArgs,
     InterPodAffinityArgs,
@@ -33,6 +37,7 @@ __all__ = [
     "InterPodAffinityArgs",
     "LimitAwareArgs",
     "NodeAffinityArgs",
+    "NodeNUMAResourceArgs",
     "NodeResourcesBalancedAllocationArgs",
     "NodeResourcesFitArgs",
     "PodTopologySpreadArgs",

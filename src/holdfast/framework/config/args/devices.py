@@ -1,11 +1,13 @@
-"""Arguments of DeviceShare; what Koordinator has too keeps its names and defaults."""
+"""Arguments of DeviceShare and NodeNUMAResource; what Koordinator has too keeps its names and
+defaults."""
 
 from typing import Any, Literal
 
 import msgspec
 
 from holdfast.api import names
-from holdfast.framework.config.args.parts import ResourceSpec, check_distinct
+from holdfast.framework.config.args.kube import ScoringStrategy
+from holdfast.framework.config.args.parts import ResourceSpec, check_distinct, weighed
 from holdfast.framework.config.problems import Problems, child
 from holdfast.framework.config.reading import Section
 
@@ -39,3 +41,26 @@ def checked_device_share(args: DeviceShareArgs, path: str, problems: Problems) -
     resources = tuple(ResourceSpec(each.name, each.weight or 1) for each in strategy.resources)
     complete = msgspec.structs.replace(strategy, resources=resources or _COUNTED)
     return msgspec.structs.replace(args, scoring_strategy=complete)
+
+
+class NodeNUMAResourceArgs(Section, frozen=True):
+    default_cpu_bind_policy: Literal["", "FullPCPUs", "SpreadByPCPUs", "ConstrainedBurst"] = (
+        msgspec.field(default="FullPCPUs", name="defaultCPUBindPolicy")
+    )
+    scoring_strategy: ScoringStrategy = ScoringStrategy("LeastAllocated")
+    numa_scoring_strategy: ScoringStrategy = ScoringStrategy("LeastAllocated")
+
+
+def checked_numa(args: NodeNUMAResourceArgs, path: str, problems: Problems) -> NodeNUMAResourceArgs:
+    complete = {}
+    for field, name in (
+        ("scoring_strategy", "scoringStrategy"),
+        ("numa_scoring_strategy", "numaScoringStrategy"),
+    ):
+        strategy: ScoringStrategy = getattr(args, field)
+        at = child(path, name)
+        check_distinct(strategy.resources, child(at, "resources"), problems)
+        if strategy.type == "RequestedToCapacityRatio":
+            problems.add(child(at, "type"), "must be LeastAllocated or MostAllocated")
+        complete[field] = msgspec.structs.replace(strategy, resources=weighed(strategy.resources))
+    return msgspec.structs.replace(args, **complete)

@@ -52,8 +52,11 @@ class InterPodAffinityArgs(Section, frozen=True):
 
 
 class DefaultPreemptionArgs(Section, frozen=True):
+    """`hold_room` is Holdfast's: whether what was preempted is held by a reservation."""
+
     min_candidate_nodes_percentage: Percent = 10
     min_candidate_nodes_absolute: Count = 100
+    hold_room: bool = True
 
 
 class VolumeBindingArgs(Section, frozen=True):

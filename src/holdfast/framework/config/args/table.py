@@ -26,6 +26,7 @@ _TYPED: Mapping[str, _Typed] = {
     "InterPodAffinity": _Typed(kube.InterPodAffinityArgs, _as_is),
     "LimitAware": _Typed(own.GivenLimitAwareArgs, own.checked_limit_aware),
     "NodeAffinity": _Typed(kube.NodeAffinityArgs, kube.checked_node_affinity),
+    "NodeNUMAResource": _Typed(devices.NodeNUMAResourceArgs, devices.checked_numa),
     "NodeResourcesBalancedAllocation": _Typed(
         kube.NodeResourcesBalancedAllocationArgs, kube.checked_balance
     ),
@@ -37,7 +38,7 @@ _TYPED: Mapping[str, _Typed] = {
 }
 
 # Their plugins read these themselves.
-_RAW = frozenset({"Coscheduling", "DynamicReservation", "NodeNUMAResource"})
+_RAW = frozenset({"Coscheduling", "DynamicReservation"})
 
 HAVE_ARGS = frozenset(_TYPED) | _RAW
 

@@ -1,0 +1,85 @@
+"""What was decided of jobs that move pods, and the evictions they ask for.
+
+A refused eviction is not insisted on here: the core is told, and asks again when that may help.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from holdfast.api.kinds import KINDS
+from holdfast.api.names import RESERVATION_API
+from holdfast.backends.kubernetes.errors import ApiError, Deposed
+from holdfast.backends.kubernetes.http.backoff import Backoff
+from holdfast.backends.kubernetes.http.client import JSON, JSON_PATCH, MERGE
+from holdfast.backends.kubernetes.http.paths import POD, path_of
+from holdfast.backends.kubernetes.writing.queue import Job, Lane, Outcome, WriteQueue
+from holdfast.backends.kubernetes.writing.sender import Passing, Sender, wait_after
+from holdfast.backends.wire import specification
+from holdfast.core.decisions import Evict, SetMigrationStatus, SpecifyMigration
+from holdfast.core.events import Event, WriteRefused
+
+_INFO = KINDS[RESERVATION_API, "PodMigrationJob"]
+_ATTEMPTS = 8
+_NOT_THERE = (404, 409)
+_NOT_NOW = 429
+
+
+class Migrations:
+    def __init__(self, sender: Sender, queue: WriteQueue, feed: Callable[[Event], None]) -> None:
+        self._sender = sender
+        self._queue = queue
+        self._feed = feed
+
+    def set_status(self, decision: SetMigrationStatus) -> None:
+        job = decision.job
+        body = [
+            {"op": "test", "path": "/metadata/uid", "value": job.uid},
+            {"op": "add", "path": "/status", "value": msgspec.to_builtins(decision.status)},
+        ]
+        self._submit(job.uid, "PATCH", path_of(_INFO, "", job.name, "status"), body, JSON_PATCH)
+
+    def specify(self, decision: SpecifyMigration) -> None:
+        job = decision.job
+        body = {"metadata": {"uid": job.uid}, "spec": specification(decision)}
+        self._submit(job.uid, "PATCH", path_of(_INFO, "", job.name), body, MERGE)
+
+    def evict(self, decision: Evict) -> None:
+        pod, options = decision.pod, dict(decision.options)
+        conditions = {**(options.get("preconditions") or {}), "uid": pod.uid}
+        body = {
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {"name": pod.name, "namespace": pod.namespace},
+            "deleteOptions": {**options, "preconditions": conditions},
+        }
+        path = path_of(POD, pod.namespace, pod.name, "eviction")
+        self._submit(pod.uid, "POST", path, body, JSON, insists=False)
+
+    def _submit(
+        self, uid: str, method: str, path: str, body: Any, type_: str, insists: bool = True
+    ) -> None:
+        self._queue.submit(Lane.STATUS, uid, self._job(uid, method, path, body, type_, insists))
+
+    def _job(self, uid: str, method: str, path: str, body: Any, type_: str, insists: bool) -> Job:
+        backoff = Backoff(first=0.2, most=10.0)
+
+        async def write() -> Outcome:
+            try:
+                await self._sender.write(method, path, body, type_)
+            except Deposed:
+                return None
+            except Passing as error:
+                answered = error.status if isinstance(error, ApiError) else 0
+                if answered in _NOT_THERE:
+                    return None
+                wait = wait_after(error, backoff)
+                refused = answered == _NOT_NOW and not insists
+                if wait is not None and not refused and backoff.tries < _ATTEMPTS:
+                    return wait
+                said = error.message if isinstance(error, ApiError) else str(error)
+                self._feed(WriteRefused(uid, said))
+            return None
+
+        return write

@@ -1,0 +1,17 @@
+"""CPUs of their own for pods that want them, and NUMA nodes: who has which.
+
+cpuset      sets of CPUs as text
+topology    what a node says of its CPUs and NUMA nodes
+wants       what pods of a class want
+taking      which CPUs to take
+holding     what a pod has, as it is written on it
+counts      what is free, as arrays over all nodes
+judging     which nodes will do, over those arrays
+placing     which CPUs and NUMA nodes of one node a pod gets
+cpus        all of it, kept in step with objects, pods and reservations
+"""
+
+from holdfast.core.cpus.cpus import Cpus
+from holdfast.core.cpus.wants import CpuWantError, Want
+
+__all__ = ["CpuWantError", "Cpus", "Want"]

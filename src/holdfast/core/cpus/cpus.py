@@ -1,0 +1,371 @@
+"""The CPUs and NUMA nodes of all nodes, and who has which of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from holdfast.api import names
+from holdfast.api.devices import NodeResourceTopology
+from holdfast.core.classes import PodClass
+from holdfast.core.cpus.counts import Counts
+from holdfast.core.cpus.holding import Holding, read_holding, write_holding
+from holdfast.core.cpus.judging import Judging
+from holdfast.core.cpus.placing import Placing, Room
+from holdfast.core.cpus.taking import BY_CORE, BY_NUMA, Apart
+from holdfast.core.cpus.topology import FULL_CORES, Topology, cpus_of_numa
+from holdfast.core.cpus.wants import POLICIES, CpuWantError, Want, read_want
+from holdfast.core.custody import Custody
+from holdfast.core.holds import Hold
+from holdfast.core.pods import PodRecord
+from holdfast.core.slots import CPU
+
+if TYPE_CHECKING:
+    from holdfast.core.cluster import Cluster
+
+_NO_SLOTS: frozenset[int] = frozenset()
+_CPU_SLOT = frozenset((CPU,))
+
+
+class Cpus(Custody[Holding]):
+    annotation = names.RESOURCE_STATUS
+
+    def __init__(self, cluster: Cluster) -> None:
+        super().__init__(cluster, Holding())
+        self.topologies: dict[int, Topology] = {}
+        self.counts = Counts(0)
+        """By row."""
+        self.drawn = Counts(0)
+        """By hold: the row as owners of that reservation see it."""
+        self.resources: list[str] = [names.CPU, names.MEMORY]
+        """What is counted per NUMA node; the first index of `room` and `offers`."""
+        self.valid: NDArray[np.bool_] = np.zeros(0, dtype=np.bool_)
+        """The rows whose CPUs can be told apart."""
+        self.per_core: NDArray[np.int64] = np.ones(0, dtype=np.int64)
+        self.own: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
+        """How many CPUs of each row are somebody's own."""
+        self.ratio: NDArray[np.float64] = np.ones(0, dtype=np.float64)
+        """How many times its CPUs a node claims to have."""
+        self.full_cores_only: NDArray[np.bool_] = np.zeros(0, dtype=np.bool_)
+        """The rows whose kubelet gives whole cores and nothing else."""
+        self.kubelet_policy: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
+        """The NUMA policies of kubelets, by their place in `POLICIES`."""
+        self.default_policy = FULL_CORES
+        self.fullest_first = False
+        self.judging = Judging(self, cluster.nodes)
+        self.placing = Placing(self, cluster.nodes)
+        self._wants: dict[int, Want | CpuWantError] = {}
+        self._left: dict[int, Room] = {}
+        """What reservations have left, by hold."""
+        self._free: dict[int, Room] = {}
+        self._only: set[int] = set()
+        """Holds whose owners get nothing but what is left there."""
+        cluster.classes.on_dropped.append(self._class_dropped)
+
+    # What is asked
+
+    def want(self, cls: PodClass) -> Want:
+        """What pods of the class want; raises CpuWantError."""
+        known = self._wants.get(cls.id)
+        if known is None:
+            try:
+                known = read_want(cls, self.default_policy)
+            except CpuWantError as error:
+                known = error
+            self._wants[cls.id] = known
+        if isinstance(known, CpuWantError):
+            raise known
+        return known
+
+    def sensible(self, cls: PodClass) -> Want | None:
+        try:
+            return self.want(cls)
+        except CpuWantError:
+            return None
+
+    def free(self, row: int) -> Room:
+        return self._free.get(row) or Room()
+
+    def left(self, hold: int) -> Room:
+        return self._left.get(hold) or Room()
+
+    def is_restricted(self, hold: int) -> bool:
+        """Whether owners get nothing but what the reservation has left."""
+        return hold in self._only
+
+    def apart(self, row: int) -> Apart:
+        """Where those are that want to be apart from others."""
+        topology, cores, zones = self.topologies[row], set(), set()
+        for uid, pod in self.there.get(row, {}).items():
+            want = self.sensible(pod.cls)
+            for cpu in self.has(uid).cpus if want is not None else ():
+                known = topology.cpus.get(cpu)
+                if known is not None and want is not None and want.apart == BY_CORE:
+                    cores.add(known.core)
+                elif known is not None and want is not None and want.apart == BY_NUMA:
+                    zones.add(known.numa)
+        return Apart(frozenset(cores), frozenset(zones))
+
+    def particular(self, cls: PodClass, row: int) -> frozenset[int]:
+        """Whether pods of the class would get CPUs of their own on the row, not an amount of them."""
+        want = self.sensible(cls)
+        if want is None or not self.active or not self.governed[row]:
+            return _NO_SLOTS
+        return _CPU_SLOT if self.placing.is_bound(want, row) else _NO_SLOTS
+
+    def draws(self, cls: PodClass, hold: Hold) -> bool:
+        """Whether a pod of the class would get some of the CPUs a reservation holds."""
+        want = self.sensible(cls)
+        if want is None or not self.active or not self.placing.is_bound(want, hold.row):
+            return False
+        return bool(self.left(hold.index).cpus)
+
+    def lacking(self, pod: PodRecord, behind: Iterable[str]) -> list[str]:
+        """Whether a reserve pod's CPUs are still somebody else's."""
+        mine = self.has(pod.uid).cpus
+        theirs: set[int] = set()
+        for uid, other in self.there.get(pod.row, {}).items():
+            if uid != pod.uid and uid not in behind and other.draws_on != pod.uid:
+                theirs |= self.has(uid).cpus
+        return ["cpuset"] if mine & theirs else []
+
+    def annotate(self, pod: PodRecord, row: int, into: dict[str, str]) -> None:
+        super().annotate(pod, row, into)
+        want = self.sensible(pod.cls)
+        if want is None or not self.settled.get(pod.uid, self.nothing).cpus:
+            return
+        manner = self.placing.manner(want, row)
+        spec = msgspec.structs.replace(want.given)
+        if manner.required and spec.required_cpu_bind_policy in ("", "Default"):
+            spec.required_cpu_bind_policy = manner.policy
+        if spec.preferred_cpu_bind_policy == "Default":
+            spec.preferred_cpu_bind_policy = manner.policy
+        if not spec.required_cpu_bind_policy and not spec.preferred_cpu_bind_policy:
+            spec.preferred_cpu_bind_policy = manner.policy
+        if spec != want.given:
+            into[names.RESOURCE_SPEC] = msgspec.json.encode(spec).decode()
+
+    # How it is done with CPUs
+
+    def _read(self, text: str) -> Holding | None:
+        return read_holding(text)
+
+    def _write(self, row: int, what: Holding) -> str:
+        return write_holding(what)
+
+    def _list(self, row: int) -> bool:
+        name = self._cluster.nodes.name(row)
+        given = self._cluster.objects.get("NodeResourceTopology", {}).get(("", name))
+        self._forget_row(row)
+        if not isinstance(given, NodeResourceTopology):
+            return False
+        topology = self.topologies[row] = Topology(given)
+        for offered in topology.zones.values():
+            self.resources += [name for name in offered if name not in self.resources]
+        self.valid[row] = topology.valid
+        self.per_core[row] = max(1, topology.per_core)
+        self.full_cores_only[row] = topology.full_cores_only
+        self.kubelet_policy[row] = POLICIES.index(topology.policy)
+        self.read_ratio(row)
+        self._recount(row)
+        return True
+
+    def read_ratio(self, row: int) -> None:
+        """The node may say that it has more CPUs than it has."""
+        topology, info = self.topologies.get(row), self._cluster.nodes.info.get(row)
+        if topology is None:
+            return
+        ratios = dict(topology.ratios)
+        text = info.annotations.get(names.AMPLIFICATION_RATIO) if info is not None else None
+        if text and not ratios:
+            try:
+                ratios = msgspec.json.decode(text, type=dict[str, float])
+            except msgspec.DecodeError:
+                ratios = {}
+        topology.amplified = ratios
+        self.ratio[row] = max(1.0, ratios.get(names.CPU, 1.0))
+
+    def node_changed(self, row: int) -> None:
+        before = float(self.ratio[row])
+        self.read_ratio(row)
+        if before != float(self.ratio[row]):
+            self._recount(row)
+
+    def _choose(self, pod: PodRecord, row: int, hold: int | None) -> Holding | None:
+        want = self.sensible(pod.cls)
+        return None if want is None else self.placing.choose(want, row, hold, pod.cls.ahead)
+
+    def _recount(self, row: int) -> None:
+        topology, there = self.topologies.get(row), self.there.get(row, {})
+        room = self._everything(topology)
+        owned: dict[str, list[Holding]] = {}
+        single: set[int] = set()
+        several: set[int] = set()
+        own = 0
+        for uid, pod in there.items():
+            has = self.has(uid)
+            numa = set(cpus_of_numa(topology, has.cpus)) if topology is not None else set()
+            if len(numa) == 1:
+                single |= numa
+            else:
+                several |= numa
+            if pod.promise is None:
+                own += len(has.cpus)
+                room = room.less(self._room_of(topology, has))
+                if pod.draws_on in self._hold:
+                    owned.setdefault(pod.draws_on, []).append(has)
+        lefts: dict[str, Room] = {}
+        for uid, pod in there.items():
+            if pod.promise is not None:
+                left = self._room_of(topology, self.has(uid))
+                for has in owned.get(uid, ()):
+                    left = left.less(self._room_of(topology, has), most=True)
+                lefts[uid] = left
+                own += len(left.cpus)
+                room = room.less(left)
+        self._free[row] = room
+        self.own[row] = own
+        self._fit()
+        self._tell(self.counts, row, topology, room)
+        for numa_node in single | several:
+            if numa_node < self.counts.width:
+                self.counts.single[row, numa_node] = numa_node not in several
+                self.counts.several[row, numa_node] = numa_node in several
+        for uid, left in lefts.items():
+            if uid in self._hold:
+                self._hold_has(self._hold[uid], row, there[uid], topology, room, left)
+
+    def _hold_has(
+        self,
+        index: int,
+        row: int,
+        pod: PodRecord,
+        topology: Topology | None,
+        room: Room,
+        left: Room,
+    ) -> None:
+        self._left[index] = left
+        restricted = pod.promise.restricted if pod.promise is not None else None
+        self._only.discard(index)
+        if restricted is not None and CPU in restricted and left is not None:
+            self._only.add(index)
+        self.drawn.fit(len(self.resources), index + 1, self.counts.width)
+        seen = left if index in self._only and self.has(pod.uid).cpus else room.more(left)
+        self._tell(self.drawn, index, topology, seen)
+        self.drawn.single[index] = self.counts.single[row]
+        self.drawn.several[index] = self.counts.several[row]
+
+    def _everything(self, topology: Topology | None) -> Room:
+        if topology is None:
+            return Room()
+        ratios = topology.amplified
+        zones = {
+            numa: {
+                name: int(value * max(1.0, ratios.get(name, 1.0))) for name, value in offered.items()
+            }
+            for numa, offered in topology.zones.items()
+        }
+        return Room(frozenset(topology.cpus) - topology.closed, zones)
+
+    def _room_of(self, topology: Topology | None, has: Holding) -> Room:
+        """What somebody has, by NUMA node; where that is not said, by the CPUs."""
+        zones = {numa: dict(amounts) for numa, amounts in has.zones}
+        if not zones and topology is not None and has.cpus:
+            for numa, cpus in cpus_of_numa(topology, has.cpus).items():
+                zones[numa] = {names.CPU: 1000 * len(cpus)}
+        ratio = topology.amplified.get(names.CPU, 1.0) if topology is not None else 1.0
+        if ratio > 1 and has.cpus:
+            for amounts in zones.values():
+                amounts[names.CPU] = int(amounts.get(names.CPU, 0) * ratio)
+        return Room(has.cpus, zones)
+
+    def _tell(self, counts: Counts, at: int, topology: Topology | None, room: Room) -> None:
+        counts.clear(at)
+        if topology is None:
+            return
+        for core in topology.cores.values():
+            free = [cpu for cpu in core if cpu in room.cpus]
+            if free:
+                numa = topology.cpus[free[0]].numa
+                counts.free[at, numa] += len(free)
+                counts.cores[at, numa] += 1
+                counts.whole[at, numa] += len(free) if len(free) == topology.per_core else 0
+        for numa, offered in topology.zones.items():
+            counts.listed[at, numa] = True
+            for name in offered:
+                place = self.resources.index(name)
+                counts.offers[place, at, numa] = True
+                counts.room[place, at, numa] = room.zones.get(numa, {}).get(name, 0)
+
+    def _fit(self) -> None:
+        width = 1 + max(
+            (
+                numa
+                for topology in self.topologies.values()
+                for numa in (*topology.zones, *(cpu.numa for cpu in topology.cpus.values()))
+            ),
+            default=0,
+        )
+        if width > self.counts.width or len(self.resources) > len(self.counts.room):
+            self.counts.fit(len(self.resources), len(self.valid), width)
+            self.drawn.fit(len(self.resources), 0, width)
+
+    def _release(self, index: int) -> None:
+        self._left.pop(index, None)
+        self._only.discard(index)
+        if index < len(self.drawn.free):
+            self.drawn.clear(index)
+
+    def _open(self, capacity: int) -> None:
+        self.counts.fit(len(self.resources), capacity, self.counts.width)
+        self.drawn.fit(len(self.resources), 1, self.counts.width)
+        self.valid = np.zeros(capacity, dtype=np.bool_)
+        self.per_core = np.ones(capacity, dtype=np.int64)
+        self.full_cores_only = np.zeros(capacity, dtype=np.bool_)
+        self.kubelet_policy = np.zeros(capacity, dtype=np.int64)
+        self.own = np.zeros(capacity, dtype=np.int64)
+        self.ratio = np.ones(capacity, dtype=np.float64)
+
+    def grow(self, capacity: int) -> None:
+        super().grow(capacity)
+        more = capacity - len(self.valid)
+        self.counts.fit(len(self.resources), capacity, self.counts.width)
+        self.valid = np.pad(self.valid, (0, more))
+        self.per_core = np.pad(self.per_core, (0, more), constant_values=1)
+        self.full_cores_only = np.pad(self.full_cores_only, (0, more))
+        self.kubelet_policy = np.pad(self.kubelet_policy, (0, more))
+        self.own = np.pad(self.own, (0, more))
+        self.ratio = np.pad(self.ratio, (0, more), constant_values=1.0)
+
+    def row_closed(self, row: int) -> None:
+        super().row_closed(row)
+        self._forget_row(row)
+
+    def _forget_row(self, row: int) -> None:
+        self.topologies.pop(row, None)
+        self._free.pop(row, None)
+        self.counts.clear(row)
+        self.valid[row] = self.full_cores_only[row] = False
+        self.kubelet_policy[row] = 0
+        self.per_core[row], self.own[row], self.ratio[row] = 1, 0, 1.0
+
+    def _class_dropped(self, cls: PodClass) -> None:
+        self._wants.pop(cls.id, None)
+
+    def problems(self) -> list[str]:
+        problems = self._strays()
+        for row in self.topologies:
+            node = self._cluster.nodes.name(row)
+            kept = {name: getattr(self.counts, name)[..., row, :].copy() for name in ("free", "room")}
+            free, self._free[row] = self._free[row], Room()
+            self._recount(row)
+            if free != self._free[row]:
+                problems.append(f"Node/{node}: free is {free}, should be {self._free[row]}")
+            for name, array in kept.items():
+                if not np.array_equal(array, getattr(self.counts, name)[..., row, :]):
+                    problems.append(f"Node/{node}: the count of {name} is wrong")
+        return problems

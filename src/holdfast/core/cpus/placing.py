@@ -1,0 +1,250 @@
+"""Which CPUs and which NUMA nodes of one node a pod gets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import combinations
+from types import MappingProxyType
+from typing import TYPE_CHECKING, NamedTuple
+
+from holdfast.api import names
+from holdfast.core.cpus.holding import Holding
+from holdfast.core.cpus.taking import Manner, eligible, take_cpus
+from holdfast.core.cpus.topology import BEST_EFFORT, FULL_CORES, SINGLE, SPREAD, Topology
+from holdfast.core.cpus.wants import POLICIES, Want
+from holdfast.core.nodes import NodeTable
+
+if TYPE_CHECKING:
+    from holdfast.core.cpus.cpus import Cpus
+
+Zones = Mapping[int, Mapping[str, int]]
+_NO_ZONES: Zones = MappingProxyType({})
+_BIND = {"FullPCPUsOnly": FULL_CORES, "SpreadByPCPUs": SPREAD}
+
+
+class Room(NamedTuple):
+    """CPUs, and amounts by NUMA node and resource."""
+
+    cpus: frozenset[int] = frozenset()
+    zones: Zones = _NO_ZONES
+
+    def less(self, other: Room, most: bool = False) -> Room:
+        """Without what the other has; with `most`, amounts never below nothing."""
+        zones = {numa: dict(amounts) for numa, amounts in self.zones.items()}
+        for numa, amounts in other.zones.items():
+            for name, value in amounts.items():
+                if numa in zones and name in zones[numa]:
+                    zones[numa][name] -= min(value, zones[numa][name]) if most else value
+        return Room(self.cpus - other.cpus, zones)
+
+    def more(self, other: Room) -> Room:
+        zones = {numa: dict(amounts) for numa, amounts in self.zones.items()}
+        for numa, amounts in other.zones.items():
+            for name, value in amounts.items():
+                if numa in zones and name in zones[numa]:
+                    zones[numa][name] += value
+        return Room(self.cpus | other.cpus, zones)
+
+
+class Placing:
+    def __init__(self, cpus: Cpus, nodes: NodeTable) -> None:
+        self._cpus = cpus
+        self._nodes = nodes
+
+    # What applies on a row
+
+    def _labels(self, row: int) -> Mapping[str, str]:
+        info = self._nodes.info.get(row)
+        return info.labels if info is not None else {}
+
+    def bind_policy(self, row: int) -> str:
+        """How the node wants all CPUs to be bound; empty if it leaves that to pods."""
+        topology = self._cpus.topologies.get(row)
+        said = _BIND.get(self._labels(row).get(names.NODE_CPU_BIND_POLICY, ""), "")
+        if said == FULL_CORES or (topology is not None and topology.full_cores_only):
+            return FULL_CORES
+        return said
+
+    def numa_policy(self, want: Want, row: int) -> str:
+        if want.numa:
+            return want.numa
+        said = self._labels(row).get(names.NODE_NUMA_TOPOLOGY_POLICY, "")
+        if said in POLICIES and said:
+            return said
+        topology = self._cpus.topologies.get(row)
+        return topology.policy if topology is not None else ""
+
+    def is_bound(self, want: Want, row: int) -> bool:
+        return want.bound or (bool(self.bind_policy(row)) and want.milli > 0)
+
+    def manner(self, want: Want, row: int) -> Manner:
+        node = self.bind_policy(row)
+        policy = want.required or node or want.policy
+        strategy = self._labels(row).get(names.NODE_NUMA_ALLOCATE_STRATEGY, "")
+        fullest = strategy == "MostAllocated" or (not strategy and self._cpus.fullest_first)
+        return Manner(policy, bool(want.required or node), want.apart, fullest)
+
+    # What a pod gets
+
+    def choose(self, want: Want, row: int, hold: int | None, ahead: bool) -> Holding | None:
+        """Nothing if there is not enough; None if the pod wants nothing of the sort there."""
+        topology = self._cpus.topologies.get(row)
+        bound, policy = self.is_bound(want, row), self.numa_policy(want, row)
+        if topology is None or not (bound or policy):
+            return None
+        if bound and (not topology.valid or want.milli % 1000):
+            return Holding()
+        if not bound and not self._concerned(want, topology):
+            return None
+        free, first = self._cpus.free(row), frozenset[int]()
+        if hold is not None:
+            left = self._cpus.left(hold)
+            first = left.cpus
+            only = self._cpus.is_restricted(hold) and bound
+            free = left if only and left.cpus else free.more(left)
+        if ahead:
+            free = Room(frozenset(topology.cpus) - topology.closed, topology.zones)
+            first = self._cpus.free(row).cpus
+        manner = self.manner(want, row)
+        if not policy:
+            taken = take_cpus(topology, free.cpus, first, want.cpus, manner, self._cpus.apart(row))
+            return Holding(taken) if taken is not None else Holding()
+        for zones in self._candidates(want, row, policy, free, first, bound, manner):
+            found = self._spread(want, row, zones, free, first, bound, manner)
+            if found is not None:
+                return found
+        return Holding()
+
+    def _concerned(self, want: Want, topology: Topology) -> bool:
+        """Whether anything the pod asks for is counted by NUMA node."""
+        asked = self._asked(want)
+        return not topology.zones or any(
+            name in zone for zone in topology.zones.values() for name in asked
+        )
+
+    def _candidates(
+        self,
+        want: Want,
+        row: int,
+        policy: str,
+        free: Room,
+        first: frozenset[int],
+        bound: bool,
+        manner: Manner,
+    ) -> list[tuple[int, ...]]:
+        """NUMA nodes to try, the best first: as few as possible; those with reserved CPUs, then by how
+        full they are."""
+        topology, counts = self._cpus.topologies[row], self._cpus.counts
+        asked = self._asked(want)
+        near = {topology.cpus[cpu].numa for cpu in first}
+        found: list[tuple[tuple[float, ...], tuple[int, ...]]] = []
+        sizes = (1,) if policy == SINGLE else range(1, len(topology.zones) + 1)
+        for size in sizes:
+            for zones in combinations(sorted(topology.zones), size):
+                if not self._suffice(zones, asked, free, topology, bound, manner, want):
+                    continue
+                if want.exclusive and policy != BEST_EFFORT:
+                    shunned = counts.several if size == 1 else counts.single
+                    if any(shunned[row, numa] for numa in zones):
+                        continue
+                left = self._left_over(zones, asked, free, topology)
+                held = sum(numa in near for numa in zones)
+                found.append(((size, -held, left if manner.fullest else -left), zones))
+        if policy == BEST_EFFORT:
+            found.append(((99.0,), tuple(sorted(topology.zones))))
+        return [zones for _, zones in sorted(found)]
+
+    def _asked(self, want: Want) -> dict[str, int]:
+        slots = self._nodes.slots
+        return {slots.name(slot): value for slot, value in want.requests}
+
+    def _suffice(
+        self,
+        zones: tuple[int, ...],
+        asked: Mapping[str, int],
+        free: Room,
+        topology: Topology,
+        bound: bool,
+        manner: Manner,
+        want: Want,
+    ) -> bool:
+        for name, value in asked.items():
+            there = [numa for numa in zones if name in topology.zones[numa]]
+            rooms = [free.zones.get(numa, {}).get(name, 0) for numa in there]
+            if there and (sum(rooms) < value or (len(zones) > 1 and any(room <= 0 for room in rooms))):
+                return False
+        if not bound:
+            return True
+        usable = eligible(topology, self._on(topology, free.cpus, zones), manner)
+        return len(usable) >= want.cpus
+
+    def _on(self, topology: Topology, cpus: frozenset[int], zones: tuple[int, ...]) -> list[int]:
+        return [cpu for cpu in cpus if topology.cpus[cpu].numa in zones]
+
+    def _left_over(
+        self, zones: tuple[int, ...], asked: Mapping[str, int], free: Room, topology: Topology
+    ) -> float:
+        """The share of cpu and memory that would be left."""
+        left = 0.0
+        for name in (names.CPU, names.MEMORY):
+            total = sum(topology.zones[numa].get(name, 0) for numa in zones)
+            room = sum(free.zones.get(numa, {}).get(name, 0) for numa in zones)
+            left += (room - asked.get(name, 0)) / total if total else 0.0
+        return left
+
+    def _spread(
+        self,
+        want: Want,
+        row: int,
+        zones: tuple[int, ...],
+        free: Room,
+        first: frozenset[int],
+        bound: bool,
+        manner: Manner,
+    ) -> Holding | None:
+        """Amounts as evenly as can be, and CPUs accordingly; None if that does not come out."""
+        topology = self._cpus.topologies[row]
+        if not zones:
+            return None
+        given: dict[int, dict[str, int]] = {}
+        usable = {
+            numa: len(eligible(topology, self._on(topology, free.cpus, (numa,)), manner))
+            for numa in zones
+        }
+        for name, value in self._asked(want).items():
+            there = [numa for numa in zones if name in topology.zones[numa]]
+            if not there:
+                continue
+            rooms = {numa: max(0, free.zones.get(numa, {}).get(name, 0)) for numa in there}
+            step = 1
+            if name == names.CPU and bound:
+                step = 1000 * (
+                    topology.per_core if manner.policy == FULL_CORES and manner.required else 1
+                )
+                rooms = {numa: min(rooms[numa], 1000 * usable[numa]) for numa in there}
+            rest = value
+            for place, numa in enumerate(sorted(there, key=lambda numa: (rooms[numa], numa))):
+                part = min(rooms[numa], rest // (len(there) - place) // step * step)
+                if part:
+                    given.setdefault(numa, {})[name] = part
+                    rest -= part
+            if rest:
+                return None
+        cpus: frozenset[int] = frozenset()
+        if bound:
+            for numa, amounts in sorted(given.items()):
+                taken = take_cpus(
+                    topology,
+                    self._on(topology, free.cpus, (numa,)),
+                    first,
+                    amounts.get(names.CPU, 0) // 1000,
+                    manner,
+                    self._cpus.apart(row),
+                )
+                if taken is None:
+                    return None
+                cpus |= taken
+            if len(cpus) != want.cpus:
+                return None
+        listed = ((numa, tuple(sorted(amounts.items()))) for numa, amounts in sorted(given.items()))
+        return Holding(cpus, tuple(listed))

@@ -1,0 +1,285 @@
+"""Reservations as objects tell of them: coming, changing, found on a node, going."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from holdfast.api.errors import HoldfastError, InvalidObject, SelectorError, TimeError
+from holdfast.api.meta import ObjectMeta
+from holdfast.api.quantity import QuantityError
+from holdfast.api.reservation import Reservation, ReservationPhase
+from holdfast.api.timestamps import parse_time
+from holdfast.core.changes import Change
+from holdfast.core.classes import ORDINARY, PodClass, Traits
+from holdfast.core.holds import Amounts
+from holdfast.core.pods import Phase, PodRecord
+from holdfast.core.promises.owners import OwnerSpec
+from holdfast.core.promises.promise import FINISHED, LIVE, Promise
+from holdfast.core.promises.reading import held, terms_of, traits_of
+from holdfast.core.promises.reserve_pod import reserve_pod
+from holdfast.core.promises.rooms import preemptor_of
+
+if TYPE_CHECKING:
+    from holdfast.core.cluster import Cluster
+    from holdfast.core.promises.promises import Promises
+
+_PRIVATE = Traits(private=True)
+
+
+class Intake:
+    def __init__(self, promises: Promises, cluster: Cluster) -> None:
+        self._promises = promises
+        self._cluster = cluster
+        self._ledger = cluster.ledger
+        self._nodes = cluster.nodes
+        self._uid: dict[str, str] = {}
+        self._named: Counter[tuple[str, str]] = Counter()
+        self._nobody: OwnerSpec | None = None
+
+    def uid(self, name: str) -> str:
+        return self._uid.get(name, "")
+
+    def traits(self, metadata: ObjectMeta) -> Traits:
+        """What sets the class of a pod apart because of reservations."""
+        if not self._named:
+            return ORDINARY
+        if ("", metadata.uid) in self._named or ("name", metadata.name) in self._named:
+            return _PRIVATE
+        return ORDINARY
+
+    def put(self, reservation: Reservation) -> None:
+        promises, meta = self._promises, reservation.metadata
+        promise, renewed = promises.known.get(meta.uid), False
+        if promise is not None:
+            renewed = promise.see(reservation)
+            if not renewed and self._is_settled(promise):
+                return
+        else:
+            namesake = promises.get(meta.name)
+            if namesake is not None:
+                self.drop(namesake.uid, "replaced")
+            promise = Promise(reservation, self._created(meta))
+            promises.known[meta.uid] = promise
+            self._uid[meta.name] = meta.uid
+            promises.note(promise, "added")
+        promises.dirty[promise.uid] = None
+        if promise.finished or reservation.status.phase in FINISHED:
+            promises.finish(promise, promise.finished or reservation.status.phase)
+            return
+        known = not renewed and promise.pod is not None and not promise.error
+        try:
+            changed = not known and self._read(promise)
+        except (InvalidObject, SelectorError, QuantityError) as error:
+            self._unreadable(promise, error)
+            return
+        changed = changed or bool(promise.error)
+        promise.error = ""
+        self._settle(promise, changed)
+        if renewed:
+            promises.opened(promise)
+
+    def put_virtual(self, promise: Promise) -> None:
+        """Of a reservation that has no object; raises what is wrong with what stands for it."""
+        self._read(promise)
+        self._promises.known[promise.uid] = promise
+        self._uid[promise.name] = promise.uid
+        self.set_amounts(promise, promise.wanted)
+
+    def _is_settled(self, promise: Promise) -> bool:
+        """Whether an object of which only the status is new says nothing but what was decided."""
+        status, pod = promise.object.status, promise.pod
+        if promise.told is None or status != promise.told or pod is None:
+            return False
+        promise.told = None
+        return pod.phase is Phase.ASSIGNED and self._nodes.name(pod.row) == status.node_name
+
+    def drop(self, uid: str, why: str = "deleted") -> None:
+        promise = self._promises.known.pop(uid, None)
+        if promise is None:
+            return
+        if self._uid.get(promise.name) == uid:
+            del self._uid[promise.name]
+        self.let_go(promise)
+        self._promises.dirty.pop(uid, None)
+        self._promises.note(promise, why)
+
+    def let_go(self, promise: Promise) -> None:
+        """It gives up its room and its owners."""
+        pod = promise.pod
+        if pod is not None:
+            if self._cluster.watcher is not None:
+                self._cluster.watcher.pod_settled(pod)
+            if pod.row >= 0:
+                self._promises.waiting.leave(promise)
+                self._promises.moved(promise)
+                self._ledger.release(pod)
+                self._cluster.changed(Change.POD_LEFT)
+            pod.phase = Phase.PENDING
+            self._cluster.belongings.forget(pod.uid)
+            self._cluster.classes.release(pod.cls)
+            promise.pod = None
+        if promise.spec is not None:
+            self._leave(promise)
+            promise.spec = None
+
+    def set_amounts(self, promise: Promise, amounts: Amounts) -> None:
+        promise.amounts = amounts
+        promise.amounts_by_name = self._promises.by_name(amounts.items())
+
+    # Reading an object
+
+    def _read(self, promise: Promise) -> bool:
+        """Takes owners and template from the object; raises what is wrong with them. Whether anything
+        changed that scheduling can see."""
+        promises, reservation = self._promises, promise.object
+        pod, node = reserve_pod(reservation)
+        preemptor = preemptor_of(reservation) if node else ""
+        spec = promises.specs.acquire([] if preemptor else reservation.spec.owners)
+        try:
+            traits = traits_of(reservation, spec.id, "" if preemptor else node)
+            cls = self._cluster.classes.acquire(pod, traits)
+        except HoldfastError:
+            promises.specs.release(spec)
+            raise
+        if promise.spec is not None:
+            self._leave(promise)
+        promise.spec = spec
+        promise.preemptor, promise.wants_node = preemptor, node
+        if preemptor:
+            self._keep_room(promise)
+        promises.members.setdefault(spec.id, {})[promise.uid] = promise
+        for named in spec.names():
+            self._name(named.name, named.uid, 1)
+        record = promise.pod
+        changed = record is None or record.cls is not cls
+        if record is None:
+            record = promise.pod = PodRecord(
+                promise.ref, cls, pod.spec.scheduler_name, self._cluster.now
+            )
+            record.namespace = cls.namespace
+            record.promise = promise
+        else:
+            self._reclass(record, cls)
+        terms = terms_of(reservation, cls, self._nodes)
+        promise.wanted = terms.wanted
+        promise.once = terms.once
+        promise.order = terms.order
+        promise.restricted = terms.restricted
+        promise.withheld = terms.withheld
+        return changed
+
+    def _reclass(self, record: PodRecord, cls: PodClass) -> None:
+        before = record.cls
+        if cls is not before and record.row >= 0:
+            hold = self._ledger.holds.get(record.uid)
+            assert hold is not None
+            row, amounts = hold.row, hold.amounts
+            with self._ledger.transaction() as transaction:
+                self._ledger.release(record)
+                record.cls = cls
+                self._ledger.hold(record, row, amounts)
+                transaction.commit()
+        record.cls = cls
+        self._cluster.classes.release(before)
+
+    def _unreadable(self, promise: Promise, error: Exception) -> None:
+        text = str(error)
+        if isinstance(error, InvalidObject):
+            text = f"{error.field}: {error.message}" if error.field else error.message
+        if promise.error != text:
+            promise.error = text
+            self._promises.note(promise, "invalid", text)
+        pod = promise.pod
+        if pod is not None and pod.phase is Phase.PENDING and self._cluster.watcher is not None:
+            self._cluster.watcher.pod_settled(pod)
+
+    def _created(self, meta: ObjectMeta) -> float:
+        try:
+            return parse_time(meta.creation_timestamp or "")
+        except TimeError:
+            return self._cluster.now
+
+    # Coming to what the object says
+
+    def _settle(self, promise: Promise, changed: bool) -> None:
+        pod, status = promise.pod, promise.object.status
+        assert pod is not None
+        if status.node_name and status.phase in LIVE:
+            self._found_on(promise, status.node_name)
+            return
+        if pod.phase is not Phase.PENDING:
+            return
+        self.set_amounts(promise, promise.wanted)
+        watcher = self._cluster.watcher
+        if watcher is None:
+            return
+        if promise.terminating:
+            watcher.pod_settled(pod)
+        elif changed:
+            watcher.pod_pending(pod)
+
+    def _found_on(self, promise: Promise, node: str) -> None:
+        """The object says where it holds its room, by our doing or by another's."""
+        promises, pod, status = self._promises, promise.pod, promise.object.status
+        assert pod is not None
+        self._cluster.belongings.seen(pod, promise.object.metadata)
+        row = self._cluster.open_row(node)
+        if pod.row == row:
+            if pod.phase is Phase.ASSUMED:
+                promises.confirm(promise)
+            return
+        watcher = self._cluster.watcher
+        if watcher is not None:
+            watcher.pod_settled(pod)
+        if pod.row >= 0:
+            promises.waiting.leave(promise)
+            self._ledger.release(pod)
+            self._cluster.changed(Change.POD_LEFT)
+        self.set_amounts(promise, self._held(promise, pod.cls))
+        self._ledger.hold(pod, row, promise.amounts)
+        if status.phase == ReservationPhase.WAITING:
+            promises.waiting.join(promise)
+        pod.phase = Phase.ASSIGNED
+        promises.note(promise, status.phase.lower(), node)
+        promises.opened(promise)
+
+    def _held(self, promise: Promise, cls: PodClass) -> Amounts:
+        """What its status says it holds; what it asks for where that makes no sense."""
+        allocatable = promise.object.status.allocatable
+        if not allocatable:
+            return promise.wanted
+        try:
+            return held(allocatable, cls, self._nodes)
+        except QuantityError:
+            return promise.wanted
+
+    # Whom it means
+
+    def _leave(self, promise: Promise) -> None:
+        spec = promise.spec
+        assert spec is not None
+        there = self._promises.members[spec.id]
+        there.pop(promise.uid, None)
+        if not there:
+            del self._promises.members[spec.id]
+        for named in spec.names():
+            self._name(named.name, named.uid, -1)
+        self._promises.specs.release(spec)
+        self._promises.rooms.remove(promise)
+
+    def _keep_room(self, promise: Promise) -> None:
+        """Those of preemptors all have the same owners: nobody, as far as classes of pods go."""
+        self._promises.rooms.add(promise)
+        if self._nobody is None:
+            self._nobody = self._promises.specs.acquire([])  # to stay: they come and go all the time
+
+    def _name(self, name: str, uid: str, count: int) -> None:
+        """Some reservation means a pod of this name or uid, or does so no more."""
+        key = ("", uid) if uid else ("name", name)
+        before = self._named[key]
+        self._named[key] = before + count
+        if not self._named[key]:
+            del self._named[key]
+        if (before == 0) != (before + count == 0):
+            self._cluster.reclassify(name, uid)

@@ -1,0 +1,86 @@
+"""Reservations that have a node but not yet the room, or not for all they ask, by the row they are on.
+
+They are served oldest first: what pods there leave falls to the oldest until it has all it asks for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import TYPE_CHECKING
+
+from holdfast.core.holds import Amounts
+from holdfast.core.promises.promise import Promise
+
+if TYPE_CHECKING:
+    from holdfast.core.cluster import Cluster
+    from holdfast.core.promises.promises import Promises
+
+
+class WaitingLine:
+    def __init__(self, promises: Promises, cluster: Cluster) -> None:
+        self._promises = promises
+        self._cluster = cluster
+        self._holds = cluster.ledger.holds
+        self._nodes = cluster.nodes
+        self._limits = cluster.limits
+        self._on_row: dict[int, set[str]] = {}
+        self._growing: dict[int, set[str]] = {}
+
+    def on(self, row: int) -> Collection[str]:
+        """The uids of those that wait there."""
+        return self._on_row.get(row, ())
+
+    def hoping(self, row: int) -> Collection[str]:
+        """The uids of those that may want room that comes free there."""
+        if row in self._growing:
+            return self._growing.pop(row) | self._on_row.get(row, set())
+        return self._on_row.get(row, ())
+
+    def wants_more(self, promise: Promise) -> None:
+        """There was no room to resize it; it is to be tried again when there may be."""
+        assert promise.pod is not None
+        self._growing.setdefault(promise.pod.row, set()).add(promise.uid)
+
+    def join(self, promise: Promise) -> None:
+        assert promise.pod is not None
+        promise.waiting = True
+        self._on_row.setdefault(promise.pod.row, set()).add(promise.uid)
+
+    def leave(self, promise: Promise) -> None:
+        if not promise.waiting:
+            return
+        assert promise.pod is not None
+        promise.waiting = False
+        there = self._on_row[promise.pod.row]
+        there.discard(promise.uid)
+        if not there:
+            del self._on_row[promise.pod.row]
+
+    def lacking(self, promise: Promise, amounts: Amounts | None = None) -> list[str]:
+        """The resources of which there is not enough where it is, for what it promises or for other
+        amounts instead (then only where these are more). Younger reservations that wait there do not
+        count: it comes before them."""
+        hold = self._holds.get(promise.uid)
+        assert hold is not None
+        row, nodes = hold.row, self._nodes
+        behind = [
+            each
+            for uid in self.on(row)
+            if uid != promise.uid and promise.is_before(self._promises.known[uid])
+            if (each := self._holds.get(uid)) is not None
+        ]
+        lacking = []
+        for slot, promised in (hold.amounts if amounts is None else amounts).items():
+            if amounts is not None and promised <= hold.amounts.get(slot, 0):
+                continue
+            name, offered = nodes.slots.name(slot), nodes.allocatable.item(slot, row)
+            if not name:
+                name, offered = self._limits.allowed(slot, row)
+            claimed = nodes.claimed.item(slot, row) - hold.left(slot)
+            claimed -= sum(each.left(slot) for each in behind)
+            needed = max(0, promised - hold.taken.get(slot, 0))
+            if name and claimed + needed > offered:
+                lacking.append(name)
+        if amounts is None:
+            lacking += self._cluster.belongings.lacking(hold.pod, [each.pod.uid for each in behind])
+        return lacking

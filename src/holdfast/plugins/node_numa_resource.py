@@ -1,0 +1,96 @@
+"""NodeNUMAResource: CPUs of their own for pods that want them, and resources by NUMA node.
+
+Who has which CPUs is kept in `holdfast.core.cpus`; here is what that means for the choice of a node.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from holdfast.core.changes import Change
+from holdfast.core.classes import PodClass
+from holdfast.core.cluster import Cluster
+from holdfast.core.cpus import CpuWantError
+from holdfast.core.cpus.judging import TOO_FEW_CPUS, Lack
+from holdfast.core.pods import PodRecord
+from holdfast.core.view import Cells, View
+from holdfast.framework.config import NodeNUMAResourceArgs
+from holdfast.framework.interface import (
+    FINE,
+    Filter,
+    Outcome,
+    Plugin,
+    Reason,
+    Rejected,
+    Scope,
+    Score,
+    Settled,
+)
+from holdfast.plugins.resource_scores import allocation_score
+
+
+class NodeNUMAResource(Plugin):
+    name = "NodeNUMAResource"
+    wakes_on = (
+        Change.NODE_ADDED
+        | Change.NODE_ALLOCATABLE
+        | Change.NODE_LABELS
+        | Change.NODE_OTHER
+        | Change.POD_LEFT
+        | Change.OTHER
+    )
+
+    def __init__(self, cluster: Cluster, args: Mapping[str, Any] | Any) -> None:
+        super().__init__(cluster, args)
+        self._args = args if isinstance(args, NodeNUMAResourceArgs) else NodeNUMAResourceArgs()
+        self._cpus = cluster.belongings.cpus
+        self._cpus.default_policy = self._args.default_cpu_bind_policy
+        self._cpus.fullest_first = self._args.numa_scoring_strategy.type == "MostAllocated"
+
+    def filter(self, cls: PodClass) -> Filter | Rejected | None:
+        if not cls.requests:
+            return None
+        try:
+            want = self._cpus.want(cls)
+        except CpuWantError as error:
+            return Rejected(str(error), error=error.error)
+        judging = self._cpus.judging
+        matters = Settled(lambda: (judging.matters(want), self._cpus.active))
+        if not judging.matters(want):
+            return Filter.nothing(matters)
+
+        def lacks(view: View) -> list[Lack]:
+            holds = None if view.holds is None else np.atleast_1d(view.holds)
+            return judging.lacks(want, np.atleast_1d(view.rows), holds)
+
+        def passes(view: View) -> Cells:
+            ok = np.ones(len(np.atleast_1d(view.rows)), dtype=np.bool_)
+            for lack in lacks(view):
+                ok &= ~lack.rows
+            return bool(ok[0]) if view.single else ok
+
+        def reasons(view: View) -> list[Reason]:
+            return [
+                Reason(lack.text, bool(lack.rows[0]) if view.single else lack.rows, not lack.hopeless)
+                for lack in lacks(view)
+            ]
+
+        return Filter(passes, reasons, Scope.USAGE, matters)
+
+    def score(self, cls: PodClass) -> Score | None:
+        """Only those that want CPUs, or NUMA nodes, in particular are drawn anywhere by this."""
+        want = self._cpus.sensible(cls)
+        if want is None or not (want.bound or want.numa):
+            return None
+        score = allocation_score(self.cluster.nodes, cls, self._args.scoring_strategy)
+        return Score(score, Scope.USAGE)
+
+    def reserve(self, pod: PodRecord, row: int) -> Outcome:
+        if not self._cpus.active or self._cpus.settle(pod):
+            return FINE
+        return Outcome(TOO_FEW_CPUS)
+
+    def unreserve(self, pod: PodRecord, row: int) -> None:
+        if self._cpus.active:
+            self._cpus.unsettle(pod)

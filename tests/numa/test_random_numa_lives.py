@@ -1,0 +1,144 @@
+"""Whatever happens, in whatever order: no CPU is given twice, and no NUMA node is oversold.
+
+`LittleWorld` compares what is kept with a recount after every event; here what is written on pods and
+reservations is added up by itself, with refused writes and restarts mixed in.
+"""
+
+from collections import Counter
+
+import msgspec
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdfast.api.quantity import amount
+from numa.making import cpus, lsr, plain, reserved, topology, zones
+from reference.choices import Chooser, choosing, seeded
+from reservations.little_world import ALLOCATED, LittleWorld, Raw, node
+from strategies import examples
+
+SPECS = (
+    "",
+    '{"requiredCPUBindPolicy": "FullPCPUs"}',
+    '{"requiredCPUBindPolicy": "SpreadByPCPUs"}',
+    '{"preferredCPUBindPolicy": "SpreadByPCPUs", "preferredCPUExclusivePolicy": "PCPULevel"}',
+)
+POLICIES = (
+    "",
+    '{"numaTopologyPolicy": "SingleNUMANode"}',
+    '{"numaTopologyPolicy": "Restricted", "singleNUMANodeExclusive": "Preferred"}',
+    '{"numaTopologyPolicy": "BestEffort"}',
+)
+APPS = ("a", "b", "")
+PER_NUMA = {"cpu": 4000, "memory": 8 * 2**30}
+
+
+class NumaLife:
+    def __init__(self, choose: Chooser) -> None:
+        self.choose = choose
+        self.world = LittleWorld(
+            node("n0", cpu="8"), node("n1", cpu="8"), self.nrt("n0"), self.nrt("n1")
+        )
+        self.made = 0
+
+    def nrt(self, name: str) -> Raw:
+        return topology(name, cpus=8, memory=8)
+
+    def live(self, steps: int) -> None:
+        happenings = (
+            self.new_pod,
+            self.new_pod,
+            self.new_pod,
+            self.new_reservation,
+            self.new_reservation,
+            self.goes,
+            self.goes,
+            self.topology_changes,
+            self.world.restart,
+        )
+        for _ in range(steps):
+            self.choose(happenings)()
+            self.world.settle()
+            self.check()
+
+    def new_pod(self) -> None:
+        self.made += 1
+        name = f"p{self.made % 9}"
+        if ("Pod", name) in self.world.objects:
+            return
+        count, numa = self.choose(("1", "2", "3", "4")), self.choose(POLICIES)
+        if self.choose((True, True, False)):
+            it = lsr(name, count, self.choose(APPS), self.choose(SPECS), numa, uid=f"uid-{self.made}")
+        else:
+            it = plain(name, self.choose(("500m", count)), "2Gi", numa, uid=f"uid-{self.made}")
+        if self.choose((True, False, False, False)):
+            self.world.refuse.add(f"uid-{self.made}")
+        self.world.put(it)
+
+    def new_reservation(self) -> None:
+        name = self.choose(("r0", "r1", "r2"))
+        if ("Reservation", name) in self.world.objects:
+            return
+        self.made += 1
+        it = reserved(
+            name,
+            self.choose(("2", "3", "4")),
+            self.choose(("a", "b")),
+            allocateOnce=self.choose((True, False)),
+            allocatePolicy=self.choose(("", "Aligned", "Restricted")),
+        )
+        it["metadata"]["uid"] = f"uid-{self.made}"
+        if self.choose((True, False, False, False)):
+            self.world.refuse.add(f"uid-{self.made}")
+        self.world.put(it)
+
+    def goes(self) -> None:
+        kind = self.choose(("Pod", "Pod", "Reservation"))
+        names = sorted(name for k, name in self.world.objects if k == kind)
+        if names:
+            self.world.delete(kind, self.choose(names))
+
+    def topology_changes(self) -> None:
+        name = self.choose(("n0", "n1"))
+        if ("NodeResourceTopology", name) in self.world.objects:
+            self.world.delete("NodeResourceTopology", name)
+        else:
+            self.world.put(self.nrt(name))
+
+    def check(self) -> None:
+        world = self.world
+        given: dict[str, Counter[int]] = {}
+        owned: dict[str, set[int]] = {}
+        amounts: dict[tuple[str, int, str], int] = {}
+        for (kind, name), raw in world.objects.items():
+            where = raw["spec"].get("nodeName") if kind == "Pod" else None
+            if not where:
+                continue
+            own = cpus(world, name)
+            given.setdefault(where, Counter()).update(own)
+            for numa, resources in zones(world, name).items():
+                for resource, quantity in resources.items():
+                    key = (where, numa, resource)
+                    amounts[key] = amounts.get(key, 0) + amount(resource, quantity)
+            text = (raw["metadata"].get("annotations") or {}).get(ALLOCATED)
+            if text:
+                owned.setdefault(msgspec.json.decode(text)["uid"], set()).update(own)
+        for (kind, name), raw in world.objects.items():
+            if kind == "Reservation" and world.phase(name) == "Available":
+                left = cpus(world, name, "Reservation") - owned.get(raw["metadata"]["uid"], set())
+                given.setdefault(world.status(name)["nodeName"], Counter()).update(left)
+        for where, count in given.items():
+            twice = [cpu for cpu, times in count.items() if times > 1]
+            assert not twice, f"{where}: CPUs {twice} are given twice"
+        for (where, numa, resource), value in amounts.items():
+            assert value <= PER_NUMA[resource], f"{where}: {resource} of NUMA node {numa} is oversold"
+
+
+@examples(25)
+@given(st.data())
+def test_no_cpu_is_given_twice(data: st.DataObject) -> None:
+    NumaLife(choosing(data.draw)).live(20)
+
+
+def test_no_cpu_is_given_twice_in_many_lives() -> None:
+    for seed in range(examples(40).max_examples):
+        NumaLife(seeded(seed)).live(40)

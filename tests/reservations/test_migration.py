@@ -1,0 +1,539 @@
+"""Moving pods: the room first, then the eviction, and nothing left behind when it fails."""
+
+from typing import Any
+
+import pytest
+
+from holdfast.controllers.migration.move import RETRY_MOST
+from reservations.little_world import Raw, node, pod, reservation
+from reservations.moving_world import MovingWorld, job, replica, running
+
+NODES = [node("n1", cpu="4"), node("n2", cpu="4")]
+ROOM = "job-move"
+"""The name of a job's reservation is the job's uid."""
+
+
+def world(*objects: Raw, on: str = "n1", **spec: Any) -> MovingWorld:
+    """Two nodes, and a pod of a ReplicaSet on one of them."""
+    return MovingWorld(*NODES, running(replica("web", cpu="3", **spec), on), *objects)
+
+
+def test_a_pod_is_moved() -> None:
+    """Proposal, Usage in Descheduling: once the room is Available the pod is moved into it; then the
+    reservation is Succeeded and holds nothing."""
+    it = world()
+    it.put(job())
+    assert (it.phase(ROOM), it.status(ROOM)["nodeName"]) == ("Available", "n2")
+    assert it.evicted == ["web"]
+    assert it.job()["status"]["status"] == "PodBoundReservation"
+    assert it.outcome() == ("Running", "WaitForPodBindReservation", "")
+    it.put(replica("web-2", cpu="3"))
+    assert (it.node_of("web-2"), it.drawn("web-2")) == ("n2", ROOM)
+    assert it.phase(ROOM) == "Succeeded"
+    message = f'Bind Pod "default/web-2" in Reservation "{ROOM}"'
+    assert it.outcome() == ("Succeeded", "", message)
+    status = it.job()["status"]
+    assert (status["status"], status["nodeName"]) == ("Complete", "n2")
+    assert status["podRef"] == {"namespace": "default", "name": "web-2", "uid": "pod-web-2"}
+    assert it.steps() == [
+        ("ReservationCreated", "True", ""),
+        ("ReservationScheduled", "True", ""),
+        ("Eviction", "True", "EvictComplete"),
+        ("PodBoundReservation", "True", ""),
+        ("ReservationBound", "True", ""),
+        ("BoundPodReady", "True", ""),
+    ]
+    assert it.said() == [
+        ("Normal", "ReservationCreated", f'Successfully create Reservation "{ROOM}"'),
+        ("Normal", "ReservationScheduled", f'Assigned Reservation "{ROOM}" to node "n2"'),
+        ("Normal", "Evicting", 'Pod "default/web" evicted from node "n1" by the reason "NotSet"'),
+        ("Normal", "EvictComplete", 'Pod "default/web" has been evicted'),
+        ("Normal", "WaitForPodBindReservation", "Waiting for Pod bind Reservation"),
+        ("Normal", "PodBoundReservation", 'Reservation bound by pod "default/web-2"'),
+        ("Normal", "BoundPodReady", 'Bind pod "default/web-2" is ready'),
+        ("Normal", "Complete", message),
+    ]
+    told = ("Normal", "Descheduled", 'Pod evicted from node "n1" by the reason "NotSet"')
+    assert told in it.said("Pod")
+
+
+def test_the_job_says_what_it_is_about() -> None:
+    it = world()
+    it.put(job())
+    spec = it.job()["spec"]
+    assert spec["podRef"]["uid"] == "pod-web"
+    reference = spec["reservationOptions"]["reservationRef"]
+    assert (reference["kind"], reference["name"], reference["uid"]) == (
+        "Reservation",
+        ROOM,
+        f"rsv-{ROOM}",
+    )
+
+
+# The reservation
+
+NOT_THERE = {"key": "metadata.name", "operator": "NotIn", "values": ["n1"]}
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+
+
+def test_its_reservation_is_for_the_replacement_and_for_another_node() -> None:
+    """Proposal, Usage in Descheduling: the reservation has the candidate's template and owners, and
+    allocateOnce."""
+    it = world()
+    it.put(job(ttl="90s"))
+    raw = it.objects["Reservation", ROOM]
+    spec, labels = raw["spec"], raw["metadata"]["labels"]
+    assert labels["app.kubernetes.io/created-by"] == "holdfast-scheduler"
+    assert labels["holdfast.io/migration-job"] == "move"
+    assert labels["scheduling.koordinator.sh/reservation-order"] == "1767225600000"
+    [owner] = raw["metadata"]["ownerReferences"]
+    assert (owner["kind"], owner["name"], owner["uid"]) == ("PodMigrationJob", "move", "job-move")
+    assert spec["allocateOnce"] is True
+    assert spec["ttl"] == "90s"
+    assert spec["owners"] == [
+        {
+            "controller": {
+                "apiVersion": "apps/v1",
+                "kind": "ReplicaSet",
+                "name": "web",
+                "uid": "rs",
+                "controller": True,
+                "namespace": "default",
+            }
+        }
+    ]
+    template = spec["template"]
+    assert template["metadata"]["labels"] == {"app": "web"}
+    assert "nodeName" not in template["spec"]
+    assert template["spec"]["containers"][0]["resources"] == {"requests": {"cpu": "3"}}
+    terms = template["spec"]["affinity"]["nodeAffinity"][REQUIRED]["nodeSelectorTerms"]
+    assert terms == [{"matchFields": [NOT_THERE]}]
+
+
+def test_every_alternative_of_the_pods_own_node_affinity_leaves_the_old_node_out() -> None:
+    one = {"key": "zone", "operator": "In", "values": ["a"]}
+    two = {"key": "metadata.name", "operator": "In", "values": ["n2"]}
+    given = [{"matchExpressions": [one]}, {"matchFields": [two]}, {"matchExpressions": []}]
+    affinity = {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": given}}}
+    it = world(affinity=affinity)
+    it.put(job())
+    spec = it.objects["Reservation", ROOM]["spec"]["template"]["spec"]
+    terms = spec["affinity"]["nodeAffinity"][REQUIRED]["nodeSelectorTerms"]
+    assert terms[0] == {"matchExpressions": [one], "matchFields": [NOT_THERE]}
+    assert terms[1] == {"matchFields": [two, NOT_THERE]}
+    assert not terms[2].get("matchFields"), "a term that says nothing matches nothing"
+
+
+def test_a_pod_that_is_nobodys_is_replaced_by_one_of_its_name() -> None:
+    it = MovingWorld(*NODES, running(pod("web", cpu="3"), "n1"), job())
+    [owner] = it.objects["Reservation", ROOM]["spec"]["owners"]
+    assert owner == {"object": {"kind": "Pod", "namespace": "default", "name": "web"}}
+    assert it.evicted == ["web"]
+    it.put(pod("other", cpu="3", uid="other"), pod("web", cpu="3", uid="again"))
+    assert (it.node_of("web"), it.drawn("web"), it.drawn("other")) == ("n2", ROOM, "")
+    assert it.outcome()[0] == "Succeeded"
+    assert it.job()["status"]["podRef"]["uid"] == "again"
+
+
+def test_what_the_template_says_comes_before_what_the_pod_does() -> None:
+    wanted = reservation("x", cpu="2", owners=[{"labelSelector": {"matchLabels": {"app": "web"}}}])
+    template = {
+        "metadata": {"name": "mine", "labels": {"team": "a"}},
+        "spec": {**wanted["spec"], "ttl": "1h", "allocateOnce": False},
+    }
+    template["spec"]["template"]["spec"]["nodeName"] = "n1"
+    it = world()
+    it.put(job(reservationOptions={"template": template}))
+    raw = it.objects["Reservation", "mine"]
+    assert raw["metadata"]["labels"]["team"] == "a"
+    assert (raw["spec"]["ttl"], raw["spec"]["allocateOnce"]) == ("1h", True)
+    assert raw["spec"]["owners"] == wanted["spec"]["owners"]
+    assert (it.status("mine")["nodeName"], it.status("mine")["allocatable"]) == ("n2", {"cpu": "2"})
+
+
+def test_a_claim_for_one_pod_only_does_not_stand_in_the_way() -> None:
+    claim = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": "data", "namespace": "default", "uid": "c"},
+        "spec": {"accessModes": ["ReadWriteOncePod"], "volumeName": "v"},
+        "status": {"phase": "Bound"},
+    }
+    volume = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolume",
+        "metadata": {"name": "v", "uid": "v", "annotations": {}},
+        "spec": {"claimRef": {"namespace": "default", "name": "data", "uid": "c"}},
+        "status": {"phase": "Bound"},
+    }
+    volumes = [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]
+    it = MovingWorld(claim, volume, *NODES, running(replica("web", cpu="3", volumes=volumes), "n1"))
+    it.put(job())
+    assert it.phase(ROOM) == "Available"
+
+
+# Not before there is room
+
+FULL = (
+    "0/2 nodes are available: 1 Insufficient cpu, 1 node(s) didn't match Pod's node affinity/selector."
+)
+
+
+def test_no_pod_is_evicted_before_its_room_is_available() -> None:
+    """Proposal, Usage in Descheduling: so no pod is stopped that cannot run again.
+    Motivation 2: there is room for certain before a pod is rescheduled."""
+    it = world(running(pod("full", cpu="2"), "n2"))
+    it.put(job())
+    assert it.evicted == []
+    phase, reason, message = it.outcome()
+    assert (phase, reason) == ("Running", "Unschedulable")
+    assert message.startswith(FULL)
+    assert ("ReservationScheduled", "False", "Unschedulable") in it.steps()
+    assert ("Warning", "Unschedulable", message) in it.said()
+    it.delete("Pod", "full")
+    assert it.evicted == ["web"]
+    assert ("ReservationScheduled", "True", "") in it.steps()
+
+
+def test_a_reservation_that_waits_for_others_to_leave_is_waited_for() -> None:
+    """Proposal, Usage in Descheduling: with preAllocation resources are passed from pod to pod."""
+    it = world(running(pod("short", cpu="2", activeDeadlineSeconds=60), "n2"))
+    template = {"metadata": {"name": "mine"}, "spec": {"preAllocation": True}}
+    it.put(job(reservationOptions={"template": template}))
+    assert it.phase("mine") == "Waiting"
+    assert it.evicted == []
+    it.delete("Pod", "short")
+    assert it.phase("mine") == "Available"
+    assert it.evicted == ["web"]
+
+
+def test_a_reservation_that_is_there_can_be_used() -> None:
+    mine = reservation("mine", "web", cpu="3", pod={"nodeName": "n2"})
+    it = world(mine)
+    it.put(job(reservationOptions={"reservationRef": {"name": "mine"}}))
+    assert it.evicted == ["web"]
+    it.put(replica("web-2", cpu="3"))
+    assert it.outcome() == ("Succeeded", "", 'Bind Pod "default/web-2" in Reservation "mine"')
+    assert it.reservations() == ["mine"]
+
+
+def test_who_used_a_shared_reservation_before_is_not_the_replacement() -> None:
+    mine = reservation("mine", "web", cpu="4", allocateOnce=False, pod={"nodeName": "n2"})
+    it = world(mine)
+    it.put(replica("web-0", cpu="1"))
+    assert it.drawn("web-0") == "mine"
+    it.put(job(reservationOptions={"reservationRef": {"name": "mine"}}))
+    assert (it.evicted, it.outcome()[0]) == (["web"], "Running")
+    it.put(replica("web-2", cpu="3"))
+    assert it.job()["status"]["podRef"]["name"] == "web-2"
+
+
+# The eviction
+
+BUDGET = "Cannot evict pod as it would violate the pod's disruption budget."
+
+
+def test_an_eviction_that_is_refused_is_reported_and_tried_again() -> None:
+    it = world()
+    it.refusal = BUDGET
+    it.put(job())
+    text = f'Failed evict Pod "default/web" caused by {BUDGET}'
+    assert it.outcome() == ("Running", "FailedEvict", text)
+    assert ("Eviction", "False", "FailedEvict") in it.steps()
+    assert it.phase(ROOM) == "Available", "the room is kept"
+    it.wait(2 * RETRY_MOST)
+    tries = it.said().count(("Warning", "Evicting", text))
+    assert 4 <= tries <= 8, "after a second, then less often"
+    it.refusal = ""
+    it.wait(RETRY_MOST)
+    assert it.evicted == ["web"]
+    assert it.outcome()[1] == "WaitForPodBindReservation"
+
+
+def test_a_refused_eviction_is_tried_again_when_budgets_change() -> None:
+    it = world()
+    it.refusal = BUDGET
+    it.put(job())
+    it.refusal = ""
+    budget = {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": "b", "namespace": "default", "uid": "b"},
+        "spec": {"minAvailable": 0, "selector": {}},
+    }
+    it.put(budget)
+    assert it.evicted == ["web"]
+
+
+def test_a_pod_may_take_its_time_to_stop() -> None:
+    it = world()
+    it.graceless = False
+    it.put(job())
+    assert it.outcome()[:2] == ("Running", "Evicting")
+    it.delete("Pod", "web")
+    assert it.outcome()[1] == "WaitForPodBindReservation"
+    assert it.evicted == ["web"]
+
+
+def test_evict_directly_reserves_nothing() -> None:
+    it = world()
+    it.put(job(mode="EvictDirectly", meta={"annotations": {"koordinator.sh/evict-reason": "drain"}}))
+    assert it.outcome() == ("Succeeded", "", 'Pod "default/web" has been evicted')
+    assert it.steps() == [("Eviction", "True", "EvictComplete")]
+    assert it.reservations() == []
+    assert ("Normal", "Descheduled", 'Pod evicted from node "n1" by the reason "drain"') in it.said(
+        "Pod"
+    )
+
+
+def test_a_pod_without_a_node_is_its_own_replacement() -> None:
+    it = MovingWorld(node("n1", cpu="2"), replica("web", cpu="3"))
+    it.put(job())
+    [owner] = it.objects["Reservation", ROOM]["spec"]["owners"]
+    assert owner["object"]["uid"] == "pod-web"
+    it.put(node("n2", cpu="4"))
+    assert it.evicted == []
+    assert it.outcome() == ("Succeeded", "", 'Assign Pod "default/web" to node "n2"')
+    assert ("PodScheduled", "True", "") in it.steps()
+
+
+# The replacement
+
+
+def test_a_replacement_that_is_not_ready_is_waited_for() -> None:
+    it = world()
+    it.starts_well = False
+    it.put(job())
+    it.put(replica("web-2", cpu="3"))
+    assert it.outcome()[:2] == ("Running", "WaitForBoundPodReady")
+    assert ("BoundPodReady", "False", "WaitForBoundPodReady") in it.steps()
+    it.edit("Pod", "web-2", status__conditions=[{"type": "Ready", "status": "True"}])
+    assert it.outcome()[0] == "Succeeded"
+
+
+# Pausing, time and other ends
+
+
+def test_a_paused_job_does_nothing_and_is_not_given_up() -> None:
+    it = world()
+    it.put(job(paused=True))
+    it.wait(3600)
+    assert (it.outcome()[0], it.evicted, it.reservations()) == ("", [], [])
+    it.edit("PodMigrationJob", "move", spec__paused=False, spec__ttl="2h")
+    assert it.evicted == ["web"]
+
+
+@pytest.mark.parametrize(
+    ("spec", "gives_up_after"),
+    [
+        pytest.param({}, 300.0, id="five minutes unless given"),
+        pytest.param({"ttl": "90s"}, 90.0, id="as given"),
+        pytest.param({"ttl": "0s"}, None, id="never"),
+    ],
+)
+def test_a_job_gives_up_and_takes_its_reservation_along(
+    spec: Raw, gives_up_after: float | None
+) -> None:
+    it = world()
+    it.refusal = BUDGET
+    it.put(job(**spec))
+    if gives_up_after is None:
+        it.wait(3600)
+        assert it.outcome()[0] == "Running"
+        return
+    it.wait(gives_up_after - 1)
+    assert (it.outcome()[0], it.reservations()) == ("Running", [ROOM])
+    it.wait(1)
+    assert it.outcome() == ("Failed", "Timeout", "Abort job caused by timeout")
+    assert (it.reservations(), it.node_of("web")) == ([], "n1")
+
+
+def fails(it: MovingWorld, reason: str, message: str) -> None:
+    assert it.outcome() == ("Failed", reason, message)
+    assert ("Warning", reason, message) in it.said()
+    assert [name for name in it.reservations() if name != "mine"] == []
+
+
+MISSING = 'Abort job caused by missing Pod "default/web"'
+
+
+def test_there_is_no_such_pod() -> None:
+    fails(MovingWorld(*NODES, job()), "MissingPod", MISSING)
+
+
+def test_no_pod_is_named() -> None:
+    it = world(job(podRef={"namespace": "default"}))
+    fails(it, "InvalidPodRef", "Abort job caused by invalid PodRef")
+
+
+def test_the_pod_of_that_name_is_another_one() -> None:
+    it = world(job(podRef={"namespace": "default", "name": "web", "uid": "before"}))
+    fails(it, "MissingPod", MISSING)
+
+
+def test_the_pod_goes_by_itself() -> None:
+    it = world(running(pod("full", cpu="2"), "n2"), job())
+    assert it.reservations() == [ROOM]
+    it.delete("Pod", "web")
+    it.delete("Pod", "full")
+    fails(it, "MissingPod", MISSING)
+
+
+def test_the_reservation_is_deleted() -> None:
+    it = world(running(pod("full", cpu="2"), "n2"), job())
+    it.delete("Reservation", ROOM)
+    fails(it, "MissingReservation", f'Abort job caused by missing Reservation "/{ROOM}"')
+
+
+def test_the_reservation_named_is_not_there() -> None:
+    it = world(job(reservationOptions={"reservationRef": {"name": "mine"}}))
+    fails(it, "MissingReservation", 'Abort job caused by missing Reservation "/mine"')
+
+
+def test_the_reservation_expires() -> None:
+    template = {"spec": {"ttl": "60s"}}
+    it = world(running(pod("full", cpu="2"), "n2"), job(reservationOptions={"template": template}))
+    it.wait(60)
+    fails(it, "ReservationExpired", "Reservation expired")
+
+
+def test_the_node_of_the_reservation_goes_before_the_replacement_comes() -> None:
+    it = world(job())
+    it.delete("Node", "n2")
+    fails(it, "ReservationExpired", "Reservation expired")
+
+
+def test_the_reservation_named_is_where_the_pod_is() -> None:
+    mine = reservation("mine", "web", cpu="1", pod={"nodeName": "n1"})
+    it = world(mine, job(reservationOptions={"reservationRef": {"name": "mine"}}))
+    text = 'Scheduler assignes the Reservation "mine" on the same node as the Pod'
+    fails(it, "ForbiddenMigratePod", text)
+    assert it.reservations() == ["mine"], "what the job has not made is not the job's to delete"
+
+
+def test_another_pod_of_the_workload_takes_the_room_first() -> None:
+    it = world()
+    it.refusal = BUDGET
+    it.put(job())
+    it.put(replica("web-3", cpu="3"))
+    it.wait(RETRY_MOST)
+    fails(it, "ForbiddenMigratePod", "Reservation is already bound by another Pod")
+    assert it.node_of("web-3") == "n2"
+
+
+DAEMON = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "d", "uid": "d", "controller": True}
+
+
+@pytest.mark.parametrize(
+    "meta",
+    [
+        pytest.param({"ownerReferences": [DAEMON]}, id="of a DaemonSet"),
+        pytest.param({"annotations": {"kubernetes.io/config.mirror": "x"}}, id="a static one"),
+        pytest.param(
+            {"annotations": {"scheduling.koordinator.sh/eviction-cost": "2147483647"}},
+            id="not to be evicted",
+        ),
+    ],
+)
+def test_some_pods_are_not_moved(meta: Raw) -> None:
+    it = MovingWorld(*NODES, running(pod("web", meta=meta), "n1"), job())
+    text = 'Pod "default/web" is forbidden to migrate because it does not meet the requirements'
+    fails(it, "ForbiddenMigratePod", text)
+
+
+def test_a_pod_of_another_scheduler_would_not_use_the_room() -> None:
+    it = MovingWorld(*NODES, running(pod("web", schedulerName="other"), "n1"), job())
+    assert it.outcome()[1] == "ForbiddenMigratePod"
+    assert it.evicted == []
+
+
+def test_a_pod_is_moved_by_one_job_only() -> None:
+    it = world()
+    it.refusal = BUDGET
+    it.put(job())
+    it.put(job("second"))
+    text = 'Pod "default/web" is already being migrated by PodMigrationJob "move"'
+    assert it.outcome("second") == ("Failed", "ForbiddenMigratePod", text)
+    assert it.reservations() == [ROOM]
+
+
+def test_a_reservation_that_cannot_be_made_is_reported_and_tried_again() -> None:
+    it = world()
+    it.no_room = "admission webhook says no"
+    it.put(job())
+    text = "Failed to create Reservation caused by admission webhook says no"
+    assert it.outcome() == ("Running", "FailedCreateReservation", text)
+    it.no_room = ""
+    it.wait(RETRY_MOST)
+    assert it.evicted == ["web"]
+
+
+@pytest.mark.parametrize("evicted", [False, True])
+def test_a_deleted_job_takes_its_reservation_along(evicted: bool) -> None:
+    it = world()
+    it.refusal = "" if evicted else BUDGET
+    it.put(job())
+    it.delete("PodMigrationJob", "move")
+    assert it.reservations() == []
+
+
+def test_a_job_deleted_while_nobody_looked_leaves_no_reservation() -> None:
+    it = world()
+    it.refusal = BUDGET
+    it.put(job())
+    del it.objects["PodMigrationJob", "move"]
+    it.restart()
+    it.settle()
+    assert it.reservations() == []
+
+
+def test_a_job_can_be_aborted_by_hand() -> None:
+    it = world()
+    it.refusal = BUDGET
+    it.put(job())
+    it.edit("PodMigrationJob", "move", status__phase="Aborted")
+    assert it.reservations() == []
+    it.refusal = ""
+    it.wait(3600)
+    assert (it.evicted, it.outcome()[0]) == ([], "Aborted")
+
+
+# Restarts
+
+
+def story(restart_after: int, bare: bool) -> MovingWorld:
+    """A move from its beginning to its end; the scheduler is lost after so many writes."""
+    web = pod("web", cpu="3") if bare else replica("web", cpu="3")
+    it = MovingWorld(*NODES, running(web, "n1"))
+    it.writes, it.restart_after = 0, restart_after
+    it.put(job())
+    again = pod("web", cpu="3", uid="again") if bare else replica("web-2", cpu="3")
+    it.put(again)
+    return it
+
+
+@pytest.mark.parametrize("bare", [False, True], ids=["of a workload", "nobody's"])
+def test_a_restart_between_any_two_writes_changes_nothing(bare: bool) -> None:
+    whole = story(-1, bare)
+    assert whole.outcome()[0] == "Succeeded"
+    for writes in range(1, whole.writes + 1):
+        it = story(writes, bare)
+        assert it.outcome() == whole.outcome(), f"restarted after {writes} writes"
+        assert it.steps() == whole.steps(), f"restarted after {writes} writes"
+        assert it.evicted == ["web"], f"restarted after {writes} writes"
+        assert it.reservations() == [ROOM], f"restarted after {writes} writes"
+
+
+def test_a_restart_between_any_two_writes_of_a_failure_leaves_nothing_behind() -> None:
+    def failing(restart_after: int) -> MovingWorld:
+        it = world()
+        it.refusal = BUDGET
+        it.writes, it.restart_after = 0, restart_after
+        it.put(job(ttl="1s"))
+        it.wait(5)
+        return it
+
+    for writes in range(1, failing(-1).writes + 1):
+        it = failing(writes)
+        assert it.outcome() == ("Failed", "Timeout", "Abort job caused by timeout"), writes
+        assert it.reservations() == [], writes
