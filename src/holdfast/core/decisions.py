@@ -6,8 +6,10 @@ from typing import Any
 
 import msgspec
 
+from holdfast.api.jobs import PodGroupStatus, QueueStatus
 from holdfast.api.meta import ObjectReference
 from holdfast.api.migration import PodMigrationJobStatus
+from holdfast.api.names import VOLCANO_API
 from holdfast.api.reservation import Reservation, ReservationStatus
 
 _NOTHING: Mapping[str, str] = MappingProxyType({})
@@ -104,6 +106,13 @@ class CreateReservation(msgspec.Struct, frozen=True):
     reservation: Reservation
 
 
+class AnnotateReservation(msgspec.Struct, frozen=True):
+    """Set annotations of the reservation; an empty value takes one away."""
+
+    reservation: ObjectRef
+    annotations: Mapping[str, str]
+
+
 class SetReservationStatus(msgspec.Struct, frozen=True):
     """Write the reservation's status as a whole. Where it gives the reservation its node (`binds`),
     answered by BindConfirmed or BindRefused; otherwise by WriteRefused if it could not be written."""
@@ -138,6 +147,22 @@ class SpecifyMigration(msgspec.Struct, frozen=True):
     reservation: ObjectReference | None = None
 
 
+class SetPodGroupStatus(msgspec.Struct, frozen=True):
+    """Write the PodGroup's status as a whole. Answered by WriteRefused if that fails."""
+
+    group: ObjectRef
+    api_version: str
+    status: PodGroupStatus
+
+
+class SetQueueStatus(msgspec.Struct, frozen=True):
+    """Write the queue's status as a whole. Answered by WriteRefused if that fails."""
+
+    queue: ObjectRef
+    status: QueueStatus
+    api_version: str = VOLCANO_API
+
+
 class Emit(msgspec.Struct, frozen=True):
     """Record a Kubernetes Event about an object."""
 
@@ -158,8 +183,11 @@ Decision = (
     | AnnotatePod
     | Evict
     | CreateReservation
+    | AnnotateReservation
     | SetReservationStatus
     | DeleteReservation
+    | SetPodGroupStatus
+    | SetQueueStatus
     | SetMigrationStatus
     | SpecifyMigration
     | Emit

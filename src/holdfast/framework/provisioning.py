@@ -195,6 +195,8 @@ class Provisioning:
         row, drawing = virtual.row, self._cluster.promises.drawing(standin)
         for each in drawing:
             ledger.draw(each, promise.uid)
+        if promise.amounts == standin.amounts:
+            self._cluster.belongings.pass_on(standin.uid, promise.uid)
         ledger.release(standin.pod)
         if self._cycle.claim(profile, pod, row, now):
             self._virtuals.adopted(virtual, promise)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from holdfast.api import names
 from holdfast.api.meta import ObjectMeta
-from holdfast.api.reservation import Reservation
+from holdfast.api.reservation import Reservation, ReservationPhase
 from holdfast.core.changes import Change
 from holdfast.core.classes import PodClass, Traits
 from holdfast.core.holds import Amounts, Hold, HoldTable
@@ -21,6 +21,7 @@ from holdfast.core.promises.drawable import Drawable
 from holdfast.core.promises.intake import Intake
 from holdfast.core.promises.owners import OwnerSpecs
 from holdfast.core.promises.promise import Promise
+from holdfast.core.promises.reserve_pod import namespace_of
 from holdfast.core.promises.rooms import Rooms
 from holdfast.core.promises.waiting import WaitingLine
 from holdfast.core.promises.wishes import Wish
@@ -163,6 +164,10 @@ class Promises:
         if not promise.finished:
             self.note(promise, reason.lower())
         promise.finished = reason
+        self._cluster.jobs.holds.drop(promise)
+        if reason == ReservationPhase.SUCCEEDED:
+            meta, namespace = promise.object.metadata, namespace_of(promise.object)
+            self._cluster.jobs.ended(meta, True, namespace)
         self._intake.let_go(promise)
         self.dirty[promise.uid] = None
 
@@ -202,6 +207,12 @@ class Promises:
         self.waiting.leave(promise)
         self.note(promise, "available")
         self.opened(promise)
+
+    def postponed(self, promise: Promise) -> None:
+        """The room is lent for a while to one who will be gone in time."""
+        self.waiting.join(promise)
+        self.note(promise, "waiting")
+        self.moved(promise)
 
     def has_room(self, promise: Promise, amounts: Amounts | None = None) -> bool:
         """Whether there is room for what it promises, or for other amounts instead, where it is."""
@@ -315,6 +326,7 @@ class Promises:
                 watcher.pod_pending(owner)
 
     def moved(self, promise: Promise) -> None:
+        self._cluster.jobs.holds.moved(promise)
         self.dirty[promise.uid] = None
         self.log.append(promise.uid)
         if len(self.log) > 2 * _KEPT:
