@@ -1,19 +1,21 @@
-"""A week of mixed work: many small jobs, now and then a large one. Who waits how long, and at what cost?
+"""A week of mixed work: many small jobs, now and then a large one. Who waits how long, at what cost?
 
     python examples/starvation/week.py scenario > week.json
-    holdfast simulate week.json -o json --until 240h --config examples/starvation/configs/allocate.yaml \\
-        --config examples/starvation/configs/node.yaml --config examples/starvation/configs/amount.yaml \\
-        --config examples/starvation/configs/backfill.yaml > result.json
+    cd examples/starvation/configs
+    holdfast simulate ../../../week.json -o json --until 240h --config allocate.yaml \\
+        --config node.yaml --config amount.yaml --config backfill.yaml > ../../../result.json
+    cd -
     python examples/starvation/week.py compare result.json week.svg
 
-Small jobs take half a node for two to eight hours and come at random, enough to keep the cluster busy. A
-large one is a gang that wants whole nodes, many at once. Without room being held for it, it starts when by
-chance so many nodes are empty, which is never.
+Small jobs take a quarter or half of a node for two to eight hours and come at random, enough to keep
+the cluster busy. A large one is a gang whose pods want most of a node each, many at once. Without room
+being held for it, it starts when by chance so many nodes are empty enough, which is hardly ever.
 """
 
 import json
 import random
 import sys
+from pathlib import Path
 from typing import Any
 
 NODES = 200
@@ -30,11 +32,11 @@ Raw = dict[str, Any]
 def scenario(nodes: int = NODES, hours: int = HOURS, gang: int = GANG, seed: int = 1) -> list[Raw]:
     rng = random.Random(seed)
     made: list[Raw] = [_node(i) for i in range(nodes)]
-    per_hour = LOAD * 2 * nodes / 5  # two to a node, five hours each on average
+    per_hour = LOAD * 16 * nodes / (6 * 5)  # six cores for five hours, on average
     t, number = 0.0, 0
     while (t := t + rng.expovariate(per_hour)) < hours:
         length = rng.uniform(2, 8)
-        made.append(_pod(f"small-{number}", "8", t, length))
+        made.append(_pod(f"small-{number}", rng.choice(("4", "8")), t, length))
         number += 1
     for i, at in enumerate(range(GANG_EVERY // 2, hours, GANG_EVERY)):
         made.append(
@@ -45,7 +47,7 @@ def scenario(nodes: int = NODES, hours: int = HOURS, gang: int = GANG, seed: int
                 "spec": {"minMember": gang},
             }
         )
-        made += [_pod(f"big-{i}-{k}", "16", at, GANG_RUNS, f"big-{i}") for k in range(gang)]
+        made += [_pod(f"big-{i}-{k}", "12", at, GANG_RUNS, f"big-{i}") for k in range(gang)]
     return made
 
 
@@ -82,7 +84,9 @@ def figures(run: Raw, hours: float = HOURS) -> Raw:
     steps: list[tuple[float, float]] = []
     last = 0.0
     cpu = {
-        f"Pod/default/{raw['metadata']['name']}": 16.0 if "big" in raw["metadata"]["name"] else 8.0
+        f"Pod/default/{raw['metadata']['name']}": float(
+            raw["spec"]["containers"][0]["resources"]["requests"]["cpu"]
+        )
         for raw in run["objects"]
         if raw["kind"] == "Pod"
     }
@@ -181,13 +185,11 @@ def main(words: list[str]) -> None:
     if words[:1] == ["scenario"]:
         json.dump({"kind": "List", "apiVersion": "v1", "items": scenario()}, sys.stdout)
         return
-    with open(words[1], encoding="utf-8") as file:
-        result = json.load(file)
+    result = json.loads(Path(words[1]).read_text(encoding="utf-8"))
     rows = [figures(run) for run in result.get("runs", [result])]
     print(table(rows))
     if len(words) > 2:
-        with open(words[2], "w", encoding="utf-8") as file:
-            file.write(plot(rows))
+        Path(words[2]).write_text(plot(rows), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -140,6 +140,11 @@ class Scheduler:
         """The profile pods of that scheduler name fall under, if they are ours."""
         return self._profiles.get(scheduler_name)
 
+    @property
+    def backfilled(self) -> int:
+        """How many pods were let into held room."""
+        return sum(action.placed for action in self._actions if isinstance(action, Backfill))
+
     def next_timer(self) -> float | None:
         """When a round is due even if nothing happens."""
         times = [self.queue.next_due(), self.cycle.next_deadline()]
@@ -187,6 +192,10 @@ class Scheduler:
             self.queue.wake(group, now)
             return
         column = self.cycle.column(profile, cls)
+        if not tell:
+            # Something else may be to blame than before, though nobody looks into that.
+            group.wakes_on |= self.cycle.may_wake(profile, column)
+            group.watched = None
         if cls.pinned:
             for pod in list(group.pods.values()):
                 if self.cycle.find_row(profile, pod, column) >= 0:

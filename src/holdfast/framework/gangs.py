@@ -277,6 +277,7 @@ class Gangs:
         self._jobs.touch(job)
         if not job.seen_ready:
             job.seen_ready = True
+            job.waited = max(0.0, now - job.pending_since)
             text = f"{job.ready_members} of {job.min_member} needed pods have a place"
             self._cycle.decisions.append(Emit(job.ref, "Normal", READY, text, "Scheduling"))
             self._cluster.chronicle.note(now, job.name, "ready")

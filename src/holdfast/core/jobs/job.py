@@ -50,6 +50,7 @@ class Job:
         "seen_ready",
         "told",
         "tried",
+        "waited",
     )
 
     def __init__(self, name: JobName, now: float) -> None:
@@ -75,6 +76,8 @@ class Job:
         """Whether places were looked for."""
         self.told: object = None
         """The status last written, until it is seen."""
+        self.waited = 0.0
+        """How long it waited before it was last ready."""
         self.first_seen = now
         self._top: int | None = None
 

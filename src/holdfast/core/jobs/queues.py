@@ -240,7 +240,10 @@ class Queues:
         """Where a queue stands in the order of turns, from the top of the tree down; lower is first."""
         size = len(self._cluster.nodes.slots)
         return tuple(
-            (self.is_overused(record), dominant(self._vector(record.allocated, size), record.share))
+            (
+                self.is_overused(record),
+                dominant(self._vector(record.allocated, size), _long(record, size)),
+            )
             for record in reversed(self.path(name))
         )
 
@@ -308,6 +311,11 @@ class Queues:
             except QuantityError:
                 continue
         return found
+
+
+def _long(record: QueueRecord, size: int) -> Vector:
+    """Its share, with nothing of resources that were not known when it was worked out."""
+    return np.pad(record.share, (0, max(0, size - len(record.share))))
 
 
 def _sum(pods: tuple[PodRecord, ...]) -> Amounts:
