@@ -6,6 +6,7 @@ nodes, an order comes first again; then the share of the pod's request that is r
 of the reservation ends up allocated.
 """
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -30,13 +31,19 @@ TOO_MANY_PODS = "Reservation(s) Too many pods"
 
 
 class DrawnSome(Some):
-    """Rows as an owner of one reservation on each of them sees them."""
+    """Rows as an owner of one reservation on each of them sees them. What is left of it is there, though
+    others may wait on the row for more than pods have left them so far."""
 
     __slots__ = ("_holds",)
 
     def __init__(self, table: NodeTable, holds: HoldTable, drawn: list[Hold]) -> None:
         super().__init__(table, np.array([hold.row for hold in drawn], dtype=np.intp))
         self._holds = np.array([hold.index for hold in drawn], dtype=np.intp)
+        if holds.waiting:
+            awaited = [(at, hold.row) for at, hold in enumerate(drawn) if hold.row in holds.waiting]
+            for at, row in awaited:
+                for slot, excess in _excess(table, holds, row):
+                    self._claimed[slot, at] -= excess
         left = holds.left[:, self._holds]
         shared = min(len(left), len(self._claimed))
         self._claimed[:shared] -= left[:shared]
@@ -49,17 +56,28 @@ class DrawnSome(Some):
 class DrawnOne(One):
     __slots__ = ("_hold",)
 
-    def __init__(self, table: NodeTable, hold: Hold) -> None:
+    def __init__(self, table: NodeTable, holds: HoldTable, hold: Hold) -> None:
         row = self.rows = hold.row
         self._hold = hold.index
         self._allocatable = table.allocatable[:, row].tolist()
         claimed = self._claimed = table.claimed[:, row].tolist()
+        if row in holds.waiting:
+            for slot, excess in _excess(table, holds, row):
+                claimed[slot] -= excess
         for slot, left in hold.remaining.items():
             claimed[slot] -= left
 
     @property
     def holds(self) -> Cells:
         return self._hold
+
+
+def _excess(table: NodeTable, holds: HoldTable, row: int) -> Iterator[tuple[int, int]]:
+    """By slot, how much more is claimed of a row than it has because some wait for it there."""
+    for slot, awaited in holds.awaited(row).items():
+        over = table.claimed.item(slot, row) - table.allocatable.item(slot, row)
+        if over > 0:
+            yield slot, min(over, awaited)
 
 
 class Drawing:
@@ -137,7 +155,7 @@ class Drawing:
             restricted = self.lacking(hold)
             for slot in restricted:
                 found[TOO_MANY_PODS if slot == PODS else INSUFFICIENT.format(names.name(slot))] = None
-            view = DrawnOne(self._cluster.nodes, hold)
+            view = DrawnOne(self._cluster.nodes, self._cluster.ledger.holds, hold)
             for slot, amount in self._asked:
                 if slot not in restricted and view.free(slot) < amount:
                     found[INSUFFICIENT_BY_NODE.format(names.name(slot))] = None
