@@ -1,4 +1,4 @@
-"""Reservations that wait for room: they keep nobody from what is promised already, and get what comes."""
+"""Reservations that wait for room keep nobody from what is promised already, and get what comes."""
 
 from typing import Any
 

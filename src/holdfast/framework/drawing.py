@@ -31,8 +31,8 @@ TOO_MANY_PODS = "Reservation(s) Too many pods"
 
 
 class DrawnSome(Some):
-    """Rows as an owner of one reservation on each of them sees them. What is left of it is there, though
-    others may wait on the row for more than pods have left them so far."""
+    """Rows as an owner of one reservation on each of them sees them: what is left of it is there, even
+    if others wait on the row for more than pods have left them so far."""
 
     __slots__ = ("_holds",)
 
