@@ -89,3 +89,16 @@ def test_what_one_gave_up_while_nobody_looked_falls_to_those_that_wait() -> None
     world.restart()
     world.settle()
     assert world.phase("later") == "Available"
+
+
+def test_a_preemptor_does_not_wait_for_the_victims_of_another() -> None:
+    world = LittleWorld(node("n", cpu="8"))
+    world.graceful = True
+    world.put(pod("low-1", cpu="4")).put(pod("low-2", cpu="4"))
+    world.put(pod("high-1", cpu="4", priority=10)).put(pod("high-2", cpu="4", priority=10))
+    rooms = [name for kind, name in world.objects if kind == "Reservation"]
+    assert [world.phase(room) for room in rooms] == ["Waiting", "Waiting"]
+    world.delete("Pod", "low-2").wait(11.0)
+    assert [world.node_of("high-1"), world.node_of("high-2")] == ["n", ""]
+    world.delete("Pod", "low-1").wait(11.0)
+    assert world.node_of("high-2") == "n"

@@ -6,7 +6,6 @@ nodes, an order comes first again; then the share of the pod's request that is r
 of the reservation ends up allocated.
 """
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,8 @@ from numpy.typing import NDArray
 
 from holdfast.core.classes import PodClass
 from holdfast.core.cluster import Cluster
-from holdfast.core.holds import Hold, HoldTable
+from holdfast.core.holds import Hold
+from holdfast.core.ledger import Ledger
 from holdfast.core.nodes import NodeTable
 from holdfast.core.promises import Promise
 from holdfast.core.slots import PODS
@@ -36,13 +36,14 @@ class DrawnSome(Some):
 
     __slots__ = ("_holds",)
 
-    def __init__(self, table: NodeTable, holds: HoldTable, drawn: list[Hold]) -> None:
+    def __init__(self, table: NodeTable, ledger: Ledger, drawn: list[Hold]) -> None:
+        holds = ledger.holds
         super().__init__(table, np.array([hold.row for hold in drawn], dtype=np.intp))
         self._holds = np.array([hold.index for hold in drawn], dtype=np.intp)
         if holds.waiting:
             awaited = [(at, hold.row) for at, hold in enumerate(drawn) if hold.row in holds.waiting]
             for at, row in awaited:
-                for slot, excess in _excess(table, holds, row):
+                for slot, excess in ledger.excess(row).items():
                     self._claimed[slot, at] -= excess
         left = holds.left[:, self._holds]
         shared = min(len(left), len(self._claimed))
@@ -56,13 +57,13 @@ class DrawnSome(Some):
 class DrawnOne(One):
     __slots__ = ("_hold",)
 
-    def __init__(self, table: NodeTable, holds: HoldTable, hold: Hold) -> None:
+    def __init__(self, table: NodeTable, ledger: Ledger, hold: Hold) -> None:
         row = self.rows = hold.row
         self._hold = hold.index
         self._allocatable = table.allocatable[:, row].tolist()
         claimed = self._claimed = table.claimed[:, row].tolist()
-        if row in holds.waiting:
-            for slot, excess in _excess(table, holds, row):
+        if row in ledger.holds.waiting:
+            for slot, excess in ledger.excess(row).items():
                 claimed[slot] -= excess
         for slot, left in hold.remaining.items():
             claimed[slot] -= left
@@ -70,14 +71,6 @@ class DrawnOne(One):
     @property
     def holds(self) -> Cells:
         return self._hold
-
-
-def _excess(table: NodeTable, holds: HoldTable, row: int) -> Iterator[tuple[int, int]]:
-    """By slot, how much more is claimed of a row than it has because some wait for it there."""
-    for slot, awaited in holds.awaited(row).items():
-        over = table.claimed.item(slot, row) - table.allocatable.item(slot, row)
-        if over > 0:
-            yield slot, min(over, awaited)
 
 
 class Drawing:
@@ -155,7 +148,7 @@ class Drawing:
             restricted = self.lacking(hold)
             for slot in restricted:
                 found[TOO_MANY_PODS if slot == PODS else INSUFFICIENT.format(names.name(slot))] = None
-            view = DrawnOne(self._cluster.nodes, self._cluster.ledger.holds, hold)
+            view = DrawnOne(self._cluster.nodes, self._cluster.ledger, hold)
             for slot, amount in self._asked:
                 if slot not in restricted and view.free(slot) < amount:
                     found[INSUFFICIENT_BY_NODE.format(names.name(slot))] = None

@@ -53,7 +53,7 @@ class PodTrial:
 
     def fits(self, row: int) -> bool:
         if self._rooms and self._rooms.of(self._pod, row) is not None:
-            with self._own_room_free(row):
+            with self._own_room_free(row, as_promised=True):
                 return self._fits(row)
         return self._fits(row)
 
@@ -115,7 +115,7 @@ class PodTrial:
     def blame(self, row: int) -> Blame:
         """What stands against the row."""
         if self._rooms and self._rooms.of(self._pod, row) is not None:
-            with self._own_room_free(row):
+            with self._own_room_free(row, as_promised=True):
                 return self._blame(row)
         return self._blame(row)
 
@@ -153,12 +153,15 @@ class PodTrial:
         return blame
 
     @contextmanager
-    def _own_room_free(self, row: int) -> Iterator[None]:
-        """What is done inside is undone at the end."""
-        room = self._rooms.of(self._pod, row)
-        with self._cluster.ledger.transaction():
+    def _own_room_free(self, row: int, as_promised: bool = False) -> Iterator[None]:
+        """What is done inside is undone at the end. What is promised already is there, even if others
+        wait on the row for more than pods have left them so far."""
+        room, ledger = self._rooms.of(self._pod, row), self._cluster.ledger
+        with ledger.transaction():
             if room is not None and room.pod is not None:
-                self._cluster.ledger.release(room.pod)
+                if as_promised and not room.waiting:
+                    ledger.defer_waiting(row)
+                ledger.release(room.pod)
             yield
         self._column.refresh()
 
