@@ -109,6 +109,7 @@ class Reservation(Plugin):
             node = self.cluster.nodes.name(row)
             status = status_of(self.cluster.promises, promise, node, self.cluster.now)
             told = self.cluster.belongings.told(pod, row)
+            promise.told = status
             return [SetReservationStatus(promise.ref, status, binds=True, annotations=told)]
         if not pod.draws_on:
             return []
