@@ -123,8 +123,8 @@ def test_nodes_are_shown_as_the_scheduler_counts_them(cluster: Clustered) -> Non
     ]
     wide = cluster("get", "nodes", "node-1", "-o", "wide").rows()
     cells = dict(zip(wide[0], wide[1], strict=True))
-    cpu = [cells[name] for name in ("CPU", "CPU-REQUESTED", "CPU-HELD", "CPU-FREE")]
-    assert cpu == ["8", "2", "2", "4"]
+    cpu = [cells[name] for name in ("CPU", "CPU-REQUESTED", "CPU-HELD", "CPU-FREE", "CPU-LIMITS")]
+    assert cpu == ["8", "2", "2", "4", "50%"]
 
 
 def test_the_queue_is_in_the_order_things_are_tried(cluster: Clustered) -> None:
@@ -277,7 +277,7 @@ def test_describe_reservation_tells_everything(cluster: Clustered) -> None:
 def test_describe_node_tells_who_has_what(cluster: Clustered) -> None:
     text = cluster("describe", "node/node-1").out
     lines = [line.split() for line in text.splitlines()]
-    assert ["cpu", "8", "2", "2", "4"] in lines
+    assert ["cpu", "8", "2", "2", "4", "50%"] in lines
     assert ["peak", "cpu=4,memory=8Gi", "cpu=2,memory=7Gi"] in lines
     assert ["default", "web-0", "2", "1Gi", "peak"] in lines
 

@@ -288,6 +288,7 @@ def test_metrics_tell_what_happened() -> None:
             "scheduler_queue_incoming_pods_total"
             '{event="ScheduleAttemptFailure",queue="unschedulable"} 1.0',
             "scheduler_preemption_attempts_total 1.0",
+            'holdfast_node_limit_to_allocatable_ratio{node="n",resource="cpu"} 0.1',
         ):
             assert line in text.splitlines(), line
         for name in (

@@ -38,6 +38,19 @@ IPS = ("", "0.0.0.0", "10.0.0.1", "10.0.0.2")
 IMAGES = ("pause", "web", "web:1", "db:2", "reg.io:5000/app", "absent")
 ON_NODES = ("pause:latest", "web:latest", "web:1", "db:2", "reg.io:5000/app:latest")
 
+LIMITS = (
+    '{"cpu": "125%"}',
+    '{"cpu": 300, "memory": "200%"}',
+    '{"memory": 80, "example.com/foo": "100%"}',
+    '{"cpu": 0}',
+    "{}",
+    '{"cpu": "1000000000%", "memory": 1000, "hugepages-2Mi": 50}',
+    '{"cpu": "half"}',
+    '{"memory": -1}',
+    "cpu=125%",
+)
+"""What nodes say of how far limits may add up, three times in vain."""
+
 _OFFERED: dict[str, tuple[Any, ...]] = {
     "cpu": ("0", "500m", "1", "2", "4", "3.9"),
     "memory": ("0", "500Mi", "1Gi", "2Gi", "4Gi", "3G"),
@@ -134,6 +147,8 @@ def node_builder(choose: Chooser, name: str) -> NodeBuilder:
                 made.raw_spec["taints"][-1]["timeAdded"] = choose(("2026-01-01T00:00:00Z", "x"))
     if rarely(choose):
         made.unschedulable()
+    if sometimes(choose):
+        made.annotation("node.koordinator.sh/limit-to-allocatable", choose(LIMITS))
     for image in ON_NODES:
         if rarely(choose):
             made.image(image, choose((10**6, 3 * 10**8, 2 * 10**9)))
@@ -172,6 +187,8 @@ def pod_builder(choose: Chooser, name: str) -> PodBuilder:
         made.priority(choose((-10, 0, 5, 100)))
     if rarely(choose):
         made.limits({"cpu": "1", "memory": "1Gi"})
+    elif rarely(choose):
+        made.limits(requests(choose))
     if rarely(choose):
         made.container(requests(choose), image=choose(IMAGES))
     if rarely(choose):
@@ -190,7 +207,7 @@ def pod_builder(choose: Chooser, name: str) -> PodBuilder:
     _spread(choose, made)
     _neighbours(choose, made)
     if rarely(choose):
-        kind = choose(CONTROLLERS)
+        kind = choose((*CONTROLLERS, "DaemonSet"))
         version = "v1" if kind == "ReplicationController" else "apps/v1"
         made.owned_by(kind, "owner", api_version=version, controller=not rarely(choose))
     return made

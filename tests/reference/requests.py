@@ -47,10 +47,10 @@ def _total(pod: Pod, defaults: Amounts, *, whole: bool = True) -> Amounts:
 
 
 def _containers(pod: Pod, defaults: Amounts) -> Amounts:
-    return _peak(pod, lambda resources: defaults | _asked(resources))
+    return peak(pod, lambda resources: defaults | _asked(resources))
 
 
-def _peak(pod: Pod, of: Callable[[ResourceRequirements], Amounts]) -> Amounts:
+def peak(pod: Pod, of: Callable[[ResourceRequirements], Amounts]) -> Amounts:
     """The most the pod needs at any moment of its life."""
     moments: list[list[Container]] = []
     running: list[Container] = []
@@ -77,7 +77,7 @@ def _pod_level(pod: Pod) -> Amounts:
         return {}
     asked = {name: exact(quantity) for name, quantity in whole.requests.items()}
     limits = {name: exact(quantity) for name, quantity in whole.limits.items()}
-    for name, value in _peak(pod, lambda resources: _exact(resources.limits)).items():
+    for name, value in peak(pod, lambda resources: _exact(resources.limits)).items():
         if name.startswith("hugepages-") and name not in asked:
             limits.setdefault(name, value)
     if limits:

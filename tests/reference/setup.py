@@ -15,6 +15,7 @@ from holdfast.api.affinity import TopologySpreadConstraint
 from holdfast.api.decode import convert
 from reference.image_locality import ImageLocality
 from reference.inter_pod_affinity import InterPodAffinity
+from reference.limit_aware import LimitAware
 from reference.node_affinity import NodeAffinity
 from reference.node_name import NodeName
 from reference.node_ports import NodePorts
@@ -43,6 +44,7 @@ PLUGINS = {
     "VolumeZone": 1,
     "PodTopologySpread": 2,
     "InterPodAffinity": 2,
+    "LimitAware": 1,
     "NodeResourcesBalancedAllocation": 1,
     "ImageLocality": 1,
 }
@@ -63,6 +65,9 @@ class Setup:
     """The profile's own default constraints."""
     hard_affinity_weight: int = 1
     ignores_others: bool = False
+    limit_ratio: dict[str, int | str] = field(default_factory=dict)
+    """By resource, to how many percent of what a node has limits may add up."""
+    limit_weights: tuple[tuple[str, int], ...] = (("cpu", 1), ("memory", 1))
     preempts: bool = False
     """Whether DefaultPreemption is part of it, whose words are then added to messages."""
     weights: dict[str, int] = field(default_factory=dict)
@@ -91,6 +96,7 @@ class Setup:
             VolumeZone(),
             PodTopologySpread(self._spread_constraints()),
             InterPodAffinity(self.hard_affinity_weight, ignores_others=self.ignores_others),
+            LimitAware(self.limit_ratio, dict(self.limit_weights)),
             NodeResourcesBalancedAllocation(self.balanced),
             ImageLocality(),
         )
@@ -119,6 +125,10 @@ class Setup:
             "NodeResourcesBalancedAllocation": {
                 "resources": [{"name": name, "weight": 1} for name in self.balanced]
             },
+        }
+        args["LimitAware"] = {
+            "resources": [{"name": name, "weight": weight} for name, weight in self.limit_weights],
+            "defaultLimitToAllocatableRatio": self.limit_ratio,
         }
         args["InterPodAffinity"] = {
             "hardPodAffinityWeight": self.hard_affinity_weight,

@@ -75,6 +75,13 @@ SETUPS = (
         ),
         hard_affinity_weight=50,
     ),
+    Setup(
+        "limiting",
+        limit_ratio={"cpu": "150%", "memory": 100, FOO: "200%"},
+        limit_weights=(("cpu", 2), ("memory", 1), (FOO, 5)),
+        weights={"LimitAware": 3},
+        without=("InterPodAffinity", "PodTopologySpread", "TaintToleration"),
+    ),
     Setup("aloof", spread=(), hard_affinity_weight=0, ignores_others=True),
     Setup(
         "social",

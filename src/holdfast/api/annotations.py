@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import msgspec
 from msgspec import field
 
+from holdfast.api import names
 from holdfast.api.affinity import NodeSelectorTerm, Toleration
+from holdfast.api.decode import decode_json
+from holdfast.api.errors import InvalidObject
+from holdfast.api.intorstring import percentage
 from holdfast.api.meta import ResourceList, Struct
 
 
@@ -80,3 +87,18 @@ class CPUTopology(Struct):
     """`cpu-topology` on a NodeResourceTopology."""
 
     detail: list[CPUDetail] = field(default_factory=list)
+
+
+def limit_to_allocatable(text: str) -> dict[str, int]:
+    """`limit-to-allocatable` on a node: by resource, to how many percent of what the node has the
+    limits of its pods may add up. Raises InvalidObject."""
+    at = f"metadata.annotations[{names.LIMIT_TO_ALLOCATABLE}]"
+    ratios = {}
+    for resource, value in decode_json(text, dict[str, Any], field=at).items():
+        percent = percentage(value)
+        if percent is None:
+            given = msgspec.json.encode(value).decode()
+            problem = f'{resource}: expected a percentage such as "125%" or 125, got {given}'
+            raise InvalidObject("", at, problem)
+        ratios[resource] = percent
+    return ratios

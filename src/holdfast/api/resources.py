@@ -89,9 +89,11 @@ def has_pod_level(pod: Pod) -> bool:
     return whole is not None and any(map(is_pod_level, (*whole.requests, *whole.limits)))
 
 
-def pod_limits(pod: Pod) -> Amounts:
-    """The most the pod may use: per container the larger of limit and request."""
-    total = _aggregate(pod, lambda container: _ceiling(container.resources))
+def pod_limits(pod: Pod, *, non_missing: Mapping[str, int] | None = None) -> Amounts:
+    """The most the pod may use: per container the larger of limit and request, or what `non_missing`
+    gives for resources it mentions in neither."""
+    defaults = {name: to_nano(name, value) for name, value in (non_missing or {}).items()}
+    total = _aggregate(pod, lambda container: {**defaults, **_ceiling(container.resources)})
     if pod.spec.resources is not None:
         with_limits = _located(_ceiling, pod.spec.resources, "spec.resources")
         total.update({name: nano for name, nano in with_limits.items() if is_pod_level(name)})

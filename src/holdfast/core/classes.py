@@ -28,14 +28,40 @@ from holdfast.api.resources import (
 )
 from holdfast.api.volumes import Volume
 from holdfast.core.images import normalized
+from holdfast.core.limits import CountedLimits, PodLimits
 from holdfast.core.ports import WILDCARD, HostPort
 from holdfast.core.slots import CPU, MEMORY, MOST, NONZERO_CPU, NONZERO_MEMORY, PODS
 
 _encode = msgspec.msgpack.Encoder(order="deterministic").encode
 
 _SCHEDULING_DOMAINS = ("koordinator.sh/", "volcano.sh/", "holdfast.io/", "sigs.k8s.io/", "k8s.io/")
-_RESULTS = frozenset((names.RESERVATION_ALLOCATED, names.DEVICE_ALLOCATED, names.RESOURCE_STATUS))
+_RESULTS = frozenset(
+    (
+        names.RESERVATION_ALLOCATED,
+        names.DEVICE_ALLOCATED,
+        names.RESOURCE_STATUS,
+        names.NEW_RESERVATION_REQUIREMENT,
+        names.RESERVATION_PROVISION_ERROR,
+    )
+)
 """Annotations scheduling writes rather than reads."""
+_OF_JOBS = frozenset(
+    (
+        names.GROUP_NAME_ANNOTATION,
+        names.VOLCANO_GROUP_NAME_ANNOTATION,
+        names.POD_GROUP_LABEL,
+        names.GANG_NAME,
+        names.GANG_MIN_AVAILABLE,
+        names.GANG_TOTAL_NUMBER,
+        names.GANG_WAITING_TIME,
+        names.GANG_MODE,
+        names.GANG_GROUPS,
+        names.GANG_MATCH_POLICY,
+        names.QUEUE_NAME_ANNOTATION,
+        names.RUN_ESTIMATE,
+    )
+)
+"""Annotations that tell jobs apart, which is no matter of nodes: their pods share classes."""
 
 
 class Traits(NamedTuple):
@@ -69,6 +95,7 @@ class PodClass:
         "id",
         "images",
         "labels",
+        "limits",
         "namespace",
         "node_selector",
         "nonzero",
@@ -84,6 +111,8 @@ class PodClass:
         "promised_to",
         "refs",
         "requests",
+        "sized",
+        "spared",
         "terminating",
         "tolerations",
         "usage",
@@ -92,7 +121,14 @@ class PodClass:
         "wants_node",
     )
 
-    def __init__(self, class_id: int, pod: Pod, traits: "Traits", slot: Callable[[str], int]) -> None:
+    def __init__(
+        self,
+        class_id: int,
+        pod: Pod,
+        traits: "Traits",
+        slot: Callable[[str], int],
+        counted: CountedLimits,
+    ) -> None:
         spec = pod.spec
         self.id = class_id
         self.pod = pod
@@ -107,6 +143,11 @@ class PodClass:
         self.owners: list[OwnerReference] = pod.metadata.owner_references
         self.priority = pod_priority(spec)
         self.terminating = pod.metadata.deletion_timestamp is not None
+        self.spared = names.NO in (
+            self.annotations.get(names.PREEMPTABLE),
+            self.labels.get(names.PREEMPTABLE),
+        )
+        """Whether pods of the class are nobody's victims."""
         self.permanent = is_permanent(pod)
         """Whether pods of the class stay on their node for as long as it lives."""
         self.tolerations: list[Toleration] = spec.tolerations
@@ -137,8 +178,13 @@ class PodClass:
         """What a pod of the class claims of its row, by slot, derived sums included."""
         self.usage_column: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
         """The same as a column of the node table; the ledger makes it."""
+        self.limits = PodLimits(pod, counted)
+        if counted:
+            self.count_limits()
         self.plain: PodClass | None = None
         """The class that is the same but for volumes, which this one has."""
+        self.sized = False
+        """Whether it stands for a pod at the size of the reservation it asks for; see `at_size`."""
         self.refs = 0
         """How many pods are known to be of the class."""
         self.placed: dict[int, int] = {}
@@ -155,10 +201,41 @@ class PodClass:
         cls.placed = {}
         return cls
 
+    def at_size(self, class_id: int, size: Mapping[int, int]) -> "PodClass":
+        """The class of pods that differ from this one's in asking for so much, and in drawing on no
+        reservation. There are no such pods: it is for finding out where there is room."""
+        cls = copy(self)
+        cls.id = class_id
+        cls.sized = True
+        cls.requests = cls._scored = tuple(sorted(size.items()))
+        usage = {**dict(self.usage), **size}
+        for slot, derived in ((CPU, NONZERO_CPU), (MEMORY, NONZERO_MEMORY)):
+            usage[derived] = max(usage[derived], size.get(slot, 0))
+        cls.nonzero = (
+            max(self.nonzero[0], size.get(CPU, 0)),
+            max(self.nonzero[1], size.get(MEMORY, 0)),
+        )
+        cls.usage = tuple(usage.items())
+        cls.usage_column = np.zeros(0, dtype=np.int64)
+        cls.plain = None
+        cls.refs = 0
+        cls.placed = {}
+        return cls
+
+    def count_limits(self) -> None:
+        """Takes into what a pod of the class claims the limits that are counted by now."""
+        self.usage = tuple((dict(self.usage) | self.limits.claims()).items())
+        self.usage_column = np.zeros(0, dtype=np.int64)
+
     @property
     def pod_slots(self) -> int:
         """How many pods of the node it takes the room of."""
         return next(amount for slot, amount in self.usage if slot == PODS)
+
+    @property
+    def amounts(self) -> dict[int, int]:
+        """What a pod of the class takes of its node's resources, derived sums left out."""
+        return {**dict(self.requests), PODS: self.pod_slots}
 
     def request(self, slot: int) -> int:
         return next((amount for s, amount in self.requests if s == slot), 0)
@@ -191,6 +268,7 @@ class PodClasses:
         self._idle: dict[int, bytes] = {}
         self._keys: dict[int, bytes] = {}
         self._next = 0
+        self.counted: CountedLimits = {}
         self.on_added: list[Callable[[PodClass], None]] = []
         self.on_dropped: list[Callable[[PodClass], None]] = []
 
@@ -199,6 +277,11 @@ class PodClasses:
 
     def __iter__(self) -> Iterator[PodClass]:
         return iter(self._by_key.values())
+
+    def count_limits(self) -> None:
+        """From now on what pods claim includes all limits that are `counted`."""
+        for cls in (*self._by_key.values(), *self._plain.values()):
+            cls.count_limits()
 
     def acquire(self, pod: Pod, traits: Traits = ORDINARY) -> PodClass:
         """The class of a pod, which now counts one pod more; raises InvalidObject."""
@@ -228,6 +311,16 @@ class PodClasses:
             del self._keys[oldest]
             self._dropped(dropped)
 
+    def at_size(self, cls: PodClass, size: Mapping[int, int]) -> PodClass:
+        """The class at another size, which like a plain one is not listed. Whoever has it made says
+        when it is `unused`."""
+        self._next += 1
+        return cls.at_size(self._next - 1, size)
+
+    def unused(self, sized: PodClass) -> None:
+        for tell in self.on_dropped:
+            tell(sized)
+
     def _make(self, pod: Pod, traits: Traits) -> PodClass:
         volumes = scheduling_volumes(pod.spec)
         if not volumes:
@@ -246,7 +339,7 @@ class PodClasses:
 
     def _new(self, pod: Pod, traits: Traits) -> PodClass:
         self._next += 1
-        return PodClass(self._next - 1, pod, traits, self._slot)
+        return PodClass(self._next - 1, pod, traits, self._slot, self.counted)
 
     def _dropped(self, cls: PodClass) -> None:
         for tell in self.on_dropped:
@@ -340,6 +433,7 @@ def scheduling_annotations(pod: Pod) -> dict[str, str]:
         key: value
         for key, value in pod.metadata.annotations.items()
         if key not in _RESULTS
+        and key not in _OF_JOBS
         and any(domain in key for domain in _SCHEDULING_DOMAINS)
         and not key.startswith(names.SIM_PREFIX)
     }

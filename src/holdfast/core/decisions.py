@@ -6,8 +6,10 @@ from typing import Any
 
 import msgspec
 
+from holdfast.api.jobs import PodGroupStatus, QueueStatus
 from holdfast.api.meta import ObjectReference
 from holdfast.api.migration import PodMigrationJobStatus
+from holdfast.api.names import VOLCANO_API
 from holdfast.api.reservation import Reservation, ReservationStatus
 
 _NOTHING: Mapping[str, str] = MappingProxyType({})
@@ -77,6 +79,14 @@ class Preempt(msgspec.Struct, frozen=True):
     """The condition's."""
 
 
+class AnnotatePod(msgspec.Struct, frozen=True):
+    """Set annotations of the pod; those that are None are removed. Comes before the Bind of the pod.
+    Answered by WriteRefused if it could not be written."""
+
+    pod: ObjectRef
+    annotations: Mapping[str, str | None]
+
+
 class Evict(msgspec.Struct, frozen=True):
     """Ask the eviction API to let the pod go, which minds disruption budgets. Answered by WriteRefused
     if it does not, now; otherwise the pod is seen to go."""
@@ -94,6 +104,13 @@ class CreateReservation(msgspec.Struct, frozen=True):
     be created."""
 
     reservation: Reservation
+
+
+class AnnotateReservation(msgspec.Struct, frozen=True):
+    """Set annotations of the reservation; an empty value takes one away."""
+
+    reservation: ObjectRef
+    annotations: Mapping[str, str]
 
 
 class SetReservationStatus(msgspec.Struct, frozen=True):
@@ -130,6 +147,22 @@ class SpecifyMigration(msgspec.Struct, frozen=True):
     reservation: ObjectReference | None = None
 
 
+class SetPodGroupStatus(msgspec.Struct, frozen=True):
+    """Write the PodGroup's status as a whole. Answered by WriteRefused if that fails."""
+
+    group: ObjectRef
+    api_version: str
+    status: PodGroupStatus
+
+
+class SetQueueStatus(msgspec.Struct, frozen=True):
+    """Write the queue's status as a whole. Answered by WriteRefused if that fails."""
+
+    queue: ObjectRef
+    status: QueueStatus
+    api_version: str = VOLCANO_API
+
+
 class Emit(msgspec.Struct, frozen=True):
     """Record a Kubernetes Event about an object."""
 
@@ -147,10 +180,14 @@ Decision = (
     | SetPodScheduled
     | Nominate
     | Preempt
+    | AnnotatePod
     | Evict
     | CreateReservation
+    | AnnotateReservation
     | SetReservationStatus
     | DeleteReservation
+    | SetPodGroupStatus
+    | SetQueueStatus
     | SetMigrationStatus
     | SpecifyMigration
     | Emit

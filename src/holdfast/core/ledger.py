@@ -160,6 +160,18 @@ class Ledger:
                 removed.append(pod)
         return removed
 
+    def count(self, slots: frozenset[int]) -> None:
+        """Pods claim something of these slots too from now on, as their classes say by now."""
+        assert not self._depth, "what pods claim must not change under a transaction"
+        for row, pods in self.pods.items():
+            for pod in pods.values():
+                for slot, amount in pod.cls.usage:
+                    if slot in slots:
+                        self._table.claimed[slot, row] += amount
+                        if pod.cls.permanent:
+                            self._table.permanent[slot, row] += amount
+            self.changed.add(row)
+
     def is_empty(self, row: int) -> bool:
         """Whether nobody claims anything of the row."""
         return row not in self.pods and not self.holds.any_on(row)

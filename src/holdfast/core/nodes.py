@@ -89,7 +89,12 @@ class NodeTable:
 
     def slot(self, resource: str) -> int:
         """The slot of a resource, with room for it in every matrix."""
-        slot = self.slots.of(resource)
+        return self._fitted(self.slots.of(resource))
+
+    def derived_slot(self, sum_of: str, resource: str) -> int:
+        return self._fitted(self.slots.derived(sum_of, resource))
+
+    def _fitted(self, slot: int) -> int:
         if slot >= len(self.allocatable):
             self._resize(2 * len(self.allocatable), self.capacity)
         return slot

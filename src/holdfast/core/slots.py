@@ -3,7 +3,8 @@
 A quantity that is counted per node is a slot, whether a node offers it or it is only derived:
 next to every resource stand the two sums kube-scheduler's scores are made of, in which a
 container that asks for no cpu or memory counts with a small default. Of those a node offers as much as
-of the resource itself.
+of the resource itself. Sums of limits are slots too, once somebody asks for them to be counted; how
+much of those a node offers is for him to say.
 """
 
 from collections.abc import Iterator
@@ -28,6 +29,9 @@ class Slots:
     def __init__(self) -> None:
         self._names: list[str] = list(_FIXED)
         self._slot = {name: slot for slot, name in enumerate(_FIXED) if name}
+        self._derived: dict[tuple[str, str], int] = {}
+        self.sums: set[int] = {slot for slot, name in enumerate(_FIXED) if not name}
+        """The slots that are no resource of their own."""
 
     def __len__(self) -> int:
         return len(self._names)
@@ -37,6 +41,15 @@ class Slots:
         if slot is None:
             slot = self._slot[name] = len(self._names)
             self._names.append(name)
+        return slot
+
+    def derived(self, sum_of: str, name: str) -> int:
+        """The slot of something else that is summed up for a resource."""
+        slot = self._derived.get((sum_of, name))
+        if slot is None:
+            slot = self._derived[sum_of, name] = len(self._names)
+            self._names.append("")
+            self.sums.add(slot)
         return slot
 
     def find(self, name: str) -> int | None:

@@ -98,6 +98,10 @@ def _claims(cluster: Cluster) -> list[str]:
         for slot, amount in hold.amounts.items():
             held[slot, hold.row] += max(0, amount - taken[slot])
         ports.update((hold.row, port) for port in hold.pod.cls.ports)
+    for resource, counted in cluster.classes.counted.items():
+        for slot, scored in ((counted.slot, False), (counted.scored, True)):
+            sums = cluster.limits.worked_out(resource, scored)
+            claimed[slot, : table.size] = sums - held[slot, : table.size]
     problems = []
     for what, kept, right in (
         ("claimed", table.claimed, claimed + held),

@@ -15,7 +15,6 @@ Scores that are normalised depend on all rows that pass all filters. They keep t
 worked out anew as a whole only when what the normalisation measures (say, the best raw score) changed.
 """
 
-from collections.abc import Hashable
 from typing import Any
 
 import numpy as np
@@ -25,11 +24,11 @@ from holdfast.api.errors import HoldfastError
 from holdfast.core.classes import PodClass
 from holdfast.core.cluster import Cluster
 from holdfast.core.view import All, One, Some, View
+from holdfast.framework.barrier import add_barrier
 from holdfast.framework.diagnosis import Diagnosis, Verdict
 from holdfast.framework.interface import (
     Filter,
     Need,
-    Normalize,
     Plugin,
     Rejected,
     Scope,
@@ -39,6 +38,7 @@ from holdfast.framework.interface import (
     everywhere,
 )
 from holdfast.framework.keyed import Keys
+from holdfast.framework.normalized import Normalized
 from holdfast.framework.profile import Profile
 
 INFEASIBLE = -(2**61)
@@ -50,20 +50,6 @@ At = Any
 
 Bools = NDArray[np.bool_]
 Ints = NDArray[np.int64]
-
-
-class Normalized:
-    """The scores of one plugin that have to be normalised."""
-
-    __slots__ = ("measure", "normalize", "raw", "score", "weight", "weighted")
-
-    def __init__(self, score: Score, weight: int, normalize: Normalize) -> None:
-        self.score = score
-        self.weight = weight
-        self.normalize = normalize
-        self.measure: Hashable = None
-        self.raw: Ints = np.zeros(0, dtype=np.int64)
-        self.weighted: Ints = np.zeros(0, dtype=np.int64)
 
 
 class Column:
@@ -197,6 +183,7 @@ class Column:
 
     def _compile(self) -> None:
         versions = self._ask(self._profile.filters)
+        versions += add_barrier(self._cluster, self._profile, self.cls, self.filters)
         filters = [f for _, f in self.filters]
         self._node_filters = [f.passes for f in filters if f.scope is Scope.NODE]
         self._usage_filters = [f.passes for f in filters if f.scope is Scope.USAGE]
@@ -297,9 +284,7 @@ class Column:
         self._by_key: Ints = np.zeros(0, dtype=np.int64)
         self._key_passes: Bools = np.zeros(0, dtype=np.bool_)
         for normalized in self._normalized:
-            normalized.raw = np.zeros(capacity, dtype=np.int64)
-            normalized.weighted = np.zeros(capacity, dtype=np.int64)
-            normalized.measure = None
+            normalized.reset(capacity)
         self._only_rows = self._rows_named()
         self.diagnosis.reset()
         if not self._size:
@@ -327,10 +312,10 @@ class Column:
             self._only_rows = self._rows_named()
         self.diagnosis.outdated(changed)
         if len(changed) <= _FEW and not (node_too and self._normalized):
-            refit = False
+            anew = False
             for row in set(changed.tolist()):
-                refit |= self._update_one(row, node_too)
-            if refit and self._normalized and self._keys is None:
+                anew |= self._update_one(row, node_too)
+            if anew and self._keys is None:
                 self._normalize(changed)
             return
         at = changed if self._keys is None else np.unique(changed)
@@ -339,7 +324,7 @@ class Column:
         self._update_many(at, node_too)
 
     def _update_one(self, row: int, node_too: bool) -> bool:
-        """Whether the row came to fit or ceased to."""
+        """Whether scores have to be normalised anew."""
         view = One(self._table, row)
         if node_too:
             self._node_part(view, row)
@@ -349,23 +334,29 @@ class Column:
                 if not passes(view):
                     ok = False
                     break
-        flipped: bool = ok != self._fits.item(row)
-        if flipped:
+        score = 0
+        if ok:
+            score = self._node_score.item(row) if self._node_scores else 0
+            for weight, scores in self._usage_scores:
+                score += weight * scores(view)
+        return self._settle(row, view, ok, score)
+
+    def _settle(self, row: int, view: View, ok: bool, score: int) -> bool:
+        """Takes note of what came of a row: whether it fits, and what is not normalised of its score.
+        Whether the rest has to be normalised anew."""
+        fitted: bool = self._fits.item(row)
+        if ok != fitted:
             self._fits[row] = ok
             if self._keys is not None:
                 self._keys.refit(row, 1 if ok else -1)
-        if not ok:
-            self._base[row] = INFEASIBLE
-            return flipped
-        score = self._node_score.item(row) if self._node_scores else 0
-        for weight, scores in self._usage_scores:
-            score += weight * scores(view)
+        anew = False
         if self._normalized:
             self._local[row] = score
             for normalized in self._normalized:
+                anew |= not normalized.follow(row, view, fitted, ok)
                 score += normalized.weighted.item(row)
-        self._base[row] = score
-        return flipped
+        self._base[row] = score if ok else INFEASIBLE
+        return anew
 
     def _update_all(self) -> None:
         if self._all_suit:
@@ -393,7 +384,7 @@ class Column:
             return
         self._local[at] = local
         for normalized in self._normalized:
-            if node_too or normalized.score.scope is Scope.USAGE:
+            if node_too or normalized.by_usage:
                 normalized.raw[at] = normalized.score.score(view)
                 refit = True
         if self._keys is None:
@@ -436,15 +427,10 @@ class Column:
         """Brings the base of some rows up to date, of all if a normalisation measures anew."""
         passing = self.fits
         for normalized in self._normalized:
-            raw = normalized.raw[: self._size][passing]
-            measure = normalized.normalize.measure(raw) if len(raw) else None
-            if measure != normalized.measure:
-                normalized.measure = measure
+            if normalized.is_outdated(self._size, passing):
                 at = slice(0, self._size)
         for normalized in self._normalized:
-            if normalized.measure is not None:
-                scaled = normalized.normalize.apply(normalized.raw[at], normalized.measure)
-                normalized.weighted[at] = normalized.weight * scaled
+            normalized.weigh(at)
         self._base[at] = np.where(self._fits[at], self._weighed(at), INFEASIBLE)
 
     def _node_part(self, view: View, at: At) -> None:

@@ -5,7 +5,7 @@ at once, so that the next pod sees it taken; the bind is decided, and carried ou
 """
 
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 import numpy as np
 
@@ -19,11 +19,12 @@ from holdfast.core.promises import Promise
 from holdfast.framework.column import Column
 from holdfast.framework.counting import about_reservations
 from holdfast.framework.diagnosis import NO_NODES, Blame, Verdict, not_named_text, verdict
-from holdfast.framework.interface import Nomination, Plugin
+from holdfast.framework.interface import Nomination, Outcome, Plugin
 from holdfast.framework.narrowed import Narrowed
 from holdfast.framework.owned import OwnedColumn
 from holdfast.framework.profile import Profile
-from holdfast.framework.queue import SchedulingQueue
+from holdfast.framework.provisioning import Provisioning
+from holdfast.framework.queue import Key, SchedulingQueue
 from holdfast.framework.trial import ClassContest, PodTrial
 
 _COLUMN_CELLS = 12 * 1024**2
@@ -31,6 +32,9 @@ _COLUMN_CELLS = 12 * 1024**2
 _FEWEST_COLUMNS = 64
 _EVENT_LIMIT = 1024
 """The longest message an Event may carry; the condition has it in full."""
+_KINDS = 100_000
+_FIRST_KIND = -(2**40)
+"""Below the numbers of classes, and of shapes of jobs."""
 PINNING = "NodeAffinity"
 """The plugin by whose rule a DaemonSet's pod goes to one node only."""
 
@@ -56,6 +60,11 @@ class Cycle:
         self._rooms = cluster.promises.rooms
         self._columns: dict[tuple[int, int], Column] = {}
         self._profiles_seen: set[int] = set()
+        self._kinds: dict[tuple[int, str], int] = {}
+        self._next_kind = _FIRST_KIND
+        self._provisioning = Provisioning(self, cluster)
+        self.profiles: Mapping[str, Profile] = {}
+        """By scheduler name."""
         self.waiting: dict[str, Waiting] = {}
         self.decisions: list[Decision] = []
         self.terse = False
@@ -101,20 +110,37 @@ class Cycle:
     def schedule(self, profile: Profile, pod: PodRecord, now: float) -> bool:
         """Tries to find a node for the pod; whether one was found."""
         if not self._table.count:
-            self._fail(profile, pod, NO_NODES, (), now)
+            self.fail(profile, pod, NO_NODES, (), now)
             return False
         if pod.promise is not None and pod.promise.preemptor:
             return self._hold_room(profile, pod, pod.promise, now)
+        if profile.provisions and self._provisioning.concerns(pod):
+            return self._provisioning.schedule(profile, pod, now)
+        return self.place(profile, pod, now)
+
+    def place(self, profile: Profile, pod: PodRecord, now: float) -> bool:
+        """The same with the nodes and reservations there are."""
         column = self.column(profile, pod.cls)
         row = self.find_row(profile, pod, column)
         if row < 0:
             self._no_node(profile, pod, column, now)
             return False
+        self.draw(profile, pod, column, row)
+        return self.claim(profile, pod, row, now)
+
+    def draw(self, profile: Profile, pod: PodRecord, column: Column, row: int) -> None:
+        """Which reservation the pod draws on, if it goes there."""
         if column.owned:
             pod.draws_on = column.draws_on(row)
         if self._rooms and (room := self._rooms.of(pod, row)) is not None:
             pod.draws_on = self._drawn(profile, pod, row, column, room)
-        return self._claim(profile, pod, row, now)
+
+    def take(self, pod: PodRecord) -> bool:
+        """Takes a pod out of its turn; whether it was waiting for one."""
+        if self._queue.place(pod.uid) not in ("active", "backoff", "unschedulable"):
+            return False
+        self._queue.take(pod)
+        return True
 
     def _hold_room(self, profile: Profile, pod: PodRecord, room: Promise, now: float) -> bool:
         """Room that was preempted is held where it is, whatever else is there still."""
@@ -122,7 +148,7 @@ class Cycle:
         if room.released or row is None or not self._table.alive[row]:
             self._queue.forget(pod)
             return False
-        return self._claim(profile, pod, row, now)
+        return self.claim(profile, pod, row, now)
 
     def _drawn(self, profile: Profile, pod: PodRecord, row: int, column: Column, room: Promise) -> str:
         """What a pod draws on where room is held for it: that, unless it is not there yet or not
@@ -218,10 +244,10 @@ class Cycle:
                 continue
             del self.waiting[pod.uid]
             if outcome.message or outcome.wait:
-                message = outcome.message or f"timed out waiting for {waiting.plugin.name}"
-                self._give_back(profile, pod, waiting.row, profile.reserve)
+                if not outcome.message:
+                    outcome = Outcome(f"timed out waiting for {waiting.plugin.name}")
+                self._refuse(profile, pod, waiting.row, waiting.plugin, outcome, now)
                 self._cluster.changed(Change.POD_LEFT)
-                self._fail(profile, pod, message, {waiting.plugin.name}, now)
             else:
                 rest = profile.permit[profile.permit.index(waiting.plugin) + 1 :]
                 if not self._permit(profile, pod, waiting.row, rest, now):
@@ -232,15 +258,31 @@ class Cycle:
 
     # A node was found
 
-    def _claim(self, profile: Profile, pod: PodRecord, row: int, now: float) -> bool:
+    def claim(self, profile: Profile, pod: PodRecord, row: int, now: float) -> bool:
+        refused = self.occupy(profile, pod, row)
+        if refused is not None:
+            plugin, message = refused
+            self.fail(profile, pod, message, {plugin}, now, go_on=True)
+            return False
+        return self._permit(profile, pod, row, profile.permit, now)
+
+    def occupy(self, profile: Profile, pod: PodRecord, row: int) -> tuple[str, str] | None:
+        """The pod claims its place there. If a plugin will not have it: which, and why."""
         self._cluster.assume(pod, row)
         for position, plugin in enumerate(profile.reserve):
             outcome = plugin.reserve(pod, row)
             if outcome.message:
                 self._give_back(profile, pod, row, profile.reserve[: position + 1])
-                self._fail(profile, pod, outcome.message, {plugin.name}, now, go_on=True)
-                return False
-        return self._permit(profile, pod, row, profile.permit, now)
+                return plugin.name, outcome.message
+        return None
+
+    def give_back(self, profile: Profile, pod: PodRecord) -> None:
+        """The pod gives up a place it has taken."""
+        self._give_back(profile, pod, pod.row, profile.reserve)
+
+    def bind(self, profile: Profile, pod: PodRecord, now: float) -> bool:
+        """The pod is to be bound to the place it has taken, once all plugins permit it."""
+        return self._permit(profile, pod, pod.row, profile.permit, now)
 
     def _permit(
         self, profile: Profile, pod: PodRecord, row: int, plugins: list[Plugin], now: float
@@ -248,8 +290,7 @@ class Cycle:
         for plugin in plugins:
             outcome = plugin.permit(pod, row)
             if outcome.message:
-                self._give_back(profile, pod, row, profile.reserve)
-                self._fail(profile, pod, outcome.message, {plugin.name}, now, go_on=True)
+                self._refuse(profile, pod, row, plugin, outcome, now, go_on=True)
                 return False
             if outcome.wait:
                 self.waiting[pod.uid] = Waiting(pod, row, plugin, now + outcome.wait)
@@ -269,6 +310,24 @@ class Cycle:
         self._cluster.chronicle.note(now, pod.ref, "decided", self._table.name(row))
         return True
 
+    def _refuse(
+        self,
+        profile: Profile,
+        pod: PodRecord,
+        row: int,
+        plugin: Plugin,
+        outcome: Outcome,
+        now: float,
+        go_on: bool = False,
+    ) -> None:
+        """A plugin does not permit the pod where it is."""
+        self._give_back(profile, pod, row, profile.reserve)
+        if not outcome.retry or pod.leaving:
+            self.fail(profile, pod, outcome.message, {plugin.name}, now, go_on=go_on)
+            return
+        self._queue.retry_later(pod, now)
+        self.tell(pod, outcome.message, now, "SchedulerError")
+
     def _give_back(self, profile: Profile, pod: PodRecord, row: int, reserved: list[Plugin]) -> None:
         for plugin in reversed(reserved):
             plugin.unreserve(pod, row)
@@ -278,8 +337,7 @@ class Cycle:
 
     def _no_node(self, profile: Profile, pod: PodRecord, column: Column, now: float) -> None:
         if self.terse and self._queue.is_scout(pod) and self._is_hopeless(profile, pod):
-            key = (profile.index, pod.cls.id)
-            self._queue.reject(pod, key, pod.wakes_on, now)
+            self._queue.reject(pod, self.group_key(profile, pod), pod.wakes_on, now)
             return
         why = self.verdict(profile, pod, column)
         # Siblings fare the same, unless this pod has a node of its own in view.
@@ -291,7 +349,7 @@ class Cycle:
             self.decisions.append(Nominate(pod.ref, nomination.node))
         message = why.message(self._table.count, nomination.message)
         go_on = go_on or bool(nomination.node)
-        self._fail(profile, pod, message, why.plugins, now, why.condition, go_on)
+        self.fail(profile, pod, message, why.plugins, now, why.condition, go_on)
 
     def _is_hopeless(self, profile: Profile, pod: PodRecord) -> bool:
         """Whether nothing but a free node could help the pod, which has been told so before."""
@@ -314,7 +372,7 @@ class Cycle:
                 messages.append(nomination.message)
         return Nomination(node, ", ".join(messages))
 
-    def _fail(
+    def fail(
         self,
         profile: Profile,
         pod: PodRecord,
@@ -324,15 +382,33 @@ class Cycle:
         condition: str = "Unschedulable",
         go_on: bool = False,
     ) -> None:
+        """No node will do for the pod, for these plugins."""
         if pod.leaving:
             self._queue.forget(pod)
             return
         pod.rejected_by = plugins
-        key = (profile.index, pod.cls.id)
+        key = self.group_key(profile, pod)
         waiting = self._queue.reject(pod, key, profile.wakes_on(plugins), now, go_on)
         self.tell(pod, message, now, condition)
         for sibling in waiting:
             self.tell(sibling, message, now, condition)
+
+    def group_key(self, profile: Profile, pod: PodRecord) -> Key:
+        """Pods with the same key fare alike; those of another queue may not."""
+        if not pod.queue or pod.job is not None:
+            return (profile.index, pod.cls.id)
+        kind = (pod.cls.id, pod.queue)
+        if len(self._kinds) > _KINDS:
+            self._kinds.clear()
+        number = self._kinds.get(kind)
+        if number is None:
+            self._next_kind -= 1
+            number = self._kinds[kind] = self._next_kind
+        return (profile.index, number)
+
+    def refuse(self, profile: Profile, pod: PodRecord, message: str, now: float) -> None:
+        """The pod may not be placed now, whatever room there is."""
+        self.fail(profile, pod, message, (), now, go_on=bool(pod.nominated))
 
     def tell(self, pod: PodRecord, message: str, now: float, reason: str) -> None:
         """Says on the pod why it has no node, unless it says so already."""

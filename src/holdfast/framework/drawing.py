@@ -16,14 +16,13 @@ from holdfast.core.cluster import Cluster
 from holdfast.core.holds import Hold, HoldTable
 from holdfast.core.nodes import NodeTable
 from holdfast.core.promises import Promise
-from holdfast.core.slots import NONZERO_CPU, NONZERO_MEMORY, PODS
+from holdfast.core.slots import PODS
 from holdfast.core.view import Cells, One, Some
 
 Ints = NDArray[np.int64]
 
 _STEPS = 101
 _MOST_ORDER = 2**42
-_UNNAMED = frozenset((PODS, NONZERO_CPU, NONZERO_MEMORY))
 
 INSUFFICIENT = "Reservation(s) Insufficient {}"
 INSUFFICIENT_BY_NODE = "Insufficient {} by node"
@@ -68,7 +67,8 @@ class Drawing:
     def __init__(self, cluster: Cluster, cls: PodClass) -> None:
         self._cluster = cluster
         self._cls = cls
-        self._asked = [(slot, amount) for slot, amount in cls.requests if slot not in _UNNAMED]
+        self._sums = cluster.nodes.slots.sums
+        self._asked = [(slot, amount) for slot, amount in cls.requests if slot != PODS]
         self._by_slot = dict(self._asked)
         self.draws = cluster.promises.drawable(cls)
         self.required = cluster.promises.wish(cls).required
@@ -141,7 +141,7 @@ class Drawing:
                 asked[slot] = amount
         after = amounts - np.maximum(0, left - asked[:, None])
         counted = amounts > 0
-        counted[list(_UNNAMED)] = False
+        counted[[PODS, *(slot for slot in self._sums if slot < len(counted))]] = False
         part = np.where(counted, 100 * after // np.maximum(amounts, 1), 0).sum(axis=0)
         filled = part // np.maximum(counted.sum(axis=0), 1)
         worth: Ints = share * _STEPS + filled
@@ -156,7 +156,7 @@ class Drawing:
             left = remaining.get(slot, 0)
             share += 100 if left >= amount else 100 * left // amount
         for slot, promised in hold.amounts.items():
-            if slot in _UNNAMED:
+            if slot == PODS or slot in self._sums:
                 continue
             parts += 1
             unused = remaining.get(slot, 0) - asked.get(slot, 0)

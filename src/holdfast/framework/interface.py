@@ -45,6 +45,10 @@ are about storage (`Change.ABOUT_STORAGE`), only those about one of these wake t
 `unreserve` in reverse order), `permit`, then the decisions of `pre_bind`, `bind` (the first plugin
 that gives any) and `post_bind`. These may keep state of their own, and must be able to undo it.
 
+**Holding room.** `node_order_on_resource(cls, offer)` says which nodes to hold for a task of a starving
+job: a score for each row of the offer. The scores of all plugins are added; rows that end up with
+nothing, or less, are out.
+
 `post_filter` runs when no node passed, in order until one plugin nominates a node.
 `pre_enqueue` may keep a pod out of the queue; `sort_key` (one plugin per profile) orders it.
 """
@@ -177,12 +181,33 @@ class ByMaximum:
         return MAX_SCORE - scaled if self._reverse else scaled
 
 
+class Range(NamedTuple):
+    low: int
+    high: int
+
+
+class ByRange:
+    """The worst raw score becomes 0 and the best 100; where all are equal, all are 0.
+
+    A column keeps count of how many nodes have the worst and the best, so that a pod that changes
+    neither costs no look at all nodes."""
+
+    def measure(self, raw: NDArray[np.int64]) -> Range:
+        return Range(int(raw.min()), int(raw.max()))
+
+    def apply(self, raw: Cells, measure: Range) -> Cells:
+        width = measure.high - measure.low
+        return (raw - measure.low) * MAX_SCORE // width if width else raw * 0
+
+
 class Outcome(NamedTuple):
     """What `reserve` and `permit` answer: fine if there is no message."""
 
     message: str = ""
     wait: float = 0.0
     """Permit only: hold the pod back until allowed, at most this long."""
+    retry: bool = False
+    """Permit only: where there is a message, whether to try again after a back-off whatever happens."""
 
 
 FINE = Outcome()
@@ -220,6 +245,19 @@ class Trial(Protocol):
         """Moves when answers may change though no row did."""
 
 
+class Offer(NamedTuple):
+    """Nodes that could hold room for a task, whatever runs there now."""
+
+    rows: NDArray[np.intp]
+    names: list[str]
+    idle: Callable[[int], NDArray[np.int64]]
+    """What is idle on each of them, by slot: room that is held for starving jobs is."""
+    held: NDArray[np.bool_]
+    """Whether something is held there already."""
+    more: int
+    """How many of the others may come to hold something."""
+
+
 class Nomination(NamedTuple):
     """What `post_filter` answers."""
 
@@ -242,6 +280,8 @@ class Plugin:
     """The action that must be among a round's for `post_filter` to be asked."""
     draws: ClassVar[bool] = False
     """Whether with this plugin pods draw on reservations."""
+    provisions: ClassVar[bool] = False
+    """Whether with this plugin pods that bring a template get a reservation of their own."""
 
     def __init__(self, cluster: Cluster, args: Mapping[str, Any] | Any) -> None:
         self.cluster = cluster
@@ -273,6 +313,10 @@ class Plugin:
     def score(self, cls: PodClass) -> Score | None:
         return None
 
+    def node_order_on_resource(self, cls: PodClass, offer: Offer) -> NDArray[np.float64]:
+        """How good each node of the offer is to hold room on for a pod of the class."""
+        return np.zeros(len(offer.rows))
+
     def reserve(self, pod: PodRecord, row: int) -> Outcome:
         return FINE
 
@@ -298,6 +342,7 @@ _POINTS = {
     "filter": ("preFilter", "filter"),
     "post_filter": ("postFilter",),
     "score": ("preScore", "score"),
+    "node_order_on_resource": ("nodeOrderOnResource",),
     "reserve": ("reserve",),
     "permit": ("permit",),
     "pre_bind": ("preBind",),

@@ -76,17 +76,7 @@ class OwnedColumn(Column):
         for weight, scores in self._usage_scores:
             score += weight * scores(view)
         score += self._profile.drawing_weight * worth
-        came = not self._fits.item(row)
-        if came:
-            self._fits[row] = True
-            if self._keys is not None:
-                self._keys.refit(row, 1)
-        if self._normalized:
-            self._local[row] = score
-            for normalized in self._normalized:
-                score += normalized.weighted.item(row)
-        self._base[row] = score
-        return came
+        return self._settle(row, view, True, score)
 
     def _best(self, drawn: list[Hold]) -> tuple[Hold, DrawnOne, int] | None:
         """Of the reservations of one row the one to use."""
@@ -154,6 +144,9 @@ class OwnedColumn(Column):
             self._base[at] = scores
             return
         self._local[at] = scores
+        for normalized in self._normalized:
+            if normalized.by_usage:
+                normalized.raw[at] = normalized.score.score(view)[best]
         if self._keys is None:
             self._normalize(at)
 

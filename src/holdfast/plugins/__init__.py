@@ -7,11 +7,14 @@ from holdfast.framework.registry import Registry
 from holdfast.plugins.default_binder import DefaultBinder
 from holdfast.plugins.default_preemption import DefaultPreemption
 from holdfast.plugins.device_share import DeviceShare
+from holdfast.plugins.dynamic_reservation import DynamicReservation
 from holdfast.plugins.image_locality import ImageLocality
 from holdfast.plugins.inter_pod_affinity import InterPodAffinity
+from holdfast.plugins.limit_aware import LimitAware
 from holdfast.plugins.node_affinity import NodeAffinity
 from holdfast.plugins.node_name import NodeName
 from holdfast.plugins.node_numa_resource import NodeNUMAResource
+from holdfast.plugins.node_order import NodeOrder
 from holdfast.plugins.node_ports import NodePorts
 from holdfast.plugins.node_resources_balanced import NodeResourcesBalancedAllocation
 from holdfast.plugins.node_resources_fit import NodeResourcesFit
@@ -29,10 +32,13 @@ from holdfast.plugins.volume_zone import VolumeZone
 IN_TREE = (
     DefaultBinder,
     DefaultPreemption,
+    DynamicReservation,
     DeviceShare,
     ImageLocality,
+    LimitAware,
     NodeAffinity,
     NodeName,
+    NodeOrder,
     NodeNUMAResource,
     NodePorts,
     NodeResourcesBalancedAllocation,

@@ -7,12 +7,15 @@ from holdfast.api import names
 from holdfast.api.annotations import ReservationAllocated
 from holdfast.api.decode import decode_json
 from holdfast.api.errors import InvalidObject
+from holdfast.backends.embedded.jobs import JobHands
 from holdfast.backends.embedded.migrations import MigrationHands
 from holdfast.backends.embedded.objects import with_condition
 from holdfast.backends.embedded.reservations import ReservationHands
 from holdfast.backends.embedded.telling import BOUND, PREEMPTED, UNSCHEDULABLE
 from holdfast.backends.embedded.world import World
 from holdfast.core.decisions import (
+    AnnotatePod,
+    AnnotateReservation,
     Bind,
     BindVolume,
     CreateReservation,
@@ -25,11 +28,13 @@ from holdfast.core.decisions import (
     Preempt,
     SelectNode,
     SetMigrationStatus,
+    SetPodGroupStatus,
     SetPodScheduled,
+    SetQueueStatus,
     SetReservationStatus,
     SpecifyMigration,
 )
-from holdfast.core.events import BindConfirmed, BindRefused
+from holdfast.core.events import BindConfirmed, BindRefused, WriteRefused
 from holdfast.store.objects import Key, Raw, node_key, pod_key
 
 
@@ -38,6 +43,7 @@ class Hands:
         self._world = world
         self._objects = world.objects
         self._reservations = ReservationHands(world)
+        self._jobs = JobHands(world)
         self._migrations = MigrationHands(world)
         self._carry_out: dict[type, Callable[[Any], None]] = {
             Bind: self._bind,
@@ -46,12 +52,16 @@ class Hands:
             SetPodScheduled: self._set_pod_scheduled,
             Nominate: self._nominate,
             Preempt: self._preempt,
+            AnnotatePod: self._annotate,
             Evict: self._migrations.evict,
             SetMigrationStatus: self._migrations.set_status,
             SpecifyMigration: self._migrations.specify,
             CreateReservation: self._reservations.create,
             SetReservationStatus: self._reservations.set_status,
             DeleteReservation: self._reservations.delete,
+            AnnotateReservation: self._jobs.annotate,
+            SetPodGroupStatus: self._jobs.set_group_status,
+            SetQueueStatus: self._jobs.set_queue_status,
             Emit: self._emit,
         }
 
@@ -143,6 +153,17 @@ class Hands:
             pod_key(decision.pod.namespace, decision.pod.name), {**pod, "status": status}
         )
 
+    def _annotate(self, decision: AnnotatePod) -> None:
+        pod = self._this(decision.pod)
+        if pod is None:
+            self._world.feed(WriteRefused(decision.pod.uid, f'pods "{decision.pod.name}" not found'))
+            return
+        metadata = pod["metadata"]
+        annotations = {**(metadata.get("annotations") or {}), **decision.annotations}
+        kept = {name: value for name, value in annotations.items() if value is not None}
+        key = pod_key(decision.pod.namespace, decision.pod.name)
+        self._objects.update(key, {**pod, "metadata": {**metadata, "annotations": kept}})
+
     def _preempt(self, decision: Preempt) -> None:
         pod = self._this(decision.pod)
         if pod is None:
@@ -170,6 +191,7 @@ class Hands:
         about = decision.about
         pod = self._objects.get(pod_key(about.namespace, about.name)) if about.kind == "Pod" else None
         name = pod["spec"]["schedulerName"] if pod is not None else names.HOLDFAST_SCHEDULER
+        self._jobs.tell(decision)
         self._world.recorder.emit(decision, name)
 
 

@@ -52,7 +52,7 @@ def _against(cluster: Cluster, column: Column, promise: Promise, row: int) -> st
     if not cluster.nodes.alive[row]:
         return "its node is gone"
     if promise.waiting:
-        lacking = ", ".join(promises.waiting.lacking(promise))
+        lacking = ", ".join(promises.lacking(promise))
         return f"waits for room on its node: {lacking}" if lacking else "waits for room on its node"
     if not promises.is_usable(promise):
         return (

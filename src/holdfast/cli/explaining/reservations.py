@@ -47,7 +47,7 @@ def _holding(cluster: Cluster, promise: Promise, report: Report) -> None:
                 "it takes no new owners: spec.unschedulable is set, or it is being deleted"
             )
         return
-    lacking = promises.waiting.lacking(promise)
+    lacking = promises.lacking(promise)
     report.summary = f"It waits on {report.node} until there is room for {left}."
     if not lacking:
         return

@@ -24,6 +24,7 @@ class Nodes(Kind):
         picture = await take_picture(server, only=CAPACITY)
         accounts = {_name(raw): accounts_of(picture.cluster, _name(raw)) for raw in objects}
         resources = _resources(list(accounts.values()))
+        limits = picture.cluster.limits.ratios(resources)
         columns = [Column("NAME"), Column("STATUS"), Column("PODS")]
         for resource in resources:
             title = resource.upper()
@@ -32,9 +33,14 @@ class Nodes(Kind):
                 Column(f"{title}-REQUESTED", wide=True),
                 Column(f"{title}-HELD"),
                 Column(f"{title}-FREE"),
+                Column(f"{title}-LIMITS", wide=True),
             ]
         columns += [Column("RESERVATIONS"), Column("AGE")]
-        rows = [Row(raw, _cells(picture, raw, accounts[_name(raw)], resources)) for raw in objects]
+        rows = []
+        for raw in objects:
+            name = _name(raw)
+            ratios = limits.get(name, {})
+            rows.append(Row(raw, _cells(picture, raw, accounts[name], ratios, resources)))
         return Found(rows, columns, version, missing)
 
     async def describe(self, server: Server, raw: Raw) -> str:
@@ -48,8 +54,12 @@ class Nodes(Kind):
         text.listed("Labels", [f"{key}={value}" for key, value in sorted(labels.items())])
         taints = (raw.get("spec") or {}).get("taints") or ()
         text.listed("Taints", [_taint(taint) for taint in taints])
-        headers = ("Resource", "Allocatable", "Requested", "Held", "Free")
-        text.table("Accounts", headers, [_line(each, of) for each, of in sorted(accounts.items())])
+        headers = ("Resource", "Allocatable", "Requested", "Held", "Free", "Limits")
+        limits = cluster.limits.ratios(accounts).get(name, {})
+        lines = [
+            [*_line(each, of), _percent(limits.get(each))] for each, of in sorted(accounts.items())
+        ]
+        text.table("Accounts", headers, lines)
         holds = [
             [
                 hold.pod.name,
@@ -86,14 +96,20 @@ def status(raw: Raw) -> str:
     return f"{text},SchedulingDisabled" if (raw.get("spec") or {}).get("unschedulable") else text
 
 
-def _cells(picture: Picture, raw: Raw, accounts: dict[str, Account], resources: list[str]) -> list[str]:
+def _cells(
+    picture: Picture,
+    raw: Raw,
+    accounts: dict[str, Account],
+    limits: dict[str, float],
+    resources: list[str],
+) -> list[str]:
     none = Account(0, 0, 0)
     pods = accounts.get("pods", none)
     cells = [_name(raw), status(raw), f"{pods.requested}/{pods.allocatable}"]
     for resource in resources:
         account = accounts.get(resource, none)
         amounts = (account.allocatable, account.requested, account.held, account.free)
-        cells += [shown(resource, amount) for amount in amounts]
+        cells += [*(shown(resource, amount) for amount in amounts), _percent(limits.get(resource))]
     return [*cells, str(len(_holds(picture.cluster, _name(raw)))), age(raw, picture.now)]
 
 
@@ -126,6 +142,11 @@ def _amounts(cluster: Cluster, hold: Hold, amounts: dict[int, int]) -> str:
 def _line(resource: str, of: Account) -> list[str]:
     amounts = (of.allocatable, of.requested, of.held, of.free)
     return [resource, *(shown(resource, amount) for amount in amounts)]
+
+
+def _percent(ratio: float | None) -> str:
+    """Limits as a part of what is allocatable."""
+    return f"{100 * ratio:.0f}%" if ratio is not None else "<none>"
 
 
 def _taint(raw: Raw) -> str:

@@ -17,7 +17,7 @@ from holdfast.core.pods import Phase, PodRecord
 from holdfast.core.promises.owners import OwnerSpec
 from holdfast.core.promises.promise import FINISHED, LIVE, Promise
 from holdfast.core.promises.reading import held, terms_of, traits_of
-from holdfast.core.promises.reserve_pod import reserve_pod
+from holdfast.core.promises.reserve_pod import namespace_of, reserve_pod
 from holdfast.core.promises.rooms import preemptor_of
 
 if TYPE_CHECKING:
@@ -63,6 +63,7 @@ class Intake:
             promises.known[meta.uid] = promise
             self._uid[meta.name] = meta.uid
             promises.note(promise, "added")
+        self._cluster.jobs.holds.put(promise)
         promises.dirty[promise.uid] = None
         if promise.finished or reservation.status.phase in FINISHED:
             promises.finish(promise, promise.finished or reservation.status.phase)
@@ -79,6 +80,13 @@ class Intake:
         if renewed:
             promises.opened(promise)
 
+    def put_virtual(self, promise: Promise) -> None:
+        """Of a reservation that has no object; raises what is wrong with what stands for it."""
+        self._read(promise)
+        self._promises.known[promise.uid] = promise
+        self._uid[promise.name] = promise.uid
+        self.set_amounts(promise, promise.wanted)
+
     def _is_settled(self, promise: Promise) -> bool:
         """Whether an object of which only the status is new says nothing but what was decided."""
         status, pod = promise.object.status, promise.pod
@@ -94,6 +102,8 @@ class Intake:
         if self._uid.get(promise.name) == uid:
             del self._uid[promise.name]
         self.let_go(promise)
+        self._cluster.jobs.holds.drop(promise)
+        self._cluster.jobs.gone(promise.object.metadata, namespace_of(promise.object))
         self._promises.dirty.pop(uid, None)
         self._promises.note(promise, why)
 
@@ -109,6 +119,8 @@ class Intake:
                 self._ledger.release(pod)
                 self._cluster.changed(Change.POD_LEFT)
             pod.phase = Phase.PENDING
+            pod.gone = True
+            self._cluster.jobs.leave(pod)
             self._cluster.belongings.forget(pod.uid)
             self._cluster.classes.release(pod.cls)
             promise.pod = None
@@ -151,9 +163,11 @@ class Intake:
                 promise.ref, cls, pod.spec.scheduler_name, self._cluster.now
             )
             record.namespace = cls.namespace
+            record.created = reservation.metadata.creation_timestamp
             record.promise = promise
         else:
             self._reclass(record, cls)
+        self._cluster.jobs.join(record, reservation.metadata, cls.namespace)
         terms = terms_of(reservation, cls, self._nodes)
         promise.wanted = terms.wanted
         promise.once = terms.once

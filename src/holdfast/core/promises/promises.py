@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from holdfast.api import names
 from holdfast.api.meta import ObjectMeta
-from holdfast.api.reservation import Reservation
+from holdfast.api.reservation import Reservation, ReservationPhase
 from holdfast.core.changes import Change
 from holdfast.core.classes import PodClass, Traits
 from holdfast.core.holds import Amounts, Hold, HoldTable
@@ -21,6 +21,7 @@ from holdfast.core.promises.drawable import Drawable
 from holdfast.core.promises.intake import Intake
 from holdfast.core.promises.owners import OwnerSpecs
 from holdfast.core.promises.promise import Promise
+from holdfast.core.promises.reserve_pod import namespace_of
 from holdfast.core.promises.rooms import Rooms
 from holdfast.core.promises.waiting import WaitingLine
 from holdfast.core.promises.wishes import Wish
@@ -124,8 +125,9 @@ class Promises:
 
     def concerns(self, cls: PodClass) -> bool:
         """Whether reservations matter to pods of the class."""
-        return bool(self.specs.matching(cls)) or (
-            names.RESERVATION_AFFINITY in cls.annotations and cls.promised_to < 0
+        return not cls.sized and (
+            bool(self.specs.matching(cls))
+            or (names.RESERVATION_AFFINITY in cls.annotations and cls.promised_to < 0)
         )
 
     def traits(self, metadata: ObjectMeta) -> Traits:
@@ -146,15 +148,26 @@ class Promises:
     def put(self, reservation: Reservation) -> None:
         self._intake.put(reservation)
 
-    def drop(self, uid: str) -> None:
+    def put_virtual(self, promise: Promise, row: int) -> None:
+        """A reservation without an object holds its room on the row; raises what is wrong with it."""
+        self._intake.put_virtual(promise)
+        self.assume(promise, row)
+        self.note(promise, "set aside", self._nodes.name(row))
+        self.opened(promise)
+
+    def drop(self, uid: str, why: str = "deleted") -> None:
         """The object is gone."""
-        self._intake.drop(uid)
+        self._intake.drop(uid, why)
 
     def finish(self, promise: Promise, reason: str) -> None:
         """It holds nothing any more, for good."""
         if not promise.finished:
             self.note(promise, reason.lower())
         promise.finished = reason
+        self._cluster.jobs.holds.drop(promise)
+        if reason == ReservationPhase.SUCCEEDED:
+            meta, namespace = promise.object.metadata, namespace_of(promise.object)
+            self._cluster.jobs.ended(meta, True, namespace)
         self._intake.let_go(promise)
         self.dirty[promise.uid] = None
 
@@ -195,6 +208,12 @@ class Promises:
         self.note(promise, "available")
         self.opened(promise)
 
+    def postponed(self, promise: Promise) -> None:
+        """The room is lent for a while to one who will be gone in time."""
+        self.waiting.join(promise)
+        self.note(promise, "waiting")
+        self.moved(promise)
+
     def has_room(self, promise: Promise, amounts: Amounts | None = None) -> bool:
         """Whether there is room for what it promises, or for other amounts instead, where it is."""
         return not self.waiting.lacking(promise, amounts)
@@ -202,6 +221,18 @@ class Promises:
     def lacking(self, promise: Promise, amounts: Amounts | None = None) -> list[str]:
         """The resources there is not enough of for that."""
         return self.waiting.lacking(promise, amounts)
+
+    def count_limits(self) -> None:
+        """What reservations hold includes limits that were not counted before."""
+        for promise in self.known.values():
+            pod = promise.pod
+            if pod is None:
+                continue
+            promise.wanted, promise.amounts = dict(promise.wanted), dict(promise.amounts)
+            pod.cls.limits.hold(promise.wanted)
+            pod.cls.limits.hold(promise.amounts)
+            if pod.row >= 0:
+                self._ledger.resize(pod, promise.amounts)
 
     def resize(self, promise: Promise, amounts: Amounts) -> None:
         pod = promise.pod
@@ -295,6 +326,7 @@ class Promises:
                 watcher.pod_pending(owner)
 
     def moved(self, promise: Promise) -> None:
+        self._cluster.jobs.holds.moved(promise)
         self.dirty[promise.uid] = None
         self.log.append(promise.uid)
         if len(self.log) > 2 * _KEPT:

@@ -74,4 +74,5 @@ def _complete(amounts: Amounts, cls: PodClass) -> Amounts:
     for slot, derived in ((CPU, NONZERO_CPU), (MEMORY, NONZERO_MEMORY)):
         if amounts.get(slot):
             amounts[derived] = amounts[slot]
+    cls.limits.hold(amounts)
     return {slot: amount for slot, amount in amounts.items() if amount > 0}

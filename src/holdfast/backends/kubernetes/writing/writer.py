@@ -8,9 +8,11 @@ from holdfast.api.storage import PersistentVolumeClaim
 from holdfast.backends.kubernetes.fence import Fence
 from holdfast.backends.kubernetes.http.client import Client
 from holdfast.backends.kubernetes.http.rate import RateLimit
+from holdfast.backends.kubernetes.writing.annotations import annotation_job
 from holdfast.backends.kubernetes.writing.binder import BindJob, Feed
 from holdfast.backends.kubernetes.writing.claims import Claims
 from holdfast.backends.kubernetes.writing.evictions import EvictionJob
+from holdfast.backends.kubernetes.writing.jobs import JobStatuses
 from holdfast.backends.kubernetes.writing.migrations import Migrations
 from holdfast.backends.kubernetes.writing.queue import Failed, Lane, WriteQueue
 from holdfast.backends.kubernetes.writing.recorder import Recorder
@@ -18,6 +20,8 @@ from holdfast.backends.kubernetes.writing.reservations import Reservations
 from holdfast.backends.kubernetes.writing.sender import Sender
 from holdfast.backends.kubernetes.writing.statuses import Statuses
 from holdfast.core.decisions import (
+    AnnotatePod,
+    AnnotateReservation,
     Bind,
     BindVolume,
     CreateReservation,
@@ -29,7 +33,9 @@ from holdfast.core.decisions import (
     Preempt,
     SelectNode,
     SetMigrationStatus,
+    SetPodGroupStatus,
     SetPodScheduled,
+    SetQueueStatus,
     SetReservationStatus,
     SpecifyMigration,
 )
@@ -67,6 +73,7 @@ class Writer:
         self.claims = Claims(claims)
         self.statuses = Statuses(self._sender, wall)
         self._reservations = Reservations(self._sender, self.queue, feed)
+        self._jobs = JobStatuses(self._sender, self.queue, feed)
         self._migrations = Migrations(self._sender, self.queue, feed)
         self._recorder = Recorder(self._sender, wall)
         self.events_lost = 0
@@ -87,12 +94,19 @@ class Writer:
                     self.queue.submit(Lane.STATUS, decision.pod.uid, job)
             elif isinstance(decision, Preempt):
                 self._preempt(decision)
+            elif isinstance(decision, AnnotatePod):
+                job = annotation_job(self._sender, decision, self._feed)
+                self.queue.submit(Lane.BIND, decision.pod.uid, job)
             elif isinstance(decision, CreateReservation):
                 self._reservations.create(decision)
             elif isinstance(decision, SetReservationStatus):
                 self._reservations.set_status(decision)
             elif isinstance(decision, DeleteReservation):
                 self._reservations.delete(decision)
+            elif isinstance(decision, AnnotateReservation):
+                self._reservations.annotate(decision)
+            elif isinstance(decision, SetPodGroupStatus | SetQueueStatus):
+                self._jobs.set_status(decision)
             elif isinstance(decision, Evict):
                 self._migrations.evict(decision)
             elif isinstance(decision, SetMigrationStatus):

@@ -1,10 +1,10 @@
 """Arguments of Holdfast's plugins; those that Koordinator has too keep its names and defaults."""
 
-import re
 from typing import Annotated, Any, Literal
 
 import msgspec
 
+from holdfast.api.intorstring import percentage
 from holdfast.framework.config.args.parts import (
     CPU_AND_MEMORY,
     ResourceSpec,
@@ -15,8 +15,6 @@ from holdfast.framework.config.args.parts import (
 )
 from holdfast.framework.config.problems import Problems, child, item
 from holdfast.framework.config.reading import Count, Percent, Section, Weight, described
-
-_PERCENT = re.compile(r"([0-9]{1,9})%")
 
 
 class ReservationSelectorIndex(Section, frozen=True):
@@ -79,7 +77,7 @@ def checked_limit_aware(given: GivenLimitAwareArgs, path: str, problems: Problem
             )
     ratios = {}
     for name, ratio in given.default_limit_to_allocatable_ratio.items():
-        percent = _percentage(ratio)
+        percent = percentage(ratio)
         if percent is None:
             problems.add(
                 item(child(path, "defaultLimitToAllocatableRatio"), name),
@@ -89,12 +87,3 @@ def checked_limit_aware(given: GivenLimitAwareArgs, path: str, problems: Problem
             ratios[name] = percent
     resources = weighed([ResourceSpec(name, weight) for name, weight in weights.items()])
     return LimitAwareArgs(resources, ratios)
-
-
-def _percentage(ratio: object) -> int | None:
-    if isinstance(ratio, str):
-        match = _PERCENT.fullmatch(ratio)
-        return int(match[1]) if match else None
-    if isinstance(ratio, bool) or not isinstance(ratio, int):
-        return None
-    return ratio if 0 <= ratio < 10**9 else None
