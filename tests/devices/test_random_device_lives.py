@@ -117,8 +117,9 @@ class DeviceLife:
         if ("Node", name) not in self.world.objects:
             self.world.put(node(name))
             return
-        for key, raw in list(self.world.objects.items()):
-            if key[0] == "Pod" and raw["spec"].get("nodeName") == name:
+        for key in list(self.world.objects):
+            raw = self.world.objects.get(key)  # another may have had to go for one that waited
+            if raw is not None and key[0] == "Pod" and raw["spec"].get("nodeName") == name:
                 self.world.delete(*key)
         self.world.delete("Node", name)
 
