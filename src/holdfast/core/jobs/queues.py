@@ -179,7 +179,7 @@ class Queues:
                 limit = record.capability.get(slot)
                 if limit is not None and record.allocated.get(slot, 0) + asked > limit:
                     resource = self._cluster.nodes.slots.name(slot)
-                    return f"queue {record.name} has no more {resource} than its capability"
+                    return f"queue {record.name} would have more {resource} than its capability"
         return ""
 
     def _takes_guaranteed(self, name: str, pods: tuple[PodRecord, ...]) -> str:
