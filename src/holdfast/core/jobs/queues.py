@@ -89,8 +89,8 @@ class Queues:
         """Moves when who is in which queue may be different."""
         self._follows = False
         self._stale = False
-        self.dirty = False
-        """Whether the status of some queue may have to change."""
+        self.dirty: dict[str, None] = {}
+        """Queues whose status may have to change."""
 
     def __bool__(self) -> bool:
         return bool(self.known)
@@ -112,7 +112,7 @@ class Queues:
         record.deserved = None if spec.deserved is None else self._amounts(spec.deserved)
         record.guarantee = self._amounts(spec.guarantee.resource) if spec.guarantee else {}
         record.parent = "" if spec.parent in ("", ROOT, record.name) else spec.parent
-        self.dirty = True
+        self.dirty[record.name] = None
         same = before is not None and before.object.spec == spec and before.is_open == record.is_open
         if not same:
             self.changed()
@@ -270,6 +270,7 @@ class Queues:
             return
         self._stale = False
         self._counted.clear()
+        self.dirty.update(dict.fromkeys(self.known))
         for record in self.known.values():
             record.allocated = {}
         for pods in self._cluster.ledger.pods.values():
@@ -293,8 +294,8 @@ class Queues:
             self._add(*self._counted[pod.uid], 1)
 
     def _add(self, name: str, amounts: Amounts, sign: int) -> None:
-        self.dirty = True
         for record in self.path(name):
+            self.dirty[record.name] = None
             for slot, value in amounts.items():
                 now = record.allocated.get(slot, 0) + sign * value
                 if now:
