@@ -238,12 +238,8 @@ class Queues:
 
     def standing(self, name: str) -> tuple[tuple[bool, float], ...]:
         """Where a queue stands in the order of turns, from the top of the tree down; lower is first."""
-        size = len(self._cluster.nodes.slots)
         return tuple(
-            (
-                self.is_overused(record),
-                dominant(self._vector(record.allocated, size), _long(record, size)),
-            )
+            (self.is_overused(record), dominant(record.allocated, record.share))
             for record in reversed(self.path(name))
         )
 
@@ -312,11 +308,6 @@ class Queues:
             except QuantityError:
                 continue
         return found
-
-
-def _long(record: QueueRecord, size: int) -> Vector:
-    """Its share, with nothing of resources that were not known when it was worked out."""
-    return np.pad(record.share, (0, max(0, size - len(record.share))))
 
 
 def _sum(pods: tuple[PodRecord, ...]) -> Amounts:
