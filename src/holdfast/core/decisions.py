@@ -132,7 +132,8 @@ class DeleteReservation(msgspec.Struct, frozen=True):
 
 
 class SetMigrationStatus(msgspec.Struct, frozen=True):
-    """Write the status of a PodMigrationJob as a whole. Answered by WriteRefused if that fails."""
+    """Write the status of a PodMigrationJob as a whole. Answered by WriteRefused, with
+    `PodMigrationJob/name`, if that fails."""
 
     job: ObjectRef
     status: PodMigrationJobStatus
@@ -140,7 +141,7 @@ class SetMigrationStatus(msgspec.Struct, frozen=True):
 
 class SpecifyMigration(msgspec.Struct, frozen=True):
     """Write into the spec of a PodMigrationJob which pod and which reservation it is about. What is
-    None stays as it is. Answered by WriteRefused if that fails."""
+    None stays as it is. Answered by WriteRefused, with `PodMigrationJob/name`, if that fails."""
 
     job: ObjectRef
     pod: ObjectReference | None = None

@@ -19,12 +19,14 @@ from holdfast.core.promises.promise import FINISHED, LIVE, Promise
 from holdfast.core.promises.reading import held, terms_of, traits_of
 from holdfast.core.promises.reserve_pod import namespace_of, reserve_pod
 from holdfast.core.promises.rooms import preemptor_of
+from holdfast.core.slots import PODS
 
 if TYPE_CHECKING:
     from holdfast.core.cluster import Cluster
     from holdfast.core.promises.promises import Promises
 
 _PRIVATE = Traits(private=True)
+_AMOUNTS_KEPT = 4096
 
 
 class Intake:
@@ -36,6 +38,7 @@ class Intake:
         self._uid: dict[str, str] = {}
         self._named: Counter[tuple[str, str]] = Counter()
         self._nobody: OwnerSpec | None = None
+        self._amounts: dict[tuple[tuple[int, int], ...], Amounts] = {}
 
     def uid(self, name: str) -> str:
         return self._uid.get(name, "")
@@ -128,9 +131,22 @@ class Intake:
             self._leave(promise)
             promise.spec = None
 
+    def _interned(self, amounts: Amounts) -> Amounts:
+        """Thousands of reservations are alike: what they hold is kept once, and never changed."""
+        key = tuple(amounts.items())
+        if len(self._amounts) >= _AMOUNTS_KEPT:
+            self._amounts.clear()
+        return self._amounts.setdefault(key, amounts)
+
     def set_amounts(self, promise: Promise, amounts: Amounts) -> None:
         promise.amounts = amounts
         promise.amounts_by_name = self._promises.by_name(amounts.items())
+        slots = self._nodes.slots
+        named = sorted((slots.name(slot), slot) for slot in amounts if slots.name(slot))
+        # The one pod slot every reservation has is not worth telling.
+        promise.listed = tuple(
+            (slot, name) for name, slot in named if slot != PODS or amounts[slot] > 1
+        )
 
     # Reading an object
 
@@ -169,7 +185,7 @@ class Intake:
             self._reclass(record, cls)
         self._cluster.jobs.join(record, reservation.metadata, cls.namespace)
         terms = terms_of(reservation, cls, self._nodes)
-        promise.wanted = terms.wanted
+        promise.wanted = self._interned(terms.wanted)
         promise.once = terms.once
         promise.order = terms.order
         promise.restricted = terms.restricted
@@ -257,7 +273,7 @@ class Intake:
         if not allocatable:
             return promise.wanted
         try:
-            return held(allocatable, cls, self._nodes)
+            return self._interned(held(allocatable, cls, self._nodes))
         except QuantityError:
             return promise.wanted
 

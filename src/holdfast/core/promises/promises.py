@@ -15,7 +15,7 @@ from holdfast.api.meta import ObjectMeta
 from holdfast.api.reservation import Reservation, ReservationPhase
 from holdfast.core.changes import Change
 from holdfast.core.classes import PodClass, Traits
-from holdfast.core.holds import Amounts, Hold, HoldTable
+from holdfast.core.holds import Amounts, Hold
 from holdfast.core.pods import Phase, PodRecord
 from holdfast.core.promises.drawable import Drawable
 from holdfast.core.promises.intake import Intake
@@ -66,12 +66,8 @@ class Promises:
     def get(self, name: str) -> Promise | None:
         return self.known.get(self._intake.uid(name))
 
-    @property
-    def holds(self) -> HoldTable:
-        return self._ledger.holds
-
     def hold(self, promise: Promise) -> Hold | None:
-        return self._ledger.holds.get(promise.uid)
+        return promise.hold
 
     def drawing(self, promise: Promise) -> list[PodRecord]:
         """The pods on its node that draw on it; they may not be bound yet."""
@@ -81,10 +77,8 @@ class Promises:
 
     def is_usable(self, promise: Promise) -> bool:
         """Whether owners can draw on it now. They are bound no sooner than it is."""
-        pod = promise.pod
         return (
-            pod is not None
-            and pod.row >= 0
+            promise.hold is not None
             and not promise.waiting
             and not (promise.once and promise.uid in self._drawing and self.drawing(promise))
         )
@@ -100,7 +94,8 @@ class Promises:
         found = self._drawable.get(cls.id)
         if found is None:
             found = self._drawable[cls.id] = Drawable(self, cls)
-        found.refresh()
+        if not found.is_current:
+            found.refresh()
         return found
 
     def reserving_for(self, cls: PodClass) -> list[PodClass]:
@@ -299,10 +294,12 @@ class Promises:
     def drew(self, pod: PodRecord, sign: int) -> None:
         """A pod on a node draws on a reservation, or does so no more. Only of bound ones there is
         something to tell."""
-        drawing = self._drawing.setdefault(pod.draws_on, {})
+        drawing = self._drawing.get(pod.draws_on)
         if sign > 0:
+            if drawing is None:
+                drawing = self._drawing[pod.draws_on] = {}
             drawing[pod.uid] = pod
-        else:
+        elif drawing is not None:
             drawing.pop(pod.uid, None)
             if not drawing:
                 del self._drawing[pod.draws_on]
