@@ -137,6 +137,15 @@ class TestErrors:
         assert world.drawn("p") != ""
         assert len(world.reservations()) == 1
 
+    def test_it_is_tried_again_though_no_room_is_kept(self) -> None:
+        world = AskingWorld(node("n1"), virtualRetention="0s")
+        world.cannot_create = "quota exceeded"
+        world.put(four("p"))
+        assert world.held("n1") == 0
+        world.cannot_create = ""
+        world.wait(MINUTE)
+        assert world.drawn("p") != ""
+
     def test_bind_anyway(self) -> None:
         world = AskingWorld(node("n1"), onFailure="Bind")
         world.cannot_create = "quota exceeded"
@@ -254,6 +263,13 @@ class TestThingsThatGo:
         world.refuse.add("pod-p")
         world.put(made_for(world, "p")).wait(MINUTE)
         assert (world.drawn("p"), world.held("n1")) == ("r", 3000)
+
+
+def test_what_is_set_aside_is_no_reservation_yet() -> None:
+    world = external(node("n1"), four("p"))
+    text = SchedulingMetrics(world.scheduler).text().decode()
+    assert 'holdfast_reservations{phase="Pending"} 0.0' in text
+    assert "virtual/" not in text
 
 
 def test_figures() -> None:
