@@ -130,6 +130,8 @@ class Scheduler:
             self.unfinished = round_.pods_left <= 0
             if self.unfinished or not self.cluster.has_changes():
                 break
+        if not self.unfinished:
+            self.gangs.refused.clear()
         for controller in self._controllers:
             decisions += controller.run(now)
         decisions = self.cluster.take_reports() + decisions + self.cycle.decisions
