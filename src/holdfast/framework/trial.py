@@ -153,13 +153,18 @@ class PodTrial:
         known = self.known_corrections()
         if known is None:
             known = self._blames_of(self._cluster.nominations)
-            if not self._pod.nominated:
+            if not self._sees_more:
                 self._column.corrected = (self._moment(), known)
         return known
 
+    @property
+    def _sees_more(self) -> bool:
+        """Whether something is kept for the pod itself, which is not so for its siblings."""
+        return bool(self._pod.nominated) or self._pod.uid in self._rooms
+
     def known_corrections(self) -> dict[int, Blame] | None:
         """The same, if a sibling found it and nothing has changed since."""
-        if self._pod.nominated or self._column.made_of_others:
+        if self._sees_more or self._column.made_of_others:
             return None
         self._column.refresh()
         then, known = self._column.corrected
