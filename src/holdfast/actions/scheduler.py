@@ -265,6 +265,8 @@ class Scheduler:
     def bind_confirmed(self, pod: PodRecord) -> None:
         self.queue.forget(pod)
         pod.told = ""
+        if pod.promise is not None and pod.promise.preemptor:
+            return  # what became of the pod it is for will be told
         node = self.cluster.nodes.name(pod.row)
         what = pod.name if pod.promise is not None else f"{pod.namespace}/{pod.name}"
         message = f"Successfully assigned {what} to {node}"

@@ -6,7 +6,7 @@ first. What a reservation holds for such a pod is counted with the reservation, 
 is held for the pod itself counts as free.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from weakref import proxy
 
@@ -15,10 +15,12 @@ from numpy.typing import NDArray
 
 from holdfast.core.cluster import Cluster
 from holdfast.core.pods import PodRecord
+from holdfast.core.promises import Promise
 from holdfast.core.slots import PODS
 from holdfast.framework.column import Column
 from holdfast.framework.counting import count_reservations
 from holdfast.framework.diagnosis import FITS, Blame
+from holdfast.framework.drawing import DrawnOne
 from holdfast.framework.interface import Need, Order
 from holdfast.framework.owned import OwnedColumn
 
@@ -52,10 +54,26 @@ class PodTrial:
         return rows
 
     def fits(self, row: int) -> bool:
-        if self._rooms and self._rooms.of(self._pod, row) is not None:
-            with self._own_room_free(row):
-                return self._fits(row)
-        return self._fits(row)
+        room = self._rooms.of(self._pod, row) if self._rooms else None
+        if room is None:
+            return self._fits(row)
+        if self._is_amounts_only(room, row):
+            assert room.hold is not None
+            self._column.refresh()
+            return self._column.fits_as(DrawnOne(self._cluster.nodes, room.hold))
+        with self._own_room_free(row):
+            return self._fits(row)
+
+    def _is_amounts_only(self, room: Promise, row: int) -> bool:
+        """Whether a row without the room differs from the row with it in amounts alone."""
+        return (
+            room.pod is not None
+            and not room.pod.cls.ports
+            and not self._column.owned
+            and self._column.is_local
+            and not self._cluster.belongings.awake
+            and not self.rivals(row)
+        )
 
     def _fits(self, row: int) -> bool:
         self._column.refresh()
@@ -130,12 +148,33 @@ class PodTrial:
     def corrections(self) -> dict[int, Blame]:
         """What stands against rows of which the class's diagnosis does not know it: a pod is no rival
         of its own, and where rows depend on each other each must be tried."""
-        nodes = self._cluster.nodes
-        names: Iterable[str] = self._cluster.nominations
         if self._column.is_local and self._column.diagnosis.contest is not None:
-            names = [self._pod.nominated] if self._pod.nominated else []
+            return self._blames_of([self._pod.nominated] if self._pod.nominated else [])
+        known = self.known_corrections()
+        if known is None:
+            known = self._blames_of(self._cluster.nominations)
+            if not self._pod.nominated:
+                self._column.corrected = (self._moment(), known)
+        return known
+
+    def known_corrections(self) -> dict[int, Blame] | None:
+        """The same, if a sibling found it and nothing has changed since."""
+        if self._pod.nominated or self._column.made_of_others:
+            return None
+        self._column.refresh()
+        then, known = self._column.corrected
+        return known if then == self._moment() else None
+
+    def _blames_of(self, names: Iterable[str]) -> dict[int, Blame]:
+        nodes = self._cluster.nodes
         rows = [row for row in map(nodes.row, names) if row is not None and nodes.alive[row]]
         return {row: self.blame(row) for row in rows}
+
+    def _moment(self) -> Hashable:
+        """As long as it is the same, nothing has changed that pods of the class could notice."""
+        cluster = self._cluster
+        logs = (cluster.ledger.changed.end, cluster.nodes_changed.end)
+        return (*logs, cluster.stamp, cluster.promises.specs.version, self._column.compiled)
 
     def rivals(self, row: int) -> list[PodRecord]:
         """Pods the row is being cleared for that this pod must not get in the way of."""
@@ -172,6 +211,8 @@ class ClassContest:
         self._column: Column = proxy(column)  # it owns this, and should go when it is dropped
 
     def rows(self) -> list[int]:
+        if not self._column.is_local:
+            return []
         nodes = self._cluster.nodes
         rows = map(nodes.row, self._cluster.nominations)
         return [row for row in rows if row is not None and nodes.alive[row]]

@@ -181,6 +181,7 @@ class Promises:
     def unassume(self, promise: Promise) -> None:
         pod = promise.pod
         assert pod is not None
+        promise.told = None
         self.waiting.leave(promise)
         self._ledger.release(pod)
         pod.phase = Phase.PENDING

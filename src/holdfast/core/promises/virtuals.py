@@ -30,7 +30,7 @@ from holdfast.api.quantity import format_amount
 from holdfast.api.reservation import NewReservationRequirement
 from holdfast.core.changes import Change
 from holdfast.core.decisions import Decision, Emit
-from holdfast.core.pods import PodRecord
+from holdfast.core.pods import Phase, PodRecord
 from holdfast.core.promises.promise import Promise
 from holdfast.core.promises.requirements import Ask, Requirements
 from holdfast.core.promises.virtual import Figures, Settings, Virtual
@@ -261,6 +261,27 @@ class Virtuals:
             self._cluster.ledger.draw(pod, promise.uid)
         self.adopted(virtual, promise)
         return True
+
+    def problems(self) -> list[str]:
+        """What is not as it would be were it worked out anew."""
+        cluster = self._cluster
+        known = {uid for uid, promise in cluster.promises.known.items() if promise.virtual}
+        problems = [f"{id} is set aside, but not known" for id in self.by_id.keys() - known]
+        problems += [f"{id} is known, but not set aside" for id in known - self.by_id.keys()]
+        asked_by = {virtual.requester.uid: virtual for virtual in self.by_id.values()}
+        if asked_by != self._by_requester:
+            problems.append(
+                f"set aside for {sorted(asked_by)}, said to be {sorted(self._by_requester)}"
+            )
+        for uid in self.waits:
+            pod = cluster.pods.get(uid)
+            if pod is None or pod.phase is not Phase.ASSUMED:
+                problems.append(f"{pod or uid} waits for a reservation, but has no place")
+        for virtual in self.by_id.values():
+            waiting = {uid for uid, id in self.waits.items() if id == virtual.id}
+            if waiting != set(virtual.waiting):
+                problems.append(f"{sorted(waiting)} wait for {virtual.id}: {sorted(virtual.waiting)}")
+        return problems
 
     def _fail(self, virtual: Virtual, reason: str, message: str) -> None:
         assert self.settings is not None
