@@ -35,7 +35,16 @@ from holdfast.core.slots import CPU, MEMORY, MOST, NONZERO_CPU, NONZERO_MEMORY, 
 _encode = msgspec.msgpack.Encoder(order="deterministic").encode
 
 _SCHEDULING_DOMAINS = ("koordinator.sh/", "volcano.sh/", "holdfast.io/", "sigs.k8s.io/", "k8s.io/")
-_RESULTS = frozenset((names.RESERVATION_ALLOCATED, names.DEVICE_ALLOCATED, names.RESOURCE_STATUS))
+_RESULTS = frozenset(
+    (
+        names.RESERVATION_ALLOCATED,
+        names.DEVICE_ALLOCATED,
+        names.RESOURCE_STATUS,
+        names.PREEMPTS,
+        names.PREEMPTED_BY,
+        names.SOFT_EVICTION,
+    )
+)
 """Annotations scheduling writes rather than reads."""
 
 

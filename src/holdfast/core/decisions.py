@@ -114,6 +114,16 @@ class DeleteReservation(msgspec.Struct, frozen=True):
     message: str
 
 
+class PreemptReservation(msgspec.Struct, frozen=True):
+    """Write on the reservation that it has to go for another, or answer by WriteRefused."""
+
+    reservation: ObjectRef
+    preemptor: ObjectRef
+    node: str
+    labels: Mapping[str, str] = _NOTHING
+    annotations: Mapping[str, str] = _NOTHING
+
+
 class SetMigrationStatus(msgspec.Struct, frozen=True):
     """Write the status of a PodMigrationJob as a whole. Answered by WriteRefused if that fails."""
 
@@ -151,6 +161,7 @@ Decision = (
     | CreateReservation
     | SetReservationStatus
     | DeleteReservation
+    | PreemptReservation
     | SetMigrationStatus
     | SpecifyMigration
     | Emit

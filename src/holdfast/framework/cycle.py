@@ -233,14 +233,22 @@ class Cycle:
     # A node was found
 
     def _claim(self, profile: Profile, pod: PodRecord, row: int, now: float) -> bool:
+        refused = self._take(profile, pod, row)
+        if refused is not None:
+            plugin, message = refused
+            self._fail(profile, pod, message, {plugin}, now, go_on=True)
+            return False
+        return self._permit(profile, pod, row, profile.permit, now)
+
+    def _take(self, profile: Profile, pod: PodRecord, row: int) -> tuple[str, str] | None:
+        """The pod claims its place there. If a plugin will not have it: which, and why."""
         self._cluster.assume(pod, row)
         for position, plugin in enumerate(profile.reserve):
             outcome = plugin.reserve(pod, row)
             if outcome.message:
                 self._give_back(profile, pod, row, profile.reserve[: position + 1])
-                self._fail(profile, pod, outcome.message, {plugin.name}, now, go_on=True)
-                return False
-        return self._permit(profile, pod, row, profile.permit, now)
+                return plugin.name, outcome.message
+        return None
 
     def _permit(
         self, profile: Profile, pod: PodRecord, row: int, plugins: list[Plugin], now: float
@@ -285,6 +293,9 @@ class Cycle:
         # Siblings fare the same, unless this pod has a node of its own in view.
         go_on = bool(pod.nominated) or pod.pin is not None
         nomination = Nomination() if why.error else self.post_filter(profile, pod, column)
+        if nomination.claims:
+            self._take_all(profile, nomination, now)
+            return
         self.decisions.extend(nomination.decisions)
         if nomination.node is not None and nomination.node != pod.nominated:
             self._cluster.nominate(pod, nomination.node)
@@ -292,6 +303,27 @@ class Cycle:
         message = why.message(self._table.count, nomination.message)
         go_on = go_on or bool(nomination.node)
         self._fail(profile, pod, message, why.plugins, now, why.condition, go_on)
+
+    def _take_all(self, profile: Profile, nomination: Nomination, now: float) -> None:
+        """Reserve pods take their places, all of them or none."""
+        taken: list[PodRecord] = []
+        for pod, row, clears in nomination.claims:
+            assert pod.promise is not None
+            self._queue.forget(pod)
+            pod.promise.clears = clears
+            refused = self._take(profile, pod, row)
+            if refused is None:
+                taken.append(pod)
+                continue
+            for other in taken:
+                self._give_back(profile, other, other.row, profile.reserve)
+            plugin, message = refused
+            for each in nomination.claims:
+                self._fail(profile, each.pod, message, {plugin}, now, go_on=True)
+            return
+        self.decisions.extend(nomination.decisions)
+        for pod in taken:
+            self._permit(profile, pod, pod.row, profile.permit, now)
 
     def _is_hopeless(self, profile: Profile, pod: PodRecord) -> bool:
         """Whether nothing but a free node could help the pod, which has been told so before."""
@@ -301,13 +333,21 @@ class Cycle:
 
     def post_filter(self, profile: Profile, pod: PodRecord, column: Column) -> Nomination:
         """Whether something can be done for a pod no node will do for."""
-        trial = PodTrial(self._cluster, column, pod, self._is_pinned(profile, pod))
+
+        def another(other: PodRecord) -> tuple[int, PodTrial]:
+            found = self.column(profile, other.cls)
+            return self.find_row(profile, other, found), trial_of(other, found)
+
+        def trial_of(one: PodRecord, its: Column) -> PodTrial:
+            return PodTrial(self._cluster, its, one, self._is_pinned(profile, one), another)
+
+        trial = trial_of(pod, column)
         messages = []
         node: str | None = None
         for plugin in profile.post_filters:
             nomination = plugin.post_filter(pod, trial)
             column.refresh()
-            if nomination.node:
+            if nomination.node or nomination.claims:
                 return nomination
             node = nomination.node if node is None else node
             if nomination.message:

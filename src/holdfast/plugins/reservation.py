@@ -7,11 +7,12 @@ plugin. Here is what reservations ask for themselves, and what is written when e
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.api.names import RESERVATION_AFFINITY, RESERVATION_ALLOCATED
+from holdfast.api.names import PREEMPTS, RESERVATION_AFFINITY, RESERVATION_ALLOCATED
 from holdfast.core.changes import Change
 from holdfast.core.classes import PodClass
 from holdfast.core.decisions import Bind, Decision, SetReservationStatus
 from holdfast.core.pods import Phase, PodRecord
+from holdfast.core.promises.preempting import written
 from holdfast.core.promises.status import status_of
 from holdfast.core.view import Cells, View
 from holdfast.framework.interface import (
@@ -88,7 +89,9 @@ class Reservation(Plugin):
         if promise is not None:
             node = self.cluster.nodes.name(row)
             status = status_of(self.cluster.promises, promise, node, self.cluster.now)
-            told = self.cluster.belongings.told(pod, row)
+            told = dict(self.cluster.belongings.told(pod, row))
+            if promise.clears:
+                told[PREEMPTS] = written(promise.clears)
             return [SetReservationStatus(promise.ref, status, binds=True, annotations=told)]
         if not pod.draws_on:
             return []
@@ -111,6 +114,6 @@ class Reservation(Plugin):
             return view.take(untaken())
 
         def reasons(view: View) -> list[Reason]:
-            return [Reason(REASON_ALONE, view.take(~untaken()), resolvable=False)]
+            return [Reason(REASON_ALONE, view.take(~untaken()))]
 
         return Filter(passes, reasons, Scope.USAGE)

@@ -10,7 +10,7 @@ from holdfast.api.errors import InvalidObject
 from holdfast.backends.embedded.migrations import MigrationHands
 from holdfast.backends.embedded.objects import with_condition
 from holdfast.backends.embedded.reservations import ReservationHands
-from holdfast.backends.embedded.telling import BOUND, PREEMPTED, UNSCHEDULABLE
+from holdfast.backends.embedded.telling import BOUND, EVICTED, PREEMPTED, UNSCHEDULABLE
 from holdfast.backends.embedded.world import World
 from holdfast.core.decisions import (
     Bind,
@@ -23,6 +23,7 @@ from holdfast.core.decisions import (
     Nominate,
     ObjectRef,
     Preempt,
+    PreemptReservation,
     SelectNode,
     SetMigrationStatus,
     SetPodScheduled,
@@ -52,6 +53,7 @@ class Hands:
             CreateReservation: self._reservations.create,
             SetReservationStatus: self._reservations.set_status,
             DeleteReservation: self._reservations.delete,
+            PreemptReservation: self._reservations.preempt,
             Emit: self._emit,
         }
 
@@ -158,7 +160,8 @@ class Hands:
         key = pod_key(decision.pod.namespace, decision.pod.name)
         self._objects.update(key, {**pod, "status": {**pod["status"], "conditions": conditions}})
         message = f"by {decision.preemptor}"
-        self._world.tell(key, PREEMPTED, node=decision.node, message=message)
+        event = EVICTED if decision.preemptor.kind == "Reservation" else PREEMPTED
+        self._world.tell(key, event, node=decision.node, message=message)
         self._world.kubelets.delete(key)
 
     def _this(self, wanted: ObjectRef) -> Raw | None:

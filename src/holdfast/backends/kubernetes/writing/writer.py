@@ -27,6 +27,7 @@ from holdfast.core.decisions import (
     Evict,
     Nominate,
     Preempt,
+    PreemptReservation,
     SelectNode,
     SetMigrationStatus,
     SetPodScheduled,
@@ -93,6 +94,8 @@ class Writer:
                 self._reservations.set_status(decision)
             elif isinstance(decision, DeleteReservation):
                 self._reservations.delete(decision)
+            elif isinstance(decision, PreemptReservation):
+                self._reservations.preempt(decision)
             elif isinstance(decision, Evict):
                 self._migrations.evict(decision)
             elif isinstance(decision, SetMigrationStatus):
