@@ -196,3 +196,15 @@ def test_others_leave_what_is_reserved_alone() -> None:
     holds = outcome.cluster.ledger.holds
     assert all(hold.remaining == hold.amounts for hold in holds)
     assert len(holds) == 20
+
+
+@pytest.mark.parametrize(("nodes", "batch"), [(20, 1), (20, 7), (1000, 1000)])
+def test_every_pod_that_brings_a_template_has_a_reservation_of_its_own(nodes: int, batch: int) -> None:
+    outcome = Outcome("DynamicReservations", nodes, batch)
+    asking, promises = outcome.pods("asking-pod"), outcome.cluster.promises.known
+    assert {pod.phase.value for pod in asking} == {"assigned"}
+    assert sorted(pod.draws_on for pod in asking) == sorted(promises)
+    assert len(promises) == outcome.decisions["CreateReservation"] == nodes
+    for pod in asking:
+        assert promises[pod.draws_on].object.status.node_name == outcome.cluster.nodes.name(pod.row)
+    assert not outcome.cluster.virtuals.by_id and not outcome.cluster.virtuals.waits

@@ -44,6 +44,7 @@ def test_every_workload_becomes_a_plan_with_measured_pods(name: str) -> None:
         ("MixedSchedulingBasePod", 5000, 5000),
         ("PreemptionBasic", 5000, 5000),
         ("PreemptionAsync", 5000, 5000),
+        ("DynamicReservations", 1000, 1000),
         ("ReservationOthers", 5000, 10000),
         ("ReservationOwners", 5000, 20000),
         ("ReservationOwnersAligned", 5000, 20000),

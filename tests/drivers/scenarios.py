@@ -46,4 +46,9 @@ class Simulated(NamedTuple):
 def placements(timeline: list[Entry]) -> Placed:
     """Which pod was bound when, where and through what."""
     bound = [entry for entry in timeline if entry.event == "Bound"]
-    return {(e.t, as_written(e.object), e.node, e.reservation) for e in bound}
+    return {(e.t, as_written(e.object), e.node, _called(e.reservation)) for e in bound}
+
+
+def _called(reservation: str) -> str:
+    """What is made on demand goes by the uid of its pod, which is another one every time."""
+    return "made on demand" if reservation.startswith("drp-") else reservation

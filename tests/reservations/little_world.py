@@ -112,7 +112,7 @@ class LittleWorld:
             self.configuration = load(
                 {"apiVersion": API_VERSION, "kind": KIND, "profiles": [profile]}, _REGISTRY.implements()
             )
-        self.asked: list[str] = []
+        self.evictions: list[str] = []
         """The pods that were asked to go, as often as they were."""
         self.preempted: list[tuple[str, str]] = []
         """Which reservation had to go for which: preemptor and victim, by uid."""
@@ -264,7 +264,7 @@ class LittleWorld:
                 marks = {"labels": decision.labels, "annotations": decision.annotations}
                 self._change("Reservation", decision.reservation.name, {"metadata": marks})
         elif isinstance(decision, Evict):
-            self.asked.append(decision.pod.name)
+            self.evictions.append(decision.pod.name)
             if decision.pod.name not in self.guarded and ("Pod", decision.pod.name) in self.objects:
                 self._preempt(decision.pod.name)
         elif isinstance(decision, SetPodScheduled):

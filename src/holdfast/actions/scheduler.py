@@ -64,6 +64,7 @@ class Scheduler:
             profiles[0].sort_key, configuration.pod_initial_backoff, configuration.pod_max_backoff
         )
         self.cycle = Cycle(self.cluster, self.queue)
+        self.cycle.profiles = self._profiles
         self._controllers = [make(self.cluster) for make in controllers]
         self.unfinished = False
         self.profiles = profiles

@@ -22,6 +22,7 @@ from holdfast.api.meta import (
     ResourceList,
     Struct,
 )
+from holdfast.api.names import RESERVATION_ID
 
 
 class ReservationPhase(StrEnum):
@@ -118,3 +119,8 @@ class NewReservationRequirement(Struct):
 
     labels: dict[str, str] = field(default_factory=dict)
     resources: ResourceList = field(default_factory=dict)
+
+    @property
+    def id(self) -> str:
+        """What the reservation to be made is known by."""
+        return self.labels.get(RESERVATION_ID, "")

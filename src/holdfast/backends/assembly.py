@@ -3,10 +3,13 @@
 from collections.abc import Callable
 
 from holdfast.actions.scheduler import Controller
+from holdfast.controllers.dynamic_reservations import DynamicReservations
 from holdfast.controllers.evictions import ReservationEvictions
 from holdfast.controllers.migration import MigrationController
+from holdfast.controllers.provisioner import Provisioner
 from holdfast.controllers.reservations import ReservationLifecycle
 from holdfast.core.cluster import Cluster
+from holdfast.core.promises.virtual import Settings
 from holdfast.framework.config import Configuration, ReservationArgs, ReservationPreemptionArgs
 
 _RESERVATION = "Reservation"
@@ -28,13 +31,21 @@ def controllers(configuration: Configuration) -> list[Callable[[Cluster], Contro
         preempting if isinstance(preempting, ReservationPreemptionArgs) else ReservationPreemptionArgs()
     )
     # A job that gives up takes its reservation along before that can expire.
-    return [
+    made: list[Callable[[Cluster], Controller]] = [
         MigrationController,
         lambda cluster: ReservationEvictions(
             cluster, given_to.eviction == "Soft", given_to.soft_evictor
         ),
         lambda cluster: ReservationLifecycle(cluster, gc_after),
+        lambda cluster: DynamicReservations(cluster, settings),
     ]
+    dynamic = configuration.dynamic_reservation
+    settings = Settings(
+        dynamic.provision_timeout, dynamic.virtual_retention, dynamic.on_failure == "Bind"
+    )
+    if dynamic.provisioner == "builtin":
+        made.append(Provisioner.of)
+    return made
 
 
 def _args(configuration: Configuration, plugin: str) -> object:

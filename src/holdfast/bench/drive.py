@@ -176,10 +176,14 @@ class Drive:
             due = self.scheduler.next_timer()
             if due is None and not reported:
                 break
-            self._now = max(self._now, due or 0.0)
-            before = len(waiting)
+            before, follows = len(waiting), reported
+            if not follows:
+                self._now = max(self._now, due or 0.0)
             reported = self._turn(0, [], [])
-            idle = 0 if len(waiting) < before else idle + 1
+            if len(waiting) < before:
+                idle = 0
+            elif not follows:
+                idle += 1
         self._measured = False
 
     def _turn(self, pods: int, arriving: list[Object], events: list[Any]) -> bool:

@@ -12,6 +12,7 @@ import msgspec
 from holdfast.api.reservation import Reservation
 from holdfast.bench.making import CREATED, PodMaker, number_of, seen, uid_of
 from holdfast.core.decisions import (
+    AnnotatePod,
     Bind,
     CreateReservation,
     Decision,
@@ -40,6 +41,7 @@ class Hands:
         self.reservations = ReservationHands()
         self._said: dict[str, SetPodScheduled] = {}
         self._nominated: dict[str, str] = {}
+        self._annotations: dict[str, dict[str, str]] = {}
 
     def know(self, maker: PodMaker, measured: bool) -> None:
         self._makers[maker.key] = maker, measured
@@ -47,6 +49,7 @@ class Hands:
     def forget(self, uid: str) -> None:
         self._said.pop(uid, None)
         self._nominated.pop(uid, None)
+        self._annotations.pop(uid, None)
         self.waiting.discard(uid)
 
     def carry_out(self, decisions: list[Decision], measured: bool) -> list[Report]:
@@ -68,6 +71,8 @@ class Hands:
                     changed[decision.pod.uid] = None
                 case Preempt():
                     reports += self._preempt(decision)
+                case AnnotatePod():
+                    reports += self._annotate(decision)
                 case CreateReservation() | SetReservationStatus() | DeleteReservation():
                     reports += self.reservations.carry_out(decision)
         # A pod's condition and the node it is nominated for are written in one go.
@@ -82,11 +87,20 @@ class Hands:
     def _bind(self, decision: Bind) -> list[Report]:
         uid = decision.pod.uid
         maker, measured = self._makers[uid[:8]]
+        annotations = {**self._annotations.get(uid, {}), **decision.annotations}
         self.forget(uid)
         if measured:
             self.placed[decision.pod.name] = decision.node
-        pod = maker.bound(number_of(uid), decision.node, decision.annotations)
+        pod = maker.bound(number_of(uid), decision.node, annotations)
         return [(BindConfirmed, uid), (Updated, pod)]
+
+    def _annotate(self, decision: AnnotatePod) -> list[Report]:
+        uid = decision.pod.uid
+        maker, _ = self._makers[uid[:8]]
+        given = {name: text for name, text in decision.annotations.items() if text is not None}
+        annotations = self._annotations.setdefault(uid, {})
+        annotations.update(given)
+        return [(Updated, maker.annotated(number_of(uid), annotations))]
 
     def _preempt(self, decision: Preempt) -> list[Report]:
         uid = decision.pod.uid

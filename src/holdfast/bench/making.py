@@ -43,6 +43,7 @@ class PodMaker:
     ) -> None:
         self._prefix = prefix
         self._texts = [_pod_text(shape) for shape in shapes]
+        self._annotations = [shape.get("metadata", {}).get("annotations", {}) for shape in shapes]
         self.namespaces = namespaces
         self._order = order
         self._along = along
@@ -63,6 +64,9 @@ class PodMaker:
 
     def bound(self, number: int, node: str, annotations: Mapping[str, str] | None = None) -> Pod:
         return self._written(number, node, _BOUND, "2", annotations=annotations)
+
+    def annotated(self, number: int, annotations: Mapping[str, str]) -> Pod:
+        return self._written(number, "", "[]", "2", annotations=annotations)
 
     def told(self, number: int, why: SetPodScheduled | None, nominated: str = "") -> Pod:
         """Without a node, and why; perhaps with one that is being cleared for it."""
@@ -95,17 +99,18 @@ class PodMaker:
         nominated: str = "",
         annotations: Mapping[str, str] | None = None,
     ) -> Pod:
-        texts = self._texts
-        text = texts[self._order[number] if self._order else number % len(texts)]
+        shape = self._order[number] if self._order else number % len(self._texts)
+        annotated = {**self._annotations[shape], **(annotations or {})}
         text = (
-            text.replace(_POD, self._name(number))
+            self._texts[shape]
+            .replace(_POD, self._name(number))
             .replace(_NAMESPACE, self._namespace(number))
             .replace(_UID, uid_of(self._prefix, number))
             .replace(_NODE, node)
             .replace(_NOMINATED, nominated)
             .replace(f'"{_CONDITIONS}"', conditions)
             .replace(_VERSION, version)
-            .replace(f'"{_ANNOTATIONS}"', msgspec.json.encode(annotations or {}).decode())
+            .replace(f'"{_ANNOTATIONS}"', msgspec.json.encode(annotated).decode())
         )
         return decode_pod_json(text.encode())
 
@@ -166,8 +171,8 @@ def _pod_text(shape: Raw) -> str:
         "uid": _UID,
         "resourceVersion": _VERSION,
         "creationTimestamp": CREATED,
-        "annotations": _ANNOTATIONS,
         **shape.get("metadata", {}),
+        "annotations": _ANNOTATIONS,
     }
     spec = {
         "priority": 0,

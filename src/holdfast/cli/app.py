@@ -21,6 +21,7 @@ from holdfast.cli.failing import Failure
 _COMMANDS = {
     "up": ("holdfast.cli.up", "up"),
     "run": ("holdfast.cli.run", "run"),
+    "provisioner": ("holdfast.cli.provisioner", "provisioner"),
     "simulate": ("holdfast.cli.simulate", "simulate"),
     "get": ("holdfast.cli.get", "get"),
     "describe": ("holdfast.cli.describe", "describe"),

@@ -58,8 +58,8 @@ def run(
 
     setup = load_setup(config)
     configuration = setup.configuration
-    health = _address(health_address)
-    log = _logger()
+    health = address(health_address)
+    log = logger()
     for warning in configuration.warnings:
         log("configuration", warning=warning)
     try:
@@ -74,14 +74,14 @@ def run(
             log=log,
         )
         log("starting", server=access.server, access=access.origin, profiles=_names(configuration))
-        _run_loop(lambda: serve(settings))
+        run_loop(lambda: serve(settings))
     except KubernetesError as error:
         raise Failure(1, str(error).splitlines()) from None
     except OSError as error:
         raise Failure(1, [f"{health_address}: {error.strerror or error}"]) from None
 
 
-def _run_loop(main: Callable[[], Any]) -> None:
+def run_loop(main: Callable[[], Any]) -> None:
     """On uvloop where it is installed: it makes a quarter more of the same processor."""
     from importlib import import_module
     from importlib.util import find_spec
@@ -91,7 +91,7 @@ def _run_loop(main: Callable[[], Any]) -> None:
         runner.run(main())
 
 
-def _address(text: str) -> tuple[str, int] | None:
+def address(text: str) -> tuple[str, int] | None:
     if not text:
         return None
     host, separator, port = text.rpartition(":")
@@ -104,7 +104,7 @@ def _names(configuration: Any) -> list[str]:
     return [profile.scheduler_name for profile in configuration.profiles]
 
 
-def _logger() -> Callable[..., None]:
+def logger() -> Callable[..., None]:
     logger = log_to_stderr()
 
     def log(event: str, level: str = "info", **particulars: object) -> None:

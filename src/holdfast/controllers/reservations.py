@@ -68,6 +68,8 @@ class ReservationLifecycle:
         return self._timers[0][0] if self._timers else None
 
     def _look_after(self, promise: Promise, now: float) -> None:
+        if promise.virtual:
+            return
         if promise.finished:
             if promise.object.status.phase not in FINISHED:
                 self._write(promise, now)

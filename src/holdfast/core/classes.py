@@ -43,6 +43,8 @@ _RESULTS = frozenset(
         names.PREEMPTS,
         names.PREEMPTED_BY,
         names.SOFT_EVICTION,
+        names.NEW_RESERVATION_REQUIREMENT,
+        names.RESERVATION_PROVISION_ERROR,
     )
 )
 """Annotations scheduling writes rather than reads."""
@@ -95,6 +97,7 @@ class PodClass:
         "promised_to",
         "refs",
         "requests",
+        "sized",
         "terminating",
         "tolerations",
         "usage",
@@ -160,6 +163,8 @@ class PodClass:
             self.count_limits()
         self.plain: PodClass | None = None
         """The class that is the same but for volumes, which this one has."""
+        self.sized = False
+        """Whether it stands for a pod at the size of the reservation it asks for; see `at_size`."""
         self.refs = 0
         """How many pods are known to be of the class."""
         self.placed: dict[int, int] = {}
@@ -172,6 +177,27 @@ class PodClass:
         cls.pod = pod
         cls.volumes = volumes
         cls.plain = self
+        cls.refs = 0
+        cls.placed = {}
+        return cls
+
+    def at_size(self, class_id: int, size: Mapping[int, int]) -> "PodClass":
+        """The class of pods that differ from this one's in asking for so much, and in drawing on no
+        reservation. There are no such pods: it is for finding out where there is room."""
+        cls = copy(self)
+        cls.id = class_id
+        cls.sized = True
+        cls.requests = cls._scored = tuple(sorted(size.items()))
+        usage = {**dict(self.usage), **size}
+        for slot, derived in ((CPU, NONZERO_CPU), (MEMORY, NONZERO_MEMORY)):
+            usage[derived] = max(usage[derived], size.get(slot, 0))
+        cls.nonzero = (
+            max(self.nonzero[0], size.get(CPU, 0)),
+            max(self.nonzero[1], size.get(MEMORY, 0)),
+        )
+        cls.usage = tuple(usage.items())
+        cls.usage_column = np.zeros(0, dtype=np.int64)
+        cls.plain = None
         cls.refs = 0
         cls.placed = {}
         return cls
@@ -259,6 +285,16 @@ class PodClasses:
             dropped = self._by_key.pop(self._idle.pop(oldest))
             del self._keys[oldest]
             self._dropped(dropped)
+
+    def at_size(self, cls: PodClass, size: Mapping[int, int]) -> PodClass:
+        """The class at another size, which like a plain one is not listed. Whoever has it made says
+        when it is `unused`."""
+        self._next += 1
+        return cls.at_size(self._next - 1, size)
+
+    def unused(self, sized: PodClass) -> None:
+        for tell in self.on_dropped:
+            tell(sized)
 
     def _make(self, pod: Pod, traits: Traits) -> PodClass:
         volumes = scheduling_volumes(pod.spec)

@@ -12,7 +12,7 @@ import msgspec
 from holdfast.api.errors import InvalidObject
 from holdfast.api.meta import Object
 from holdfast.api.migration import PodMigrationJob
-from holdfast.api.names import RESERVATION_ALLOCATED
+from holdfast.api.names import RESERVATION_ALLOCATED, RESERVATION_TEMPLATE
 from holdfast.api.node import Node
 from holdfast.api.pod import Pod
 from holdfast.api.reservation import Reservation
@@ -45,7 +45,7 @@ from holdfast.core.limit_sums import LimitSums
 from holdfast.core.migrations import Migrations
 from holdfast.core.nodes import NodeInfo, NodeTable
 from holdfast.core.pods import Phase, PodRecord
-from holdfast.core.promises import Promises
+from holdfast.core.promises import Promises, Virtuals
 from holdfast.core.rowlog import RowLog
 from holdfast.core.story import Chronicle, Line
 from holdfast.core.topology import Topology
@@ -90,6 +90,7 @@ class Cluster:
         self.pods: dict[str, PodRecord] = {}
         self.limits = LimitSums(self)
         self.promises = Promises(self)
+        self.virtuals = Virtuals(self)
         self.node_listeners: list[Callable[[int], None]] = []
         """Told of every row whose node object came, changed or went."""
         self.belongings = Belongings(self)
@@ -212,6 +213,7 @@ class Cluster:
         elif isinstance(obj, Node):
             self._put_node(obj)
         elif isinstance(obj, Reservation):
+            self.virtuals.requirements.see_reservation(obj)
             self.promises.put(obj)
         elif isinstance(obj, PodMigrationJob):
             self.migrations.put(obj)
@@ -231,6 +233,7 @@ class Cluster:
         elif isinstance(obj, Node):
             self._drop_node(obj.metadata.name, "deleted")
         elif isinstance(obj, Reservation):
+            self.virtuals.requirements.forget_reservation(obj.metadata.uid)
             self.promises.drop(obj.metadata.uid)
         elif isinstance(obj, PodMigrationJob):
             self.migrations.drop(obj.metadata.uid)
@@ -361,6 +364,8 @@ class Cluster:
 
     def _put_pod(self, pod: Pod) -> None:
         meta, spec = pod.metadata, pod.spec
+        if RESERVATION_TEMPLATE in meta.annotations or meta.uid in self.virtuals.requirements.asks:
+            self.virtuals.requirements.see_pod(pod)
         known = self.pods.get(meta.uid)
         if known is None:
             namesake = self.pods.get(self._uid.get((meta.namespace, meta.name), ""))
@@ -497,6 +502,7 @@ class Cluster:
             self._changes |= Change.PROMISES
 
     def _forget(self, pod: PodRecord, why: str) -> None:
+        self.virtuals.requirements.forget_pod(pod.uid)
         if self.watcher is not None:
             self.watcher.pod_settled(pod)
         if pod.row >= 0:
@@ -520,6 +526,8 @@ class Cluster:
 
     def _write_refused(self, event: WriteRefused) -> None:
         self.promises.not_written(event.uid)
+        self.virtuals.not_written(event.uid, event.message)
+        self.virtuals.requirements.not_written(event.uid, event.message)
         if self.migrations.known:
             self.migrations.refused.append((event.uid, event.message))
         pod = self.pods.get(event.uid)

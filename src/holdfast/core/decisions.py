@@ -77,6 +77,14 @@ class Preempt(msgspec.Struct, frozen=True):
     """The condition's."""
 
 
+class AnnotatePod(msgspec.Struct, frozen=True):
+    """Set annotations of the pod; those that are None are removed. Comes before the Bind of the pod.
+    Answered by WriteRefused if it could not be written."""
+
+    pod: ObjectRef
+    annotations: Mapping[str, str | None]
+
+
 class Evict(msgspec.Struct, frozen=True):
     """Ask the eviction API to let the pod go, which minds disruption budgets. Answered by WriteRefused
     if it does not, now; otherwise the pod is seen to go."""
@@ -157,6 +165,7 @@ Decision = (
     | SetPodScheduled
     | Nominate
     | Preempt
+    | AnnotatePod
     | Evict
     | CreateReservation
     | SetReservationStatus

@@ -5,7 +5,7 @@ at once, so that the next pod sees it taken; the bind is decided, and carried ou
 """
 
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 import numpy as np
 
@@ -19,10 +19,11 @@ from holdfast.core.promises import Promise
 from holdfast.framework.column import Column
 from holdfast.framework.counting import about_reservations
 from holdfast.framework.diagnosis import NO_NODES, Blame, Verdict, not_named_text, verdict
-from holdfast.framework.interface import Nomination, Plugin
+from holdfast.framework.interface import Nomination, Outcome, Plugin
 from holdfast.framework.narrowed import Narrowed
 from holdfast.framework.owned import OwnedColumn
 from holdfast.framework.profile import Profile
+from holdfast.framework.provisioning import Provisioning
 from holdfast.framework.queue import SchedulingQueue
 from holdfast.framework.trial import ClassContest, PodTrial
 
@@ -56,6 +57,9 @@ class Cycle:
         self._rooms = cluster.promises.rooms
         self._columns: dict[tuple[int, int], Column] = {}
         self._profiles_seen: set[int] = set()
+        self._provisioning = Provisioning(self, cluster)
+        self.profiles: Mapping[str, Profile] = {}
+        """By scheduler name."""
         self.waiting: dict[str, Waiting] = {}
         self.decisions: list[Decision] = []
         self.terse = False
@@ -101,10 +105,16 @@ class Cycle:
     def schedule(self, profile: Profile, pod: PodRecord, now: float) -> bool:
         """Tries to find a node for the pod; whether one was found."""
         if not self._table.count:
-            self._fail(profile, pod, NO_NODES, (), now)
+            self.fail(profile, pod, NO_NODES, (), now)
             return False
         if pod.promise is not None and pod.promise.preemptor:
             return self._hold_room(profile, pod, pod.promise, now)
+        if profile.provisions and self._provisioning.concerns(pod):
+            return self._provisioning.schedule(profile, pod, now)
+        return self.place(profile, pod, now)
+
+    def place(self, profile: Profile, pod: PodRecord, now: float) -> bool:
+        """The same with the nodes and reservations there are."""
         column = self.column(profile, pod.cls)
         row = self.find_row(profile, pod, column)
         if row < 0:
@@ -114,7 +124,14 @@ class Cycle:
             pod.draws_on = column.draws_on(row)
         if self._rooms and (room := self._rooms.of(pod, row)) is not None:
             pod.draws_on = self._drawn(profile, pod, row, column, room)
-        return self._claim(profile, pod, row, now)
+        return self.claim(profile, pod, row, now)
+
+    def take(self, pod: PodRecord) -> bool:
+        """Takes a pod out of its turn; whether it was waiting for one."""
+        if self._queue.place(pod.uid) not in ("active", "backoff", "unschedulable"):
+            return False
+        self._queue.take(pod)
+        return True
 
     def _hold_room(self, profile: Profile, pod: PodRecord, room: Promise, now: float) -> bool:
         """Room that was preempted is held where it is, whatever else is there still."""
@@ -122,7 +139,7 @@ class Cycle:
         if room.released or row is None or not self._table.alive[row]:
             self._queue.forget(pod)
             return False
-        return self._claim(profile, pod, row, now)
+        return self.claim(profile, pod, row, now)
 
     def _drawn(self, profile: Profile, pod: PodRecord, row: int, column: Column, room: Promise) -> str:
         """What a pod draws on where room is held for it: that, unless it is not there yet or not
@@ -218,10 +235,10 @@ class Cycle:
                 continue
             del self.waiting[pod.uid]
             if outcome.message or outcome.wait:
-                message = outcome.message or f"timed out waiting for {waiting.plugin.name}"
-                self._give_back(profile, pod, waiting.row, profile.reserve)
+                if not outcome.message:
+                    outcome = Outcome(f"timed out waiting for {waiting.plugin.name}")
+                self._refuse(profile, pod, waiting.row, waiting.plugin, outcome, now)
                 self._cluster.changed(Change.POD_LEFT)
-                self._fail(profile, pod, message, {waiting.plugin.name}, now)
             else:
                 rest = profile.permit[profile.permit.index(waiting.plugin) + 1 :]
                 if not self._permit(profile, pod, waiting.row, rest, now):
@@ -232,11 +249,11 @@ class Cycle:
 
     # A node was found
 
-    def _claim(self, profile: Profile, pod: PodRecord, row: int, now: float) -> bool:
+    def claim(self, profile: Profile, pod: PodRecord, row: int, now: float) -> bool:
         refused = self._take(profile, pod, row)
         if refused is not None:
             plugin, message = refused
-            self._fail(profile, pod, message, {plugin}, now, go_on=True)
+            self.fail(profile, pod, message, {plugin}, now, go_on=True)
             return False
         return self._permit(profile, pod, row, profile.permit, now)
 
@@ -256,8 +273,7 @@ class Cycle:
         for plugin in plugins:
             outcome = plugin.permit(pod, row)
             if outcome.message:
-                self._give_back(profile, pod, row, profile.reserve)
-                self._fail(profile, pod, outcome.message, {plugin.name}, now, go_on=True)
+                self._refuse(profile, pod, row, plugin, outcome, now, go_on=True)
                 return False
             if outcome.wait:
                 self.waiting[pod.uid] = Waiting(pod, row, plugin, now + outcome.wait)
@@ -276,6 +292,24 @@ class Cycle:
         self._cluster.changed(Change.POD_PLACED)
         self._cluster.chronicle.note(now, pod.ref, "decided", self._table.name(row))
         return True
+
+    def _refuse(
+        self,
+        profile: Profile,
+        pod: PodRecord,
+        row: int,
+        plugin: Plugin,
+        outcome: Outcome,
+        now: float,
+        go_on: bool = False,
+    ) -> None:
+        """A plugin does not permit the pod where it is."""
+        self._give_back(profile, pod, row, profile.reserve)
+        if not outcome.retry or pod.leaving:
+            self.fail(profile, pod, outcome.message, {plugin.name}, now, go_on=go_on)
+            return
+        self._queue.retry_later(pod, now)
+        self.tell(pod, outcome.message, now, "SchedulerError")
 
     def _give_back(self, profile: Profile, pod: PodRecord, row: int, reserved: list[Plugin]) -> None:
         for plugin in reversed(reserved):
@@ -302,7 +336,7 @@ class Cycle:
             self.decisions.append(Nominate(pod.ref, nomination.node))
         message = why.message(self._table.count, nomination.message)
         go_on = go_on or bool(nomination.node)
-        self._fail(profile, pod, message, why.plugins, now, why.condition, go_on)
+        self.fail(profile, pod, message, why.plugins, now, why.condition, go_on)
 
     def _take_all(self, profile: Profile, nomination: Nomination, now: float) -> None:
         """Reserve pods take their places, all of them or none."""
@@ -319,7 +353,7 @@ class Cycle:
                 self._give_back(profile, other, other.row, profile.reserve)
             plugin, message = refused
             for each in nomination.claims:
-                self._fail(profile, each.pod, message, {plugin}, now, go_on=True)
+                self.fail(profile, each.pod, message, {plugin}, now, go_on=True)
             return
         self.decisions.extend(nomination.decisions)
         for pod in taken:
@@ -354,7 +388,7 @@ class Cycle:
                 messages.append(nomination.message)
         return Nomination(node, ", ".join(messages))
 
-    def _fail(
+    def fail(
         self,
         profile: Profile,
         pod: PodRecord,
@@ -364,6 +398,7 @@ class Cycle:
         condition: str = "Unschedulable",
         go_on: bool = False,
     ) -> None:
+        """No node will do for the pod, for these plugins."""
         if pod.leaving:
             self._queue.forget(pod)
             return

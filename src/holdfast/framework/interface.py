@@ -202,6 +202,8 @@ class Outcome(NamedTuple):
     message: str = ""
     wait: float = 0.0
     """Permit only: hold the pod back until allowed, at most this long."""
+    retry: bool = False
+    """Permit only: where there is a message, whether to try again after a back-off whatever happens."""
 
 
 FINE = Outcome()
@@ -281,6 +283,8 @@ class Plugin:
     """The action that must be among a round's for `post_filter` to be asked."""
     draws: ClassVar[bool] = False
     """Whether with this plugin pods draw on reservations."""
+    provisions: ClassVar[bool] = False
+    """Whether with this plugin pods that bring a template get a reservation of their own."""
 
     def __init__(self, cluster: Cluster, args: Mapping[str, Any] | Any) -> None:
         self.cluster = cluster

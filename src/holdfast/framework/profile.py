@@ -42,6 +42,8 @@ class Profile:
         drawing = next((plugin for plugin in made.values() if plugin.draws), None)
         self.drawing_name = drawing.name if drawing is not None else ""
         """The plugin by which pods draw on reservations, if there is one."""
+        self.provisions = bool(drawing) and any(plugin.provisions for plugin in made.values())
+        """Whether reservations are asked for on behalf of pods that bring a template."""
         self.drawing_weight = weights.get(self.drawing_name, 0)
         self.volume_filters = [plugin for plugin in self.filters if plugin.about_volumes]
         self.scores_volumes = any(plugin.about_volumes for plugin, _ in self.scorers)

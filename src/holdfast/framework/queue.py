@@ -210,6 +210,11 @@ class SchedulingQueue:
         self._backoff.clear()  # what is left there was tried early
         return None
 
+    def take(self, pod: PodRecord) -> None:
+        """The pod is to be tried now, as if its turn had come."""
+        self._scout_back(pod, go_on=True)
+        self.remove(pod)
+
     def remove(self, pod: PodRecord) -> None:
         """The pod is in no queue any more."""
         place = self._place.pop(pod.uid, None)

@@ -7,6 +7,7 @@ from holdfast.framework.registry import Registry
 from holdfast.plugins.default_binder import DefaultBinder
 from holdfast.plugins.default_preemption import DefaultPreemption
 from holdfast.plugins.device_share import DeviceShare
+from holdfast.plugins.dynamic_reservation import DynamicReservation
 from holdfast.plugins.image_locality import ImageLocality
 from holdfast.plugins.inter_pod_affinity import InterPodAffinity
 from holdfast.plugins.limit_aware import LimitAware
@@ -31,6 +32,7 @@ from holdfast.plugins.volume_zone import VolumeZone
 IN_TREE = (
     DefaultBinder,
     DefaultPreemption,
+    DynamicReservation,
     DeviceShare,
     ImageLocality,
     LimitAware,

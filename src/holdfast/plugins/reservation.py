@@ -82,7 +82,9 @@ class Reservation(Plugin):
         drawn = self.cluster.promises.known.get(pod.draws_on)
         if drawn is None or drawn.pod is None or drawn.pod.row != row:
             return Outcome(NOT_ACTIVE)
-        return Outcome(wait=_PATIENCE) if drawn.pod.phase is Phase.ASSUMED else FINE
+        if drawn.pod.phase is not Phase.ASSUMED or pod.uid in self.cluster.virtuals.waits:
+            return FINE  # or DynamicReservation has it wait
+        return Outcome(wait=_PATIENCE)
 
     def bind(self, pod: PodRecord, row: int) -> list[Decision]:
         promise = pod.promise

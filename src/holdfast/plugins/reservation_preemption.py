@@ -95,9 +95,8 @@ class ReservationPreemption(Plugin):
         if isinstance(found, str):
             return Nomination("", found)
         row, victims = found
-        return Nomination(
-            decisions=self._told(pod, row, victims), claims=(self._claim(pod, row, victims),)
-        )
+        clears = frozenset(each.uid for each in (*victims, *self._going(row)))
+        return Nomination(decisions=self._told(pod, row, victims), claims=(Claim(pod, row, clears),))
 
     def _choose(self, pod: PodRecord, trial: Trial, tried: Tried) -> Choice | str:
         """Where the pod can go, and at whose cost; or why nowhere."""
@@ -110,7 +109,7 @@ class ReservationPreemption(Plugin):
 
     def _try(self, pod: PodRecord, row: int, trial: Trial) -> Found:
         there = [hold.pod for hold in self.cluster.ledger.holds.on(row)]
-        going = [each for each in there if self._is_going(each)]
+        going = self._going(row)
         lower = [each for each in there if each not in going and self._is_lower(each, pod)]
         if not lower:
             return (NO_VICTIMS,)
@@ -151,6 +150,7 @@ class ReservationPreemption(Plugin):
             promise is not None
             and reserving.phase is Phase.ASSIGNED
             and not promise.preemptor
+            and not promise.virtual
             and reserving.cls.priority < pod.cls.priority
         )
 
@@ -175,6 +175,7 @@ class ReservationPreemption(Plugin):
     def _together(self, members: list[PodRecord], trial: Trial) -> Nomination:
         """A dry run for all members that wait, one after the other, each as if they were there."""
         found: list[tuple[PodRecord, Choice]] = []
+        cleared: set[int] = set()
         ledger = self.cluster.ledger
         with ledger.transaction():
             for member in members:
@@ -185,18 +186,22 @@ class ReservationPreemption(Plugin):
                 if isinstance(choice, str):
                     placed = f"only {len(found)} of {len(members)} members of the gang would have room"
                     return Nomination("", f"preemption: {placed}.")
+                if row < 0:
+                    cleared.add(choice[0])
                 for victim in choice[1]:
                     leave(self.cluster, victim)
                 assert member.promise is not None
                 ledger.hold(member, choice[0], member.promise.amounts)
                 found.append((member, choice))
-        gone: dict[int, list[PodRecord]] = {}
+        gone: dict[int, set[str]] = {}
         for _, (row, victims) in found:
-            gone.setdefault(row, []).extend(victims)
+            gone.setdefault(row, set()).update(victim.uid for victim in victims)
+        for row in cleared:
+            gone[row].update(each.uid for each in self._going(row))
         decisions: list[Decision] = []
         for member, (row, victims) in found:
             decisions += self._told(member, row, victims)
-        claims = tuple(self._claim(member, row, gone[row]) for member, (row, _) in found)
+        claims = tuple(Claim(member, row, frozenset(gone[row])) for member, (row, _) in found)
         return Nomination(decisions=tuple(decisions), claims=claims)
 
     def _choose_for(self, member: PodRecord, trial: Trial) -> Choice | str:
@@ -207,13 +212,10 @@ class ReservationPreemption(Plugin):
 
     # What comes of it
 
-    def _claim(
-        self, pod: PodRecord, row: int, victims: list[PodRecord] | tuple[PodRecord, ...]
-    ) -> Claim:
-        """Those that are on their way out there have to be gone too."""
-        there = [hold.pod for hold in self.cluster.ledger.holds.on(row)] if victims else []
-        going = [each.uid for each in there if self._is_going(each)]
-        return Claim(pod, row, frozenset((*(victim.uid for victim in victims), *going)))
+    def _going(self, row: int) -> list[PodRecord]:
+        """Those there that are on their way out, and were taken for gone."""
+        there = (hold.pod for hold in self.cluster.ledger.holds.on(row))
+        return [each for each in there if self._is_going(each)]
 
     def _told(self, pod: PodRecord, row: int, victims: tuple[PodRecord, ...]) -> tuple[Decision, ...]:
         if not victims:

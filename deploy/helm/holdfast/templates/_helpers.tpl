@@ -25,6 +25,19 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- end -}}
 
+{{- define "holdfast.provisionerSelectorLabels" -}}
+app.kubernetes.io/name: {{ include "holdfast.name" . }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/component: provisioner
+{{- end -}}
+
+{{- define "holdfast.provisionerLabels" -}}
+{{ include "holdfast.provisionerSelectorLabels" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
+{{- end -}}
+
 {{- define "holdfast.serviceAccountName" -}}
 {{- if .Values.serviceAccount.create -}}
 {{- default (include "holdfast.fullname" .) .Values.serviceAccount.name -}}
@@ -57,5 +70,10 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- $type := dict "apiVersion" "kubescheduler.config.k8s.io/v1" "kind" "KubeSchedulerConfiguration" -}}
 {{- $lease := dict "resourceNamespace" (include "holdfast.leaseNamespace" .) -}}
 {{- $defaults := merge $type (dict "leaderElection" $lease) -}}
-{{- toYaml (merge (deepCopy .Values.config) $defaults) -}}
+{{- $config := merge (deepCopy .Values.config) $defaults -}}
+{{- if .Values.provisioner.enabled -}}
+{{- toYaml (merge $config (dict "dynamicReservation" (dict "provisioner" "external"))) -}}
+{{- else -}}
+{{- toYaml $config -}}
+{{- end -}}
 {{- end -}}

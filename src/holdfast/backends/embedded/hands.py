@@ -13,6 +13,7 @@ from holdfast.backends.embedded.reservations import ReservationHands
 from holdfast.backends.embedded.telling import BOUND, EVICTED, PREEMPTED, UNSCHEDULABLE
 from holdfast.backends.embedded.world import World
 from holdfast.core.decisions import (
+    AnnotatePod,
     Bind,
     BindVolume,
     CreateReservation,
@@ -30,7 +31,7 @@ from holdfast.core.decisions import (
     SetReservationStatus,
     SpecifyMigration,
 )
-from holdfast.core.events import BindConfirmed, BindRefused
+from holdfast.core.events import BindConfirmed, BindRefused, WriteRefused
 from holdfast.store.objects import Key, Raw, node_key, pod_key
 
 
@@ -47,6 +48,7 @@ class Hands:
             SetPodScheduled: self._set_pod_scheduled,
             Nominate: self._nominate,
             Preempt: self._preempt,
+            AnnotatePod: self._annotate,
             Evict: self._migrations.evict,
             SetMigrationStatus: self._migrations.set_status,
             SpecifyMigration: self._migrations.specify,
@@ -144,6 +146,17 @@ class Hands:
         self._objects.update(
             pod_key(decision.pod.namespace, decision.pod.name), {**pod, "status": status}
         )
+
+    def _annotate(self, decision: AnnotatePod) -> None:
+        pod = self._this(decision.pod)
+        if pod is None:
+            self._world.feed(WriteRefused(decision.pod.uid, f'pods "{decision.pod.name}" not found'))
+            return
+        metadata = pod["metadata"]
+        annotations = {**(metadata.get("annotations") or {}), **decision.annotations}
+        kept = {name: value for name, value in annotations.items() if value is not None}
+        key = pod_key(decision.pod.namespace, decision.pod.name)
+        self._objects.update(key, {**pod, "metadata": {**metadata, "annotations": kept}})
 
     def _preempt(self, decision: Preempt) -> None:
         pod = self._this(decision.pod)

@@ -11,6 +11,7 @@ from holdfast import __version__
 from holdfast.actions.scheduler import Scheduler
 from holdfast.backends.metrics.figures import Counter, Histogram, exponential
 from holdfast.backends.metrics.limits import limit_ratios
+from holdfast.backends.metrics.provisioning import ProvisioningFigures
 from holdfast.backends.metrics.reservations import ReservationFigures
 from holdfast.backends.metrics.timing import time_plugins
 from holdfast.core.decisions import Bind, Decision, Preempt
@@ -79,6 +80,7 @@ class SchedulingMetrics:
         self._preemptions = 0
         self.registry = CollectorRegistry()
         self.registry.register(self)
+        self.registry.register(ProvisioningFigures(scheduler.cluster.virtuals.figures))
         self._reservations = ReservationFigures(scheduler.cluster)
         self.registry.register(self._reservations)
         ProcessCollector(registry=self.registry)

@@ -89,6 +89,13 @@ class Intake:
         if renewed:
             promises.opened(promise)
 
+    def put_virtual(self, promise: Promise) -> None:
+        """Of a reservation that has no object; raises what is wrong with what stands for it."""
+        self._read(promise)
+        self._promises.known[promise.uid] = promise
+        self._uid[promise.name] = promise.uid
+        self.set_amounts(promise, promise.wanted)
+
     def _is_settled(self, promise: Promise) -> bool:
         """Whether an object of which only the status is new says nothing but what was decided."""
         status, pod = promise.object.status, promise.pod

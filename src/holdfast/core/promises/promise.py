@@ -73,6 +73,7 @@ class Promise:
         "spec",
         "told",
         "uid",
+        "virtual",
         "waiting",
         "wanted",
         "wants_node",
@@ -106,6 +107,8 @@ class Promise:
         """The slots of which owners get nothing but what is reserved; None if the policy is another."""
         self.withheld: Amounts = {}
         """What is kept back inside it, by slot."""
+        self.virtual = False
+        """Whether it has no object; see `holdfast.core.promises.virtual`."""
         self.waiting = False
         """Whether it has a node but not yet the room."""
         self.finished = ""
@@ -136,6 +139,11 @@ class Promise:
         """Whether its deletion was decided."""
         self.told: ReservationStatus | None = None
         """The status last written, until it is seen."""
+
+    @property
+    def placed(self) -> bool:
+        """Whether it has a node."""
+        return self.pod is not None and self.pod.row >= 0
 
     @property
     def reusable(self) -> bool:

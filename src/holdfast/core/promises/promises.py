@@ -130,8 +130,9 @@ class Promises:
 
     def concerns(self, cls: PodClass) -> bool:
         """Whether reservations matter to pods of the class."""
-        return bool(self.specs.matching(cls)) or (
-            names.RESERVATION_AFFINITY in cls.annotations and cls.promised_to < 0
+        return not cls.sized and (
+            bool(self.specs.matching(cls))
+            or (names.RESERVATION_AFFINITY in cls.annotations and cls.promised_to < 0)
         )
 
     def traits(self, metadata: ObjectMeta) -> Traits:
@@ -152,9 +153,16 @@ class Promises:
     def put(self, reservation: Reservation) -> None:
         self._intake.put(reservation)
 
-    def drop(self, uid: str) -> None:
+    def put_virtual(self, promise: Promise, row: int) -> None:
+        """A reservation without an object holds its room on the row; raises what is wrong with it."""
+        self._intake.put_virtual(promise)
+        self.assume(promise, row)
+        self.note(promise, "set aside", self._nodes.name(row))
+        self.opened(promise)
+
+    def drop(self, uid: str, why: str = "deleted") -> None:
         """The object is gone."""
-        self._intake.drop(uid)
+        self._intake.drop(uid, why)
 
     def finish(self, promise: Promise, reason: str) -> None:
         """It holds nothing any more, for good."""

@@ -41,7 +41,7 @@ def reserve_pod(reservation: Reservation) -> tuple[Pod, str]:
                 name=meta.uid,
                 uid=meta.uid,
                 namespace=namespace,
-                labels={**given.labels, **own.labels},
+                labels=_labels(given.labels, own.labels),
                 annotations={**given.annotations, **own.annotations},
                 owner_references=given.owner_references,
             ),
@@ -49,6 +49,13 @@ def reserve_pod(reservation: Reservation) -> tuple[Pod, str]:
         ),
         node,
     )
+
+
+def _labels(given: dict[str, str], own: dict[str, str]) -> dict[str, str]:
+    """Less the id of one made on demand, which would make each of them a class of its own."""
+    labels = {**given, **own}
+    labels.pop(names.RESERVATION_ID, None)
+    return labels
 
 
 def priority_of(reservation: Reservation, spec: PodSpec) -> int:

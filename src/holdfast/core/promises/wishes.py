@@ -89,6 +89,16 @@ class Wish:
             for term in required.reservation_selector_terms
         )
 
+    def takes_new(self, amounts: Mapping[str, int]) -> bool:
+        """Whether the pod would use a reservation of these amounts made for it, which has no labels."""
+        affinity = self.affinity
+        near = affinity is None or not (
+            affinity.name
+            or affinity.reservation_selector
+            or affinity.required_during_scheduling_ignored_during_execution
+        )
+        return near and all(self._amounts.get(n, 0) == amounts.get(n, 0) for n in self._exact)
+
     def _is_exact(self, promise: Promise) -> bool:
         return all(
             self._amounts.get(name, 0) == promise.amounts_by_name.get(name, 0) for name in self._exact

@@ -96,7 +96,7 @@ class Reservations:
                 return None
             except Passing as error:
                 if isinstance(error, ApiError) and error.status == 409:
-                    return None
+                    return None  # it is there already
                 wait = wait_after(error, backoff)
                 if wait is not None and backoff.tries < _ATTEMPTS:
                     return wait

@@ -8,6 +8,7 @@ from holdfast.api.storage import PersistentVolumeClaim
 from holdfast.backends.kubernetes.fence import Fence
 from holdfast.backends.kubernetes.http.client import Client
 from holdfast.backends.kubernetes.http.rate import RateLimit
+from holdfast.backends.kubernetes.writing.annotations import annotation_job
 from holdfast.backends.kubernetes.writing.binder import BindJob, Feed
 from holdfast.backends.kubernetes.writing.claims import Claims
 from holdfast.backends.kubernetes.writing.evictions import EvictionJob
@@ -18,6 +19,7 @@ from holdfast.backends.kubernetes.writing.reservations import Reservations
 from holdfast.backends.kubernetes.writing.sender import Sender
 from holdfast.backends.kubernetes.writing.statuses import Statuses
 from holdfast.core.decisions import (
+    AnnotatePod,
     Bind,
     BindVolume,
     CreateReservation,
@@ -88,6 +90,9 @@ class Writer:
                     self.queue.submit(Lane.STATUS, decision.pod.uid, job)
             elif isinstance(decision, Preempt):
                 self._preempt(decision)
+            elif isinstance(decision, AnnotatePod):
+                job = annotation_job(self._sender, decision, self._feed)
+                self.queue.submit(Lane.BIND, decision.pod.uid, job)
             elif isinstance(decision, CreateReservation):
                 self._reservations.create(decision)
             elif isinstance(decision, SetReservationStatus):

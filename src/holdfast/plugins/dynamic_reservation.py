@@ -1,0 +1,84 @@
+"""DynamicReservation: a pod with a reservation template waits until its reservation has been made.
+
+Where it goes is decided in `holdfast.framework.provisioning`, what it waits for is kept in
+`holdfast.core.promises.virtual`.
+"""
+
+from holdfast.api import names
+from holdfast.api.dynamic_reservations import read_template
+from holdfast.api.errors import InvalidObject
+from holdfast.core.changes import Change
+from holdfast.core.classes import PodClass
+from holdfast.core.pods import Phase, PodRecord
+from holdfast.core.promises.virtual import Virtual
+from holdfast.framework.interface import FINE, Filter, Outcome, Plugin, Rejected
+
+NOT_ACTIVE = "reservation is not active"
+NODE_GONE = "the node of its reservation is gone"
+LEAVING = "the pod is being deleted"
+
+_PATIENCE = 600.0
+"""How long a pod waits for its reservation's status to be written, in seconds."""
+
+
+class DynamicReservation(Plugin):
+    name = "DynamicReservation"
+    wakes_on = Change.ANY_NODE | Change.ANY_POD
+    provisions = True
+
+    def filter(self, cls: PodClass) -> Filter | Rejected | None:
+        text = cls.annotations.get(names.RESERVATION_TEMPLATE)
+        if text is None or cls.promised_to >= 0:
+            return None
+        try:
+            read_template(text)
+        except InvalidObject as error:
+            return Rejected(f"{error.field}: {error.message}", error=True)
+        return None
+
+    def reserve(self, pod: PodRecord, row: int) -> Outcome:
+        if pod.draws_on:
+            self.cluster.virtuals.begin_wait(pod)
+        return FINE
+
+    def unreserve(self, pod: PodRecord, row: int) -> None:
+        if pod.uid in self.cluster.virtuals.waits:
+            self.cluster.virtuals.end_wait(pod)
+
+    def permit(self, pod: PodRecord, row: int) -> Outcome:
+        virtuals = self.cluster.virtuals
+        if pod.uid not in virtuals.waits:
+            return FINE
+        if pod.leaving:
+            return Outcome(LEAVING)
+        if not self.cluster.nodes.alive[row]:
+            return Outcome(NODE_GONE, retry=True)
+        virtual = virtuals.by_id.get(virtuals.waits[pod.uid])
+        if virtual is not None and not virtuals.taken_over(virtual):
+            return self._waits(pod, virtual)
+        drawn = self.cluster.promises.known.get(pod.draws_on)
+        if not pod.draws_on and self._binds_anyway:
+            virtuals.end_wait(pod)
+            return FINE
+        if drawn is None or drawn.pod is None or drawn.pod.row != row:
+            return Outcome(NOT_ACTIVE, retry=True)
+        if drawn.pod.phase is Phase.ASSUMED:
+            return Outcome(wait=_PATIENCE)
+        virtuals.end_wait(pod)
+        return FINE
+
+    def _waits(self, pod: PodRecord, virtual: Virtual) -> Outcome:
+        virtuals = self.cluster.virtuals
+        why = virtuals.failure(pod)
+        if not why:
+            return Outcome(wait=virtuals.patience(pod))
+        if not self._binds_anyway:
+            return Outcome(why, retry=True)
+        virtuals.drop(virtual)
+        virtuals.end_wait(pod)
+        return FINE
+
+    @property
+    def _binds_anyway(self) -> bool:
+        settings = self.cluster.virtuals.settings
+        return settings is not None and settings.bind_anyway
