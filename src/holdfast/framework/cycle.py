@@ -328,7 +328,7 @@ class Cycle:
         go_on = bool(pod.nominated) or pod.pin is not None
         nomination = Nomination() if why.error else self.post_filter(profile, pod, column)
         if nomination.claims:
-            self._take_all(profile, nomination, now)
+            self.take_all(profile, nomination, now)
             return
         self.decisions.extend(nomination.decisions)
         if nomination.node is not None and nomination.node != pod.nominated:
@@ -338,7 +338,7 @@ class Cycle:
         go_on = go_on or bool(nomination.node)
         self.fail(profile, pod, message, why.plugins, now, why.condition, go_on)
 
-    def _take_all(self, profile: Profile, nomination: Nomination, now: float) -> None:
+    def take_all(self, profile: Profile, nomination: Nomination, now: float) -> None:
         """Reserve pods take their places, all of them or none."""
         taken: list[PodRecord] = []
         for pod, row, clears in nomination.claims:
