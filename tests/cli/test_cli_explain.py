@@ -207,3 +207,30 @@ def test_nothing_is_written(cluster: Clustered) -> None:
 
 def test_help_reads_well() -> None:
     assert "why a pod, reservation or group has no node" in call("explain", "--help").out
+
+
+@pytest.mark.parametrize(
+    ("annotations", "summary"),
+    [
+        ({}, "It waits until the reservation abc is made for it (cpu: 2)."),
+        (
+            {"scheduling.koordinator.sh/reservation-provision-error": "no quota"},
+            "The reservation asked for on its behalf, abc, was not made: no quota",
+        ),
+    ],
+)
+def test_a_reservation_that_was_asked_for(
+    cluster: Clustered, annotations: dict[str, str], summary: str
+) -> None:
+    """Of a pod the scheduler has not got round to: it tells what the pod says."""
+    prefix = "scheduling.koordinator.sh/"
+    written = {
+        f"{prefix}reservation-template": '{"owners": [{"labelSelector": {}}]}',
+        f"{prefix}new-reservation-requirement": json.dumps(
+            {"labels": {f"{prefix}reservation-id": "abc"}, "resources": {"cpu": "2"}}
+        ),
+        **annotations,
+    }
+    name = f"asking-{len(annotations)}"
+    cluster.create(pod(name, "1", metadata={"annotations": written}))
+    assert explained(cluster, "pod", name)["summary"] == summary

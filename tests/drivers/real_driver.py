@@ -18,7 +18,7 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from drivers.naming import as_written
+from drivers.naming import as_written, made
 from drivers.player import JSON, MERGE, Deletions
 from drivers.real_client import Requests, SeenClient
 from drivers.scenarios import Placed
@@ -226,7 +226,7 @@ class RealStage:
             node = after["spec"].get("nodeName")
             if node and not before["spec"].get("nodeName"):
                 pod = as_written(str(key))
-                self.placed.add((self.clock.t, pod, node, reservation_of(after)))
+                self.placed.add((self.clock.t, pod, node, made(reservation_of(after))))
 
     def _clear_away(self, there: set[Key]) -> None:
         """Deletes what the scenario has left."""

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import pytest
 
-from drivers.naming import as_written
+from drivers.naming import as_written, made
 from drivers.player import Player, Stage
 from holdfast.backends.embedded.setup import Setup
 from holdfast.sim.happenings import Scenario
@@ -17,8 +17,9 @@ from holdfast.sim.simulation import Simulation
 from holdfast.sim.timeline import Entry
 
 _EXAMPLES = Path(__file__).parents[2] / "examples"
+_FILES = sorted(file for file in _EXAMPLES.rglob("*.yaml") if file.parent.name != "configs")
 every_example = pytest.mark.parametrize(
-    "file", sorted(_EXAMPLES.rglob("*.yaml")), ids=lambda file: str(file.relative_to(_EXAMPLES))
+    "file", _FILES, ids=lambda file: str(file.relative_to(_EXAMPLES))
 )
 
 Placed = set[tuple[float, str, str, str]]
@@ -46,9 +47,4 @@ class Simulated(NamedTuple):
 def placements(timeline: list[Entry]) -> Placed:
     """Which pod was bound when, where and through what."""
     bound = [entry for entry in timeline if entry.event == "Bound"]
-    return {(e.t, as_written(e.object), e.node, _called(e.reservation)) for e in bound}
-
-
-def _called(reservation: str) -> str:
-    """What is made on demand goes by the uid of its pod, which is another one every time."""
-    return "made on demand" if reservation.startswith("drp-") else reservation
+    return {(e.t, as_written(e.object), e.node, made(e.reservation)) for e in bound}

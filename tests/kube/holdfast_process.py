@@ -1,4 +1,4 @@
-"""`holdfast run` as a process of its own."""
+"""`holdfast run`, or another command that goes on, as a process of its own."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ _LOOK_EVERY = 0.05
 
 
 class HoldfastProcess:
-    def __init__(self, kubeconfig: Path, log: Path, *flags: str) -> None:
+    def __init__(self, kubeconfig: Path, log: Path, *flags: str, command: str = "run") -> None:
         (self.port,) = free_ports(1)
         self.log = log
-        command = [sys.executable, "-m", "holdfast", "run", "--kubeconfig", str(kubeconfig)]
-        command += ["--health-address", f"127.0.0.1:{self.port}", *flags]
+        words = [sys.executable, "-m", "holdfast", command, "--kubeconfig", str(kubeconfig)]
+        words += ["--health-address", f"127.0.0.1:{self.port}", *flags]
         with log.open("wb") as output:
-            self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=output)
+            self.process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stderr=output)
 
     def get(self, path: str) -> tuple[int, str]:
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
@@ -77,8 +77,10 @@ def wait_until(
 
 
 @contextmanager
-def holdfast(kubeconfig: Path, log: Path, *flags: str) -> Iterator[HoldfastProcess]:
-    process = HoldfastProcess(kubeconfig, log, *flags)
+def holdfast(
+    kubeconfig: Path, log: Path, *flags: str, command: str = "run"
+) -> Iterator[HoldfastProcess]:
+    process = HoldfastProcess(kubeconfig, log, *flags, command=command)
     try:
         process.wait_until(process.is_ready)
         yield process

@@ -22,6 +22,10 @@ def documents(name: str) -> list[Json]:
     return list(yaml.safe_load_all((MANIFESTS / name).read_text()))
 
 
+def of_the_provisioner(name: str) -> list[Json]:
+    return list(yaml.safe_load_all((MANIFESTS.parent / "provisioner" / name).read_text()))
+
+
 def ensure(server: RealServer, obj: Json) -> None:
     group = obj["apiVersion"]
     root = f"/apis/{group}" if "/" in group else f"/api/{group}"
@@ -34,12 +38,12 @@ def ensure(server: RealServer, obj: Json) -> None:
             raise
 
 
-def as_the_account(server: RealServer, tmp_path: Path) -> Path:
+def as_the_account(server: RealServer, tmp_path: Path, account: str = ACCOUNT) -> Path:
     config = yaml.safe_load(server.kubeconfig().read_text())
     user = config["users"][0]["user"]
-    user["as"] = ACCOUNT
+    user["as"] = account
     user["as-groups"] = ["system:serviceaccounts", "system:authenticated"]
-    path = tmp_path / "kubeconfig"
+    path = tmp_path / f"kubeconfig-{account.rpartition(':')[2]}"
     path.write_text(yaml.safe_dump(config))
     return path
 
@@ -75,6 +79,45 @@ def test_the_scheduler_runs_with_what_deploy_gives_it(real_cluster: RealServer, 
         )
         assert run.stop() == 0
         refused = [e for e in run.events() if "forbidden" in str(e).lower()]
+        assert refused == []
+    for definition in client.request("GET", CRDS)["items"]:
+        client.request("DELETE", f"{CRDS}/{definition['metadata']['name']}")
+
+
+def test_a_provisioner_of_its_own_needs_no_more_either(
+    real_cluster: RealServer, tmp_path: Path
+) -> None:
+    from holdfast.api.crds import definitions
+
+    client = real_cluster.client
+    given = (*documents("namespace.yaml"), *documents("rbac.yaml"), *of_the_provisioner("rbac.yaml"))
+    for obj in (*given, *definitions("reservations")):
+        ensure(real_cluster, obj)
+    config = tmp_path / "config.yaml"
+    external = "\ndynamicReservation: {provisioner: external}\n"
+    config.write_text(documents("config.yaml")[0]["data"]["config.yaml"] + external)
+    client.create(make_node("n1").allocatable(cpu="8", memory="8Gi", pods=110).raw())
+    asking = make_pod("asking").cpu("1").raw()
+    del asking["metadata"]["uid"]
+    asking["spec"]["schedulerName"] = "holdfast-scheduler"
+    owners = '{"owners": [{"labelSelector": {}}], "recommendedSize": {"cpu": "4"}}'
+    prefix = "scheduling.koordinator.sh/"
+    asking["metadata"]["annotations"] = {f"{prefix}reservation-template": owners}
+
+    scheduler = as_the_account(real_cluster, tmp_path)
+    provisioner = as_the_account(real_cluster, tmp_path, f"{ACCOUNT}-provisioner")
+    lease = ("--lease-namespace", "holdfast-system")
+    with (
+        holdfast(scheduler, tmp_path / "run.log", "--config", str(config)) as run,
+        holdfast(provisioner, tmp_path / "prov.log", *lease, command="provisioner") as making,
+    ):
+        client.create(asking)
+        run.wait_until(lambda: client.get(asking)["spec"].get("nodeName") == "n1")
+        assert f"{prefix}reservation-allocated" in client.get(asking)["metadata"]["annotations"]
+        assert making.figure("holdfast_provisioner_created_total") == 1
+        assert run.figure("scheduler_reservation_created_total") == 1
+        assert (making.stop(), run.stop()) == (0, 0)
+        refused = [e for e in (*run.events(), *making.events()) if "forbidden" in str(e).lower()]
         assert refused == []
     for definition in client.request("GET", CRDS)["items"]:
         client.request("DELETE", f"{CRDS}/{definition['metadata']['name']}")

@@ -57,6 +57,7 @@ class AskingWorld(LittleWorld):
         mapping = {"apiVersion": API_VERSION, "kind": KIND, "dynamicReservation": section}
         self._configuration = load(mapping, _REGISTRY.implements())
         self.created = 0
+        self.serial = 0
         self.cannot_create = ""
         """Why reservations cannot be created, if they cannot."""
         self.after_each: Callable[[], None] = lambda: None

@@ -51,6 +51,9 @@ class MovingWorld(LittleWorld):
         """Whether an evicted pod is gone at once."""
         self.starts_well = True
         """Whether pods are ready as soon as they run."""
+        self.mute = False
+        """Whether no status of a job can be written now."""
+        self.unwritten = 0
         self.writes = 0
         self.restart_after = -1
         """So many writes are made, and then the scheduler forgets everything, once."""
@@ -112,7 +115,10 @@ class MovingWorld(LittleWorld):
             self._create_for(decision)
         elif isinstance(decision, SetMigrationStatus):
             raw = self.objects.get(("PodMigrationJob", decision.job.name))
-            if raw is not None:
+            if self.mute:
+                self.unwritten += 1
+                self._feed(WriteRefused(str(decision.job), "no"))
+            elif raw is not None:
                 self._store({**raw, "status": msgspec.to_builtins(decision.status)})
         elif isinstance(decision, SpecifyMigration):
             self._specify(decision)

@@ -130,6 +130,35 @@ def test_order_comes_before_everything() -> None:
     assert world.drawn("owner") == "first"
 
 
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        pytest.param(-5, 1, id="below zero"),
+        pytest.param(10, 20, id="small"),
+        pytest.param(1767225600000, 1767225660000, id="milliseconds since 1970"),
+        pytest.param(20, 1767225600000, id="small before large"),
+        pytest.param(1767225600000, 2**62, id="large before enormous"),
+    ],
+)
+@pytest.mark.parametrize("late", [False, True], ids=["at once", "one after the other"])
+def test_orders_of_any_size_are_told_apart(first: int, second: int, late: bool) -> None:
+    label = "scheduling.koordinator.sh/reservation-order"
+    world = LittleWorld(*ZONES)
+    rooms = [
+        reservation("second", cpu="2", labels={label: str(second)}, pod={"nodeName": "n1"}),
+        reservation("first", cpu="8", labels={label: str(first)}, pod={"nodeName": "n2"}),
+        reservation("unordered", cpu="2", pod={"nodeName": "n3"}),
+    ]
+    owners = [pod(f"p{i}", "a", cpu="2") for i in range(3)]
+    if late:
+        world.put(pod("early", "a", cpu="1"))
+    for room in rooms:
+        world.put(room)
+    for owner in owners:
+        world.put(owner)
+    assert [world.drawn(f"p{i}") for i in range(3)] == ["first", "second", "unordered"]
+
+
 def test_oldest_of_reusable_reservations_on_a_node_is_used() -> None:
     world = LittleWorld(node("n1"), reservation("old", cpu="8", allocateOnce=False)).wait(1)
     owners = [{"labelSelector": {"matchLabels": {"app": "a"}}}, {"object": {"name": "nobody"}}]

@@ -498,6 +498,27 @@ def test_a_job_can_be_aborted_by_hand() -> None:
     assert (it.evicted, it.outcome()[0]) == ([], "Aborted")
 
 
+def test_a_job_that_is_deleted_but_kept_by_a_finalizer_is_aborted() -> None:
+    it = world()
+    it.refusal = BUDGET
+    it.put(job(meta={"finalizers": ["example.com/keep"]}))
+    it.edit("PodMigrationJob", "move", metadata__deletionTimestamp="2026-01-01T00:00:00Z")
+    assert it.outcome() == ("Aborted", "Deleted", "Abort job caused by its deletion")
+    assert it.reservations() == []
+
+
+def test_a_status_that_cannot_be_written_is_tried_again_but_not_without_end() -> None:
+    it = world()
+    it.mute = True
+    it.put(job())
+    it.wait(2 * RETRY_MOST)
+    assert 4 <= it.unwritten <= 8
+    assert it.evicted == [], "nothing is evicted that is not on record"
+    it.mute = False
+    it.wait(RETRY_MOST)
+    assert it.evicted == ["web"]
+
+
 # Restarts
 
 

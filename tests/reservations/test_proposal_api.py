@@ -216,6 +216,18 @@ class TestUsage:
         world.put(pod("other", cpu="1"), pod("owner", "a", cpu="4"))
         assert (world.node_of("other"), world.drawn("owner")) == ("", "r")
 
+    def test_in_preemption(self) -> None:
+        """Story 1: the reservation is the preemptor's, waits for the victims to go, and is then there
+        for the preemptor and no one else. More in `test_preempted_room`."""
+        world = LittleWorld(node("n1", cpu="4"), pod("low", cpu="4", priority=0))
+        world.graceful = True
+        world.put(pod("high", cpu="4", priority=10))
+        [name] = [name for kind, name in world.objects if kind == "Reservation"]
+        [owner] = world.objects["Reservation", name]["spec"]["owners"]
+        assert (owner["object"]["uid"], world.phase(name)) == ("pod-high", "Waiting")
+        world.put(pod("thief", cpu="1", priority=10)).delete("Pod", "low").wait(11)
+        assert (world.drawn("high"), world.node_of("thief")) == (name, "")
+
     def test_in_pre_allocation(self) -> None:
         """Waiting until the pods that run there have ended; then Available for its owners."""
         world = LittleWorld(node("n1", cpu="4"), pod("one", cpu="2"), pod("two", cpu="2"))

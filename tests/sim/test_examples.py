@@ -12,7 +12,7 @@ from holdfast.sim.scenario import read_scenario
 from holdfast.sim.simulation import Simulation
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-FILES = sorted(EXAMPLES.rglob("*.yaml"))
+FILES = sorted(file for file in EXAMPLES.rglob("*.yaml") if file.parent.name != "configs")
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(EXAMPLES)))

@@ -1,13 +1,105 @@
-"""Finds nodes for waiting pods, in the queue's order, until none is left to try."""
+"""Finds nodes for waiting pods, in the queue's order, until none is left to try.
+
+Where there are queues to share room, the one that has least of what it deserves goes first, and those
+that have all of it go last. A queue that is held up holds up no other.
+"""
+
+import heapq
+from collections import deque
+from typing import Any
 
 from holdfast.actions.round import Action, Round
+from holdfast.core.pods import PodRecord
 
 
 class Allocate(Action):
     name = "allocate"
 
     def run(self, round_: Round) -> None:
+        if round_.cluster.jobs.queues:
+            _Turns(round_).take()
+            return
         queue, cycle, profiles, now = round_.queue, round_.cycle, round_.profiles, round_.now
         while round_.pods_left > 0 and (pod := queue.pop(now)) is not None:
+            if pod.job is not None:
+                round_.pods_left -= round_.gangs.schedule(pod, now)
+                continue
             round_.pods_left -= 1
-            cycle.schedule(profiles[pod.scheduler], pod, now)
+            if pod.queue:
+                schedule_one(round_, pod)
+            else:
+                cycle.schedule(profiles[pod.scheduler], pod, now)
+
+
+def schedule_one(round_: Round, pod: PodRecord) -> None:
+    """Of a pod that may be in a queue, which has its say."""
+    profile = round_.profiles[pod.scheduler]
+    refusal = round_.cluster.jobs.queues.refusal(pod)
+    if refusal:
+        round_.cycle.refuse(profile, pod, refusal, round_.now)
+    else:
+        round_.cycle.schedule(profile, pod, round_.now)
+
+
+class _Turns:
+    """The turns of queues in one round."""
+
+    def __init__(self, round_: Round) -> None:
+        self._round = round_
+        self._queues = round_.cluster.jobs.queues
+        self._lanes: dict[str, deque[PodRecord]] = {}
+        self._order: list[tuple[Any, str]] = []
+
+    def take(self) -> None:
+        round_ = self._round
+        self._fill()
+        if not self._lanes:
+            return
+        self._queues.share_out(round_.queue.waiting(with_jobs=True, popped=self._popped()))
+        self._order = [(self._standing(name), name) for name in self._lanes]
+        heapq.heapify(self._order)
+        while round_.pods_left > 0 and (pod := self._next()) is not None:
+            if pod.job is not None:
+                round_.pods_left -= round_.gangs.schedule(pod, round_.now)
+            else:
+                round_.pods_left -= 1
+                schedule_one(round_, pod)
+            self._fill()
+        for lane in self._lanes.values():
+            for pod in lane:
+                round_.queue.add(pod)
+
+    def _popped(self) -> list[PodRecord]:
+        return [pod for lane in self._lanes.values() for pod in lane]
+
+    def _fill(self) -> None:
+        """Sorts those whose turn it could be by the queues they wait in."""
+        while (pod := self._round.queue.pop(self._round.now)) is not None:
+            name = self._queues.of(pod)
+            lane = self._lanes.get(name)
+            if lane is None:
+                lane = self._lanes[name] = deque()
+            lane.append(pod)
+            if len(lane) == 1 and self._order:
+                heapq.heappush(self._order, (self._standing(name), name))
+
+    def _standing(self, name: str) -> Any:
+        """Shares first, then who is first in the lane."""
+        head = self._lanes[name][0]
+        return (self._queues.standing(name), self._round.queue.sort_key(head))
+
+    def _next(self) -> PodRecord | None:
+        while self._order:
+            standing, name = heapq.heappop(self._order)
+            lane = self._lanes.get(name)
+            if not lane:
+                continue
+            now = self._standing(name)
+            if now > standing and self._order and now > self._order[0][0]:
+                heapq.heappush(self._order, (now, name))
+                continue
+            pod = lane.popleft()
+            if lane:
+                heapq.heappush(self._order, (self._standing(name), name))
+            return pod
+        return None

@@ -6,10 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from holdfast.actions.hold_care import HoldCare
 from holdfast.core.cluster import Cluster
 from holdfast.framework.cycle import Cycle
+from holdfast.framework.gangs import Gangs
 from holdfast.framework.profile import Profile
 from holdfast.framework.queue import SchedulingQueue
+from holdfast.framework.reserving import Reserving
 
 
 @dataclass(slots=True)
@@ -17,6 +20,9 @@ class Round:
     cluster: Cluster
     queue: SchedulingQueue
     cycle: Cycle
+    gangs: Gangs
+    reserving: Reserving
+    hold_care: HoldCare
     profiles: Mapping[str, Profile]
     """By scheduler name."""
     now: float
@@ -31,6 +37,10 @@ class Action(ABC):
 
     def __init__(self, arguments: Mapping[str, Any]) -> None:
         self.arguments = arguments
+
+    def next_timer(self) -> float | None:
+        """When it is to be run even if nothing happens."""
+        return None
 
     @abstractmethod
     def run(self, round_: Round) -> None:

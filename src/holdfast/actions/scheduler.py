@@ -10,6 +10,11 @@ from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from typing import Protocol
 
 from holdfast.actions.allocate import Allocate
+from holdfast.actions.backfill import Backfill
+from holdfast.actions.hold_care import HoldCare
+from holdfast.actions.preempt import Preempt
+from holdfast.actions.reclaim import Reclaim
+from holdfast.actions.reserve import Reserve
 from holdfast.actions.round import Action, Round
 from holdfast.core.changes import Change
 from holdfast.core.cluster import Cluster
@@ -19,13 +24,21 @@ from holdfast.core.pods import Phase, PodRecord
 from holdfast.framework.column import Column
 from holdfast.framework.config import Configuration
 from holdfast.framework.cycle import Cycle
+from holdfast.framework.gangs import Gangs
 from holdfast.framework.profile import Profile
 from holdfast.framework.queue import Group, SchedulingQueue
 from holdfast.framework.registry import Registry
+from holdfast.framework.reserving import Reserving
 
 _FEW_GROUPS = 100
 
-ACTIONS: Mapping[str, type[Action]] = {"allocate": Allocate}
+ACTIONS: Mapping[str, type[Action]] = {
+    "allocate": Allocate,
+    "backfill": Backfill,
+    "reserve": Reserve,
+    "preempt": Preempt,
+    "reclaim": Reclaim,
+}
 """What a configured action's name stands for."""
 
 
@@ -65,10 +78,17 @@ class Scheduler:
         )
         self.cycle = Cycle(self.cluster, self.queue)
         self.cycle.profiles = self._profiles
+        self.gangs = Gangs(self.cluster, self.queue, self.cycle, self._profiles)
+        self.reserving = Reserving(self.cluster, self.cycle, self._profiles)
+        self.hold_care = HoldCare(self.cluster, self.reserving)
         self._controllers = [make(self.cluster) for make in controllers]
         self.unfinished = False
         self.profiles = profiles
         chosen = {action.name for action in configuration.actions}
+        reserve = next((a.arguments for a in configuration.actions if a.name == "reserve"), None)
+        if reserve is not None:
+            self.cluster.jobs.holds.bars_nodes = reserve["hold"] == "node"
+            self.cluster.jobs.holds.backfill = bool(reserve["backfill"])
         for profile in profiles:
             profile.post_filters = [p for p in profile.post_filters if p.action in {"", *chosen}]
         self._actions = [
@@ -85,7 +105,16 @@ class Scheduler:
         """Decides all that can be decided now, or as much as takes that many pods to be tried; then
         `unfinished` says whether another round should follow at once."""
         self.cluster.now = now
-        round_ = Round(self.cluster, self.queue, self.cycle, self._profiles, now)
+        round_ = Round(
+            self.cluster,
+            self.queue,
+            self.cycle,
+            self.gangs,
+            self.reserving,
+            self.hold_care,
+            self._profiles,
+            now,
+        )
         if limit is not None:
             round_.pods_left = limit
         self.cycle.recheck_waiting(self._profiles, now)
@@ -94,6 +123,8 @@ class Scheduler:
             for controller in self._controllers:
                 decisions += controller.run(now)
             self._wake(self.cluster.take_changes(), now)
+            if self.cluster.jobs.holds:
+                decisions += self.hold_care.run(now)
             for action in self._actions:
                 action.run(round_)
             self.unfinished = round_.pods_left <= 0
@@ -109,9 +140,15 @@ class Scheduler:
         """The profile pods of that scheduler name fall under, if they are ours."""
         return self._profiles.get(scheduler_name)
 
+    @property
+    def backfilled(self) -> int:
+        """How many pods were let into held room."""
+        return sum(action.placed for action in self._actions if isinstance(action, Backfill))
+
     def next_timer(self) -> float | None:
         """When a round is due even if nothing happens."""
         times = [self.queue.next_due(), self.cycle.next_deadline()]
+        times += [action.next_timer() for action in self._actions]
         times += [controller.next_timer() for controller in self._controllers]
         return min((time for time in times if time is not None), default=None)
 
@@ -125,7 +162,7 @@ class Scheduler:
     def _concerns(self, group: Group, changes: int, touched: set[Hashable]) -> bool:
         """Whether changes of these kinds, and these of storage, could help the group's pods."""
         kinds = group.wakes_on & changes
-        if not kinds or kinds & ~Change.ABOUT_STORAGE:
+        if not kinds or kinds & ~Change.ABOUT_STORAGE or group.key[1] < 0:
             return bool(kinds)
         if group.watched is None:
             group.watched = self._watched(group)
@@ -145,7 +182,12 @@ class Scheduler:
         """Tries the group again if that could come out differently; else only says why not."""
         tell = not self.cycle.terse
         profile = self.profiles[group.key[0]]
-        cls = next(iter(group.pods.values())).cls
+        first = next(iter(group.pods.values()))
+        if first.job is not None:
+            if tell or self.gangs.may_fit(first):
+                self.queue.wake(group, now)
+            return
+        cls = first.cls
         if not self.cluster.nodes.count or any(p.may_help(cls) for p in profile.post_filters):
             self.queue.wake(group, now)
             return
@@ -200,13 +242,18 @@ class Scheduler:
             if plugin.pre_enqueue(pod):
                 self.queue.gate(pod)
                 return
-        self.queue.changed(pod, self.cluster.now)
+        if pod.job is not None:
+            self.gangs.pending(pod, self.cluster.now)
+        else:
+            self.queue.changed(pod, self.cluster.now)
 
     def pod_settled(self, pod: PodRecord) -> None:
         if pod.phase is Phase.ASSUMED:
             for plugin in reversed(self._profiles[pod.scheduler].reserve):
                 plugin.unreserve(pod, pod.row)
         self.queue.forget(pod)
+        if pod.job is not None:
+            self.gangs.settled(pod)
         self.cycle.waiting.pop(pod.uid, None)
 
     def bind_confirmed(self, pod: PodRecord) -> None:

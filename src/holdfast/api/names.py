@@ -163,6 +163,7 @@ VOLCANO_GROUP_NAME_ANNOTATION = "scheduling.volcano.sh/group-name"
 QUEUE_NAME_ANNOTATION = "scheduling.volcano.sh/queue-name"
 TASK_SPEC = "volcano.sh/task-spec"
 PREEMPTABLE = "volcano.sh/preemptable"
+NO = "false"
 VOLCANO_JOB_NAME = "volcano.sh/job-name"
 
 # Holdfast's own.

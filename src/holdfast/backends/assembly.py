@@ -6,7 +6,9 @@ from holdfast.actions.scheduler import Controller
 from holdfast.controllers.dynamic_reservations import DynamicReservations
 from holdfast.controllers.evictions import ReservationEvictions
 from holdfast.controllers.migration import MigrationController
+from holdfast.controllers.podgroups import PodGroups
 from holdfast.controllers.provisioner import Provisioner
+from holdfast.controllers.queues import QueueStatuses
 from holdfast.controllers.reservations import ReservationLifecycle
 from holdfast.core.cluster import Cluster
 from holdfast.core.promises.virtual import Settings
@@ -17,13 +19,13 @@ _PREEMPTION = "ReservationPreemption"
 
 
 def controllers(configuration: Configuration) -> list[Callable[[Cluster], Controller]]:
-    """The first profile that has reservations says how they are looked after."""
+    """Jobs are always looked after; the first profile that has reservations says how those are."""
     for profile in configuration.profiles:
         if any(ref.name == _RESERVATION for refs in profile.points.values() for ref in refs):
             args = profile.args.get(_RESERVATION)
             break
     else:
-        return []
+        return [QueueStatuses, PodGroups]
     given = args if isinstance(args, ReservationArgs) else ReservationArgs()
     gc_after = None if given.disable_garbage_collection else float(given.gc_duration_seconds)
     preempting = _args(configuration, _PREEMPTION)
@@ -38,6 +40,8 @@ def controllers(configuration: Configuration) -> list[Callable[[Cluster], Contro
         ),
         lambda cluster: ReservationLifecycle(cluster, gc_after),
         lambda cluster: DynamicReservations(cluster, settings),
+        QueueStatuses,
+        PodGroups,
     ]
     dynamic = configuration.dynamic_reservation
     settings = Settings(

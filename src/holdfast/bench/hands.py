@@ -137,7 +137,10 @@ class ReservationHands:
     def _create(self, wanted: Reservation) -> Reservation:
         self._made += 1
         metadata = msgspec.structs.replace(
-            wanted.metadata, uid=uid_of(wanted.metadata.name, self._made), creation_timestamp=CREATED
+            wanted.metadata,
+            uid=uid_of(wanted.metadata.name, self._made),
+            creation_timestamp=CREATED,
+            generation=1,
         )
         made = seen(msgspec.structs.replace(wanted, metadata=metadata))
         self.know(made)

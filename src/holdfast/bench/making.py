@@ -153,6 +153,7 @@ def make_object(
     metadata["uid"] = uid_of(name, number)
     metadata["creationTimestamp"] = CREATED
     metadata["resourceVersion"] = "1"
+    metadata["generation"] = 1
     if template["kind"] == "Node":
         metadata["labels"] = {
             "kubernetes.io/hostname": name,

@@ -32,6 +32,8 @@ class Keeper(Protocol):
     def annotate(self, pod: PodRecord, row: int, into: dict[str, str]) -> None:
         """Adds what is to be written on a pod that is bound to the row."""
 
+    def pass_on(self, uid: str, heir: str) -> None: ...
+
     def forget(self, uid: str) -> None:
         """The pod, or reservation, is on no row any more, and gone for good."""
 
@@ -73,6 +75,12 @@ class Belongings:
             for keeper in self.keepers:
                 keeper.annotate(pod, row, into)
         return into
+
+    def pass_on(self, uid: str, heir: str) -> None:
+        """What one pod, or reservation, has another is to have in its place."""
+        if self.awake:
+            for keeper in self.keepers:
+                keeper.pass_on(uid, heir)
 
     def forget(self, uid: str) -> None:
         if self.awake:

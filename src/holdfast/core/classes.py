@@ -48,6 +48,23 @@ _RESULTS = frozenset(
     )
 )
 """Annotations scheduling writes rather than reads."""
+_OF_JOBS = frozenset(
+    (
+        names.GROUP_NAME_ANNOTATION,
+        names.VOLCANO_GROUP_NAME_ANNOTATION,
+        names.POD_GROUP_LABEL,
+        names.GANG_NAME,
+        names.GANG_MIN_AVAILABLE,
+        names.GANG_TOTAL_NUMBER,
+        names.GANG_WAITING_TIME,
+        names.GANG_MODE,
+        names.GANG_GROUPS,
+        names.GANG_MATCH_POLICY,
+        names.QUEUE_NAME_ANNOTATION,
+        names.RUN_ESTIMATE,
+    )
+)
+"""Annotations that tell jobs apart, which is no matter of nodes: their pods share classes."""
 
 
 class Traits(NamedTuple):
@@ -98,6 +115,7 @@ class PodClass:
         "refs",
         "requests",
         "sized",
+        "spared",
         "terminating",
         "tolerations",
         "usage",
@@ -128,6 +146,11 @@ class PodClass:
         self.owners: list[OwnerReference] = pod.metadata.owner_references
         self.priority = pod_priority(spec)
         self.terminating = pod.metadata.deletion_timestamp is not None
+        self.spared = names.NO in (
+            self.annotations.get(names.PREEMPTABLE),
+            self.labels.get(names.PREEMPTABLE),
+        )
+        """Whether pods of the class are nobody's victims."""
         self.permanent = is_permanent(pod)
         """Whether pods of the class stay on their node for as long as it lives."""
         self.tolerations: list[Toleration] = spec.tolerations
@@ -211,6 +234,11 @@ class PodClass:
     def pod_slots(self) -> int:
         """How many pods of the node it takes the room of."""
         return next(amount for slot, amount in self.usage if slot == PODS)
+
+    @property
+    def amounts(self) -> dict[int, int]:
+        """What a pod of the class takes of its node's resources, derived sums left out."""
+        return {**dict(self.requests), PODS: self.pod_slots}
 
     def request(self, slot: int) -> int:
         return next((amount for s, amount in self.requests if s == slot), 0)
@@ -408,6 +436,7 @@ def scheduling_annotations(pod: Pod) -> dict[str, str]:
         key: value
         for key, value in pod.metadata.annotations.items()
         if key not in _RESULTS
+        and key not in _OF_JOBS
         and any(domain in key for domain in _SCHEDULING_DOMAINS)
         and not key.startswith(names.SIM_PREFIX)
     }

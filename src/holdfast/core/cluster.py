@@ -10,11 +10,13 @@ from typing import Any, Protocol
 import msgspec
 
 from holdfast.api.errors import InvalidObject
+from holdfast.api.jobs import PodGroup, Queue, VolcanoJob
 from holdfast.api.meta import Object
 from holdfast.api.migration import PodMigrationJob
-from holdfast.api.names import RESERVATION_ALLOCATED, RESERVATION_TEMPLATE
+from holdfast.api.names import QUEUE_NAME_ANNOTATION, RESERVATION_ALLOCATED, RESERVATION_TEMPLATE
 from holdfast.api.node import Node
 from holdfast.api.pod import Pod
+from holdfast.api.policy import PriorityClass
 from holdfast.api.reservation import Reservation
 from holdfast.api.timestamps import parse_time
 from holdfast.core.belongings import ABOUT_BELONGINGS, Belongings
@@ -40,6 +42,8 @@ from holdfast.core.facts import (
     node_info,
     with_devices,
 )
+from holdfast.core.jobs import Jobs
+from holdfast.core.jobs.estimates import estimate_in
 from holdfast.core.ledger import Ledger
 from holdfast.core.limit_sums import LimitSums
 from holdfast.core.migrations import Migrations
@@ -88,6 +92,7 @@ class Cluster:
         """Rows on which it became known when a pod began to run."""
         self.volumes = Volumes(self.nodes, self.ledger, self.classes, self.nodes_changed)
         self.pods: dict[str, PodRecord] = {}
+        self.jobs = Jobs(self)
         self.limits = LimitSums(self)
         self.promises = Promises(self)
         self.virtuals = Virtuals(self)
@@ -215,6 +220,12 @@ class Cluster:
         elif isinstance(obj, Reservation):
             self.virtuals.requirements.see_reservation(obj)
             self.promises.put(obj)
+        elif isinstance(obj, PodGroup):
+            self.jobs.put_group(obj)
+        elif isinstance(obj, VolcanoJob):
+            self.jobs.put_volcano_job(obj)
+        elif isinstance(obj, Queue):
+            self.jobs.queues.put(obj)
         elif isinstance(obj, PodMigrationJob):
             self.migrations.put(obj)
         else:
@@ -230,11 +241,19 @@ class Cluster:
             pod = self.pods.get(obj.metadata.uid)
             if pod is not None:
                 self._forget(pod, "deleted")
+            elif self.jobs:
+                self.jobs.gone(obj.metadata)
         elif isinstance(obj, Node):
             self._drop_node(obj.metadata.name, "deleted")
         elif isinstance(obj, Reservation):
             self.virtuals.requirements.forget_reservation(obj.metadata.uid)
             self.promises.drop(obj.metadata.uid)
+        elif isinstance(obj, PodGroup):
+            self.jobs.drop_group(obj)
+        elif isinstance(obj, VolcanoJob):
+            self.jobs.drop_volcano_job(obj)
+        elif isinstance(obj, Queue):
+            self.jobs.queues.drop(obj)
         elif isinstance(obj, PodMigrationJob):
             self.migrations.drop(obj.metadata.uid)
         else:
@@ -254,9 +273,11 @@ class Cluster:
             changes, touched = hint(before, after)
             self._changes |= changes
             self.volumes.touched.update(touched)
-        else:
-            self._changes |= Change.OTHER
-            self.belongings.object_changed(before, after)
+            return
+        if isinstance(some, PriorityClass):
+            self.jobs.put_priority_class(some, there=after is not None)
+        self._changes |= Change.OTHER
+        self.belongings.object_changed(before, after)
 
     def _malformed(self, event: Malformed) -> None:
         ref = ObjectRef(event.kind, event.namespace, event.name, event.uid)
@@ -373,8 +394,7 @@ class Cluster:
                 # Its deletion was missed: a name is given again only once it is free.
                 self._forget(namesake, "replaced")
         if pod.status.phase in _ENDED:
-            if known is not None:
-                self._forget(known, pod.status.phase.lower())
+            self._ended(known, pod)
             return
         ref = known.ref if known else ObjectRef("Pod", meta.namespace, meta.name, meta.uid)
         try:
@@ -386,16 +406,33 @@ class Cluster:
             return
         if known is None:
             known = PodRecord(ref, cls, spec.scheduler_name, self.now)
+            known.created = meta.creation_timestamp
             self.pods[meta.uid] = known
             self._uid[meta.namespace, meta.name] = meta.uid
+            self._read_job(known, pod)
             self.chronicle.note(self.now, ref, "added")
             self._place_or_queue(known, pod, changed=True)
             return
+        self._read_job(known, pod)
         if cls is not known.cls:
             self._reclass(known, pod, cls)
         else:
             self.classes.release(cls)
             self._place_or_queue(known, pod, changed=False)
+
+    def _ended(self, known: PodRecord | None, pod: Pod) -> None:
+        self.jobs.ended(pod.metadata, pod.status.phase == "Succeeded")
+        if known is not None:
+            self._forget(known, pod.status.phase.lower())
+
+    def _read_job(self, known: PodRecord, pod: Pod) -> None:
+        """What the pod says of the job it belongs to, and of its length."""
+        meta = pod.metadata
+        if meta.annotations or pod.spec.active_deadline_seconds is not None:
+            known.estimate = estimate_in(pod)
+            known.queue = meta.annotations.get(QUEUE_NAME_ANNOTATION, "")
+        if known.job is not None or meta.annotations or meta.labels:
+            self.jobs.join(known, meta)
 
     def _reclass(self, known: PodRecord, pod: Pod, cls: Any) -> None:
         """The pod changed in a way scheduling can see."""
@@ -508,12 +545,15 @@ class Cluster:
         if pod.row >= 0:
             self._vacate(pod)
         self.nominate(pod, "")
+        pod.gone = True
         self.belongings.forget(pod.uid)
         del self.pods[pod.uid]
         if pod.uid in self.promises.rooms:
             self.promises.preemptor_changed(pod)
         if self._uid.get((pod.namespace, pod.name)) == pod.uid:
             del self._uid[pod.namespace, pod.name]
+        if pod.job is not None:
+            self.jobs.leave(pod)
         self.classes.release(pod.cls)
         self.chronicle.note(self.now, pod.ref, why)
 
@@ -528,6 +568,11 @@ class Cluster:
         self.promises.not_written(event.uid)
         self.virtuals.not_written(event.uid, event.message)
         self.virtuals.requirements.not_written(event.uid, event.message)
+        self.jobs.not_written(event.uid)
+        victim = self.pods.get(event.uid)
+        if victim is not None and victim.disrupted and victim.phase is Phase.ASSIGNED:
+            victim.disrupted = False  # it was asked to go, and may stay
+            self.changed(Change.OTHER)
         if self.migrations.known:
             self.migrations.refused.append((event.uid, event.message))
         pod = self.pods.get(event.uid)
@@ -548,6 +593,8 @@ class Cluster:
             self.promises.confirm(pod.promise)
             return
         pod.phase = Phase.ASSIGNED
+        if pod.job is not None:
+            self.jobs.touch(pod.job)
         self.chronicle.note(self.now, pod.ref, "bound")
         if pod.uid in self.promises.rooms:
             self.promises.preemptor_changed(pod)

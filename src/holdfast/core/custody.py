@@ -166,6 +166,12 @@ class Custody(ABC, Generic[T]):
         if found is not None and pod.row >= 0 and pod.uid in self.there.get(pod.row, ()):
             self.guessed[pod.uid] = found
 
+    def pass_on(self, uid: str, heir: str) -> None:
+        """What one has another is to have in its place, once it comes to the row."""
+        found = self.has(uid)
+        if found:
+            self.settled[heir] = found
+
     def forget(self, uid: str) -> None:
         """The pod, or reservation, is on no row any more, and gone for good."""
         self.settled.pop(uid, None)

@@ -6,8 +6,10 @@ from typing import Any
 
 import msgspec
 
+from holdfast.api.jobs import PodGroupStatus, QueueStatus
 from holdfast.api.meta import ObjectReference
 from holdfast.api.migration import PodMigrationJobStatus
+from holdfast.api.names import VOLCANO_API
 from holdfast.api.reservation import Reservation, ReservationStatus
 
 _NOTHING: Mapping[str, str] = MappingProxyType({})
@@ -104,6 +106,13 @@ class CreateReservation(msgspec.Struct, frozen=True):
     reservation: Reservation
 
 
+class AnnotateReservation(msgspec.Struct, frozen=True):
+    """Set annotations of the reservation; an empty value takes one away."""
+
+    reservation: ObjectRef
+    annotations: Mapping[str, str]
+
+
 class SetReservationStatus(msgspec.Struct, frozen=True):
     """Write the reservation's status as a whole. Where it gives the reservation its node (`binds`),
     answered by BindConfirmed or BindRefused; otherwise by WriteRefused if it could not be written."""
@@ -133,7 +142,8 @@ class PreemptReservation(msgspec.Struct, frozen=True):
 
 
 class SetMigrationStatus(msgspec.Struct, frozen=True):
-    """Write the status of a PodMigrationJob as a whole. Answered by WriteRefused if that fails."""
+    """Write the status of a PodMigrationJob as a whole. Answered by WriteRefused, with
+    `PodMigrationJob/name`, if that fails."""
 
     job: ObjectRef
     status: PodMigrationJobStatus
@@ -141,11 +151,27 @@ class SetMigrationStatus(msgspec.Struct, frozen=True):
 
 class SpecifyMigration(msgspec.Struct, frozen=True):
     """Write into the spec of a PodMigrationJob which pod and which reservation it is about. What is
-    None stays as it is. Answered by WriteRefused if that fails."""
+    None stays as it is. Answered by WriteRefused, with `PodMigrationJob/name`, if that fails."""
 
     job: ObjectRef
     pod: ObjectReference | None = None
     reservation: ObjectReference | None = None
+
+
+class SetPodGroupStatus(msgspec.Struct, frozen=True):
+    """Write the PodGroup's status as a whole. Answered by WriteRefused if that fails."""
+
+    group: ObjectRef
+    api_version: str
+    status: PodGroupStatus
+
+
+class SetQueueStatus(msgspec.Struct, frozen=True):
+    """Write the queue's status as a whole. Answered by WriteRefused if that fails."""
+
+    queue: ObjectRef
+    status: QueueStatus
+    api_version: str = VOLCANO_API
 
 
 class Emit(msgspec.Struct, frozen=True):
@@ -168,9 +194,12 @@ Decision = (
     | AnnotatePod
     | Evict
     | CreateReservation
+    | AnnotateReservation
     | SetReservationStatus
     | DeleteReservation
     | PreemptReservation
+    | SetPodGroupStatus
+    | SetQueueStatus
     | SetMigrationStatus
     | SpecifyMigration
     | Emit

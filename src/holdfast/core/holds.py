@@ -7,13 +7,14 @@ rest then comes from the node), but what is left never goes below zero.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.core.pods import PodRecord
+from holdfast.core.slots import PODS
 
 if TYPE_CHECKING:
     from holdfast.core.promises.promise import Promise
@@ -25,15 +26,22 @@ _FIRST_CAPACITY = 64
 
 
 class Hold:
-    __slots__ = ("amounts", "index", "pod", "remaining", "row", "taken")
+    __slots__ = ("amounts", "index", "kind", "named", "pod", "promise", "remaining", "row", "taken")
 
     def __init__(self, pod: PodRecord, index: int, row: int, amounts: Amounts) -> None:
+        assert pod.promise is not None
         self.pod = pod
         """The reserve pod, which stands for those to come."""
+        self.promise: Promise = pod.promise
+        """The reservation it is the hold of."""
         self.index = index
         self.row = row
         self.amounts = amounts
-        """What was promised, by slot."""
+        """What was promised, by slot; not to be written to."""
+        self.named: tuple[tuple[int, int], ...] = ()
+        """The same, less the pods and what is summed up besides resources."""
+        self.kind = 0
+        """A number all holds have that promise something of the same slots."""
         self.taken: Amounts = {}
         """What pods that draw on it ask for, of the slots it promises; not capped."""
         self.remaining: Amounts = {}
@@ -42,18 +50,13 @@ class Hold:
     def left(self, slot: int) -> int:
         return self.remaining.get(slot, 0)
 
-    @property
-    def promise(self) -> Promise:
-        """The reservation it is the hold of."""
-        promise = self.pod.promise
-        assert promise is not None
-        return promise
-
 
 class HoldTable:
     """Columns are holds: what they promise and what is left, by slot."""
 
-    def __init__(self) -> None:
+    def __init__(self, sums: Collection[int]) -> None:
+        """`sums` are the slots that are no resources of their own."""
+        self._sums = sums
         self.amounts = np.zeros((8, _FIRST_CAPACITY), dtype=np.int64)
         self._left = np.zeros((8, _FIRST_CAPACITY), dtype=np.int64)
         self._outdated: dict[int, Hold] = {}
@@ -61,6 +64,7 @@ class HoldTable:
         self._by_uid: dict[str, Hold] = {}
         self._on_row: dict[int, dict[str, Hold]] = {}
         self._free: list[int] = []
+        self._kinds: dict[frozenset[int], int] = {}
         self._size = 0
 
     def __iter__(self) -> Iterator[Hold]:
@@ -101,7 +105,9 @@ class HoldTable:
         else:
             index, self._size = self._size, self._size + 1
         self._fit(max(amounts, default=0), index)
-        hold = Hold(pod, index, row, dict(amounts))
+        hold = Hold(pod, index, row, amounts)
+        hold.promise.hold = hold
+        self._sort(hold)
         self._by_uid[pod.uid] = hold
         self._on_row.setdefault(row, {})[pod.uid] = hold
         for slot, amount in amounts.items():
@@ -110,6 +116,7 @@ class HoldTable:
 
     def close(self, hold: Hold) -> None:
         del self._by_uid[hold.pod.uid]
+        hold.promise.hold = None
         there = self._on_row[hold.row]
         del there[hold.pod.uid]
         if not there:
@@ -121,11 +128,19 @@ class HoldTable:
 
     def promise(self, hold: Hold, amounts: Amounts) -> None:
         """The hold promises these amounts from now on."""
-        hold.amounts = dict(amounts)
+        hold.amounts = amounts
+        self._sort(hold)
         self._fit(max(amounts, default=0), hold.index)
         self.amounts[:, hold.index] = 0
         for slot, amount in amounts.items():
             self.amounts[slot, hold.index] = amount
+
+    def _sort(self, hold: Hold) -> None:
+        amounts, sums = hold.amounts, self._sums
+        hold.kind = self._kinds.setdefault(frozenset(amounts), len(self._kinds))
+        hold.named = tuple(
+            [(slot, n) for slot, n in amounts.items() if slot != PODS and slot not in sums]
+        )
 
     def _fit(self, slot: int, index: int) -> None:
         slots, capacity = self._left.shape

@@ -12,6 +12,7 @@ log either way, since caches may have read them meanwhile.
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,9 +23,20 @@ from holdfast.core.nodes import NO_PODS, NodeTable
 from holdfast.core.pods import PodRecord
 from holdfast.core.rowlog import RowLog
 
-_CHANGES_KEPT = 4096
+_SHARES_KEPT = 4096
 
 Listener = Callable[[PodRecord, int, int], None]
+
+
+class Share(NamedTuple):
+    """What a pod takes of a hold: `drawn` and `inside`; and what of its node, `beyond`."""
+
+    drawn: tuple[tuple[int, int], ...]
+    """Slots and amounts."""
+    lacked: tuple[tuple[int, int], ...]
+    """What the hold promised, and has no more."""
+    inside: NDArray[np.int64]
+    beyond: NDArray[np.int64]
 
 
 class Ledger:
@@ -36,7 +48,7 @@ class Ledger:
         """Rows on which something was claimed or released."""
         self.pods: dict[int, dict[str, PodRecord]] = {}
         """The pods on each row, by uid."""
-        self.holds = HoldTable()
+        self.holds = HoldTable(table.slots.sums)
         """What is promised to pods still to come."""
         self.listeners: list[Listener] = []
         """Told (pod, row, +1 or -1) of every pod that comes to or leaves a row."""
@@ -45,7 +57,7 @@ class Ledger:
         self.on_emptied: Callable[[int], None] | None = None
         """Told of a row nobody claims anything of any more, once that is certain."""
         self._emptied: list[int] = []
-        self._changes: dict[tuple[tuple[int, int], ...], NDArray[np.int64]] = {}
+        self._shares: dict[tuple[int, int, int], Share] = {}
 
     def place(self, pod: PodRecord, row: int) -> None:
         """The pod claims its requests of the row."""
@@ -245,8 +257,6 @@ class Ledger:
             on_row[pod.uid] = pod
             if cls.priority < self._table.lowest.item(row):
                 self._table.lowest[row] = cls.priority
-            column = self._table.claimed[:, row]
-            np.add(column, self._usage(cls), column)
         else:
             assert on_row is not None
             del on_row[pod.uid]
@@ -256,13 +266,19 @@ class Ledger:
                 self._table.lowest[row] = min(
                     (p.cls.priority for p in on_row.values()), default=NO_PODS
                 )
-            column = self._table.claimed[:, row]
+        column = self._table.claimed[:, row]
+        hold = self.holds.get(pod.draws_on) if pod.draws_on else None
+        if sign < 0:
             np.subtract(column, self._usage(cls), column)
+            if hold is not None and hold.row == row:
+                self._take(pod, row, sign)
+        elif hold is not None and hold.row == row:
+            self._enter(hold, pod)
+        else:
+            np.add(column, self._usage(cls), column)
         if cls.permanent:
             for slot, amount in cls.usage:
                 self._table.permanent[slot, row] += sign * amount
-        if pod.draws_on:
-            self._take(pod, row, sign)
         self._present(pod, row, sign)
 
     def _present(self, pod: PodRecord, row: int, sign: int) -> None:
@@ -292,39 +308,56 @@ class Ledger:
             self.on_drawn(pod, sign)
 
     def _take(self, pod: PodRecord, row: int, sign: int) -> None:
-        """As `_count_taken` and `_claim_left` together, of the slots the pod asks for."""
+        """A pod on the row draws on its reservation, or does so no more."""
         hold = self.holds.get(pod.draws_on)
-        if hold is None or hold.row != row:
-            return
-        amounts, taken, remaining = hold.amounts, hold.taken, hold.remaining
-        changes = []
+        if hold is not None and hold.row == row:
+            self._count_taken(hold, pod, sign)
+            self._claim_left(hold)
+
+    def _enter(self, hold: Hold, pod: PodRecord) -> None:
+        """The pod claims its requests of the hold's row, and takes what it can of the hold. Mostly the
+        hold has enough of a slot or nothing at all; then it is a matter of columns made before."""
+        amounts, remaining, taken = hold.amounts, hold.remaining, hold.taken
+        used_up = 0
         for slot, amount in pod.cls.usage:
             if slot in amounts:
-                total = taken[slot] = taken.get(slot, 0) + sign * amount
-                left = amounts[slot] - total
-                if left < 0:
-                    left = 0
-                more = left - remaining.get(slot, 0)
-                if more:
-                    remaining[slot] = left
-                    changes.append((slot, more))
-        if changes:
-            self._hold_more(row, tuple(changes))
+                left = remaining.get(slot, 0)
+                if left < amount:
+                    if left:
+                        break
+                    used_up |= 1 << slot
+        else:
+            share = self._share(hold, pod.cls, used_up)
+            for slot, amount in share.drawn:
+                remaining[slot] -= amount
+                taken[slot] = taken.get(slot, 0) + amount
+            for slot, amount in share.lacked:
+                taken[slot] = taken.get(slot, 0) + amount
+            claimed, held = self._table.claimed[:, hold.row], self._table.held[:, hold.row]
+            np.add(claimed, share.beyond, claimed)
+            np.subtract(held, share.inside, held)
             self.holds.drawn(hold)
+            return
+        claimed = self._table.claimed[:, hold.row]
+        np.add(claimed, self._usage(pod.cls), claimed)
+        self._count_taken(hold, pod, 1)
+        self._claim_left(hold)
 
-    def _hold_more(self, row: int, changes: tuple[tuple[int, int], ...]) -> None:
-        """By so much more, or less if negative, of these slots. Pods of a class that draw on like
-        reservations make the same changes, which are kept as a column."""
-        column = self._changes.get(changes)
-        if column is None or len(column) != len(self._table.claimed):
-            if len(self._changes) >= _CHANGES_KEPT:
-                self._changes.clear()
-            column = self._changes[changes] = np.zeros(len(self._table.claimed), dtype=np.int64)
-            for slot, more in changes:
-                column[slot] = more
-        for matrix in (self._table.claimed, self._table.held):
-            cells = matrix[:, row]
-            np.add(cells, column, cells)
+    def _share(self, hold: Hold, cls: PodClass, used_up: int) -> Share:
+        """What pods of a class take of a hold with these slots, but for those that are used up."""
+        key = (cls.id, hold.kind, used_up)
+        share = self._shares.get(key)
+        if share is None or len(share.inside) != len(self._table.claimed):
+            asked = [(slot, amount) for slot, amount in cls.usage if slot in hold.amounts]
+            drawn = tuple((slot, amount) for slot, amount in asked if not used_up >> slot & 1)
+            lacked = tuple((slot, amount) for slot, amount in asked if used_up >> slot & 1)
+            inside = np.zeros(len(self._table.claimed), dtype=np.int64)
+            for slot, amount in drawn:
+                inside[slot] = amount
+            if len(self._shares) >= _SHARES_KEPT:
+                self._shares.clear()
+            share = self._shares[key] = Share(drawn, lacked, inside, self._usage(cls) - inside)
+        return share
 
     def _count_taken(self, hold: Hold, pod: PodRecord, sign: int) -> None:
         for slot, amount in pod.cls.usage:

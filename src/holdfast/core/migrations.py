@@ -14,8 +14,7 @@ class Migrations:
         self.changed: dict[str, PodMigrationJob] = {}
         """Jobs that came, changed or went, as they were last seen, by uid."""
         self.refused: list[tuple[str, str]] = []
-        """Of writes that were refused: the uid of what they were about, or the name of what was to be
-        made, and why."""
+        """Of writes that were refused: what they were about, as the decision says, and why."""
         self._uid: dict[str, str] = {}
 
     def put(self, job: PodMigrationJob) -> None:

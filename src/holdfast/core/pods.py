@@ -16,10 +16,12 @@ import enum
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
+from holdfast.api.timestamps import TimeError, parse_time
 from holdfast.core.classes import PodClass
 from holdfast.core.decisions import ObjectRef
 
 if TYPE_CHECKING:
+    from holdfast.core.jobs.job import Job
     from holdfast.core.promises.promise import Promise
 
 
@@ -34,11 +36,15 @@ class PodRecord:
         "attempts",
         "cleared_for",
         "cls",
+        "created",
         "disrupted",
         "draws_on",
         "errors",
+        "estimate",
         "first_seen",
         "gates",
+        "gone",
+        "job",
         "leaving",
         "name",
         "namespace",
@@ -46,6 +52,7 @@ class PodRecord:
         "phase",
         "pin",
         "promise",
+        "queue",
         "ready",
         "ref",
         "rejected_by",
@@ -76,6 +83,8 @@ class PodRecord:
         self.pin: str | None = None
         """The only node the pod may go to, where its class leaves that open."""
         self.gates: tuple[str, ...] = ()
+        self.gone = False
+        """Whether its object is there no more."""
         self.leaving = False
         """Whether the pod is being deleted."""
         self.attempts = 0
@@ -102,6 +111,22 @@ class PodRecord:
         """Whether the pod is on its way out to make room for another."""
         self.ready = False
         """Whether it says that it does its work, on its node."""
+        self.created: str | None = None
+        """When its object was created, as that says it."""
+        self.job: Job | None = None
+        """The job it is a member of; None if it is one by itself."""
+        self.queue = ""
+        """The queue it names itself; what its job says comes first."""
+        self.estimate: float | None = None
+        """How long it will run, in seconds, as far as it says so."""
+
+    @property
+    def since(self) -> float:
+        """When it was created, in seconds."""
+        try:
+            return parse_time(self.created or "")
+        except TimeError:
+            return self.first_seen
 
     def __repr__(self) -> str:
         return f"<{self.ref} {self.phase.value}>"

@@ -24,6 +24,7 @@ from holdfast.api.errors import HoldfastError
 from holdfast.core.classes import PodClass
 from holdfast.core.cluster import Cluster
 from holdfast.core.view import All, One, Some, View
+from holdfast.framework.barrier import add_barrier
 from holdfast.framework.diagnosis import Diagnosis, Verdict
 from holdfast.framework.interface import (
     Filter,
@@ -182,6 +183,7 @@ class Column:
 
     def _compile(self) -> None:
         versions = self._ask(self._profile.filters)
+        versions += add_barrier(self._cluster, self._profile, self.cls, self.filters)
         filters = [f for _, f in self.filters]
         self._node_filters = [f.passes for f in filters if f.scope is Scope.NODE]
         self._usage_filters = [f.passes for f in filters if f.scope is Scope.USAGE]

@@ -24,7 +24,7 @@ from holdfast.framework.narrowed import Narrowed
 from holdfast.framework.owned import OwnedColumn
 from holdfast.framework.profile import Profile
 from holdfast.framework.provisioning import Provisioning
-from holdfast.framework.queue import SchedulingQueue
+from holdfast.framework.queue import Key, SchedulingQueue
 from holdfast.framework.trial import ClassContest, PodTrial
 
 _COLUMN_CELLS = 12 * 1024**2
@@ -32,6 +32,9 @@ _COLUMN_CELLS = 12 * 1024**2
 _FEWEST_COLUMNS = 64
 _EVENT_LIMIT = 1024
 """The longest message an Event may carry; the condition has it in full."""
+_KINDS = 100_000
+_FIRST_KIND = -(2**40)
+"""Below the numbers of classes, and of shapes of jobs."""
 PINNING = "NodeAffinity"
 """The plugin by whose rule a DaemonSet's pod goes to one node only."""
 
@@ -57,6 +60,8 @@ class Cycle:
         self._rooms = cluster.promises.rooms
         self._columns: dict[tuple[int, int], Column] = {}
         self._profiles_seen: set[int] = set()
+        self._kinds: dict[tuple[int, str], int] = {}
+        self._next_kind = _FIRST_KIND
         self._provisioning = Provisioning(self, cluster)
         self.profiles: Mapping[str, Profile] = {}
         """By scheduler name."""
@@ -120,11 +125,15 @@ class Cycle:
         if row < 0:
             self._no_node(profile, pod, column, now)
             return False
+        self.draw(profile, pod, column, row)
+        return self.claim(profile, pod, row, now)
+
+    def draw(self, profile: Profile, pod: PodRecord, column: Column, row: int) -> None:
+        """Which reservation the pod draws on, if it goes there."""
         if column.owned:
             pod.draws_on = column.draws_on(row)
         if self._rooms and (room := self._rooms.of(pod, row)) is not None:
             pod.draws_on = self._drawn(profile, pod, row, column, room)
-        return self.claim(profile, pod, row, now)
 
     def take(self, pod: PodRecord) -> bool:
         """Takes a pod out of its turn; whether it was waiting for one."""
@@ -250,14 +259,14 @@ class Cycle:
     # A node was found
 
     def claim(self, profile: Profile, pod: PodRecord, row: int, now: float) -> bool:
-        refused = self._take(profile, pod, row)
+        refused = self.occupy(profile, pod, row)
         if refused is not None:
             plugin, message = refused
             self.fail(profile, pod, message, {plugin}, now, go_on=True)
             return False
         return self._permit(profile, pod, row, profile.permit, now)
 
-    def _take(self, profile: Profile, pod: PodRecord, row: int) -> tuple[str, str] | None:
+    def occupy(self, profile: Profile, pod: PodRecord, row: int) -> tuple[str, str] | None:
         """The pod claims its place there. If a plugin will not have it: which, and why."""
         self._cluster.assume(pod, row)
         for position, plugin in enumerate(profile.reserve):
@@ -266,6 +275,14 @@ class Cycle:
                 self._give_back(profile, pod, row, profile.reserve[: position + 1])
                 return plugin.name, outcome.message
         return None
+
+    def give_back(self, profile: Profile, pod: PodRecord) -> None:
+        """The pod gives up a place it has taken."""
+        self._give_back(profile, pod, pod.row, profile.reserve)
+
+    def bind(self, profile: Profile, pod: PodRecord, now: float) -> bool:
+        """The pod is to be bound to the place it has taken, once all plugins permit it."""
+        return self._permit(profile, pod, pod.row, profile.permit, now)
 
     def _permit(
         self, profile: Profile, pod: PodRecord, row: int, plugins: list[Plugin], now: float
@@ -320,8 +337,7 @@ class Cycle:
 
     def _no_node(self, profile: Profile, pod: PodRecord, column: Column, now: float) -> None:
         if self.terse and self._queue.is_scout(pod) and self._is_hopeless(profile, pod):
-            key = (profile.index, pod.cls.id)
-            self._queue.reject(pod, key, pod.wakes_on, now)
+            self._queue.reject(pod, self.group_key(profile, pod), pod.wakes_on, now)
             return
         why = self.verdict(profile, pod, column)
         # Siblings fare the same, unless this pod has a node of its own in view.
@@ -345,19 +361,19 @@ class Cycle:
             assert pod.promise is not None
             self._queue.forget(pod)
             pod.promise.clears = clears
-            refused = self._take(profile, pod, row)
+            refused = self.occupy(profile, pod, row)
             if refused is None:
                 taken.append(pod)
                 continue
             for other in taken:
-                self._give_back(profile, other, other.row, profile.reserve)
+                self.give_back(profile, other)
             plugin, message = refused
             for each in nomination.claims:
                 self.fail(profile, each.pod, message, {plugin}, now, go_on=True)
             return
         self.decisions.extend(nomination.decisions)
         for pod in taken:
-            self._permit(profile, pod, pod.row, profile.permit, now)
+            self.bind(profile, pod, now)
 
     def _is_hopeless(self, profile: Profile, pod: PodRecord) -> bool:
         """Whether nothing but a free node could help the pod, which has been told so before."""
@@ -403,11 +419,28 @@ class Cycle:
             self._queue.forget(pod)
             return
         pod.rejected_by = plugins
-        key = (profile.index, pod.cls.id)
+        key = self.group_key(profile, pod)
         waiting = self._queue.reject(pod, key, profile.wakes_on(plugins), now, go_on)
         self.tell(pod, message, now, condition)
         for sibling in waiting:
             self.tell(sibling, message, now, condition)
+
+    def group_key(self, profile: Profile, pod: PodRecord) -> Key:
+        """Pods with the same key fare alike; those of another queue may not."""
+        if not pod.queue or pod.job is not None:
+            return (profile.index, pod.cls.id)
+        kind = (pod.cls.id, pod.queue)
+        if len(self._kinds) > _KINDS:
+            self._kinds.clear()
+        number = self._kinds.get(kind)
+        if number is None:
+            self._next_kind -= 1
+            number = self._kinds[kind] = self._next_kind
+        return (profile.index, number)
+
+    def refuse(self, profile: Profile, pod: PodRecord, message: str, now: float) -> None:
+        """The pod may not be placed now, whatever room there is."""
+        self.fail(profile, pod, message, (), now, go_on=bool(pod.nominated))
 
     def tell(self, pod: PodRecord, message: str, now: float, reason: str) -> None:
         """Says on the pod why it has no node, unless it says so already."""

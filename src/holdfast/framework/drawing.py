@@ -22,7 +22,7 @@ from holdfast.core.view import Cells, One, Some
 Ints = NDArray[np.int64]
 
 _STEPS = 101
-_MOST_ORDER = 2**42
+_LEVELS = 2**37 + 2**33 + 1
 
 INSUFFICIENT = "Reservation(s) Insufficient {}"
 INSUFFICIENT_BY_NODE = "Insufficient {} by node"
@@ -50,9 +50,10 @@ class DrawnOne(One):
     __slots__ = ("_hold",)
 
     def __init__(self, table: NodeTable, hold: Hold) -> None:
-        super().__init__(table, hold.row)
+        row = self.rows = hold.row
         self._hold = hold.index
-        claimed = self._claimed
+        self._allocatable = table.allocatable[:, row].tolist()
+        claimed = self._claimed = table.claimed[:, row].tolist()
         for slot, left in hold.remaining.items():
             claimed[slot] -= left
 
@@ -70,15 +71,32 @@ class Drawing:
         self._sums = cluster.nodes.slots.sums
         self._asked = [(slot, amount) for slot, amount in cls.requests if slot != PODS]
         self._by_slot = dict(self._asked)
+        self._parts = len(self._asked) or 1
+        self._belongings = cluster.belongings
         self.draws = cluster.promises.drawable(cls)
         self.required = cluster.promises.wish(cls).required
 
-    def among(self, rows: NDArray[np.intp]) -> list[int]:
-        """Those of the rows that have reservations the class may draw on."""
-        if self.draws is None:
+    def among(self, rows: NDArray[np.intp]) -> list[Hold]:
+        """The reservations on these rows that can be drawn on."""
+        draws = self.draws
+        if draws is None:
             return []
-        known = self.draws.rows()
-        return known if len(rows) >= self._cluster.nodes.size else np.intersect1d(rows, known).tolist()
+        if len(rows) >= self._cluster.nodes.size:
+            return draws.everywhere()
+        return [hold for row in np.intersect1d(rows, draws.rows()).tolist() for hold in draws.on(row)]
+
+    def serving(self, drawn: list[Hold]) -> list[Hold]:
+        """Those of which the pod would draw something, and all it must."""
+        asked = [slot for slot, _ in self._asked]
+        if not drawn or not asked or self._cluster.belongings.awake:
+            return [hold for hold in drawn if self.serves(hold)]
+        left = self._cluster.ledger.holds.left[:, [hold.index for hold in drawn]]
+        some: NDArray[np.bool_] = np.any(left[[s for s in asked if s < len(left)]] > 0, axis=0)
+        return [
+            hold
+            for hold, plenty in zip(drawn, some, strict=True)
+            if (plenty and hold.promise.restricted is None) or self.serves(hold)
+        ]
 
     def on(self, row: int) -> list[Hold]:
         """The reservations there that can be drawn on."""
@@ -145,25 +163,29 @@ class Drawing:
         part = np.where(counted, 100 * after // np.maximum(amounts, 1), 0).sum(axis=0)
         filled = part // np.maximum(counted.sum(axis=0), 1)
         worth: Ints = share * _STEPS + filled
-        worth += np.array([_order_worth(hold.promise.order) for hold in drawn], dtype=np.int64)
+        orders = [hold.promise.order for hold in drawn]
+        if any(orders):
+            worth += np.array([_order_worth(order) for order in orders], dtype=np.int64)
         return worth
 
     def worth_of(self, hold: Hold) -> int:
-        """The same for one, without arrays."""
-        remaining, asked = hold.remaining, self._by_slot
-        share = filled = parts = 0
+        """The same for one, without arrays; -1 if it does not serve."""
+        promise, remaining, asked = hold.promise, hold.remaining, self._by_slot
+        share = filled = 0
+        sure = promise.restricted is None and not self._belongings.awake
+        some = False
         for slot, amount in self._asked:
             left = remaining.get(slot, 0)
-            share += 100 if left >= amount else 100 * left // amount
-        for slot, promised in hold.amounts.items():
-            if slot == PODS or slot in self._sums:
-                continue
-            parts += 1
+            if left:
+                some = True
+                share += 100 if left >= amount else 100 * left // amount
+        if not (sure and some) and not self.serves(hold):
+            return -1
+        for slot, promised in hold.named:
             unused = remaining.get(slot, 0) - asked.get(slot, 0)
             filled += 100 if unused <= 0 else 100 * (promised - unused) // promised
-        worth = share // max(1, len(self._asked)) * _STEPS + filled // max(1, parts)
-        order = hold.promise.order
-        return worth + _order_worth(order) if order else worth
+        worth = share // self._parts * _STEPS + filled // (len(hold.named) or 1)
+        return worth + _order_worth(promise.order) if promise.order else worth
 
     def _shared_ports(self, promise: Promise) -> set[Any]:
         return set(self._cls.ports) & set(promise.pod.cls.ports) if promise.pod is not None else set()
@@ -197,7 +219,15 @@ def _age(promise: Promise) -> tuple[float, str]:
 
 
 def _order_worth(order: int) -> int:
-    """More than anything else, and the more the lower the order."""
+    """More than anything else, and the more the lower the order. A score has 64 bits, so that orders
+    are told apart one by one up to 2**36, by 64 up to 2**42 (they may be milliseconds since 1970), and
+    beyond by half a billion."""
     if not order:
         return 0
-    return (_MOST_ORDER - max(-_MOST_ORDER + 1, min(order, _MOST_ORDER - 1))) * _STEPS * _STEPS
+    if order < 2**36:
+        level = max(order, -(2**33))
+    elif order < 2**42:
+        level = 2**36 + (order - 2**36) // 2**6
+    else:
+        level = 2**37 + min((order - 2**42) // 2**29, 2**33)
+    return (_LEVELS - level) * _STEPS * _STEPS

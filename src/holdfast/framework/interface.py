@@ -45,6 +45,10 @@ are about storage (`Change.ABOUT_STORAGE`), only those about one of these wake t
 `unreserve` in reverse order), `permit`, then the decisions of `pre_bind`, `bind` (the first plugin
 that gives any) and `post_bind`. These may keep state of their own, and must be able to undo it.
 
+**Holding room.** `node_order_on_resource(cls, offer)` says which nodes to hold for a task of a starving
+job: a score for each row of the offer. The scores of all plugins are added; rows that end up with
+nothing, or less, are out.
+
 `post_filter` runs when no node passed, in order until one plugin nominates a node.
 `pre_enqueue` may keep a pod out of the queue; `sort_key` (one plugin per profile) orders it.
 """
@@ -259,6 +263,19 @@ class Claim(NamedTuple):
     """The uids of the reservations that have to."""
 
 
+class Offer(NamedTuple):
+    """Nodes that could hold room for a task, whatever runs there now."""
+
+    rows: NDArray[np.intp]
+    names: list[str]
+    idle: Callable[[int], NDArray[np.int64]]
+    """What is idle on each of them, by slot: room that is held for starving jobs is."""
+    held: NDArray[np.bool_]
+    """Whether something is held there already."""
+    more: int
+    """How many of the others may come to hold something."""
+
+
 class Nomination(NamedTuple):
     """What `post_filter` answers."""
 
@@ -316,6 +333,10 @@ class Plugin:
     def score(self, cls: PodClass) -> Score | None:
         return None
 
+    def node_order_on_resource(self, cls: PodClass, offer: Offer) -> NDArray[np.float64]:
+        """How good each node of the offer is to hold room on for a pod of the class."""
+        return np.zeros(len(offer.rows))
+
     def reserve(self, pod: PodRecord, row: int) -> Outcome:
         return FINE
 
@@ -341,6 +362,7 @@ _POINTS = {
     "filter": ("preFilter", "filter"),
     "post_filter": ("postFilter",),
     "score": ("preScore", "score"),
+    "node_order_on_resource": ("nodeOrderOnResource",),
     "reserve": ("reserve",),
     "permit": ("permit",),
     "pre_bind": ("preBind",),

@@ -13,7 +13,7 @@ from holdfast.core.cluster import Cluster
 from holdfast.core.holds import Hold
 from holdfast.core.promises import Promise
 from holdfast.core.view import Cells, One, View
-from holdfast.framework.column import Bools, Column
+from holdfast.framework.column import Bools, Column, Ints
 from holdfast.framework.drawing import Drawing, DrawnOne, DrawnSome, pick
 from holdfast.framework.interface import Filter, Need, Reason, Scope
 from holdfast.framework.profile import Profile
@@ -27,9 +27,22 @@ class OwnedColumn(Column):
 
     def __init__(self, cluster: Cluster, profile: Profile, cls: PodClass) -> None:
         self._chosen: dict[int, Promise] = {}
+        self._best_row, self._best_total = -1, 0
+        """The best row, as long as nothing changed but that row."""
         self._open: Bools = np.zeros(0, dtype=np.bool_)
         """The rows that can be used without a reservation too."""
         super().__init__(cluster, profile, cls)
+
+    def best(self, among: Bools | None = None) -> int:
+        """Owners use up one reservation after the other, so the row that was best mostly still is."""
+        if among is not None or not self.is_absolute:
+            return super().best(among)
+        row = self._best_row
+        if row < 0 or self._base.item(row) < self._best_total or self.rejected is not None:
+            row = self._best_row = super().best()
+        if row >= 0:
+            self._best_total = self._base.item(row)
+        return row
 
     def draws_on(self, row: int) -> str:
         chosen = self._chosen.get(row)
@@ -50,11 +63,13 @@ class OwnedColumn(Column):
         self._usage_filters.append(self._is_open)
 
     def refresh(self) -> None:
-        if self._drawing.draws is not None:
-            self._drawing.draws.refresh()
+        draws = self._drawing.draws
+        if draws is not None and not draws.is_current:
+            draws.refresh()
         super().refresh()
 
     def _rebuild(self) -> None:
+        self._best_row = -1
         self._open = np.ones(self._table.capacity, dtype=np.bool_)
         self._chosen = {}
         super()._rebuild()
@@ -62,8 +77,12 @@ class OwnedColumn(Column):
     # Rows, one or many
 
     def _update_one(self, row: int, node_too: bool) -> bool:
+        if row != self._best_row:
+            self._best_row = -1
         drawn = self._drawing.on(row)
-        self._open[row] = not (self._drawing.required or (drawn and self._has_restricted(drawn)))
+        closed = self._drawing.required or (bool(drawn) and self._has_restricted(drawn))
+        if closed == self._open.item(row):
+            self._open[row] = not closed
         if node_too:
             self._node_part(One(self._table, row), row)
         best = self._best(drawn) if drawn and self._fits_node.item(row) else None
@@ -80,35 +99,36 @@ class OwnedColumn(Column):
 
     def _best(self, drawn: list[Hold]) -> tuple[Hold, DrawnOne, int] | None:
         """Of the reservations of one row the one to use."""
-        found = []
-        for hold in drawn:
-            if not self._drawing.serves(hold):
-                continue
-            view = DrawnOne(self._table, hold)
-            for passes in self._inner_filters:
-                if not passes(view):
-                    break
-            else:
-                found.append((hold, view, self._drawing.worth_of(hold)))
+        if len(drawn) == 1:
+            return self._worth(drawn[0])
+        found = [worth for hold in drawn if (worth := self._worth(hold)) is not None]
         if len(found) > 1:
             return found[pick([(hold.promise, worth) for hold, _, worth in found])]
         return found[0] if found else None
+
+    def _worth(self, hold: Hold) -> tuple[Hold, DrawnOne, int] | None:
+        worth = self._drawing.worth_of(hold)
+        if worth < 0:
+            return None
+        view = DrawnOne(self._table, hold)
+        for passes in self._inner_filters:
+            if not passes(view):
+                return None
+        return hold, view, worth
 
     def _update_all(self) -> None:
         self._update_many(np.arange(self._size), node_too=True)
 
     def _update_many(self, rows: NDArray[np.intp], node_too: bool) -> None:
+        self._best_row = -1
         rows = np.unique(rows)
         self._open[rows] = not self._drawing.required
-        pairs: list[Hold] = []
-        for row in self._drawing.among(rows):
-            self._chosen.pop(row, None)
-            drawn = self._drawing.on(row)
-            if self._has_restricted(drawn):
-                self._open[row] = False
-            pairs += [hold for hold in drawn if self._drawing.serves(hold)]
         for row in self._chosen.keys() & set(rows.tolist()) if self._chosen else ():
             del self._chosen[row]
+        drawn = self._drawing.among(rows)
+        restricted = [hold.row for hold in drawn if hold.promise.restricted is not None]
+        self._open[restricted] = False
+        pairs = self._drawing.serving(drawn)
         super()._update_many(rows, node_too)
         if pairs:
             self._draw(pairs)
@@ -124,18 +144,10 @@ class OwnedColumn(Column):
         for weight, scores in self._usage_scores:
             local = local + weight * scores(view)
         local = local + self._profile.drawing_weight * worth
-        by_row: dict[int, list[int]] = {}
-        for i in np.flatnonzero(ok & view.full(True)).tolist():
-            by_row.setdefault(pairs[i].row, []).append(i)
-        if not by_row:
+        best = self._picked(pairs, np.flatnonzero(ok & view.full(True)).tolist(), worth)
+        if not best:
             return
-        best = []
-        for row, there in by_row.items():
-            chosen = there[0]
-            if len(there) > 1:
-                chosen = there[pick([(pairs[i].promise, int(worth[i])) for i in there])]
-            best.append(chosen)
-            self._chosen[row] = pairs[chosen].promise
+        self._chosen.update((pairs[i].row, pairs[i].promise) for i in best)
         at = view.rows[best]
         scores = (local + np.zeros(len(pairs), dtype=np.int64))[best]
         self._refit(at, np.ones(len(at), dtype=np.bool_))
@@ -149,6 +161,17 @@ class OwnedColumn(Column):
                 normalized.raw[at] = normalized.score.score(view)[best]
         if self._keys is None:
             self._normalize(at)
+
+    def _picked(self, pairs: list[Hold], good: list[int], worth: Ints) -> list[int]:
+        """Of each row's reservations that will do the one to use, all as positions."""
+        if len({pairs[i].row for i in good}) == len(good):
+            return good
+        by_row: dict[int, list[int]] = {}
+        for i in good:
+            by_row.setdefault(pairs[i].row, []).append(i)
+        return [
+            there[pick([(pairs[i].promise, int(worth[i])) for i in there])] for there in by_row.values()
+        ]
 
     def against(self, hold: Hold) -> list[str]:
         """What stands in the way of drawing on a reservation; nothing if the pod could."""
@@ -164,6 +187,8 @@ class OwnedColumn(Column):
     # Rows that can be used through a reservation only
 
     def _has_restricted(self, drawn: list[Hold]) -> bool:
+        if len(drawn) == 1:
+            return drawn[0].promise.restricted is not None
         return any(hold.promise.restricted is not None for hold in drawn)
 
     def _is_open(self, view: View) -> Cells:

@@ -6,6 +6,7 @@ from holdfast.core.changes import Change
 from holdfast.core.cluster import Cluster
 from holdfast.framework.config import ResolvedProfile
 from holdfast.framework.interface import Plugin
+from holdfast.framework.points import BARRIER, ROOM
 from holdfast.framework.registry import Registry
 
 
@@ -29,7 +30,10 @@ class Profile:
         self.sort_key = at("queueSort")[0].sort_key
         self.filters = at("filter")
         self.filter_names = frozenset(plugin.name for plugin in self.filters)
-        self.filter_order = {plugin.name: place for place, plugin in enumerate(self.filters)}
+        self.filter_order: dict[str, float] = {
+            plugin.name: place for place, plugin in enumerate(self.filters)
+        }
+        self.filter_order[BARRIER] = self.filter_order.get(ROOM, len(self.filters)) - 0.5
         self.post_filters = at("postFilter")
         weights = {ref.name: ref.weight for ref in resolved.points.get("score", ())}
         self.scorers = [(plugin, weights[plugin.name]) for plugin in at("score")]
@@ -38,6 +42,7 @@ class Profile:
         self.pre_bind = at("preBind")
         self.bind = at("bind")
         self.post_bind = at("postBind")
+        self.node_orders = at("nodeOrderOnResource")
         self.plugins = made
         drawing = next((plugin for plugin in made.values() if plugin.draws), None)
         self.drawing_name = drawing.name if drawing is not None else ""

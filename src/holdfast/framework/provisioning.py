@@ -16,7 +16,7 @@ from holdfast.api import names
 from holdfast.api.dynamic_reservations import amounts_of, at_least, id_of, sizes
 from holdfast.core.classes import PodClass, capped
 from holdfast.core.cluster import Cluster
-from holdfast.core.pods import PodRecord
+from holdfast.core.pods import Phase, PodRecord
 from holdfast.core.promises import Promise
 from holdfast.core.promises.requirements import Ask
 from holdfast.core.promises.virtual import Virtual
@@ -52,6 +52,8 @@ class Provisioning:
         return bool(self._requirements.asks) and bool(id_of(promise.object.metadata))
 
     def schedule(self, profile: Profile, pod: PodRecord, now: float) -> bool:
+        if pod.phase is not Phase.PENDING:
+            return True  # its turn came early, with the pod or the reservation it belongs to
         if pod.promise is not None:
             return self._adopt(profile, pod, pod.promise, now)
         ask = self._requirements.asks.get(pod.uid)
@@ -183,7 +185,9 @@ class Provisioning:
         for uid in list(self._requirements.by_id.get(id, {})):
             pod = self._cluster.pods.get(uid)
             profile = self._cycle.profiles.get(pod.scheduler) if pod is not None else None
-            if pod is not None and profile is not None and self._cycle.take(pod):
+            if pod is None or profile is None or pod.job is not None:
+                continue
+            if self._cycle.take(pod):
                 self._cycle.schedule(profile, pod, now)
                 return
 
@@ -195,6 +199,8 @@ class Provisioning:
         row, drawing = virtual.row, self._cluster.promises.drawing(standin)
         for each in drawing:
             ledger.draw(each, promise.uid)
+        if promise.amounts == standin.amounts:
+            self._cluster.belongings.pass_on(standin.uid, promise.uid)
         ledger.release(standin.pod)
         if self._cycle.claim(profile, pod, row, now):
             self._virtuals.adopted(virtual, promise)

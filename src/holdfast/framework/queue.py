@@ -16,11 +16,14 @@ Unschedulable pods are kept in groups of one class (and profile): they were reje
 reasons and are helped by the same changes. When a group is woken its first pod goes ahead as a scout;
 the next follows only if the scout found a node: what will not do for one will not do for the others. So
 ten thousand pods that wait for the same thing cost as much as one.
+
+Of a job of several pods one stands here for all of them; the others follow it. Jobs of one shape are a
+group as pods of one class are.
 """
 
 import heapq
 from collections import Counter
-from collections.abc import Callable, Collection, Hashable, Iterator
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
 from typing import Any, TypeVar
 
 from holdfast.core.changes import Change
@@ -59,7 +62,7 @@ class SchedulingQueue:
         initial_backoff: float = 1.0,
         max_backoff: float = 10.0,
     ) -> None:
-        self._sort_key = sort_key
+        self.sort_key = sort_key
         self._initial = initial_backoff
         self._max = max_backoff
         self._active = ActivePods()
@@ -80,6 +83,8 @@ class SchedulingQueue:
         self._tokens = 0
         self.failures: Counter[tuple[str, str]] = Counter()
         """How many attempts came to nothing, by scheduler name and why: unschedulable, or error."""
+        self.refused: dict[str, PodRecord] = {}
+        """Pods no node would do for since somebody last took them from here."""
         self.entered: Counter[str] = Counter()
         """How many pods came to each place."""
 
@@ -87,7 +92,7 @@ class SchedulingQueue:
         """The pod is to be tried as soon as its turn comes."""
         if pod.uid in self._place:
             self.remove(pod)
-        self._active.add((*self._sort_key(pod), self._enter(pod, "active"), pod))
+        self._active.add((*self.sort_key(pod), self._enter(pod, "active"), pod))
 
     def changed(self, pod: PodRecord, now: float) -> None:
         """The pod is new, or may fare better than before; that does not shorten a back-off."""
@@ -105,6 +110,12 @@ class SchedulingQueue:
         self._enter(pod, "gated")
         self._gated[pod.uid] = pod
 
+    def follow(self, pod: PodRecord) -> None:
+        """The pod waits for the turn of its job, for which another member stands here."""
+        self._scout_back(pod, go_on=True)
+        self.remove(pod)
+        self._enter(pod, "following")
+
     def reject(
         self, pod: PodRecord, key: Key, wakes_on: int, now: float, go_on: bool = False
     ) -> Collection[PodRecord]:
@@ -112,6 +123,7 @@ class SchedulingQueue:
         went ahead of, which are returned. With `go_on` that may be different for others."""
         self._now = now
         self.failures[pod.scheduler, "unschedulable"] += 1
+        self.refused[pod.uid] = pod
         pod.attempts += 1
         pod.errors = 0
         self._back_off(pod, pod.attempts, now)
@@ -125,7 +137,7 @@ class SchedulingQueue:
         group.told = ""
         group.pods[pod.uid] = pod
         group.tried[pod.uid] = group.turn
-        heapq.heappush(group.order, (*self._sort_key(pod), self._place[pod.uid][1], pod))
+        heapq.heappush(group.order, (*self.sort_key(pod), self._place[pod.uid][1], pod))
         self._group_of[pod.uid] = group
         was_scout = pod.uid in self._scouts
         self._scout_back(pod, go_on)
@@ -188,7 +200,7 @@ class SchedulingQueue:
         if due > now:
             self.remove(pod)
             self._push(self._backoff, due, pod)
-            order = (int(due), *self._sort_key(pod))
+            order = (int(due), *self.sort_key(pod))
             heapq.heappush(self._early, (order, self._place[pod.uid][1], pod))
         else:
             self.add(pod)
@@ -236,6 +248,37 @@ class SchedulingQueue:
         self.remove(pod)
         self._retry_at.pop(pod.uid, None)
 
+    def untried(self) -> list[PodRecord]:
+        """The pods whose turn is still to come, or to come again by itself, in order."""
+        entries = [(entry[-2], entry[-1]) for entry in self._active.entries()]
+        entries += [(token, pod) for heap in (self._errors, self._backoff) for _, token, pod in heap]
+        places = {("active", token) for token, _ in entries} | {("backoff", t) for t, _ in entries}
+        found = {pod.uid: pod for _, pod in entries if self._place.get(pod.uid) in places}
+        return sorted(found.values(), key=self.sort_key)
+
+    def unschedulable(self) -> list[PodRecord]:
+        """The pods that wait for a change, in order."""
+        found = [pod for group in self._groups.values() for pod in group.pods.values()]
+        return sorted(found, key=self.sort_key)
+
+    def waiting(self, with_jobs: bool = False, popped: Iterable[PodRecord] = ()) -> list[PodRecord]:
+        """The pods that wait, gated ones left out, in no order; those that were popped too. With
+        `with_jobs`, all members of the jobs some stand for."""
+        entries = [entry[-1] for entry in self._active.entries()]
+        entries += [pod for heap in (self._errors, self._backoff) for _, _, pod in heap]
+        entries = [pod for pod in entries if self.place(pod.uid) in ("active", "backoff")]
+        entries += [pod for group in self._groups.values() for pod in group.pods.values()]
+        found = {pod.uid: pod for pod in (*entries, *popped)}
+        if with_jobs:
+            for pod in list(found.values()):
+                if pod.job is not None:
+                    found |= {member.uid: member for member in pod.job.waiting()}
+        return list(found.values())
+
+    def comes_before(self, one: PodRecord, other: PodRecord) -> bool:
+        """Whether one is tried before the other."""
+        return self.sort_key(one) < self.sort_key(other)
+
     def groups(self) -> Iterator[Group]:
         return iter(list(self._groups.values()))
 
@@ -245,7 +288,7 @@ class SchedulingQueue:
         return min(heads, default=None)
 
     def place(self, uid: str) -> str | None:
-        """Where the pod is: active, backoff, unschedulable, gated, or nowhere."""
+        """Where the pod is: active, backoff, unschedulable, gated, following, or nowhere."""
         place = self._place.get(uid)
         return place[0] if place else None
 
@@ -255,7 +298,7 @@ class SchedulingQueue:
     def counts(self) -> dict[str, int]:
         counts = dict.fromkeys(("active", "backoff", "unschedulable", "gated"), 0)
         for place, _ in self._place.values():
-            counts[place] += 1
+            counts["unschedulable" if place == "following" else place] += 1
         return counts
 
     def _enter(self, pod: PodRecord, place: str) -> int:
@@ -297,6 +340,10 @@ class ActivePods:
 
     def add(self, entry: Any) -> None:
         self._new.append(entry)
+
+    def entries(self) -> list[Any]:
+        """All of them, in no order."""
+        return [*self._entries[self._head :], *self._new]
 
     def pop(self) -> Any:
         """The first entry, or None."""

@@ -14,6 +14,7 @@ from holdfast.plugins.limit_aware import LimitAware
 from holdfast.plugins.node_affinity import NodeAffinity
 from holdfast.plugins.node_name import NodeName
 from holdfast.plugins.node_numa_resource import NodeNUMAResource
+from holdfast.plugins.node_order import NodeOrder
 from holdfast.plugins.node_ports import NodePorts
 from holdfast.plugins.node_resources_balanced import NodeResourcesBalancedAllocation
 from holdfast.plugins.node_resources_fit import NodeResourcesFit
@@ -38,6 +39,7 @@ IN_TREE = (
     LimitAware,
     NodeAffinity,
     NodeName,
+    NodeOrder,
     NodeNUMAResource,
     NodePorts,
     NodeResourcesBalancedAllocation,

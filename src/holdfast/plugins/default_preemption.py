@@ -109,7 +109,9 @@ class DefaultPreemption(Plugin):
         tried = self._known.get(pod.cls.id)
         if tried is None:
             tried = self._known[pod.cls.id] = Tried(self.cluster)
-        tried.catch_up((trial.version, self._budgets.version()))
+        queues = self.cluster.jobs.queues
+        place = (queues.of(pod), queues.generation) if queues else None
+        tried.catch_up((trial.version, self._budgets.version(), place))
         return tried
 
     def _less_important(self, cls: PodClass) -> Any:
@@ -139,7 +141,10 @@ class DefaultPreemption(Plugin):
             violating, others = self._budgets.split(pods)
             return violating + others
 
-        victims = trial.victims(row, [p for p in there if p.cls.priority < priority], spared_first)
+        less = [p for p in there if p.cls.priority < priority and not p.cls.spared]
+        if self.cluster.jobs.queues:
+            less = [p for p in less if self.cluster.jobs.queues.may_preempt(pod, p)]
+        victims = trial.victims(row, less, spared_first)
         if isinstance(victims, tuple):
             return victims
         if violating:
@@ -168,7 +173,7 @@ class DefaultPreemption(Plugin):
                 self.cluster.nominate(rival, "")
                 decisions.append(Nominate(rival.ref, ""))
         condition = f"{pod.scheduler}: preempting to accommodate a higher priority pod"
-        for victim in victims:
+        for victim in (*victims, *self.cluster.jobs.companions(victims)):
             if victim.cls.terminating:
                 continue
             victim.disrupted = True  # so that the pod waits, should it be tried before that is seen

@@ -12,4 +12,7 @@ class PrioritySort(Plugin):
     wakes_on = Change.NONE
 
     def sort_key(self, pod: PodRecord) -> tuple[Any, ...]:
+        job = pod.job
+        if job is not None:
+            return (-job.priority, job.first_seen, job.name.namespace, job.name.name)
         return (-pod.cls.priority, pod.first_seen, pod.namespace, pod.name)

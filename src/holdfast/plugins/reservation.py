@@ -98,7 +98,9 @@ class Reservation(Plugin):
         if not pod.draws_on:
             return []
         drawn = self.cluster.promises.known[pod.draws_on]
-        told = {RESERVATION_ALLOCATED: drawn.mark, **self.cluster.belongings.told(pod, row)}
+        told = {RESERVATION_ALLOCATED: drawn.mark}
+        if self.cluster.belongings.awake:
+            told |= self.cluster.belongings.told(pod, row)
         return [Bind(pod.ref, self.cluster.nodes.name(row), told)]
 
     def _apart(self, cls: PodClass) -> Filter:

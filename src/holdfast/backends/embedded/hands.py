@@ -7,6 +7,7 @@ from holdfast.api import names
 from holdfast.api.annotations import ReservationAllocated
 from holdfast.api.decode import decode_json
 from holdfast.api.errors import InvalidObject
+from holdfast.backends.embedded.jobs import JobHands
 from holdfast.backends.embedded.migrations import MigrationHands
 from holdfast.backends.embedded.objects import with_condition
 from holdfast.backends.embedded.reservations import ReservationHands
@@ -14,6 +15,7 @@ from holdfast.backends.embedded.telling import BOUND, EVICTED, PREEMPTED, UNSCHE
 from holdfast.backends.embedded.world import World
 from holdfast.core.decisions import (
     AnnotatePod,
+    AnnotateReservation,
     Bind,
     BindVolume,
     CreateReservation,
@@ -27,7 +29,9 @@ from holdfast.core.decisions import (
     PreemptReservation,
     SelectNode,
     SetMigrationStatus,
+    SetPodGroupStatus,
     SetPodScheduled,
+    SetQueueStatus,
     SetReservationStatus,
     SpecifyMigration,
 )
@@ -40,6 +44,7 @@ class Hands:
         self._world = world
         self._objects = world.objects
         self._reservations = ReservationHands(world)
+        self._jobs = JobHands(world)
         self._migrations = MigrationHands(world)
         self._carry_out: dict[type, Callable[[Any], None]] = {
             Bind: self._bind,
@@ -56,6 +61,9 @@ class Hands:
             SetReservationStatus: self._reservations.set_status,
             DeleteReservation: self._reservations.delete,
             PreemptReservation: self._reservations.preempt,
+            AnnotateReservation: self._jobs.annotate,
+            SetPodGroupStatus: self._jobs.set_group_status,
+            SetQueueStatus: self._jobs.set_queue_status,
             Emit: self._emit,
         }
 
@@ -186,6 +194,7 @@ class Hands:
         about = decision.about
         pod = self._objects.get(pod_key(about.namespace, about.name)) if about.kind == "Pod" else None
         name = pod["spec"]["schedulerName"] if pod is not None else names.HOLDFAST_SCHEDULER
+        self._jobs.tell(decision)
         self._world.recorder.emit(decision, name)
 
 

@@ -10,6 +10,7 @@ from prometheus_client.core import GaugeMetricFamily, InfoMetricFamily, Metric
 from holdfast import __version__
 from holdfast.actions.scheduler import Scheduler
 from holdfast.backends.metrics.figures import Counter, Histogram, exponential
+from holdfast.backends.metrics.jobs import JobFigures
 from holdfast.backends.metrics.limits import limit_ratios
 from holdfast.backends.metrics.provisioning import ProvisioningFigures
 from holdfast.backends.metrics.reservations import ReservationFigures
@@ -81,6 +82,8 @@ class SchedulingMetrics:
         self.registry = CollectorRegistry()
         self.registry.register(self)
         self.registry.register(ProvisioningFigures(scheduler.cluster.virtuals.figures))
+        self._jobs = JobFigures(scheduler)
+        self.registry.register(self._jobs)
         self._reservations = ReservationFigures(scheduler.cluster)
         self.registry.register(self._reservations)
         ProcessCollector(registry=self.registry)
@@ -99,6 +102,7 @@ class SchedulingMetrics:
         """A round took this long and decided this."""
         self.round_seconds.observe(seconds)
         self._reservations.round_done(decisions)
+        self._jobs.round_done(decisions)
         results = self._results(decisions)
         attempts = sum(results.values())
         if not attempts:

@@ -70,11 +70,29 @@ def _waiting(picture: Picture, pod: PodRecord, raw: Raw, report: Report) -> None
         report.summary = f"{nominated} is being cleared for it."
     elif placing.message:
         report.summary = "No node will do."
+    elif asked := _asked_for(picture, pod):
+        report.summary = asked
     else:
         best = f": {report.ranked[0].node}" if report.ranked else ""
         report.summary = (
             f"A node will do now{best}. It waits for its turn, or the scheduler does not run."
         )
+
+
+def _asked_for(picture: Picture, pod: PodRecord) -> str:
+    """What became of the reservation that was asked for on the pod's behalf, if one was."""
+    requirements = picture.cluster.virtuals.requirements
+    ask = requirements.asks.get(pod.uid)
+    if ask is None or ask.requirement is None:
+        return ""
+    if ask.error:
+        return f"The reservation asked for on its behalf, {ask.id}, was not made: {ask.error}"
+    if ask.id in requirements.made:
+        return (
+            f"The reservation that was asked for on its behalf, {ask.id}, is there; it is bound next."
+        )
+    amounts = ", ".join(f"{name}: {amount}" for name, amount in ask.requirement.resources.items())
+    return f"It waits until the reservation {ask.id} is made for it ({amounts})."
 
 
 def told(raw: Raw, type: str) -> str:

@@ -65,8 +65,8 @@ class MigrationController:
             move.job = job
             if job.status == move.told or phase in ENDED:
                 move.told = None
-            if phase in ENDED and not move.ended:
-                move.status = job.status  # others may end it
+            if phase in ENDED:
+                move.status = job.status  # others may end it, and the first word stands
         elif phase not in ENDED:
             self._moves[uid] = Move(job, now)
         else:
@@ -76,13 +76,13 @@ class MigrationController:
         jobs = self._jobs
         refused, jobs.refused = jobs.refused, []
         for uid, message in refused:
-            move = self._moves.get(uid)
-            if move is not None:
-                move.told, move.specified = None, ("", "")
             for move in self._moves.values():
-                if move.pod == uid and move.eviction.under_way:
+                if uid == str(move.ref):
+                    move.told, move.specified = None, ("", "")
+                    move.writing.refused(now)
+                elif move.pod == uid and move.eviction.under_way:
                     self._steps.not_evicted(move, message, now)
-                elif move.creation.under_way and name_of(move.job) == uid:
+                elif move.creation.under_way and uid == name_of(move.job):
                     self._steps.not_created(move, message, now)
 
     def _go_on(self, move: Move, now: float) -> None:
@@ -98,16 +98,18 @@ class MigrationController:
         done = self._decisions[before:]
         del self._decisions[before:]
         if not move.deleted:
-            self._write(move)
+            self._write(move, now)
         self._decisions += done
         if move.deleted or move.ended:
             self._wind_up(move)
 
-    def _write(self, move: Move) -> None:
-        job = move.job
+    def _write(self, move: Move, now: float) -> None:
+        if not move.writing.may_begin(now):
+            return
         self._specify(move)
-        if move.status == job.status:
+        if move.status == move.job.status:
             move.told = None
+            move.writing.done()
         elif move.status != move.told:
             move.told = move.status
             self._decisions.append(SetMigrationStatus(move.ref, move.status))

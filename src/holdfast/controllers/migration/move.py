@@ -42,6 +42,11 @@ class Attempt:
         self.under_way = True
         self.due = None
 
+    def done(self) -> None:
+        self.under_way = False
+        self.tries = 0
+        self.due = None
+
     def refused(self, now: float) -> None:
         self.under_way = False
         self.due = now + min(RETRY_FIRST * 2**self.tries, RETRY_MOST)
@@ -72,6 +77,7 @@ class Move:
         self.room = ""
         """The uid of the reservation, once it was seen."""
         self.room_dropped = False
+        self.writing = Attempt()
         self.creation = Attempt()
         self.eviction = Attempt()
         self.budgets = -1
@@ -126,9 +132,9 @@ class Move:
         return annotations.get(names.EVICT_REASON) or annotations.get(names.EVICT_TRIGGER) or "NotSet"
 
     def next_timer(self, after: float) -> float | None:
-        if self.ended or self.job.spec.paused:
-            return None
-        times = (self.deadline, self.creation.due, self.eviction.due)
+        times: tuple[float | None, ...] = (self.writing.due,)
+        if not (self.ended or self.job.spec.paused):
+            times = (*times, self.deadline, self.creation.due, self.eviction.due)
         return min((time for time in times if time is not None and time > after), default=None)
 
     # What is said of it

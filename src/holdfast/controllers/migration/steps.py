@@ -118,7 +118,7 @@ class Steps:
             return None
         if not move.room:
             move.room = promise.uid
-            move.creation.under_way, move.creation.due = False, None
+            move.creation.done()
             if given is None:
                 text = f'Successfully create Reservation "{name}"'
                 self._say(move, _Step.RESERVATION_CREATED, text)

@@ -18,7 +18,6 @@ class Drawable:
     __slots__ = (
         "_by_row",
         "_cls",
-        "_holds",
         "_matching",
         "_position",
         "_promises",
@@ -30,7 +29,6 @@ class Drawable:
     def __init__(self, promises: Promises, cls: PodClass) -> None:
         self._promises = promises
         self._cls = cls
-        self._holds = promises.holds
         self.wish = promises.wish(cls)
         self._matching: frozenset[int] = frozenset()
         self._position = -1
@@ -41,8 +39,6 @@ class Drawable:
     def refresh(self) -> None:
         promises = self._promises
         end = promises.log_start + len(promises.log)
-        if end == self._position and promises.specs.version == self._specs:
-            return
         self._specs = promises.specs.version
         matching = promises.matching(self._cls)
         if matching != self._matching or self._position < promises.log_start:
@@ -57,16 +53,31 @@ class Drawable:
                 self._look_at(uid)
         self._position = end
 
+    @property
+    def is_current(self) -> bool:
+        promises = self._promises
+        end = promises.log_start + len(promises.log)
+        return end == self._position and promises.specs.version == self._specs
+
     def on(self, row: int) -> list[Hold]:
         """Those on the row that can be drawn on now, with what is left of them."""
         there = self._by_row.get(row)
         if there is None:
             return []
-        usable, holds = self._promises.is_usable, self._holds
+        usable = self._promises.is_usable
+        if len(there) == 1:
+            (promise,) = there.values()
+            return [promise.hold] if promise.hold is not None and usable(promise) else []
+        return [p.hold for p in there.values() if p.hold is not None and usable(p)]
+
+    def everywhere(self) -> list[Hold]:
+        """Those on all rows."""
+        usable = self._promises.is_usable
         return [
-            hold
+            promise.hold
+            for there in self._by_row.values()
             for promise in there.values()
-            if usable(promise) and (hold := holds.get(promise.uid)) is not None
+            if promise.hold is not None and usable(promise)
         ]
 
     def rows(self) -> list[int]:

@@ -24,14 +24,16 @@ from holdfast.core.promises.preempting import (
 )
 from holdfast.core.promises.promise import FINISHED, LIVE, Promise
 from holdfast.core.promises.reading import held, terms_of, traits_of
-from holdfast.core.promises.reserve_pod import reserve_pod
+from holdfast.core.promises.reserve_pod import namespace_of, reserve_pod
 from holdfast.core.promises.rooms import preemptor_of
+from holdfast.core.slots import PODS
 
 if TYPE_CHECKING:
     from holdfast.core.cluster import Cluster
     from holdfast.core.promises.promises import Promises
 
 _PRIVATE = Traits(private=True)
+_AMOUNTS_KEPT = 4096
 
 
 class Intake:
@@ -43,6 +45,7 @@ class Intake:
         self._uid: dict[str, str] = {}
         self._named: Counter[tuple[str, str]] = Counter()
         self._nobody: OwnerSpec | None = None
+        self._amounts: dict[tuple[tuple[int, int], ...], Amounts] = {}
 
     def uid(self, name: str) -> str:
         return self._uid.get(name, "")
@@ -70,6 +73,7 @@ class Intake:
             promises.known[meta.uid] = promise
             self._uid[meta.name] = meta.uid
             promises.note(promise, "added")
+        self._cluster.jobs.holds.put(promise)
         promises.dirty[promise.uid] = None
         if promise.finished or reservation.status.phase in FINISHED:
             promises.finish(promise, promise.finished or reservation.status.phase)
@@ -114,6 +118,8 @@ class Intake:
         for reason in (INVALID_PRIORITY, INVALID_CAN_PREEMPT, INCOMPLETE_GANG):
             self._cluster.complain(promise.ref, reason, "")
         self.let_go(promise)
+        self._cluster.jobs.holds.drop(promise)
+        self._cluster.jobs.gone(promise.object.metadata, namespace_of(promise.object))
         self._promises.dirty.pop(uid, None)
         self._promises.note(promise, why)
 
@@ -130,6 +136,8 @@ class Intake:
                 self._ledger.release(pod)
                 self._cluster.changed(Change.POD_LEFT)
             pod.phase = Phase.PENDING
+            pod.gone = True
+            self._cluster.jobs.leave(pod)
             self._cluster.belongings.forget(pod.uid)
             self._cluster.classes.release(pod.cls)
             promise.pod = None
@@ -137,9 +145,22 @@ class Intake:
             self._leave(promise)
             promise.spec = None
 
+    def _interned(self, amounts: Amounts) -> Amounts:
+        """Thousands of reservations are alike: what they hold is kept once, and never changed."""
+        key = tuple(amounts.items())
+        if len(self._amounts) >= _AMOUNTS_KEPT:
+            self._amounts.clear()
+        return self._amounts.setdefault(key, amounts)
+
     def set_amounts(self, promise: Promise, amounts: Amounts) -> None:
         promise.amounts = amounts
         promise.amounts_by_name = self._promises.by_name(amounts.items())
+        slots = self._nodes.slots
+        named = sorted((slots.name(slot), slot) for slot in amounts if slots.name(slot))
+        # The one pod slot every reservation has is not worth telling.
+        promise.listed = tuple(
+            (slot, name) for name, slot in named if slot != PODS or amounts[slot] > 1
+        )
 
     # Reading an object
 
@@ -173,11 +194,13 @@ class Intake:
             )
             record.namespace = cls.namespace
             record.started = promise.created
+            record.created = reservation.metadata.creation_timestamp
             record.promise = promise
         else:
             self._reclass(record, cls)
+        self._cluster.jobs.join(record, reservation.metadata, cls.namespace)
         terms = terms_of(reservation, cls, self._nodes)
-        promise.wanted = terms.wanted
+        promise.wanted = self._interned(terms.wanted)
         promise.once = terms.once
         promise.order = terms.order
         promise.restricted = terms.restricted
@@ -267,7 +290,7 @@ class Intake:
         if not allocatable:
             return promise.wanted
         try:
-            return held(allocatable, cls, self._nodes)
+            return self._interned(held(allocatable, cls, self._nodes))
         except QuantityError:
             return promise.wanted
 

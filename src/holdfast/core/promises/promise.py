@@ -37,6 +37,7 @@ from holdfast.core.decisions import ObjectRef
 from holdfast.core.holds import Amounts
 
 if TYPE_CHECKING:
+    from holdfast.core.holds import Hold
     from holdfast.core.pods import PodRecord
     from holdfast.core.promises.owners import OwnerSpec
 
@@ -55,7 +56,9 @@ class Promise:
         "expires",
         "final",
         "finished",
+        "hold",
         "leaving",
+        "listed",
         "mark",
         "marked",
         "message",
@@ -98,6 +101,10 @@ class Promise:
         self.amounts: Amounts = {}
         """What it holds, or wants to, by slot."""
         self.amounts_by_name: dict[str, int] = {}
+        self.listed: tuple[tuple[int, str], ...] = ()
+        """What of that its status tells: slots and their names, in the order of the names."""
+        self.hold: Hold | None = None
+        """Its room on a node, if it has one."""
         self.wanted: Amounts = {}
         """What the object as it is now asks to hold, by slot."""
         self.once = reservation.spec.once
@@ -178,7 +185,7 @@ class Promise:
     def see(self, reservation: Reservation) -> bool:
         """Takes its object as it is now; whether more than its status is new."""
         before, self.object = self.object, reservation
-        if before.spec == reservation.spec and _same(before.metadata, reservation.metadata):
+        if _same_spec(before, reservation) and _same(before.metadata, reservation.metadata):
             return False
         self.expires = _expires(reservation.spec, self.created)
         return True
@@ -189,6 +196,13 @@ class Promise:
 
     def __repr__(self) -> str:
         return f"<{self.ref}>"
+
+
+def _same_spec(one: Reservation, other: Reservation) -> bool:
+    generation = one.metadata.generation
+    if generation and generation == other.metadata.generation:
+        return True
+    return one.spec == other.spec
 
 
 def _same(one: ObjectMeta, other: ObjectMeta) -> bool:

@@ -12,16 +12,17 @@ from typing import TYPE_CHECKING
 
 from holdfast.api import names
 from holdfast.api.meta import ObjectMeta
-from holdfast.api.reservation import Reservation
+from holdfast.api.reservation import Reservation, ReservationPhase
 from holdfast.core.changes import Change
 from holdfast.core.classes import PodClass, Traits
-from holdfast.core.holds import Amounts, Hold, HoldTable
+from holdfast.core.holds import Amounts, Hold
 from holdfast.core.pods import Phase, PodRecord
 from holdfast.core.promises.drawable import Drawable
 from holdfast.core.promises.intake import Intake
 from holdfast.core.promises.owners import OwnerSpecs
 from holdfast.core.promises.preempting import Departures, is_soft_evicted
 from holdfast.core.promises.promise import Promise
+from holdfast.core.promises.reserve_pod import namespace_of
 from holdfast.core.promises.rooms import Rooms
 from holdfast.core.promises.waiting import WaitingLine
 from holdfast.core.promises.wishes import Wish
@@ -70,12 +71,8 @@ class Promises:
     def get(self, name: str) -> Promise | None:
         return self.known.get(self._intake.uid(name))
 
-    @property
-    def holds(self) -> HoldTable:
-        return self._ledger.holds
-
     def hold(self, promise: Promise) -> Hold | None:
-        return self._ledger.holds.get(promise.uid)
+        return promise.hold
 
     def drawing(self, promise: Promise) -> list[PodRecord]:
         """The pods on its node that draw on it; they may not be bound yet."""
@@ -85,10 +82,8 @@ class Promises:
 
     def is_usable(self, promise: Promise) -> bool:
         """Whether owners can draw on it now. They are bound no sooner than it is."""
-        pod = promise.pod
         return (
-            pod is not None
-            and pod.row >= 0
+            promise.hold is not None
             and not promise.waiting
             and not promise.leaving
             and not (promise.once and promise.uid in self._drawing and self.drawing(promise))
@@ -105,7 +100,8 @@ class Promises:
         found = self._drawable.get(cls.id)
         if found is None:
             found = self._drawable[cls.id] = Drawable(self, cls)
-        found.refresh()
+        if not found.is_current:
+            found.refresh()
         return found
 
     def reserving_for(self, cls: PodClass) -> list[PodClass]:
@@ -169,6 +165,10 @@ class Promises:
         if not promise.finished:
             self.note(promise, reason.lower())
         promise.finished = reason
+        self._cluster.jobs.holds.drop(promise)
+        if reason == ReservationPhase.SUCCEEDED:
+            meta, namespace = promise.object.metadata, namespace_of(promise.object)
+            self._cluster.jobs.ended(meta, True, namespace)
         self._intake.let_go(promise)
         self.dirty[promise.uid] = None
 
@@ -252,6 +252,12 @@ class Promises:
     def _awaited(self, promise: Promise) -> str:
         names = ", ".join(sorted(each.name for each in self.awaits(promise)))
         return f"waiting for what is preempted to go: {names}" if names else ""
+
+    def postponed(self, promise: Promise) -> None:
+        """The room is lent for a while to one who will be gone in time."""
+        self.waiting.join(promise)
+        self.note(promise, "waiting")
+        self.moved(promise)
 
     def has_room(self, promise: Promise, amounts: Amounts | None = None) -> bool:
         """Whether there is room for what it promises, or for other amounts instead, where it is."""
@@ -339,10 +345,12 @@ class Promises:
     def drew(self, pod: PodRecord, sign: int) -> None:
         """A pod on a node draws on a reservation, or does so no more. Only of bound ones there is
         something to tell."""
-        drawing = self._drawing.setdefault(pod.draws_on, {})
+        drawing = self._drawing.get(pod.draws_on)
         if sign > 0:
+            if drawing is None:
+                drawing = self._drawing[pod.draws_on] = {}
             drawing[pod.uid] = pod
-        else:
+        elif drawing is not None:
             drawing.pop(pod.uid, None)
             if not drawing:
                 del self._drawing[pod.draws_on]
@@ -366,6 +374,7 @@ class Promises:
                 watcher.pod_pending(owner)
 
     def moved(self, promise: Promise) -> None:
+        self._cluster.jobs.holds.moved(promise)
         self.dirty[promise.uid] = None
         self.log.append(promise.uid)
         if len(self.log) > 2 * _KEPT:

@@ -34,13 +34,12 @@ def reserve_pod(reservation: Reservation) -> tuple[Pod, str]:
     spec: PodSpec = convert(raw, PodSpec, prefix=f"{_TEMPLATE}.spec")
     spec.priority = priority_of(reservation, spec)
     spec.scheduler_name = raw.get("schedulerName") or ""
-    namespace = given.namespace or template.get("namespace") or names.DEFAULT_NAMESPACE
     return (
         Pod(
             metadata=ObjectMeta(
                 name=meta.uid,
                 uid=meta.uid,
-                namespace=namespace,
+                namespace=namespace_of(reservation),
                 labels=_labels(given.labels, own.labels),
                 annotations={**given.annotations, **own.annotations},
                 owner_references=given.owner_references,
@@ -49,6 +48,14 @@ def reserve_pod(reservation: Reservation) -> tuple[Pod, str]:
         ),
         node,
     )
+
+
+def namespace_of(reservation: Reservation) -> str:
+    """Where the pods are that it is for."""
+    template = reservation.spec.template or {}
+    metadata = template.get("metadata")
+    given = metadata.get("namespace") if isinstance(metadata, dict) else None
+    return str(given or template.get("namespace") or names.DEFAULT_NAMESPACE)
 
 
 def _labels(given: dict[str, str], own: dict[str, str]) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -12,18 +13,20 @@ from holdfast.api.reservation import ReservationPhase, ReservationStatus
 from holdfast.api.timestamps import format_time
 from holdfast.core.pods import Phase, PodRecord
 from holdfast.core.promises.promise import Promise
-from holdfast.core.slots import PODS
 
 if TYPE_CHECKING:
     from holdfast.core.promises.promises import Promises
 
 SCHEDULED, READY, RESIZED = "Scheduled", "Ready", "Resized"
 SUCCEEDED, EXPIRED = "Succeeded", "Expired"
+_AVAILABLE = [(SCHEDULED, "True", "Scheduled", ""), (READY, "True", "Available", "")]
 
 
 def status_of(promises: Promises, promise: Promise, node: str, now: float) -> ReservationStatus:
     """The whole status. Times of conditions that say what they said before are kept."""
     before = promise.final or promise.object.status
+    if node and _is_as_said(promise, before, node):
+        return _with_owners(promises, promise, before)
     conditions = {c.type: c for c in before.conditions}
 
     def say(kind: str, true: bool, reason: str, message: str = "") -> None:
@@ -56,12 +59,7 @@ def status_of(promises: Promises, promise: Promise, node: str, now: float) -> Re
             say(SCHEDULED, False, "Unschedulable", promise.message)
     else:
         status.node_name = node
-        status.allocatable = _listed(promise)
-        owners = bound_owners(promises, promise)
-        status.current_owners = [
-            ObjectReference(namespace=pod.namespace, name=pod.name, uid=pod.uid) for pod in owners
-        ]
-        status.allocated = _allocated(promises, promise, owners) if owners else {}
+        status = _with_owners(promises, promise, status)
         say(SCHEDULED, True, "Scheduled")
         if promise.waiting:
             say(READY, False, "Waiting", promise.message)
@@ -73,6 +71,37 @@ def status_of(promises: Promises, promise: Promise, node: str, now: float) -> Re
             say(RESIZED, True, "Resized")
     status.conditions = list(conditions.values())
     return status
+
+
+def _is_as_said(promise: Promise, before: ReservationStatus, node: str) -> bool:
+    """Whether nothing but the owners of an available reservation can be other than it says."""
+    if promise.finished or promise.waiting or promise.resize_problem or promise.resized:
+        return False
+    if before.node_name != node or before.phase != ReservationPhase.AVAILABLE:
+        return False
+    said = [(c.type, c.status, c.reason, c.message) for c in before.conditions]
+    return said == _AVAILABLE
+
+
+def _with_owners(promises: Promises, promise: Promise, before: ReservationStatus) -> ReservationStatus:
+    """The same with the owners there are now, and what it holds."""
+    owners = bound_owners(promises, promise)
+    allocated: ResourceList = {}
+    if owners and promise.hold is not None and len(owners) == len(promises.drawing(promise)):
+        taken = promise.hold.taken
+        allocated = {name: _text(name, taken.get(slot, 0)) for slot, name in promise.listed}
+    elif owners:
+        allocated = _allocated(promise, owners)
+    return ReservationStatus(
+        phase=before.phase,
+        conditions=before.conditions,
+        current_owners=[
+            ObjectReference(namespace=pod.namespace, name=pod.name, uid=pod.uid) for pod in owners
+        ],
+        node_name=before.node_name,
+        allocatable=_listed(promise),
+        allocated=allocated,
+    )
 
 
 def bound_owners(promises: Promises, promise: Promise) -> list[PodRecord]:
@@ -94,23 +123,18 @@ def _phase(promise: Promise, node: str) -> str:
 
 
 def _listed(promise: Promise) -> ResourceList:
-    """What it holds, by name. The one pod slot every reservation has is not worth telling."""
-    return {
-        name: format_amount(name, amount)
-        for name, amount in sorted(promise.amounts_by_name.items())
-        if name != "pods" or amount > 1
-    }
+    """What it holds, by name."""
+    amounts = promise.amounts
+    return {name: _text(name, amounts[slot]) for slot, name in promise.listed}
 
 
-def _allocated(promises: Promises, promise: Promise, owners: list[PodRecord]) -> ResourceList:
+def _allocated(promise: Promise, owners: list[PodRecord]) -> ResourceList:
     taken = dict.fromkeys(promise.amounts, 0)
     for pod in owners:
         for slot, amount in pod.cls.usage:
             if slot in taken:
                 taken[slot] += amount
-    several = promise.amounts.get(PODS, 0) > 1
-    return {
-        name: format_amount(name, amount)
-        for name, amount in sorted(promises.by_name(taken.items()).items())
-        if name != "pods" or several
-    }
+    return {name: _text(name, taken[slot]) for slot, name in promise.listed}
+
+
+_text = lru_cache(maxsize=4096)(format_amount)

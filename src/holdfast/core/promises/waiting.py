@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
-from holdfast.core.holds import Amounts
+from holdfast.core.holds import Amounts, Hold
 from holdfast.core.promises.promise import Promise
 
 if TYPE_CHECKING:
@@ -58,18 +58,23 @@ class WaitingLine:
 
     def lacking(self, promise: Promise, amounts: Amounts | None = None) -> list[str]:
         """The resources of which there is not enough where it is, for what it promises or for other
-        amounts instead (then only where these are more). Younger reservations that wait there do not
-        count: it comes before them."""
+        amounts instead (then only where these are more)."""
+        short, behind = self.shortage(promise, amounts), self._behind(promise)
         hold = self._holds.get(promise.uid)
         assert hold is not None
-        row, nodes = hold.row, self._nodes
-        behind = [
-            each
-            for uid in self.on(row)
-            if uid != promise.uid and promise.is_before(self._promises.known[uid])
-            if (each := self._holds.get(uid)) is not None
-        ]
-        lacking = []
+        names = self._nodes.slots
+        lacking = [names.name(slot) or self._limits.allowed(slot, hold.row)[0] for slot in short]
+        if amounts is None:
+            lacking += self._cluster.belongings.lacking(hold.pod, [each.pod.uid for each in behind])
+        return lacking
+
+    def shortage(self, promise: Promise, amounts: Amounts | None = None) -> Amounts:
+        """By slot, how much is missing for that. Younger reservations that wait there do not count: it
+        comes before them."""
+        hold = self._holds.get(promise.uid)
+        assert hold is not None
+        row, nodes, behind = hold.row, self._nodes, self._behind(promise)
+        short: Amounts = {}
         for slot, promised in (hold.amounts if amounts is None else amounts).items():
             if amounts is not None and promised <= hold.amounts.get(slot, 0):
                 continue
@@ -80,7 +85,16 @@ class WaitingLine:
             claimed -= sum(each.left(slot) for each in behind)
             needed = max(0, promised - hold.taken.get(slot, 0))
             if name and claimed + needed > offered:
-                lacking.append(name)
-        if amounts is None:
-            lacking += self._cluster.belongings.lacking(hold.pod, [each.pod.uid for each in behind])
-        return lacking
+                short[slot] = claimed + needed - offered
+        return short
+
+    def _behind(self, promise: Promise) -> list[Hold]:
+        """Those that wait in the same place and come after it."""
+        hold = self._holds.get(promise.uid)
+        assert hold is not None
+        return [
+            each
+            for uid in self.on(hold.row)
+            if uid != promise.uid and promise.is_before(self._promises.known[uid])
+            if (each := self._holds.get(uid)) is not None
+        ]

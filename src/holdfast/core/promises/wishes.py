@@ -27,7 +27,7 @@ NOT_EXACT = "is not exact matched"
 class Wish:
     """Of one class; `error` says what cannot be read in its annotations."""
 
-    __slots__ = ("_amounts", "_exact", "_tolerations", "affinity", "error")
+    __slots__ = ("_amounts", "_exact", "_is_open", "_tolerations", "affinity", "error")
 
     def __init__(self, cls: PodClass, amounts: Mapping[str, int]) -> None:
         self.error = ""
@@ -46,6 +46,8 @@ class Wish:
                 self._exact = tuple(exact.resource_names)
         except InvalidObject as error:
             self.error = f"{error.field}: {error.message}"
+        self._is_open = self.affinity is None and not self._exact
+        """Whether it says nothing about which reservation it would use."""
 
     @property
     def required(self) -> bool:
@@ -58,6 +60,8 @@ class Wish:
 
     def refusal(self, promise: Promise, node_labels: Mapping[str, str]) -> str:
         """Why the pod would not use the reservation; empty if it would."""
+        if self._is_open and not promise.taints and not promise.closed:
+            return ""
         if self.by_name:
             if promise.name != self.by_name:
                 return OTHER_NAME

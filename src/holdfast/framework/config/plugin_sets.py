@@ -50,6 +50,7 @@ class Plugins(Section, frozen=True):
     pre_bind: PluginSet = PluginSet()
     bind: PluginSet = PluginSet()
     post_bind: PluginSet = PluginSet()
+    node_order_on_resource: PluginSet = PluginSet()
     multi_point: PluginSet = PluginSet()
 
     def sets(self) -> dict[str, PluginSet]:
@@ -84,6 +85,7 @@ DEFAULT_PLUGINS: tuple[PluginRef, ...] = (
     PluginRef("NodeNUMAResource"),
     PluginRef("DeviceShare"),
     PluginRef("ReservationPreemption"),
+    PluginRef("nodeorder"),
     PluginRef("DefaultPreemption"),
     PluginRef("NodeResourcesBalancedAllocation", 1),
     PluginRef("ImageLocality", 1),

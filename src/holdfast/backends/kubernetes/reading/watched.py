@@ -3,7 +3,13 @@
 from typing import NamedTuple
 
 from holdfast.api.kinds import KINDS, KindInfo
-from holdfast.api.names import RESERVATION_API, TOPOLOGY_API
+from holdfast.api.names import (
+    RESERVATION_API,
+    SIGS_PODGROUP_API,
+    TOPOLOGY_API,
+    VOLCANO_API,
+    VOLCANO_JOB_API,
+)
 
 
 class Watched(NamedTuple):
@@ -38,4 +44,9 @@ WATCHED = (
     _kind(TOPOLOGY_API, "NodeResourceTopology", optional=True),
     _kind(RESERVATION_API, "Reservation", optional=True),
     _kind(RESERVATION_API, "PodMigrationJob", optional=True),
+    _kind("scheduling.k8s.io/v1", "PriorityClass"),
+    _kind(VOLCANO_API, "PodGroup", optional=True),
+    _kind(SIGS_PODGROUP_API, "PodGroup", optional=True),
+    _kind(VOLCANO_API, "Queue", optional=True),
+    _kind(VOLCANO_JOB_API, "Job", optional=True),
 )

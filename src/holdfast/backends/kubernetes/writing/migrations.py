@@ -3,7 +3,8 @@
 A refused eviction is not insisted on here: the core is told, and asks again when that may help.
 """
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -38,12 +39,13 @@ class Migrations:
             {"op": "test", "path": "/metadata/uid", "value": job.uid},
             {"op": "add", "path": "/status", "value": msgspec.to_builtins(decision.status)},
         ]
-        self._submit(job.uid, "PATCH", path_of(_INFO, "", job.name, "status"), body, JSON_PATCH)
+        path = path_of(_INFO, "", job.name, "status")
+        self._submit(job.uid, str(job), "PATCH", path, body, JSON_PATCH)
 
     def specify(self, decision: SpecifyMigration) -> None:
         job = decision.job
         body = {"metadata": {"uid": job.uid}, "spec": specification(decision)}
-        self._submit(job.uid, "PATCH", path_of(_INFO, "", job.name), body, MERGE)
+        self._submit(job.uid, str(job), "PATCH", path_of(_INFO, "", job.name), body, MERGE)
 
     def evict(self, decision: Evict) -> None:
         pod, options = decision.pod, dict(decision.options)
@@ -55,19 +57,21 @@ class Migrations:
             "deleteOptions": {**options, "preconditions": conditions},
         }
         path = path_of(POD, pod.namespace, pod.name, "eviction")
-        self._submit(pod.uid, "POST", path, body, JSON, insists=False)
+        self._submit(pod.uid, pod.uid, "POST", path, body, JSON, insists=False)
 
     def _submit(
-        self, uid: str, method: str, path: str, body: Any, type_: str, insists: bool = True
+        self, uid: str, told: str, method: str, path: str, body: Any, type_: str, insists: bool = True
     ) -> None:
-        self._queue.submit(Lane.STATUS, uid, self._job(uid, method, path, body, type_, insists))
+        """`told` is how the core knows what was refused, if it was."""
+        write = partial(self._sender.write, method, path, body, type_)
+        self._queue.submit(Lane.STATUS, uid, self._job(told, write, insists))
 
-    def _job(self, uid: str, method: str, path: str, body: Any, type_: str, insists: bool) -> Job:
+    def _job(self, told: str, send: Callable[[], Awaitable[bytes]], insists: bool) -> Job:
         backoff = Backoff(first=0.2, most=10.0)
 
         async def write() -> Outcome:
             try:
-                await self._sender.write(method, path, body, type_)
+                await send()
             except Deposed:
                 return None
             except Passing as error:
@@ -79,7 +83,7 @@ class Migrations:
                 if wait is not None and not refused and backoff.tries < _ATTEMPTS:
                     return wait
                 said = error.message if isinstance(error, ApiError) else str(error)
-                self._feed(WriteRefused(uid, said))
+                self._feed(WriteRefused(told, said))
             return None
 
         return write

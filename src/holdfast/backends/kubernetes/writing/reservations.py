@@ -6,6 +6,7 @@ written again. A patch begins with a test of the uid: another may have the name 
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -21,6 +22,7 @@ from holdfast.backends.kubernetes.http.paths import path_of
 from holdfast.backends.kubernetes.writing.queue import Job, Lane, Outcome, WriteQueue
 from holdfast.backends.kubernetes.writing.sender import Passing, Sender, wait_after
 from holdfast.core.decisions import (
+    AnnotateReservation,
     CreateReservation,
     DeleteReservation,
     ObjectRef,
@@ -85,6 +87,22 @@ class Reservations:
             return None
 
         return write
+
+    def annotate(self, decision: AnnotateReservation) -> None:
+        ref = decision.reservation
+        patch = {
+            "metadata": {
+                "uid": ref.uid,
+                "annotations": {key: value or None for key, value in decision.annotations.items()},
+            }
+        }
+
+        async def write() -> Outcome:
+            with suppress(Deposed, *Passing):  # what it says is for people to read
+                await self._sender.write("PATCH", path_of(_INFO, "", ref.name), patch, MERGE)
+            return None
+
+        self._queue.submit(Lane.EVENT, (ref.uid, "annotations"), write)
 
     def _create_job(self, reservation: Reservation) -> Job:
         backoff = Backoff(first=0.2, most=10.0)

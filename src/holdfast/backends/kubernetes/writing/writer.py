@@ -12,6 +12,7 @@ from holdfast.backends.kubernetes.writing.annotations import annotation_job
 from holdfast.backends.kubernetes.writing.binder import BindJob, Feed
 from holdfast.backends.kubernetes.writing.claims import Claims
 from holdfast.backends.kubernetes.writing.evictions import EvictionJob
+from holdfast.backends.kubernetes.writing.jobs import JobStatuses
 from holdfast.backends.kubernetes.writing.migrations import Migrations
 from holdfast.backends.kubernetes.writing.queue import Failed, Lane, WriteQueue
 from holdfast.backends.kubernetes.writing.recorder import Recorder
@@ -20,6 +21,7 @@ from holdfast.backends.kubernetes.writing.sender import Sender
 from holdfast.backends.kubernetes.writing.statuses import Statuses
 from holdfast.core.decisions import (
     AnnotatePod,
+    AnnotateReservation,
     Bind,
     BindVolume,
     CreateReservation,
@@ -32,7 +34,9 @@ from holdfast.core.decisions import (
     PreemptReservation,
     SelectNode,
     SetMigrationStatus,
+    SetPodGroupStatus,
     SetPodScheduled,
+    SetQueueStatus,
     SetReservationStatus,
     SpecifyMigration,
 )
@@ -70,6 +74,7 @@ class Writer:
         self.claims = Claims(claims)
         self.statuses = Statuses(self._sender, wall)
         self._reservations = Reservations(self._sender, self.queue, feed)
+        self._jobs = JobStatuses(self._sender, self.queue, feed)
         self._migrations = Migrations(self._sender, self.queue, feed)
         self._recorder = Recorder(self._sender, wall)
         self.events_lost = 0
@@ -101,6 +106,10 @@ class Writer:
                 self._reservations.delete(decision)
             elif isinstance(decision, PreemptReservation):
                 self._reservations.preempt(decision)
+            elif isinstance(decision, AnnotateReservation):
+                self._reservations.annotate(decision)
+            elif isinstance(decision, SetPodGroupStatus | SetQueueStatus):
+                self._jobs.set_status(decision)
             elif isinstance(decision, Evict):
                 self._migrations.evict(decision)
             elif isinstance(decision, SetMigrationStatus):

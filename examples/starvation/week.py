@@ -1,0 +1,196 @@
+"""A week of mixed work: many small jobs, now and then a large one. Who waits how long, at what cost?
+
+    python examples/starvation/week.py scenario > week.json
+    cd examples/starvation/configs
+    holdfast simulate ../../../week.json -o json --until 240h --config allocate.yaml \\
+        --config node.yaml --config amount.yaml --config backfill.yaml > ../../../result.json
+    cd -
+    python examples/starvation/week.py compare result.json week.svg
+
+Small jobs take a quarter or half of a node for two to eight hours and come at random, enough to keep
+the cluster busy. A large one is a gang whose pods want most of a node each, many at once. Without room
+being held for it, it starts when by chance so many nodes are empty enough, which is hardly ever.
+"""
+
+import json
+import random
+import sys
+from pathlib import Path
+from typing import Any
+
+NODES = 200
+HOURS = 168
+GANG = 30
+GANG_EVERY = 12
+GANG_RUNS = 6
+LOAD = 0.88
+"""How much of the cluster small jobs would fill."""
+
+Raw = dict[str, Any]
+
+
+def scenario(nodes: int = NODES, hours: int = HOURS, gang: int = GANG, seed: int = 1) -> list[Raw]:
+    rng = random.Random(seed)
+    made: list[Raw] = [_node(i) for i in range(nodes)]
+    per_hour = LOAD * 16 * nodes / (6 * 5)  # six cores for five hours, on average
+    t, number = 0.0, 0
+    while (t := t + rng.expovariate(per_hour)) < hours:
+        length = rng.uniform(2, 8)
+        made.append(_pod(f"small-{number}", rng.choice(("4", "8")), t, length))
+        number += 1
+    for i, at in enumerate(range(GANG_EVERY // 2, hours, GANG_EVERY)):
+        made.append(
+            {
+                "apiVersion": "scheduling.volcano.sh/v1beta1",
+                "kind": "PodGroup",
+                "metadata": {"name": f"big-{i}", "annotations": {"sim.holdfast.io/at": f"{at}h"}},
+                "spec": {"minMember": gang},
+            }
+        )
+        made += [_pod(f"big-{i}-{k}", "12", at, GANG_RUNS, f"big-{i}") for k in range(gang)]
+    return made
+
+
+def _node(number: int) -> Raw:
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": f"node-{number:03}"},
+        "status": {"allocatable": {"cpu": "16", "memory": "64Gi", "pods": "110"}},
+    }
+
+
+def _pod(name: str, cpu: str, at: float, hours: float, group: str = "") -> Raw:
+    runs = f"{round(hours * 3600)}s"
+    annotations = {
+        "sim.holdfast.io/at": f"{round(at * 3600)}s",
+        "sim.holdfast.io/runs-for": runs,
+        "holdfast.io/run-estimate": runs,
+    }
+    if group:
+        annotations["scheduling.k8s.io/group-name"] = group
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "annotations": annotations},
+        "spec": {"containers": [{"name": "main", "resources": {"requests": {"cpu": cpu}}}]},
+    }
+
+
+def figures(run: Raw, hours: float = HOURS) -> Raw:
+    """What one run comes to."""
+    created: dict[str, float] = {}
+    waits: dict[str, list[float]] = {"small": [], "big": []}
+    steps: list[tuple[float, float]] = []
+    last = 0.0
+    cpu = {
+        f"Pod/default/{raw['metadata']['name']}": float(
+            raw["spec"]["containers"][0]["resources"]["requests"]["cpu"]
+        )
+        for raw in run["objects"]
+        if raw["kind"] == "Pod"
+    }
+    for entry in run["timeline"]:
+        name, event, t = entry["object"], entry["event"], entry["t"] / 3600
+        if event == "Created":
+            created[name] = t
+        elif event == "Bound":
+            steps.append((t, cpu[name]))
+            if "/small-" in name:
+                waits["small"].append(t - created[name])
+        elif event == "Ready" and name.startswith("PodGroup/"):
+            waits["big"].append(t - created[name])
+        elif event == "Succeeded" and name.startswith("Pod/"):
+            steps.append((t, -cpu[name]))
+            last = max(last, t)
+    never = sum(name.startswith("PodGroup/") for name in created) - len(waits["big"])
+    nodes = sum(raw["kind"] == "Node" for raw in run["objects"])
+    usage = _usage(steps, 16.0 * nodes, hours)
+    return {
+        "config": str(run.get("config", "")).rpartition("/")[2].removesuffix(".yaml"),
+        "big mean": _mean(waits["big"]),
+        "big worst": max(waits["big"], default=0.0),
+        "big never": never,
+        "small mean": _mean(waits["small"]),
+        "small worst": max(waits["small"], default=0.0),
+        "used": 100 * _mean([share for _, share in usage]),
+        "makespan": last,
+        "usage": usage,
+        "waits": sorted(waits["big"]),
+    }
+
+
+def _mean(values: list[float]) -> float:
+    return sum(values) / len(values) if values else 0.0
+
+
+def _usage(steps: list[tuple[float, float]], total: float, hours: float) -> list[tuple[float, float]]:
+    """The share of all cores in use, hour by hour."""
+    found, used, at = [], 0.0, 0
+    steps.sort()
+    i = 0
+    while at < hours:
+        area, t = 0.0, float(at)
+        while i < len(steps) and steps[i][0] < at + 1:
+            area += used * (steps[i][0] - t)
+            t, used = steps[i][0], used + steps[i][1]
+            i += 1
+        area += used * (at + 1 - t)
+        found.append((float(at), area / total))
+        at += 1
+    return found
+
+
+COLUMNS = ("big mean", "big worst", "big never", "small mean", "small worst", "used", "makespan")
+
+
+def table(rows: list[Raw]) -> str:
+    head = ["config", *COLUMNS]
+    lines = [head, *([row["config"], *(f"{row[c]:.2f}" for c in COLUMNS)] for row in rows)]
+    widths = [max(len(line[i]) for line in lines) for i in range(len(head))]
+    return "\n".join(
+        "  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True)) for line in lines
+    )
+
+
+def plot(rows: list[Raw]) -> str:
+    """How full the cluster was, and how long each large job waited."""
+    colours = ("#888", "#c33", "#36c", "#2a2", "#a3a")
+    parts = [
+        '<svg xmlns="http://www.w3.org/2000/svg" width="900" height="520" font-family="sans-serif">'
+    ]
+    longest = max((w for row in rows for w in row["waits"]), default=1.0) or 1.0
+    for i, row in enumerate(rows):
+        colour = colours[i % len(colours)]
+        hours = max(len(row["usage"]), 1)
+        line = " ".join(
+            f"{60 + 820 * t / hours:.1f},{230 - 200 * share:.1f}" for t, share in row["usage"]
+        )
+        parts.append(f'<polyline points="{line}" fill="none" stroke="{colour}"/>')
+        count = max(len(row["waits"]), 1)
+        line = " ".join(
+            f"{60 + 820 * (k + 1) / count:.1f},{490 - 200 * wait / longest:.1f}"
+            for k, wait in enumerate(row["waits"])
+        )
+        parts.append(f'<polyline points="{line}" fill="none" stroke="{colour}" stroke-width="2"/>')
+        parts.append(f'<text x="{70 + 170 * i}" y="20" fill="{colour}">{row["config"]}</text>')
+    parts.append('<text x="60" y="250" font-size="12">cores in use over the week, 0 to 100 %</text>')
+    parts.append(
+        f'<text x="60" y="510" font-size="12">waits of large jobs, sorted, 0 to {longest:.0f} h</text>'
+    )
+    return "\n".join([*parts, "</svg>"])
+
+
+def main(words: list[str]) -> None:
+    if words[:1] == ["scenario"]:
+        json.dump({"kind": "List", "apiVersion": "v1", "items": scenario()}, sys.stdout)
+        return
+    result = json.loads(Path(words[1]).read_text(encoding="utf-8"))
+    rows = [figures(run) for run in result.get("runs", [result])]
+    print(table(rows))
+    if len(words) > 2:
+        Path(words[2]).write_text(plot(rows), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

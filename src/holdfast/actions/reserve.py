@@ -1,0 +1,225 @@
+"""Reserve: holds room for jobs that wait too long, so that smaller ones cannot starve them.
+
+Jobs are looked at in the queue's order once everything else has been decided. One that is starving gets
+room held for it if none ahead of it could be scheduled now; if one could, that comes first, and the
+action is over for this round.
+"""
+
+import heapq
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from holdfast.actions.round import Action, Round
+from holdfast.api.duration import format_duration
+from holdfast.core.decisions import Bind, CreateReservation, Emit, ObjectRef
+from holdfast.core.jobs import Job
+from holdfast.core.jobs.making import hold_for, hold_name
+from holdfast.core.pods import Phase, PodRecord
+from holdfast.framework.gangs import READY
+from holdfast.framework.reserving import Plan
+from holdfast.framework.statement import Statement
+
+STARVING, RESERVED, CANNOT = "Starving", "Reserved", "CannotReserve"
+
+
+class Unit(NamedTuple):
+    """A job, or a pod that is one by itself."""
+
+    pod: PodRecord
+    """The pod; of a job the member that stands for it."""
+    job: Job | None
+
+    @property
+    def key(self) -> object:
+        return self.pod.uid if self.job is None else self.job.name
+
+    @property
+    def ref(self) -> ObjectRef:
+        return self.pod.ref if self.job is None else self.job.ref
+
+    @property
+    def since(self) -> float:
+        return self.pod.since if self.job is None else self.job.pending_since
+
+
+class Reserve(Action):
+    name = "reserve"
+
+    def __init__(self, arguments: Mapping[str, Any]) -> None:
+        super().__init__(arguments)
+        self._threshold = float(arguments["starvingJobTimeThreshold"])
+        self._percent = float(arguments["reservedNodePercent"])
+        self._due: list[tuple[float, int, PodRecord]] = []
+        self._queued: dict[object, float] = {}
+        self._pushed = 0
+        self._starving: dict[object, PodRecord] = {}
+        self._told: dict[object, float] = {}
+        self._refused: dict[object, str] = {}
+        self._now = 0.0
+
+    def next_timer(self) -> float | None:
+        """When the next of the jobs that wait starts to starve."""
+        while self._due and not _waits(self._due[0][2]):
+            self._pop()
+        return self._due[0][0] if self._due else None
+
+    def run(self, round_: Round) -> None:
+        self._now = round_.now
+        self._take_note(round_)
+        if round_.cluster.has_changes() or round_.pods_left <= 0:
+            return  # others may be scheduled yet
+        units = self._in_need(round_)
+        if not units:
+            return
+        untried = round_.queue.untried()
+        for unit in units:
+            ahead = [pod for pod in untried if round_.queue.comes_before(pod, unit.pod)]
+            if any(self._could_be_scheduled(round_, pod) for pod in ahead if pod is not unit.pod):
+                return
+            self._tell(round_, unit)
+            self._reserve(round_, unit)
+            if round_.cluster.has_changes():
+                return
+
+    # Who starves
+
+    def _take_note(self, round_: Round) -> None:
+        refused, round_.queue.refused = round_.queue.refused, {}
+        for pod in refused.values():
+            unit = Unit(pod, pod.job)
+            due = unit.since + self._threshold
+            if unit.key not in self._starving and self._queued.get(unit.key) != due:
+                self._pushed += 1
+                self._queued[unit.key] = due
+                heapq.heappush(self._due, (due, self._pushed, pod))
+        while self._due and self._due[0][0] <= round_.now:
+            pod = self._pop()
+            if _waits(pod):
+                self._starving[Unit(pod, pod.job).key] = pod
+
+    def _pop(self) -> PodRecord:
+        due, _, pod = heapq.heappop(self._due)
+        key = Unit(pod, pod.job).key
+        if self._queued.get(key) == due:
+            del self._queued[key]
+        return pod
+
+    def _in_need(self, round_: Round) -> list[Unit]:
+        """The starving jobs that have no room held yet, in the queue's order."""
+        units = []
+        for key, pod in list(self._starving.items()):
+            unit = self._unit(pod)
+            if unit is None or unit.since + self._threshold > round_.now or unit.key != key:
+                del self._starving[key]
+                if self._told.pop(key, None) is not None and pod.job is None and pod.row >= 0:
+                    self._tell_ready(round_, pod)
+                self._refused.pop(key, None)
+                if unit is not None:
+                    round_.queue.refused[unit.pod.uid] = unit.pod
+            elif not self._is_served(round_, unit):
+                units.append(unit)
+        sort = round_.queue.sort_key
+        return sorted(units, key=lambda unit: sort(unit.pod))
+
+    def _unit(self, pod: PodRecord) -> Unit | None:
+        if pod.job is None:
+            return Unit(pod, None) if _waits(pod) else None
+        waiting = [member for member in pod.job.waiting() if member.promise is None]
+        if pod.job.is_ready or not waiting:
+            return None
+        return Unit(pod if _waits(pod) and pod in waiting else waiting[0], pod.job)
+
+    def _is_served(self, round_: Round, unit: Unit) -> bool:
+        """Whether room is held already, as much as it needs to be ready."""
+        holds = round_.cluster.jobs.holds
+        if unit.job is None:
+            return holds.is_held(unit.pod)
+        return unit.job.would_be_ready(m for m in unit.job.waiting() if holds.is_held(m))
+
+    def _could_be_scheduled(self, round_: Round, pod: PodRecord) -> bool:
+        """Whether there is a place now for the job the pod is, or stands for."""
+        if pod.job is None:
+            profile = round_.profiles[pod.scheduler]
+            column = round_.cycle.column(profile, pod.cls)
+            return round_.cycle.find_row(profile, pod, column) >= 0
+        jobs, members = round_.cluster.jobs.partners(pod.job), round_.gangs.waiting(pod)
+        if round_.gangs.hindrance(jobs, members) is not None:
+            return False
+        statement = Statement(round_.cycle)
+        round_.gangs.place_all(statement, members)
+        ready = bool(statement.placed) and all(job.is_ready for job in jobs)
+        statement.discard()
+        return ready
+
+    # What is done for them
+
+    def _tell(self, round_: Round, unit: Unit) -> None:
+        since = unit.since
+        if self._told.get(unit.key) == since:
+            return
+        self._told[unit.key] = since
+        waited = format_duration(round_.now - since)
+        text = f"has waited for {waited}, as long as {format_duration(self._threshold)} or longer"
+        round_.cycle.decisions.append(Emit(unit.ref, "Warning", STARVING, text, "Scheduling"))
+        round_.cluster.chronicle.note(round_.now, unit.ref, "starving")
+
+    def _tell_ready(self, round_: Round, pod: PodRecord) -> None:
+        """A pod that starved has its place; said before it is bound there."""
+        decisions = round_.cycle.decisions
+        text = f"has a place on {round_.cluster.nodes.name(pod.row)}"
+        ready = Emit(pod.ref, "Normal", READY, text, "Scheduling")
+        for place, decision in enumerate(decisions):
+            if isinstance(decision, Bind) and decision.pod == pod.ref:
+                decisions.insert(place, ready)
+                return
+        decisions.append(ready)
+
+    def _reserve(self, round_: Round, unit: Unit) -> None:
+        jobs = [] if unit.job is None else round_.cluster.jobs.partners(unit.job)
+        tasks = [unit.pod] if unit.job is None else round_.gangs.waiting(unit.pod)
+        tasks = [pod for pod in tasks if pod.promise is None]
+        if any(job.lacks(job.waiting()) or not job.is_known for job in jobs):
+            return
+        if not tasks or round_.cluster.jobs.queues.refusal(*tasks):
+            return  # more nodes would not help
+        plan = round_.reserving.plan(jobs, tasks, self._percent)
+        if plan is None:
+            self._say_why(round_, unit, tasks)
+            return
+        self._refused.pop(unit.key, None)
+        if plan.ready:
+            for job in jobs:
+                round_.gangs.became_ready(job, round_.now)
+            for _, pod in plan.statement.placed:
+                round_.queue.remove(pod)
+            plan.statement.commit(round_.now)
+        else:
+            self._hold(round_, unit, plan)
+
+    def _hold(self, round_: Round, unit: Unit, plan: Plan) -> None:
+        """Nothing starts before all of it can, so what fits already is held too."""
+        nodes, jobs, promises = round_.cluster.nodes, round_.cluster.jobs, round_.cluster.promises
+        places = [(pod, pod.row) for _, pod in plan.statement.placed] + plan.held
+        plan.statement.discard()
+        names = [nodes.name(row) for _, row in places]
+        text = f"room is held for {len(places)} of its pods on {', '.join(sorted(set(names)))}"
+        round_.cycle.decisions.append(Emit(unit.ref, "Normal", RESERVED, text, "Reserving"))
+        for (pod, _), node in zip(places, names, strict=True):
+            name = hold_name(pod, promises)
+            jobs.holds.want(name, pod, node)
+            round_.cycle.decisions.append(CreateReservation(hold_for(pod, node, name)))
+        round_.cluster.chronicle.note(round_.now, unit.ref, "reserved", text)
+
+    def _say_why(self, round_: Round, unit: Unit, tasks: list[PodRecord]) -> None:
+        hopeless = round_.reserving.never_fits(tasks)
+        if hopeless is None:
+            text = "no room can be held for it now"
+        else:
+            text = f"{hopeless.ref} fits no node, whatever else ends: nothing is held for it"
+        if self._refused.get(unit.key) != text:
+            self._refused[unit.key] = text
+            round_.cycle.decisions.append(Emit(unit.ref, "Warning", CANNOT, text, "Reserving"))
+
+
+def _waits(pod: PodRecord) -> bool:
+    return pod.phase is Phase.PENDING and not pod.leaving and not pod.gone

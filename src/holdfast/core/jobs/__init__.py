@@ -1,0 +1,18 @@
+"""Jobs: pods, and reservations, that are placed together or not at all.
+
+    queues      where they wait, and what each queue may have
+    shares      room shared by weight
+    naming      which job a pod says it belongs to
+    holds       room held for starving ones
+    estimates   how long pods run
+    job         one job: its members, and what it needs to start
+    jobs        all of them, kept in step with pods and PodGroups
+
+A pod that belongs to none is a job of its own, of which nothing is kept here.
+"""
+
+from holdfast.core.jobs.job import Job, Problem
+from holdfast.core.jobs.jobs import Jobs
+from holdfast.core.jobs.naming import JobName
+
+__all__ = ["Job", "JobName", "Jobs", "Problem"]

@@ -1,0 +1,170 @@
+"""Room held for tasks of starving jobs.
+
+A hold is a reservation made ahead of time for one pod, told by a label from those users make. It is
+known here from the moment it is decided, so that nothing is decided twice while it is being written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from holdfast.api.names import HOLD_LABEL
+
+if TYPE_CHECKING:
+    from holdfast.core.classes import PodClass
+    from holdfast.core.cluster import Cluster
+    from holdfast.core.pods import PodRecord
+    from holdfast.core.promises.promise import Promise
+
+STARVATION = "starvation"
+_MEMORY = 60.0
+"""For so many seconds a node that refused a hold is not asked again for the same pod."""
+
+
+class Wanted(NamedTuple):
+    """A hold that was decided and has not been seen yet."""
+
+    name: str
+    pod: str
+    node: str
+
+
+class Holds:
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._known: dict[str, Promise] = {}
+        self._of_pod: dict[str, str] = {}
+        self.wanted: dict[str, Wanted] = {}
+        """By the pod they are for."""
+        self.dropped: set[str] = set()
+        """The uids of those that are being deleted."""
+        self._unfit: dict[str, dict[str, float]] = {}
+        self.bars_nodes = False
+        """Whether nodes with a hold take nothing new, rather than the amounts alone being kept."""
+        self.backfill = False
+        """Whether tasks that end in time may use the room meanwhile."""
+        self._rows: NDArray[np.bool_] | None = None
+
+    def __bool__(self) -> bool:
+        return bool(self._known)
+
+    def __iter__(self) -> Iterator[Promise]:
+        return iter(list(self._known.values()))
+
+    def put(self, promise: Promise) -> None:
+        """A reservation was seen; finished ones hold nothing."""
+        if promise.object.metadata.labels.get(HOLD_LABEL) != STARVATION or promise.finished:
+            self.drop(promise)
+            return
+        uid = pod_of(promise)
+        self.wanted.pop(uid, None)
+        if self._known.get(promise.uid) is not promise or self._of_pod.get(uid) != promise.uid:
+            self._known[promise.uid] = promise
+            self._of_pod.setdefault(uid, promise.uid)
+            self._moved()
+
+    def drop(self, promise: Promise) -> None:
+        if self._known.pop(promise.uid, None) is None:
+            return
+        self.dropped.discard(promise.uid)
+        uid = pod_of(promise)
+        if self._of_pod.get(uid) == promise.uid:
+            del self._of_pod[uid]
+        self._moved()
+
+    def want(self, name: str, pod: PodRecord, node: str) -> None:
+        self.wanted[pod.uid] = Wanted(name, pod.uid, node)
+
+    def refused(self, pod: PodRecord, node: str) -> None:
+        """The node would not have a hold for the pod after all."""
+        self._unfit.setdefault(pod.uid, {})[node] = self._cluster.now
+        for uid in [uid for uid in self._unfit if uid not in self._cluster.pods]:
+            del self._unfit[uid]
+
+    def unfit(self, pod: PodRecord) -> list[str]:
+        """The nodes that would not, the last time that was tried, not long ago."""
+        since = self._cluster.now - _MEMORY
+        return [node for node, when in self._unfit.get(pod.uid, {}).items() if when > since]
+
+    def not_made(self, name: str) -> None:
+        """A hold that was decided could not be written."""
+        for uid in [uid for uid, wanted in self.wanted.items() if wanted.name == name]:
+            del self.wanted[uid]
+
+    def of(self, pod: PodRecord) -> Promise | None:
+        """The hold there is for the pod."""
+        promise = self._known.get(self._of_pod.get(pod.uid, ""))
+        return promise if promise is not None and promise.uid not in self.dropped else None
+
+    def is_held(self, pod: PodRecord) -> bool:
+        """Whether there is, or will be, a hold for the pod."""
+        return pod.uid in self.wanted or self.of(pod) is not None
+
+    def rows(self) -> NDArray[np.bool_]:
+        """The rows where something is held, over all rows; not to be written to."""
+        nodes = self._cluster.nodes
+        if self._rows is None or len(self._rows) != nodes.capacity:
+            rows = np.zeros(nodes.capacity, dtype=np.bool_)
+            for promise in self._known.values():
+                if promise.pod is not None and promise.pod.row >= 0:
+                    rows[promise.pod.row] = True
+            self._rows = rows
+        return self._rows
+
+    def barred_to(self, cls: PodClass) -> NDArray[np.bool_]:
+        """The rows that take no pod of the class because something is held there for others."""
+        rows = self.rows()
+        if not cls.private:
+            return rows
+        own = [
+            promise.pod.row
+            for spec in self._cluster.promises.matching(cls)
+            for promise in self._cluster.promises.members.get(spec, {}).values()
+            if promise.uid in self._known and promise.pod is not None and promise.pod.row >= 0
+        ]
+        if own:
+            rows = rows.copy()
+            rows[own] = False
+        return rows
+
+    def nodes(self) -> set[str]:
+        """The names of nodes where something is, or will be, held."""
+        nodes = self._cluster.nodes
+        found = {
+            nodes.name(promise.pod.row)
+            for promise in self._known.values()
+            if promise.pod is not None and promise.pod.row >= 0
+        }
+        return found | {wanted.node for wanted in self.wanted.values()}
+
+    def on(self, row: int) -> list[Promise]:
+        return [p for p in self._known.values() if p.pod is not None and p.pod.row == row]
+
+    def left(self, promise: Promise, slot: int) -> int:
+        hold = self._cluster.ledger.holds.get(promise.uid)
+        return hold.left(slot) if hold is not None else 0
+
+    def moved(self, promise: Promise) -> None:
+        """A reservation came to hold its room somewhere, or ceased to."""
+        if promise.uid in self._known:
+            self._moved()
+
+    def _moved(self) -> None:
+        self._rows = None
+        self._cluster.stamp += 1
+
+
+def is_hold(cls: PodClass) -> bool:
+    """Whether it is the class of reserve pods that hold room for starving jobs."""
+    return cls.promised_to >= 0 and cls.labels.get(HOLD_LABEL) == STARVATION
+
+
+def pod_of(promise: Promise) -> str:
+    """The uid of the pod a hold is for."""
+    owners = promise.object.spec.owners
+    named = owners[0].object if owners else None
+    return named.uid if named is not None else ""

@@ -1,0 +1,211 @@
+"""One job: its members, and what it needs to start.
+
+    waiting for members ──► waiting for room ──► ready ──► (members end, or are lost) ──► …
+
+A job is *ready* when enough of its members have a place, or have done their work. Nothing of it is
+bound before; once it is, further members are placed like any pod.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from holdfast.api.jobs import PodGroup
+from holdfast.api.meta import ObjectMeta, condition
+from holdfast.api.names import TASK_SPEC
+from holdfast.api.timestamps import TimeError, parse_time
+from holdfast.core.decisions import ObjectRef
+from holdfast.core.jobs.naming import Declared, JobName
+from holdfast.core.pods import Phase, PodRecord
+
+SCHEDULED = "Scheduled"
+
+
+class Problem(NamedTuple):
+    """Why a job waits, as its condition says it."""
+
+    reason: str
+    message: str
+
+
+NOTHING = Problem("", "")
+
+
+class Job:
+    __slots__ = (
+        "_top",
+        "declared",
+        "done",
+        "failed",
+        "first_seen",
+        "group",
+        "leader",
+        "lost_at",
+        "members",
+        "name",
+        "priority_class",
+        "problem",
+        "seen_ready",
+        "told",
+        "tried",
+        "waited",
+    )
+
+    def __init__(self, name: JobName, now: float) -> None:
+        self.name = name
+        self.group: PodGroup | None = None
+        self.declared: Declared | None = None
+        self.members: dict[str, PodRecord] = {}
+        """Pods, and reserve pods of reservations, by uid."""
+        self.done: dict[str, str] = {}
+        """Members that did their work, by uid, with the task they were of."""
+        self.failed: dict[str, None] = {}
+        """Members that failed, by uid."""
+        self.priority_class: int | None = None
+        """The priority its PodGroup's class gives it."""
+        self.leader: PodRecord | None = None
+        """The member that stands in the scheduling queue for all that wait."""
+        self.problem = NOTHING
+        self.seen_ready = False
+        """Whether it was ready when last looked at."""
+        self.lost_at: float | None = None
+        """When it ceased to be ready, if it ever was."""
+        self.tried = False
+        """Whether places were looked for."""
+        self.told: object = None
+        """The status last written, until it is seen."""
+        self.waited = 0.0
+        """How long it waited before it was last ready."""
+        self.first_seen = now
+        self._top: int | None = None
+
+    @property
+    def ref(self) -> ObjectRef:
+        uid = self.group.metadata.uid if self.group is not None else ""
+        return ObjectRef("PodGroup", self.name.namespace, self.name.name, uid)
+
+    @property
+    def is_known(self) -> bool:
+        """Whether anything says how many members it needs."""
+        return self.group is not None or self.declared is not None
+
+    @property
+    def min_member(self) -> int:
+        if self.group is not None:
+            return max(0, self.group.spec.min_member)
+        return self.declared.min_member if self.declared is not None else 1
+
+    @property
+    def min_tasks(self) -> dict[str, int]:
+        return self.group.spec.min_task_member if self.group is not None else {}
+
+    @property
+    def timeout(self) -> float | None:
+        if self.group is not None:
+            seconds = self.group.spec.schedule_timeout_seconds
+            return None if seconds is None else float(seconds)
+        return self.declared.timeout if self.declared is not None else None
+
+    @property
+    def queue(self) -> str:
+        if self.group is not None and self.group.spec.queue:
+            return self.group.spec.queue
+        return next((member.queue for member in self.members.values() if member.queue), "")
+
+    @property
+    def priority(self) -> int:
+        """Its PodGroup's, else that of its most important member."""
+        if self.priority_class is not None:
+            return self.priority_class
+        if self._top is None:
+            self._top = max((member.cls.priority for member in self.members.values()), default=0)
+        return self._top
+
+    def add(self, member: PodRecord) -> None:
+        if self._top is not None and (not self.members or member.cls.priority > self._top):
+            self._top = member.cls.priority
+        self.members[member.uid] = member
+
+    def remove(self, member: PodRecord) -> None:
+        self.members.pop(member.uid, None)
+        if self.leader is member:
+            self.leader = None
+        if member.cls.priority == self._top:
+            self._top = None
+
+    @property
+    def pending_since(self) -> float:
+        """Since when it waits: its creation, or when it ceased to be ready."""
+        if self.lost_at is not None:
+            return self.lost_at
+        if self.group is not None:
+            lost = condition(list(self.group.status.conditions), SCHEDULED)
+            if lost is not None and lost.status == "False" and lost.last_transition_time:
+                return _time(lost.last_transition_time, self.created)
+        return self.created
+
+    @property
+    def created(self) -> float:
+        if self.group is not None:
+            return _time(self.group.metadata.creation_timestamp or "", self.first_seen)
+        return min((m.since for m in self.members.values()), default=self.first_seen)
+
+    def waiting(self) -> list[PodRecord]:
+        """The members that want a place, gated ones too."""
+        return [
+            member
+            for member in self.members.values()
+            if member.phase is Phase.PENDING and not member.leaving
+        ]
+
+    def placed(self) -> Iterator[PodRecord]:
+        return (member for member in self.members.values() if member.row >= 0)
+
+    @property
+    def ready_members(self) -> int:
+        """How many have a place, or have done their work."""
+        return sum(member.row >= 0 for member in self.members.values()) + len(self.done)
+
+    @property
+    def is_ready(self) -> bool:
+        return self.would_be_ready(())
+
+    def would_be_ready(self, more: Iterable[PodRecord]) -> bool:
+        """Whether it is ready, had these members a place too."""
+        more = list(more)
+        return not self.lacks(more) and bool(more or self.ready_members)
+
+    def lacks(self, more: Iterable[PodRecord]) -> str:
+        """What is missing to be ready, had these members a place too; empty if nothing is."""
+        more = list(more)
+        have, least = self.ready_members + len(more), self.min_member
+        if have < least:
+            return f"{have} of the {least} pods it needs"
+        if self.min_tasks:
+            tasks = Counter(self.done.values())
+            tasks.update(task_of(member) for member in self.placed())
+            tasks.update(task_of(member) for member in more)
+            for task, needed in sorted(self.min_tasks.items()):
+                if tasks[task] < needed:
+                    return f"{tasks[task]} of the {needed} pods it needs of task {task}"
+        return ""
+
+    def __repr__(self) -> str:
+        return f"<{self.name}>"
+
+
+def task_in(meta: ObjectMeta) -> str:
+    return meta.annotations.get(TASK_SPEC, "")
+
+
+def task_of(member: PodRecord) -> str:
+    return member.cls.annotations.get(TASK_SPEC, "")
+
+
+def _time(text: str, otherwise: float) -> float:
+    try:
+        return parse_time(text)
+    except TimeError:
+        return otherwise

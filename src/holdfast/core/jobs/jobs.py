@@ -1,0 +1,242 @@
+"""All jobs, kept in step with pods and PodGroups, whichever of them is seen first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING
+
+from holdfast.api.jobs import PodGroup, VolcanoJob
+from holdfast.api.meta import ObjectMeta
+from holdfast.api.names import VOLCANO_JOB_NAME
+from holdfast.api.policy import PriorityClass
+from holdfast.core.jobs.estimates import duration_or_none
+from holdfast.core.jobs.holds import Holds
+from holdfast.core.jobs.job import Job, task_in, task_of
+from holdfast.core.jobs.naming import SIGS, VOLCANO, JobName, declared_in, named_in
+from holdfast.core.jobs.queues import Queues
+from holdfast.core.pods import PodRecord
+
+if TYPE_CHECKING:
+    from holdfast.core.cluster import Cluster
+
+_OTHER = {VOLCANO: SIGS, SIGS: VOLCANO}
+
+
+class Jobs:
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self.known: dict[JobName, Job] = {}
+        self.dirty: dict[JobName, None] = {}
+        """Jobs whose status may have to change."""
+        self.on_changed: Callable[[Job], None] | None = None
+        """Told of a job that may fare better, or needs to be told something else, than before."""
+        self.holds = Holds(cluster)
+        self.queues = Queues(cluster)
+        self._groups: dict[JobName, PodGroup] = {}
+        self._classes: dict[str, int] = {}
+        self._running_estimates: dict[tuple[str, str], float] = {}
+
+    def __len__(self) -> int:
+        return len(self.known)
+
+    def get(self, namespace: str, name: str) -> Job | None:
+        names = (JobName(family, namespace, name) for family in (VOLCANO, SIGS))
+        return next((self.known[each] for each in names if each in self.known), None)
+
+    # Members
+
+    def join(self, pod: PodRecord, meta: ObjectMeta, namespace: str = "") -> None:
+        """The pod belongs to the job its metadata names; to none any more if that names none."""
+        name = named_in(meta, namespace)
+        before = pod.job
+        if before is not None and before.name != name:
+            self.leave(pod)
+        if name is None:
+            return
+        job = self._job(name)
+        pod.job = job
+        self.touch(job)
+        if pod.uid not in job.members:
+            job.add(pod)
+            if self.queues and pod.row >= 0:
+                self.queues.changed()
+            declared = declared_in(meta.annotations, name.namespace)
+            if declared is not None:
+                job.declared = declared
+
+    def leave(self, pod: PodRecord) -> None:
+        """The pod is a member no more."""
+        job, pod.job = pod.job, None
+        if job is None:
+            return
+        job.remove(pod)
+        self.touch(job)
+        self._drop_if_empty(job)
+        if self.on_changed is not None and job.members:
+            self.on_changed(job)
+
+    def ended(self, meta: ObjectMeta, well: bool, namespace: str = "") -> None:
+        """A pod did its work, and counts from now on as a member that has; or it failed."""
+        name = named_in(meta, namespace)
+        if name is None:
+            return
+        job = self._job(name)
+        if not well:
+            job.failed[meta.uid] = None
+        elif meta.uid not in job.done:
+            member = job.members.get(meta.uid)
+            job.done[meta.uid] = task_of(member) if member is not None else task_in(meta)
+        self.touch(job)
+
+    def gone(self, meta: ObjectMeta, namespace: str = "") -> None:
+        """The object of a pod that may have done its work is gone."""
+        name = named_in(meta, namespace)
+        job = self.known.get(name) if name is not None else None
+        if job is not None and (meta.uid in job.done or meta.uid in job.failed):
+            job.done.pop(meta.uid, None)
+            job.failed.pop(meta.uid, None)
+            self.touch(job)
+            self._drop_if_empty(job)
+
+    def partners(self, job: Job) -> list[Job]:
+        """The jobs that must be ready together with it, itself first."""
+        if job.declared is None or not job.declared.partners:
+            return [job]
+        others = [self.known.get(name) for name in sorted(job.declared.partners) if name != job.name]
+        return [job, *(other for other in others if other is not None)]
+
+    def missing_partners(self, job: Job) -> list[JobName]:
+        if job.declared is None:
+            return []
+        return sorted(name for name in job.declared.partners if name not in self.known)
+
+    def held_for(self, job: Job, slot: int) -> int:
+        """How much is held for members of the job."""
+        if not self.holds:
+            return 0
+        holds = (self.holds.of(member) for member in job.members.values())
+        return sum(self.holds.left(hold, slot) for hold in holds if hold is not None)
+
+    def companions(self, victims: Collection[PodRecord]) -> list[PodRecord]:
+        """Who must go with these: the rest of every job that would run with fewer than it needs."""
+        lost: dict[JobName, list[PodRecord]] = {}
+        for pod in victims:
+            if pod.job is not None and pod.job.is_ready:
+                lost.setdefault(pod.job.name, []).append(pod)
+        found = []
+        for name, gone in lost.items():
+            job, uids = self.known[name], {pod.uid for pod in gone}
+            rest = [pod for pod in job.placed() if pod.uid not in uids and pod.promise is None]
+            if job.min_member > 1 and len(rest) + len(job.done) < job.min_member:
+                found += rest
+        return found
+
+    def speaks_for(self, job: Job) -> bool:
+        """Whether it is this job its PodGroup's status is about: pods may name one of either API group
+        where there is but one PodGroup."""
+        other = self.known.get(job.name._replace(family=_OTHER[job.name.family]))
+        if other is None or other.group is not job.group:
+            return True
+        return bool(job.members) or not other.members
+
+    def touch(self, job: Job) -> None:
+        """Something happened to a member."""
+        self.dirty[job.name] = None
+
+    def not_written(self, uid: str) -> None:
+        """A status, or a hold of that name, that was to be written was not."""
+        self.holds.not_made(uid)
+        for job in self.known.values():
+            if job.group is not None and job.group.metadata.uid == uid:
+                job.told = None
+                self.touch(job)
+
+    # PodGroups
+
+    def put_group(self, group: PodGroup) -> None:
+        name = _named(group)
+        before = self._groups.get(name)
+        self._groups[name] = group
+        job = self._job(name)
+        self._assign(job)
+        other = self.known.get(name._replace(family=_OTHER[name.family]))
+        if other is not None:
+            self._assign(other)
+        if self.queues and (before is None or before.spec.queue != group.spec.queue):
+            self.queues.changed()
+        if before is None or before.spec != group.spec or before.metadata.uid != group.metadata.uid:
+            self._tell(job, other)
+
+    def drop_group(self, group: PodGroup) -> None:
+        name = _named(group)
+        known = self._groups.get(name)
+        if known is None or known.metadata.uid != group.metadata.uid:
+            return
+        del self._groups[name]
+        jobs = [self.known.get(name), self.known.get(name._replace(family=_OTHER[name.family]))]
+        for job in jobs:
+            if job is not None:
+                self._assign(job)
+                self._drop_if_empty(job)
+        self._tell(*jobs)
+
+    def put_priority_class(self, given: PriorityClass, there: bool) -> None:
+        self._classes.pop(given.metadata.name, None)
+        if there:
+            self._classes[given.metadata.name] = given.value
+        for job in self.known.values():
+            if job.group is not None and job.group.spec.priority_class_name:
+                self._assign(job)
+
+    # How long things run
+
+    def put_volcano_job(self, job: VolcanoJob) -> None:
+        meta, estimate = job.metadata, duration_or_none(job.spec.running_estimate)
+        if estimate is not None:
+            self._running_estimates[meta.namespace, meta.name] = estimate
+        else:
+            self.drop_volcano_job(job)
+
+    def drop_volcano_job(self, job: VolcanoJob) -> None:
+        self._running_estimates.pop((job.metadata.namespace, job.metadata.name), None)
+
+    def estimate(self, pod: PodRecord) -> float | None:
+        """How long the pod will run: what it says itself, else what its Volcano job says."""
+        if pod.estimate is not None or not self._running_estimates:
+            return pod.estimate
+        cls = pod.cls
+        name = cls.annotations.get(VOLCANO_JOB_NAME) or cls.labels.get(VOLCANO_JOB_NAME, "")
+        return self._running_estimates.get((pod.namespace, name))
+
+    # Inside
+
+    def _job(self, name: JobName) -> Job:
+        job = self.known.get(name)
+        if job is None:
+            job = self.known[name] = Job(name, self._cluster.now)
+            self._assign(job)
+        return job
+
+    def _assign(self, job: Job) -> None:
+        """Finds the job's PodGroup."""
+        name = job.name
+        group = self._groups.get(name) or self._groups.get(name._replace(family=_OTHER[name.family]))
+        job.group = group
+        job.priority_class = None
+        if group is not None and group.spec.priority_class_name:
+            job.priority_class = self._classes.get(group.spec.priority_class_name)
+        self.touch(job)
+
+    def _drop_if_empty(self, job: Job) -> None:
+        if not (job.members or job.done or job.failed) and job.name not in self._groups:
+            self.known.pop(job.name, None)
+
+    def _tell(self, *jobs: Job | None) -> None:
+        for job in jobs:
+            if job is not None and job.members and self.on_changed is not None:
+                self.on_changed(job)
+
+
+def _named(group: PodGroup) -> JobName:
+    meta = group.metadata
+    return JobName(group.api_version.partition("/")[0], meta.namespace, meta.name)

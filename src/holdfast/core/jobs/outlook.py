@@ -1,0 +1,57 @@
+"""When held room is expected to be free, going by how long the pods there say they run."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from holdfast.core.pods import PodRecord
+from holdfast.core.promises.promise import Promise
+
+if TYPE_CHECKING:
+    from holdfast.core.cluster import Cluster
+
+
+def expected_end(cluster: Cluster, pod: PodRecord) -> float | None:
+    """When a pod on a node will be gone; None if it does not say, or should be by now."""
+    estimate = cluster.jobs.estimate(pod)
+    if estimate is None:
+        return None
+    end = (cluster.now if pod.started is None else pod.started) + estimate
+    return end if end > cluster.now else None
+
+
+def overruns(cluster: Cluster, pod: PodRecord) -> bool:
+    """Whether the pod runs longer than it said."""
+    estimate = cluster.jobs.estimate(pod)
+    return estimate is not None and pod.started is not None and pod.started + estimate < cluster.now
+
+
+def expected_start(cluster: Cluster, promise: Promise) -> float | None:
+    """When there will be room for the hold; None if that is not known."""
+    hold = cluster.ledger.holds.get(promise.uid)
+    if hold is None:
+        return None
+    if not promise.waiting:
+        return cluster.now
+    short = cluster.promises.waiting.shortage(promise)
+    if not short:
+        return cluster.now
+    ends = []
+    for pod in cluster.ledger.pods.get(hold.row, {}).values():
+        end = expected_end(cluster, pod)
+        if end is not None and cluster.ledger.holds.get(pod.draws_on) is None:
+            ends.append((end, pod.uid, pod))
+    for end, _, pod in sorted(ends, key=lambda each: each[:2]):
+        for slot, amount in pod.cls.usage:
+            if slot in short:
+                short[slot] -= amount
+        if all(lack <= 0 for lack in short.values()):
+            return end
+    return None
+
+
+def job_start(cluster: Cluster, holds: list[Promise]) -> float | None:
+    """When there will be room for all of them."""
+    starts = [expected_start(cluster, hold) for hold in holds]
+    known = [start for start in starts if start is not None]
+    return max(known) if known and len(known) == len(starts) else None

@@ -1,0 +1,327 @@
+"""Queues: who waits where, what each has, and what it may have.
+
+A queue's amounts include those of the queues below it. Whether a pod may be placed at all is decided by
+what is hard: its queue is there and open, no capability on the way up is exceeded, and what is
+guaranteed to others stays free. Whose turn it is, is decided by shares.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from holdfast.api.jobs import Queue
+from holdfast.api.meta import ResourceList
+from holdfast.api.quantity import QuantityError, amount
+from holdfast.core.changes import Change
+from holdfast.core.decisions import ObjectRef
+from holdfast.core.jobs.shares import Claim, Vector, dominant, shares
+from holdfast.core.pods import PodRecord
+
+if TYPE_CHECKING:
+    from holdfast.core.cluster import Cluster
+
+DEFAULT = "default"
+ROOT = "root"
+_CLOSED = ("Closed", "Closing")
+
+Amounts = dict[int, int]
+
+
+class QueueRecord:
+    __slots__ = (
+        "allocated",
+        "capability",
+        "deserved",
+        "guarantee",
+        "name",
+        "object",
+        "parent",
+        "share",
+        "told",
+        "wants",
+    )
+
+    def __init__(self, queue: Queue) -> None:
+        self.object = queue
+        self.name = queue.metadata.name
+        self.parent = ""
+        self.capability: Amounts | None = None
+        """None where it may have everything."""
+        self.deserved: Amounts | None = None
+        self.guarantee: Amounts = {}
+        self.allocated: Amounts = {}
+        """What pods of it, and of the queues below it, have."""
+        self.share: Vector = np.zeros(0)
+        """What it deserves, as last worked out."""
+        self.wants: Vector = np.zeros(0)
+        """What it has, and what its pods that wait ask for."""
+        self.told: object = None
+
+    @property
+    def ref(self) -> ObjectRef:
+        return ObjectRef("Queue", "", self.name, self.object.metadata.uid)
+
+    @property
+    def weight(self) -> int:
+        return max(1, self.object.spec.weight)
+
+    @property
+    def is_open(self) -> bool:
+        meta, status = self.object.metadata, self.object.status
+        return meta.deletion_timestamp is None and status.state not in _CLOSED
+
+    @property
+    def reclaimable(self) -> bool:
+        return self.object.spec.reclaimable is not False
+
+
+class Queues:
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self.known: dict[str, QueueRecord] = {}
+        self._counted: dict[str, tuple[str, Amounts]] = {}
+        """What pods count for, and in which queue, by uid."""
+        self.generation = 0
+        """Moves when who is in which queue may be different."""
+        self._follows = False
+        self._stale = False
+        self.dirty = False
+        """Whether the status of some queue may have to change."""
+
+    def __bool__(self) -> bool:
+        return bool(self.known)
+
+    def __iter__(self) -> Iterator[QueueRecord]:
+        return iter(self.known.values())
+
+    # Objects
+
+    def put(self, queue: Queue) -> None:
+        before = self.known.get(queue.metadata.name)
+        record = self.known[queue.metadata.name] = QueueRecord(queue)
+        if before is not None:
+            record.allocated, record.told = before.allocated, before.told
+            if before.object.metadata.uid != queue.metadata.uid:
+                record.told = None
+        spec = queue.spec
+        record.capability = None if spec.capability is None else self._amounts(spec.capability)
+        record.deserved = None if spec.deserved is None else self._amounts(spec.deserved)
+        record.guarantee = self._amounts(spec.guarantee.resource) if spec.guarantee else {}
+        record.parent = "" if spec.parent in ("", ROOT, record.name) else spec.parent
+        self.dirty = True
+        same = before is not None and before.object.spec == spec and before.is_open == record.is_open
+        if not same:
+            self.changed()
+
+    def drop(self, queue: Queue) -> None:
+        known = self.known.get(queue.metadata.name)
+        if known is not None and known.object.metadata.uid == queue.metadata.uid:
+            del self.known[known.name]
+            self.changed()
+
+    def changed(self) -> None:
+        """Who counts where may be different from now on."""
+        if not self._follows and self.known:
+            self._follows = True
+            self._cluster.ledger.listeners.append(self._moved)
+        self._stale = True
+        self.generation += 1
+        self._cluster.changed(Change.OTHER)
+
+    # What is asked
+
+    def of(self, pod: PodRecord) -> str:
+        """The queue the pod waits in; empty if it is in none."""
+        name = pod.job.queue if pod.job is not None else pod.queue
+        return "" if name == DEFAULT and DEFAULT not in self.known else name
+
+    def may_preempt(self, pod: PodRecord, victim: PodRecord) -> bool:
+        """Who is in a queue takes room only from others in it."""
+        name = self.of(pod)
+        return not name or self.of(victim) == name
+
+    def path(self, name: str) -> list[QueueRecord]:
+        """The queue and those above it, the lowest first."""
+        found: list[QueueRecord] = []
+        while (record := self.known.get(name)) is not None and record not in found:
+            found.append(record)
+            name = record.parent
+        return found
+
+    def refusal(self, *pods: PodRecord) -> str:
+        """Why the pods, all of one queue, may not be placed, whatever room there is; empty if they
+        may."""
+        name = self.of(pods[0])
+        if name:
+            path = self.path(name)
+            if not path:
+                return f"queue {name} does not exist"
+            for record in path:
+                if not record.is_open:
+                    return f"queue {record.name} is closed"
+            over = self._over_capability(path, _sum(pods))
+            if over:
+                return over
+        elif not self.known:
+            return ""
+        return self._takes_guaranteed(name, pods)
+
+    def _over_capability(self, path: list[QueueRecord], amounts: Amounts) -> str:
+        self.refresh()
+        for record in path:
+            if record.capability is None:
+                continue
+            for slot, asked in amounts.items():
+                limit = record.capability.get(slot)
+                if limit is not None and record.allocated.get(slot, 0) + asked > limit:
+                    resource = self._cluster.nodes.slots.name(slot)
+                    return f"queue {record.name} has no more {resource} than its capability"
+        return ""
+
+    def _takes_guaranteed(self, name: str, pods: tuple[PodRecord, ...]) -> str:
+        """Whether it would get in the way of what is guaranteed to others."""
+        path = {record.name for record in self.path(name)}
+        others = [r for r in self.known.values() if r.guarantee and r.name not in path]
+        if not others:
+            return ""
+        self.refresh()
+        nodes = self._cluster.nodes
+        alive = nodes.alive[: nodes.size]
+        for slot, asked in _sum(pods).items():
+            kept = sum(max(0, r.guarantee.get(slot, 0) - r.allocated.get(slot, 0)) for r in others)
+            if not kept:
+                continue
+            free = int((nodes.allocatable[slot] - nodes.claimed[slot])[: nodes.size][alive].sum())
+            if free - kept < asked:
+                return f"what is free of {nodes.slots.name(slot)} is guaranteed to other queues"
+        return ""
+
+    # Shares
+
+    def share_out(self, waiting: Iterable[PodRecord]) -> None:
+        """Works out what each queue deserves, with these pods waiting."""
+        self.refresh()
+        nodes = self._cluster.nodes
+        size = len(nodes.slots)
+        total = nodes.allocatable[:size, : nodes.size].sum(axis=1).astype(np.float64)
+        wants = {name: self._vector(record.allocated, size) for name, record in self.known.items()}
+        for pod in waiting:
+            for record in self.path(self.of(pod)):
+                for slot, asked in pod.cls.amounts.items():
+                    wants[record.name][slot] += asked
+        self._share_below("", total, wants, size)
+
+    def _share_below(self, parent: str, total: Vector, wants: dict[str, Vector], size: int) -> None:
+        children = [r for r in self.known.values() if self._parent_of(r) == parent]
+        claims = []
+        for record in children:
+            most = wants[record.name].copy()
+            for slot, limit in (record.capability or {}).items():
+                most[slot] = min(most[slot], limit)
+            entitled = np.maximum(
+                self._vector(record.guarantee, size), self._vector(record.deserved or {}, size)
+            )
+            claims.append(Claim(record.weight, entitled, most))
+        for record, share in zip(children, shares(total, claims), strict=True):
+            record.share, record.wants = share, wants[record.name]
+            self._share_below(record.name, share, wants, size)
+
+    def _parent_of(self, record: QueueRecord) -> str:
+        """Who is above a queue. One whose parents go in a circle, or are not there, stands alone."""
+        path = self.path(record.name)
+        ends = not path[-1].parent or path[-1].parent not in {r.name for r in path}
+        return record.parent if record.parent in self.known and ends else ""
+
+    def standing(self, name: str) -> tuple[tuple[bool, float], ...]:
+        """Where a queue stands in the order of turns, from the top of the tree down; lower is first."""
+        size = len(self._cluster.nodes.slots)
+        return tuple(
+            (
+                self.is_overused(record),
+                dominant(self._vector(record.allocated, size), _long(record, size)),
+            )
+            for record in reversed(self.path(name))
+        )
+
+    def is_overused(self, record: QueueRecord) -> bool:
+        """Whether it has all it deserves of something of which it wants more."""
+        return any(
+            has >= record.share[slot] and record.wants[slot] > record.share[slot]
+            for slot, has in record.allocated.items()
+            if slot < len(record.share)
+        )
+
+    def _vector(self, amounts: Amounts, size: int) -> Vector:
+        vector = np.zeros(size)
+        for slot, value in amounts.items():
+            if slot < size:
+                vector[slot] = value
+        return vector
+
+    # Keeping count
+
+    def refresh(self) -> None:
+        """Counts anew what pods of each queue have, if that is not known any more."""
+        if not self._stale:
+            return
+        self._stale = False
+        self._counted.clear()
+        for record in self.known.values():
+            record.allocated = {}
+        for pods in self._cluster.ledger.pods.values():
+            for pod in pods.values():
+                self._count(pod)
+
+    def _moved(self, pod: PodRecord, row: int, sign: int) -> None:
+        if pod.promise is not None or self._stale:
+            return
+        if sign > 0:
+            self._count(pod)
+        else:
+            counted = self._counted.pop(pod.uid, None)
+            if counted is not None:
+                self._add(*counted, -1)
+
+    def _count(self, pod: PodRecord) -> None:
+        name = self.of(pod)
+        if name:
+            self._counted[pod.uid] = name, pod.cls.amounts
+            self._add(*self._counted[pod.uid], 1)
+
+    def _add(self, name: str, amounts: Amounts, sign: int) -> None:
+        self.dirty = True
+        for record in self.path(name):
+            for slot, value in amounts.items():
+                now = record.allocated.get(slot, 0) + sign * value
+                if now:
+                    record.allocated[slot] = now
+                else:
+                    record.allocated.pop(slot, None)
+
+    def _amounts(self, listed: ResourceList) -> Amounts:
+        """What cannot be read is as good as not said."""
+        found: Amounts = {}
+        for name, quantity in listed.items():
+            try:
+                found[self._cluster.nodes.slot(name)] = amount(name, quantity)
+            except QuantityError:
+                continue
+        return found
+
+
+def _long(record: QueueRecord, size: int) -> Vector:
+    """Its share, with nothing of resources that were not known when it was worked out."""
+    return np.pad(record.share, (0, max(0, size - len(record.share))))
+
+
+def _sum(pods: tuple[PodRecord, ...]) -> Amounts:
+    if len(pods) == 1:
+        return pods[0].cls.amounts
+    total: Counter[int] = Counter()
+    for pod in pods:
+        total.update(pod.cls.amounts)
+    return dict(total)

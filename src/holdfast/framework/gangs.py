@@ -1,0 +1,356 @@
+"""Jobs of several members, from the queue to a decision.
+
+One member stands in the queue for all that wait, the leader. When its turn comes, places are taken for
+all of them; if the job is then ready they are bound, and if not all is given back, to the last byte. A
+job that is ready already is not held to that: what finds a place is bound.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Hashable, Mapping
+from typing import NamedTuple
+
+import numpy as np
+
+from holdfast.api.quantity import QuantityError, amount
+from holdfast.core.changes import Change
+from holdfast.core.cluster import Cluster
+from holdfast.core.decisions import Emit
+from holdfast.core.jobs import Job, Problem
+from holdfast.core.jobs.job import NOTHING
+from holdfast.core.pods import Phase, PodRecord
+from holdfast.core.slots import PODS
+from holdfast.framework.cycle import Cycle
+from holdfast.framework.diagnosis import NO_NODES
+from holdfast.framework.profile import Profile
+from holdfast.framework.queue import Key, SchedulingQueue
+from holdfast.framework.statement import Statement
+
+NOT_ENOUGH_TASKS = "NotEnoughTasks"
+NOT_ENOUGH_RESOURCES = "NotEnoughResources"
+NO_GROUP = "PodGroupNotFound"
+QUEUE = "NotAdmitted"
+READY = "Ready"
+
+_SHAPES = 100_000
+"""So many shapes of jobs are told apart before that starts afresh."""
+_STANDING = ("active", "backoff", "unschedulable")
+_ROOM = Change.NODE_ADDED | Change.NODE_ALLOCATABLE | Change.NODE_TAINTS | Change.POD_LEFT
+_FEW = 3
+"""Of so many members it is worth working out first whether there can be room for them."""
+
+
+class Refusal(NamedTuple):
+    """Why members have no place: what each is told, and what could help."""
+
+    problem: Problem
+    messages: dict[str, str]
+    """By uid; the others are told the problem's."""
+    wakes_on: int
+    conditions: dict[str, str]
+
+
+class Gangs:
+    def __init__(
+        self,
+        cluster: Cluster,
+        queue: SchedulingQueue,
+        cycle: Cycle,
+        profiles: Mapping[str, Profile],
+    ) -> None:
+        self._cluster = cluster
+        self._jobs = cluster.jobs
+        self._queue = queue
+        self._cycle = cycle
+        self._profiles = profiles
+        self._shapes: dict[Hashable, int] = {}
+        self._next_shape = 0
+        cluster.jobs.on_changed = self.changed
+
+    # What becomes of members
+
+    def pending(self, pod: PodRecord, now: float) -> None:
+        """A member wants a place."""
+        job = pod.job
+        assert job is not None
+        leader = self._standing(job)
+        if leader is None or leader is pod:
+            job.leader = pod
+            self._queue.changed(pod, now)
+            return
+        self._queue.follow(pod)
+        self._queue.changed(leader, now)
+
+    def settled(self, pod: PodRecord) -> None:
+        """A member wants a place no more; another may have to stand for the rest."""
+        job = pod.job
+        if job is None or job.leader is not pod:
+            return
+        job.leader = None
+        for other in job.waiting():
+            if other is not pod and self._queue.place(other.uid) == "following":
+                self.pending(other, self._cluster.now)
+                return
+
+    def changed(self, job: Job) -> None:
+        """Something of the job itself is different."""
+        for other in self._jobs.partners(job):
+            leader = self._standing(other)
+            if leader is not None:
+                self._queue.changed(leader, self._cluster.now)
+
+    def _standing(self, job: Job) -> PodRecord | None:
+        leader = job.leader
+        if leader is None or leader.phase is not Phase.PENDING or leader.uid not in job.members:
+            return None
+        return leader if self._queue.place(leader.uid) in _STANDING else None
+
+    def may_fit(self, leader: PodRecord) -> bool:
+        """Whether any of the members that wait would find a place now."""
+        for pods in self._by_class(self.waiting(leader)).values():
+            profile = self._profiles[pods[0].scheduler]
+            if self._cycle.column(profile, pods[0].cls).best() >= 0:
+                return True
+        return False
+
+    # Its turn
+
+    def schedule(self, leader: PodRecord, now: float) -> int:
+        """Tries to find places for all members that wait; how many there were."""
+        job = leader.job
+        assert job is not None
+        jobs = self._jobs.partners(job)
+        members = self.waiting(leader)
+        for pod in members:
+            self._queue.remove(pod)
+        for each in jobs:
+            each.tried = True
+        refusal = self.hindrance(jobs, members)
+        if refusal is None and self._is_hopeless(jobs, members):
+            for pod in members:
+                self._reject(pod, leader, members, pod.wakes_on or _ROOM, now)
+            return len(members)
+        if refusal is None:
+            refusal = self._attempt(jobs, members, now)
+        if refusal is not None:
+            self._refuse(leader, members, refusal, now)
+        return len(members)
+
+    def waiting(self, leader: PodRecord) -> list[PodRecord]:
+        """The members to find places for, as they are to be tried."""
+        assert leader.job is not None
+        found = [
+            pod
+            for job in self._jobs.partners(leader.job)
+            for pod in job.waiting()
+            if pod is leader or self._queue.place(pod.uid) != "gated"
+            if pod.scheduler in self._profiles
+        ]
+        return sorted(found, key=lambda p: (-p.cls.priority, p.first_seen, p.namespace, p.name))
+
+    def hindrance(self, jobs: list[Job], members: list[PodRecord]) -> Refusal | None:
+        """Why there is no use in looking for places yet."""
+        for job in jobs:
+            if not job.is_known:
+                return self._said(NO_GROUP, f"{job.name} does not exist", Change.NONE)
+            own = [pod for pod in members if pod.job is job]
+            missing = job.lacks(own)
+            if missing:
+                text = f"{job.name} has {missing}"
+                return self._said(NOT_ENOUGH_TASKS, text, Change.NONE)
+            names = self._jobs.missing_partners(job)
+            if names:
+                text = f"{job.name} waits for {', '.join(map(str, names))}"
+                return self._said(NOT_ENOUGH_TASKS, text, Change.NONE)
+            refusal = self._cluster.jobs.queues.refusal(own[0]) if own else ""
+            if refusal:
+                return self._said(QUEUE, refusal, _ROOM | Change.OTHER)
+            lacking = self._lacking_resources(job)
+            if lacking and not job.is_ready:
+                text = f"{job.name} asks for more than is free of {', '.join(lacking)}"
+                return self._said(NOT_ENOUGH_RESOURCES, text, _ROOM)
+        if not self._cluster.nodes.count:
+            return self._said(NOT_ENOUGH_RESOURCES, NO_NODES, Change.ANY)
+        return None
+
+    def _said(self, reason: str, message: str, wakes_on: int) -> Refusal:
+        return Refusal(Problem(reason, message), {}, wakes_on, {})
+
+    def _lacking_resources(self, job: Job) -> list[str]:
+        """The resources of which there is less than the job asks for as a whole."""
+        if job.group is None or not job.group.spec.min_resources:
+            return []
+        nodes = self._cluster.nodes
+        lacking = []
+        for name, quantity in sorted(job.group.spec.min_resources.items()):
+            try:
+                needed = amount(name, quantity)
+            except QuantityError:
+                continue
+            slot = nodes.slots.find(name)
+            if slot is None:
+                if needed > 0:
+                    lacking.append(name)
+                continue
+            alive = nodes.alive[: nodes.size]
+            free = (nodes.allocatable[slot] - nodes.claimed[slot])[: nodes.size]
+            own = sum(pod.cls.request(slot) for pod in job.placed())
+            own += self._cluster.jobs.held_for(job, slot)
+            if own + int(np.maximum(free[alive], 0).sum()) < needed:
+                lacking.append(name)
+        return lacking
+
+    def _is_hopeless(self, jobs: list[Job], members: list[PodRecord]) -> bool:
+        """Whether there is too little room for the job, which has been told so before."""
+        if len(members) < _FEW or len(jobs) > 1 or not all(pod.told for pod in members):
+            return False
+        job, can = jobs[0], jobs[0].ready_members
+        for pods in self._by_class(members).values():
+            pod = pods[0]
+            if pod.pin is not None or pod.nominated or pod.cls.volumes:
+                return False
+            column = self._cycle.column(self._profiles[pod.scheduler], pod.cls)
+            if not column.is_local or (column.owned and len(pods) > 1):
+                return False
+            if column.owned:
+                can += column.best() >= 0
+                continue
+            can += min(len(pods), self._capacity(pod, column.fits))
+        return can < job.min_member
+
+    def _capacity(self, pod: PodRecord, rows: "np.typing.NDArray[np.bool_]") -> int:
+        """At most so many such pods could be placed on these rows."""
+        nodes = self._cluster.nodes
+        at = np.flatnonzero(rows)
+        each = nodes.allocatable[PODS, at] - nodes.claimed[PODS, at]
+        for slot, asked in pod.cls.requests:
+            each = np.minimum(each, (nodes.allocatable[slot, at] - nodes.claimed[slot, at]) // asked)
+        return int(np.maximum(each, 0).sum())
+
+    def _by_class(self, members: list[PodRecord]) -> dict[tuple[str, int], list[PodRecord]]:
+        found: dict[tuple[str, int], list[PodRecord]] = {}
+        for pod in members:
+            found.setdefault((pod.scheduler, pod.cls.id), []).append(pod)
+        return found
+
+    def _attempt(self, jobs: list[Job], members: list[PodRecord], now: float) -> Refusal | None:
+        statement = Statement(self._cycle)
+        left = self.place_all(statement, members)
+        placed = [pod for _, pod in statement.placed]
+        # Those with a place count as members of theirs by now.
+        if placed and all(job.is_ready for job in jobs):
+            refusal = self._reasons(jobs, left) if left else None
+            for job in jobs:
+                self.became_ready(job, now)
+            statement.commit(now)
+            return refusal
+        refusal = self._reasons(jobs, left)
+        statement.discard()
+        return refusal
+
+    def place_all(self, statement: Statement, members: list[PodRecord]) -> list[PodRecord]:
+        """Takes a place for each for which there is one; the others. Where members attract each other,
+        one may fit after another has."""
+        left = members
+        queues = self._jobs.queues
+        while True:
+            again, tried, progress, depends = [], set(), False, False
+            for pod in left:
+                profile = self._profiles[pod.scheduler]
+                kind = (profile.index, pod.cls.id)
+                if (kind in tried and pod.pin is None and not pod.nominated) or (
+                    queues and queues.refusal(pod)
+                ):
+                    again.append(pod)
+                elif statement.place(profile, pod):
+                    progress = progress or bool(again)
+                else:
+                    tried.add(kind)
+                    depends = depends or not self._cycle.column(profile, pod.cls).is_local
+                    again.append(pod)
+            if not (again and progress and depends):
+                return again
+            left = again
+
+    def became_ready(self, job: Job, now: float) -> None:
+        """Says so, if that is news."""
+        job.problem = NOTHING
+        self._jobs.touch(job)
+        if not job.seen_ready:
+            job.seen_ready = True
+            job.waited = max(0.0, now - job.pending_since)
+            text = f"{job.ready_members} of {job.min_member} needed pods have a place"
+            self._cycle.decisions.append(Emit(job.ref, "Normal", READY, text, "Scheduling"))
+            self._cluster.chronicle.note(now, job.name, "ready")
+
+    # No place
+
+    def _reasons(self, jobs: list[Job], left: list[PodRecord]) -> Refusal:
+        """Why these have no place, with everything as it is at this moment."""
+        messages: dict[str, str] = {}
+        conditions: dict[str, str] = {}
+        wakes_on = Change.NONE
+        told: dict[Hashable, tuple[str, str, Collection[str]]] = {}
+        for pod in left:
+            profile = self._profiles[pod.scheduler]
+            kind = (profile.index, pod.cls.id, pod.pin)
+            refusal = self._jobs.queues.refusal(pod)
+            if refusal:
+                told[kind] = refusal, "Unschedulable", ()
+                wakes_on |= _ROOM | Change.OTHER
+            elif kind not in told:
+                why = self._cycle.verdict(profile, pod, self._cycle.column(profile, pod.cls))
+                told[kind] = why.message(self._cluster.nodes.count), why.condition, why.plugins
+                wakes_on |= profile.wakes_on(why.plugins)
+            messages[pod.uid], conditions[pod.uid], pod.rejected_by = told[kind]
+        lacking = next((text for job in jobs if (text := job.lacks(()))), "")
+        names = ", ".join(str(job.name) for job in jobs)
+        summary = f"{names} has a place for {lacking}" if lacking else ""
+        reasons = Counter(messages.values()).most_common(1)
+        detail = f": {reasons[0][0]}" if reasons else ""
+        problem = Problem(NOT_ENOUGH_RESOURCES, f"{summary or names}{detail}")
+        return Refusal(problem, messages, wakes_on or _ROOM, conditions)
+
+    def _refuse(
+        self, leader: PodRecord, members: list[PodRecord], refusal: Refusal, now: float
+    ) -> None:
+        left = [pod for pod in members if pod.phase is Phase.PENDING]
+        for job in {id(pod.job): pod.job for pod in left if pod.job is not None}.values():
+            if not job.is_ready:
+                job.problem = refusal.problem
+            self._jobs.touch(job)
+        for pod in left:
+            self._reject(pod, leader, left, refusal.wakes_on, now)
+            text = refusal.messages.get(pod.uid, refusal.problem.message)
+            self._cycle.tell(pod, text, now, refusal.conditions.get(pod.uid, "Unschedulable"))
+
+    def _reject(
+        self, pod: PodRecord, leader: PodRecord, left: list[PodRecord], wakes_on: int, now: float
+    ) -> None:
+        stands = leader if leader.phase is Phase.PENDING else left[0]
+        if pod is not stands:
+            self._queue.follow(pod)
+            return
+        assert pod.job is not None
+        pod.job.leader = pod
+        alone = any(p.nominated or p.pin is not None or p.cls.private for p in left)
+        self._queue.reject(pod, self._key(pod, left), wakes_on, now, go_on=alone)
+
+    def _key(self, leader: PodRecord, left: list[PodRecord]) -> Key:
+        """Jobs of one shape fare alike."""
+        job = leader.job
+        assert job is not None
+        kinds = tuple(sorted(Counter((pod.scheduler, pod.cls.id) for pod in left).items()))
+        tasks = tuple(sorted(job.min_tasks.items()))
+        least = max(0, job.min_member - job.ready_members)
+        partners = job.declared.partners if job.declared is not None else frozenset()
+        resources = str(sorted(job.group.spec.min_resources.items())) if job.group is not None else ""
+        shape: tuple[Hashable, ...] = (kinds, least, tasks, job.queue, partners, resources)
+        if tasks or partners or job.problem.reason in (NO_GROUP, NOT_ENOUGH_TASKS):
+            shape = (*shape, job.name)
+        if len(self._shapes) > _SHAPES:
+            self._shapes.clear()
+        number = self._shapes.get(shape)
+        if number is None:
+            self._next_shape += 1
+            number = self._shapes[shape] = self._next_shape
+        return (self._profiles[leader.scheduler].index, -number)

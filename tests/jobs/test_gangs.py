@@ -1,0 +1,271 @@
+"""Jobs of several pods: together or not at all."""
+
+from typing import Any
+
+import pytest
+
+from jobs.stage import GROUP, SIGS, VOLCANO, gang, group, node, play, pod, step
+
+KOORD = "gang.scheduling.koordinator.sh/"
+
+
+@pytest.mark.parametrize(
+    ("cpu", "least", "members", "placed"),
+    [
+        (4, 3, 3, 3),
+        (4, 4, 4, 4),
+        (4, 5, 5, 0),  # four would fit
+        (4, 3, 6, 4),  # more than it needs, as many as there is room for
+        (4, 0, 6, 4),
+        (4, 1, 2, 2),
+        (4, 3, 2, 0),  # one is missing
+        (0, 1, 1, 0),
+    ],
+)
+def test_a_gang_starts_whole_or_not_at_all(cpu: int, least: int, members: int, placed: int) -> None:
+    played = play(node("n1", cpu), group("g", least), gang("g", members))
+    assert len(played.bound()) == placed
+
+
+@pytest.mark.parametrize(
+    "naming",
+    [
+        {"annotations": {GROUP: "g"}},
+        {"annotations": {"scheduling.volcano.sh/group-name": "g"}},
+        {"labels": {"pod-group.scheduling.sigs.k8s.io": "g"}},
+        {"labels": {GROUP: "g"}},
+    ],
+)
+@pytest.mark.parametrize("api", [VOLCANO, SIGS])
+def test_members_name_their_group_in_any_way(naming: dict[str, Any], api: str) -> None:
+    pods = [pod(f"p{i}", **naming) for i in range(2)]
+    late = pod("p2", **({"at": "10s"} | naming))
+    played = play(node("n1"), group("g", 3, api), pods, late)
+    assert played.times("p0", "p1", "p2") == [10, 10, 10]
+    assert played.find("PodGroup", "g")["status"]["phase"] == "Running"
+
+
+def test_a_gang_by_annotations_needs_no_group() -> None:
+    says = {KOORD + "name": "g", KOORD + "min-available": "2"}
+    played = play(
+        node("n1", 2),
+        pod("p0", 1, annotations=says),
+        pod("p1", 2, annotations=says),
+        pod("p2", 1, annotations=says, at="10s"),
+    )
+    assert played.times("p0", "p1", "p2") == [10, None, 10]
+    assert played.events("PodGroup/default/g") == [(10, "Ready")]
+
+
+def test_gangs_that_belong_together_start_together() -> None:
+    groups = '["default/a", "default/b"]'
+    a = {KOORD + "name": "a", KOORD + "min-available": "1", KOORD + "groups": groups}
+    b = {KOORD + "name": "b", KOORD + "min-available": "1", KOORD + "groups": groups}
+    fits = play(node("n1", 2), pod("a0", annotations=a), pod("b0", annotations=b, at="10s"))
+    assert fits.times("a0", "b0") == [10, 10]
+    not_both = play(node("n1", 2), pod("a0", annotations=a), pod("b0", 2, annotations=b))
+    assert not_both.bound() == {}
+
+
+def test_the_group_may_come_after_its_pods_or_before() -> None:
+    late = play(node("n1"), gang("g", 2), group("g", 2, at="30s"))
+    assert late.times("g-0", "g-1") == [30, 30]
+    early = play(node("n1"), group("g", 2), gang("g", 2, at="30s"))
+    assert early.times("g-0", "g-1") == [30, 30]
+
+
+def test_without_their_group_pods_wait_and_say_so() -> None:
+    played = play(node("n1"), gang("g", 2))
+    assert played.why("g-0") == "PodGroup/default/g does not exist"
+
+
+def test_a_group_that_is_deleted_keeps_its_pods_waiting() -> None:
+    gone = step("5s", delete={"kind": "PodGroup", "name": "g", "apiVersion": VOLCANO})
+    room = step("10s", apply=node("n2", 8))
+    played = play(node("n1", 1), group("g", 2), gang("g", 2), gone, room)
+    assert played.bound() == {}
+    assert played.why("g-1") == "PodGroup/default/g does not exist"
+
+
+def test_a_member_deleted_half_way_keeps_the_others_waiting() -> None:
+    room = step("10s", apply=node("n2", 8))
+    members = [*gang("g", 2), pod("g-2", 1, "g", delete_at="5s")]
+    played = play(node("n1", 1), group("g", 3), members, room)
+    assert played.bound() == {}
+    assert played.why("g-0") == "PodGroup/default/g has 2 of the 3 pods it needs"
+
+
+def test_a_changed_minimum_counts_at_once() -> None:
+    less = step(
+        "10s",
+        patch={
+            "kind": "PodGroup",
+            "name": "g",
+            "apiVersion": VOLCANO,
+            "merge": {"spec": {"minMember": 2}},
+        },
+    )
+    played = play(node("n1", 2), group("g", 3), gang("g", 3), less)
+    assert sorted(played.bound()) == ["g-0", "g-1"]
+
+
+def test_tasks_have_minima_of_their_own() -> None:
+    def task(name: str, kind: str, cpu: int = 1) -> dict[str, object]:
+        return pod(name, cpu, annotations={GROUP: "g", "volcano.sh/task-spec": kind})
+
+    def tried(cpu: int) -> list[str]:
+        needs = group("g", 2, minTaskMember={"ps": 1, "worker": 2})
+        tasks = [task("w0", "worker"), task("w1", "worker"), task("ps", "ps", 2)]
+        return sorted(play(node("n1", cpu), needs, *tasks).bound())
+
+    assert tried(3) == []
+    assert tried(4) == ["ps", "w0", "w1"]
+
+
+@pytest.mark.parametrize(("asked", "placed"), [("4", 2), ("5", 0), ("4000m", 2)])
+def test_there_must_be_room_for_what_the_group_asks_for_as_a_whole(asked: str, placed: int) -> None:
+    played = play(node("n1", 4), group("g", 2, minResources={"cpu": asked}), gang("g", 2))
+    assert len(played.bound()) == placed
+
+
+def test_pods_that_ask_for_nothing_are_counted() -> None:
+    members = [pod("g-0", 4, "g"), pod("g-1", 0, "g"), pod("g-2", 0, "g")]
+    assert len(play(node("n1", 4), group("g", 3), members).bound()) == 3
+
+
+def test_the_groups_priority_decides_who_is_first() -> None:
+    important = {
+        "apiVersion": "scheduling.k8s.io/v1",
+        "kind": "PriorityClass",
+        "metadata": {"name": "high"},
+        "value": 1000,
+    }
+    played = play(
+        important,
+        node("n1", 2),
+        group("a", 2),
+        gang("a", 2),
+        group("b", 2, priorityClassName="high"),
+        gang("b", 2),
+    )
+    assert sorted(played.bound()) == ["b-0", "b-1"]
+
+
+def test_a_gang_waits_without_being_in_anyones_way() -> None:
+    played = play(node("n1", 3), group("g", 4), gang("g", 4), pod("one", 3, at="1s"))
+    assert played.bound() == {"one": (1, "n1")}
+
+
+def test_two_gangs_never_block_each_other() -> None:
+    played = play(
+        node("n1", 3),
+        group("a", 2),
+        group("b", 2),
+        [x for pair in zip(gang("a", 2, runs_for="10s"), gang("b", 2), strict=True) for x in pair],
+    )
+    assert played.times("a-0", "a-1", "b-0", "b-1") == [0, 0, 10, 10]
+
+
+def test_a_member_that_failed_is_replaced_alone() -> None:
+    """The others run on, so the job is ready as soon as the new one has a place."""
+    short = pod("g-2", 1, "g", activeDeadlineSeconds=5)
+    new = pod("g-3", 1, "g", at="20s")
+    played = play(node("n1", 3), group("g", 3), gang("g", 2), short, new)
+    assert played.times("g-3") == [20]
+
+
+def test_those_that_did_their_work_count() -> None:
+    members = [pod("g-0", 1, "g", runs_for="5s"), pod("g-1", 1, "g", runs_for="50s")]
+    late = pod("g-2", 1, "g", at="20s")
+    played = play(node("n1", 4), group("g", 2), members, late)
+    assert played.times("g-2") == [20]
+
+
+def test_a_gang_started_anew_is_a_gang_again() -> None:
+    again = [pod("n-0", 1, "g", at="20s"), pod("n-1", 1, "g", at="30s")]
+    played = play(node("n1", 4), group("g", 2), gang("g", 2, delete_at="10s"), again)
+    assert played.times("n-0", "n-1") == [30, 30]
+
+
+def test_a_restart_in_between_changes_nothing() -> None:
+    restart = [step(f"{t}s", restart="scheduler") for t in (5, 15, 25)]
+    late = pod("g-2", 1, "g", at="10s")
+    room = step("20s", apply=node("n2", 8))
+    played = play(node("n1", 1), group("g", 3), gang("g", 2), late, room, restart)
+    assert played.times("g-0", "g-1", "g-2") == [20, 20, 20]
+
+
+def test_reservations_can_be_members() -> None:
+    def reserve(name: str, cpu: str) -> dict[str, object]:
+        return {
+            "apiVersion": "scheduling.koordinator.sh/v1alpha1",
+            "kind": "Reservation",
+            "metadata": {
+                "name": name,
+                "annotations": {KOORD + "name": "g", KOORD + "min-available": "2"},
+            },
+            "spec": {
+                "owners": [{"labelSelector": {"matchLabels": {"app": name}}}],
+                "template": {
+                    "spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": cpu}}}]}
+                },
+            },
+        }
+
+    def phases(cpu: int) -> list[str]:
+        played = play(node("n1", cpu), reserve("r1", "2"), reserve("r2", "2"))
+        return [raw["status"]["phase"] for raw in played.all("Reservation")]
+
+    assert phases(3) == ["Pending", "Pending"]
+    assert phases(4) == ["Available", "Available"]
+
+
+@pytest.mark.parametrize(
+    ("api", "cpu", "members", "phase", "reason"),
+    [
+        (VOLCANO, 4, 3, "Running", ""),
+        (VOLCANO, 2, 3, "Inqueue", "NotEnoughResources"),
+        (VOLCANO, 4, 2, "Pending", "NotEnoughTasks"),
+        (VOLCANO, 4, 0, "Pending", ""),
+        (SIGS, 4, 3, "Running", ""),
+        (SIGS, 2, 3, "Scheduling", ""),
+        (SIGS, 4, 2, "Pending", ""),
+    ],
+)
+def test_the_group_says_how_its_job_is_doing(
+    api: str, cpu: int, members: int, phase: str, reason: str
+) -> None:
+    played = play(node("n1", cpu), group("g", 3, api), gang("g", members))
+    status = played.find("PodGroup", "g")["status"]
+    assert status["phase"] == phase
+    said = {c["type"]: c["reason"] for c in status.get("conditions", []) if c["status"] == "True"}
+    assert said.get("Unschedulable", "") == reason
+    if phase == "Running" and api == VOLCANO:
+        assert "Scheduled" in said
+        assert status["running"] == 3
+
+
+def test_a_job_that_is_done_says_so() -> None:
+    played = play(node("n1"), group("g", 2), gang("g", 2, runs_for="10s"))
+    assert played.find("PodGroup", "g")["status"] | {"conditions": []} == {
+        "phase": "Completed",
+        "succeeded": 2,
+        "conditions": [],
+    }
+
+
+def test_members_that_attract_each_other_find_places() -> None:
+    """The first listed wants to be where the second is."""
+    near = {
+        "podAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": [
+                {
+                    "labelSelector": {"matchLabels": {"app": "db"}},
+                    "topologyKey": "kubernetes.io/hostname",
+                }
+            ]
+        }
+    }
+    members = [pod("g-0", 1, "g", affinity=near), pod("g-1", 1, "g", labels={"app": "db"})]
+    played = play(node("n1"), node("n2"), group("g", 2), members)
+    assert played.bound()["g-0"][1] == played.bound()["g-1"][1]

@@ -1,0 +1,333 @@
+"""The reserve action: who starves, where room is held, what that does to others, how it ends."""
+
+import pytest
+
+from jobs.stage import VOLCANO, Played, Raw, actions, gang, group, node, play, pod, step
+
+AFTER = {"starvingJobTimeThreshold": 10}
+HELD = "0/1 nodes are available: 1 node(s) resource was(were) reserved."
+
+
+def full(name: str, cpu: int, *ends: int) -> list[Raw]:
+    """A node of that many cores on each of which a pod runs until then."""
+    assert len(ends) == cpu
+    small = [pod(f"{name}-{i}", 1, nodeName=name, runs_for=f"{t}s") for i, t in enumerate(ends)]
+    return [node(name, cpu), *small]
+
+
+def holds(played: Played) -> dict[str, tuple[str, str]]:
+    """Phase and node of what is held, by the pod it is for."""
+    return {
+        raw["spec"]["owners"][0]["object"]["name"]: (
+            raw["status"]["phase"],
+            raw["status"].get("nodeName", ""),
+        )
+        for raw in played.all("Reservation")
+    }
+
+
+def test_room_that_comes_free_falls_to_the_starving_pod() -> None:
+    smalls = [pod(f"small-{i}", 1, at="1s", runs_for="30s") for i in range(3)]
+    played = play(full("n1", 3, 20, 30, 40), pod("big", 3), smalls, config=actions(**AFTER))
+    assert played.times("big") == [40]
+    assert played.events("Pod/default/big", "Starving", "Reserved", "Ready", "Bound") == [
+        (10, "Starving"),
+        (10, "Reserved"),
+        (40, "Ready"),
+        (40, "Bound"),
+    ]
+
+
+def test_what_is_held_is_a_reservation_of_the_pods() -> None:
+    config = actions(**AFTER)
+    played = play(
+        full("n1", 3, 20, 30, 40), pod("big", 3, labels={"app": "x"}), config=config, until=15
+    )
+    [hold] = played.all("Reservation")
+    uid = played.find("Pod", "big")["metadata"]["uid"]
+    assert hold["metadata"]["labels"] == {
+        "holdfast.io/hold": "starvation",
+        "holdfast.io/hold-job": "big",
+    }
+    assert hold["metadata"]["annotations"]["holdfast.io/hold-job"] == "Pod/default/big"
+    assert hold["spec"]["preAllocation"] is True
+    assert hold["spec"]["allocateOnce"] is True
+    assert hold["spec"]["ttl"] == "0s"
+    assert hold["spec"]["owners"] == [
+        {
+            "object": {
+                "apiVersion": "v1",
+                "kind": "Pod",
+                "namespace": "default",
+                "name": "big",
+                "uid": uid,
+            }
+        }
+    ]
+    assert hold["spec"]["template"]["spec"]["nodeName"] == "n1"
+    assert hold["status"]["phase"] == "Waiting"
+
+
+@pytest.mark.parametrize(
+    ("threshold", "at", "starves"),
+    [(10, "0s", 10), (10, "5s", 15), ("1m", "0s", 60), (0, "3s", 3)],
+)
+def test_a_pod_starves_once_it_has_waited_so_long(threshold: int | str, at: str, starves: int) -> None:
+    config = actions(starvingJobTimeThreshold=threshold)
+    played = play(node("n1", 1), pod("a", 1), pod("b", 1, at=at), config=config, until=100)
+    assert played.events("Pod/default/b", "Starving") == [(starves, "Starving")]
+
+
+def test_time_counts_from_creation_whatever_the_scheduler_saw() -> None:
+    old = pod("old", 1, metadata={"creationTimestamp": "2025-12-31T23:59:55Z"})
+    played = play(node("n1", 1), pod("a", 1, nodeName="n1"), old, config=actions(**AFTER), until=20)
+    assert played.events("Pod/default/old", "Starving") == [(5, "Starving")]
+
+
+def test_without_the_action_nothing_is_held() -> None:
+    played = play(full("n1", 2, 50, 60), pod("big", 2), config=actions("allocate"), until=1000)
+    assert played.all("Reservation") == []
+    assert played.events("Pod/default/big", "Starving") == []
+
+
+# What it does to others
+
+
+@pytest.mark.parametrize(
+    ("hold", "small", "why"),
+    [
+        ("node", None, "0/2 nodes are available: 2 node(s) resource was(were) reserved."),
+        ("amount", 12, ""),
+    ],
+)
+def test_a_held_node_is_closed_or_only_the_amount_is_kept(
+    hold: str, small: float | None, why: str
+) -> None:
+    """Of the five cores of n1 four are held, until n2 is free too."""
+    config = actions(**AFTER, hold=hold, reservedNodePercent=100)
+    given = [node("n1", 5), *full("n2", 4, 50, 50, 50, 50), group("g", 2), *gang("g", 2, 4)]
+    played = play(given, pod("small", 1, at="12s"), config=config, until=20)
+    assert played.times("small") == [small]
+    assert played.why("small").startswith(why)
+
+
+def test_pods_that_ask_for_nothing_pass() -> None:
+    given = [*full("n1", 2, 20, 50), pod("big", 2), pod("idle", 0, at="12s")]
+    assert play(given, config=actions(**AFTER), until=15).times("idle") == [12]
+
+
+def test_no_one_preempts_on_a_held_node() -> None:
+    given = [*full("n1", 2, 20, 50), pod("big", 2, priority=0), pod("vip", 1, at="12s", priority=100)]
+    config = actions("allocate", "preempt", **AFTER)
+    played = play(given, config=config, until=15)
+    assert played.times("vip") == [None]
+    assert played.why("vip").startswith(HELD)
+
+
+def test_a_hold_ends_with_its_pod_being_placed() -> None:
+    given = [*full("n1", 2, 20, 30), pod("big", 2, runs_for="10s"), pod("small", 1, at="35s")]
+    played = play(given, config=actions(**AFTER))
+    assert played.times("big", "small") == [30, 40]
+    assert holds(played) == {"big": ("Succeeded", "n1")}
+
+
+# Order
+
+
+def test_a_job_ahead_that_could_be_scheduled_comes_first() -> None:
+    """Reserve comes before allocate here: what could be placed ends it for the round."""
+    config = actions("reserve", "allocate")
+    config["actions"][0]["arguments"] = AFTER
+    given = [*full("n1", 2, 30, 30), node("n2", 1), pod("big", 2, priority=1)]
+    played = play(given, pod("vip", 1, at="10s", priority=5), config=config, until=20)
+    assert played.times("vip") == [10]
+    assert played.events("Pod/default/big", "Reserved") == [(10, "Reserved")]
+
+
+def test_the_more_important_of_two_is_served_first() -> None:
+    given = [*full("n1", 2, 30, 40), pod("low", 2), pod("high", 2, priority=5, runs_for="10s")]
+    played = play(given, config=actions(**AFTER))
+    assert played.times("high", "low") == [40, 50]
+
+
+# Which node
+
+
+def test_room_is_held_where_least_is_missing() -> None:
+    given = [*full("n1", 3, 90, 90, 90), *full("n2", 3, 5, 90, 90), *full("n3", 3, 90, 90, 90)]
+    played = play(given, pod("big", 3), config=actions(**AFTER), until=20)
+    assert holds(played) == {"big": ("Waiting", "n2")}
+
+
+def test_of_equal_nodes_the_first_by_name_is_held() -> None:
+    given = [*full("b", 2, 90, 90), *full("a", 2, 90, 90)]
+    played = play(given, pod("big", 2), config=actions(**AFTER), until=20)
+    assert holds(played) == {"big": ("Waiting", "a")}
+
+
+@pytest.mark.parametrize(("percent", "held"), [(0, 0), (1, 1), (50, 2), (51, 3), (75, 3), (100, 4)])
+def test_no_more_nodes_are_held_than_the_percentage(percent: int, held: int) -> None:
+    nodes = [each for i in range(4) for each in full(f"n{i}", 2, 90, 90)]
+    bigs = [pod(f"big-{i}", 2) for i in range(4)]
+    config = actions(**AFTER, reservedNodePercent=percent)
+    assert len(holds(play(nodes, bigs, config=config, until=20))) == held
+
+
+def test_what_suits_the_pod_is_minded() -> None:
+    given = [*full("n1", 2, 90, 90), *full("n2", 2, 90, 90)]
+    given[3]["metadata"]["labels"] = {"disk": "ssd"}
+    big = pod("big", 2, nodeSelector={"disk": "ssd"})
+    played = play(given, big, config=actions(**AFTER), until=20)
+    assert holds(played) == {"big": ("Waiting", "n2")}
+
+
+def test_what_never_ends_is_not_waited_for() -> None:
+    daemon = {
+        "ownerReferences": [
+            {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "d", "uid": "d", "controller": True}
+        ]
+    }
+    given = [
+        node("n1", 2),
+        pod("d-1", 1, nodeName="n1", metadata=daemon),
+        pod("s-1", 1, nodeName="n1"),
+        *full("n2", 2, 90, 90),
+    ]
+    played = play(given, pod("big", 2), config=actions(**AFTER), until=20)
+    assert holds(played) == {"big": ("Waiting", "n2")}
+
+
+def test_a_pod_that_can_never_fit_holds_nothing_and_says_so() -> None:
+    played = play(full("n1", 2, 30, 30), pod("big", 3), config=actions(**AFTER), until=100)
+    assert holds(played) == {}
+    assert "CannotReserve" in played.told("big")
+
+
+# Gangs
+
+
+def test_a_gang_is_held_room_for_as_a_whole() -> None:
+    given = [*full("n1", 2, 30, 30), *full("n2", 2, 50, 60), group("g", 2), *gang("g", 2, 2)]
+    config = actions(**AFTER, reservedNodePercent=100)
+    played = play(given, config=config)
+    assert played.times("g-0", "g-1") == [60, 60]
+    assert played.events("PodGroup/default/g", "Starving", "Reserved", "Ready") == [
+        (10, "Starving"),
+        (10, "Reserved"),
+        (60, "Ready"),
+    ]
+
+
+def test_of_a_gang_nothing_is_held_unless_all_of_it_can_be() -> None:
+    given = [*full("n1", 2, 30, 30), *full("n2", 2, 50, 60), group("g", 3), *gang("g", 3, 2)]
+    config = actions(**AFTER, reservedNodePercent=100)
+    assert holds(play(given, config=config, until=20)) == {}
+
+
+def test_what_fits_already_is_held_too_and_starts_with_the_rest() -> None:
+    given = [node("n1", 2), *full("n2", 2, 50, 60), group("g", 2), *gang("g", 2, 2)]
+    other = pod("other", 2, at="15s")
+    config = actions(**AFTER, reservedNodePercent=100)
+    played = play(given, other, config=config)
+    assert played.times("g-0", "g-1") == [60, 60]
+    assert played.times("other") == [None]
+
+
+def test_several_tasks_may_be_held_room_for_on_one_node() -> None:
+    given = [*full("n1", 4, 30, 30, 40, 40), group("g", 2), *gang("g", 2, 2)]
+    played = play(given, config=actions(**AFTER))
+    assert played.times("g-0", "g-1") == [40, 40]
+
+
+def test_a_job_started_anew_waits_from_then_on() -> None:
+    given = [node("n1", 2), group("g", 2), *gang("g", 2, delete_at="30s")]
+    again = [*gang("h", 2, at="100s"), pod("block", 1, at="31s", runs_for="200s")]
+    for raw in again[:2]:
+        raw["metadata"]["annotations"]["scheduling.k8s.io/group-name"] = "g"
+    played = play(given, again, config=actions(**AFTER), until=200)
+    assert played.events("PodGroup/default/g", "Starving") == [(110, "Starving")]
+
+
+# How holds end
+
+
+def test_a_pod_that_finds_room_elsewhere_gives_up_what_is_held() -> None:
+    new = step("20s", apply=node("n2", 4))
+    played = play(full("n1", 2, 90, 90), pod("big", 2), new, config=actions(**AFTER), until=30)
+    assert played.bound()["big"] == (20, "n2")
+    assert holds(played) == {}
+    assert "Released" in played.told("big")
+
+
+@pytest.mark.parametrize(
+    ("what", "change"),
+    [
+        ("deleted", step("20s", delete={"kind": "Node", "name": "n1"})),
+        (
+            "cordoned",
+            step(
+                "20s", patch={"kind": "Node", "name": "n1", "merge": {"spec": {"unschedulable": True}}}
+            ),
+        ),
+        (
+            "shrunk",
+            step(
+                "20s",
+                patch={
+                    "kind": "Node",
+                    "name": "n1",
+                    "merge": {"status": {"allocatable": {"cpu": "1"}}},
+                },
+            ),
+        ),
+    ],
+)
+def test_a_node_that_will_not_do_any_more_is_given_up(what: str, change: Raw) -> None:
+    given = [*full("n1", 2, 50, 60), *full("n2", 2, 50, 60), pod("big", 2), change]
+    played = play(given, config=actions(**AFTER), until=100)
+    assert played.bound()["big"] == (60, "n2"), what
+
+
+def test_a_pod_that_is_deleted_leaves_nothing_held() -> None:
+    given = [*full("n1", 2, 50, 60), pod("big", 2, delete_at="20s"), pod("small", 1, at="45s")]
+    played = play(given, config=actions(**AFTER), until=100)
+    assert holds(played) == {}
+    assert played.times("small") == [50]
+
+
+def test_a_gang_that_lost_a_member_holds_nothing() -> None:
+    given = [*full("n1", 2, 50, 60), *full("n2", 2, 50, 60), group("g", 2), *gang("g", 2, 2)]
+    given[-1]["metadata"]["annotations"]["sim.holdfast.io/delete-at"] = "20s"
+    played = play(given, config=actions(**AFTER, reservedNodePercent=100), until=30)
+    assert holds(played) == {}
+
+
+def test_a_group_that_is_deleted_holds_nothing() -> None:
+    given = [*full("n1", 2, 50, 60), group("g", 1), *gang("g", 1, 2)]
+    gone = step("20s", delete={"kind": "PodGroup", "name": "g", "apiVersion": VOLCANO})
+    assert holds(play(given, gone, config=actions(**AFTER), until=30)) == {}
+
+
+@pytest.mark.parametrize("when", ["5s", "10s", "15s", "30s", "40s"])
+def test_a_restart_forgets_nothing(when: str) -> None:
+    given = [*full("n1", 3, 20, 30, 40), pod("big", 3), pod("small", 1, at="15s")]
+    played = play(given, step(when, restart="scheduler"), config=actions(**AFTER))
+    assert played.times("big") == [40]
+    assert sorted(holds(played)) == ["big", "small"]
+    assert len(played.all("Reservation")) == 2
+
+
+def test_the_choice_is_stable() -> None:
+    """Other nodes come to look better; the hold stays where it is."""
+    given = [*full("n1", 2, 90, 95), *full("n2", 2, 20, 100), pod("big", 2)]
+    config = actions(**AFTER, reservedNodePercent=100)
+    played = play(given, config=config)
+    assert played.times("big") == [95]
+
+
+def test_volcanos_form_of_the_configuration_does_the_same() -> None:
+    config = actions()
+    config["actions"] = "enqueue, allocate, backfill, reserve"
+    config["configurations"] = [{"name": "reserve", "arguments": AFTER}]
+    played = play(full("n1", 2, 20, 40), pod("big", 2), pod("small", 1, at="15s"), config=config)
+    assert played.times("big") == [40]

@@ -1,0 +1,137 @@
+"""Reservations made on demand through an API server: by the scheduler itself, and by a provisioner."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+import random
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from holdfast.backends.kubernetes.fence import Fence
+from holdfast.backends.kubernetes.provisioning import ProvisionerRunner
+from kube.fake_api import FakeApi, Fault, Raw
+from kube.fake_client import FakeClient
+from kube.running_cluster import node, pod, running
+from kube.virtual_time import LoopClock, run, until
+
+RESERVATIONS = "/apis/scheduling.koordinator.sh/v1alpha1/reservations"
+PODS = "/api/v1/pods"
+PREFIX = "scheduling.koordinator.sh/"
+ID, ERROR = f"{PREFIX}reservation-id", f"{PREFIX}reservation-provision-error"
+ALLOCATED = f"{PREFIX}reservation-allocated"
+
+
+def asking(name: str, id: str = "") -> Raw:
+    raw = pod(name, "1")
+    annotations = {
+        f"{PREFIX}reservation-template": '{"owners": [{"labelSelector": {}}]}',
+    }
+    if id:
+        requirement = {"labels": {ID: id}, "resources": {"cpu": "1"}}
+        annotations[f"{PREFIX}new-reservation-requirement"] = json.dumps(requirement)
+    raw["metadata"]["annotations"] = annotations
+    return raw
+
+
+@asynccontextmanager
+async def provisioner(api: FakeApi, leads: bool = True) -> AsyncIterator[ProvisionerRunner]:
+    clock = LoopClock()
+    fence = Fence(clock.elapsed)
+    if leads:
+        fence.open_until(math.inf)
+    runner = ProvisionerRunner(FakeClient(api), fence, clock, stream=False, rng=random.Random(3))
+    task = asyncio.create_task(runner.run())
+    try:
+        yield runner
+        assert not task.done(), task.exception()
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        await runner.close()
+
+
+def ids(api: FakeApi) -> list[str]:
+    return sorted(made["metadata"]["labels"][ID] for made in api.all(RESERVATIONS))
+
+
+@pytest.mark.parametrize(
+    "faults",
+    [
+        pytest.param([], id="all is well"),
+        pytest.param([Fault("PATCH", status=503, times=3)], id="slow to annotate"),
+        pytest.param([Fault("POST", "/reservations", status=503, times=3)], id="slow to create"),
+        pytest.param([Fault("POST", "/reservations", cut="after")], id="created without an answer"),
+    ],
+)
+def test_the_scheduler_makes_them_itself(faults: list[Fault]) -> None:
+    async def story() -> None:
+        api = FakeApi()
+        api.create(node("n1"))
+        api.faults += faults
+        async with running(api) as cluster:
+            for name in ("a", "b"):
+                api.create(asking(name))
+            await cluster.quiet()
+            await until(lambda: set(api.pods().values()) == {"n1"})
+            await cluster.quiet()
+        assert len(ids(api)) == len(set(ids(api))) == 2
+        drawn = {json.loads(p["metadata"]["annotations"][ALLOCATED])["name"] for p in api.all(PODS)}
+        assert drawn == {made["metadata"]["name"] for made in api.all(RESERVATIONS)}
+
+    run(story())
+
+
+def test_a_provisioner_makes_one_for_each_id() -> None:
+    async def story() -> None:
+        api = FakeApi()
+        api.create(asking("before", "a"))
+        api.create(asking("twin", "a"))
+        api.create(asking("not yet"))
+        async with provisioner(api):
+            await until(lambda: ids(api) == ["a"])
+            api.create(asking("after", "b"))
+            await until(lambda: ids(api) == ["a", "b"])
+        async with provisioner(api):
+            api.create(asking("later", "c"))
+            await until(lambda: ids(api) == ["a", "b", "c"])
+        assert api.count("POST", "/reservations") == 3
+
+    run(story())
+
+
+def test_one_that_does_not_lead_makes_none() -> None:
+    async def story() -> None:
+        api = FakeApi()
+        api.create(asking("p", "a"))
+        async with provisioner(api, leads=False) as runner:
+            await until(lambda: not runner.unsynced())
+            await asyncio.sleep(60)
+        assert ids(api) == []
+
+    run(story())
+
+
+def test_what_went_wrong_is_told_and_tried_again_when_that_is_taken_away() -> None:
+    async def story() -> None:
+        api = FakeApi()
+        api.create(asking("p", "a"))
+        api.faults.append(Fault("POST", "/reservations", status=422))
+
+        def told() -> str:
+            return str(api.all(PODS)[0]["metadata"]["annotations"].get(ERROR, ""))
+
+        async with provisioner(api) as runner:
+            await until(told)
+            assert "scripted" in told()
+            await asyncio.sleep(60)
+            assert (ids(api), runner.provisioner.failures) == ([], 1)
+            raw = api.all(PODS)[0]
+            kept = {k: v for k, v in raw["metadata"]["annotations"].items() if k != ERROR}
+            api.change({**raw, "metadata": {**raw["metadata"], "annotations": kept}})
+            await until(lambda: ids(api) == ["a"])
+
+    run(story())
