@@ -22,7 +22,7 @@ class Preempt(Action):
 
     def __init__(self, arguments: Mapping[str, Any]) -> None:
         super().__init__(arguments)
-        self._in_vain: dict[JobName, tuple[int, int]] = {}
+        self._in_vain: dict[JobName, tuple[int, int, int]] = {}
         """Jobs nobody could make room for, and what had changed in the cluster until then."""
 
     def run(self, round_: Round) -> None:
@@ -32,16 +32,17 @@ class Preempt(Action):
             job = leader.job
             if job is None or job.is_ready or self._is_under_way(round_, job):
                 continue
-            if self._in_vain.get(job.name) == self._state(round_):
+            if self._in_vain.get(job.name) == self._state(round_, job):
                 continue
             self._make_room(round_, leader, job)
-            self._in_vain[job.name] = self._state(round_)
+            self._in_vain[job.name] = self._state(round_, job)
         gone = [name for name in self._in_vain if name not in round_.cluster.jobs.known]
         for name in gone:
             del self._in_vain[name]
 
-    def _state(self, round_: Round) -> tuple[int, int]:
-        return round_.cluster.ledger.changed.end, round_.cluster.nodes_changed.end
+    def _state(self, round_: Round, job: Job) -> tuple[int, int, int]:
+        changed, nodes = round_.cluster.ledger.changed, round_.cluster.nodes_changed
+        return changed.end, nodes.end, len(job.members)
 
     def _is_under_way(self, round_: Round, job: Job) -> bool:
         """Whether some are still on their way out to make room for it."""
@@ -52,7 +53,11 @@ class Preempt(Action):
     def _make_room(self, round_: Round, leader: PodRecord, job: Job) -> None:
         cluster, gangs = round_.cluster, round_.gangs
         jobs, members = cluster.jobs.partners(job), gangs.waiting(leader)
-        if gangs.hindrance(jobs, members) is not None or any(pod.promise for pod in members):
+        reserving = [pod for pod in members if pod.promise is not None]
+        if reserving:
+            self._have_reservations_go(round_, reserving, jobs)
+            return
+        if gangs.hindrance(jobs, members) is not None:
             return
         before = {
             pod: pod.nominated for there in cluster.nominations.values() for pod in there.values()
@@ -70,6 +75,15 @@ class Preempt(Action):
             victim.disrupted = False
         for pod, node in before.items():
             cluster.nominate(pod, node)
+
+    def _have_reservations_go(self, round_: Round, reserving: list[PodRecord], jobs: list[Job]) -> None:
+        """Reservations make room together where one of them may."""
+        for pod in reserving:
+            if round_.cycle.make_room(round_.profiles[pod.scheduler], pod, round_.now):
+                for job in jobs:
+                    if job.is_ready:
+                        round_.gangs.became_ready(job, round_.now)
+                return
 
     def _place(
         self,

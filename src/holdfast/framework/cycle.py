@@ -344,7 +344,7 @@ class Cycle:
         go_on = bool(pod.nominated) or pod.pin is not None
         nomination = Nomination() if why.error else self.post_filter(profile, pod, column)
         if nomination.claims:
-            self.take_all(profile, nomination, now)
+            self._take_all(profile, nomination, now)
             return
         self.decisions.extend(nomination.decisions)
         if nomination.node is not None and nomination.node != pod.nominated:
@@ -354,7 +354,14 @@ class Cycle:
         go_on = go_on or bool(nomination.node)
         self.fail(profile, pod, message, why.plugins, now, why.condition, go_on)
 
-    def take_all(self, profile: Profile, nomination: Nomination, now: float) -> None:
+    def make_room(self, profile: Profile, pod: PodRecord, now: float) -> bool:
+        """Whether a reserve pod, with others of its job, was given a place at the cost of others."""
+        nomination = self.post_filter(profile, pod, self.column(profile, pod.cls))
+        if nomination.claims:
+            self._take_all(profile, nomination, now)
+        return bool(nomination.claims)
+
+    def _take_all(self, profile: Profile, nomination: Nomination, now: float) -> None:
         """Reserve pods take their places, all of them or none."""
         taken: list[PodRecord] = []
         for pod, row, clears in nomination.claims:

@@ -63,7 +63,7 @@ class ReservationPreemption(Plugin):
         promise = pod.promise
         if promise is None or promise.preemptor or promise.leaving or not may_preempt(promise.object):
             return Nomination()
-        members, missing = members_of(self.cluster, promise)
+        members, missing = members_of(promise)
         self.cluster.complain(promise.ref, INCOMPLETE_GANG, missing)
         if missing:
             return Nomination(message=f"preemption: {missing}")
