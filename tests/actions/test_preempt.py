@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from builders import make_node, make_pod
-from holdfast.core.decisions import Nominate, Preempt
+from holdfast.core.decisions import Decision, Emit, Nominate, Preempt
+from holdfast.core.events import WriteRefused
 from reference.driving import Driver
 from reference.setup import Setup
 
@@ -35,3 +36,30 @@ def test_without_it_they_stay_where_they_are(actions: str) -> None:
     decisions = driver.round()
     assert not [d for d in decisions if isinstance(d, Preempt | Nominate)]
     assert driver.record(make_pod("urgent").obj()).told == CROWDED
+
+
+def victims(decisions: list[Decision]) -> list[tuple[str, str]]:
+    return [(d.pod.name, d.preemptor.name) for d in decisions if isinstance(d, Preempt)]
+
+
+def test_a_victim_is_sent_away_once_though_two_need_its_room() -> None:
+    driver = Driver((Setup(preempts=True),))
+    driver.add(make_node("n1").allocatable(cpu="4", memory="8Gi").obj())
+    driver.add(*(make_pod(name).cpu("2").on("n1").obj() for name in ("a", "b")))
+    driver.add(*(make_pod(f"urgent-{i}").cpu("2").priority(100).obj() for i in (1, 2)))
+    decisions = driver.round()
+    assert victims(decisions) == [("b", "urgent-1"), ("a", "urgent-2")]
+    told = [d.about.name for d in decisions if isinstance(d, Emit) and d.reason == "Preempted"]
+    assert told == ["b", "a"]
+
+
+def test_when_a_victim_stays_all_who_counted_on_its_room_are_tried_again() -> None:
+    driver = Driver((Setup(preempts=True),))
+    driver.add(make_node("n1").allocatable(cpu="4", memory="8Gi").obj())
+    there = make_pod("there").cpu("4").on("n1").obj()
+    urgent = [make_pod(f"urgent-{i}").cpu("2").priority(100).obj() for i in (1, 2)]
+    driver.add(there, *urgent)
+    assert victims(driver.round()) == [("there", "urgent-1")]
+    driver.update(there).feed(WriteRefused(urgent[0].metadata.uid, "forbidden"))
+    assert victims(driver.round(20.0)) == [("there", "urgent-1")]
+    assert [driver.record(pod).attempts for pod in urgent] == [2, 2]

@@ -6,11 +6,13 @@ from collections.abc import Callable
 
 import pytest
 
+from actions.life import SETUPS, Witness
 from builders import NodeBuilder, PodBuilder, make_node, make_pod
 from holdfast.core.changes import Change
 from holdfast.framework.interface import Plugin
 from holdfast.plugins import IN_TREE
 from reference.driving import Driver
+from reference.setup import Setup
 
 Event = Callable[[Driver], object]
 
@@ -179,6 +181,49 @@ def test_what_cannot_help_costs_no_attempt(start: Start, event: Event) -> None:
     event(driver)
     assert driver.binds(20.0) == {}
     assert (driver.place(waiting), driver.record(waiting).attempts) == ("unschedulable", 1)
+
+
+def test_a_victim_leaves_no_room_until_it_is_gone() -> None:
+    waiting = pod().priority(9).obj()
+    driver = Driver((Setup(preempts=True),)).add(node().obj(), tenant().obj(), waiting)
+    told = {"p": "0/1 nodes are available: 1 Insufficient cpu."}
+    assert driver.messages(0.0) == told
+    leaving = tenant().deleted().condition("DisruptionTarget", "True", "PreemptionByScheduler").obj()
+    assert driver.update(leaving).round(20.0) == []
+    assert (driver.place(waiting), driver.record(waiting).attempts) == ("unschedulable", 1)
+    assert driver.delete(leaving).binds(40.0) == {"p": "n"}
+
+
+def test_a_pod_on_its_way_out_is_counted_no_more_by_those_who_spread() -> None:
+    key = "kubernetes.io/hostname"
+    nodes = [make_node(name).label(key, name).allocatable(cpu="4", pods=3) for name in ("n", "m")]
+    there = make_pod("there").label("app", "a").on("n")
+    full = make_pod("full").cpu("4").on("m")
+    waiting = make_pod("p").cpu("1").label("app", "a").spread(key, 1, {"app": "a"}).obj()
+    driver = Driver().add(*(n.obj() for n in nodes), there.obj(), full.obj(), waiting)
+    assert driver.binds(0.0) == {}
+    assert driver.update(there.deleted().obj()).binds(20.0) == {"p": "n"}
+
+
+def test_who_wants_to_be_near_need_not_wait_for_permission_of_another() -> None:
+    key = "kubernetes.io/hostname"
+    near = make_pod("p").cpu("1").pod_affinity(key, {"app": "a"})
+    slow = make_pod("slow").cpu("1").label("app", "a").label("patient").priority(-1)
+    driver = Driver((SETUPS[0],), Witness).add(node().label(key, "n").obj(), near.obj(), slow.obj())
+    assert driver.binds(0.0) == {"p": "n"}
+
+
+@pytest.mark.parametrize("classes", [3, 150], ids=["few", "so many that they are not all told why"])
+def test_when_many_wait_none_is_forgotten(classes: int) -> None:
+    """What is to blame changes with something that helps them in one way and not in another."""
+    driver = Driver().add(make_node("n").allocatable(cpu="1", pods=999).label("a", "b").obj())
+    driver.add(
+        *(make_pod(f"p{i}").cpu(f"{2000 + i}m").node_selector({"a": "b"}).obj() for i in range(classes))
+    )
+    assert driver.binds(0.0) == {}
+    large = make_node("n").allocatable(cpu="2000", pods=999)
+    assert driver.update(large.obj()).binds(20.0) == {}
+    assert len(driver.update(large.label("a", "b").obj()).binds(40.0)) == classes
 
 
 def test_the_room_of_a_refused_bind_is_offered_to_others() -> None:

@@ -16,7 +16,7 @@ from holdfast.server.api.cluster import Cluster
 from holdfast.server.api.definitions import DefinitionKeeper
 from holdfast.server.api.server import application
 from holdfast.sim.clock import VirtualClock
-from holdfast.sim.timeline import Timeline
+from holdfast.sim.timeline import Entry, Timeline
 from holdfast.store import Raw, Store
 
 
@@ -42,6 +42,10 @@ class EmbeddedStage:
             self.timeline.entries.clear()
             yield
         self._store.close()
+
+    @property
+    def happened(self) -> list[Entry]:
+        return self.timeline.entries
 
     async def request(
         self, method: str, path: str, body: Raw | None = None, content_type: str = JSON

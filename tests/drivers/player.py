@@ -17,7 +17,7 @@ from holdfast.sim.clock import VirtualClock, since_start
 from holdfast.sim.expect import Expectation, failures
 from holdfast.sim.happenings import Apply, Check, Create, Delete, Patch, Restart, Scenario, Target
 from holdfast.sim.steps import with_allocatable
-from holdfast.sim.timeline import Timeline
+from holdfast.sim.timeline import Entry, Timeline
 from holdfast.store.objects import Change, Raw
 
 APPLY = "application/apply-patch+yaml"
@@ -35,7 +35,10 @@ class Stage(Protocol):
     """A cluster that is served, with a clock the player moves."""
 
     clock: VirtualClock
-    timeline: Timeline
+
+    @property
+    def happened(self) -> list[Entry]:
+        """The timeline."""
 
     @property
     def world(self) -> World: ...
@@ -184,7 +187,7 @@ class Player:
 
     def _look(self, origin: Document, expectation: Expectation) -> None:
         stage = self._stage
-        found = failures(expectation, stage.world.objects, stage.timeline.entries)
+        found = failures(expectation, stage.world.objects, stage.happened)
         self._unmet.extend(f"{origin}: {each} (at {stage.clock.t:g}s)" for each in found)
 
 

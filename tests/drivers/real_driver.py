@@ -21,7 +21,7 @@ from contextlib import asynccontextmanager
 from drivers.naming import as_written, made
 from drivers.player import JSON, MERGE, Deletions
 from drivers.real_client import Requests, SeenClient
-from drivers.scenarios import Placed
+from drivers.scenarios import Placed, Simulated
 from drivers.served_store import KINDS_KEPT, ServedStore
 from drivers.stepped_runner import SteppedRunner
 from drivers.watches import PATIENCE, Times
@@ -41,7 +41,7 @@ from holdfast.backends.kubernetes.http.paths import path_of
 from holdfast.core.decisions import Decision
 from holdfast.core.events import Event
 from holdfast.sim.clock import VirtualClock
-from holdfast.sim.timeline import Timeline
+from holdfast.sim.timeline import Entry, Timeline
 from holdfast.store.identity import Identity, RandomNames
 from holdfast.store.objects import POD, Change, Key, Raw
 from holdfast.store.store import Store
@@ -73,7 +73,8 @@ class Surroundings(World):
 
 
 class RealStage:
-    def __init__(self, server: RealServer) -> None:
+    def __init__(self, server: RealServer, simulated: Simulated) -> None:
+        self._simulated = simulated
         self.clock = VirtualClock()
         self.timeline = Timeline(self.clock)
         self.placed: Placed = set()
@@ -116,6 +117,10 @@ class RealStage:
                 for task in following:
                     task.cancel()
                 await asyncio.gather(*following, return_exceptions=True)
+
+    @property
+    def happened(self) -> list[Entry]:
+        return self._simulated.arranged(self.timeline.entries)
 
     async def request(
         self, method: str, path: str, body: Raw | None = None, content_type: str = JSON
@@ -161,6 +166,7 @@ class RealStage:
 
     async def _turn(self) -> bool:
         """Whether it led to anything."""
+        await self._all_known()
         before = self._store.revision
         self.world.settle()
         await self._all_known()

@@ -30,21 +30,37 @@ class Simulated(NamedTuple):
 
     scenario: Scenario
     end: float
-    placed: Placed
+    timeline: list[Entry]
 
     @classmethod
     def of(cls, file: Path) -> Simulated:
         scenario = read_scenario(load_files([str(file)]))
         result = Simulation(scenario, Setup.of()).run()
         assert result.unmet == []
-        return cls(scenario, result.end, placements(result.timeline))
+        return cls(scenario, result.end, result.timeline)
+
+    @property
+    def placed(self) -> Placed:
+        return placements(self.timeline)
 
     async def play(self, stage: Stage) -> list[str]:
         """What did not come out as the scenario expects."""
         return await Player(self.scenario, self.end, stage).play()
+
+    def arranged(self, timeline: list[Entry]) -> list[Entry]:
+        """What happened at one moment, in the order in which it does in the simulation; for where
+        things go on side by side."""
+        place: dict[tuple[float, str, str], int] = {}
+        for i, entry in enumerate(self.timeline):
+            place.setdefault(_what(entry), i)
+        return sorted(timeline, key=lambda entry: (entry.t, place.get(_what(entry), 0)))
 
 
 def placements(timeline: list[Entry]) -> Placed:
     """Which pod was bound when, where and through what."""
     bound = [entry for entry in timeline if entry.event == "Bound"]
     return {(e.t, as_written(e.object), e.node, made(e.reservation)) for e in bound}
+
+
+def _what(entry: Entry) -> tuple[float, str, str]:
+    return entry.t, as_written(entry.object), entry.event

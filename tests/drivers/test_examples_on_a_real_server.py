@@ -26,7 +26,7 @@ def test_example(server: RealServer, file: Path) -> None:
     simulated = Simulated.of(file)
 
     async def play() -> RealStage:
-        stage = RealStage(server)
+        stage = RealStage(server, simulated)
         async with stage.opened():
             assert await simulated.play(stage) == []
         return stage

@@ -18,4 +18,4 @@ def test_example(file: Path) -> None:
         return stage
 
     stage = asyncio.run(play())
-    assert placements(stage.timeline.entries) == simulated.placed
+    assert placements(stage.happened) == simulated.placed

@@ -38,6 +38,16 @@ def test_a_namespace_waits_for_finalizers_within_it() -> None:
     it.update(key, metadata={"deletionTimestamp": it.clock.stamp()})
     assert "deletionTimestamp" in it.get(service)["metadata"]
     assert key in it.store
+    said = {c["type"]: c for c in it.get(key)["status"]["conditions"] if c["status"] == "True"}
+    assert {name: condition["message"] for name, condition in said.items()} == {
+        "NamespaceContentRemaining": (
+            "Some resources are remaining: services. has 1 resource instances"
+        ),
+        "NamespaceFinalizersRemaining": (
+            "Some content in the namespace has finalizers remaining: "
+            "example.com/wait in 1 resource instances"
+        ),
+    }
     it.delete(service)
     assert key not in it.store
 
@@ -122,3 +132,12 @@ def test_a_pod_that_was_stopping_when_the_cluster_went_down_stops(tmp_path: Path
     it.after(20)
     assert pod not in it.store
     it.store.close()
+
+
+def test_a_pod_of_before_a_restart_keeps_its_address_to_itself() -> None:
+    first = Driven()
+    first.node("n")
+    addresses = [first.get(first.pod(f"p{i}"))["status"]["podIP"] for i in range(3)]
+    second = Driven(first.store, first.clock)
+    addresses.append(second.get(second.pod("after"))["status"]["podIP"])
+    assert len(set(addresses)) == 4

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
-from holdfast.backends.kubernetes.errors import ApiError, Unreachable
+from holdfast.backends.kubernetes.errors import ApiError, NoConnection, Unreachable
 from holdfast.backends.kubernetes.http.client import Request, api_error
 
 Raw = dict[str, Any]
@@ -141,7 +141,7 @@ class FakeApi:
                     raise Unreachable("no answer in time")
                 await asyncio.sleep(fault.delay)
             if fault.cut == "before":
-                raise Unreachable("cut", sent=False)
+                raise NoConnection("refused")
             if fault.status:
                 error = api_error(fault.status, _status(fault), None)
                 error.retry_after = fault.retry_after
@@ -243,7 +243,7 @@ class FakeApi:
         if fault is not None:
             fault.times -= 1
             if fault.cut:
-                raise Unreachable("cut")
+                raise NoConnection("refused") if fault.cut == "before" else Unreachable("cut")
             if fault.status:
                 error = api_error(fault.status, _status(fault), None)
                 error.retry_after = fault.retry_after

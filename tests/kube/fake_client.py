@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 
 from holdfast.backends.kubernetes.access import Access
+from holdfast.backends.kubernetes.errors import Unreachable
 from holdfast.backends.kubernetes.http.client import Client, Request
 from kube.fake_api import FakeApi
 
@@ -17,12 +18,24 @@ class FakeClient(Client):
 
     async def send(self, request: Request) -> bytes:
         request.guard()
-        return await self.api.handle(request)
+        with self._noting():
+            return await self.api.handle(request)
 
     @asynccontextmanager
     async def watch(self, path: str, idle: float) -> AsyncIterator[AsyncIterator[bytes]]:
         stream = self.api.watch(path, idle)
         try:
-            yield stream
+            with self._noting():
+                yield stream
         finally:
             await stream.aclose()
+
+    @contextmanager
+    def _noting(self) -> Iterator[None]:
+        """As the real one does."""
+        try:
+            yield
+        except Unreachable as error:
+            self.reach.failed(error)
+            raise
+        self.reach.answered()

@@ -132,6 +132,25 @@ def test_a_leader_that_lets_go_is_replaced_at_once() -> None:
     run(story())
 
 
+@pytest.mark.parametrize(("holder", "left"), [("one", ""), ("two", "two")])
+def test_a_lease_that_changed_last_is_looked_at_before_it_is_let_go(holder: str, left: str) -> None:
+    async def story() -> None:
+        api = FakeApi()
+        one = Candidate(api, "one")
+        async with running(one) as (first,):
+            await until(lambda: one.election.is_leading)
+            first.cancel()
+            await asyncio.gather(first, return_exceptions=True)
+            # A renewal that was on its way has arrived; or another took the lease.
+            now = api.get(LEASES, NAME, "kube-system")
+            api.change({**now, "spec": {**now["spec"], "holderIdentity": holder}})
+            await one.election.release()
+            assert lease(api)["holderIdentity"] == left
+            assert not [line for line in one.log if "not released" in line]
+
+    run(story())
+
+
 @pytest.mark.parametrize(
     "fault",
     [

@@ -12,6 +12,7 @@ import pytest
 
 from builders import make_node, make_pod
 from holdfast.api.kinds import KINDS
+from holdfast.backends.kubernetes.http.client import get
 from holdfast.backends.kubernetes.reading.reflector import Reflector
 from holdfast.backends.kubernetes.reading.watched import Watched
 from holdfast.core.events import Added, Deleted, Event, Malformed, Updated
@@ -208,6 +209,43 @@ def test_a_watch_nobody_answers_on_is_given_up() -> None:
             await until(lambda: in_step(api, heard))
             assert reflector.lists == 1
             assert asyncio.get_running_loop().time() < 200
+
+    run(story())
+
+
+def test_a_server_that_is_back_after_long_is_followed_at_once() -> None:
+    async def story() -> None:
+        api = FakeApi()
+        api.create(make_pod("p").raw())
+        client, heard = FakeClient(api), Heard()
+        reflector = Reflector(client, POD, heard, stream=False, rng=random.Random(1))
+        task = asyncio.create_task(reflector.run())
+        await until(lambda: _listed(reflector, api, 1))
+        away = Fault("", cut="before", times=1e9)
+        api.faults.append(away)
+        api.cut_watches()
+        await asyncio.sleep(600)
+        assert api.count("WATCH") < 25, "it is not hammered"
+        api.create(make_pod("q").raw())
+        api.expire()
+        away.times = 0
+        await client.send(get("/api/v1/nodes"))  # somebody else finds that it is back
+        await asyncio.sleep(1.5)
+        assert in_step(api, heard) and _listed(reflector, api, 2)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    run(story())
+
+
+def test_versions_too_old_again_and_again_are_not_asked_for_without_end() -> None:
+    async def story() -> None:
+        api = FakeApi()
+        api.create(make_pod("p").raw())
+        api.faults.append(Fault("WATCH", status=410, reason="Expired", times=1e9))
+        async with reflecting(api) as (reflector, _):
+            await asyncio.sleep(300)
+            assert 3 < reflector.lists < 20
 
     run(story())
 

@@ -74,6 +74,25 @@ def test_nobody_is_decided_for_before_everything_is_known() -> None:
     run(story())
 
 
+def test_nodes_are_known_first_whatever_comes_first() -> None:
+    async def story() -> None:
+        api = FakeApi()
+        for name in ("a", "b", "c"):
+            api.create(node(name))
+        for name in ("c", "a"):
+            on = pod(f"on-{name}")
+            on["spec"]["nodeName"] = name
+            api.create(on)
+        api.faults.append(Fault("GET", "/api/v1/nodes", delay=20))
+        async with running(api) as cluster:
+            await cluster.quiet()
+            nodes = cluster.scheduler.cluster.nodes
+            assert [nodes.row(name) for name in ("a", "b", "c")] == [0, 1, 2]
+            assert (await cluster.difference()).is_empty
+
+    run(story())
+
+
 def test_a_follower_keeps_itself_informed_and_leads_at_once() -> None:
     async def story() -> None:
         api = FakeApi()

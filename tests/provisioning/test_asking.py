@@ -219,8 +219,10 @@ class TestRequirementThatIsThere:
         assert world.id("p") != "abc"
         assert world.drawn("p") not in ("", "r")
 
-    def test_an_error_of_before_is_taken_away(self) -> None:
+    def test_an_error_that_is_there_is_a_failure_and_then_taken_away(self) -> None:
         raw = asking("p", requirement=required("abc", cpu="1"))
         raw["metadata"]["annotations"][ERROR] = "out of paper"
         world = AskingWorld(node("n1"), raw)
+        assert "out of paper" in world.message("p")
+        world.wait(5)
         assert (world.annotation("p", ERROR), bool(world.drawn("p"))) == ("", True)

@@ -137,6 +137,15 @@ class TestErrors:
         assert world.drawn("p") != ""
         assert len(world.reservations()) == 1
 
+    def test_it_is_tried_again_though_no_room_is_kept(self) -> None:
+        world = AskingWorld(node("n1"), virtualRetention="0s")
+        world.cannot_create = "quota exceeded"
+        world.put(four("p"))
+        assert world.held("n1") == 0
+        world.cannot_create = ""
+        world.wait(MINUTE)
+        assert world.drawn("p") != ""
+
     def test_bind_anyway(self) -> None:
         world = AskingWorld(node("n1"), onFailure="Bind")
         world.cannot_create = "quota exceeded"

@@ -55,6 +55,14 @@ class Client:
             raise RefusedError(method, path, answer.status, text.decode(errors="replace"))
         return json.loads(text) if text[:1] == b"{" else text.decode()
 
+    def ask(self, method: str, path: str, body: str, content_type: str) -> tuple[int, str]:
+        """What the server answers, whatever it is."""
+        with closing(self._connect(60.0)) as connection:
+            headers = {"Authorization": f"Bearer {self._token}", "Content-Type": content_type}
+            connection.request(method, path, body, headers)
+            answer = connection.getresponse()
+            return answer.status, answer.read().decode()
+
     def create(self, obj: Json) -> Json:
         """The object as the server made it. What it has in `status` is written as well, as a controller
         would."""

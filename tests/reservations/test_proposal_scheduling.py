@@ -1,10 +1,16 @@
 """What the proposal says of how reservations are scheduled, allocated, kept up to date and ended,
 statement by statement, in the order it says it."""
 
+import json
 from typing import Any
 
 import pytest
 
+from holdfast.backends.embedded.setup import Setup
+from holdfast.framework.config import API_VERSION, KIND
+from holdfast.sim.loading import load_text
+from holdfast.sim.scenario import read_scenario
+from holdfast.sim.simulation import Simulation
 from reservations.little_world import ALLOCATED, LittleWorld, Raw, node, pod, reservation
 
 HOSTNAME = "kubernetes.io/hostname"
@@ -250,6 +256,27 @@ class TestExpirationAndCleanup:
         assert world.phase("r") == phase
         world.delete("Node", "n1")
         assert (world.phase("r"), world.condition("r", "Ready")["reason"]) == ("Failed", "Expired")
+
+
+@pytest.mark.parametrize(
+    ("args", "collected_at"),
+    [
+        pytest.param({}, 60.0 + DAY, id="a day later"),
+        pytest.param({"gcDurationSeconds": 600}, 660.0, id="as configured"),
+        pytest.param({"disableGarbageCollection": True}, None, id="never"),
+    ],
+)
+def test_expired_reservations_are_cleaned_up_after_a_custom_period(
+    args: Raw, collected_at: float | None
+) -> None:
+    room = reservation("r", ttl="1m")
+    del room["metadata"]["uid"]
+    profile = {"pluginConfig": [{"name": "Reservation", "args": args}]}
+    config = {"apiVersion": API_VERSION, "kind": KIND, "profiles": [profile]}
+    scenario = read_scenario(load_text(json.dumps(room), "r.yaml"))
+    result = Simulation(scenario, Setup.of(config)).run(3 * DAY)
+    ends = [entry.t for entry in result.timeline if entry.event == "Collected"]
+    assert ends == ([collected_at] if collected_at is not None else [])
 
 
 def test_unsolved_problems_a_reservation_makes_no_volume() -> None:

@@ -192,6 +192,10 @@ class Scheduler:
             self.queue.wake(group, now)
             return
         column = self.cycle.column(profile, cls)
+        if not tell:
+            # Something else may be to blame than before, though nobody looks into that.
+            group.wakes_on |= self.cycle.may_wake(profile, column)
+            group.watched = None
         if cls.pinned:
             for pod in list(group.pods.values()):
                 if self.cycle.find_row(profile, pod, column) >= 0:

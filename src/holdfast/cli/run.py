@@ -1,6 +1,7 @@
 """`holdfast run`"""
 
 import asyncio
+import os
 from collections.abc import Callable
 from typing import Annotated, Any
 
@@ -78,7 +79,8 @@ def run(
     except KubernetesError as error:
         raise Failure(1, str(error).splitlines()) from None
     except OSError as error:
-        raise Failure(1, [f"{health_address}: {error.strerror or error}"]) from None
+        why = os.strerror(error.errno).lower() if error.errno else str(error)
+        raise Failure(1, [f"--health-address {health_address}: {why}"]) from None
 
 
 def run_loop(main: Callable[[], Any]) -> None:

@@ -20,25 +20,36 @@ KUBECONFIG = "holdfast.kubeconfig"
 
 def up(
     config: Annotated[
-        str | None, typer.Option(help="Configuration of the scheduler.", show_default=False)
+        str | None,
+        typer.Option(metavar="F", help="A KubeSchedulerConfiguration.", show_default=False),
     ] = None,
     nodes: Annotated[
-        int, typer.Option(min=0, help="Simulated nodes node-1 … node-N (8 cpu, 32Gi, 110 pods each).")
+        int,
+        typer.Option(
+            min=0, metavar="N", help="Simulated nodes node-1 … node-N (8 cpu, 32Gi, 110 pods each)."
+        ),
     ] = 0,
     apply: Annotated[
         list[str] | None,
-        typer.Option(help="Manifests to apply at the start; again for more.", show_default=False),
+        typer.Option(
+            metavar="F", help="Manifests to apply at the start; again for more.", show_default=False
+        ),
     ] = None,
-    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one.")] = 0,
+    host: Annotated[str, typer.Option(metavar="ADDRESS", help="Where to listen.")] = "127.0.0.1",
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, metavar="PORT", help="0 takes a free one.")
+    ] = 0,
     data_dir: Annotated[
         Path | None,
-        typer.Option(help="Keep the cluster in this folder, over restarts.", show_default=False),
+        typer.Option(
+            metavar="D", help="Keep the cluster in this folder, over restarts.", show_default=False
+        ),
     ] = None,
     in_memory: Annotated[bool, typer.Option("--in-memory", help="Keep nothing (the default).")] = False,
     kubeconfig_out: Annotated[
         Path | None,
         typer.Option(
+            metavar="F",
             help=f"Where to write the kubeconfig: {KUBECONFIG} here, or kubeconfig in the data folder.",
             show_default=False,
         ),

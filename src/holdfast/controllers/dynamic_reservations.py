@@ -47,7 +47,7 @@ class DynamicReservations:
             annotations[names.NEW_RESERVATION_REQUIREMENT] = write_requirement(
                 {**labels, names.RESERVATION_ID: virtual.id}, virtual.resources
             )
-        if ask.error:
+        if ask.error and ask.error == ask.heeded:
             annotations[names.RESERVATION_PROVISION_ERROR] = None
         return [AnnotatePod(ask.pod, annotations)] if annotations else []
 

@@ -22,7 +22,7 @@ class Change:
     POD_LEFT = 128
     """A pod on a node ended, was deleted or shrank."""
     POD_LABELS = 256
-    """A pod on a node changed its labels."""
+    """A pod on a node changed its labels, or is on its way out: it may be counted otherwise."""
     OTHER = 512
     """Any other object: namespaces, services, budgets."""
     STORAGE = 1024

@@ -36,6 +36,7 @@ from holdfast.core.events import (
 from holdfast.core.facts import (
     allocated_from,
     difference,
+    gives_up,
     is_disrupted,
     is_ready,
     kind_of,
@@ -443,8 +444,9 @@ class Cluster:
                 known.cls = cls
                 self.ledger.place(known, row)
                 transaction.commit()
-            self._changes |= Change.POD_LEFT
-            if cls.labels != before.labels:
+            if gives_up(before, cls):
+                self._changes |= Change.POD_LEFT
+            if cls.labels != before.labels or cls.terminating != before.terminating:
                 self._changes |= Change.POD_LABELS
         else:
             known.cls = cls
@@ -578,8 +580,11 @@ class Cluster:
         pod = self.pods.get(event.uid)
         if pod is None or pod.phase is not Phase.PENDING or pod.leaving:
             return
-        if self.watcher is not None:
-            self.watcher.pod_pending(pod)  # a victim stays that was to make room for it
+        # A victim stays that was to make room for it, and perhaps for others.
+        waiting = self.nominations.get(pod.nominated, {pod.uid: pod})
+        for each in list(waiting.values()):
+            if self.watcher is not None and not each.leaving:
+                self.watcher.pod_pending(each)
 
     def _binding(self, uid: str) -> PodRecord | None:
         """The pod, or reserve pod, of that uid."""

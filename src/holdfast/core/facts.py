@@ -11,6 +11,7 @@ from holdfast.api.node import Node
 from holdfast.api.pod import Pod
 from holdfast.api.quantity import amount
 from holdfast.core.changes import Change
+from holdfast.core.classes import PodClass
 from holdfast.core.nodes import NodeInfo
 from holdfast.core.slots import MOST
 
@@ -93,3 +94,15 @@ def difference(before: NodeInfo, after: NodeInfo) -> int:
     if before.annotations != after.annotations or before.images != after.images:
         changes |= Change.NODE_OTHER
     return changes
+
+
+def gives_up(before: PodClass, after: PodClass) -> bool:
+    """Whether a pod on a node that came to be of another class may leave others more than before. One
+    that is on its way out leaves nothing until it is gone."""
+    now = dict(after.usage)
+    return (
+        any(now.get(slot, 0) < amount for slot, amount in before.usage)
+        or before.ports != after.ports
+        or before.volumes != after.volumes
+        or before.annotations != after.annotations
+    )

@@ -211,6 +211,15 @@ class Cycle:
         counts.update(corrections.values())
         return verdict(counts)
 
+    def may_wake(self, profile: Profile, column: Column) -> int:
+        """What can help pods of the class, whichever of its filters turns out to be to blame."""
+        if column.rejected is not None:
+            return profile.wakes_on((column.rejected_by,))
+        names = {name for name, _ in column.filters}
+        if column.owned:
+            names.add(profile.drawing_name)
+        return profile.wakes_on(names)
+
     def blames(self, profile: Profile, pod: PodRecord, column: Column) -> dict[str, Blame]:
         """What stands against each node by its name, for whoever asks about one pod."""
         table = self._table
@@ -295,6 +304,7 @@ class Cycle:
             if outcome.wait:
                 self.waiting[pod.uid] = Waiting(pod, row, plugin, now + outcome.wait)
                 self._queue.placed(pod, now)
+                self._cluster.changed(Change.POD_PLACED)
                 return True
         for plugin in profile.pre_bind:
             self.decisions.extend(plugin.pre_bind(pod, row))
@@ -337,7 +347,8 @@ class Cycle:
 
     def _no_node(self, profile: Profile, pod: PodRecord, column: Column, now: float) -> None:
         if self.terse and self._queue.is_scout(pod) and self._is_hopeless(profile, pod):
-            self._queue.reject(pod, self.group_key(profile, pod), pod.wakes_on, now)
+            wakes_on = pod.wakes_on | self.may_wake(profile, column)
+            self._queue.reject(pod, self.group_key(profile, pod), wakes_on, now)
             return
         why = self.verdict(profile, pod, column)
         # Siblings fare the same, unless this pod has a node of its own in view.

@@ -174,8 +174,8 @@ class DefaultPreemption(Plugin):
                 decisions.append(Nominate(rival.ref, ""))
         condition = f"{pod.scheduler}: preempting to accommodate a higher priority pod"
         for victim in (*victims, *self.cluster.jobs.companions(victims)):
-            if victim.cls.terminating:
-                continue
+            if victim.cls.terminating or victim.disrupted:
+                continue  # on its way out already, perhaps for the sake of another
             victim.disrupted = True  # so that the pod waits, should it be tried before that is seen
             decisions.append(Preempt(victim.ref, pod.ref, node, condition))
             text = f"Preempted by pod {pod.uid} on node {node}"

@@ -63,7 +63,7 @@ class InterPodAffinity(Plugin):
         kept_off = self._sums(others, lambda o: self._terms.carriers(o, cls))
         version = self._version(cls)
         if near is None and not away and not kept_off:
-            return Filter(lambda view: view.full(True), lambda view: [], Scope.NODE, version)
+            return Filter.nothing(version)
 
         def passes(view: View) -> Cells:
             ok = clear_of(away, view) & clear_of(kept_off, view)

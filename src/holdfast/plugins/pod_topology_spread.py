@@ -80,7 +80,9 @@ class PodTopologySpread(Plugin):
     def filter(self, cls: PodClass) -> Filter | None:
         constraints = self._constraints(cls, _HARD)
         if not constraints:
-            return None if self._is_settled(cls, _HARD) else self._nothing_yet(cls)
+            # Default constraints would apply if a service or controller selected the pod.
+            version = self._version(cls, _HARD)
+            return None if version is None else Filter.nothing(version)
         checks = [self._check(cls, constraint, constraints) for constraint in constraints]
 
         def within(check: Check, view: View) -> Cells:
@@ -166,12 +168,6 @@ class PodTopologySpread(Plugin):
         """Whether nothing but the pod itself says how it is spread."""
         return bool(cls.pod.spec.topology_spread_constraints) or not any(
             c.when_unsatisfiable == action for c in self._defaults
-        )
-
-    def _nothing_yet(self, cls: PodClass) -> Filter:
-        """Default constraints would apply if a service or controller selected the pod."""
-        return Filter(
-            lambda view: view.full(True), lambda view: [], Scope.NODE, self._version(cls, _HARD)
         )
 
     # What is counted

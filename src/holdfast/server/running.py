@@ -80,7 +80,7 @@ class _Service:
         self._clock = Clock()
         self._fence = Fence(self._clock.elapsed)
         requests = Requests(urlsplit(settings.access.server).netloc)
-        self.client = Client(settings.access, observe=requests)
+        self.client = Client(settings.access, observe=requests, report=self._report_reach)
         election = configuration.leader_election
         figures = RunnerFigures(lambda: self._runner, election.resource_name)
         self._metrics = SchedulingMetrics(self._scheduler, [requests, figures])
@@ -170,6 +170,11 @@ class _Service:
         runner, port = await start_health(health_app(endpoints), host, port)
         self._log("serving", host=host, port=port)
         return runner.cleanup
+
+    def _report_reach(self, what: str, detail: str) -> None:
+        level = "warning" if what == "unreachable" else "info"
+        particulars = {"detail": detail} if detail else {}
+        self._log(f"server {what}", level=level, server=self._settings.access.server, **particulars)
 
     def _stale_lease(self) -> str:
         if self._settings.elect and self._election.is_stale(_STALE_AFTER):

@@ -7,6 +7,7 @@ open the store ─► what a cluster has from the start ─► --nodes, --apply 
 
 import asyncio
 import gc
+import os
 import signal
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
@@ -101,7 +102,8 @@ class Up:
             tls = self.credentials.tls
             await web.TCPSite(self._runner, settings.host, settings.port, ssl_context=tls).start()
         except OSError as error:
-            raise UpError(f"cannot listen on {settings.host}:{settings.port}: {error}") from None
+            why = os.strerror(error.errno).lower() if error.errno else str(error)
+            raise UpError(f"cannot listen on {settings.host}:{settings.port}: {why}") from None
         self.address = self._reachable_at(self._runner.addresses[0][1])
         await self.store.settled(self.store.revision)
         _write_kubeconfig(settings.kubeconfig, self.address, self.credentials)

@@ -24,7 +24,7 @@ NOT_JSON = f"{UNRECOGNIZED}couldn't get version/kind; json parse error: "
         (f"{PODS}/none", 'pods "none" not found'),
         ("/api/v1/nodes/none", 'nodes "none" not found'),
         ("/apis/apps/v1/namespaces/default/deployments/none", 'deployments.apps "none" not found'),
-        (f"{PODS}/none/log", NOT_FOUND),
+        (f"{PODS}/none/log", 'pods "none" not found'),
     ],
 )
 def test_what_is_not_there_is_404(server: LiveServer, path: str, message: str) -> None:

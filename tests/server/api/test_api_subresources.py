@@ -191,3 +191,12 @@ def test_reviews_say_that_everything_is_allowed_and_why(server: LiveServer) -> N
     me = server.post("/apis/authentication.k8s.io/v1/selfsubjectreviews", {})
     assert "system:masters" in me.body["status"]["userInfo"]["groups"]
     assert server.get("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews").code == 405
+
+
+@pytest.mark.parametrize("subresource", ["log", "exec", "attach", "portforward"])
+def test_what_needs_containers_says_that_there_are_none(server: LiveServer, subresource: str) -> None:
+    name = f"idle-{subresource}"
+    server.post(PODS, pod(name))
+    answer = server.get(f"{PODS}/{name}/{subresource}")
+    assert (answer.code, answer.reason) == (400, "BadRequest")
+    assert answer.message.startswith(f"no {subresource}: pod {name} is on a simulated node")

@@ -9,6 +9,8 @@ from holdfast.backends.embedded.objects import ENDED, Objects
 from holdfast.store.objects import POD, Key, Raw
 
 _BUDGET = ("policy", "PodDisruptionBudget")
+_SCALED = ("ReplicaSet", "StatefulSet", "ReplicationController", "Deployment")
+"""Workloads that say how many pods there should be."""
 
 
 class Budgets:
@@ -51,19 +53,41 @@ class Budgets:
             and selector.matches(pod["metadata"].get("labels") or {})
         ]
         healthy = sum(map(_healthy, pods))
+        expected = len(pods)
         if spec.max_unavailable is not None:
-            may_miss = scaled_value(spec.max_unavailable, len(pods), round_up=True)
-            desired = max(0, len(pods) - may_miss)
+            expected = self._expected(pods)
+            may_miss = scaled_value(spec.max_unavailable, expected, round_up=True)
+            desired = max(0, expected - may_miss)
         else:
             least = 1 if spec.min_available is None else spec.min_available
-            desired = scaled_value(least, len(pods), round_up=True)
+            if isinstance(least, str):
+                expected = self._expected(pods)
+            desired = scaled_value(least, expected, round_up=True)
         return {
             "currentHealthy": healthy,
             "desiredHealthy": desired,
             "disruptionsAllowed": max(0, healthy - desired) if pods else 0,
-            "expectedPods": len(pods),
+            "expectedPods": expected,
             "observedGeneration": budget["metadata"].get("generation", 1),
         }
+
+    def _expected(self, pods: list[Raw]) -> int:
+        """How many there should be: as many as their workloads say, whether they are there or not."""
+        alone, workloads = 0, dict[Key, int]()
+        for pod in pods:
+            metadata = pod["metadata"]
+            owners = metadata.get("ownerReferences") or ()
+            owner = next((each for each in owners if each.get("controller")), None)
+            found = None
+            if owner is not None:
+                group = owner["apiVersion"].rpartition("/")[0]
+                key = Key(group, owner["kind"], metadata["namespace"], owner["name"])
+                found = self._objects.get(key)
+            if found is None or owner is None or owner["kind"] not in _SCALED:
+                alone += 1
+            else:
+                workloads[key] = (found.get("spec") or {}).get("replicas", 1)
+        return alone + sum(workloads.values())
 
 
 def _healthy(pod: Raw) -> bool:

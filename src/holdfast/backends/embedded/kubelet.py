@@ -49,6 +49,7 @@ class Kubelets:
 
     def adopt(self, key: Key, pod: Raw) -> None:
         """A pod that was there before its kubelet was: it has run since it says it started."""
+        self._reports.adopt(pod)
         started = pod["status"].get("startTime")
         if pod["status"].get("phase") == "Running" and started:
             with suppress(TimeError):  # else it starts now

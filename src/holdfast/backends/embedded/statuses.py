@@ -1,5 +1,6 @@
 """What a kubelet reports of a pod."""
 
+import re
 from collections.abc import Callable
 from typing import Protocol
 
@@ -9,11 +10,15 @@ from holdfast.store.objects import Raw
 
 _RUNS = ("PodScheduled", "Initialized", "ContainersReady", "Ready")
 _STOPS = ("Ready", "ContainersReady")
+_ADDRESS = re.compile(r"10\.(\d+)\.(\d+)\.(\d+)")
 
 
 class Reports(Protocol):
     def running(self, pod: Raw, now: str) -> Raw:
         """The status of a pod that has just started."""
+
+    def adopt(self, pod: Raw) -> None:
+        """The pod was there before."""
 
     def ended(self, pod: Raw, phase: str, now: str) -> Raw:
         """The status of a pod that has just come to its end."""
@@ -21,6 +26,9 @@ class Reports(Protocol):
 
 class BareReports:
     """Phase and conditions, which is what scheduling reads."""
+
+    def adopt(self, pod: Raw) -> None:
+        pass
 
     def running(self, pod: Raw, now: str) -> Raw:
         status = {**pod["status"], "phase": "Running", "startTime": now}
@@ -77,6 +85,14 @@ class FullReports:
             if status.get(field):
                 status[field] = [_stopped(each, well, now) for each in status[field]]
         return status
+
+    def adopt(self, pod: Raw) -> None:
+        """No other pod is given its address."""
+        text = (pod.get("status") or {}).get("podIP") or ""
+        match = _ADDRESS.fullmatch(text)
+        if match is not None:
+            first, second, third = map(int, match.groups())
+            self._addresses = max(self._addresses, (first - 128 << 16) + (second << 8) + third)
 
     def _next_address(self) -> str:
         self._addresses += 1

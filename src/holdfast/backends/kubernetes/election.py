@@ -23,6 +23,7 @@ from holdfast.backends.kubernetes.errors import ApiError, KubernetesError
 from holdfast.backends.kubernetes.fence import Fence
 from holdfast.backends.kubernetes.http.client import Client, Request, get
 from holdfast.backends.kubernetes.http.paths import LEASE, path_of
+from holdfast.backends.kubernetes.http.reach import LATE
 from holdfast.framework.config import LeaderElection
 
 _JITTER = 1.2
@@ -57,6 +58,8 @@ class Election:
         self._seen: Lease | None = None
         self._seen_at = 0.0
         self._renewed_at = 0.0
+        self._problem = ""
+        """What the last attempt failed for."""
 
     async def acquire(self) -> None:
         """Returns when this process leads."""
@@ -81,19 +84,30 @@ class Election:
         self._fence.close()
         if self._seen is None or self._seen.spec.holder_identity != self.identity:
             return
+        try:
+            try:
+                await self._let_go(self._seen)
+            except ApiError as error:
+                if error.status != 409:
+                    raise
+                # A last renewal was on its way, and has arrived.
+                await self._let_go(await self._read())
+            self._report("released", self.identity)
+        except (KubernetesError, msgspec.DecodeError) as error:
+            self._report("not released", str(error))
+
+    async def _let_go(self, lease: Lease) -> None:
+        if lease.spec.holder_identity != self.identity:
+            return
         now = self._stamp()
         spec: dict[str, Any] = {
             "holderIdentity": "",
             "leaseDurationSeconds": 1,
             "renewTime": now,
             "acquireTime": now,
-            "leaseTransitions": self._seen.spec.lease_transitions or 0,
+            "leaseTransitions": lease.spec.lease_transitions or 0,
         }
-        try:
-            await self._put(spec, self._seen, self._settings.renew_deadline)
-            self._report("released", self.identity)
-        except KubernetesError as error:
-            self._report("not released", str(error))
+        await self._put(spec, lease, self._settings.renew_deadline)
 
     def is_stale(self, tolerance: float) -> bool:
         """Whether a lease believed ours has not been renewed for its duration and more."""
@@ -122,8 +136,12 @@ class Election:
             async with asyncio.timeout(max(timeout, 0.001)):
                 taken = await self._take()
         except (KubernetesError, msgspec.DecodeError, TimeoutError) as error:
-            self._report("failed", str(error) or "no answer in time")
+            problem = str(error) or LATE
+            if problem != self._problem:
+                self._problem = problem
+                self._report("failed", problem)
             return False
+        self._problem = ""
         if taken:
             self._renewed_at = start
             self._fence.open_until(start + self._settings.renew_deadline)
@@ -140,9 +158,7 @@ class Election:
                 if error.status != 409:
                     raise
         try:
-            lease = _decoder.decode(
-                await self._client.send(get(self._path, self._settings.renew_deadline))
-            )
+            lease = await self._read()
         except ApiError as error:
             if error.status != 404:
                 raise
@@ -156,6 +172,9 @@ class Election:
             return False
         await self._put(self._spec(spec), lease)
         return True
+
+    async def _read(self) -> Lease:
+        return _decoder.decode(await self._client.send(get(self._path, self._settings.renew_deadline)))
 
     def _spec(self, before: LeaseSpec | None) -> dict[str, Any]:
         now = self._stamp()

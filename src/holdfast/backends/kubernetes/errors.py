@@ -6,6 +6,7 @@ HoldfastError
     ├── CredentialsError     no credentials could be had (exec plugin, token file)
     ├── ApiError             the server answered, and the answer is no
     ├── Unreachable          there was no answer; whether the request arrived is not known
+    │   └── NoConnection     there was not even a connection
     └── Deposed              not sent, since somebody else may be the leader by now
 """
 
@@ -53,6 +54,13 @@ class Unreachable(KubernetesError):  # noqa: N818
     def __init__(self, message: str, sent: bool = True) -> None:
         super().__init__(message)
         self.sent = sent
+
+
+class NoConnection(Unreachable):
+    """Not even a connection: the server is away, or this is not where it is."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, sent=False)
 
 
 class Deposed(KubernetesError):  # noqa: N818

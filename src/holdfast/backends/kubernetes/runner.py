@@ -12,6 +12,7 @@ import random
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from itertools import chain, repeat
 
 from holdfast.actions.scheduler import Scheduler
 from holdfast.backends.kubernetes.clock import Clock
@@ -34,7 +35,8 @@ BINDS_WAITING = 500
 """While more binds than this wait to be sent, no more is decided."""
 _SWEEP_EVERY = 60.0
 
-_LEVELS = {"listed": "debug", "listing": "debug", "failed": "warning"}
+_LEVELS = {"listed": "debug", "listing": "debug", "cut off": "debug", "failed": "warning"}
+"""That the server is away the client says, once for all reflectors."""
 
 Log = Callable[..., None]
 """Called with an event's name and its particulars by name; `level` among them if it is not `info`."""
@@ -68,10 +70,16 @@ class Runner:
         self._metrics = metrics
         self._log = log
         self._inbox: deque[Event] = deque()
+        self._held: list[Event] | None = []
+        """What came before all nodes were known; None since they are. They come first, so that two
+        schedulers that start on the same cluster have them in the same order."""
         self._wake = asyncio.Event()
         self._stopping = False
         self.reflectors = [
-            Reflector(client, each, self._put, self._reporter(each), stream, rng) for each in watched
+            Reflector(client, each, sink, self._reporter(each), stream, rng)
+            for each, sink in zip(
+                watched, chain([self._put], repeat(self._put_after_first)), strict=False
+            )
         ]
         claims = scheduler.cluster.objects.setdefault("PersistentVolumeClaim", {})
         self.writer = Writer(
@@ -188,6 +196,12 @@ class Runner:
         self._inbox.append(event)
         self._wake.set()
 
+    def _put_after_first(self, event: Event) -> None:
+        if self._held is None:
+            self._put(event)
+        else:
+            self._held.append(event)
+
     def _bind_answered(self, event: Event) -> None:
         if isinstance(event, BindConfirmed) and self._metrics is not None:
             self._metrics.pod_bound(event.uid, self._clock.now())
@@ -196,6 +210,10 @@ class Runner:
     async def _mark_synced(self) -> None:
         for reflector in self.reflectors:
             await reflector.synced.wait()
+            if self._held is not None:
+                self._inbox.extend(self._held)
+                self._held = None
+                self._wake.set()
         while self._inbox:  # the first lists are to be fed whole before anything is decided
             await asyncio.sleep(0)
         self.has_synced = True

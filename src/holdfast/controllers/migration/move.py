@@ -81,7 +81,7 @@ class Move:
         self.creation = Attempt()
         self.eviction = Attempt()
         self.budgets = -1
-        """The version of the disruption budgets by which an eviction was last refused."""
+        """The version of the disruption budgets when an eviction was last asked for."""
         self.others: frozenset[str] = frozenset()
         """The uids of those who used the reservation before the pod was evicted."""
         self.seen_leaving = False

@@ -206,6 +206,7 @@ class Steps:
         if attempt.under_way or not (attempt.may_begin(now) or budgets != move.budgets):
             return
         attempt.begin()
+        move.budgets = budgets
         if promise is not None:
             move.others = frozenset(each.uid for each in bound_owners(self._promises, promise))
         options = move.job.spec.delete_options or {}
@@ -215,7 +216,6 @@ class Steps:
         move.eviction.refused(now)
         if move.ended:
             return
-        move.budgets = self._cluster.versions.get(_BUDGET, 0)
         text = f"Failed evict Pod {move.pod_name} caused by {message}"
         move.say(_Step.EVICTION, False, now, _Reason.FAILED_EVICT, text)
         self._warn(move, _Reason.EVICTING, text)

@@ -22,7 +22,7 @@ from holdfast.core.promises.promise import FINISHED
 class Ask:
     """What one pod asks for, as last seen."""
 
-    __slots__ = ("error", "pod", "requirement", "template", "text")
+    __slots__ = ("error", "heeded", "pod", "requirement", "template", "text")
 
     def __init__(self, pod: ObjectRef, template: DynamicReservationTemplate) -> None:
         self.pod = pod
@@ -33,6 +33,8 @@ class Ask:
         """The requirement as it is written."""
         self.error = ""
         """What a provisioner had to say."""
+        self.heeded = ""
+        """What of that has had its effect; it may be taken away."""
 
     @property
     def id(self) -> str:
@@ -79,6 +81,8 @@ class Requirements:
             return
         self._leave(ask)
         ask.template, ask.text, ask.error = template, required, error
+        if not error:
+            ask.heeded = ""
         ask.requirement = read_requirement(required or None)
         if ask.id:
             self.by_id.setdefault(ask.id, {})[meta.uid] = ask

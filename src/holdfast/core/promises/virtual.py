@@ -77,7 +77,6 @@ class Virtual:
         "deadline",
         "failed",
         "id",
-        "ignored",
         "keep_until",
         "promise",
         "requester",
@@ -101,8 +100,6 @@ class Virtual:
         """Why nothing came of it, until it is asked for again."""
         self.keep_until: float | None = None
         """When it is dropped even if pods wait; set when it first failed."""
-        self.ignored = ""
-        """The provisioner's error that was there before it was asked for (again)."""
 
     @property
     def row(self) -> int:
@@ -195,8 +192,6 @@ class Virtuals:
             virtual.asked_at = now
             virtual.deadline = now + self.settings.timeout
             virtual.failed = ""
-            ask = self.requirements.asks.get(virtual.requester.uid)
-            virtual.ignored = ask.error if ask is not None else ""
             self.untold[virtual.id] = None
         virtual.waiting[pod.uid] = pod
         self.waits[pod.uid] = virtual.id
@@ -223,14 +218,12 @@ class Virtuals:
         if virtual.failed:
             return virtual.failed
         ask = self.requirements.asks.get(virtual.requester.uid)
-        error = ask.error if ask is not None else ""
-        if error != virtual.ignored:
-            virtual.ignored = ""
         unwritten = self._unwritten.get(virtual.requester.uid, "")
         if unwritten:
             self._fail(virtual, FAILURE, f"cannot ask for reservation {virtual.id}: {unwritten}")
-        elif error and error != virtual.ignored:
-            self._fail(virtual, FAILURE, f"reservation {virtual.id} was not created: {error}")
+        elif ask is not None and ask.error != ask.heeded:
+            ask.heeded = ask.error
+            self._fail(virtual, FAILURE, f"reservation {virtual.id} was not created: {ask.error}")
         elif now >= virtual.deadline - _INSTANT:
             after = f"{virtual.deadline - virtual.asked_at:g}s"
             self._fail(virtual, TIMEOUT, f"reservation {virtual.id} was not created within {after}")

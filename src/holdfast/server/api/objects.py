@@ -20,7 +20,13 @@ from holdfast.server.api.options import (
     write_options,
 )
 from holdfast.server.api.paths import Target
-from holdfast.server.api.status import ApiError, method_not_allowed, not_found, unknown_resource
+from holdfast.server.api.status import (
+    ApiError,
+    bad_request,
+    method_not_allowed,
+    not_found,
+    unknown_resource,
+)
 from holdfast.server.api.streams import Streams
 from holdfast.server.api.tables.render import check_include, not_a_list
 from holdfast.server.api.verbs import (
@@ -39,6 +45,7 @@ from holdfast.store import Raw
 
 _WRITES = {"POST": "CreateOptions", "PUT": "UpdateOptions", "PATCH": "PatchOptions"}
 _NO_DEFAULT_MANAGER = "application/apply-patch+yaml"
+_NEED_CONTAINERS = ("log", "exec", "attach", "portforward")
 _VERBS = {
     "GET": "get",
     "POST": "create",
@@ -189,6 +196,10 @@ class Objects:
     async def _subresource(self, request: web.Request, call: Call, accept: str) -> web.StreamResponse:
         sub = call.type.subresource(call.subresource)
         if sub is None:
+            if call.type.resource == "pods" and call.subresource in _NEED_CONTAINERS:
+                reading.get(call)
+                said = f"pod {call.name} is on a simulated node, where containers do not really run"
+                raise bad_request(f"no {call.subresource}: {said}")
             raise unknown_resource() if call.type.builtin else not_found(call.resource, call.name)
         if _VERBS.get(request.method) not in sub.verbs:
             raise method_not_allowed()

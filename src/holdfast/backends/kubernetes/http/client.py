@@ -25,6 +25,7 @@ from holdfast.backends.kubernetes.access.settings import Access
 from holdfast.backends.kubernetes.access.tls import make_context
 from holdfast.backends.kubernetes.errors import ApiError, CredentialsError, Unreachable
 from holdfast.backends.kubernetes.http.backoff import Backoff
+from holdfast.backends.kubernetes.http.reach import Reach, Report, unreachable
 from holdfast.backends.kubernetes.http.wire import Answer, Wire
 
 JSON = "application/json"
@@ -76,8 +77,15 @@ def get(path: str, timeout: float = REQUEST_TIMEOUT) -> Request:
 
 
 class Client:
-    def __init__(self, access: Access, connections: int = 100, observe: Observe | None = None) -> None:
+    def __init__(
+        self,
+        access: Access,
+        connections: int = 100,
+        observe: Observe | None = None,
+        report: Report | None = None,
+    ) -> None:
         self.access = access
+        self.reach = Reach(report)
         self._connections = connections
         self._observe = observe
         self._session: aiohttp.ClientSession | None = None
@@ -146,6 +154,7 @@ class Client:
         timeout = ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT, sock_read=idle)
         try:
             async with await self._open(Request("GET", path), timeout) as response:
+                self.reach.answered()
                 if response.status >= 400:
                     raise await _error(response)
                 try:
@@ -153,7 +162,9 @@ class Client:
                 finally:
                     _cut(response)
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise _unreachable(error) from error
+            failure = unreachable(error)
+            self.reach.failed(failure)
+            raise failure from error
 
     async def _attempt(self, request: Request) -> bytes:
         start = asyncio.get_running_loop().time()
@@ -161,10 +172,14 @@ class Client:
         try:
             answer = await (self._exchange if self._wire is not None else self._fetch)(request)
             outcome = str(answer.status)
+        except Unreachable as error:
+            self.reach.failed(error)
+            raise
         finally:
             if self._observe is not None:
                 spent = asyncio.get_running_loop().time() - start
                 self._observe(request.method, outcome, spent)
+        self.reach.answered()
         if answer.status >= 300:
             raise api_error(answer.status, answer.body, answer.retry_after)
         return answer.body
@@ -188,7 +203,7 @@ class Client:
                 body = await response.read()
                 return Answer(response.status, body, response.headers.get("Retry-After"))
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise _unreachable(error) from error
+            raise unreachable(error) from error
 
     async def _identify(self) -> None:
         identity = self.access.credentials.current()
@@ -270,11 +285,3 @@ def api_error(code: int, body: bytes, retry_header: str | None = None) -> ApiErr
     elif status.details is not None and status.details.retry_after_seconds:
         retry_after = float(status.details.retry_after_seconds)
     return ApiError(code, status.reason, status.message, retry_after)
-
-
-def _unreachable(error: Exception) -> Unreachable:
-    text = str(error) or type(error).__name__
-    if isinstance(error, TimeoutError):
-        text = "no answer in time"
-    unsent = isinstance(error, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError)
-    return Unreachable(text, sent=not unsent)

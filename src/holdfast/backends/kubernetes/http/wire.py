@@ -16,6 +16,7 @@ from typing import NamedTuple, cast
 import httptools
 
 from holdfast.backends.kubernetes.errors import Unreachable
+from holdfast.backends.kubernetes.http.reach import CUT, LATE, not_connected
 
 _LARGEST = 64 * 2**20
 """An answer longer than this is not read."""
@@ -107,8 +108,7 @@ class Wire:
                 )
         except (OSError, TimeoutError) as error:
             self._next_turn()
-            text = "no connection in time" if isinstance(error, TimeoutError) else str(error)
-            raise Unreachable(text or type(error).__name__, sent=False) from error
+            raise not_connected(error) from error
         except BaseException:
             self._next_turn()
             raise
@@ -167,7 +167,7 @@ class _Connection(asyncio.Protocol):
         answer: asyncio.Future[Answer] = loop.create_future()
         self._answer = answer
         transport.write(b"%b%d\r\n\r\n%b" % (head, len(body), body))
-        late = loop.call_later(timeout, self._fail, "no answer in time")
+        late = loop.call_later(timeout, self._fail, LATE)
         try:
             return await answer
         finally:
@@ -192,7 +192,7 @@ class _Connection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
-        self._fail(str(exc) if exc else "the connection was cut")
+        self._fail(str(exc) if exc and not isinstance(exc, ConnectionError) else CUT)
 
     # The parser's calls
 

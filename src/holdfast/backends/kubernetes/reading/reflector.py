@@ -83,6 +83,8 @@ class Reflector:
         self._version: str | None = None
         self._backoff = Backoff(rng=self._rng)
         self._empty = 0
+        self._expired = False
+        """Whether the version was too old, and nothing new has been heard since."""
         self._path = path_of(watched.info)
 
     def __len__(self) -> int:
@@ -97,7 +99,9 @@ class Reflector:
                 await self._follow()
             except ApiError as error:
                 await self._refused(error)
-            except (Unreachable, CredentialsError) as error:
+            except Unreachable as error:
+                await self._wait(str(error), report="cut off")
+            except CredentialsError as error:
                 await self._wait(str(error))
             except msgspec.DecodeError as error:
                 # Not JSON at all: whatever sits between us and the server, it is not the server.
@@ -184,6 +188,7 @@ class Reflector:
             version = found.resource_version
         else:
             version = found.metadata.resource_version
+        self._expired = False
         if frame.type == "BOOKMARK":
             if (
                 self._version is None
@@ -214,8 +219,8 @@ class Reflector:
         if error.status == 404 and self.watched.optional:
             await self._missing(error)
             return
-        if error.status == _GONE and self._backoff.tries == 0:
-            self._backoff.tries = 1
+        if error.status == _GONE and not self._expired:
+            self._expired = True
             self._version = None
             self._report("expired", error.message)
             return
@@ -233,12 +238,14 @@ class Reflector:
         self._in_step()
         await asyncio.sleep(ABSENT * (1 + self._rng.random() / 2))
 
-    async def _wait(self, problem: str, at_least: float | None = None) -> None:
+    async def _wait(self, problem: str, at_least: float | None = None, report: str = "failed") -> None:
         wait = self._backoff.next(at_least)
         if problem != self.problem:
             self.problem = problem
-            self._report("failed", f"{problem}; trying again in {wait:.1f} s")
-        await asyncio.sleep(wait)
+            self._report(report, f"{problem}; trying again in {wait:.1f} s")
+        if await self._client.reach.wait(wait):
+            self._backoff.reset()
+            await asyncio.sleep(self._rng.random())  # not all at once
 
     def _url(self, query: dict[str, str]) -> str:
         if self.watched.field_selector:

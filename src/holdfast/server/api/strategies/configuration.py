@@ -83,10 +83,15 @@ def _check_secret(call: Call, before: Raw, after: Raw) -> list[Problem]:
 
 
 def _check_new_lease(call: Call, raw: Raw) -> list[Problem]:
-    lasts = (raw.get("spec") or {}).get("leaseDurationSeconds")
+    spec = raw.get("spec") or {}
+    lasts, moved = spec.get("leaseDurationSeconds"), spec.get("leaseTransitions")
+    found = []
     if isinstance(lasts, int) and lasts <= 0:
-        return [fields.invalid("spec.leaseDurationSeconds", lasts, "must be greater than 0")]
-    return []
+        found.append(fields.invalid("spec.leaseDurationSeconds", lasts, "must be greater than 0"))
+    if isinstance(moved, int) and moved < 0:
+        why = "must be greater than or equal to 0"
+        found.append(fields.invalid("spec.leaseTransitions", moved, why))
+    return found
 
 
 def _check_lease(call: Call, before: Raw, after: Raw) -> list[Problem]:

@@ -61,8 +61,16 @@ def _filled(spec: Raw) -> Raw:
     return {name: value for name, value in spec.items() if value is not None}
 
 
+_RECLAIM = ("Delete", "Retain")
+_BINDING = ("Immediate", "WaitForFirstConsumer")
+
+
 def _check_new_class(call: Call, raw: Raw) -> list[Problem]:
-    return [] if raw.get("provisioner") else [fields.required("provisioner")]
+    found = [] if raw.get("provisioner") else [fields.required("provisioner")]
+    for name, known in (("reclaimPolicy", _RECLAIM), ("volumeBindingMode", _BINDING)):
+        if raw.get(name) not in known:
+            found.append(fields.unsupported(name, raw.get(name), known))
+    return found
 
 
 def _check_class(call: Call, before: Raw, after: Raw) -> list[Problem]:

@@ -25,12 +25,14 @@ from holdfast.store import Raw
 _IMMUTABLE = "field is immutable"
 _JOB_LABELS = ("batch.kubernetes.io/controller-uid", "controller-uid")
 _JOB_NAME_LABELS = ("batch.kubernetes.io/job-name", "job-name")
+_STRATEGIES = ("Recreate", "RollingUpdate")
 _NO_MATCH = "`selector` does not match template `labels`"
 
 
 def _check_new(kind: str) -> Any:
     def check(call: Call, raw: Raw) -> list[Problem]:
-        return [*_check_counts(raw), *_check_selector(kind, raw), *_check_template(raw)]
+        found = [*_check_counts(raw), *_check_selector(kind, raw), *_check_template(raw)]
+        return found + (_check_strategy(raw) if kind == "deployment" else [])
 
     return check
 
@@ -84,6 +86,13 @@ def _check_template(raw: Raw) -> list[Problem]:
     if policy != "Always":
         found.append(fields.unsupported("spec.template.spec.restartPolicy", policy, ("Always",)))
     return found
+
+
+def _check_strategy(raw: Raw) -> list[Problem]:
+    strategy = (raw.get("spec") or {}).get("strategy") or {}
+    if strategy.get("type", _STRATEGIES[1]) in _STRATEGIES:
+        return []
+    return [fields.unsupported("spec.strategy", strategy, _STRATEGIES)]
 
 
 def _check_changed(kind: str, *immutable: str) -> Any:

@@ -28,11 +28,13 @@ def bind(call: Call, body: Body, binding_type: ResourceType) -> Raw:
 
 def _check_target(target: Raw) -> None:
     kind = target.get("kind") or ""
+    found = []
     if kind not in ("", "Node"):
-        said = f'target.kind: Unsupported value: "{kind}": supported values: "Node", "<empty>"'
-        raise ApiError(500, "", said)
+        found.append(f'target.kind: Unsupported value: "{kind}": supported values: "Node", "<empty>"')
     if not target.get("name"):
-        raise ApiError(500, "", "target.name: Required value")
+        found.append("target.name: Required value")
+    if found:
+        raise ApiError(500, "", found[0] if len(found) == 1 else f"[{', '.join(found)}]")
 
 
 def _bound(call: Call, name: str, metadata: Raw, node: str) -> Raw:

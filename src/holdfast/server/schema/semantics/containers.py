@@ -75,8 +75,12 @@ def _check_container(found: Found, container: Part, where: str, volumes: set[str
     else:
         place = f"{where}.name"
         found.extend(field_problem(INVALID, place, name, said) for said in dns_label(name))
-    if not container.get("image"):
+    image = container.get("image") or ""
+    if not image:
         found.append(field_problem(REQUIRED, f"{where}.image"))
+    elif image != image.strip():
+        why = "must not have leading or trailing whitespace"
+        found.append(field_problem(INVALID, f"{where}.image", image, why))
     policy = container.get("terminationMessagePolicy")
     if policy not in _MESSAGES:
         found.append(not_supported(f"{where}.terminationMessagePolicy", policy, _MESSAGES))

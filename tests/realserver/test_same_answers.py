@@ -1,0 +1,252 @@
+"""Requests that make no sense are answered by `holdfast up` as by a real API server: the same status,
+the same reason, the same words.
+
+Left out is where Kubernetes shows how its own Go types are spelt.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import pytest
+
+from apiserver import LiveServer
+from holdfast.api.crds import definitions
+from holdfast.server.api.bootstrap import ensure_definition
+from holdfast.server.api.cluster import Cluster
+from realserver.client import Client
+from realserver.definitions import installed_definitions
+from realserver.server import RealServer
+
+Json = dict[str, Any]
+PODS = "/api/v1/namespaces/default/pods"
+TRY = f"{PODS}?dryRun=All"
+MERGE, APPLY = "application/merge-patch+json", "application/apply-patch+yaml"
+
+
+class Asked(NamedTuple):
+    method: str
+    path: str
+    body: str = ""
+    content_type: str = "application/json"
+
+
+def pod(name: str = "p", metadata: Json | None = None, **spec: Any) -> str:
+    container = {"name": "c", "image": "i"}
+    return json.dumps(
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": name, **(metadata or {})},
+            "spec": {"containers": [container], **spec},
+        }
+    )
+
+
+def with_container(**fields: Any) -> str:
+    return pod(containers=[{"name": "c", "image": "i", **fields}])
+
+
+def asking(requests: Json, limits: Json | None = None) -> str:
+    return with_container(resources={"requests": requests, **({"limits": limits} if limits else {})})
+
+
+def required_terms(*terms: Json) -> Json:
+    required = {"nodeSelectorTerms": list(terms)}
+    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
+
+
+def new(path: str, kind: str, name: str = "x", **fields: Any) -> Asked:
+    """Of a kind at `/apis/<group>/<version>/…` or `/api/v1/…`."""
+    parts = path.strip("/").split("/")
+    api_version = parts[1] if parts[0] == "api" else f"{parts[1]}/{parts[2]}"
+    body = {"apiVersion": api_version, "kind": kind, "metadata": {"name": name}, **fields}
+    return Asked("POST", f"{path}?dryRun=All", json.dumps(body))
+
+
+_ODD: tuple[Any, ...] = ("1x", "", "abc", "-1", True, [], "1Kii")
+_PODS: dict[str, str] = {
+    **{f"cpu {q!r}": asking({"cpu": q}) for q in _ODD},
+    "limits below requests": asking({"cpu": "2", "memory": "1Gi"}, {"cpu": "1", "memory": "1Mi"}),
+    "half a gpu": asking({"example.com/gpu": "500m"}),
+    "resource without a domain": asking({"gpu": "1"}),
+    "no name": pod(""),
+    "no containers": pod(containers=[]),
+    "two containers of one name": pod(containers=[{"name": "c", "image": "i"}] * 2),
+    "names": pod(containers=[{"name": "C_", "image": " i"}]),
+    "no image": pod(containers=[{"name": "c"}]),
+    "restart policy": pod(restartPolicy="Sometimes"),
+    "no such class": pod(priorityClassName="nope"),
+    "priority without a class": pod(priority=5),
+    "policy without a class": pod(preemptionPolicy="Never"),
+    "tolerations": pod(tolerations=[{"key": "a b", "operator": "Maybe", "effect": "No"}]),
+    "more tolerations": pod(
+        tolerations=[
+            {"operator": "Equal", "value": "x"},
+            {"key": "a", "operator": "Exists", "value": "x"},
+            {"key": "a", "tolerationSeconds": 3},
+        ]
+    ),
+    "node affinity": pod(
+        affinity=required_terms(
+            {
+                "matchExpressions": [
+                    {"key": "a", "operator": "In"},
+                    {"key": "b", "operator": "Foo"},
+                    {"key": "c", "operator": "Gt", "values": ["x"]},
+                    {"key": "d", "operator": "Exists", "values": ["x"]},
+                ]
+            }
+        )
+    ),
+    "node affinity for nothing": pod(affinity=required_terms()),
+    "spread": pod(
+        topologySpreadConstraints=[
+            {"maxSkew": 0, "topologyKey": "", "whenUnsatisfiable": "Never"},
+            {"maxSkew": 1, "topologyKey": "z", "whenUnsatisfiable": "ScheduleAnyway", "minDomains": 0},
+        ]
+    ),
+    "ports": with_container(
+        ports=[{"containerPort": 0}, {"containerPort": 70000, "hostPort": -1, "protocol": "FOO"}]
+    ),
+    "volumes": pod(volumes=[{"name": "v"}, {"name": "v", "emptyDir": {}}]),
+    "mount of no volume": with_container(volumeMounts=[{"name": "x", "mountPath": "/a"}]),
+    "gates": pod(schedulingGates=[{"name": "a b"}, {"name": "x"}, {"name": "x"}]),
+    "gate and node": pod(nodeName="n", schedulingGates=[{"name": "x"}]),
+    "times": pod(activeDeadlineSeconds=0, terminationGracePeriodSeconds=-1),
+    "node selector": pod(nodeSelector={"a b": "c d"}),
+    "labels": pod(metadata={"labels": {"a b": "x y"}, "annotations": {"x y": "z"}}),
+    "label without a name": pod(metadata={"labels": {"": "z"}}),
+    "annotation that is no text": pod(metadata={"annotations": {"x": 5}}),
+    "owner": pod(metadata={"ownerReferences": [{"name": "x"}]}),
+    "finalizer": pod(metadata={"finalizers": ["nogroup"]}),
+    "list that is a map": pod(containers={"a": 1}),
+    "flag that is text": pod(hostNetwork="yes"),
+    "text that is a number": pod(nodeName=5),
+}
+CASES: dict[str, Asked] = {
+    **{f"pod: {name}": Asked("POST", TRY, body) for name, body in _PODS.items()},
+    "unknown fields": Asked("POST", f"{TRY}&fieldValidation=Strict", pod(foo=1, bar=2)),
+    "malformed": Asked("POST", PODS, "{nope"),
+    "nothing": Asked("POST", PODS, ""),
+    "a list": Asked("POST", PODS, "[]"),
+    "another kind": Asked("POST", PODS, '{"apiVersion": "v1", "kind": "Node"}'),
+    "no kind": Asked("POST", PODS, '{"metadata": {"name": "x"}}'),
+    "another namespace": Asked("POST", PODS, pod(metadata={"namespace": "other"})),
+    "content type": Asked("POST", PODS, pod(), "text/plain"),
+    "patch type": Asked("PATCH", f"{PODS}/x", "{}", "application/json"),
+    "version": Asked("GET", f"{PODS}?resourceVersion=abc"),
+    "limit": Asked("GET", f"{PODS}?limit=abc"),
+    "continue": Asked("GET", f"{PODS}?continue=abc"),
+    "exactly what": Asked("GET", f"{PODS}?resourceVersionMatch=Exact"),
+    "match": Asked("GET", f"{PODS}?resourceVersionMatch=Foo&resourceVersion=1"),
+    "method": Asked("PUT", PODS, pod()),
+    "method on one": Asked("POST", f"{PODS}/x", pod()),
+    "put what is not there": Asked("PUT", f"{PODS}/x", pod("x")),
+    "put another": Asked("PUT", f"{PODS}/x", pod("y")),
+    "patch what is not there": Asked("PATCH", f"{PODS}/x", "{}", MERGE),
+    "delete what is not there": Asked("DELETE", f"{PODS}/x"),
+    "no such resource": Asked("GET", "/api/v1/foo"),
+    "no such group": Asked("GET", "/apis/foo/v1"),
+    "no such subresource": Asked("GET", f"{PODS}/x/foo"),
+    "dry run": Asked("POST", f"{PODS}?dryRun=Some", pod()),
+    "field validation": Asked("POST", f"{PODS}?fieldValidation=Some", pod()),
+    "apply by nobody": Asked("PATCH", f"{PODS}/x", pod("x"), APPLY),
+    "apply to another": Asked("PATCH", f"{PODS}/x?fieldManager=a", pod("y"), APPLY),
+    "binding": Asked(
+        "POST",
+        f"{PODS}/x/binding",
+        '{"apiVersion": "v1", "kind": "Binding", "metadata": {"name": "x"}, "target": {"kind": "Pod"}}',
+    ),
+    "node": new("/api/v1/nodes", "Node", status={"capacity": {"cpu": "-1"}}),
+    "namespace": new("/api/v1/namespaces", "Namespace", "A.b"),
+    "system class": new(
+        "/apis/scheduling.k8s.io/v1/priorityclasses", "PriorityClass", "system-x", value=2000000000
+    ),
+    "class": new(
+        "/apis/scheduling.k8s.io/v1/priorityclasses",
+        "PriorityClass",
+        value=2000000000,
+        preemptionPolicy="Foo",
+    ),
+    "claim": new(
+        "/api/v1/namespaces/default/persistentvolumeclaims",
+        "PersistentVolumeClaim",
+        spec={"accessModes": ["Foo"], "resources": {"requests": {}}},
+    ),
+    "volume": new("/api/v1/persistentvolumes", "PersistentVolume", spec={}),
+    "storage class": new(
+        "/apis/storage.k8s.io/v1/storageclasses",
+        "StorageClass",
+        provisioner="",
+        volumeBindingMode="Foo",
+        reclaimPolicy="Bar",
+    ),
+    "deployment": new(
+        "/apis/apps/v1/namespaces/default/deployments",
+        "Deployment",
+        spec={
+            "selector": {},
+            "template": {"spec": json.loads(pod())["spec"] | {"restartPolicy": "Never"}},
+        },
+    ),
+    "job": new(
+        "/apis/batch/v1/namespaces/default/jobs",
+        "Job",
+        spec={"parallelism": -1, "template": {"spec": json.loads(pod())["spec"]}},
+    ),
+    "service": new(
+        "/api/v1/namespaces/default/services", "Service", "1d", spec={"ports": [{"port": 0}]}
+    ),
+    "lease": new(
+        "/apis/coordination.k8s.io/v1/namespaces/default/leases",
+        "Lease",
+        spec={"leaseDurationSeconds": 0, "leaseTransitions": -1},
+    ),
+    "reservation": new(
+        "/apis/scheduling.koordinator.sh/v1alpha1/reservations",
+        "Reservation",
+        spec={"allocatePolicy": "Foo", "owners": [{"object": {"name": "x"}}]},
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def real(real_server: RealServer) -> Iterator[Client]:
+    with installed_definitions(real_server):
+        yield real_server.client
+
+
+@pytest.fixture(scope="module")
+def ours() -> Iterator[LiveServer]:
+    def our_kinds(cluster: Cluster) -> None:
+        for each in definitions():
+            ensure_definition(cluster, each)
+
+    with LiveServer(setup=our_kinds) as live:
+        yield live
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_what_makes_no_sense_is_answered_alike(case: str, real: Client, ours: LiveServer) -> None:
+    asked = CASES[case]
+    mine = ours.ask(*asked)
+    code, theirs = real.ask(*asked)
+    assert code >= 400
+    try:
+        said = json.loads(theirs)
+    except ValueError:
+        assert (mine.code, mine.text) == (code, theirs)
+        return
+    assert mine.code == code
+    assert _told(mine.body) == _told(said)
+
+
+def _told(status: Json) -> tuple[str, Any]:
+    """The reason, and the words; of several things wrong, each by itself, since their order differs."""
+    causes = (status.get("details") or {}).get("causes") or []
+    if len(causes) < 2:
+        return status.get("reason", ""), status["message"]
+    return status["reason"], sorted(json.dumps(cause, sort_keys=True) for cause in causes)
