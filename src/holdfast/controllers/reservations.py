@@ -95,7 +95,7 @@ class ReservationLifecycle:
                 return
             if promise.waiting and self._may_have_it(promise):
                 self._promises.available(promise)
-                self._emit(promise, "Available", f"There is room for {promise.name} on {node}")
+                self._tell(promise, "Available", f"There is room for {promise.name} on {node}")
             self._resize(promise)
         elif promise.preemptor and not promise.error:
             return  # it is about to be placed
@@ -138,7 +138,7 @@ class ReservationLifecycle:
         promise.message = message
         self._promises.finish(promise, how)
         self._promises.dirty.pop(promise.uid, None)
-        self._emit(promise, how, message or f"{promise.name} was allocated to its owner")
+        self._tell(promise, how, message or f"{promise.name} was allocated to its owner")
         self._write(promise, now)
 
     def _tell_invalid(self, promise: Promise) -> None:
@@ -202,6 +202,11 @@ class ReservationLifecycle:
         elif self._due.get(uid) != due:
             self._due[uid] = due
             heapq.heappush(self._timers, (due, uid))
+
+    def _tell(self, promise: Promise, reason: str, message: str) -> None:
+        """Of room held for a preemptor its pod is told, which is enough."""
+        if not promise.preemptor:
+            self._emit(promise, reason, message)
 
     def _emit(self, promise: Promise, reason: str, message: str, type: str = "Normal") -> None:
         self._decisions.append(Emit(promise.ref, type, reason, message, "Reserving"))

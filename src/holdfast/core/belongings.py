@@ -66,7 +66,6 @@ class Belongings:
         if self.awake or metadata.annotations:
             self.cpus.seen(pod, metadata)
             self.devices.seen(pod, metadata)
-            self._look()
 
     def told(self, pod: PodRecord, row: int) -> dict[str, str]:
         """What is to be written on a pod that is bound to the row."""
@@ -92,11 +91,9 @@ class Belongings:
         some = after if after is not None else before
         if isinstance(some, Device):
             self.devices.put(some.metadata.name)
-            self._look()
             self._cluster.offer_again(some.metadata.name)
         elif isinstance(some, NodeResourceTopology):
             self.cpus.put(some.metadata.name)
-            self._look()
 
     def offered(self, node: str) -> dict[str, int]:
         """What a node offers by what is known of its devices, for those who look at amounts."""
@@ -139,5 +136,15 @@ class Belongings:
     def problems(self) -> list[str]:
         return [problem for keeper in self.keepers if keeper.active for problem in keeper.problems()]
 
-    def _look(self) -> None:
-        self.awake = self.awake or any(keeper.active for keeper in self.keepers)
+    def wake(self) -> None:
+        """There is something to have."""
+        if not self.awake:
+            self.awake = True
+            self._cluster.ledger.listeners.append(self._moved)
+
+    def _moved(self, pod: PodRecord, row: int, sign: int) -> None:
+        """CPUs first: devices come from the NUMA nodes that were chosen."""
+        if self.cpus.active:
+            self.cpus.moved(pod, row, sign)
+        if self.devices.active:
+            self.devices.moved(pod, row, sign)

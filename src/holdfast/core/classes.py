@@ -302,6 +302,15 @@ class PodClasses:
         found.refs += 1
         return found
 
+    def once_more(self, cls: PodClass) -> bool:
+        """The class counts one pod more; False if it is known no more."""
+        if cls.id not in self._keys:
+            return False
+        if not cls.refs:
+            self._idle.pop(cls.id, None)
+        cls.refs += 1
+        return True
+
     def release(self, cls: PodClass) -> None:
         """The class counts one pod less."""
         cls.refs -= 1

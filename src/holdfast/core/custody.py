@@ -233,7 +233,7 @@ class Custody(ABC, Generic[T]):
             capacity = self._cluster.nodes.capacity
             self.governed = np.zeros(capacity, dtype=np.bool_)
             self._open(capacity)
-            self._cluster.ledger.listeners.append(self.moved)
+            self._cluster.belongings.wake()
 
     def _strays(self) -> list[str]:
         """Those that should not be where they are thought to be."""

@@ -24,6 +24,7 @@ def validate_state(cluster: Cluster) -> list[str]:
         *_counters(cluster),
         *_promises(cluster),
         *_classes(cluster),
+        *cluster.virtuals.problems(),
         *cluster.belongings.problems(),
         *cluster.volumes.problems({**cluster.pods, **{pod.uid: pod for pod in present(cluster)}}),
     ]

@@ -114,6 +114,12 @@ class Column:
             return False
         return self._keys is None or bool(self._key_passes[self._keys.of[row]])
 
+    def fits_as(self, view: One) -> bool:
+        """Whether a row would fit were it as the view has it; rows must not depend on each other."""
+        if self.rejected is not None or not self._fits_node[view.rows]:
+            return False
+        return all(passes(view) for passes in self._usage_filters)
+
     def draws_on(self, row: int) -> str:
         """The uid of the reservation a pod put on the row draws on."""
         return ""

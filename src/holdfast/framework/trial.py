@@ -15,11 +15,13 @@ from numpy.typing import NDArray
 
 from holdfast.core.cluster import Cluster
 from holdfast.core.pods import PodRecord
+from holdfast.core.promises import Promise
 from holdfast.core.slots import PODS
 from holdfast.framework.clearing import to_go, to_go_for_amounts
 from holdfast.framework.column import Column
 from holdfast.framework.counting import count_reservations
 from holdfast.framework.diagnosis import FITS, Blame
+from holdfast.framework.drawing import DrawnOne
 from holdfast.framework.interface import Need, Order
 from holdfast.framework.owned import OwnedColumn
 
@@ -61,10 +63,26 @@ class PodTrial:
         return rows
 
     def fits(self, row: int) -> bool:
-        if self._rooms and self._rooms.of(self._pod, row) is not None:
-            with self._own_room_free(row):
-                return self._fits(row)
-        return self._fits(row)
+        room = self._rooms.of(self._pod, row) if self._rooms else None
+        if room is None:
+            return self._fits(row)
+        if self._is_amounts_only(room, row):
+            assert room.hold is not None
+            self._column.refresh()
+            return self._column.fits_as(DrawnOne(self._cluster.nodes, room.hold))
+        with self._own_room_free(row):
+            return self._fits(row)
+
+    def _is_amounts_only(self, room: Promise, row: int) -> bool:
+        """Whether a row without the room differs from the row with it in amounts alone."""
+        return (
+            room.pod is not None
+            and not room.pod.cls.ports
+            and not self._column.owned
+            and self._column.is_local
+            and not self._cluster.belongings.awake
+            and not self.rivals(row)
+        )
 
     def _fits(self, row: int) -> bool:
         self._column.refresh()

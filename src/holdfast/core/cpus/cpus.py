@@ -17,7 +17,7 @@ from holdfast.core.cpus.holding import Holding, read_holding, write_holding
 from holdfast.core.cpus.judging import Judging
 from holdfast.core.cpus.placing import Placing, Room
 from holdfast.core.cpus.taking import BY_CORE, BY_NUMA, Apart
-from holdfast.core.cpus.topology import FULL_CORES, Topology, cpus_of_numa
+from holdfast.core.cpus.topology import BEST_EFFORT, FULL_CORES, Topology, cpus_of_numa
 from holdfast.core.cpus.wants import POLICIES, CpuWantError, Want, read_want
 from holdfast.core.custody import Custody
 from holdfast.core.holds import Hold
@@ -110,6 +110,14 @@ class Cpus(Custody[Holding]):
                     zones.add(known.numa)
         return Apart(frozenset(cores), frozenset(zones))
 
+    def zones(self, pod: PodRecord, row: int) -> tuple[frozenset[int], bool]:
+        """The NUMA nodes a pod has on the row because of a policy, and whether that must be kept to."""
+        want = self.sensible(pod.cls)
+        if not self.active or want is None or row not in self.topologies:
+            return frozenset(), False
+        found = frozenset(numa for numa, _ in self.has(pod.uid).zones)
+        return found, self.placing.numa_policy(want, row) != BEST_EFFORT
+
     def particular(self, cls: PodClass, row: int) -> frozenset[int]:
         """Whether pods of the class would get CPUs of their own on the row, not an amount of them."""
         want = self.sensible(cls)
@@ -197,7 +205,15 @@ class Cpus(Custody[Holding]):
 
     def _choose(self, pod: PodRecord, row: int, hold: int | None) -> Holding | None:
         want = self.sensible(pod.cls)
-        return None if want is None else self.placing.choose(want, row, hold, pod.cls.ahead)
+        if want is None:
+            return None
+        devices = self._cluster.belongings.devices
+        asking = devices.sensible(pod.cls) if devices.active and devices.alignment else None
+        counts = None
+        if asking is not None and row in self.topologies:
+            holds = None if hold is None else np.array([hold])
+            counts = asking.by_numa(np.array([row]), holds, self.counts.width)
+        return self.placing.choose(want, row, hold, pod.cls.ahead, counts)
 
     def _recount(self, row: int) -> None:
         topology, there = self.topologies.get(row), self.there.get(row, {})

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from holdfast.core.cluster import Cluster
 
 _NO_SLOTS: frozenset[int] = frozenset()
+_ANYWHERE: frozenset[int] = frozenset()
 
 
 class Devices(Custody[Allocation]):
@@ -40,6 +41,8 @@ class Devices(Custody[Allocation]):
     def __init__(self, cluster: Cluster) -> None:
         super().__init__(cluster, {})
         self.tables: dict[str, TypeTable] = {}
+        self.alignment = True
+        """Whether devices are to be on the NUMA nodes their pods are on."""
         self.ranker: Ranker = most_free
         """Which device of a node is best."""
         self._asking: dict[int, Asking | None] = {}
@@ -145,7 +148,17 @@ class Devices(Custody[Allocation]):
         asking = self.sensible(pod.cls)
         if asking is None:
             return None
-        return asking.choose(row, hold, self.ranker, ahead=pod.cls.ahead) or self.nothing
+        ahead = pod.cls.ahead
+        near, must = self.aligned(pod, row)
+        if near:
+            found = asking.choose(row, hold, self.ranker, ahead, near)
+            if found or must:
+                return found or self.nothing
+        return asking.choose(row, hold, self.ranker, ahead) or self.nothing
+
+    def aligned(self, pod: PodRecord, row: int) -> tuple[frozenset[int], bool]:
+        """The NUMA nodes a pod has on the row, and whether its devices must be there too."""
+        return self._cluster.belongings.cpus.zones(pod, row) if self.alignment else (_ANYWHERE, False)
 
     def _count(self, pod: PodRecord, row: int, what: Allocation, sign: int) -> None:
         if pod.promise is not None or self._is_held(row):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from holdfast.api.errors import HoldfastError, InvalidObject, SelectorError, TimeError
 from holdfast.api.meta import ObjectMeta
@@ -24,7 +24,7 @@ from holdfast.core.promises.preempting import (
 )
 from holdfast.core.promises.promise import FINISHED, LIVE, Promise
 from holdfast.core.promises.reading import held, terms_of, traits_of
-from holdfast.core.promises.reserve_pod import namespace_of, reserve_pod
+from holdfast.core.promises.reserve_pod import namespace_of, node_and_scheduler, reserve_pod
 from holdfast.core.promises.rooms import preemptor_of
 from holdfast.core.slots import PODS
 
@@ -45,6 +45,7 @@ class Intake:
         self._uid: dict[str, str] = {}
         self._named: Counter[tuple[str, str]] = Counter()
         self._nobody: OwnerSpec | None = None
+        self._last_room: tuple[Any, PodClass] | None = None
         self._amounts: dict[tuple[tuple[int, int], ...], Amounts] = {}
 
     def uid(self, name: str) -> str:
@@ -168,12 +169,15 @@ class Intake:
         """Takes owners and template from the object; raises what is wrong with them. Whether anything
         changed that scheduling can see."""
         promises, reservation = self._promises, promise.object
-        pod, node = reserve_pod(reservation)
+        node, scheduler = node_and_scheduler(reservation)
         preemptor = preemptor_of(reservation) if node else ""
         spec = promises.specs.acquire([] if preemptor else reservation.spec.owners)
         try:
-            traits = traits_of(reservation, spec.id, "" if preemptor else node)
-            cls = self._cluster.classes.acquire(pod, traits)
+            if preemptor:
+                cls = self._class_of_room(reservation, spec.id)
+            else:
+                pod = reserve_pod(reservation)
+                cls = self._cluster.classes.acquire(pod, traits_of(reservation, spec.id, node))
         except HoldfastError:
             promises.specs.release(spec)
             raise
@@ -189,9 +193,7 @@ class Intake:
         record = promise.pod
         changed = record is None or record.cls is not cls
         if record is None:
-            record = promise.pod = PodRecord(
-                promise.ref, cls, pod.spec.scheduler_name, self._cluster.now
-            )
+            record = promise.pod = PodRecord(promise.ref, cls, scheduler, self._cluster.now)
             record.namespace = cls.namespace
             record.started = promise.created
             record.created = reservation.metadata.creation_timestamp
@@ -206,6 +208,20 @@ class Intake:
         promise.restricted = terms.restricted
         promise.withheld = terms.withheld
         return changed
+
+    def _class_of_room(self, reservation: Reservation, spec: int) -> PodClass:
+        """Preemptors come in numbers, and the last one's template is mostly this one's too."""
+        template = reservation.spec.template or {}
+        wanted = {key: value for key, value in template["spec"].items() if key != "nodeName"}
+        asked = (template.get("metadata"), wanted)
+        classes = self._cluster.classes
+        if self._last_room is not None and self._last_room[0] == asked:
+            cls = self._last_room[1]
+            if classes.once_more(cls):
+                return cls
+        cls = classes.acquire(reserve_pod(reservation), traits_of(reservation, spec, ""))
+        self._last_room = asked, cls
+        return cls
 
     def _reclass(self, record: PodRecord, cls: PodClass) -> None:
         before = record.cls

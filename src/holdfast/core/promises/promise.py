@@ -115,7 +115,7 @@ class Promise:
         self.withheld: Amounts = {}
         """What is kept back inside it, by slot."""
         self.virtual = False
-        """Whether it has no object; see `holdfast.core.promises.virtual`."""
+        """Whether it has no object; see `holdfast.core.promises.virtuals`."""
         self.waiting = False
         """Whether it has a node but not yet the room."""
         self.finished = ""

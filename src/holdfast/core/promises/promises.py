@@ -189,6 +189,7 @@ class Promises:
     def unassume(self, promise: Promise) -> None:
         pod = promise.pod
         assert pod is not None
+        promise.told = None
         self.waiting.leave(promise)
         self.clear(promise, frozenset())
         self._ledger.release(pod)
