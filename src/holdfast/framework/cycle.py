@@ -182,6 +182,10 @@ class Cycle:
             # A row that is being cleared for the pod itself was looked at before.
             return column.best(column.diagnosis.passing())
         untried = np.ones(table.size, dtype=np.bool_)
+        known = trial.known_corrections()
+        if known is not None:
+            untried[[each for each, blame in known.items() if blame.plugin]] = False
+            return column.best(untried)
         while row >= 0 and table.name(row) in nominations and not trial.fits(row):
             untried[row] = False
             row = column.best(untried)
