@@ -51,6 +51,26 @@ def test_a_reservation_gets_its_node_or_not(faults: list[Fault], told: list[str]
     run(story())
 
 
+@pytest.mark.parametrize("faults", [[], [Fault("PATCH", status=503, times=3)]])
+def test_what_a_reservation_was_given_is_written_with_its_node(faults: list[Fault]) -> None:
+    given = {"scheduling.koordinator.sh/device-allocated": '{"gpu":[{"minor":0}]}'}
+
+    async def story() -> None:
+        async with desk() as d:
+            r = d.api.create(reservation())
+            d.api.faults += faults
+            bind = SetReservationStatus(
+                ref(r), ReservationStatus(phase="Available", node_name="n"), True, given
+            )
+            await d.do(bind)
+            assert d.said() == ["BindConfirmed"]
+            written = d.api.get(RESERVATIONS, "r", "")
+            assert written["metadata"]["annotations"] == given
+            assert written["status"]["nodeName"] == "n"
+
+    run(story())
+
+
 def test_the_last_status_of_a_reservation_is_written_and_its_bind_still_answered() -> None:
     async def story() -> None:
         async with desk() as d:

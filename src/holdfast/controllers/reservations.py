@@ -42,6 +42,8 @@ class ReservationLifecycle:
         self._due: dict[str, float] = {}
         self._invalid: dict[str, str] = {}
         """What was last said to be wrong with a reservation, by its uid."""
+        self._renewed: set[str] = set()
+        """Those that were given another size, and with it perhaps other devices or CPUs."""
         self._decisions: list[Decision] = []
 
     def run(self, now: float) -> list[Decision]:
@@ -156,6 +158,7 @@ class ReservationLifecycle:
             return
         if promise.waiting or self._promises.has_room(promise, wanted):
             self._promises.resize(promise, wanted)
+            self._renewed.add(promise.uid)
             self._promises.dirty.pop(promise.uid, None)
             promise.resize_problem = ""
             self._emit(promise, "Resized", f"{promise.name} has the size its template asks for")
@@ -190,7 +193,12 @@ class ReservationLifecycle:
         pod = promise.pod
         node = self._cluster.nodes.name(pod.row) if pod is not None and pod.row >= 0 else ""
         status = status_of(self._promises, promise, node, now)
-        if status == promise.object.status:
+        if promise.uid in self._renewed and pod is not None and node:
+            self._renewed.discard(promise.uid)
+            has = self._cluster.belongings.told(pod, pod.row)
+            promise.told = status
+            self._decisions.append(SetReservationStatus(promise.ref, status, annotations=has))
+        elif status == promise.object.status:
             promise.told = None
         elif status != promise.told:
             promise.told = status

@@ -284,6 +284,7 @@ class Promises:
         pod = promise.pod
         assert pod is not None
         self._ledger.resize(pod, amounts)
+        self._cluster.belongings.renew(pod)
         self._intake.set_amounts(promise, amounts)
         promise.resized = True
         self.note(promise, "resized")

@@ -49,9 +49,10 @@ class Reservations:
     def set_status(self, decision: SetReservationStatus) -> None:
         ref = decision.reservation
         before = self._wanted.get(ref.uid)
-        if before is not None and before.binds:
+        if before is not None and (before.binds or before.annotations):
             annotations = {**before.annotations, **decision.annotations}
-            decision = msgspec.structs.replace(decision, binds=True, annotations=annotations)
+            binds = before.binds or decision.binds
+            decision = msgspec.structs.replace(decision, binds=binds, annotations=annotations)
         self._wanted[ref.uid] = decision
         if before is None or decision.binds != before.binds:
             lane = Lane.BIND if decision.binds else Lane.STATUS
