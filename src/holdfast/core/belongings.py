@@ -118,6 +118,19 @@ class Belongings:
         if self.cpus.active:
             self.cpus.node_changed(row)
 
+    def lacking_anew(self, pod: PodRecord) -> list[str]:
+        """What there is not enough of for a reserve pod that asks for something else by now."""
+        if not self.awake:
+            return []
+        found = (("cpuset", self.cpus.renewed(pod)), ("devices", self.devices.renewed(pod)))
+        return [what for what, had in found if had is not None and not had]
+
+    def renew(self, pod: PodRecord) -> None:
+        """A reserve pod has what it asks for by now."""
+        if self.awake:
+            self.cpus.renew(pod)
+            self.devices.renew(pod)
+
     def row_opened(self, row: int) -> None:
         for keeper in self.keepers:
             if keeper.active:

@@ -215,6 +215,13 @@ class Cpus(Custody[Holding]):
             counts = asking.by_numa(np.array([row]), holds, self.counts.width)
         return self.placing.choose(want, row, hold, pod.cls.ahead, counts)
 
+    def _is_as_asked(self, pod: PodRecord, what: Holding) -> bool:
+        want = self.sensible(pod.cls)
+        if want is None:
+            return True
+        by_zone = sum(dict(amounts).get(names.CPU, 0) for _, amounts in what.zones)
+        return (not what.cpus or len(what.cpus) == want.cpus) and (not by_zone or by_zone == want.milli)
+
     def _recount(self, row: int) -> None:
         topology, there = self.topologies.get(row), self.there.get(row, {})
         room = self._everything(topology)

@@ -160,6 +160,19 @@ class Devices(Custody[Allocation]):
         """The NUMA nodes a pod has on the row, and whether its devices must be there too."""
         return self._cluster.belongings.cpus.zones(pod, row) if self.alignment else (_ANYWHERE, False)
 
+    def _is_as_asked(self, pod: PodRecord, what: Allocation) -> bool:
+        asking = self.sensible(pod.cls)
+        if asking is None:
+            return True
+        for share in asking.shares:
+            parts = what.get(share.type, ())
+            lines = [line for line, amount in enumerate(share.each) if amount]
+            if len(parts) != share.number or any(
+                part.amounts[line] != share.each[line] for part in parts for line in lines
+            ):
+                return False
+        return True
+
     def _count(self, pod: PodRecord, row: int, what: Allocation, sign: int) -> None:
         if pod.promise is not None or self._is_held(row):
             self._recount(row)
