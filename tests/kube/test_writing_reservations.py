@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from holdfast.api.reservation import ReservationStatus
-from holdfast.core.decisions import DeleteReservation, SetReservationStatus
+from holdfast.core.decisions import DeleteReservation, PreemptReservation, SetReservationStatus
 from kube.fake_api import Fault, Raw
 from kube.virtual_time import run
 from kube.writing_desk import desk, ref
@@ -99,5 +99,30 @@ def test_a_reservation_that_is_gone_or_another_is_left_alone() -> None:
             assert d.api.get(RESERVATIONS, "r", "") == other
             await d.do(DeleteReservation(ref(other), "over"))
             assert d.api.all(RESERVATIONS) == []
+
+    run(story())
+
+
+@pytest.mark.parametrize(
+    ("faults", "told"),
+    [
+        ([], []),
+        ([Fault("PATCH", status=503, times=3)], []),
+        ([Fault("PATCH", status=403)], ["WriteRefused: 403: scripted"]),
+    ],
+)
+def test_that_it_has_to_go_is_written_on_a_reservation(faults: list[Fault], told: list[str]) -> None:
+    async def story() -> None:
+        async with desk() as d:
+            raw = reservation()
+            raw["metadata"]["labels"] = {"kept": "yes"}
+            r = d.api.create(raw)
+            d.api.faults += faults
+            preemptor = ref(d.api.create(reservation("p")))
+            await d.do(PreemptReservation(ref(r), preemptor, "n", {"soft": "true"}, {"why": "so"}))
+            assert d.said() == told
+            metadata = d.api.get(RESERVATIONS, "r", "")["metadata"]
+            assert metadata["labels"] == ({"kept": "yes"} if told else {"kept": "yes", "soft": "true"})
+            assert metadata.get("annotations", {}) == ({} if told else {"why": "so"})
 
     run(story())

@@ -92,10 +92,10 @@ class ReservationLifecycle:
                 return
             if pod.phase is Phase.ASSUMED:
                 return  # its status is being written
-            if promise.once and bound_owners(self._promises, promise):
+            if promise.once and not promise.leaving and bound_owners(self._promises, promise):
                 self._finish(promise, SUCCEEDED, "", now)
                 return
-            if promise.waiting and self._promises.has_room(promise):
+            if promise.waiting and self._may_have_it(promise):
                 self._promises.available(promise)
                 self._tell(promise, "Available", f"There is room for {promise.name} on {node}")
             self._resize(promise)
@@ -107,6 +107,10 @@ class ReservationLifecycle:
             self._invalid.pop(promise.uid, None)
         self._write(promise, now)
         self._set_timer(promise.uid, expires)
+
+    def _may_have_it(self, promise: Promise) -> bool:
+        """Whether there is what it waits for: the room, and nobody any more who has to go for it."""
+        return not self._promises.awaits(promise) and self._promises.has_room(promise)
 
     def _is_needless(self, promise: Promise) -> bool:
         """Whether preempted room is held for a pod that is gone, or has or looks for another place."""

@@ -6,7 +6,7 @@ first. What a reservation holds for such a pod is counted with the reservation, 
 is held for the pod itself counts as free.
 """
 
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from weakref import proxy
 
@@ -17,6 +17,7 @@ from holdfast.core.cluster import Cluster
 from holdfast.core.pods import PodRecord
 from holdfast.core.promises import Promise
 from holdfast.core.slots import PODS
+from holdfast.framework.clearing import to_go, to_go_for_amounts
 from holdfast.framework.column import Column
 from holdfast.framework.counting import count_reservations
 from holdfast.framework.diagnosis import FITS, Blame
@@ -28,13 +29,21 @@ from holdfast.framework.owned import OwnedColumn
 class PodTrial:
     """One pod's attempt at nodes."""
 
-    __slots__ = ("_cluster", "_column", "_pinned", "_pod", "_rooms")
+    __slots__ = ("_cluster", "_column", "_others", "_pinned", "_pod", "_rooms")
 
-    def __init__(self, cluster: Cluster, column: Column, pod: PodRecord, pinned: bool) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        column: Column,
+        pod: PodRecord,
+        pinned: bool,
+        others: "Others | None" = None,
+    ) -> None:
         self._cluster = cluster
         self._column = column
         self._pod = pod
         self._pinned = pinned
+        self._others = others
         self._rooms = cluster.promises.rooms
 
     def resolvable(self) -> NDArray[np.bool_]:
@@ -113,6 +122,27 @@ class PodTrial:
                     ledger.remove(pod)
                     victims.append(pod)
         return victims
+
+    def reservations_to_go(
+        self, row: int, reserving: list[PodRecord], gone: list[PodRecord], spared_first: Order
+    ) -> list[PodRecord] | tuple[str, ...]:
+        needs = self._column.needs
+        if needs is not None and not self.rivals(row) and self._column.suits_row(row):
+            return to_go_for_amounts(self._cluster, row, needs, reserving, gone, spared_first)
+        found = to_go(
+            self._cluster,
+            reserving,
+            gone,
+            spared_first,
+            lambda: self.fits(row),
+            lambda: self.blame(row).texts,
+        )
+        self._column.refresh()
+        return found
+
+    def of(self, pod: PodRecord) -> tuple[int, "PodTrial"]:
+        assert self._others is not None
+        return self._others(pod)
 
     def draws_on(self, row: int, victims: Iterable[PodRecord]) -> str | None:
         if not self._column.may_draw:
@@ -205,6 +235,10 @@ class PodTrial:
                 self._cluster.ledger.release(room.pod)
             yield
         self._column.refresh()
+
+
+Others = Callable[[PodRecord], tuple[int, PodTrial]]
+"""Where another pod would go, and its trial."""
 
 
 class ClassContest:
