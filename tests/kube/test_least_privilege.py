@@ -8,9 +8,8 @@ from builders import make_node, make_pod
 from kube.holdfast_process import holdfast
 from realserver.accounts import ACCOUNT, as_the_account, documents, ensure, of_the_provisioner
 from realserver.client import Json
+from realserver.definitions import CRDS
 from realserver.server import RealServer
-
-CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
 
 def test_the_scheduler_runs_with_what_deploy_gives_it(real_cluster: RealServer, tmp_path: Path) -> None:
