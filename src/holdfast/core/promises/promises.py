@@ -369,6 +369,8 @@ class Promises:
     def opened(self, promise: Promise) -> None:
         """Owners may find room that was not there before."""
         self.moved(promise)
+        if promise.preemptor and promise.waiting:
+            return  # its owner knows, and has nothing to find yet
         self._cluster.changed(Change.POD_LEFT)
         if promise.preemptor:
             owner, watcher = self._cluster.pods.get(promise.preemptor), self._cluster.watcher
