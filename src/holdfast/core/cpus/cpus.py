@@ -132,6 +132,14 @@ class Cpus(Custody[Holding]):
             return False
         return bool(self.left(hold.index).cpus)
 
+    def reasons(self, cls: PodClass, hold: Hold) -> list[str]:
+        """Why a pod of the class would not find its CPUs through a reservation."""
+        want = self.sensible(cls) if self.active else None
+        if want is None:
+            return []
+        lacks = self.judging.lacks(want, np.array([hold.row]), np.array([hold.index]))
+        return [lack.text for lack in lacks]
+
     def lacking(self, pod: PodRecord, behind: Iterable[str]) -> list[str]:
         """Whether a reserve pod's CPUs are still somebody else's."""
         mine = self.has(pod.uid).cpus
