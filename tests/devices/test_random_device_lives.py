@@ -117,8 +117,9 @@ class DeviceLife:
         if ("Node", name) not in self.world.objects:
             self.world.put(node(name))
             return
-        for key, raw in list(self.world.objects.items()):
-            if key[0] == "Pod" and raw["spec"].get("nodeName") == name:
+        for key in list(self.world.objects):
+            raw = self.world.objects.get(key)  # another may have had to go for one that waited
+            if raw is not None and key[0] == "Pod" and raw["spec"].get("nodeName") == name:
                 self.world.delete(*key)
         self.world.delete("Node", name)
 
@@ -146,12 +147,12 @@ class DeviceLife:
                 assert value <= FULL[line], f"{where}: {line} of {minor} is given twice: {value}"
 
 
-@examples(25)
+@examples(12)
 @given(st.data())
 def test_no_share_of_a_gpu_is_given_twice(data: st.DataObject) -> None:
-    DeviceLife(choosing(data.draw)).live(20)
+    DeviceLife(choosing(data.draw)).live(15)
 
 
 def test_no_share_of_a_gpu_is_given_twice_in_many_lives() -> None:
-    for seed in range(examples(40).max_examples):
-        DeviceLife(seeded(seed)).live(40)
+    for seed in range(examples(12).max_examples):
+        DeviceLife(seeded(seed)).live(30)

@@ -6,6 +6,7 @@ from collections import Counter
 from typing import Any
 
 import hypothesis.strategies as st
+import pytest
 from hypothesis import given
 
 from builders import make_node, make_pod
@@ -114,3 +115,37 @@ def test_what_is_kept_is_what_a_trial_of_every_row_finds(
         found = cycle.find_row(profile, pod, cycle.column(profile, pod.cls))
         assert found < 0 or trial.fits(found)
         assert found >= 0 or not any(trial.fits(row) for row in rows)
+
+
+def count_trials(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    tried: list[int] = []
+    blame = PodTrial.blame
+
+    def counted(trial: PodTrial, row: int) -> Blame:
+        tried.append(row)
+        return blame(trial, row)
+
+    monkeypatch.setattr(PodTrial, "blame", counted)
+    return tried
+
+
+def test_where_rows_depend_on_each_other_siblings_share_what_was_tried(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    zone = "topology.kubernetes.io/zone"
+    driver = Driver((SETUP,))
+    for i, name in enumerate(NODES):
+        driver.add(make_node(name).label(zone, f"z{i % 2}").allocatable(cpu="4", memory="8Gi").obj())
+        driver.add(make_pod(f"there{i}").cpu("2").priority(-1).on(name).obj())
+    urgent = [make_pod(f"urgent{i}").cpu("3").priority(10).obj() for i in range(len(NODES))]
+    driver.add(*urgent).round()
+    assert driver.scheduler.cluster.nominations.keys() == set(NODES)
+    tried = count_trials(monkeypatch)
+    crowd = [make_pod(f"p{i}").cpu("1").spread(zone, 1, {"app": "a"}) for i in range(20)]
+    driver.add(*(pod.preemption_policy("Never").obj() for pod in crowd))
+    driver.round()
+    text = "0/4 nodes are available: 4 Insufficient cpu."
+    told = {driver.record(pod.obj()).told.partition(" preemption")[0] for pod in crowd}
+    assert told == {text}
+    assert len(tried) <= 2 * len(NODES)
+    assert list(driver.delete(urgent[0]).binds(20.0).values()) == ["n0", "n0"]

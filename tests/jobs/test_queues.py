@@ -58,7 +58,7 @@ def test_a_queue_that_is_full_keeps_no_one_else_waiting() -> None:
     queues = [queue("a", capability={"cpu": "1"}), queue("b")]
     played = play(node("n1", 4), queues, pods("a", 5, priority=100), pods("b", 5))
     assert counts(played) == {"a": 1, "b": 3}
-    assert played.why("a-01") == "queue a has no more cpu than its capability"
+    assert played.why("a-01") == "queue a would have more cpu than its capability"
 
 
 def test_room_in_a_capability_is_used_when_it_comes() -> None:

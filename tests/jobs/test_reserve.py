@@ -90,6 +90,12 @@ def test_without_the_action_nothing_is_held() -> None:
     assert played.events("Pod/default/big", "Starving") == []
 
 
+def test_a_job_that_waits_for_its_own_pods_does_not_starve() -> None:
+    given = [node("n1", 4), group("g", 3), *gang("g", 2)]
+    played = play(given, config=actions(**AFTER), until=100)
+    assert played.events("PodGroup/default/g", "Starving", "Reserved") == []
+
+
 # What it does to others
 
 

@@ -85,6 +85,21 @@ def test_the_scheduler_makes_them_itself(faults: list[Fault]) -> None:
     run(story())
 
 
+def test_what_is_set_aside_is_no_difference_to_the_server() -> None:
+    async def story() -> None:
+        api = FakeApi()
+        api.create(node("n1"))
+        api.faults.append(Fault("POST", "/reservations", status=503, times=math.inf))
+        async with running(api) as cluster:
+            api.create(asking("p"))
+            await until(lambda: cluster.scheduler.cluster.virtuals.by_id)
+            difference = await cluster.difference()
+            assert difference.redundant_reservations == []
+            assert difference.inconsistent == []
+
+    run(story())
+
+
 def test_a_provisioner_makes_one_for_each_id() -> None:
     async def story() -> None:
         api = FakeApi()

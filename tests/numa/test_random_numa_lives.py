@@ -133,12 +133,12 @@ class NumaLife:
             assert value <= PER_NUMA[resource], f"{where}: {resource} of NUMA node {numa} is oversold"
 
 
-@examples(25)
+@examples(12)
 @given(st.data())
 def test_no_cpu_is_given_twice(data: st.DataObject) -> None:
-    NumaLife(choosing(data.draw)).live(20)
+    NumaLife(choosing(data.draw)).live(15)
 
 
 def test_no_cpu_is_given_twice_in_many_lives() -> None:
-    for seed in range(examples(40).max_examples):
-        NumaLife(seeded(seed)).live(40)
+    for seed in range(examples(12).max_examples):
+        NumaLife(seeded(seed)).live(30)

@@ -265,6 +265,13 @@ class TestThingsThatGo:
         assert (world.drawn("p"), world.held("n1")) == ("r", 3000)
 
 
+def test_what_is_set_aside_is_no_reservation_yet() -> None:
+    world = external(node("n1"), four("p"))
+    text = SchedulingMetrics(world.scheduler).text().decode()
+    assert 'holdfast_reservations{phase="Pending"} 0.0' in text
+    assert "virtual/" not in text
+
+
 def test_figures() -> None:
     world = external(node("n1"), four("p"), provisionTimeout="1m")
     world.wait(70).put(made_for(world, "p"))

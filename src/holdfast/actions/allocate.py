@@ -55,7 +55,8 @@ class _Turns:
         self._fill()
         if not self._lanes:
             return
-        self._queues.share_out(round_.queue.waiting(with_jobs=True, popped=self._popped()))
+        if len(self._lanes) > 1:
+            self._queues.share_out(round_.queue.waiting(with_jobs=True, popped=self._popped()))
         self._order = [(self._standing(name), name) for name in self._lanes]
         heapq.heapify(self._order)
         while round_.pods_left > 0 and (pod := self._next()) is not None:

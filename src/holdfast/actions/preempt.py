@@ -5,43 +5,26 @@ Victims are found for one member after the other, each with those before it take
 the whole job would then be ready is anyone asked to go.
 """
 
-from collections.abc import Mapping
-from typing import Any
-
 from holdfast.actions.round import Action, Round
 from holdfast.core.decisions import Decision, Nominate
 from holdfast.core.decisions import Preempt as PreemptPod
-from holdfast.core.jobs import Job, JobName
+from holdfast.core.jobs import Job
 from holdfast.core.pods import PodRecord
-
-PREEMPTING = "preempt"
 
 
 class Preempt(Action):
     name = "preempt"
 
-    def __init__(self, arguments: Mapping[str, Any]) -> None:
-        super().__init__(arguments)
-        self._in_vain: dict[JobName, tuple[int, int]] = {}
-        """Jobs nobody could make room for, and what had changed in the cluster until then."""
-
     def run(self, round_: Round) -> None:
-        if not round_.cluster.jobs or round_.cluster.has_changes() or round_.pods_left <= 0:
+        if not round_.gangs.refused or round_.cluster.has_changes() or round_.pods_left <= 0:
             return
-        for leader in round_.queue.unschedulable():
+        refused, round_.gangs.refused = round_.gangs.refused, {}
+        leaders = [pod for pod in refused.values() if pod.job is not None and not pod.job.is_ready]
+        for leader in sorted(leaders, key=round_.queue.sort_key):
             job = leader.job
-            if job is None or job.is_ready or self._is_under_way(round_, job):
-                continue
-            if self._in_vain.get(job.name) == self._state(round_):
-                continue
-            self._make_room(round_, leader, job)
-            self._in_vain[job.name] = self._state(round_)
-        gone = [name for name in self._in_vain if name not in round_.cluster.jobs.known]
-        for name in gone:
-            del self._in_vain[name]
-
-    def _state(self, round_: Round) -> tuple[int, int]:
-        return round_.cluster.ledger.changed.end, round_.cluster.nodes_changed.end
+            assert job is not None
+            if not self._is_under_way(round_, job):
+                self._make_room(round_, leader, job)
 
     def _is_under_way(self, round_: Round, job: Job) -> bool:
         """Whether some are still on their way out to make room for it."""
@@ -52,7 +35,11 @@ class Preempt(Action):
     def _make_room(self, round_: Round, leader: PodRecord, job: Job) -> None:
         cluster, gangs = round_.cluster, round_.gangs
         jobs, members = cluster.jobs.partners(job), gangs.waiting(leader)
-        if gangs.hindrance(jobs, members) is not None or any(pod.promise for pod in members):
+        reserving = [pod for pod in members if pod.promise is not None]
+        if reserving:
+            self._have_reservations_go(round_, reserving, jobs)
+            return
+        if gangs.hindrance(jobs, members) is not None:
             return
         before = {
             pod: pod.nominated for there in cluster.nominations.values() for pod in there.values()
@@ -70,6 +57,15 @@ class Preempt(Action):
             victim.disrupted = False
         for pod, node in before.items():
             cluster.nominate(pod, node)
+
+    def _have_reservations_go(self, round_: Round, reserving: list[PodRecord], jobs: list[Job]) -> None:
+        """Reservations make room together where one of them may."""
+        for pod in reserving:
+            if round_.cycle.make_room(round_.profiles[pod.scheduler], pod, round_.now):
+                for job in jobs:
+                    if job.is_ready:
+                        round_.gangs.became_ready(job, round_.now)
+                return
 
     def _place(
         self,

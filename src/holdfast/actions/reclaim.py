@@ -26,10 +26,14 @@ class Reclaim(Action):
     def __init__(self, arguments: Mapping[str, Any]) -> None:
         super().__init__(arguments)
         self._in_vain: dict[str, tuple[int, int]] = {}
+        self._seen: tuple[int, int, int] | None = None
 
     def run(self, round_: Round) -> None:
         queues = round_.cluster.jobs.queues
         if not queues or round_.cluster.has_changes() or round_.pods_left <= 0:
+            return
+        state = (round_.queue.refusals, round_.cluster.ledger.changed.end, queues.generation)
+        if state == self._seen:
             return
         waiting = [pod for pod in round_.queue.unschedulable() if queues.of(pod) in queues.known]
         if not waiting:
@@ -39,11 +43,13 @@ class Reclaim(Action):
         waiting.sort(key=lambda pod: (queues.standing(queues.of(pod)), round_.queue.sort_key(pod)))
         self._in_vain = {p.uid: self._in_vain[p.uid] for p in waiting if p.uid in self._in_vain}
         for pod in waiting:
-            state = (round_.cluster.ledger.changed.end, queues.generation)
-            if self._in_vain.get(pod.uid) == state or pod.promise is not None:
+            tried = (round_.cluster.ledger.changed.end, queues.generation)
+            if self._in_vain.get(pod.uid) == tried or pod.promise is not None:
                 continue
             _Reclaimer(round_, pod).reclaim()
             self._in_vain[pod.uid] = (round_.cluster.ledger.changed.end, queues.generation)
+        end = round_.cluster.ledger.changed.end
+        self._seen = (round_.queue.refusals, end, queues.generation)
 
 
 class _Reclaimer:

@@ -116,7 +116,7 @@ class Reserve(Action):
                 self._refused.pop(key, None)
                 if unit is not None:
                     round_.queue.refused[unit.pod.uid] = unit.pod
-            elif not self._is_served(round_, unit):
+            elif self._is_helped_by_room(round_, unit) and not self._is_served(round_, unit):
                 units.append(unit)
         sort = round_.queue.sort_key
         return sorted(units, key=lambda unit: sort(unit.pod))
@@ -128,6 +128,15 @@ class Reserve(Action):
         if pod.job.is_ready or not waiting:
             return None
         return Unit(pod if _waits(pod) and pod in waiting else waiting[0], pod.job)
+
+    def _is_helped_by_room(self, round_: Round, unit: Unit) -> bool:
+        """Whether it waits for nothing but room."""
+        jobs = round_.cluster.jobs
+        if jobs.queues and jobs.queues.refusal(unit.pod):
+            return False
+        if unit.job is None:
+            return True
+        return all(job.is_known and not job.lacks(job.waiting()) for job in jobs.partners(unit.job))
 
     def _is_served(self, round_: Round, unit: Unit) -> bool:
         """Whether room is held already, as much as it needs to be ready."""
@@ -178,8 +187,6 @@ class Reserve(Action):
         jobs = [] if unit.job is None else round_.cluster.jobs.partners(unit.job)
         tasks = [unit.pod] if unit.job is None else round_.gangs.waiting(unit.pod)
         tasks = [pod for pod in tasks if pod.promise is None]
-        if any(job.lacks(job.waiting()) or not job.is_known for job in jobs):
-            return
         if not tasks or round_.cluster.jobs.queues.refusal(*tasks):
             return  # more nodes would not help
         plan = round_.reserving.plan(jobs, tasks, self._percent)

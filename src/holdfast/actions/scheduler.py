@@ -130,6 +130,8 @@ class Scheduler:
             self.unfinished = round_.pods_left <= 0
             if self.unfinished or not self.cluster.has_changes():
                 break
+        if not self.unfinished:
+            self.gangs.refused.clear()
         for controller in self._controllers:
             decisions += controller.run(now)
         decisions = self.cluster.take_reports() + decisions + self.cycle.decisions
@@ -263,6 +265,8 @@ class Scheduler:
     def bind_confirmed(self, pod: PodRecord) -> None:
         self.queue.forget(pod)
         pod.told = ""
+        if pod.promise is not None and pod.promise.preemptor:
+            return  # what became of the pod it is for will be told
         node = self.cluster.nodes.name(pod.row)
         what = pod.name if pod.promise is not None else f"{pod.namespace}/{pod.name}"
         message = f"Successfully assigned {what} to {node}"

@@ -4,6 +4,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -16,6 +17,8 @@ from holdfast.bench import report
 from holdfast.bench.errors import BenchError
 from holdfast.bench.machine import this_machine
 from holdfast.bench.measure import Result, measure
+from holdfast.bench.packing.command import pack
+from holdfast.bench.packing.figures import Figures, as_mappings, show
 from holdfast.bench.plan import Plan, plan_of
 from holdfast.bench.sampling import profile as take_profile
 from holdfast.bench.trace import PUBLISHED, plan_of_trace
@@ -92,6 +95,12 @@ def bench(
     ] = None,
     trace_nodes: Annotated[str, typer.Option(help="openb_node_list_NAME.csv")] = "all_node",
     trace_pods: Annotated[str, typer.Option(help="openb_pod_list_NAME.csv")] = "default",
+    seeds: Annotated[
+        int, typer.Option(min=0, help="openb: runs of each way to pack GPUs; 0 leaves that out.")
+    ] = 10,
+    plot: Annotated[
+        Path | None, typer.Option(help="openb: where to draw how full GPUs get (SVG).")
+    ] = None,
     output: Annotated[
         Output, typer.Option("--output", "-o", help="Form of the figures.")
     ] = Output.TABLE,
@@ -134,7 +143,11 @@ def bench(
         if profile:
             _profile(console, names, options, output)
         else:
-            _measure(console, names, options, output, in_process)
+            packing = None
+            if TRACE in names and seeds:
+                assert trace is not None
+                packing = partial(pack, trace, trace_nodes, trace_pods, seeds, plot)
+            _measure(console, names, options, output, in_process, packing)
     except HoldfastError as error:
         typer.echo(f"error: {error}", err=True)
         raise typer.Exit(1) from None
@@ -157,7 +170,12 @@ def _on_a_server(
 
 
 def _measure(
-    console: Console, names: list[str], options: Options, output: Output, in_process: bool
+    console: Console,
+    names: list[str],
+    options: Options,
+    output: Output,
+    in_process: bool,
+    packing: Callable[[], list[Figures]] | None,
 ) -> None:
     run: Callable[[str, Options], Result] = _here if in_process else _apart
     errors = Console(stderr=True, highlight=False)
@@ -166,10 +184,13 @@ def _measure(
         with errors.status(f"{name} ({number} of {len(names)})"):
             results.append(run(name, options))
         errors.print(report.progress_line(results[-1]), soft_wrap=True)
+    packed = packing() if packing is not None else []
     if output is Output.JSON:
-        print(report.as_json(this_machine(), results, []))
-    else:
-        report.print_results(console, this_machine(), results)
+        print(report.as_json(this_machine(), results, [], as_mappings(packed)))
+        return
+    report.print_results(console, this_machine(), results)
+    if packed:
+        show(console, packed)
 
 
 def _profile(console: Console, names: list[str], options: Options, output: Output) -> None:
@@ -189,6 +210,7 @@ def _here(name: str, options: Options) -> Result:
 def _apart(name: str, options: Options) -> Result:
     """Measures in a process of its own, so that rows do not add to each other's memory."""
     command = [sys.executable, "-m", "holdfast.bench", name, "--in-process", "-o", "json"]
+    command += ["--seeds", "0"]
     done = subprocess.run(
         command + options.arguments(), capture_output=True, text=True, encoding="utf-8", check=False
     )

@@ -90,7 +90,11 @@ def plan_of(row: Row, nodes: int | None = None) -> Plan:
                     raise BenchError(f"workload {row.name}: no namespaces begin with {op.namespaces}")
                 chosen = namespaces[op.namespaces] if op.namespaces else [op.namespace]
                 count = row.count(op.count, size) * (size if op.per_node else 1)
-                steps.append(Pods(_maker(op, chosen, position), count, op.measured))
+                words = {
+                    word: [f"{word}-{number}" for number in range(row.count(many, size))]
+                    for word, many in op.numbered.items()
+                }
+                steps.append(Pods(_maker(op, words, chosen, position), count, op.measured))
             case Churn():
                 churned = [templates()[name] for name in op.templates]
                 seconds = parse_duration(op.every) if op.every else 0.0
@@ -118,7 +122,9 @@ def _named(template: str, name: str) -> Object:
     return make_object({**given, "metadata": {**given.get("metadata", {}), "name": name}}, "", 0)
 
 
-def _maker(op: CreatePods, namespaces: list[str], position: int) -> PodMaker:
-    made = shapes(templates()[op.template], op.vary)
+def _maker(
+    op: CreatePods, words: dict[str, list[str]], namespaces: list[str], position: int
+) -> PodMaker:
+    made = shapes(templates()[op.template], {**op.vary, **words})
     along = [templates()[name] for name in op.along]
     return PodMaker(f"{op.template}-{position}", made, namespaces, along=along)

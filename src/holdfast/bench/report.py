@@ -16,8 +16,15 @@ from holdfast.bench.workload import TRACE, rows
 _BUSY = 1.15
 
 
-def as_json(machine: Machine, results: list[Result], profiles: list[Profile]) -> str:
+def as_json(
+    machine: Machine,
+    results: list[Result],
+    profiles: list[Profile],
+    packing: list[dict[str, Any]] | None = None,
+) -> str:
     document: dict[str, Any] = {"mode": "core", "machine": machine, "rows": results}
+    if packing:
+        document["packing"] = packing
     if profiles:
         document["profiles"] = profiles
     return msgspec.json.format(msgspec.json.encode(document), indent=2).decode()

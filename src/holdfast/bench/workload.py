@@ -50,7 +50,7 @@ class CreateNodes(_Struct, frozen=True, tag_field="op", tag="createNodes"):
 
 
 class CreateNamespaces(_Struct, frozen=True, tag_field="op", tag="createNamespaces"):
-    """Namespaces called prefix-0, prefix-1 and so on."""
+    """Namespaces called prefix-0, prefix-1 and so on; or objects of another kind, by their template."""
 
     prefix: str
     count: int | str
@@ -66,6 +66,7 @@ class CreateObject(_Struct, frozen=True, tag_field="op", tag="createObject"):
 
 class CreatePods(_Struct, frozen=True, tag_field="op", tag="createPods"):
     """Pods arrive, batch by batch. `vary` fills the template's `$words`; every combination occurs.
+    `numbered` does so with word-0, word-1 and so on, as many as it says.
 
     With `per_node` the count is for each node, however many there are. `namespaces` is the prefix of
     namespaces that take turns. `along` are templates of what each pod has one of and what arrives
@@ -76,6 +77,7 @@ class CreatePods(_Struct, frozen=True, tag_field="op", tag="createPods"):
     count: int | str
     measured: bool = False
     per_node: bool = False
+    numbered: dict[str, int | str] = {}
     namespace: str = "default"
     namespaces: str = ""
     vary: dict[str, list[str]] = {}

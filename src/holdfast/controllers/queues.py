@@ -16,21 +16,26 @@ class QueueStatuses:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._queues = cluster.jobs.queues
-        self._seen: object = None
 
     def run(self, now: float) -> list[Decision]:
-        """Looks at all of them if anything happened in one."""
-        if not self._queues or not (self._queues.dirty or self._cluster.jobs.dirty):
+        """Looks at those something happened in."""
+        if not self._queues:
             return []
-        self._queues.dirty = False
         self._queues.refresh()
-        phases: dict[str, Counter[str]] = {}
-        for job in self._cluster.jobs.known.values():
-            if job.group is not None and job.queue:
-                phases.setdefault(job.queue, Counter())[phase_of(job)] += 1
+        dirty, jobs = self._queues.dirty, self._cluster.jobs
+        for name in jobs.dirty:
+            if name in jobs.known and jobs.known[name].queue:
+                dirty[jobs.known[name].queue] = None
+        if not dirty:
+            return []
+        self._queues.dirty = {}
+        phases: dict[str, Counter[str]] = {name: Counter() for name in dirty}
+        for job in jobs.known.values():
+            if job.group is not None and job.queue in phases:
+                phases[job.queue][phase_of(job)] += 1
         decisions: list[Decision] = []
-        for record in self._queues:
-            status = self._status(record, phases.get(record.name, Counter()))
+        for record in [self._queues.known[name] for name in dirty if name in self._queues.known]:
+            status = self._status(record, phases[record.name])
             if status == record.object.status:
                 record.told = None
             elif status != record.told:

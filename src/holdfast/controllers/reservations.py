@@ -42,6 +42,8 @@ class ReservationLifecycle:
         self._due: dict[str, float] = {}
         self._invalid: dict[str, str] = {}
         """What was last said to be wrong with a reservation, by its uid."""
+        self._renewed: set[str] = set()
+        """Those that were given another size, and with it perhaps other devices or CPUs."""
         self._decisions: list[Decision] = []
 
     def run(self, now: float) -> list[Decision]:
@@ -90,13 +92,13 @@ class ReservationLifecycle:
                 return
             if pod.phase is Phase.ASSUMED:
                 return  # its status is being written
-            if promise.once and bound_owners(self._promises, promise):
+            if promise.once and not promise.leaving and bound_owners(self._promises, promise):
                 self._finish(promise, SUCCEEDED, "", now)
                 return
             self._resize(promise)
-            if promise.waiting and self._promises.has_room(promise):
+            if promise.waiting and self._may_have_it(promise):
                 self._promises.available(promise)
-                self._emit(promise, "Available", f"There is room for {promise.name} on {node}")
+                self._tell(promise, "Available", f"There is room for {promise.name} on {node}")
         elif promise.preemptor and not promise.error:
             return  # it is about to be placed
         if promise.error:
@@ -105,6 +107,10 @@ class ReservationLifecycle:
             self._invalid.pop(promise.uid, None)
         self._write(promise, now)
         self._set_timer(promise.uid, expires)
+
+    def _may_have_it(self, promise: Promise) -> bool:
+        """Whether there is what it waits for: the room, and nobody any more who has to go for it."""
+        return not self._promises.awaits(promise) and self._promises.has_room(promise)
 
     def _is_needless(self, promise: Promise) -> bool:
         """Whether preempted room is held for a pod that is gone, or has or looks for another place."""
@@ -134,7 +140,7 @@ class ReservationLifecycle:
         promise.message = message
         self._promises.finish(promise, how)
         self._promises.dirty.pop(promise.uid, None)
-        self._emit(promise, how, message or f"{promise.name} was allocated to its owner")
+        self._tell(promise, how, message or f"{promise.name} was allocated to its owner")
         self._write(promise, now)
 
     def _tell_invalid(self, promise: Promise) -> None:
@@ -153,6 +159,7 @@ class ReservationLifecycle:
         lacking = self._promises.lacking(promise, wanted)
         if not lacking:
             self._promises.resize(promise, wanted)
+            self._renewed.add(promise.uid)
             self._promises.dirty.pop(promise.uid, None)
             promise.resize_problem = ""
             self._emit(promise, "Resized", f"{promise.name} has the size its template asks for")
@@ -186,7 +193,12 @@ class ReservationLifecycle:
         pod = promise.pod
         node = self._cluster.nodes.name(pod.row) if pod is not None and pod.row >= 0 else ""
         status = status_of(self._promises, promise, node, now)
-        if status == promise.object.status:
+        if promise.uid in self._renewed and pod is not None and node:
+            self._renewed.discard(promise.uid)
+            has = self._cluster.belongings.told(pod, pod.row)
+            promise.told = status
+            self._decisions.append(SetReservationStatus(promise.ref, status, annotations=has))
+        elif status == promise.object.status:
             promise.told = None
         elif status != promise.told:
             promise.told = status
@@ -198,6 +210,11 @@ class ReservationLifecycle:
         elif self._due.get(uid) != due:
             self._due[uid] = due
             heapq.heappush(self._timers, (due, uid))
+
+    def _tell(self, promise: Promise, reason: str, message: str) -> None:
+        """Of room held for a preemptor its pod is told, which is enough."""
+        if not promise.preemptor:
+            self._emit(promise, reason, message)
 
     def _emit(self, promise: Promise, reason: str, message: str, type: str = "Normal") -> None:
         self._decisions.append(Emit(promise.ref, type, reason, message, "Reserving"))

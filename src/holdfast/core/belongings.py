@@ -66,7 +66,6 @@ class Belongings:
         if self.awake or metadata.annotations:
             self.cpus.seen(pod, metadata)
             self.devices.seen(pod, metadata)
-            self._look()
 
     def told(self, pod: PodRecord, row: int) -> dict[str, str]:
         """What is to be written on a pod that is bound to the row."""
@@ -92,11 +91,9 @@ class Belongings:
         some = after if after is not None else before
         if isinstance(some, Device):
             self.devices.put(some.metadata.name)
-            self._look()
             self._cluster.offer_again(some.metadata.name)
         elif isinstance(some, NodeResourceTopology):
             self.cpus.put(some.metadata.name)
-            self._look()
 
     def offered(self, node: str) -> dict[str, int]:
         """What a node offers by what is known of its devices, for those who look at amounts."""
@@ -112,6 +109,12 @@ class Belongings:
         """Whether a pod of the class would get some of the things a reservation holds."""
         return self.cpus.draws(cls, hold) or self.devices.draws(cls, hold)
 
+    def reasons(self, cls: PodClass, hold: Hold) -> list[str]:
+        """Why a pod of the class would not find the things it wants through a reservation."""
+        if not self.awake:
+            return []
+        return [*self.cpus.reasons(cls, hold), *self.devices.reasons(cls, hold)]
+
     def lacking(self, pod: PodRecord, behind: list[str]) -> list[str]:
         if not self.awake:
             return []
@@ -120,6 +123,19 @@ class Belongings:
     def node_changed(self, row: int) -> None:
         if self.cpus.active:
             self.cpus.node_changed(row)
+
+    def lacking_anew(self, pod: PodRecord) -> list[str]:
+        """What there is not enough of for a reserve pod that asks for something else by now."""
+        if not self.awake:
+            return []
+        found = (("cpuset", self.cpus.renewed(pod)), ("devices", self.devices.renewed(pod)))
+        return [what for what, had in found if had is not None and not had]
+
+    def renew(self, pod: PodRecord) -> None:
+        """A reserve pod has what it asks for by now."""
+        if self.awake:
+            self.cpus.renew(pod)
+            self.devices.renew(pod)
 
     def row_opened(self, row: int) -> None:
         for keeper in self.keepers:
@@ -139,5 +155,15 @@ class Belongings:
     def problems(self) -> list[str]:
         return [problem for keeper in self.keepers if keeper.active for problem in keeper.problems()]
 
-    def _look(self) -> None:
-        self.awake = self.awake or any(keeper.active for keeper in self.keepers)
+    def wake(self) -> None:
+        """There is something to have."""
+        if not self.awake:
+            self.awake = True
+            self._cluster.ledger.listeners.append(self._moved)
+
+    def _moved(self, pod: PodRecord, row: int, sign: int) -> None:
+        """CPUs first: devices come from the NUMA nodes that were chosen."""
+        if self.cpus.active:
+            self.cpus.moved(pod, row, sign)
+        if self.devices.active:
+            self.devices.moved(pod, row, sign)

@@ -40,6 +40,9 @@ _RESULTS = frozenset(
         names.RESERVATION_ALLOCATED,
         names.DEVICE_ALLOCATED,
         names.RESOURCE_STATUS,
+        names.PREEMPTS,
+        names.PREEMPTED_BY,
+        names.SOFT_EVICTION,
         names.NEW_RESERVATION_REQUIREMENT,
         names.RESERVATION_PROVISION_ERROR,
     )
@@ -298,6 +301,15 @@ class PodClasses:
             self._idle.pop(found.id, None)
         found.refs += 1
         return found
+
+    def once_more(self, cls: PodClass) -> bool:
+        """The class counts one pod more; False if it is known no more."""
+        if cls.id not in self._keys:
+            return False
+        if not cls.refs:
+            self._idle.pop(cls.id, None)
+        cls.refs += 1
+        return True
 
     def release(self, cls: PodClass) -> None:
         """The class counts one pod less."""

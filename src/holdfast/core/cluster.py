@@ -431,6 +431,8 @@ class Cluster:
         meta = pod.metadata
         if meta.annotations or pod.spec.active_deadline_seconds is not None:
             known.estimate = estimate_in(pod)
+            if known.estimate is not None:
+                self.jobs.lengths_are_told = True
             known.queue = meta.annotations.get(QUEUE_NAME_ANNOTATION, "")
         if known.job is not None or meta.annotations or meta.labels:
             self.jobs.join(known, meta)
@@ -487,6 +489,8 @@ class Cluster:
             self._assigned(known, node)
             if known.started != before:
                 self.starts.add(known.row)
+                if known.estimate is not None:
+                    self.ledger.changed.add(known.row)  # it is known when it ends
             return
         known.leaving = pod.metadata.deletion_timestamp is not None
         if known.uid in self.promises.rooms:

@@ -20,7 +20,7 @@ def add_barrier(
 ) -> list[Version]:
     """Puts the barrier among a class's filters; what its being there depends on."""
     holds = cluster.jobs.holds
-    if not holds.bars_nodes or cls.best_effort or is_hold(cls):
+    if not holds.bars_nodes or not cls.requests or is_hold(cls):
         return []
     if holds:
 

@@ -15,6 +15,7 @@ Scores that are normalised depend on all rows that pass all filters. They keep t
 worked out anew as a whole only when what the normalisation measures (say, the best raw score) changed.
 """
 
+from collections.abc import Hashable
 from typing import Any
 
 import numpy as np
@@ -25,7 +26,7 @@ from holdfast.core.classes import PodClass
 from holdfast.core.cluster import Cluster
 from holdfast.core.view import All, One, Some, View
 from holdfast.framework.barrier import add_barrier
-from holdfast.framework.diagnosis import Diagnosis, Verdict
+from holdfast.framework.diagnosis import Blame, Diagnosis, Verdict
 from holdfast.framework.interface import (
     Filter,
     Need,
@@ -55,6 +56,8 @@ Ints = NDArray[np.int64]
 class Column:
     owned = False
     """Whether pods of the class may draw on reservations."""
+    made_of_others = False
+    """Whether what is said of the class depends on more than this column."""
 
     def __init__(self, cluster: Cluster, profile: Profile, cls: PodClass) -> None:
         self._cluster = cluster
@@ -74,6 +77,8 @@ class Column:
         """The version of who owns reservations when last asked whether that matters here."""
         self.compiled = 0
         """How often the plugins were asked."""
+        self.corrected: tuple[Hashable, dict[int, Blame]] = (None, {})
+        """What stands against nodes that are being cleared for others, and as of when."""
         self._needs: tuple[int, tuple[Need, ...] | None] = (-1, None)
         self._compile()
 
@@ -113,6 +118,12 @@ class Column:
         if self.rejected is not None or not self._fits[row]:
             return False
         return self._keys is None or bool(self._key_passes[self._keys.of[row]])
+
+    def fits_as(self, view: One) -> bool:
+        """Whether a row would fit were it as the view has it; rows must not depend on each other."""
+        if self.rejected is not None or not self._fits_node[view.rows]:
+            return False
+        return all(passes(view) for passes in self._usage_filters)
 
     def draws_on(self, row: int) -> str:
         """The uid of the reservation a pod put on the row draws on."""

@@ -26,6 +26,7 @@ _STEPS = 101
 _LEVELS = 2**37 + 2**33 + 1
 
 INSUFFICIENT = "Reservation(s) Insufficient {}"
+BY_RESERVATION = "Reservation(s) {}"
 INSUFFICIENT_BY_NODE = "Insufficient {} by node"
 TOO_MANY_PODS = "Reservation(s) Too many pods"
 
@@ -62,7 +63,7 @@ class DrawnOne(One):
         self._hold = hold.index
         self._allocatable = table.allocatable[:, row].tolist()
         claimed = self._claimed = table.claimed[:, row].tolist()
-        if row in ledger.holds.waiting:
+        if row in ledger.holds.waiting and not hold.promise.waiting:
             for slot, excess in ledger.excess(row).items():
                 claimed[slot] -= excess
         for slot, left in hold.remaining.items():
@@ -152,6 +153,8 @@ class Drawing:
             for slot, amount in self._asked:
                 if slot not in restricted and view.free(slot) < amount:
                     found[INSUFFICIENT_BY_NODE.format(names.name(slot))] = None
+            for text in self._cluster.belongings.reasons(self._cls, hold):
+                found[BY_RESERVATION.format(text)] = None
         return list(found)
 
     def worth(self, drawn: list[Hold]) -> Ints:

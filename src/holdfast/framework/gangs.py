@@ -15,7 +15,7 @@ from holdfast.api.quantity import QuantityError, amount
 from holdfast.core.changes import Change
 from holdfast.core.cluster import Cluster
 from holdfast.core.decisions import Emit
-from holdfast.core.jobs import Job, Problem
+from holdfast.core.jobs import Job, JobName, Problem
 from holdfast.core.jobs.job import NOTHING
 from holdfast.core.pods import Phase, PodRecord
 from holdfast.core.slots import PODS
@@ -44,9 +44,10 @@ class Refusal(NamedTuple):
 
     problem: Problem
     messages: dict[str, str]
-    """By uid; the others are told the problem's."""
+    """By uid; the others are told `text`, or the problem's if there is none."""
     wakes_on: int
     conditions: dict[str, str]
+    text: str = ""
 
 
 class Gangs:
@@ -64,6 +65,8 @@ class Gangs:
         self._profiles = profiles
         self._shapes: dict[Hashable, int] = {}
         self._next_shape = 0
+        self.refused: dict[JobName, PodRecord] = {}
+        """Jobs that found too little room in this round, and who stands for them."""
         cluster.jobs.on_changed = self.changed
 
     # What becomes of members
@@ -155,8 +158,10 @@ class Gangs:
             own = [pod for pod in members if pod.job is job]
             missing = job.lacks(own)
             if missing:
-                text = f"{job.name} has {missing}"
-                return self._said(NOT_ENOUGH_TASKS, text, Change.NONE)
+                # Its pods are told the same however many there are: they come one by one.
+                text = f"{job.name} has fewer pods than it needs"
+                problem = Problem(NOT_ENOUGH_TASKS, f"{job.name} has {missing}")
+                return Refusal(problem, {}, Change.NONE, {}, text)
             names = self._jobs.missing_partners(job)
             if names:
                 text = f"{job.name} waits for {', '.join(map(str, names))}"
@@ -206,7 +211,7 @@ class Gangs:
         job, can = jobs[0], jobs[0].ready_members
         for pods in self._by_class(members).values():
             pod = pods[0]
-            if pod.pin is not None or pod.nominated or pod.cls.volumes:
+            if pod.pin is not None or pod.nominated or pod.cls.volumes or pod.promise is not None:
                 return False
             column = self._cycle.column(self._profiles[pod.scheduler], pod.cls)
             if not column.is_local or (column.owned and len(pods) > 1):
@@ -317,10 +322,12 @@ class Gangs:
         for job in {id(pod.job): pod.job for pod in left if pod.job is not None}.values():
             if not job.is_ready:
                 job.problem = refusal.problem
+                if refusal.problem.reason == NOT_ENOUGH_RESOURCES or leader.promise is not None:
+                    self.refused[job.name] = leader
             self._jobs.touch(job)
         for pod in left:
             self._reject(pod, leader, left, refusal.wakes_on, now)
-            text = refusal.messages.get(pod.uid, refusal.problem.message)
+            text = refusal.messages.get(pod.uid) or refusal.text or refusal.problem.message
             self._cycle.tell(pod, text, now, refusal.conditions.get(pod.uid, "Unschedulable"))
 
     def _reject(

@@ -21,6 +21,8 @@ _FEW = 6
 
 
 class Narrowed(Column):
+    made_of_others = True
+
     def __init__(self, cluster: Cluster, profile: Profile, cls: PodClass, plain: Column) -> None:
         self._plain = plain
         self._plain_compiled = -1

@@ -24,6 +24,7 @@ NONE_WILL_DO = "node(s) no reservation(s) to meet the requirements"
 
 class OwnedColumn(Column):
     owned = True
+    made_of_others = True
 
     def __init__(self, cluster: Cluster, profile: Profile, cls: PodClass) -> None:
         self._chosen: dict[int, Promise] = {}

@@ -85,6 +85,8 @@ class SchedulingQueue:
         """How many attempts came to nothing, by scheduler name and why: unschedulable, or error."""
         self.refused: dict[str, PodRecord] = {}
         """Pods no node would do for since somebody last took them from here."""
+        self.refusals = 0
+        """How often no node would do for a pod."""
         self.entered: Counter[str] = Counter()
         """How many pods came to each place."""
 
@@ -124,6 +126,7 @@ class SchedulingQueue:
         self._now = now
         self.failures[pod.scheduler, "unschedulable"] += 1
         self.refused[pod.uid] = pod
+        self.refusals += 1
         pod.attempts += 1
         pod.errors = 0
         self._back_off(pod, pod.attempts, now)

@@ -6,7 +6,7 @@ first. What a reservation holds for such a pod is counted with the reservation, 
 is held for the pod itself counts as free.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from weakref import proxy
 
@@ -15,10 +15,13 @@ from numpy.typing import NDArray
 
 from holdfast.core.cluster import Cluster
 from holdfast.core.pods import PodRecord
+from holdfast.core.promises import Promise
 from holdfast.core.slots import PODS
+from holdfast.framework.clearing import to_go, to_go_for_amounts
 from holdfast.framework.column import Column
 from holdfast.framework.counting import count_reservations
 from holdfast.framework.diagnosis import FITS, Blame
+from holdfast.framework.drawing import DrawnOne
 from holdfast.framework.interface import Need, Order
 from holdfast.framework.owned import OwnedColumn
 
@@ -26,13 +29,21 @@ from holdfast.framework.owned import OwnedColumn
 class PodTrial:
     """One pod's attempt at nodes."""
 
-    __slots__ = ("_cluster", "_column", "_pinned", "_pod", "_rooms")
+    __slots__ = ("_cluster", "_column", "_others", "_pinned", "_pod", "_rooms")
 
-    def __init__(self, cluster: Cluster, column: Column, pod: PodRecord, pinned: bool) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        column: Column,
+        pod: PodRecord,
+        pinned: bool,
+        others: "Others | None" = None,
+    ) -> None:
         self._cluster = cluster
         self._column = column
         self._pod = pod
         self._pinned = pinned
+        self._others = others
         self._rooms = cluster.promises.rooms
 
     def resolvable(self) -> NDArray[np.bool_]:
@@ -52,10 +63,26 @@ class PodTrial:
         return rows
 
     def fits(self, row: int) -> bool:
-        if self._rooms and self._rooms.of(self._pod, row) is not None:
-            with self._own_room_free(row, as_promised=True):
-                return self._fits(row)
-        return self._fits(row)
+        room = self._rooms.of(self._pod, row) if self._rooms else None
+        if room is None:
+            return self._fits(row)
+        if self._is_amounts_only(room, row):
+            assert room.hold is not None
+            self._column.refresh()
+            return self._column.fits_as(DrawnOne(self._cluster.nodes, self._cluster.ledger, room.hold))
+        with self._own_room_free(row, as_promised=True):
+            return self._fits(row)
+
+    def _is_amounts_only(self, room: Promise, row: int) -> bool:
+        """Whether a row without the room differs from the row with it in amounts alone."""
+        return (
+            room.pod is not None
+            and not room.pod.cls.ports
+            and not self._column.owned
+            and self._column.is_local
+            and not self._cluster.belongings.awake
+            and not self.rivals(row)
+        )
 
     def _fits(self, row: int) -> bool:
         self._column.refresh()
@@ -96,6 +123,27 @@ class PodTrial:
                     victims.append(pod)
         return victims
 
+    def reservations_to_go(
+        self, row: int, reserving: list[PodRecord], gone: list[PodRecord], spared_first: Order
+    ) -> list[PodRecord] | tuple[str, ...]:
+        needs = self._column.needs
+        if needs is not None and not self.rivals(row) and self._column.suits_row(row):
+            return to_go_for_amounts(self._cluster, row, needs, reserving, gone, spared_first)
+        found = to_go(
+            self._cluster,
+            reserving,
+            gone,
+            spared_first,
+            lambda: self.fits(row),
+            lambda: self.blame(row).texts,
+        )
+        self._column.refresh()
+        return found
+
+    def of(self, pod: PodRecord) -> tuple[int, "PodTrial"]:
+        assert self._others is not None
+        return self._others(pod)
+
     def draws_on(self, row: int, victims: Iterable[PodRecord]) -> str | None:
         if not self._column.may_draw:
             return None
@@ -130,12 +178,38 @@ class PodTrial:
     def corrections(self) -> dict[int, Blame]:
         """What stands against rows of which the class's diagnosis does not know it: a pod is no rival
         of its own, and where rows depend on each other each must be tried."""
-        nodes = self._cluster.nodes
-        names: Iterable[str] = self._cluster.nominations
         if self._column.is_local and self._column.diagnosis.contest is not None:
-            names = [self._pod.nominated] if self._pod.nominated else []
+            return self._blames_of([self._pod.nominated] if self._pod.nominated else [])
+        known = self.known_corrections()
+        if known is None:
+            known = self._blames_of(self._cluster.nominations)
+            if not self._sees_more:
+                self._column.corrected = (self._moment(), known)
+        return known
+
+    @property
+    def _sees_more(self) -> bool:
+        """Whether something is kept for the pod itself, which is not so for its siblings."""
+        return bool(self._pod.nominated) or self._pod.uid in self._rooms
+
+    def known_corrections(self) -> dict[int, Blame] | None:
+        """The same, if a sibling found it and nothing has changed since."""
+        if self._sees_more or self._column.made_of_others:
+            return None
+        self._column.refresh()
+        then, known = self._column.corrected
+        return known if then == self._moment() else None
+
+    def _blames_of(self, names: Iterable[str]) -> dict[int, Blame]:
+        nodes = self._cluster.nodes
         rows = [row for row in map(nodes.row, names) if row is not None and nodes.alive[row]]
         return {row: self.blame(row) for row in rows}
+
+    def _moment(self) -> Hashable:
+        """As long as it is the same, nothing has changed that pods of the class could notice."""
+        cluster = self._cluster
+        logs = (cluster.ledger.changed.end, cluster.nodes_changed.end)
+        return (*logs, cluster.stamp, cluster.promises.specs.version, self._column.compiled)
 
     def rivals(self, row: int) -> list[PodRecord]:
         """Pods the row is being cleared for that this pod must not get in the way of."""
@@ -166,6 +240,10 @@ class PodTrial:
         self._column.refresh()
 
 
+Others = Callable[[PodRecord], tuple[int, PodTrial]]
+"""Where another pod would go, and its trial."""
+
+
 class ClassContest:
     """What stands against the nodes that are being cleared for pods at least as important as a class,
     as long as rows do not depend on each other. Kept by the class's diagnosis."""
@@ -175,6 +253,8 @@ class ClassContest:
         self._column: Column = proxy(column)  # it owns this, and should go when it is dropped
 
     def rows(self) -> list[int]:
+        if not self._column.is_local:
+            return []
         nodes = self._cluster.nodes
         rows = map(nodes.row, self._cluster.nominations)
         return [row for row in rows if row is not None and nodes.alive[row]]

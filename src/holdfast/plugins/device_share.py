@@ -30,6 +30,7 @@ class DeviceShare(Plugin):
         super().__init__(cluster, args)
         self._args = args if isinstance(args, DeviceShareArgs) else DeviceShareArgs()
         self._devices = cluster.belongings.devices
+        self._devices.alignment = not self._args.disable_device_numa_topology_alignment
         strategy = self._args.scoring_strategy.type
         self._packing = GpuPacking(cluster) if strategy == "LeastFragmented" else None
         self._ranker: Ranker = most_free

@@ -1,7 +1,7 @@
 """DynamicReservation: a pod with a reservation template waits until its reservation has been made.
 
 Where it goes is decided in `holdfast.framework.provisioning`, what it waits for is kept in
-`holdfast.core.promises.virtual`.
+`holdfast.core.promises.virtuals`.
 """
 
 from holdfast.api import names

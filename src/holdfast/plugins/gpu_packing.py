@@ -23,7 +23,6 @@ _FINE = 6000
 """Steps of score to a percent of a GPU."""
 _MIDDLE = 5_000_000
 _FIRST = 32
-_NEVER = 1e9
 
 
 class GpuPacking:
@@ -36,6 +35,8 @@ class GpuPacking:
         """Moves with the idea of which pods come."""
         self._now: Floats = np.zeros(0, dtype=np.float32)
         """The fragmentation of every row."""
+        self._fit: Ints = np.zeros((0, 0), dtype=np.int64)
+        """How many times each want fits each row."""
         self._position = -1
 
     def look(self) -> int:
@@ -54,49 +55,53 @@ class GpuPacking:
         cpu, memory = np.atleast_1d(view.free(CPU)), np.atleast_1d(view.free(MEMORY))
         holds = None if view.holds is None else np.atleast_1d(view.holds)
         gpus = self._gpus(rows, holds)
-        drawn = holds is not None
-        before = mix.now(gpus, mix.able(cpu, memory)) if drawn else self._fragmentation()[rows]
-        able = mix.able(cpu - kind.cpu, memory - kind.memory)
-        if not kind.gpus or kind.each >= FULL:
-            after = mix.with_whole(gpus, able, kind.gpus)
+        if holds is None:
+            self._catch_up()
+            before, fit = self._now[rows], self._fit[rows]
         else:
-            each = mix.with_share(gpus, able, float(kind.each))
-            after = np.where(gpus >= kind.each, each, _NEVER).min(axis=1)
-        found = _MIDDLE + np.rint((before - after) * _FINE - gpus.sum(axis=1)).astype(np.int64)
-        found = np.clip(found, 0, 2 * _MIDDLE)
+            fit = mix.fit(gpus)
+            before = mix.now(gpus, fit, cpu, memory)
+        cpu, memory = cpu - kind.cpu, memory - kind.memory
+        if not kind.gpus or kind.each >= FULL:
+            after = mix.with_whole(gpus, fit, cpu, memory, kind.gpus)
+        else:
+            after = mix.with_share(gpus, fit, cpu, memory, kind.each).min(axis=1)
+        better = (before - after).astype(np.float64) * _FINE - gpus.sum(axis=1)
+        found = np.clip(_MIDDLE + np.rint(better), 0, 2 * _MIDDLE).astype(np.int64)
         return int(found[0]) if view.single else found
 
     def rank(self, table: TypeTable, row: int, share: Share, available: Ints) -> list[float]:
         """How good each device of a row is."""
         if table.kind != GPU or not share.shared:
             return [0.0] * table.width
-        nodes, mix = self._cluster.nodes, self._mix
+        nodes = self._cluster.nodes
         free = nodes.allocatable[:, row] - nodes.claimed[:, row]
-        gpus: Floats = np.maximum(available[RATIO], 0)[None].astype(np.float32)
-        able = mix.able(free[None, CPU], free[None, MEMORY])
-        each = share.each[RATIO] or share.each[1] * FULL // max(1, int(table.total[1, row].max()))
-        ranks: list[float] = (-mix.with_share(gpus, able, float(each))[0]).tolist()
+        gpus = np.clip(available[RATIO], 0, FULL)[None]
+        percent = share.each[RATIO] or share.each[1] * FULL // max(1, int(table.total[1, row].max()))
+        fit = self._mix.fit(gpus)
+        after = self._mix.with_share(gpus, fit, free[None, CPU], free[None, MEMORY], percent)
+        ranks: list[float] = (-after[0]).tolist()
         return ranks
 
-    def _fragmentation(self) -> Floats:
-        """Caught up with what happened since the last call."""
-        nodes, changed = self._cluster.nodes, self._cluster.ledger.changed
+    def _catch_up(self) -> None:
+        """With what happened on rows since the last call."""
+        nodes, changed, mix = self._cluster.nodes, self._cluster.ledger.changed, self._mix
         rows = changed.since(self._position) if self._position >= 0 else None
         if rows is None or len(self._now) != nodes.capacity or len(rows) > nodes.size:
-            rows = np.arange(nodes.size)
-        if len(self._now) != nodes.capacity:
             self._now = np.zeros(nodes.capacity, dtype=np.float32)
+            self._fit = np.zeros((nodes.capacity, mix.wants), dtype=np.int64)
+            rows = np.arange(nodes.size)
         self._position = changed.end
         if len(rows):
             rows = np.unique(rows)
             free = nodes.allocatable[:, rows] - nodes.claimed[:, rows]
-            able = self._mix.able(free[CPU], free[MEMORY])
-            self._now[rows] = self._mix.now(self._gpus(rows, None), able)
-        return self._now
+            gpus = self._gpus(rows, None)
+            self._fit[rows] = fit = mix.fit(gpus)
+            self._now[rows] = mix.now(gpus, fit, free[CPU], free[MEMORY])
 
-    def _gpus(self, rows: NDArray[np.intp], holds: NDArray[np.intp] | None) -> Floats:
+    def _gpus(self, rows: NDArray[np.intp], holds: NDArray[np.intp] | None) -> Ints:
         available = self._devices.tables[GPU].available(rows, holds)
-        found: Floats = np.maximum(available[RATIO], 0).astype(np.float32)
+        found: Ints = np.clip(available[RATIO], 0, FULL)
         return found
 
     def _kind(self, cls: PodClass) -> Kind:

@@ -60,9 +60,13 @@ class NodeNUMAResource(Plugin):
         if not judging.matters(want):
             return Filter.nothing(matters)
 
+        devices = self.cluster.belongings.devices
+        asking = devices.sensible(cls) if devices.alignment else None
+
         def lacks(view: View) -> list[Lack]:
             holds = None if view.holds is None else np.atleast_1d(view.holds)
-            return judging.lacks(want, np.atleast_1d(view.rows), holds)
+            by_numa = asking.by_numa if asking is not None and devices.active else None
+            return judging.lacks(want, np.atleast_1d(view.rows), holds, by_numa)
 
         def passes(view: View) -> Cells:
             ok = np.ones(len(np.atleast_1d(view.rows)), dtype=np.bool_)

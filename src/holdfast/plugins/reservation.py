@@ -4,14 +4,18 @@ How owners see nodes with reservations of theirs is in `holdfast.framework.owned
 plugin. Here is what reservations ask for themselves, and what is written when either is bound.
 """
 
+import math
+
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.api.names import RESERVATION_AFFINITY, RESERVATION_ALLOCATED
+from holdfast.api.names import PREEMPTS, RESERVATION_AFFINITY, RESERVATION_ALLOCATED
 from holdfast.core.changes import Change
 from holdfast.core.classes import PodClass
 from holdfast.core.decisions import Bind, Decision, SetReservationStatus
+from holdfast.core.jobs.outlook import room_at
 from holdfast.core.pods import Phase, PodRecord
+from holdfast.core.promises.preempting import written
 from holdfast.core.promises.status import status_of
 from holdfast.core.view import Cells, View
 from holdfast.framework.interface import (
@@ -31,6 +35,8 @@ from holdfast.framework.interface import (
 NOT_ACTIVE = "reservation is not active"
 REASON_ALONE = "node(s) only one same reusable reservation can be scheduled on a same node"
 
+_NOW = 2**42
+"""The score of a node that has room at once; a millisecond later is worth one less."""
 _PATIENCE = 600.0
 """How long an owner waits for its reservation to be written, in seconds."""
 
@@ -50,20 +56,33 @@ class Reservation(Plugin):
         return Filter.nothing(Settled(lambda: promises.matching(cls)))
 
     def score(self, cls: PodClass) -> Score | None:
-        """Made ahead of time, a reservation goes where there is room soonest: now, or where least is
-        missing."""
+        """Made ahead of time, a reservation goes where there is room soonest: now, or where the pods in
+        its place say they end first. Where nobody knows comes last; there, where least is missing."""
         if not cls.ahead:
             return None
         asked = [(slot, amount) for slot, amount in cls.requests if amount]
 
         def score(view: View) -> Cells:
-            missing = view.full(False) * 0
+            missing, lacks = view.full(False) * 0, view.full(False)
             for slot, amount in asked:
                 lack = view.at_least(amount - view.free(slot), 0)
+                lacks = lacks | (lack > 0)
                 missing = missing + view.at_most(lack * 100 // amount, 10000)
-            return 100 - view.at_most(missing // max(1, len(asked)), 100)
+            known = 100 - view.at_most(missing // max(1, len(asked)), 100)
+            if isinstance(view.rows, int):
+                return self._when(view.rows, asked, known) if lacks else _NOW
+            scores = np.where(lacks, known, _NOW)
+            if self.cluster.jobs.lengths_are_told:
+                for i in np.flatnonzero(lacks).tolist():
+                    scores[i] = self._when(int(view.rows[i]), asked, int(scores[i]))
+            return scores
 
         return Score(score, Scope.USAGE)
+
+    def _when(self, row: int, asked: list[tuple[int, int]], unknown: int) -> int:
+        """The sooner there will be room, the better."""
+        when = room_at(self.cluster, row, asked) if self.cluster.jobs.lengths_are_told else None
+        return unknown if when is None else _NOW - math.ceil(when * 1000)
 
     def may_help(self, cls: PodClass) -> bool:
         return False
@@ -90,7 +109,10 @@ class Reservation(Plugin):
         if promise is not None:
             node = self.cluster.nodes.name(row)
             status = status_of(self.cluster.promises, promise, node, self.cluster.now)
-            told = self.cluster.belongings.told(pod, row)
+            told = dict(self.cluster.belongings.told(pod, row))
+            if promise.clears:
+                told[PREEMPTS] = written(promise.clears)
+            promise.told = status
             return [SetReservationStatus(promise.ref, status, binds=True, annotations=told)]
         if not pod.draws_on:
             return []
@@ -115,6 +137,6 @@ class Reservation(Plugin):
             return view.take(untaken())
 
         def reasons(view: View) -> list[Reason]:
-            return [Reason(REASON_ALONE, view.take(~untaken()), resolvable=False)]
+            return [Reason(REASON_ALONE, view.take(~untaken()))]
 
         return Filter(passes, reasons, Scope.USAGE)

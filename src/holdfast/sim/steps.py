@@ -103,19 +103,23 @@ class Steps:
         if key.kind == "Pod":
             kubelets.delete(key)
             return
-        inside: list[Key] = []
-        if key.kind == "Node":
-            inside = kubelets.pods_on(key.name)
-        elif key.kind == "Namespace":
-            inside = self._objects.store.keys_in(key.name)
-        self._objects.delete(key)
         self._last_applied.pop(key, None)
+        if key.kind == "Namespace":
+            self._terminate(key)
+            return
+        inside = kubelets.pods_on(key.name) if key.kind == "Node" else []
+        self._objects.delete(key)
         self._world.tell(key, DELETED)
         for each in inside:
-            if each.kind == "Pod":
-                kubelets.delete(each, at_once=key.kind == "Node")
-            elif each.kind != "Event":
-                self._delete_object(each)
+            kubelets.delete(each, at_once=True)
+
+    def _terminate(self, key: Key) -> None:
+        """A namespace goes when it is empty, which others see to."""
+        namespace = self._objects.get(key)
+        assert namespace is not None
+        metadata = {"deletionTimestamp": self._world.clock.stamp(), **namespace["metadata"]}
+        status = {**(namespace.get("status") or {}), "phase": "Terminating"}
+        self._objects.update(key, {**namespace, "metadata": metadata, "status": status})
 
     def _admitted(self, raw: Raw, key: Key) -> Raw:
         try:

@@ -5,6 +5,7 @@ from typing import Any
 from holdfast.api.devices import Device
 from holdfast.api.node import Node
 from holdfast.api.pod import Pod
+from holdfast.backends.embedded.namespaces import Namespaces
 from holdfast.backends.embedded.setup import Setup
 from holdfast.backends.embedded.statuses import BareReports
 from holdfast.backends.embedded.world import World as EmbeddedWorld
@@ -42,9 +43,10 @@ class World(EmbeddedWorld):
             self.timeline.tell,
             all_budgets=False,
         )
-        self.residents.append(
-            Deployments(self.objects, clock, self.agenda, self.kubelets, self.recorder)
-        )
+        self.residents += [
+            Deployments(self.objects, clock, self.agenda, self.kubelets, self.recorder),
+            Namespaces(self.objects, clock, self.kubelets, self.timeline.tell),
+        ]
 
     def binding(self, key: Key, decision: Bind) -> None:
         view = self.views[key]

@@ -25,7 +25,6 @@ and what only `up` has:
     namespaces  namespaces that are emptied
     expiry      events that are old
     workloads   pods made from Deployments, Jobs and their like, and deleted with them
-    workloads   pods made from Deployments, Jobs and their like, and deleted with them
 
 May import `store`, `controllers`, `actions`, `plugins` and below. Nothing here blocks, and only
 `clock` reads the time.

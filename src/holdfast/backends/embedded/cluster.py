@@ -44,7 +44,7 @@ def served_residents(world: World, *, heartbeats: bool = True) -> list[Resident]
     return [
         Nodes(objects, clock, agenda, heartbeats),
         Orphans(objects, clock, agenda, kubelets),
-        Namespaces(objects, clock, kubelets),
+        Namespaces(objects, clock, kubelets, world.tell),
         WorkloadControllers(objects, clock, agenda, kubelets, world.recorder),
     ]
 

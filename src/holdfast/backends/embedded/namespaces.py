@@ -6,16 +6,18 @@ from holdfast.api.kinds import KINDS
 from holdfast.backends.embedded.clock import Clock
 from holdfast.backends.embedded.kubelet import Kubelets
 from holdfast.backends.embedded.objects import Objects, with_condition
+from holdfast.backends.embedded.telling import DELETED, Tell
 from holdfast.store.objects import Change, Key, Raw
 
 _PLURALS = {(info.group, info.kind): info.plural for info in KINDS.values()}
 
 
 class Namespaces:
-    def __init__(self, objects: Objects, clock: Clock, kubelets: Kubelets) -> None:
+    def __init__(self, objects: Objects, clock: Clock, kubelets: Kubelets, tell: Tell) -> None:
         self._objects = objects
         self._clock = clock
         self._kubelets = kubelets
+        self._tell = tell
         self._terminating: set[str] = set()
         self._stale: set[str] = set()
 
@@ -48,7 +50,7 @@ class Namespaces:
             self._tell_what_is_left(key, namespace, left)
             return
         if not namespace["metadata"].get("finalizers"):
-            self._objects.delete(key)
+            self._gone(key)
         elif (namespace.get("spec") or {}).get("finalizers"):
             # Emptied: only finalizers someone else put on it are left.
             self._objects.update(key, {**namespace, "spec": {**namespace["spec"], "finalizers": []}})
@@ -74,7 +76,12 @@ class Namespaces:
         elif raw["metadata"].get("finalizers"):
             self._objects.update(key, self._marked(raw))
         else:
-            self._objects.delete(key)
+            self._gone(key)
+
+    def _gone(self, key: Key) -> None:
+        if key.kind != "Event":
+            self._tell(key, DELETED)
+        self._objects.delete(key)
 
     def _marked(self, raw: Raw) -> Raw:
         metadata = {

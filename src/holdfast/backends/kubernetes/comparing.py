@@ -63,7 +63,7 @@ async def compare(client: Client, scheduler: Scheduler) -> Difference:
         if record.phase is not Phase.ASSUMED and believed != node:
             misplaced.append(f"{record.ref}: {believed or 'no node'} here, {node or 'no node'} there")
     reservations = {each.metadata.uid: each for each in await _reservations(client)}
-    promises = cluster.promises.known
+    promises = {uid: each for uid, each in cluster.promises.known.items() if not each.virtual}
     node_names = {node.metadata.name for node in nodes}
     known_nodes = {info.name for info in cluster.nodes.info.values()}
     return Difference(

@@ -52,7 +52,8 @@ class ReservationFigures:
     def collect(self) -> Iterator[Metric]:
         for figure in (self._scheduled, self._finished, self._draws):
             yield figure.family()
-        known = [promise.object for promise in self._cluster.promises.known.values()]
+        promises = self._cluster.promises.known.values()
+        known = [promise.object for promise in promises if not promise.virtual]
         yield _phases(known)
         yield _resources(known)
         total = GaugeMetricFamily("holdfast_reservations", "Reservations by phase.", labels=["phase"])

@@ -14,11 +14,15 @@ from holdfast.api.meta import Object
 from holdfast.bench.errors import BenchError
 from holdfast.bench.making import PodMaker, Raw, make_object
 from holdfast.bench.trace import Record, node_records, pod_records
-from holdfast.core.devices.fragmentation import Kind, Mix
+from holdfast.core.devices.fragmentation import Kind
 
 MOST = 1.3
 """How much is asked for in all, in parts of what there is."""
 _MEMORY = 16 * 2**30
+
+
+class NoGpusError(BenchError):
+    """There is nothing to pack."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +35,8 @@ class Trace:
     """Of each pod of the trace."""
     wants: list[float]
     """GPUs each shape asks for."""
-    mix: Mix
+    kinds: list[tuple[Kind, int]]
+    """What the pods of the trace ask for, and how many ask for it."""
 
     def arrivals(self, seed: int) -> list[int]:
         """The shapes of the pods that come, in their order."""
@@ -52,7 +57,7 @@ class Trace:
 def read_trace(folder: Path, nodes: str, pods: str) -> Trace:
     machines = [record for record in node_records(folder, nodes) if int(record["gpu"])]
     if not machines:
-        raise BenchError(f"{folder}: no node of {nodes} has a GPU")
+        raise NoGpusError(f"{folder}: no node of {nodes} has a GPU")
     numbers: dict[tuple[str, ...], int] = {}
     records: list[Record] = []
     shape_of = []
@@ -64,11 +69,11 @@ def read_trace(folder: Path, nodes: str, pods: str) -> Trace:
         shape_of.append(numbers[key])
     wants = [int(r["num_gpu"]) * int(r["gpu_milli"]) / 1000 for r in records]
     if not any(wants):
-        raise BenchError(f"{folder}: no pod of {pods} asks for a GPU")
-    kinds = [(_kind(records[shape]), 1) for shape in shape_of]
+        raise NoGpusError(f"{folder}: no pod of {pods} asks for a GPU")
+    kinds = [(_kind(record), shape_of.count(shape)) for shape, record in enumerate(records)]
     objects = [made for number, record in enumerate(machines) for made in _with_device(record, number)]
     gpus = sum(int(record["gpu"]) for record in machines)
-    return Trace(objects, gpus, [_pod(r) for r in records], shape_of, wants, Mix(kinds))
+    return Trace(objects, gpus, [_pod(r) for r in records], shape_of, wants, kinds)
 
 
 def _kind(record: Record) -> Kind:

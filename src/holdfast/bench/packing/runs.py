@@ -9,6 +9,7 @@ import numpy as np
 
 from holdfast.actions.scheduler import Scheduler
 from holdfast.bench.packing.arrivals import Trace
+from holdfast.bench.packing.fragments import fragments
 from holdfast.core.decisions import Bind
 from holdfast.core.devices.requests import GPU, RATIO
 from holdfast.core.events import Added, BindConfirmed
@@ -45,7 +46,7 @@ def run(trace: Trace, strategy: str, seed: int) -> Run:
     scheduler.round(0.0)
     order = trace.arrivals(seed)
     maker = trace.maker(order)
-    allocated, fragments = [0.0] * _POINTS, [0.0] * _POINTS
+    allocated, lost = [0.0] * _POINTS, [0.0] * _POINTS
     asked, given, reached, spent = 0.0, 0.0, 0, 0.0
     for start in range(0, len(order), _BATCH):
         numbers = range(start, min(start + _BATCH, len(order)))
@@ -63,11 +64,11 @@ def run(trace: Trace, strategy: str, seed: int) -> Run:
         asked += sum(wants.values())
         percent = min(int(100 * asked / trace.gpus), _POINTS - 1)
         if percent > reached or start + _BATCH >= len(order):
-            lost = _fragments(scheduler, trace)
+            scraps = _fragments(scheduler, trace)
             for at in range(reached + 1, percent + 1):
-                allocated[at], fragments[at] = given / trace.gpus, lost
+                allocated[at], lost[at] = given / trace.gpus, scraps
             reached = percent
-    return Run(strategy, seed, allocated[: reached + 1], fragments[: reached + 1], len(order) / spent)
+    return Run(strategy, seed, allocated[: reached + 1], lost[: reached + 1], len(order) / spent)
 
 
 def _fragments(scheduler: Scheduler, trace: Trace) -> float:
@@ -75,9 +76,8 @@ def _fragments(scheduler: Scheduler, trace: Trace) -> float:
     nodes = scheduler.cluster.nodes
     table = scheduler.cluster.belongings.devices.tables[GPU]
     free = nodes.allocatable[:, : nodes.size] - nodes.claimed[:, : nodes.size]
-    gpus = np.maximum(table.free[RATIO, : nodes.size], 0).astype(np.float32)
-    able = trace.mix.able(free[CPU], free[MEMORY])
-    return float(trace.mix.now(gpus, able).sum()) / (100 * trace.gpus)
+    gpus = np.maximum(table.free[RATIO, : nodes.size], 0)
+    return fragments(trace.kinds, gpus, free[CPU], free[MEMORY]) / (100 * trace.gpus)
 
 
 def _scheduler(strategy: str) -> Scheduler:

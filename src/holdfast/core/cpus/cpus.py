@@ -17,7 +17,7 @@ from holdfast.core.cpus.holding import Holding, read_holding, write_holding
 from holdfast.core.cpus.judging import Judging
 from holdfast.core.cpus.placing import Placing, Room
 from holdfast.core.cpus.taking import BY_CORE, BY_NUMA, Apart
-from holdfast.core.cpus.topology import FULL_CORES, Topology, cpus_of_numa
+from holdfast.core.cpus.topology import BEST_EFFORT, FULL_CORES, Topology, cpus_of_numa
 from holdfast.core.cpus.wants import POLICIES, CpuWantError, Want, read_want
 from holdfast.core.custody import Custody
 from holdfast.core.holds import Hold
@@ -87,6 +87,12 @@ class Cpus(Custody[Holding]):
         except CpuWantError:
             return None
 
+    @property
+    def demanding(self) -> bool:
+        """Whether some node wants something even of pods that want nothing in particular."""
+        wants = self.kubelet_policy.any() or self.full_cores_only.any() or (self.ratio > 1).any()
+        return bool(wants)
+
     def free(self, row: int) -> Room:
         return self._free.get(row) or Room()
 
@@ -110,6 +116,14 @@ class Cpus(Custody[Holding]):
                     zones.add(known.numa)
         return Apart(frozenset(cores), frozenset(zones))
 
+    def zones(self, pod: PodRecord, row: int) -> tuple[frozenset[int], bool]:
+        """The NUMA nodes a pod has on the row because of a policy, and whether that must be kept to."""
+        want = self.sensible(pod.cls)
+        if not self.active or want is None or row not in self.topologies:
+            return frozenset(), False
+        found = frozenset(numa for numa, _ in self.has(pod.uid).zones)
+        return found, self.placing.numa_policy(want, row) != BEST_EFFORT
+
     def particular(self, cls: PodClass, row: int) -> frozenset[int]:
         """Whether pods of the class would get CPUs of their own on the row, not an amount of them."""
         want = self.sensible(cls)
@@ -123,6 +137,14 @@ class Cpus(Custody[Holding]):
         if want is None or not self.active or not self.placing.is_bound(want, hold.row):
             return False
         return bool(self.left(hold.index).cpus)
+
+    def reasons(self, cls: PodClass, hold: Hold) -> list[str]:
+        """Why a pod of the class would not find its CPUs through a reservation."""
+        want = self.sensible(cls) if self.active else None
+        if want is None:
+            return []
+        lacks = self.judging.lacks(want, np.array([hold.row]), np.array([hold.index]))
+        return [lack.text for lack in lacks]
 
     def lacking(self, pod: PodRecord, behind: Iterable[str]) -> list[str]:
         """Whether a reserve pod's CPUs are still somebody else's."""
@@ -197,7 +219,22 @@ class Cpus(Custody[Holding]):
 
     def _choose(self, pod: PodRecord, row: int, hold: int | None) -> Holding | None:
         want = self.sensible(pod.cls)
-        return None if want is None else self.placing.choose(want, row, hold, pod.cls.ahead)
+        if want is None:
+            return None
+        devices = self._cluster.belongings.devices
+        asking = devices.sensible(pod.cls) if devices.active and devices.alignment else None
+        counts = None
+        if asking is not None and row in self.topologies:
+            holds = None if hold is None else np.array([hold])
+            counts = asking.by_numa(np.array([row]), holds, self.counts.width)
+        return self.placing.choose(want, row, hold, pod.cls.ahead, counts)
+
+    def _is_as_asked(self, pod: PodRecord, what: Holding) -> bool:
+        want = self.sensible(pod.cls)
+        if want is None:
+            return True
+        by_zone = sum(dict(amounts).get(names.CPU, 0) for _, amounts in what.zones)
+        return (not what.cpus or len(what.cpus) == want.cpus) and (not by_zone or by_zone == want.milli)
 
     def _recount(self, row: int) -> None:
         topology, there = self.topologies.get(row), self.there.get(row, {})

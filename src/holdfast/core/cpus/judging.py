@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -34,6 +35,9 @@ _POLICY_CODES = {policy: code for code, policy in enumerate(POLICIES)}
 _BEST_EFFORT, _SINGLE = _POLICY_CODES[BEST_EFFORT], _POLICY_CODES[SINGLE]
 
 Rows = NDArray[np.intp]
+ByNuma = Callable[[Rows, Rows | None, int], list[tuple[int, Ints]]]
+"""From rows, holds and the number of NUMA nodes: of each type of device how many are wanted, and how
+many there are on each NUMA node."""
 
 
 class Lack(NamedTuple):
@@ -54,10 +58,13 @@ class Judging:
             return True
         labels = self._nodes.labels
         keys = (names.NODE_CPU_BIND_POLICY, names.NODE_NUMA_TOPOLOGY_POLICY)
-        return self._cpus.active or any(labels.column(key).values for key in keys)
+        return self._cpus.demanding or any(labels.column(key).values for key in keys)
 
-    def lacks(self, want: Want, rows: Rows, holds: Rows | None) -> list[Lack]:
-        """Why rows will not do; each row is named at most once, by what comes first."""
+    def lacks(
+        self, want: Want, rows: Rows, holds: Rows | None, devices: ByNuma | None = None
+    ) -> list[Lack]:
+        """Why rows will not do; each row is named at most once, by what comes first. `devices` tells
+        which NUMA nodes have the devices the pods want as well."""
         cpus, found, open_ = self._cpus, list[Lack](), np.ones(len(rows), dtype=np.bool_)
 
         def out(text: str, where: Bools, hopeless: bool) -> None:
@@ -96,7 +103,8 @@ class Judging:
         )
         out(TOO_FEW_CPUS, bound & (usable.sum(axis=-1) < want.cpus) & (policy == 0), False)
         if policy.any():
-            self._by_numa(want, policy, bound, usable, counts, at, out)
+            also = devices(rows, holds, counts.width) if devices is not None else []
+            self._by_numa(want, policy, bound, usable, counts, at, also, out)
         return found
 
     def _reach(self, holds: Rows) -> Rows:
@@ -112,6 +120,7 @@ class Judging:
         usable: Ints,
         counts: Counts,
         at: Rows,
+        devices: list[tuple[int, Ints]],
         out: Any,
     ) -> None:
         listed = counts.listed[at]
@@ -134,6 +143,8 @@ class Judging:
             rooms[name], counted[name] = room, offers
             each &= ~offers | (room >= value)
             empty |= offers & (room <= 0)
+        for wanted, there in devices:
+            each &= there >= wanted
         shy = bool(want.exclusive)
         alone = each & ~counts.several[at] if shy else each
         together = listed & ~empty & ~counts.single[at] if shy else listed & ~empty
@@ -147,6 +158,8 @@ class Judging:
                 spread &= ~has | ((rooms[name] * (listed & ~empty)).sum(axis=-1) >= value)
                 total = (np.maximum(rooms[name], 0) * listed).sum(axis=-1)
                 short[name] = has & (total < value)
+        for wanted, there in devices:
+            enough &= (there * together).sum(axis=-1) >= wanted
         for name, lacking in short.items():
             out(INSUFFICIENT.format(name), (policy == _BEST_EFFORT) & lacking, False)
         strict = policy > _BEST_EFFORT

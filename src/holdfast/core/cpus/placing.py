@@ -7,6 +7,9 @@ from itertools import combinations
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
 from holdfast.api import names
 from holdfast.core.cpus.holding import Holding
 from holdfast.core.cpus.taking import Manner, eligible, take_cpus
@@ -20,6 +23,10 @@ if TYPE_CHECKING:
 Zones = Mapping[int, Mapping[str, int]]
 _NO_ZONES: Zones = MappingProxyType({})
 _BIND = {"FullPCPUsOnly": FULL_CORES, "SpreadByPCPUs": SPREAD}
+
+
+Devices = list[tuple[int, "NDArray[np.int64]"]] | None
+"""Of each type how many are wanted, and how many there are on each NUMA node, [1, NUMA node]."""
 
 
 class Room(NamedTuple):
@@ -86,8 +93,11 @@ class Placing:
 
     # What a pod gets
 
-    def choose(self, want: Want, row: int, hold: int | None, ahead: bool) -> Holding | None:
-        """Nothing if there is not enough; None if the pod wants nothing of the sort there."""
+    def choose(
+        self, want: Want, row: int, hold: int | None, ahead: bool, devices: Devices = None
+    ) -> Holding | None:
+        """Nothing if there is not enough; None if the pod wants nothing of the sort there. `devices`
+        are those it wants as well, by NUMA node."""
         topology = self._cpus.topologies.get(row)
         bound, policy = self.is_bound(want, row), self.numa_policy(want, row)
         if topology is None or not (bound or policy):
@@ -110,6 +120,8 @@ class Placing:
             taken = take_cpus(topology, free.cpus, first, want.cpus, manner, self._cpus.apart(row))
             return Holding(taken) if taken is not None else Holding()
         for zones in self._candidates(want, row, policy, free, first, bound, manner):
+            if policy != BEST_EFFORT and not _has_devices(zones, devices):
+                continue
             found = self._spread(want, row, zones, free, first, bound, manner)
             if found is not None:
                 return found
@@ -248,3 +260,7 @@ class Placing:
                 return None
         listed = ((numa, tuple(sorted(amounts.items()))) for numa, amounts in sorted(given.items()))
         return Holding(cpus, tuple(listed))
+
+
+def _has_devices(zones: tuple[int, ...], devices: Devices) -> bool:
+    return all(there[0, list(zones)].sum() >= wanted for wanted, there in devices or ())

@@ -10,7 +10,7 @@ import numpy as np
 from holdfast.core.devices.allocation import Allocation, Part
 from holdfast.core.devices.choosing import Ranker, nearest
 from holdfast.core.devices.requests import GPU, Request, Share
-from holdfast.core.devices.table import Bools, Rows, TypeTable
+from holdfast.core.devices.table import NOWHERE, Bools, Ints, Rows, TypeTable
 from holdfast.core.devices.wishes import NUMA, SWITCH, Wish, Wishes
 
 if TYPE_CHECKING:
@@ -183,13 +183,37 @@ class Asking:
 
     # One row
 
-    def choose(self, row: int, hold: int | None, ranker: Ranker, ahead: bool) -> Allocation | None:
-        """What a pod would get on the row; None if it cannot have what it asks for."""
+    def by_numa(self, rows: Rows, holds: Rows | None, width: int) -> list[tuple[int, Ints]]:
+        """Of each share how many devices it wants, and how many there are for it on each NUMA node,
+        [row, NUMA node]; devices that do not say where they are count everywhere. Where nothing is
+        known there are always enough."""
+        found = []
+        governed = self._devices.governed[rows]
+        for share in self.shares:
+            table = self._devices.tables[share.type]
+            ok, numa = self._ok(share, rows, holds, False), table.numa[rows]
+            counts = [(ok & ((numa == at) | (numa < 0))).sum(axis=-1) for at in range(width)]
+            there: Ints = np.where(governed[:, None], np.stack(counts, axis=-1), share.number)
+            found.append((share.number, there))
+        return found
+
+    def choose(
+        self,
+        row: int,
+        hold: int | None,
+        ranker: Ranker,
+        ahead: bool,
+        zones: frozenset[int] = frozenset(),
+    ) -> Allocation | None:
+        """What a pod would get on the row, on these NUMA nodes if any are named; None if it cannot have
+        what it asks for."""
         found: dict[str, tuple[Part, ...]] = {}
         near: list[int] = []
         for share in self._in_order():
             table = self._devices.tables[share.type]
             ok = self._ok(share, row, hold, ahead)
+            if zones:
+                ok = ok & np.isin(table.numa[row], [NOWHERE, *zones])
             joint = share.type in self._wishes.joint
             if joint and self._wishes.same_switch and not near:
                 for follower in self._joint_shares()[1]:

@@ -1,15 +1,16 @@
-"""How much of the free GPUs is of no use to the pods that come: fragmentation, after the FGD paper.
+"""How much of a node's free GPUs the pods that come could not use: fragmentation.
 
-For one kind of pod, what is free on a node is a fragment
+The idea is the FGD paper's: what is free is worth what pods like those the cluster has seen can make of
+it. For one kind of pod that is as many of them as would fit, by what is left of each GPU and by the cpu
+and memory left on the node; the rest of what is free is fragments. The fragmentation of a node is the
+mean over the kinds, by how many there are of each.
 
-* all of it, if such a pod cannot go there (no cpu, no memory, not enough GPUs with enough left);
-* else what is left on GPUs that have less than the pod wants of one.
+The paper asks whether one more pod would fit. Asking how many would also sees cpu that suffices for the
+next pod but not for all the GPUs still free, long before they are stranded.
 
-The fragmentation of a node is the mean over the kinds of pods there are, by how many there are of each.
-Kinds that want the same of GPUs differ only in whether cpu and memory suffice; so GPUs are looked at
-once per distinct want, of which there are few.
-
-Amounts of GPUs are in percent of one.
+Kinds that want the same of GPUs are looked at together: for each such want a table tells how much of
+GPUs is used where so many pods would fit by GPUs alone and so many cores are free. Amounts of GPUs are
+in percent of one.
 """
 
 from __future__ import annotations
@@ -21,6 +22,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float32]
+Ints = NDArray[np.int64]
+
+_FULL = 100
+_PODS = 33
+"""More pods of a kind than this on one node are not told apart."""
+_CORES = 257
+_NEVER = np.float32(1e9)
 
 
 class Kind(NamedTuple):
@@ -30,6 +38,7 @@ class Kind(NamedTuple):
     each: int
     """Percent of each GPU."""
     cpu: int
+    """In thousandths of a core."""
     memory: int
 
 
@@ -37,60 +46,61 @@ class Mix:
     """The kinds of pods that come, and how often."""
 
     def __init__(self, counts: Iterable[tuple[Kind, int]]) -> None:
-        known = [(kind, count) for kind, count in counts if count > 0]
-        wants = sorted({(kind.gpus, kind.each) for kind, _ in known if kind.gpus})
-        self._total = sum(count for _, count in known) or 1
-        self.least: Floats = np.array([each for _, each in wants], dtype=np.float32)
-        """Of each want: how much of a GPU."""
-        self.gpus: NDArray[np.int64] = np.array([gpus for gpus, _ in wants], dtype=np.int64)
+        known = [(kind, count) for kind, count in counts if count > 0 and kind.gpus]
+        wants = sorted({(kind.gpus, kind.each) for kind, _ in known})
+        total = sum(count for _, count in known) or 1
+        cpu = sum(kind.cpu * count for kind, count in known)
+        memory = sum(kind.memory * count for kind, count in known)
+        self._cpu_per_byte = cpu / memory if cpu and memory else np.inf
+        self._gpus: Ints = np.array([gpus for gpus, _ in wants], dtype=np.int64)
+        each: Ints = np.array([each for _, each in wants], dtype=np.int64)
+        self._pods: Ints = np.arange(_FULL + 1)[:, None] // np.maximum(each, 1)
+        """By how much of a GPU is left: how many times each want fits it."""
+        used = np.zeros((len(wants), _PODS, _CORES), dtype=np.float64)
+        cores, pods = 1000 * np.arange(_CORES), np.arange(_PODS)
         place = {want: i for i, want in enumerate(wants)}
-        self._cpu = np.unique(np.array([kind.cpu for kind, _ in known], dtype=np.int64))
-        self._memory = np.unique(np.array([kind.memory for kind, _ in known], dtype=np.int64))
-        shape = len(self._cpu) + 1, len(self._memory) + 1, len(wants) + 1
-        tally: Floats = np.zeros(shape, dtype=np.float32)
         for kind, count in known:
-            cpu = int(np.searchsorted(self._cpu, kind.cpu)) + 1
-            memory = int(np.searchsorted(self._memory, kind.memory)) + 1
-            tally[cpu, memory, place.get((kind.gpus, kind.each), len(wants))] += count
-        self._able: Floats = tally.cumsum(axis=0).cumsum(axis=1)
-        """How many pods there are of each want (at the last, of those that want no GPU) that ask for at
-        most so much cpu and so much memory. All sums are of whole numbers, and therefore exact."""
+            by_cpu = cores // max(1, kind.cpu)
+            fit = np.minimum(pods[:, None], by_cpu[None])
+            used[place[kind.gpus, kind.each]] += fit * (count * kind.gpus * kind.each / total)
+        self._used: Floats = used.astype(np.float32).ravel()
+        self.wants = len(wants)
+        self._base = np.arange(len(wants)) * (_PODS * _CORES)
 
-    def able(self, cpu: NDArray[np.int64], memory: NDArray[np.int64]) -> Floats:
-        """How many pods, [row, want], there are for which so much cpu and memory is enough."""
-        at_cpu = np.searchsorted(self._cpu, cpu, side="right")
-        at_memory = np.searchsorted(self._memory, memory, side="right")
-        able: Floats = self._able[at_cpu, at_memory]
-        return able
+    def fit(self, gpus: Ints) -> Ints:
+        """How many times each want fits the GPUs of rows that have so much left, [row, gpu]."""
+        fit: Ints = self._pods[gpus].sum(axis=1)
+        return fit
 
-    def now(self, gpus: Floats, able: Floats) -> Floats:
-        """The fragmentation of rows whose GPUs have so much left, [row, gpu]."""
-        serves = gpus[:, :, None] >= self.least
-        scraps = np.where(serves, np.float32(0), gpus[:, :, None]).sum(axis=1)
-        runs = serves.sum(axis=1, dtype=np.int64) >= self.gpus
-        return self._sum(runs, scraps, gpus.sum(axis=1), able)
+    def now(self, gpus: Ints, fit: Ints, cpu: Ints, memory: Ints) -> Floats:
+        """The fragmentation of rows, with so much cpu and memory beside their GPUs."""
+        return self._lost(gpus.sum(axis=1), fit, self._cores(cpu, memory))
 
-    def with_whole(self, gpus: Floats, able: Floats, count: int) -> Floats:
+    def with_whole(self, gpus: Ints, fit: Ints, cpu: Ints, memory: Ints, count: int) -> Floats:
         """The same, once so many whole GPUs more are taken."""
-        serves = gpus[:, :, None] >= self.least
-        scraps = np.where(serves, np.float32(0), gpus[:, :, None]).sum(axis=1)
-        runs = serves.sum(axis=1, dtype=np.int64) - count >= self.gpus
-        return self._sum(runs, scraps, gpus.sum(axis=1) - np.float32(100 * count), able)
+        fit = np.maximum(fit - count * self._pods[_FULL], 0)
+        return self._lost(gpus.sum(axis=1) - _FULL * count, fit, self._cores(cpu, memory))
 
-    def with_share(self, gpus: Floats, able: Floats, share: float) -> Floats:
-        """The same, [row, gpu], once such a share of one GPU is taken, for each GPU it may be."""
-        left = gpus - share
-        serves, would = gpus[:, :, None] >= self.least, left[:, :, None] >= self.least
-        scraps_each = np.where(serves, np.float32(0), gpus[:, :, None])
-        scraps = scraps_each.sum(axis=1)[:, None] - scraps_each
-        scraps += np.where(would, np.float32(0), left[:, :, None])
-        serving = serves.sum(axis=1, dtype=np.int64)[:, None] - (serves & ~would)
-        return self._sum(serving >= self.gpus, scraps, gpus.sum(axis=1)[:, None] - share, able[:, None])
+    def with_share(self, gpus: Ints, fit: Ints, cpu: Ints, memory: Ints, share: int) -> Floats:
+        """The same, [row, gpu], once such a share of one GPU is taken, for each GPU that has it. It is
+        so bad to take one that has not that nobody does."""
+        rows, places = np.nonzero(gpus >= share)
+        left = gpus[rows, places]
+        fit = fit[rows] + self._pods[left - share] - self._pods[left]
+        after = np.full(gpus.shape, _NEVER, dtype=np.float32)
+        cores = self._cores(cpu, memory)[rows]
+        after[rows, places] = self._lost(gpus.sum(axis=1)[rows] - share, fit, cores)
+        return after
 
-    def _sum(self, runs: NDArray[np.bool_], scraps: Floats, free: Floats, able: Floats) -> Floats:
-        """Where pods of a want run, scraps are lost on them; where they do not, everything is."""
-        free = np.maximum(free, np.float32(0))[..., None]
-        lost = np.where(runs, scraps, free) * able[..., :-1]
-        unable = self._total - able[..., :-1].sum(axis=-1)
-        found: Floats = (lost.sum(axis=-1) + unable * free[..., 0]) / self._total
-        return found
+    def _cores(self, cpu: Ints, memory: Ints) -> Ints:
+        """Free cores, or as many as there is memory for going by what pods ask for on average."""
+        by_memory = np.minimum(memory * self._cpu_per_byte, 1000.0 * _CORES)
+        cores: Ints = np.clip(np.minimum(cpu, by_memory) // 1000, 0, _CORES - 1).astype(np.int64)
+        return cores
+
+    def _lost(self, free: Ints, fit: Ints, cores: Ints) -> Floats:
+        at = np.minimum(fit // self._gpus, _PODS - 1) * _CORES
+        at += cores[:, None]
+        at += self._base
+        lost: Floats = free - self._used[at].sum(axis=-1)
+        return lost

@@ -56,11 +56,13 @@ class Holds:
         return iter(list(self._known.values()))
 
     def put(self, promise: Promise) -> None:
-        """A reservation was seen; finished ones hold nothing."""
-        if promise.object.metadata.labels.get(HOLD_LABEL) != STARVATION or promise.finished:
+        """A reservation was seen. Finished ones hold nothing, and one that is for no pod in particular
+        is none of ours, whatever its label says."""
+        uid = pod_of(promise)
+        named = promise.object.metadata.labels.get(HOLD_LABEL) == STARVATION and uid
+        if not named or promise.finished:
             self.drop(promise)
             return
-        uid = pod_of(promise)
         self.wanted.pop(uid, None)
         if self._known.get(promise.uid) is not promise or self._of_pod.get(uid) != promise.uid:
             self._known[promise.uid] = promise

@@ -35,6 +35,8 @@ class Jobs:
         self._groups: dict[JobName, PodGroup] = {}
         self._classes: dict[str, int] = {}
         self._running_estimates: dict[tuple[str, str], float] = {}
+        self.lengths_are_told = False
+        """Whether any pod, or job, ever said how long it runs."""
 
     def __len__(self) -> int:
         return len(self.known)
@@ -194,6 +196,7 @@ class Jobs:
         meta, estimate = job.metadata, duration_or_none(job.spec.running_estimate)
         if estimate is not None:
             self._running_estimates[meta.namespace, meta.name] = estimate
+            self.lengths_are_told = True
         else:
             self.drop_volcano_job(job)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from holdfast.core.pods import PodRecord
@@ -36,8 +37,19 @@ def expected_start(cluster: Cluster, promise: Promise) -> float | None:
     short = cluster.promises.waiting.shortage(promise)
     if not short:
         return cluster.now
+    return _served(cluster, hold.row, short)
+
+
+def room_at(cluster: Cluster, row: int, asked: Iterable[tuple[int, int]]) -> float | None:
+    """When there will be room for these amounts on a row that has it not now; None if nobody knows."""
+    free = cluster.ledger.free(row)
+    return _served(cluster, row, {slot: amount - int(free[slot]) for slot, amount in asked})
+
+
+def _served(cluster: Cluster, row: int, short: dict[int, int]) -> float | None:
+    """When pods there will have left what is short."""
     ends = []
-    for pod in cluster.ledger.pods.get(hold.row, {}).values():
+    for pod in cluster.ledger.pods.get(row, {}).values():
         end = expected_end(cluster, pod)
         if end is not None and cluster.ledger.holds.get(pod.draws_on) is None:
             ends.append((end, pod.uid, pod))

@@ -89,8 +89,8 @@ class Queues:
         """Moves when who is in which queue may be different."""
         self._follows = False
         self._stale = False
-        self.dirty = False
-        """Whether the status of some queue may have to change."""
+        self.dirty: dict[str, None] = {}
+        """Queues whose status may have to change."""
 
     def __bool__(self) -> bool:
         return bool(self.known)
@@ -112,7 +112,7 @@ class Queues:
         record.deserved = None if spec.deserved is None else self._amounts(spec.deserved)
         record.guarantee = self._amounts(spec.guarantee.resource) if spec.guarantee else {}
         record.parent = "" if spec.parent in ("", ROOT, record.name) else spec.parent
-        self.dirty = True
+        self.dirty[record.name] = None
         same = before is not None and before.object.spec == spec and before.is_open == record.is_open
         if not same:
             self.changed()
@@ -179,7 +179,7 @@ class Queues:
                 limit = record.capability.get(slot)
                 if limit is not None and record.allocated.get(slot, 0) + asked > limit:
                     resource = self._cluster.nodes.slots.name(slot)
-                    return f"queue {record.name} has no more {resource} than its capability"
+                    return f"queue {record.name} would have more {resource} than its capability"
         return ""
 
     def _takes_guaranteed(self, name: str, pods: tuple[PodRecord, ...]) -> str:
@@ -238,12 +238,8 @@ class Queues:
 
     def standing(self, name: str) -> tuple[tuple[bool, float], ...]:
         """Where a queue stands in the order of turns, from the top of the tree down; lower is first."""
-        size = len(self._cluster.nodes.slots)
         return tuple(
-            (
-                self.is_overused(record),
-                dominant(self._vector(record.allocated, size), _long(record, size)),
-            )
+            (self.is_overused(record), dominant(record.allocated, record.share))
             for record in reversed(self.path(name))
         )
 
@@ -270,6 +266,7 @@ class Queues:
             return
         self._stale = False
         self._counted.clear()
+        self.dirty.update(dict.fromkeys(self.known))
         for record in self.known.values():
             record.allocated = {}
         for pods in self._cluster.ledger.pods.values():
@@ -293,8 +290,8 @@ class Queues:
             self._add(*self._counted[pod.uid], 1)
 
     def _add(self, name: str, amounts: Amounts, sign: int) -> None:
-        self.dirty = True
         for record in self.path(name):
+            self.dirty[record.name] = None
             for slot, value in amounts.items():
                 now = record.allocated.get(slot, 0) + sign * value
                 if now:
@@ -311,11 +308,6 @@ class Queues:
             except QuantityError:
                 continue
         return found
-
-
-def _long(record: QueueRecord, size: int) -> Vector:
-    """Its share, with nothing of resources that were not known when it was worked out."""
-    return np.pad(record.share, (0, max(0, size - len(record.share))))
 
 
 def _sum(pods: tuple[PodRecord, ...]) -> Amounts:

@@ -5,6 +5,8 @@ flows to all in proportion to their weights, and who is full (wants no more, or 
 what would be his to the others. What nobody wants is left over.
 """
 
+import math
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -47,12 +49,13 @@ def shares(total: Vector, claims: list[Claim]) -> list[Vector]:
     return list(given)
 
 
-def dominant(allocated: Vector, deserved: Vector) -> float:
+def dominant(allocated: Mapping[int, int], deserved: Vector) -> float:
     """How much of what it deserves a queue has, of the resource it has most of."""
-    used = allocated > 0
-    if not used.any():
-        return 0.0
-    without = used & (deserved <= 0)
-    if without.any():
-        return float("inf")
-    return float((allocated[used] / deserved[used]).max())
+    most = 0.0
+    for slot, has in allocated.items():
+        share = deserved.item(slot) if slot < len(deserved) else 0.0
+        if has > 0 and share <= 0:
+            return math.inf
+        if has > 0:
+            most = max(most, has / share)
+    return most

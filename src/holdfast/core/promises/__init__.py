@@ -12,7 +12,8 @@ of them.
     drawable      the ones pods of a class may draw on, by row
     status        what a reservation's status should say
     requirements  what pods ask of a provisioner
-    virtual       reservations it has yet to make
+    virtual       one reservation it has yet to make
+    virtuals      all of those
 
 Capacity is counted in the ledger's holds; whether and when a status is written is the lifecycle
 controller's business.
@@ -21,6 +22,6 @@ controller's business.
 from holdfast.core.promises.drawable import Drawable
 from holdfast.core.promises.promise import Promise
 from holdfast.core.promises.promises import Promises
-from holdfast.core.promises.virtual import Virtuals
+from holdfast.core.promises.virtuals import Virtuals
 
 __all__ = ["Drawable", "Promise", "Promises", "Virtuals"]

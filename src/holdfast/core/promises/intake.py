@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from holdfast.api.errors import HoldfastError, InvalidObject, SelectorError, TimeError
 from holdfast.api.meta import ObjectMeta
@@ -15,9 +15,16 @@ from holdfast.core.classes import ORDINARY, PodClass, Traits
 from holdfast.core.holds import Amounts
 from holdfast.core.pods import Phase, PodRecord
 from holdfast.core.promises.owners import OwnerSpec
+from holdfast.core.promises.preempting import (
+    INCOMPLETE_GANG,
+    INVALID_CAN_PREEMPT,
+    INVALID_PRIORITY,
+    problems,
+    victims_in,
+)
 from holdfast.core.promises.promise import FINISHED, LIVE, Promise
 from holdfast.core.promises.reading import held, terms_of, traits_of
-from holdfast.core.promises.reserve_pod import namespace_of, reserve_pod
+from holdfast.core.promises.reserve_pod import namespace_of, node_and_scheduler, reserve_pod
 from holdfast.core.promises.rooms import preemptor_of
 from holdfast.core.slots import PODS
 
@@ -38,6 +45,7 @@ class Intake:
         self._uid: dict[str, str] = {}
         self._named: Counter[tuple[str, str]] = Counter()
         self._nobody: OwnerSpec | None = None
+        self._last_room: tuple[Any, PodClass] | None = None
         self._amounts: dict[tuple[tuple[int, int], ...], Amounts] = {}
 
     def uid(self, name: str) -> str:
@@ -80,6 +88,9 @@ class Intake:
         changed = changed or bool(promise.error)
         promise.error = ""
         self._settle(promise, changed)
+        promises.see_leaving(promise)
+        for reason, message in problems(reservation).items():
+            self._cluster.complain(promise.ref, reason, message)
         if renewed:
             promises.opened(promise)
 
@@ -104,6 +115,9 @@ class Intake:
             return
         if self._uid.get(promise.name) == uid:
             del self._uid[promise.name]
+        self._promises.softly_evicted.pop(uid, None)
+        for reason in (INVALID_PRIORITY, INVALID_CAN_PREEMPT, INCOMPLETE_GANG):
+            self._cluster.complain(promise.ref, reason, "")
         self.let_go(promise)
         self._cluster.jobs.holds.drop(promise)
         self._cluster.jobs.gone(promise.object.metadata, namespace_of(promise.object))
@@ -118,6 +132,7 @@ class Intake:
                 self._cluster.watcher.pod_settled(pod)
             if pod.row >= 0:
                 self._promises.waiting.leave(promise)
+                self._promises.clear(promise, frozenset())
                 self._promises.moved(promise)
                 self._ledger.release(pod)
                 self._cluster.changed(Change.POD_LEFT)
@@ -154,12 +169,15 @@ class Intake:
         """Takes owners and template from the object; raises what is wrong with them. Whether anything
         changed that scheduling can see."""
         promises, reservation = self._promises, promise.object
-        pod, node = reserve_pod(reservation)
+        node, scheduler = node_and_scheduler(reservation)
         preemptor = preemptor_of(reservation) if node else ""
         spec = promises.specs.acquire([] if preemptor else reservation.spec.owners)
         try:
-            traits = traits_of(reservation, spec.id, "" if preemptor else node)
-            cls = self._cluster.classes.acquire(pod, traits)
+            if preemptor:
+                cls = self._class_of_room(reservation, spec.id)
+            else:
+                pod = reserve_pod(reservation)
+                cls = self._cluster.classes.acquire(pod, traits_of(reservation, spec.id, node))
         except HoldfastError:
             promises.specs.release(spec)
             raise
@@ -175,10 +193,9 @@ class Intake:
         record = promise.pod
         changed = record is None or record.cls is not cls
         if record is None:
-            record = promise.pod = PodRecord(
-                promise.ref, cls, pod.spec.scheduler_name, self._cluster.now
-            )
+            record = promise.pod = PodRecord(promise.ref, cls, scheduler, self._cluster.now)
             record.namespace = cls.namespace
+            record.started = promise.created
             record.created = reservation.metadata.creation_timestamp
             record.promise = promise
         else:
@@ -191,6 +208,20 @@ class Intake:
         promise.restricted = terms.restricted
         promise.withheld = terms.withheld
         return changed
+
+    def _class_of_room(self, reservation: Reservation, spec: int) -> PodClass:
+        """Preemptors come in numbers, and the last one's template is mostly this one's too."""
+        template = reservation.spec.template or {}
+        wanted = {key: value for key, value in template["spec"].items() if key != "nodeName"}
+        asked = (template.get("metadata"), wanted)
+        classes = self._cluster.classes
+        if self._last_room is not None and self._last_room[0] == asked:
+            cls = self._last_room[1]
+            if classes.once_more(cls):
+                return cls
+        cls = classes.acquire(reserve_pod(reservation), traits_of(reservation, spec, ""))
+        self._last_room = asked, cls
+        return cls
 
     def _reclass(self, record: PodRecord, cls: PodClass) -> None:
         before = record.cls
@@ -257,12 +288,14 @@ class Intake:
             watcher.pod_settled(pod)
         if pod.row >= 0:
             promises.waiting.leave(promise)
+            promises.clear(promise, frozenset())
             self._ledger.release(pod)
             self._cluster.changed(Change.POD_LEFT)
         self.set_amounts(promise, self._held(promise, pod.cls))
         self._ledger.hold(pod, row, promise.amounts)
         if status.phase == ReservationPhase.WAITING:
             promises.waiting.join(promise)
+            promises.clear(promise, victims_in(promise.object))
         pod.phase = Phase.ASSIGNED
         promises.note(promise, status.phase.lower(), node)
         promises.opened(promise)

@@ -5,48 +5,54 @@ from typing import Any
 from holdfast.api import names
 from holdfast.api.decode import convert, decode_json
 from holdfast.api.errors import InvalidObject
-from holdfast.api.label_selectors import as_integer
 from holdfast.api.meta import ObjectMeta, ResourceList
 from holdfast.api.pod import Pod, PodSpec
 from holdfast.api.quantity import QuantityError, amount
 from holdfast.api.reservation import Reservation
+from holdfast.core.promises.preempting import labelled_priority
 from holdfast.core.promises.rooms import preemptor_of
 
 _TEMPLATE = "spec.template"
 
 
-def reserve_pod(reservation: Reservation) -> tuple[Pod, str]:
-    """The pod, and the node it asks for by name; raises InvalidObject.
+def node_and_scheduler(reservation: Reservation) -> tuple[str, str]:
+    """Which the template asks for by name; raises InvalidObject if it is no template."""
+    template = reservation.spec.template
+    if not template:
+        raise InvalidObject("", _TEMPLATE, "is required: the pod to reserve for")
+    spec = template.get("spec") or {}
+    if not isinstance(spec, dict):
+        raise InvalidObject("", f"{_TEMPLATE}.spec", "expected an object")
+    return spec.get("nodeName") or "", spec.get("schedulerName") or ""
+
+
+def reserve_pod(reservation: Reservation) -> Pod:
+    """Raises InvalidObject.
 
     The reservation's own labels and annotations come before those of the template. One that holds
     preempted room stands for the preemptor and nothing else.
     """
-    meta, template = reservation.metadata, reservation.spec.template
-    if not template:
-        raise InvalidObject("", _TEMPLATE, "is required: the pod to reserve for")
+    meta, template = reservation.metadata, reservation.spec.template or {}
     given: ObjectMeta = convert(
         template.get("metadata") or {}, ObjectMeta, prefix=f"{_TEMPLATE}.metadata"
     )
     own = ObjectMeta() if preemptor_of(reservation) else meta
     raw: dict[str, Any] = dict(template.get("spec") or {})
-    node = raw.pop("nodeName", None) or ""
+    raw.pop("nodeName", None)
     raw.pop("schedulingGates", None)
     spec: PodSpec = convert(raw, PodSpec, prefix=f"{_TEMPLATE}.spec")
     spec.priority = priority_of(reservation, spec)
     spec.scheduler_name = raw.get("schedulerName") or ""
-    return (
-        Pod(
-            metadata=ObjectMeta(
-                name=meta.uid,
-                uid=meta.uid,
-                namespace=namespace_of(reservation),
-                labels=_labels(given.labels, own.labels),
-                annotations={**given.annotations, **own.annotations},
-                owner_references=given.owner_references,
-            ),
-            spec=spec,
+    return Pod(
+        metadata=ObjectMeta(
+            name=meta.uid,
+            uid=meta.uid,
+            namespace=namespace_of(reservation),
+            labels=_labels(given.labels, own.labels),
+            annotations={**given.annotations, **own.annotations},
+            owner_references=given.owner_references,
         ),
-        node,
+        spec=spec,
     )
 
 
@@ -69,10 +75,8 @@ def priority_of(reservation: Reservation, spec: PodSpec) -> int:
     """The template's, else the label's; without either a reservation comes before everything."""
     if spec.priority is not None:
         return spec.priority
-    value = as_integer(reservation.metadata.labels.get(names.RESERVATION_PRIORITY, ""))
-    if value is None or abs(value) > names.UNSET_RESERVATION_PRIORITY:
-        return names.UNSET_RESERVATION_PRIORITY
-    return value
+    value = labelled_priority(reservation)
+    return names.UNSET_RESERVATION_PRIORITY if value is None else value
 
 
 def annotated_amounts(reservation: Reservation, annotation: str) -> dict[str, int]:

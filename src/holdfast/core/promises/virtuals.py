@@ -1,0 +1,331 @@
+"""Reservations that have no object yet: room set aside for a pod until a provisioner has made one.
+
+                   failed                       again
+    asked for ───────────────► kept for a while ─────► asked for
+        │                             │
+        │ the object is there         │ the time is over, or nobody wants it any more
+        ▼                             ▼
+    replaced by it                 dropped
+
+A virtual reservation is a promise like any other: it holds room in the ledger, and siblings of the pod
+that asked for it may draw on it. Pods that do wait for the object. Its id follows from the pod, so that
+a scheduler that restarts asks for the same reservation again, and never for a second one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from holdfast.api.dynamic_reservations import (
+    amounts_of,
+    at_least,
+    id_of,
+    new_id,
+    reservation_for,
+)
+from holdfast.api.meta import ResourceList
+from holdfast.api.names import PODS, RESERVATION_ID
+from holdfast.api.quantity import format_amount
+from holdfast.api.reservation import NewReservationRequirement
+from holdfast.core.changes import Change
+from holdfast.core.decisions import Decision, Emit
+from holdfast.core.pods import Phase, PodRecord
+from holdfast.core.promises.promise import Promise
+from holdfast.core.promises.requirements import Ask, Requirements
+from holdfast.core.promises.virtual import Figures, Settings, Virtual
+
+if TYPE_CHECKING:
+    from holdfast.core.cluster import Cluster
+
+ATTEMPT = "ReservationCreationAttempt"
+SUCCESS = "ReservationCreationSuccess"
+FAILURE = "ReservationCreationFailure"
+TIMEOUT = "ReservationTimeout"
+
+_INSTANT = 1e-6
+
+
+class Virtuals:
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self.settings: Settings | None = None
+        """None as long as nobody looks after virtual reservations; then templates mean nothing."""
+        self.requirements = Requirements()
+        self.by_id: dict[str, Virtual] = {}
+        self._by_requester: dict[str, Virtual] = {}
+        self.waits: dict[str, str] = {}
+        """The pods that wait until they are told otherwise, by uid, with the id of what for."""
+        self.untold: dict[str, None] = {}
+        """The ids of those whose pods must be told."""
+        self.reports: list[Decision] = []
+        self.figures = Figures()
+        self.adopting: dict[str, float] = {}
+        """The uids of reservations that took over, and when they were seen, until available."""
+        self.refused: dict[str, str] = {}
+        """The uids of reservations that will not do, and why."""
+        self._unwritten: dict[str, str] = {}
+
+    # Asking
+
+    def id_for(self, ask: Ask, size: Mapping[str, int]) -> str:
+        """What the pod has asked for before, unless that came and is of no use at this size."""
+        id = ask.id or new_id(ask.pod.uid)
+        known = self._cluster.promises.known
+        while any(
+            finished or uid not in known or known[uid].placed or not _within(known[uid], size)
+            for uid, finished in self.requirements.made.get(id, {}).items()
+        ):
+            id = new_id(ask.pod.uid, spent=id)
+        return id
+
+    def coming(self, ask: Ask) -> dict[str, int]:
+        """The amounts of a reservation that was made for the pod, and waits for what is set aside."""
+        known = self._cluster.promises.known
+        amounts: dict[str, int] = {}
+        for uid, finished in self.requirements.made.get(ask.id, {}).items():
+            if not finished and uid in known and not known[uid].placed:
+                amounts = at_least(amounts, _without_slot(known[uid]))
+        return amounts
+
+    def open(self, ask: Ask, size: Mapping[str, int], row: int) -> Virtual:
+        """Sets room aside on the row; raises what is wrong with the template's owners."""
+        now = self._cluster.now
+        id = self.id_for(ask, size)
+        listed: ResourceList = {name: format_amount(name, size[name]) for name in sorted(size)}
+        asked = NewReservationRequirement(labels={RESERVATION_ID: id}, resources=listed)
+        reservation = reservation_for(ask.template, asked)
+        reservation.metadata.uid = id
+        reservation.metadata.name = f"virtual/{id}"  # no object can be called that
+        promise = Promise(reservation, now)
+        promise.virtual = True
+        self._cluster.promises.put_virtual(promise, row)
+        virtual = self.by_id[id] = Virtual(id, promise, ask.pod, listed)
+        self._by_requester[ask.pod.uid] = virtual
+        self.figures.requests += 1
+        node = self._cluster.nodes.name(row)
+        amounts = ", ".join(f"{name}: {quantity}" for name, quantity in listed.items())
+        self._say(virtual, "Normal", ATTEMPT, f"Asking for reservation {id} on {node} ({amounts})")
+        self._try_again(id)
+        self.requirements.touch(id)
+        return virtual
+
+    def has_told(self, ask: Ask) -> bool:
+        """Whether the pod says what is asked for on its behalf now."""
+        virtual, requirement = self.by_id.get(ask.id), ask.requirement
+        if virtual is None or requirement is None:
+            return False
+        return amounts_of(requirement.resources) == amounts_of(virtual.resources)
+
+    def asked_by(self, pod: PodRecord) -> Virtual | None:
+        """What was set aside for the pod, and is not there yet."""
+        return self._by_requester.get(pod.uid)
+
+    def begin_wait(self, pod: PodRecord) -> None:
+        """The pod draws on a virtual reservation, or does not."""
+        drawn = self._cluster.promises.known.get(pod.draws_on)
+        if drawn is None or not drawn.virtual:
+            return
+        virtual, now = self.by_id[drawn.uid], self._cluster.now
+        assert self.settings is not None
+        if not virtual.waiting:
+            virtual.asked_at = now
+            virtual.deadline = now + self.settings.timeout
+            virtual.failed = ""
+            self.untold[virtual.id] = None
+        virtual.waiting[pod.uid] = pod
+        self.waits[pod.uid] = virtual.id
+
+    def end_wait(self, pod: PodRecord) -> None:
+        id = self.waits.pop(pod.uid, None)
+        self._unwritten.pop(pod.uid, None)
+        virtual = self.by_id.get(id) if id is not None else None
+        if virtual is None:
+            return
+        virtual.waiting.pop(pod.uid, None)
+        if virtual.failed and virtual.waiting:
+            return
+        if virtual.waiting:
+            self._hand_over(virtual)
+        elif not (virtual.failed and self._is_kept(virtual)):
+            self.drop(virtual)
+
+    # What came of it
+
+    def failure(self, pod: PodRecord) -> str:
+        """Why the pod need not wait any more; empty while there is hope."""
+        virtual, now = self.by_id[self.waits[pod.uid]], self._cluster.now
+        if virtual.failed:
+            return virtual.failed
+        ask = self.requirements.asks.get(virtual.requester.uid)
+        unwritten = self._unwritten.get(virtual.requester.uid, "")
+        if unwritten:
+            self._fail(virtual, FAILURE, f"cannot ask for reservation {virtual.id}: {unwritten}")
+        elif ask is not None and ask.error != ask.heeded:
+            ask.heeded = ask.error
+            self._fail(virtual, FAILURE, f"reservation {virtual.id} was not created: {ask.error}")
+        elif now >= virtual.deadline - _INSTANT:
+            after = f"{virtual.deadline - virtual.asked_at:g}s"
+            self._fail(virtual, TIMEOUT, f"reservation {virtual.id} was not created within {after}")
+        elif virtual.keep_until is not None and now >= virtual.keep_until - _INSTANT:
+            virtual.failed = f"reservation {virtual.id} was not created"
+        return virtual.failed
+
+    def patience(self, pod: PodRecord) -> float:
+        """How much longer to wait at most."""
+        virtual = self.by_id[self.waits[pod.uid]]
+        until = virtual.deadline
+        if virtual.keep_until is not None:
+            until = min(until, virtual.keep_until)
+        return max(until - self._cluster.now, _INSTANT)
+
+    def adopted(self, virtual: Virtual, promise: Promise) -> None:
+        """The object is there, and holds the room."""
+        now = self._cluster.now
+        del self.by_id[virtual.id]
+        self._by_requester.pop(virtual.requester.uid, None)
+        self.untold.pop(virtual.id, None)
+        self.refused.pop(promise.uid, None)
+        self._cluster.promises.drop(virtual.promise.uid, "replaced")
+        self.figures.created += 1
+        self.figures.latencies.append(now - virtual.asked_at)
+        self.adopting[promise.uid] = promise.created
+        node = self._cluster.nodes.name(promise.pod.row) if promise.pod is not None else ""
+        message = f"Reservation {promise.name} was created for {virtual.id} and holds room on {node}"
+        self._say(virtual, "Normal", SUCCESS, message)
+
+    def of(self, promise: Promise) -> Virtual | None:
+        """What was set aside until this reservation came."""
+        return self.by_id.get(id_of(promise.object.metadata))
+
+    def refusal(self, promise: Promise, virtual: Virtual) -> str:
+        """Why the reservation cannot take the place of what was set aside; empty if it can."""
+        nodes = self._cluster.nodes
+        assert promise.pod is not None
+        there = nodes.name(virtual.row)
+        wanted_node = promise.pod.cls.wants_node
+        if wanted_node and wanted_node != there:
+            return f"it asks for node {wanted_node}, but {virtual.id} is on {there}"
+        for slot, least in virtual.promise.amounts.items():
+            name, given = nodes.slots.name(slot), promise.wanted.get(slot, 0)
+            if name and given < least:
+                got, required = format_amount(name, given), format_amount(name, least)
+                return f"it reserves {got} of {name}, {virtual.id} requires {required}"
+        lacking = self._cluster.promises.waiting.lacking(virtual.promise, promise.wanted)
+        return f"it does not fit {there}: Insufficient {', '.join(lacking)}" if lacking else ""
+
+    def refuse(self, virtual: Virtual, promise: Promise, why: str) -> None:
+        """The object that came will not do."""
+        if self.refused.get(promise.uid) == why:
+            return
+        self.refused[promise.uid] = why
+        self.figures.failures += 1
+        self.reports.append(Emit(promise.ref, "Warning", FAILURE, why, "Provisioning"))
+        self._say(virtual, "Warning", FAILURE, f"reservation {promise.name} will not do: {why}")
+
+    def drop(self, virtual: Virtual) -> None:
+        """The room is free again, but for what pods that drew on it have claimed themselves."""
+        if self.by_id.pop(virtual.id, None) is None:
+            return
+        self._by_requester.pop(virtual.requester.uid, None)
+        self.untold.pop(virtual.id, None)
+        promises = self._cluster.promises
+        for pod in promises.drawing(virtual.promise):
+            self._cluster.ledger.draw(pod, "")
+        promises.drop(virtual.promise.uid, "dropped")
+        self._cluster.changed(Change.POD_LEFT)
+        self._try_again(virtual.id)
+
+    def not_written(self, uid: str, message: str) -> None:
+        """A pod could not be told what is asked for on its behalf."""
+        if uid in self.waits:
+            self._unwritten[uid] = message
+
+    def live(self, id: str) -> Promise | None:
+        """The reservation of the id that is on a node, if there is one."""
+        for uid, finished in self.requirements.made.get(id, {}).items():
+            promise = self._cluster.promises.known.get(uid)
+            if not finished and promise is not None and promise.placed and not promise.waiting:
+                return promise
+        return None
+
+    def taken_over(self, virtual: Virtual) -> bool:
+        """Whether there is a reservation of the id on a node, by another's doing."""
+        promise = self.live(virtual.id)
+        if promise is None or promise.pod is None:
+            return False
+        if promise.pod.row != virtual.row:
+            self.drop(virtual)
+            return True
+        for pod in self._cluster.promises.drawing(virtual.promise):
+            self._cluster.ledger.draw(pod, promise.uid)
+        self.adopted(virtual, promise)
+        return True
+
+    def problems(self) -> list[str]:
+        """What is not as it would be were it worked out anew."""
+        cluster = self._cluster
+        known = {uid for uid, promise in cluster.promises.known.items() if promise.virtual}
+        problems = [f"{id} is set aside, but not known" for id in self.by_id.keys() - known]
+        problems += [f"{id} is known, but not set aside" for id in known - self.by_id.keys()]
+        asked_by = {virtual.requester.uid: virtual for virtual in self.by_id.values()}
+        if asked_by != self._by_requester:
+            problems.append(
+                f"set aside for {sorted(asked_by)}, said to be {sorted(self._by_requester)}"
+            )
+        for uid in self.waits:
+            pod = cluster.pods.get(uid)
+            if pod is None or pod.phase is not Phase.ASSUMED:
+                problems.append(f"{pod or uid} waits for a reservation, but has no place")
+        for virtual in self.by_id.values():
+            waiting = {uid for uid, id in self.waits.items() if id == virtual.id}
+            if waiting != set(virtual.waiting):
+                problems.append(f"{sorted(waiting)} wait for {virtual.id}: {sorted(virtual.waiting)}")
+        return problems
+
+    def _fail(self, virtual: Virtual, reason: str, message: str) -> None:
+        assert self.settings is not None
+        virtual.failed = message
+        if virtual.keep_until is None:
+            virtual.keep_until = self._cluster.now + self.settings.retention
+        self.figures.failures += 1
+        self._say(virtual, "Warning", reason, message[0].upper() + message[1:])
+
+    def _is_kept(self, virtual: Virtual) -> bool:
+        return virtual.keep_until is not None and self._cluster.now < virtual.keep_until - _INSTANT
+
+    def _hand_over(self, virtual: Virtual) -> None:
+        """Where the pod that asked has gone, another that waits asks in its place."""
+        if virtual.requester.uid in self.requirements.asks:
+            return
+        for uid, pod in virtual.waiting.items():
+            if uid in self.requirements.asks:
+                self._by_requester.pop(virtual.requester.uid, None)
+                self._by_requester[uid] = virtual
+                virtual.requester = pod.ref
+                self.untold[virtual.id] = None
+                return
+        self.drop(virtual)
+
+    def _try_again(self, id: str) -> None:
+        """Reservations of the id that have no node may find one now."""
+        cluster = self._cluster
+        for uid in self.requirements.made.get(id, {}):
+            promise = cluster.promises.known.get(uid)
+            self.refused.pop(uid, None)
+            if promise is None or promise.pod is None or promise.placed or promise.terminating:
+                continue
+            if cluster.watcher is not None:
+                cluster.watcher.pod_pending(promise.pod)
+
+    def _say(self, virtual: Virtual, type: str, reason: str, message: str) -> None:
+        self.reports.append(Emit(virtual.requester, type, reason, message, "Provisioning"))
+
+
+def _without_slot(promise: Promise) -> dict[str, int]:
+    """What it reserves, but for the one pod slot every reservation has."""
+    return {name: amount for name, amount in promise.amounts_by_name.items() if name != PODS}
+
+
+def _within(promise: Promise, size: Mapping[str, int]) -> bool:
+    return all(amount <= size.get(name, 0) for name, amount in _without_slot(promise).items())
