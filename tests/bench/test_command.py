@@ -124,3 +124,20 @@ def test_a_trace_is_passed_on_to_the_process_that_reads_it(tmp_path: Path) -> No
     done = run("openb", *lists, "-o", "json", "--repeat", "1")
     assert done.exit_code == 0, done.output
     assert json.loads(done.stdout)["rows"][0]["bound"] == 1
+
+
+def test_a_trace_with_gpus_also_tells_how_full_they_get(tmp_path: Path) -> None:
+    (tmp_path / "openb_node_list_x.csv").write_text(
+        "sn,cpu_milli,memory_mib,gpu,model\nn,9000,9000,2,T4\n"
+    )
+    (tmp_path / "openb_pod_list_y.csv").write_text(
+        "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos\np,1000,100,1,500,,LS\n"
+    )
+    lists = ["--trace", str(tmp_path), "--trace-nodes", "x", "--trace-pods", "y", "--seeds", "2"]
+    drawn = tmp_path / "plot.svg"
+    done = run("openb", *lists, "--plot", str(drawn), "-o", "json", "--repeat", "1", "--in-process")
+    assert done.exit_code == 0, done.output
+    packing = json.loads(done.stdout)["packing"]
+    assert [each["strategy"] for each in packing] == ["binpack", "best fit", "least fragmented"]
+    assert all(each["allocated"]["100"] == 100 and each["seeds"] == 2 for each in packing)
+    assert drawn.read_text().startswith("<svg")

@@ -347,6 +347,42 @@ def test_a_reservation_that_ends_gives_its_gpu_back() -> None:
     assert world.node_of("a") == "n1"
 
 
+@pytest.mark.parametrize(
+    ("size", "owners", "resized"),
+    [
+        ("100", 0, "True"),
+        ("200", 0, "True"),
+        ("400", 0, "False"),
+        ("100", 1, "False"),
+        ("50", 1, "True"),
+    ],
+)
+def test_a_reservation_of_another_size_holds_other_gpus(size: str, owners: int, resized: str) -> None:
+    """Not while an owner has some of them."""
+    it = reservation("r", "own", requests={GPU: "50"}, allocateOnce=False)
+    world = with_gpus(2).put(it)
+    if owners:
+        world.put(wants("owner", 20, "own"))
+    template = reservation("r", "own", requests={GPU: size, "cpu": "1"})["spec"]["template"]
+    world.edit("Reservation", "r", spec__template=template)
+    assert world.condition("r", "Resized")["status"] == resized
+    held = sum(int(each["resources"][RATIO]) for each in allocated(world, "r", "Reservation")["gpu"])
+    assert held == (int(size) if resized == "True" else 50)
+    world.restart()
+    world.settle()
+    world.put(wants("rest", 200 - held if held == 100 else 50))
+    assert world.node_of("rest") == ("n1" if held < 200 else "")
+
+
+def test_a_pod_that_must_use_a_reservation_is_told_what_it_lacks() -> None:
+    """Half of each of two GPUs is left to it, which is not one GPU."""
+    it = reservation("r", "own", requests={GPU: "200"}, allocateOnce=False, allocatePolicy="Restricted")
+    world = with_gpus(2).put(it).put(wants("a", 50, "own")).put(wants("b", 60, "own"))
+    affinity = {"scheduling.koordinator.sh/reservation-affinity": "{}"}
+    world.put(wants("c", 60, "own", annotations=affinity))
+    assert "1 Reservation(s) Insufficient GPU Devices" in world.message("c")
+
+
 # Preemption
 
 

@@ -17,6 +17,7 @@ import json
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 from drivers.naming import as_written, made
 from drivers.player import JSON, MERGE, Deletions
@@ -34,7 +35,7 @@ from holdfast.backends.embedded.setup import Setup
 from holdfast.backends.embedded.statuses import FullReports
 from holdfast.backends.embedded.telling import CREATED, Tell, silent
 from holdfast.backends.embedded.world import World
-from holdfast.backends.kubernetes.access.finding import find_access
+from holdfast.backends.kubernetes.access import Access, find_access
 from holdfast.backends.kubernetes.errors import ApiError
 from holdfast.backends.kubernetes.http.client import get
 from holdfast.backends.kubernetes.http.paths import path_of
@@ -73,8 +74,11 @@ class Surroundings(World):
 
 
 class RealStage:
-    def __init__(self, server: RealServer, simulated: Simulated) -> None:
+    """The scheduler has the kubeconfig given; everyone else may do anything."""
+
+    def __init__(self, server: RealServer, schedulers: Path, simulated: Simulated) -> None:
         self._simulated = simulated
+        self._schedulers = find_access(str(schedulers))
         self.clock = VirtualClock()
         self.timeline = Timeline(self.clock)
         self.placed: Placed = set()
@@ -88,8 +92,7 @@ class RealStage:
         self.world.residents += served_residents(self.world, heartbeats=False)
         self._store.observe(self._changed)
         self._store.observe(Deletions(self.timeline, self.clock).changed)
-        self._access = find_access(str(server.kubeconfig("holdfast")))
-        self._client = self._new_client()
+        self._client = self._new_client(find_access(str(server.kubeconfig())))
 
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[None]:
@@ -156,11 +159,11 @@ class RealStage:
         await self._runner.stop()
         await self._start_runner()
 
-    def _new_client(self) -> SeenClient:
-        return SeenClient(self._access, self._watches, self._times)
+    def _new_client(self, access: Access) -> SeenClient:
+        return SeenClient(access, self._watches, self._times)
 
     async def _start_runner(self) -> None:
-        self._runner = SteppedRunner(self._new_client(), self.clock, self._heard)
+        self._runner = SteppedRunner(self._new_client(self._schedulers), self.clock, self._heard)
         self.world.scheduler = self._runner.scheduler
         await self._runner.start()
 

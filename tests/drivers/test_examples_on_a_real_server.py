@@ -1,4 +1,5 @@
-"""Every example comes out on a real kube-apiserver as it does in a simulation."""
+"""Every example comes out on a real kube-apiserver as it does in a simulation, with what `deploy/` lets
+the scheduler do."""
 
 from __future__ import annotations
 
@@ -10,6 +11,7 @@ import pytest
 
 from drivers.real_driver import RealStage
 from drivers.scenarios import Simulated, every_example
+from realserver.accounts import as_the_account, documents, ensure
 from realserver.definitions import installed_definitions
 from realserver.server import RealServer
 
@@ -17,16 +19,18 @@ from realserver.server import RealServer
 @pytest.fixture(scope="module")
 def server(real_server: RealServer) -> Iterator[RealServer]:
     real_server.empty()
+    for obj in (*documents("namespace.yaml"), *documents("rbac.yaml")):
+        ensure(real_server, obj)
     with installed_definitions(real_server):
         yield real_server
 
 
 @every_example
-def test_example(server: RealServer, file: Path) -> None:
+def test_example(server: RealServer, tmp_path: Path, file: Path) -> None:
     simulated = Simulated.of(file)
 
     async def play() -> RealStage:
-        stage = RealStage(server, simulated)
+        stage = RealStage(server, as_the_account(server, tmp_path), simulated)
         async with stage.opened():
             assert await simulated.play(stage) == []
         return stage

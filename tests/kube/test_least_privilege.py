@@ -3,49 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
-
-import yaml
 
 from builders import make_node, make_pod
 from kube.holdfast_process import holdfast
-from realserver.client import RefusedError
+from realserver.accounts import ACCOUNT, as_the_account, documents, ensure, of_the_provisioner
+from realserver.client import Json
+from realserver.definitions import CRDS
 from realserver.server import RealServer
-
-MANIFESTS = Path(__file__).parents[2] / "deploy" / "manifests"
-ACCOUNT = "system:serviceaccount:holdfast-system:holdfast"
-CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-Json = dict[str, Any]
-
-
-def documents(name: str) -> list[Json]:
-    return list(yaml.safe_load_all((MANIFESTS / name).read_text()))
-
-
-def of_the_provisioner(name: str) -> list[Json]:
-    return list(yaml.safe_load_all((MANIFESTS.parent / "provisioner" / name).read_text()))
-
-
-def ensure(server: RealServer, obj: Json) -> None:
-    group = obj["apiVersion"]
-    root = f"/apis/{group}" if "/" in group else f"/api/{group}"
-    namespace = obj["metadata"].get("namespace")
-    inside = f"/namespaces/{namespace}" if namespace else ""
-    try:
-        server.client.request("POST", f"{root}{inside}/{obj['kind'].lower()}s", obj)
-    except RefusedError as error:
-        if error.status != 409:
-            raise
-
-
-def as_the_account(server: RealServer, tmp_path: Path, account: str = ACCOUNT) -> Path:
-    config = yaml.safe_load(server.kubeconfig().read_text())
-    user = config["users"][0]["user"]
-    user["as"] = account
-    user["as-groups"] = ["system:serviceaccounts", "system:authenticated"]
-    path = tmp_path / f"kubeconfig-{account.rpartition(':')[2]}"
-    path.write_text(yaml.safe_dump(config))
-    return path
 
 
 def test_the_scheduler_runs_with_what_deploy_gives_it(real_cluster: RealServer, tmp_path: Path) -> None:
@@ -54,7 +18,7 @@ def test_the_scheduler_runs_with_what_deploy_gives_it(real_cluster: RealServer, 
     client = real_cluster.client
     for obj in (*documents("namespace.yaml"), *documents("rbac.yaml")):
         ensure(real_cluster, obj)
-    for definition in definitions("reservations"):
+    for definition in definitions():
         ensure(real_cluster, definition)
     config = tmp_path / "config.yaml"
     config.write_text(documents("config.yaml")[0]["data"]["config.yaml"])

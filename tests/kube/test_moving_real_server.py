@@ -8,7 +8,8 @@ from typing import Any
 from builders import make_node, make_pod
 from holdfast.api.crds import definitions
 from kube.holdfast_process import holdfast
-from kube.test_least_privilege import CRDS, as_the_account, documents, ensure
+from realserver.accounts import as_the_account, documents, ensure
+from realserver.definitions import CRDS
 from realserver.server import RealServer
 
 Json = dict[str, Any]

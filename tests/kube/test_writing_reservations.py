@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from holdfast.api.reservation import ReservationStatus
-from holdfast.core.decisions import DeleteReservation, SetReservationStatus
+from holdfast.core.decisions import DeleteReservation, PreemptReservation, SetReservationStatus
 from kube.fake_api import Fault, Raw
 from kube.virtual_time import run
 from kube.writing_desk import desk, ref
@@ -51,6 +51,26 @@ def test_a_reservation_gets_its_node_or_not(faults: list[Fault], told: list[str]
     run(story())
 
 
+@pytest.mark.parametrize("faults", [[], [Fault("PATCH", status=503, times=3)]])
+def test_what_a_reservation_was_given_is_written_with_its_node(faults: list[Fault]) -> None:
+    given = {"scheduling.koordinator.sh/device-allocated": '{"gpu":[{"minor":0}]}'}
+
+    async def story() -> None:
+        async with desk() as d:
+            r = d.api.create(reservation())
+            d.api.faults += faults
+            bind = SetReservationStatus(
+                ref(r), ReservationStatus(phase="Available", node_name="n"), True, given
+            )
+            await d.do(bind)
+            assert d.said() == ["BindConfirmed"]
+            written = d.api.get(RESERVATIONS, "r", "")
+            assert written["metadata"]["annotations"] == given
+            assert written["status"]["nodeName"] == "n"
+
+    run(story())
+
+
 def test_the_last_status_of_a_reservation_is_written_and_its_bind_still_answered() -> None:
     async def story() -> None:
         async with desk() as d:
@@ -79,5 +99,30 @@ def test_a_reservation_that_is_gone_or_another_is_left_alone() -> None:
             assert d.api.get(RESERVATIONS, "r", "") == other
             await d.do(DeleteReservation(ref(other), "over"))
             assert d.api.all(RESERVATIONS) == []
+
+    run(story())
+
+
+@pytest.mark.parametrize(
+    ("faults", "told"),
+    [
+        ([], []),
+        ([Fault("PATCH", status=503, times=3)], []),
+        ([Fault("PATCH", status=403)], ["WriteRefused: 403: scripted"]),
+    ],
+)
+def test_that_it_has_to_go_is_written_on_a_reservation(faults: list[Fault], told: list[str]) -> None:
+    async def story() -> None:
+        async with desk() as d:
+            raw = reservation()
+            raw["metadata"]["labels"] = {"kept": "yes"}
+            r = d.api.create(raw)
+            d.api.faults += faults
+            preemptor = ref(d.api.create(reservation("p")))
+            await d.do(PreemptReservation(ref(r), preemptor, "n", {"soft": "true"}, {"why": "so"}))
+            assert d.said() == told
+            metadata = d.api.get(RESERVATIONS, "r", "")["metadata"]
+            assert metadata["labels"] == ({"kept": "yes"} if told else {"kept": "yes", "soft": "true"})
+            assert metadata.get("annotations", {}) == ({} if told else {"why": "so"})
 
     run(story())

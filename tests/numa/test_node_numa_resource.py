@@ -266,3 +266,12 @@ def test_reserved_cpus_survive_a_restart() -> None:
     assert it.node_of("other") == ""
     it.put(lsr("b", "3", "own"))
     assert cpus(it, "a") | cpus(it, "b") == held
+
+
+@pytest.mark.parametrize(("size", "resized"), [("6", "True"), ("2", "True"), ("16", "False")])
+def test_a_reservation_of_another_size_holds_other_cpus(size: str, resized: str) -> None:
+    it = world().put(reserved("r", "4", allocateOnce=False)).put(lsr("a", "2"))
+    it.edit("Reservation", "r", spec__template=reserved("r", size)["spec"]["template"])
+    assert it.condition("r", "Resized")["status"] == resized
+    assert len(cpus(it, "r", "Reservation")) == (int(size) if resized == "True" else 4)
+    assert not cpus(it, "r", "Reservation") & cpus(it, "a")

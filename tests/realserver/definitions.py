@@ -10,21 +10,21 @@ from holdfast.api.crds import definitions
 from realserver.client import Client, Json
 from realserver.server import RealServer
 
-_CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
 
 @contextmanager
 def installed_definitions(server: RealServer) -> Iterator[None]:
     """Served, and ready to be watched, inside this context."""
     client = server.client
-    made = [client.request("POST", _CRDS, definition) for definition in definitions()]
+    made = [client.request("POST", CRDS, definition) for definition in definitions()]
     try:
         for each in made:
             server.wait_until(partial(_is_served, client, each))
         yield
     finally:
         for each in made:
-            client.request("DELETE", f"{_CRDS}/{each['metadata']['name']}")
+            client.request("DELETE", f"{CRDS}/{each['metadata']['name']}")
 
 
 def _is_served(client: Client, definition: Json) -> bool:

@@ -11,14 +11,16 @@ import msgspec
 from holdfast.actions.scheduler import Scheduler
 from holdfast.api.decode import decode
 from holdfast.api.timestamps import format_time, parse_time
-from holdfast.controllers.reservations import ReservationLifecycle
+from holdfast.backends.assembly import controllers
 from holdfast.core.decisions import (
     Bind,
     CreateReservation,
     DeleteReservation,
     Emit,
+    Evict,
     Nominate,
     Preempt,
+    PreemptReservation,
     SetPodScheduled,
     SetReservationStatus,
 )
@@ -101,7 +103,21 @@ def reservation(name: str, app: str = "a", template: Raw | None = None, **spec: 
 
 
 class LittleWorld:
-    def __init__(self, *objects: Raw) -> None:
+    def __init__(self, *objects: Raw, preemption: Raw | None = None) -> None:
+        """`preemption`: the arguments of ReservationPreemption, where they are not the usual ones."""
+        self.configuration = _CONFIGURATION
+        if preemption is not None:
+            plugin = {"name": "ReservationPreemption", "args": preemption}
+            profile = {"schedulerName": "holdfast-scheduler", "pluginConfig": [plugin]}
+            self.configuration = load(
+                {"apiVersion": API_VERSION, "kind": KIND, "profiles": [profile]}, _REGISTRY.implements()
+            )
+        self.evictions: list[str] = []
+        """The pods that were asked to go, as often as they were."""
+        self.preempted: list[tuple[str, str]] = []
+        """Which reservation had to go for which: preemptor and victim, by uid."""
+        self.guarded: set[str] = set()
+        """The pods a disruption budget does not let go."""
         self.now = START
         self.objects: dict[tuple[str, str], Raw] = {}
         self.events: list[Emit] = []
@@ -120,10 +136,10 @@ class LittleWorld:
     def start(self) -> None:
         """A new scheduler, which knows what objects there are and nothing else."""
         self.scheduler = Scheduler(
-            _CONFIGURATION,
+            self.configuration,
             _REGISTRY,
             {"default-scheduler": "holdfast-scheduler"},
-            [ReservationLifecycle],
+            controllers(self.configuration),
         )
         for raw in self.objects.values():
             self._feed(Added(decode(raw)))
@@ -242,6 +258,15 @@ class LittleWorld:
         elif isinstance(decision, DeleteReservation):
             if ("Reservation", decision.reservation.name) in self.objects:
                 self.delete("Reservation", decision.reservation.name)
+        elif isinstance(decision, PreemptReservation):
+            self.preempted.append((decision.preemptor.uid, decision.reservation.uid))
+            if ("Reservation", decision.reservation.name) in self.objects:
+                marks = {"labels": decision.labels, "annotations": decision.annotations}
+                self._change("Reservation", decision.reservation.name, {"metadata": marks})
+        elif isinstance(decision, Evict):
+            self.evictions.append(decision.pod.name)
+            if decision.pod.name not in self.guarded and ("Pod", decision.pod.name) in self.objects:
+                self._preempt(decision.pod.name)
         elif isinstance(decision, SetPodScheduled):
             if ("Pod", decision.pod.name) in self.objects:
                 condition = {

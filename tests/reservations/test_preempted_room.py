@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from holdfast.api.validation import validate
 from reservations.little_world import LittleWorld, Raw, node, pod, reservation
 
 UID = "holdfast.io/preemptor-uid"
@@ -43,6 +44,7 @@ def gone(made: LittleWorld, *names: str) -> LittleWorld:
 def test_it_is_a_reservation_that_says_for_whom_and_why() -> None:
     made = full_node().put(pod("high", cpu="4", priority=10, uid="u-high"))
     (room,) = rooms(made).values()
+    assert validate(room) == []
     meta, spec = room["metadata"], room["spec"]
     assert meta["name"].startswith("preempted-for-high-")
     assert meta["labels"] == {UID: "u-high"}

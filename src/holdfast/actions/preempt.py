@@ -35,7 +35,11 @@ class Preempt(Action):
     def _make_room(self, round_: Round, leader: PodRecord, job: Job) -> None:
         cluster, gangs = round_.cluster, round_.gangs
         jobs, members = cluster.jobs.partners(job), gangs.waiting(leader)
-        if gangs.hindrance(jobs, members) is not None or any(pod.promise for pod in members):
+        reserving = [pod for pod in members if pod.promise is not None]
+        if reserving:
+            self._have_reservations_go(round_, reserving, jobs)
+            return
+        if gangs.hindrance(jobs, members) is not None:
             return
         before = {
             pod: pod.nominated for there in cluster.nominations.values() for pod in there.values()
@@ -53,6 +57,15 @@ class Preempt(Action):
             victim.disrupted = False
         for pod, node in before.items():
             cluster.nominate(pod, node)
+
+    def _have_reservations_go(self, round_: Round, reserving: list[PodRecord], jobs: list[Job]) -> None:
+        """Reservations make room together where one of them may."""
+        for pod in reserving:
+            if round_.cycle.make_room(round_.profiles[pod.scheduler], pod, round_.now):
+                for job in jobs:
+                    if job.is_ready:
+                        round_.gangs.became_ready(job, round_.now)
+                return
 
     def _place(
         self,

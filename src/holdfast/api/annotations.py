@@ -41,6 +41,20 @@ class ExactMatchReservation(Struct):
     resource_names: list[str] = field(default_factory=list)
 
 
+class SoftEviction(Struct):
+    """`soft-eviction` on a reservation: it is to go, and who would have it so."""
+
+    timestamp: str = ""
+    initiator: str = ""
+    reason: str = ""
+
+
+class Preempts(Struct):
+    """`preempts` on a reservation: the uids of those that have to go for it."""
+
+    reservations: list[str] = field(default_factory=list)
+
+
 class DeviceAllocation(Struct):
     """One device in `device-allocated`, which maps a device type to a list of these."""
 

@@ -106,6 +106,8 @@ PRE_ALLOCATION_REQUIRED = "scheduling.koordinator.sh/pre-allocation-required"
 RESERVATION_PRIORITY = "koordinator.sh/priority"
 CAN_PREEMPT = "scheduling.koordinator.sh/can-preempt"
 SOFT_EVICTION = "scheduling.koordinator.sh/soft-eviction"
+PREEMPTS = "holdfast.io/preempts"
+PREEMPTED_BY = "holdfast.io/preempted-by"
 
 # Migration: why a pod is moved, on the job; how dear its eviction is, on the pod; whose room it is, on
 # the reservation made for the job.

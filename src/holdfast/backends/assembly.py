@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from holdfast.actions.scheduler import Controller
 from holdfast.controllers.dynamic_reservations import DynamicReservations
+from holdfast.controllers.evictions import ReservationEvictions
 from holdfast.controllers.migration import MigrationController
 from holdfast.controllers.podgroups import PodGroups
 from holdfast.controllers.provisioner import Provisioner
@@ -11,9 +12,10 @@ from holdfast.controllers.queues import QueueStatuses
 from holdfast.controllers.reservations import ReservationLifecycle
 from holdfast.core.cluster import Cluster
 from holdfast.core.promises.virtual import Settings
-from holdfast.framework.config import Configuration, ReservationArgs
+from holdfast.framework.config import Configuration, ReservationArgs, ReservationPreemptionArgs
 
 _RESERVATION = "Reservation"
+_PREEMPTION = "ReservationPreemption"
 
 
 def controllers(configuration: Configuration) -> list[Callable[[Cluster], Controller]]:
@@ -26,9 +28,16 @@ def controllers(configuration: Configuration) -> list[Callable[[Cluster], Contro
         return [QueueStatuses, PodGroups]
     given = args if isinstance(args, ReservationArgs) else ReservationArgs()
     gc_after = None if given.disable_garbage_collection else float(given.gc_duration_seconds)
+    preempting = _args(configuration, _PREEMPTION)
+    given_to = (
+        preempting if isinstance(preempting, ReservationPreemptionArgs) else ReservationPreemptionArgs()
+    )
     # A job that gives up takes its reservation along before that can expire.
     made: list[Callable[[Cluster], Controller]] = [
         MigrationController,
+        lambda cluster: ReservationEvictions(
+            cluster, given_to.eviction == "Soft", given_to.soft_evictor
+        ),
         lambda cluster: ReservationLifecycle(cluster, gc_after),
         lambda cluster: DynamicReservations(cluster, settings),
         QueueStatuses,
@@ -41,3 +50,11 @@ def controllers(configuration: Configuration) -> list[Callable[[Cluster], Contro
     if dynamic.provisioner == "builtin":
         made.append(Provisioner.of)
     return made
+
+
+def _args(configuration: Configuration, plugin: str) -> object:
+    """Those of the first profile that has the plugin."""
+    for profile in configuration.profiles:
+        if any(ref.name == plugin for refs in profile.points.values() for ref in refs):
+            return profile.args.get(plugin)
+    return None

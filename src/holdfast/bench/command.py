@@ -144,7 +144,7 @@ def bench(
             _profile(console, names, options, output)
         else:
             packing = None
-            if TRACE in names and seeds and not in_process:
+            if TRACE in names and seeds:
                 assert trace is not None
                 packing = partial(pack, trace, trace_nodes, trace_pods, seeds, plot)
             _measure(console, names, options, output, in_process, packing)
@@ -210,6 +210,7 @@ def _here(name: str, options: Options) -> Result:
 def _apart(name: str, options: Options) -> Result:
     """Measures in a process of its own, so that rows do not add to each other's memory."""
     command = [sys.executable, "-m", "holdfast.bench", name, "--in-process", "-o", "json"]
+    command += ["--seeds", "0"]
     done = subprocess.run(
         command + options.arguments(), capture_output=True, text=True, encoding="utf-8", check=False
     )

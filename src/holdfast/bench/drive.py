@@ -159,6 +159,9 @@ class Drive:
             arriving = [obj for batch in made[-len(numbers) :] for obj in reversed(batch)]
             del made[-len(numbers) :]
             self._hands.waiting.update(obj.metadata.uid for obj in arriving if isinstance(obj, Pod))
+            for obj in arriving:
+                if isinstance(obj, Reservation):
+                    self._hands.reservations.know(obj)
             self._now = began + numbers.stop / self._plan.arrivals_per_second
             events = [
                 event

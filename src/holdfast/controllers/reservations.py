@@ -42,6 +42,8 @@ class ReservationLifecycle:
         self._due: dict[str, float] = {}
         self._invalid: dict[str, str] = {}
         """What was last said to be wrong with a reservation, by its uid."""
+        self._renewed: set[str] = set()
+        """Those that were given another size, and with it perhaps other devices or CPUs."""
         self._decisions: list[Decision] = []
 
     def run(self, now: float) -> list[Decision]:
@@ -90,10 +92,10 @@ class ReservationLifecycle:
                 return
             if pod.phase is Phase.ASSUMED:
                 return  # its status is being written
-            if promise.once and bound_owners(self._promises, promise):
+            if promise.once and not promise.leaving and bound_owners(self._promises, promise):
                 self._finish(promise, SUCCEEDED, "", now)
                 return
-            if promise.waiting and self._promises.has_room(promise):
+            if promise.waiting and self._may_have_it(promise):
                 self._promises.available(promise)
                 self._tell(promise, "Available", f"There is room for {promise.name} on {node}")
             self._resize(promise)
@@ -105,6 +107,10 @@ class ReservationLifecycle:
             self._invalid.pop(promise.uid, None)
         self._write(promise, now)
         self._set_timer(promise.uid, expires)
+
+    def _may_have_it(self, promise: Promise) -> bool:
+        """Whether there is what it waits for: the room, and nobody any more who has to go for it."""
+        return not self._promises.awaits(promise) and self._promises.has_room(promise)
 
     def _is_needless(self, promise: Promise) -> bool:
         """Whether preempted room is held for a pod that is gone, or has or looks for another place."""
@@ -152,6 +158,7 @@ class ReservationLifecycle:
             return
         if promise.waiting or self._promises.has_room(promise, wanted):
             self._promises.resize(promise, wanted)
+            self._renewed.add(promise.uid)
             self._promises.dirty.pop(promise.uid, None)
             promise.resize_problem = ""
             self._emit(promise, "Resized", f"{promise.name} has the size its template asks for")
@@ -186,7 +193,12 @@ class ReservationLifecycle:
         pod = promise.pod
         node = self._cluster.nodes.name(pod.row) if pod is not None and pod.row >= 0 else ""
         status = status_of(self._promises, promise, node, now)
-        if status == promise.object.status:
+        if promise.uid in self._renewed and pod is not None and node:
+            self._renewed.discard(promise.uid)
+            has = self._cluster.belongings.told(pod, pod.row)
+            promise.told = status
+            self._decisions.append(SetReservationStatus(promise.ref, status, annotations=has))
+        elif status == promise.object.status:
             promise.told = None
         elif status != promise.told:
             promise.told = status

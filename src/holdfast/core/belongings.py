@@ -109,6 +109,12 @@ class Belongings:
         """Whether a pod of the class would get some of the things a reservation holds."""
         return self.cpus.draws(cls, hold) or self.devices.draws(cls, hold)
 
+    def reasons(self, cls: PodClass, hold: Hold) -> list[str]:
+        """Why a pod of the class would not find the things it wants through a reservation."""
+        if not self.awake:
+            return []
+        return [*self.cpus.reasons(cls, hold), *self.devices.reasons(cls, hold)]
+
     def lacking(self, pod: PodRecord, behind: list[str]) -> list[str]:
         if not self.awake:
             return []
@@ -117,6 +123,19 @@ class Belongings:
     def node_changed(self, row: int) -> None:
         if self.cpus.active:
             self.cpus.node_changed(row)
+
+    def lacking_anew(self, pod: PodRecord) -> list[str]:
+        """What there is not enough of for a reserve pod that asks for something else by now."""
+        if not self.awake:
+            return []
+        found = (("cpuset", self.cpus.renewed(pod)), ("devices", self.devices.renewed(pod)))
+        return [what for what, had in found if had is not None and not had]
+
+    def renew(self, pod: PodRecord) -> None:
+        """A reserve pod has what it asks for by now."""
+        if self.awake:
+            self.cpus.renew(pod)
+            self.devices.renew(pod)
 
     def row_opened(self, row: int) -> None:
         for keeper in self.keepers:

@@ -40,6 +40,9 @@ _RESULTS = frozenset(
         names.RESERVATION_ALLOCATED,
         names.DEVICE_ALLOCATED,
         names.RESOURCE_STATUS,
+        names.PREEMPTS,
+        names.PREEMPTED_BY,
+        names.SOFT_EVICTION,
         names.NEW_RESERVATION_REQUIREMENT,
         names.RESERVATION_PROVISION_ERROR,
     )

@@ -70,6 +70,10 @@ class Custody(ABC, Generic[T]):
         not enough, None if it asks for nothing of the sort."""
 
     @abstractmethod
+    def _is_as_asked(self, pod: PodRecord, what: T) -> bool:
+        """Whether what a pod has is what it asks for by now."""
+
+    @abstractmethod
     def _recount(self, row: int) -> None:
         """Works out anew what is free on a row, and what reservations there have left."""
 
@@ -165,6 +169,30 @@ class Custody(ABC, Generic[T]):
         found = self.settled.pop(pod.uid, None)
         if found is not None and pod.row >= 0 and pod.uid in self.there.get(pod.row, ()):
             self.guessed[pod.uid] = found
+
+    def renewed(self, pod: PodRecord) -> T | None:
+        """What a reserve pod would have on its row by what it asks for now; None if it has just that.
+        While owners have a part of it, nothing else will do."""
+        there, row = self.there.get(pod.row, {}), pod.row
+        if pod.uid not in there or self._is_as_asked(pod, self.has(pod.uid)):
+            return None
+        if any(other.draws_on == pod.uid for other in there.values()):
+            return self.nothing
+        self._leave(pod, row)
+        before = self.settled.pop(pod.uid, None)
+        found = self._choose(pod, row, None)
+        if before is not None:
+            self.settled[pod.uid] = before
+        self._enter(pod, row)
+        return self.nothing if found is None else found
+
+    def renew(self, pod: PodRecord) -> None:
+        """A reserve pod has what it asks for now, if it can."""
+        found = self.renewed(pod)
+        if found:
+            self._leave(pod, pod.row)
+            self.settled[pod.uid] = found
+            self._enter(pod, pod.row)
 
     def pass_on(self, uid: str, heir: str) -> None:
         """What one has another is to have in its place, once it comes to the row."""

@@ -131,6 +131,16 @@ class DeleteReservation(msgspec.Struct, frozen=True):
     message: str
 
 
+class PreemptReservation(msgspec.Struct, frozen=True):
+    """Write on the reservation that it has to go for another, or answer by WriteRefused."""
+
+    reservation: ObjectRef
+    preemptor: ObjectRef
+    node: str
+    labels: Mapping[str, str] = _NOTHING
+    annotations: Mapping[str, str] = _NOTHING
+
+
 class SetMigrationStatus(msgspec.Struct, frozen=True):
     """Write the status of a PodMigrationJob as a whole. Answered by WriteRefused, with
     `PodMigrationJob/name`, if that fails."""
@@ -187,6 +197,7 @@ Decision = (
     | AnnotateReservation
     | SetReservationStatus
     | DeleteReservation
+    | PreemptReservation
     | SetPodGroupStatus
     | SetQueueStatus
     | SetMigrationStatus

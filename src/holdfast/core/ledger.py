@@ -79,6 +79,8 @@ class Ledger:
         """A reserve pod sets room aside. Pods on the row that draw on it have taken theirs already."""
         hold = self.holds.open(pod, row, amounts)
         pod.row = row
+        if pod.cls.priority < self._table.lowest_held.item(row):
+            self._table.lowest_held[row] = pod.cls.priority
         for other in self.pods.get(row, {}).values():
             if other.draws_on == pod.uid:
                 self._count_taken(hold, other, 1)
@@ -95,6 +97,9 @@ class Ledger:
         hold.amounts = {}
         self._claim_left(hold)
         self.holds.close(hold)
+        if pod.cls.priority == self._table.lowest_held.item(row):
+            left = (each.pod.cls.priority for each in self.holds.on(row))
+            self._table.lowest_held[row] = min(left, default=NO_PODS)
         self._present(pod, row, -1)
         pod.row = -1
         if self._depth:
@@ -171,6 +176,15 @@ class Ledger:
             else:
                 removed.append(pod)
         return removed
+
+    def freed(self, hold: Hold, drawing: Iterable[PodRecord], slots: Iterable[int]) -> dict[int, int]:
+        """By slot, what there is more of if a hold is gone, and pods that draw on it with it."""
+        freed = {slot: hold.left(slot) for slot in slots}
+        for pod in drawing:
+            for slot, amount in pod.cls.usage:
+                if slot in freed:
+                    freed[slot] += amount
+        return freed
 
     def count(self, slots: frozenset[int]) -> None:
         """Pods claim something of these slots too from now on, as their classes say by now."""

@@ -62,6 +62,8 @@ class NodeTable:
         """The part of `claimed` that pods claim which stay as long as the node."""
         self.lowest: NDArray[np.int64] = np.full(self.capacity, NO_PODS, dtype=np.int64)
         """The lowest priority of the pods on a row."""
+        self.lowest_held: NDArray[np.int64] = np.full(self.capacity, NO_PODS, dtype=np.int64)
+        """The lowest priority of the reservations on a row."""
         self.alive: NDArray[np.bool_] = np.zeros(self.capacity, dtype=np.bool_)
         self.unschedulable: NDArray[np.bool_] = np.zeros(self.capacity, dtype=np.bool_)
         self.taint_set: NDArray[np.int32] = np.zeros(self.capacity, dtype=np.int32)
@@ -160,6 +162,7 @@ class NodeTable:
         more = capacity - self.capacity
         self._resize(len(self.allocatable), capacity)
         self.lowest = np.pad(self.lowest, (0, more), constant_values=NO_PODS)
+        self.lowest_held = np.pad(self.lowest_held, (0, more), constant_values=NO_PODS)
         self.alive = np.pad(self.alive, (0, more))
         self.unschedulable = np.pad(self.unschedulable, (0, more))
         self.taint_set = np.pad(self.taint_set, (0, more))

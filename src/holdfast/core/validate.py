@@ -133,6 +133,10 @@ def _pods(cluster: Cluster) -> list[str]:
         lowest = min((pod.cls.priority for pod in there), default=NO_PODS)
         if cluster.nodes.lowest[row] != lowest:
             problems.append(f"row {row}: lowest priority is {cluster.nodes.lowest[row]}")
+        held = cluster.ledger.holds.on(row)
+        lowest = min((hold.pod.cls.priority for hold in held), default=NO_PODS)
+        if cluster.nodes.lowest_held[row] != lowest:
+            problems.append(f"row {row}: lowest priority held is {cluster.nodes.lowest_held[row]}")
     for node, pods in cluster.nominations.items():
         problems += [
             f"{pod!r} is nominated for {node} by mistake"

@@ -358,6 +358,9 @@ class Cycle:
         # Siblings fare the same, unless this pod has a node of its own in view.
         go_on = bool(pod.nominated) or pod.pin is not None
         nomination = Nomination() if why.error else self.post_filter(profile, pod, column)
+        if nomination.claims:
+            self._take_all(profile, nomination, now)
+            return
         self.decisions.extend(nomination.decisions)
         if nomination.node is not None and nomination.node != pod.nominated:
             self._cluster.nominate(pod, nomination.node)
@@ -365,6 +368,34 @@ class Cycle:
         message = why.message(self._table.count, nomination.message)
         go_on = go_on or bool(nomination.node)
         self.fail(profile, pod, message, why.plugins, now, why.condition, go_on)
+
+    def make_room(self, profile: Profile, pod: PodRecord, now: float) -> bool:
+        """Whether a reserve pod, with others of its job, was given a place at the cost of others."""
+        nomination = self.post_filter(profile, pod, self.column(profile, pod.cls))
+        if nomination.claims:
+            self._take_all(profile, nomination, now)
+        return bool(nomination.claims)
+
+    def _take_all(self, profile: Profile, nomination: Nomination, now: float) -> None:
+        """Reserve pods take their places, all of them or none."""
+        taken: list[PodRecord] = []
+        for pod, row, clears in nomination.claims:
+            assert pod.promise is not None
+            self._queue.forget(pod)
+            pod.promise.clears = clears
+            refused = self.occupy(profile, pod, row)
+            if refused is None:
+                taken.append(pod)
+                continue
+            for other in taken:
+                self.give_back(profile, other)
+            plugin, message = refused
+            for each in nomination.claims:
+                self.fail(profile, each.pod, message, {plugin}, now, go_on=True)
+            return
+        self.decisions.extend(nomination.decisions)
+        for pod in taken:
+            self.bind(profile, pod, now)
 
     def _is_hopeless(self, profile: Profile, pod: PodRecord) -> bool:
         """Whether nothing but a free node could help the pod, which has been told so before."""
@@ -374,13 +405,21 @@ class Cycle:
 
     def post_filter(self, profile: Profile, pod: PodRecord, column: Column) -> Nomination:
         """Whether something can be done for a pod no node will do for."""
-        trial = PodTrial(self._cluster, column, pod, self._is_pinned(profile, pod))
+
+        def another(other: PodRecord) -> tuple[int, PodTrial]:
+            found = self.column(profile, other.cls)
+            return self.find_row(profile, other, found), trial_of(other, found)
+
+        def trial_of(one: PodRecord, its: Column) -> PodTrial:
+            return PodTrial(self._cluster, its, one, self._is_pinned(profile, one), another)
+
+        trial = trial_of(pod, column)
         messages = []
         node: str | None = None
         for plugin in profile.post_filters:
             nomination = plugin.post_filter(pod, trial)
             column.refresh()
-            if nomination.node:
+            if nomination.node or nomination.claims:
                 return nomination
             node = nomination.node if node is None else node
             if nomination.message:

@@ -25,6 +25,7 @@ _STEPS = 101
 _LEVELS = 2**37 + 2**33 + 1
 
 INSUFFICIENT = "Reservation(s) Insufficient {}"
+BY_RESERVATION = "Reservation(s) {}"
 INSUFFICIENT_BY_NODE = "Insufficient {} by node"
 TOO_MANY_PODS = "Reservation(s) Too many pods"
 
@@ -141,6 +142,8 @@ class Drawing:
             for slot, amount in self._asked:
                 if slot not in restricted and view.free(slot) < amount:
                     found[INSUFFICIENT_BY_NODE.format(names.name(slot))] = None
+            for text in self._cluster.belongings.reasons(self._cls, hold):
+                found[BY_RESERVATION.format(text)] = None
         return list(found)
 
     def worth(self, drawn: list[Hold]) -> Ints:

@@ -211,7 +211,7 @@ class Gangs:
         job, can = jobs[0], jobs[0].ready_members
         for pods in self._by_class(members).values():
             pod = pods[0]
-            if pod.pin is not None or pod.nominated or pod.cls.volumes:
+            if pod.pin is not None or pod.nominated or pod.cls.volumes or pod.promise is not None:
                 return False
             column = self._cycle.column(self._profiles[pod.scheduler], pod.cls)
             if not column.is_local or (column.owned and len(pods) > 1):
@@ -322,7 +322,7 @@ class Gangs:
         for job in {id(pod.job): pod.job for pod in left if pod.job is not None}.values():
             if not job.is_ready:
                 job.problem = refusal.problem
-                if refusal.problem.reason == NOT_ENOUGH_RESOURCES:
+                if refusal.problem.reason == NOT_ENOUGH_RESOURCES or leader.promise is not None:
                     self.refused[job.name] = leader
             self._jobs.touch(job)
         for pod in left:

@@ -236,6 +236,15 @@ class Trial(Protocol):
     def reservations(self) -> str:
         """The reservations there are for the pod, counted by what stands against them."""
 
+    def reservations_to_go(
+        self, row: int, reserving: list[PodRecord], gone: list[PodRecord], spared_first: Order
+    ) -> list[PodRecord] | tuple[str, ...]:
+        """As `victims`, of reserve pods, each with the pods that draw on its reservation; those said to
+        be `gone` are gone already."""
+
+    def of(self, pod: PodRecord) -> tuple[int, "Trial"]:
+        """Where another pod of the profile would go now, -1 if nowhere; and what to try for it."""
+
     @property
     def is_local(self) -> bool:
         """Whether the answers for a row depend on nothing but that row."""
@@ -243,6 +252,15 @@ class Trial(Protocol):
     @property
     def version(self) -> int:
         """Moves when answers may change though no row did."""
+
+
+class Claim(NamedTuple):
+    """A reserve pod that takes its place on a row at once, though others there have still to go."""
+
+    pod: PodRecord
+    row: int
+    clears: frozenset[str]
+    """The uids of the reservations that have to."""
 
 
 class Offer(NamedTuple):
@@ -267,6 +285,8 @@ class Nomination(NamedTuple):
     message: str = ""
     """Joined to the pod's message."""
     decisions: tuple[Decision, ...] = ()
+    claims: tuple[Claim, ...] = ()
+    """Instead of a node: of a reserve pod, and of others that belong with it; taken all, or none."""
 
 
 class Plugin:

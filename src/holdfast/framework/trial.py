@@ -6,7 +6,7 @@ first. What a reservation holds for such a pod is counted with the reservation, 
 is held for the pod itself counts as free.
 """
 
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from weakref import proxy
 
@@ -17,6 +17,7 @@ from holdfast.core.cluster import Cluster
 from holdfast.core.pods import PodRecord
 from holdfast.core.promises import Promise
 from holdfast.core.slots import PODS
+from holdfast.framework.clearing import to_go, to_go_for_amounts
 from holdfast.framework.column import Column
 from holdfast.framework.counting import count_reservations
 from holdfast.framework.diagnosis import FITS, Blame
@@ -28,13 +29,21 @@ from holdfast.framework.owned import OwnedColumn
 class PodTrial:
     """One pod's attempt at nodes."""
 
-    __slots__ = ("_cluster", "_column", "_pinned", "_pod", "_rooms")
+    __slots__ = ("_cluster", "_column", "_others", "_pinned", "_pod", "_rooms")
 
-    def __init__(self, cluster: Cluster, column: Column, pod: PodRecord, pinned: bool) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        column: Column,
+        pod: PodRecord,
+        pinned: bool,
+        others: "Others | None" = None,
+    ) -> None:
         self._cluster = cluster
         self._column = column
         self._pod = pod
         self._pinned = pinned
+        self._others = others
         self._rooms = cluster.promises.rooms
 
     def resolvable(self) -> NDArray[np.bool_]:
@@ -114,6 +123,27 @@ class PodTrial:
                     victims.append(pod)
         return victims
 
+    def reservations_to_go(
+        self, row: int, reserving: list[PodRecord], gone: list[PodRecord], spared_first: Order
+    ) -> list[PodRecord] | tuple[str, ...]:
+        needs = self._column.needs
+        if needs is not None and not self.rivals(row) and self._column.suits_row(row):
+            return to_go_for_amounts(self._cluster, row, needs, reserving, gone, spared_first)
+        found = to_go(
+            self._cluster,
+            reserving,
+            gone,
+            spared_first,
+            lambda: self.fits(row),
+            lambda: self.blame(row).texts,
+        )
+        self._column.refresh()
+        return found
+
+    def of(self, pod: PodRecord) -> tuple[int, "PodTrial"]:
+        assert self._others is not None
+        return self._others(pod)
+
     def draws_on(self, row: int, victims: Iterable[PodRecord]) -> str | None:
         if not self._column.may_draw:
             return None
@@ -153,13 +183,18 @@ class PodTrial:
         known = self.known_corrections()
         if known is None:
             known = self._blames_of(self._cluster.nominations)
-            if not self._pod.nominated:
+            if not self._sees_more:
                 self._column.corrected = (self._moment(), known)
         return known
 
+    @property
+    def _sees_more(self) -> bool:
+        """Whether something is kept for the pod itself, which is not so for its siblings."""
+        return bool(self._pod.nominated) or self._pod.uid in self._rooms
+
     def known_corrections(self) -> dict[int, Blame] | None:
         """The same, if a sibling found it and nothing has changed since."""
-        if self._pod.nominated or self._column.made_of_others:
+        if self._sees_more or self._column.made_of_others:
             return None
         self._column.refresh()
         then, known = self._column.corrected
@@ -200,6 +235,10 @@ class PodTrial:
                 self._cluster.ledger.release(room.pod)
             yield
         self._column.refresh()
+
+
+Others = Callable[[PodRecord], tuple[int, PodTrial]]
+"""Where another pod would go, and its trial."""
 
 
 class ClassContest:

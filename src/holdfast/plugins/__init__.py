@@ -23,6 +23,7 @@ from holdfast.plugins.node_volume_limits import NodeVolumeLimits
 from holdfast.plugins.pod_topology_spread import PodTopologySpread
 from holdfast.plugins.queue_sort import PrioritySort
 from holdfast.plugins.reservation import Reservation
+from holdfast.plugins.reservation_preemption import ReservationPreemption
 from holdfast.plugins.scheduling_gates import SchedulingGates
 from holdfast.plugins.taint_toleration import TaintToleration
 from holdfast.plugins.volume_binding import VolumeBinding
@@ -49,6 +50,7 @@ IN_TREE = (
     InterPodAffinity,
     PrioritySort,
     Reservation,
+    ReservationPreemption,
     SchedulingGates,
     TaintToleration,
     VolumeBinding,

@@ -81,7 +81,11 @@ class NodeResourcesFit(Plugin):
 
         def reasons(view: View) -> list[Reason]:
             return [
-                Reason(text, room(view, slot) < amount, resolvable=False)
+                Reason(
+                    text,
+                    room(view, slot) < amount,
+                    resolvable=view.allocatable(slot) - view.take(table.permanent[slot]) >= amount,
+                )
                 for slot, amount, text in wanted
             ]
 

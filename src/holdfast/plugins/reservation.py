@@ -9,12 +9,13 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.api.names import RESERVATION_AFFINITY, RESERVATION_ALLOCATED
+from holdfast.api.names import PREEMPTS, RESERVATION_AFFINITY, RESERVATION_ALLOCATED
 from holdfast.core.changes import Change
 from holdfast.core.classes import PodClass
 from holdfast.core.decisions import Bind, Decision, SetReservationStatus
 from holdfast.core.jobs.outlook import room_at
 from holdfast.core.pods import Phase, PodRecord
+from holdfast.core.promises.preempting import written
 from holdfast.core.promises.status import status_of
 from holdfast.core.view import Cells, View
 from holdfast.framework.interface import (
@@ -108,7 +109,9 @@ class Reservation(Plugin):
         if promise is not None:
             node = self.cluster.nodes.name(row)
             status = status_of(self.cluster.promises, promise, node, self.cluster.now)
-            told = self.cluster.belongings.told(pod, row)
+            told = dict(self.cluster.belongings.told(pod, row))
+            if promise.clears:
+                told[PREEMPTS] = written(promise.clears)
             promise.told = status
             return [SetReservationStatus(promise.ref, status, binds=True, annotations=told)]
         if not pod.draws_on:
@@ -134,6 +137,6 @@ class Reservation(Plugin):
             return view.take(untaken())
 
         def reasons(view: View) -> list[Reason]:
-            return [Reason(REASON_ALONE, view.take(~untaken()), resolvable=False)]
+            return [Reason(REASON_ALONE, view.take(~untaken()))]
 
         return Filter(passes, reasons, Scope.USAGE)

@@ -11,7 +11,7 @@ from holdfast.backends.embedded.jobs import JobHands
 from holdfast.backends.embedded.migrations import MigrationHands
 from holdfast.backends.embedded.objects import with_condition
 from holdfast.backends.embedded.reservations import ReservationHands
-from holdfast.backends.embedded.telling import BOUND, PREEMPTED, UNSCHEDULABLE
+from holdfast.backends.embedded.telling import BOUND, EVICTED, PREEMPTED, UNSCHEDULABLE
 from holdfast.backends.embedded.world import World
 from holdfast.core.decisions import (
     AnnotatePod,
@@ -26,6 +26,7 @@ from holdfast.core.decisions import (
     Nominate,
     ObjectRef,
     Preempt,
+    PreemptReservation,
     SelectNode,
     SetMigrationStatus,
     SetPodGroupStatus,
@@ -59,6 +60,7 @@ class Hands:
             CreateReservation: self._reservations.create,
             SetReservationStatus: self._reservations.set_status,
             DeleteReservation: self._reservations.delete,
+            PreemptReservation: self._reservations.preempt,
             AnnotateReservation: self._jobs.annotate,
             SetPodGroupStatus: self._jobs.set_group_status,
             SetQueueStatus: self._jobs.set_queue_status,
@@ -179,7 +181,8 @@ class Hands:
         key = pod_key(decision.pod.namespace, decision.pod.name)
         self._objects.update(key, {**pod, "status": {**pod["status"], "conditions": conditions}})
         message = f"by {decision.preemptor}"
-        self._world.tell(key, PREEMPTED, node=decision.node, message=message)
+        event = EVICTED if decision.preemptor.kind == "Reservation" else PREEMPTED
+        self._world.tell(key, event, node=decision.node, message=message)
         self._world.kubelets.delete(key)
 
     def _this(self, wanted: ObjectRef) -> Raw | None:

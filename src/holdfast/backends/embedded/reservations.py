@@ -7,12 +7,13 @@ from holdfast.api.names import RESERVATION_API
 from holdfast.api.reservation import ReservationPhase, ReservationStatus
 from holdfast.api.validation import validate
 from holdfast.backends.embedded.admission import admit
-from holdfast.backends.embedded.telling import COLLECTED, DELETED, UNSCHEDULABLE
+from holdfast.backends.embedded.telling import COLLECTED, DELETED, PREEMPTED, UNSCHEDULABLE
 from holdfast.backends.embedded.world import World
 from holdfast.core.decisions import (
     CreateReservation,
     DeleteReservation,
     ObjectRef,
+    PreemptReservation,
     SetReservationStatus,
 )
 from holdfast.core.events import BindConfirmed, BindRefused, WriteRefused
@@ -62,6 +63,18 @@ class ReservationHands:
         event = COLLECTED if ended else DELETED
         self._world.tell(reservation_key(ref.name), event, message=decision.message)
         self._objects.delete(reservation_key(ref.name))
+
+    def preempt(self, decision: PreemptReservation) -> None:
+        ref = decision.reservation
+        raw = self._this(ref)
+        if raw is None:
+            return
+        key, metadata = reservation_key(ref.name), raw["metadata"]
+        self._world.tell(key, PREEMPTED, node=decision.node, message=f"by {decision.preemptor}")
+        labels = {**(metadata.get("labels") or {}), **decision.labels}
+        annotations = {**(metadata.get("annotations") or {}), **decision.annotations}
+        marked = {**metadata, "labels": labels, "annotations": annotations}
+        self._objects.update(key, {**raw, "metadata": marked})
 
     def _tell(self, ref: ObjectRef, raw: Raw, status: ReservationStatus) -> None:
         """What the new status means, if it means something new."""

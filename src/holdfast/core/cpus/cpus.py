@@ -132,6 +132,14 @@ class Cpus(Custody[Holding]):
             return False
         return bool(self.left(hold.index).cpus)
 
+    def reasons(self, cls: PodClass, hold: Hold) -> list[str]:
+        """Why a pod of the class would not find its CPUs through a reservation."""
+        want = self.sensible(cls) if self.active else None
+        if want is None:
+            return []
+        lacks = self.judging.lacks(want, np.array([hold.row]), np.array([hold.index]))
+        return [lack.text for lack in lacks]
+
     def lacking(self, pod: PodRecord, behind: Iterable[str]) -> list[str]:
         """Whether a reserve pod's CPUs are still somebody else's."""
         mine = self.has(pod.uid).cpus
@@ -214,6 +222,13 @@ class Cpus(Custody[Holding]):
             holds = None if hold is None else np.array([hold])
             counts = asking.by_numa(np.array([row]), holds, self.counts.width)
         return self.placing.choose(want, row, hold, pod.cls.ahead, counts)
+
+    def _is_as_asked(self, pod: PodRecord, what: Holding) -> bool:
+        want = self.sensible(pod.cls)
+        if want is None:
+            return True
+        by_zone = sum(dict(amounts).get(names.CPU, 0) for _, amounts in what.zones)
+        return (not what.cpus or len(what.cpus) == want.cpus) and (not by_zone or by_zone == want.milli)
 
     def _recount(self, row: int) -> None:
         topology, there = self.topologies.get(row), self.there.get(row, {})

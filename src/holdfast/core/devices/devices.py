@@ -84,6 +84,14 @@ class Devices(Custody[Allocation]):
         asking = self.sensible(cls) if self.active else None
         return asking is not None and asking.draws(hold.row, hold.index)
 
+    def reasons(self, cls: PodClass, hold: Hold) -> list[str]:
+        """Why a pod of the class would not find its devices through a reservation."""
+        asking = self.sensible(cls) if self.active else None
+        if asking is None:
+            return []
+        lacks = asking.lacks(np.array([hold.row]), np.array([hold.index]))
+        return [lack.text for lack in lacks]
+
     def promised_room(self, table: TypeTable) -> Ints:
         """What would be free, [line, row, place], were there no pods but those that stay for good."""
         room = table.total.copy()
@@ -159,6 +167,19 @@ class Devices(Custody[Allocation]):
     def aligned(self, pod: PodRecord, row: int) -> tuple[frozenset[int], bool]:
         """The NUMA nodes a pod has on the row, and whether its devices must be there too."""
         return self._cluster.belongings.cpus.zones(pod, row) if self.alignment else (_ANYWHERE, False)
+
+    def _is_as_asked(self, pod: PodRecord, what: Allocation) -> bool:
+        asking = self.sensible(pod.cls)
+        if asking is None:
+            return True
+        for share in asking.shares:
+            parts = what.get(share.type, ())
+            lines = [line for line, amount in enumerate(share.each) if amount]
+            if len(parts) != share.number or any(
+                part.amounts[line] != share.each[line] for part in parts for line in lines
+            ):
+                return False
+        return True
 
     def _count(self, pod: PodRecord, row: int, what: Allocation, sign: int) -> None:
         if pod.promise is not None or self._is_held(row):

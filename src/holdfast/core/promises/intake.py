@@ -15,6 +15,13 @@ from holdfast.core.classes import ORDINARY, PodClass, Traits
 from holdfast.core.holds import Amounts
 from holdfast.core.pods import Phase, PodRecord
 from holdfast.core.promises.owners import OwnerSpec
+from holdfast.core.promises.preempting import (
+    INCOMPLETE_GANG,
+    INVALID_CAN_PREEMPT,
+    INVALID_PRIORITY,
+    problems,
+    victims_in,
+)
 from holdfast.core.promises.promise import FINISHED, LIVE, Promise
 from holdfast.core.promises.reading import held, terms_of, traits_of
 from holdfast.core.promises.reserve_pod import namespace_of, node_and_scheduler, reserve_pod
@@ -81,6 +88,9 @@ class Intake:
         changed = changed or bool(promise.error)
         promise.error = ""
         self._settle(promise, changed)
+        promises.see_leaving(promise)
+        for reason, message in problems(reservation).items():
+            self._cluster.complain(promise.ref, reason, message)
         if renewed:
             promises.opened(promise)
 
@@ -105,6 +115,9 @@ class Intake:
             return
         if self._uid.get(promise.name) == uid:
             del self._uid[promise.name]
+        self._promises.softly_evicted.pop(uid, None)
+        for reason in (INVALID_PRIORITY, INVALID_CAN_PREEMPT, INCOMPLETE_GANG):
+            self._cluster.complain(promise.ref, reason, "")
         self.let_go(promise)
         self._cluster.jobs.holds.drop(promise)
         self._cluster.jobs.gone(promise.object.metadata, namespace_of(promise.object))
@@ -119,6 +132,7 @@ class Intake:
                 self._cluster.watcher.pod_settled(pod)
             if pod.row >= 0:
                 self._promises.waiting.leave(promise)
+                self._promises.clear(promise, frozenset())
                 self._promises.moved(promise)
                 self._ledger.release(pod)
                 self._cluster.changed(Change.POD_LEFT)
@@ -181,6 +195,7 @@ class Intake:
         if record is None:
             record = promise.pod = PodRecord(promise.ref, cls, scheduler, self._cluster.now)
             record.namespace = cls.namespace
+            record.started = promise.created
             record.created = reservation.metadata.creation_timestamp
             record.promise = promise
         else:
@@ -273,12 +288,14 @@ class Intake:
             watcher.pod_settled(pod)
         if pod.row >= 0:
             promises.waiting.leave(promise)
+            promises.clear(promise, frozenset())
             self._ledger.release(pod)
             self._cluster.changed(Change.POD_LEFT)
         self.set_amounts(promise, self._held(promise, pod.cls))
         self._ledger.hold(pod, row, promise.amounts)
         if status.phase == ReservationPhase.WAITING:
             promises.waiting.join(promise)
+            promises.clear(promise, victims_in(promise.object))
         pod.phase = Phase.ASSIGNED
         promises.note(promise, status.phase.lower(), node)
         promises.opened(promise)

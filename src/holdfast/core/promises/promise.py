@@ -49,6 +49,7 @@ class Promise:
     __slots__ = (
         "amounts",
         "amounts_by_name",
+        "clears",
         "created",
         "deleting",
         "error",
@@ -56,8 +57,10 @@ class Promise:
         "final",
         "finished",
         "hold",
+        "leaving",
         "listed",
         "mark",
+        "marked",
         "message",
         "name",
         "object",
@@ -133,6 +136,12 @@ class Promise:
         """The uid of the pod whose preempted room it holds, if it was made for that."""
         self.released = False
         """Whether that pod needs it no more."""
+        self.clears: frozenset[str] = frozenset()
+        """The uids of reservations that have to go before it has the room it waits for."""
+        self.leaving = False
+        """Whether it has to go for another, or is evicted softly; then it takes no more owners."""
+        self.marked = False
+        """Whether that was told."""
         self.deleting = False
         """Whether its deletion was decided."""
         self.told: ReservationStatus | None = None

@@ -20,6 +20,7 @@ from holdfast.core.pods import Phase, PodRecord
 from holdfast.core.promises.drawable import Drawable
 from holdfast.core.promises.intake import Intake
 from holdfast.core.promises.owners import OwnerSpecs
+from holdfast.core.promises.preempting import Departures, is_soft_evicted
 from holdfast.core.promises.promise import Promise
 from holdfast.core.promises.reserve_pod import namespace_of
 from holdfast.core.promises.rooms import Rooms
@@ -52,6 +53,10 @@ class Promises:
         self.waiting = WaitingLine(self, cluster)
         self.rooms = Rooms()
         """Preempted room, held for preemptors."""
+        self.departures = Departures()
+        """Reservations that have to go for others."""
+        self.softly_evicted: dict[str, None] = {}
+        """The uids of reservations that say they are."""
         self.are_kept = True
         """Whether there is a place for reservations: whether the API server knows the kind."""
         self._intake = Intake(self, cluster)
@@ -80,6 +85,7 @@ class Promises:
         return (
             promise.hold is not None
             and not promise.waiting
+            and not promise.leaving
             and not (promise.once and promise.uid in self._drawing and self.drawing(promise))
         )
 
@@ -173,8 +179,10 @@ class Promises:
         pod = promise.pod
         assert pod is not None
         self._ledger.hold(pod, row, promise.amounts)
-        if promise.pre_allocation and not self.has_room(promise):
+        if promise.clears or (promise.pre_allocation and not self.has_room(promise)):
             self.waiting.join(promise)
+        if promise.clears:
+            self.clear(promise, promise.clears)
         pod.phase = Phase.ASSUMED
         self.moved(promise)
 
@@ -183,6 +191,7 @@ class Promises:
         assert pod is not None
         promise.told = None
         self.waiting.leave(promise)
+        self.clear(promise, frozenset())
         self._ledger.release(pod)
         pod.phase = Phase.PENDING
         self.moved(promise)
@@ -192,7 +201,7 @@ class Promises:
         pod = promise.pod
         assert pod is not None
         pod.phase = Phase.ASSIGNED
-        promise.message = ""
+        promise.message = self._awaited(promise)
         if self._cluster.watcher is not None:
             self._cluster.watcher.bind_confirmed(pod)
         self.note(promise, "waiting" if promise.waiting else "available", self._nodes.name(pod.row))
@@ -201,8 +210,49 @@ class Promises:
     def available(self, promise: Promise) -> None:
         """The room it waited for is there."""
         self.waiting.leave(promise)
+        self.clear(promise, frozenset())
+        promise.message = ""
         self.note(promise, "available")
         self.opened(promise)
+
+    def clear(self, promise: Promise, victims: frozenset[str]) -> None:
+        """These have to go for it, and no others any more."""
+        before = promise.clears
+        if not before and not victims:
+            return
+        self.departures.end(promise)
+        promise.clears = victims
+        self.departures.begin(promise)
+        promise.message = self._awaited(promise) or promise.message
+        for uid in before | victims:
+            victim = self.known.get(uid)
+            if victim is not None:
+                self.see_leaving(victim)
+
+    def see_leaving(self, promise: Promise) -> None:
+        """Takes note of whether it has to go, by what is known or by what it says itself."""
+        soft = is_soft_evicted(promise.object)
+        if soft:
+            self.softly_evicted[promise.uid] = None
+        else:
+            self.softly_evicted.pop(promise.uid, None)
+        leaving = soft or promise.uid in self.departures
+        if leaving != promise.leaving:
+            promise.leaving = leaving
+            promise.marked = False
+            if leaving:
+                self.moved(promise)
+            else:
+                self.opened(promise)
+
+    def awaits(self, promise: Promise) -> list[Promise]:
+        """Those that have to go for it and are still there."""
+        found = (self.known.get(uid) for uid in sorted(promise.clears))
+        return [each for each in found if each is not None and each.pod is not None]
+
+    def _awaited(self, promise: Promise) -> str:
+        names = ", ".join(sorted(each.name for each in self.awaits(promise)))
+        return f"waiting for what is preempted to go: {names}" if names else ""
 
     def postponed(self, promise: Promise) -> None:
         """The room is lent for a while to one who will be gone in time."""
@@ -234,6 +284,7 @@ class Promises:
         pod = promise.pod
         assert pod is not None
         self._ledger.resize(pod, amounts)
+        self._cluster.belongings.renew(pod)
         self._intake.set_amounts(promise, amounts)
         promise.resized = True
         self.note(promise, "resized")
@@ -250,6 +301,7 @@ class Promises:
         if promise is not None:
             promise.told = None
             promise.deleting = False
+            promise.marked = False
             self.dirty[uid] = None
 
     # Following nodes and pods
@@ -317,6 +369,8 @@ class Promises:
     def opened(self, promise: Promise) -> None:
         """Owners may find room that was not there before."""
         self.moved(promise)
+        if promise.preemptor and promise.waiting:
+            return  # its owner knows, and has nothing to find yet
         self._cluster.changed(Change.POD_LEFT)
         if promise.preemptor:
             owner, watcher = self._cluster.pods.get(promise.preemptor), self._cluster.watcher

@@ -5,11 +5,11 @@ from typing import Any
 from holdfast.api import names
 from holdfast.api.decode import convert, decode_json
 from holdfast.api.errors import InvalidObject
-from holdfast.api.label_selectors import as_integer
 from holdfast.api.meta import ObjectMeta, ResourceList
 from holdfast.api.pod import Pod, PodSpec
 from holdfast.api.quantity import QuantityError, amount
 from holdfast.api.reservation import Reservation
+from holdfast.core.promises.preempting import labelled_priority
 from holdfast.core.promises.rooms import preemptor_of
 
 _TEMPLATE = "spec.template"
@@ -75,10 +75,8 @@ def priority_of(reservation: Reservation, spec: PodSpec) -> int:
     """The template's, else the label's; without either a reservation comes before everything."""
     if spec.priority is not None:
         return spec.priority
-    value = as_integer(reservation.metadata.labels.get(names.RESERVATION_PRIORITY, ""))
-    if value is None or abs(value) > names.UNSET_RESERVATION_PRIORITY:
-        return names.UNSET_RESERVATION_PRIORITY
-    return value
+    value = labelled_priority(reservation)
+    return names.UNSET_RESERVATION_PRIORITY if value is None else value
 
 
 def annotated_amounts(reservation: Reservation, annotation: str) -> dict[str, int]:

@@ -66,6 +66,8 @@ class WaitingLine:
         lacking = [names.name(slot) or self._limits.allowed(slot, hold.row)[0] for slot in short]
         if amounts is None:
             lacking += self._cluster.belongings.lacking(hold.pod, [each.pod.uid for each in behind])
+        elif not lacking:
+            lacking += self._cluster.belongings.lacking_anew(hold.pod)
         return lacking
 
     def shortage(self, promise: Promise, amounts: Amounts | None = None) -> Amounts:

@@ -26,6 +26,7 @@ from holdfast.core.decisions import (
     CreateReservation,
     DeleteReservation,
     ObjectRef,
+    PreemptReservation,
     SetReservationStatus,
 )
 from holdfast.core.events import BindConfirmed, BindRefused, Deleted, Event, WriteRefused
@@ -48,9 +49,10 @@ class Reservations:
     def set_status(self, decision: SetReservationStatus) -> None:
         ref = decision.reservation
         before = self._wanted.get(ref.uid)
-        if before is not None and before.binds:
+        if before is not None and (before.binds or before.annotations):
             annotations = {**before.annotations, **decision.annotations}
-            decision = msgspec.structs.replace(decision, binds=True, annotations=annotations)
+            binds = before.binds or decision.binds
+            decision = msgspec.structs.replace(decision, binds=binds, annotations=annotations)
         self._wanted[ref.uid] = decision
         if before is None or decision.binds != before.binds:
             lane = Lane.BIND if decision.binds else Lane.STATUS
@@ -61,6 +63,31 @@ class Reservations:
         self._queue.submit(
             Lane.STATUS, decision.reservation.uid, self._delete_job(decision.reservation)
         )
+
+    def preempt(self, decision: PreemptReservation) -> None:
+        ref = decision.reservation
+        self._queue.submit(Lane.STATUS, ref.uid, self._preempt_job(decision))
+
+    def _preempt_job(self, decision: PreemptReservation) -> Job:
+        ref, backoff = decision.reservation, Backoff(first=0.2, most=10.0)
+        marks = {"labels": dict(decision.labels), "annotations": dict(decision.annotations)}
+        body = {"metadata": {"uid": ref.uid, **marks}}
+
+        async def write() -> Outcome:
+            try:
+                await self._sender.write("PATCH", path_of(_INFO, "", ref.name), body, MERGE)
+            except Deposed:
+                return None
+            except Passing as error:
+                if isinstance(error, ApiError) and error.status in (404, 409):
+                    return None
+                wait = wait_after(error, backoff)
+                if wait is not None and backoff.tries < _ATTEMPTS:
+                    return wait
+                self._feed(WriteRefused(ref.uid, str(error)))
+            return None
+
+        return write
 
     def annotate(self, decision: AnnotateReservation) -> None:
         ref = decision.reservation

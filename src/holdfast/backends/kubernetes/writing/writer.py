@@ -31,6 +31,7 @@ from holdfast.core.decisions import (
     Evict,
     Nominate,
     Preempt,
+    PreemptReservation,
     SelectNode,
     SetMigrationStatus,
     SetPodGroupStatus,
@@ -103,6 +104,8 @@ class Writer:
                 self._reservations.set_status(decision)
             elif isinstance(decision, DeleteReservation):
                 self._reservations.delete(decision)
+            elif isinstance(decision, PreemptReservation):
+                self._reservations.preempt(decision)
             elif isinstance(decision, AnnotateReservation):
                 self._reservations.annotate(decision)
             elif isinstance(decision, SetPodGroupStatus | SetQueueStatus):
