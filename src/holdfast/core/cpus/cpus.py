@@ -87,6 +87,12 @@ class Cpus(Custody[Holding]):
         except CpuWantError:
             return None
 
+    @property
+    def demanding(self) -> bool:
+        """Whether some node wants something even of pods that want nothing in particular."""
+        wants = self.kubelet_policy.any() or self.full_cores_only.any() or (self.ratio > 1).any()
+        return bool(wants)
+
     def free(self, row: int) -> Room:
         return self._free.get(row) or Room()
 
