@@ -120,6 +120,28 @@ class Ledger:
         if self._depth:
             self._undo.append(lambda: self.resize(pod, before))
 
+    def excess(self, row: int) -> dict[int, int]:
+        """By slot, how much more is claimed of a row than it has because some wait for it there."""
+        table, found = self._table, {}
+        for slot, awaited in self.holds.awaited(row).items():
+            over = table.claimed.item(slot, row) - table.allocatable.item(slot, row)
+            if over > 0:
+                found[slot] = min(over, awaited)
+        return found
+
+    def defer_waiting(self, row: int) -> None:
+        """Those that wait on the row claim no more of it than it has; for a trial only."""
+        assert self._depth, "what somebody waits for must not be forgotten"
+        excess = self.excess(row)
+        for uid in self.holds.waiting.get(row, ()) if excess else ():
+            hold = self.holds.get(uid)
+            if hold is None:
+                continue
+            less = {slot: min(over, hold.left(slot)) for slot, over in excess.items()}
+            amounts = {slot: promised - less.get(slot, 0) for slot, promised in hold.amounts.items()}
+            self.resize(hold.pod, amounts)
+            excess = {slot: over - less[slot] for slot, over in excess.items()}
+
     def draw(self, pod: PodRecord, uid: str) -> None:
         """The pod takes the room of that reservation; of none if the uid is empty."""
         before, row = pod.draws_on, pod.row
