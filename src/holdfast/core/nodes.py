@@ -27,6 +27,8 @@ NO_PODS = 2**62
 
 _FIRST_CAPACITY = 64
 _FIRST_SLOTS = 8
+_MORE_SLOTS = 4
+"""Few at a time, since every pod that comes or goes costs a look at each."""
 
 
 @dataclass(slots=True)
@@ -98,7 +100,7 @@ class NodeTable:
 
     def _fitted(self, slot: int) -> int:
         if slot >= len(self.allocatable):
-            self._resize(2 * len(self.allocatable), self.capacity)
+            self._resize(len(self.allocatable) + _MORE_SLOTS, self.capacity)
         return slot
 
     def open_row(self, name: str) -> int:
