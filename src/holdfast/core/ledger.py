@@ -56,6 +56,8 @@ class Ledger:
         """Told (pod, +1 or -1) of a pod on its row that came to draw on a hold, or ceased to."""
         self.on_emptied: Callable[[int], None] | None = None
         """Told of a row nobody claims anything of any more, once that is certain."""
+        self.allowed: Callable[[int, int], tuple[str, int]] = lambda slot, row: ("", 0)
+        """What a slot sums up that is no resource, and how much that may be on a row."""
         self._emptied: list[int] = []
         self._shares: dict[tuple[int, int, int], Share] = {}
 
@@ -124,8 +126,11 @@ class Ledger:
         """By slot, how much more is claimed of a row than it has because some wait for it there."""
         table, found = self._table, {}
         for slot, awaited in self.holds.awaited(row).items():
-            over = table.claimed.item(slot, row) - table.allocatable.item(slot, row)
-            if over > 0:
+            name, offered = table.slots.name(slot), table.allocatable.item(slot, row)
+            if not name:
+                name, offered = self.allowed(slot, row)
+            over = table.claimed.item(slot, row) - offered
+            if name and over > 0:
                 found[slot] = min(over, awaited)
         return found
 

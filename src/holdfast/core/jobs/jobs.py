@@ -30,6 +30,8 @@ class Jobs:
         """Jobs whose status may have to change."""
         self.on_changed: Callable[[Job], None] | None = None
         """Told of a job that may fare better, or needs to be told something else, than before."""
+        self.apart: frozenset[str] = frozenset()
+        """The schedulers whose pods belong to no job, whatever they name."""
         self.holds = Holds(cluster)
         self.queues = Queues(cluster)
         self._groups: dict[JobName, PodGroup] = {}
@@ -49,7 +51,7 @@ class Jobs:
 
     def join(self, pod: PodRecord, meta: ObjectMeta, namespace: str = "") -> None:
         """The pod belongs to the job its metadata names; to none any more if that names none."""
-        name = named_in(meta, namespace)
+        name = None if pod.scheduler in self.apart else named_in(meta, namespace)
         before = pod.job
         if before is not None and before.name != name:
             self.leave(pod)
