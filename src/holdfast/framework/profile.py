@@ -4,7 +4,7 @@ from collections.abc import Collection
 
 from holdfast.core.changes import Change
 from holdfast.core.cluster import Cluster
-from holdfast.framework.config import ResolvedProfile
+from holdfast.framework.config import CoschedulingArgs, ResolvedProfile
 from holdfast.framework.interface import Plugin, served_points
 from holdfast.framework.points import BARRIER, ROOM
 from holdfast.framework.registry import Registry
@@ -48,6 +48,9 @@ class Profile:
         permits = [made[ref.name] for ref in resolved.points.get("permit", ())]
         self.coscheduling = next((plugin for plugin in permits if plugin.coschedules), None)
         """The plugin that keeps jobs together, if there is one."""
+        args = self.coscheduling.args if self.coscheduling is not None else None
+        self.patience = args.timeout if isinstance(args, CoschedulingArgs) else None
+        """How long jobs may take to be placed that do not say so themselves."""
         drawing = next((plugin for plugin in made.values() if plugin.draws), None)
         self.drawing_name = drawing.name if drawing is not None else ""
         """The plugin by which pods draw on reservations, if there is one."""
