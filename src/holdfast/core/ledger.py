@@ -317,15 +317,14 @@ class Ledger:
     def _enter(self, hold: Hold, pod: PodRecord) -> None:
         """The pod claims its requests of the hold's row, and takes what it can of the hold. Mostly the
         hold has enough of a slot or nothing at all; then it is a matter of columns made before."""
-        amounts, remaining, taken = hold.amounts, hold.remaining, hold.taken
+        remaining, taken = hold.remaining, hold.taken
         used_up = 0
         for slot, amount in pod.cls.usage:
-            if slot in amounts:
-                left = remaining.get(slot, 0)
-                if left < amount:
-                    if left:
-                        break
-                    used_up |= 1 << slot
+            left = remaining.get(slot)
+            if not left:
+                used_up |= 1 << slot
+            elif left < amount:
+                break
         else:
             share = self._share(hold, pod.cls, used_up)
             for slot, amount in share.drawn:
@@ -344,7 +343,8 @@ class Ledger:
         self._claim_left(hold)
 
     def _share(self, hold: Hold, cls: PodClass, used_up: int) -> Share:
-        """What pods of a class take of a hold with these slots, but for those that are used up."""
+        """What pods of a class take of a hold with these slots, but for those that are used up, or were
+        never promised."""
         key = (cls.id, hold.kind, used_up)
         share = self._shares.get(key)
         if share is None or len(share.inside) != len(self._table.claimed):
