@@ -23,7 +23,7 @@ HOURS = 168
 GANG = 30
 GANG_EVERY = 12
 GANG_RUNS = 6
-LOAD = 0.88
+LOAD = 0.82
 """How much of the cluster small jobs would fill."""
 
 Raw = dict[str, Any]

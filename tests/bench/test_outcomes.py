@@ -189,6 +189,14 @@ def test_owners_use_up_what_is_reserved(name: str, pods: int, phases: dict[str, 
         assert promises[pod.draws_on].object.status.node_name == outcome.cluster.nodes.name(pod.row)
 
 
+@pytest.mark.parametrize(("name", "pods"), [("GangsOfThree", 12), ("Queues", 40)])
+@pytest.mark.parametrize("batch", [1, 7, 100])
+def test_jobs_and_queues_find_their_places(name: str, pods: int, batch: int) -> None:
+    outcome = Outcome(name, 20, batch)
+    placed = [pod for pod in outcome.cluster.pods.values() if pod.job is not None or pod.queue]
+    assert outcome.per_node(placed).total() == len(placed) == pods
+
+
 def test_others_leave_what_is_reserved_alone() -> None:
     outcome = Outcome("ReservationOthers", 20)
     assert outcome.per_node(outcome.pods("pod-")).total() == 4 + 40

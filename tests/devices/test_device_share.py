@@ -374,6 +374,15 @@ def test_a_reservation_of_another_size_holds_other_gpus(size: str, owners: int, 
     assert world.node_of("rest") == ("n1" if held < 200 else "")
 
 
+def test_a_pod_that_must_use_a_reservation_is_told_what_it_lacks() -> None:
+    """Half of each of two GPUs is left to it, which is not one GPU."""
+    it = reservation("r", "own", requests={GPU: "200"}, allocateOnce=False, allocatePolicy="Restricted")
+    world = with_gpus(2).put(it).put(wants("a", 50, "own")).put(wants("b", 60, "own"))
+    affinity = {"scheduling.koordinator.sh/reservation-affinity": "{}"}
+    world.put(wants("c", 60, "own", annotations=affinity))
+    assert "1 Reservation(s) Insufficient GPU Devices" in world.message("c")
+
+
 # Preemption
 
 

@@ -144,6 +144,30 @@ def test_where_cpus_are_amplified_those_of_ones_own_count_for_more() -> None:
     assert "1 Insufficient amplified cpu" in it.message("no")
 
 
+@pytest.mark.parametrize(
+    ("told", "offered", "asked", "said"),
+    [
+        (4, "16", "6", "1 not enough cpus available to satisfy request"),
+        (32, "4", "6", "1 Insufficient cpu"),
+    ],
+)
+def test_a_topology_that_contradicts_its_node_sells_nothing_twice(
+    told: int, offered: str, asked: str, said: str
+) -> None:
+    it = LittleWorld(node("n1", cpu=offered), topology(cpus=told)).put(lsr("p", asked))
+    assert said in it.message("p")
+    it.put(lsr("q", "4"))
+    assert len(cpus(it, "q")) == 4
+
+
+def test_a_kubelet_that_comes_to_have_a_policy_is_heeded() -> None:
+    it = world().put(plain("before", "6"))
+    assert zones(it, "before") == {}
+    it.put(topology(policies=["SingleNUMANodePodLevel"])).put(plain("after", "6"), plain("big", "9"))
+    assert len(zones(it, "after")) == 1
+    assert it.node_of("big") == ""
+
+
 # NUMA nodes
 
 

@@ -55,6 +55,7 @@ class Reserve(Action):
         self._starving: dict[object, PodRecord] = {}
         self._told: dict[object, float] = {}
         self._refused: dict[object, str] = {}
+        self._looked_at: dict[object, tuple[int, int]] = {}
         self._now = 0.0
 
     def next_timer(self) -> float | None:
@@ -72,12 +73,17 @@ class Reserve(Action):
         if not units:
             return
         untried = round_.queue.untried()
+        in_vain: set[tuple[str, int]] = set()
         for unit in units:
             ahead = [pod for pod in untried if round_.queue.comes_before(pod, unit.pod)]
             if any(self._could_be_scheduled(round_, pod) for pod in ahead if pod is not unit.pod):
                 return
             self._tell(round_, unit)
-            self._reserve(round_, unit)
+            kind = (unit.pod.scheduler, unit.pod.cls.id)
+            if unit.job is not None:
+                self._reserve(round_, unit)
+            elif kind not in in_vain and not self._reserve(round_, unit):
+                in_vain.add(kind)  # nor for others like it
             if round_.cluster.has_changes():
                 return
 
@@ -114,6 +120,7 @@ class Reserve(Action):
                 if self._told.pop(key, None) is not None and pod.job is None and pod.row >= 0:
                     self._tell_ready(round_, pod)
                 self._refused.pop(key, None)
+                self._looked_at.pop(key, None)
                 if unit is not None:
                     round_.queue.refused[unit.pod.uid] = unit.pod
             elif self._is_helped_by_room(round_, unit) and not self._is_served(round_, unit):
@@ -183,16 +190,17 @@ class Reserve(Action):
                 return
         decisions.append(ready)
 
-    def _reserve(self, round_: Round, unit: Unit) -> None:
+    def _reserve(self, round_: Round, unit: Unit) -> bool:
+        """Whether room was found, to have or to hold."""
         jobs = [] if unit.job is None else round_.cluster.jobs.partners(unit.job)
         tasks = [unit.pod] if unit.job is None else round_.gangs.waiting(unit.pod)
         tasks = [pod for pod in tasks if pod.promise is None]
         if not tasks or round_.cluster.jobs.queues.refusal(*tasks):
-            return  # more nodes would not help
+            return True  # more nodes would not help
         plan = round_.reserving.plan(jobs, tasks, self._percent)
         if plan is None:
             self._say_why(round_, unit, tasks)
-            return
+            return False
         self._refused.pop(unit.key, None)
         if plan.ready:
             for job in jobs:
@@ -202,6 +210,7 @@ class Reserve(Action):
             plan.statement.commit(round_.now)
         else:
             self._hold(round_, unit, plan)
+        return True
 
     def _hold(self, round_: Round, unit: Unit, plan: Plan) -> None:
         """Nothing starts before all of it can, so what fits already is held too."""
@@ -218,6 +227,10 @@ class Reserve(Action):
         round_.cluster.chronicle.note(round_.now, unit.ref, "reserved", text)
 
     def _say_why(self, round_: Round, unit: Unit, tasks: list[PodRecord]) -> None:
+        seen = (round_.cluster.nodes_changed.end, len(tasks))
+        if self._looked_at.get(unit.key) == seen:
+            return  # it has been said, and nodes are what they were
+        self._looked_at[unit.key] = seen
         hopeless = round_.reserving.never_fits(tasks)
         if hopeless is None:
             text = "no room can be held for it now"

@@ -80,7 +80,8 @@ def plan_of(row: Row, nodes: int | None = None) -> Plan:
             case CreateNamespaces():
                 names = [f"{op.prefix}-{number}" for number in range(row.count(op.count, size))]
                 namespaces[op.prefix] = names
-                steps.append(Objects([_named(op.template, name) for name in names]))
+                members = row.count(op.members, size) // len(names) if op.members else 0
+                steps.append(Objects([_named(op.template, name, members) for name in names]))
             case CreateObject():
                 prefix = f"{op.template}-{position}"
                 made = make_object(templates()[op.template], prefix, 0, namespace=op.namespace)
@@ -117,9 +118,12 @@ def _nodes(op: CreateNodes, count: int, position: int) -> Objects:
     return Objects(made)
 
 
-def _named(template: str, name: str) -> Object:
+def _named(template: str, name: str, members: int) -> Object:
     given = templates()[template]
-    return make_object({**given, "metadata": {**given.get("metadata", {}), "name": name}}, "", 0)
+    made = {**given, "metadata": {**given.get("metadata", {}), "name": name}}
+    if members:
+        made["spec"] = {**given.get("spec", {}), "minMember": members}
+    return make_object(made, "", 0)
 
 
 def _maker(

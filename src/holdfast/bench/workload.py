@@ -50,11 +50,13 @@ class CreateNodes(_Struct, frozen=True, tag_field="op", tag="createNodes"):
 
 
 class CreateNamespaces(_Struct, frozen=True, tag_field="op", tag="createNamespaces"):
-    """Namespaces called prefix-0, prefix-1 and so on; or objects of another kind, by their template."""
+    """Namespaces called prefix-0, prefix-1 and so on; or objects of another kind, by their template.
+    `members` is how many pods there are for all of them, if they are gangs: each waits for its part."""
 
     prefix: str
     count: int | str
     template: str = "namespace"
+    members: str = ""
 
 
 class CreateObject(_Struct, frozen=True, tag_field="op", tag="createObject"):

@@ -95,10 +95,10 @@ class ReservationLifecycle:
             if promise.once and not promise.leaving and bound_owners(self._promises, promise):
                 self._finish(promise, SUCCEEDED, "", now)
                 return
+            self._resize(promise)
             if promise.waiting and self._may_have_it(promise):
                 self._promises.available(promise)
                 self._tell(promise, "Available", f"There is room for {promise.name} on {node}")
-            self._resize(promise)
         elif promise.preemptor and not promise.error:
             return  # it is about to be placed
         if promise.error:
@@ -156,14 +156,14 @@ class ReservationLifecycle:
         if wanted == promise.amounts:
             promise.resize_problem = ""
             return
-        if promise.waiting or self._promises.has_room(promise, wanted):
+        lacking = self._promises.lacking(promise, wanted)
+        if not lacking:
             self._promises.resize(promise, wanted)
             self._renewed.add(promise.uid)
             self._promises.dirty.pop(promise.uid, None)
             promise.resize_problem = ""
             self._emit(promise, "Resized", f"{promise.name} has the size its template asks for")
             return
-        lacking = self._promises.lacking(promise, wanted)
         problem = ", ".join(f"Insufficient {name}" for name in lacking)
         known = condition(promise.object.status.conditions, RESIZED)
         if problem != promise.resize_problem and (known is None or known.message != problem):

@@ -7,6 +7,7 @@ decisions, always. Time is a number handed in with each event. May import `api`,
     classes, pods                                   pods, and what is common to many of them
     ledger                                          who holds how much of which node; transactions
     volumes                                         claims, volumes and where they are
+    belongings, custody, devices, cpus              particular GPUs and CPUs, and who has which
     topology                                        pods counted per selector and domain
     changes, rowlog                                 what happened, for caches and for wake-up
     view                                            rows as plugins see them: one, some or all

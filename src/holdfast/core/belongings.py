@@ -110,6 +110,12 @@ class Belongings:
         """Whether a pod of the class would get some of the things a reservation holds."""
         return self.cpus.draws(cls, hold) or self.devices.draws(cls, hold)
 
+    def reasons(self, cls: PodClass, hold: Hold) -> list[str]:
+        """Why a pod of the class would not find the things it wants through a reservation."""
+        if not self.awake:
+            return []
+        return [*self.cpus.reasons(cls, hold), *self.devices.reasons(cls, hold)]
+
     def lacking(self, pod: PodRecord, behind: list[str]) -> list[str]:
         if not self.awake:
             return []

@@ -95,6 +95,7 @@ class Cluster:
         self.pods: dict[str, PodRecord] = {}
         self.jobs = Jobs(self)
         self.limits = LimitSums(self)
+        self.ledger.allowed = self.limits.allowed
         self.promises = Promises(self)
         self.virtuals = Virtuals(self)
         self.node_listeners: list[Callable[[int], None]] = []

@@ -66,6 +66,8 @@ class HoldTable:
         self._free: list[int] = []
         self._kinds: dict[frozenset[int], int] = {}
         self._size = 0
+        self.waiting: dict[int, set[str]] = {}
+        """By row, the uids of those that do not have their room yet."""
 
     def __iter__(self) -> Iterator[Hold]:
         return iter(self._by_uid.values())
@@ -94,6 +96,16 @@ class HoldTable:
 
     def on(self, row: int) -> list[Hold]:
         return list(self._on_row.get(row, {}).values())
+
+    def awaited(self, row: int) -> Amounts:
+        """What those still claim that wait for their room on the row, by slot. It may be taken already
+        by pods that have yet to end."""
+        found: Amounts = {}
+        for uid in self.waiting.get(row, ()):
+            hold = self._by_uid.get(uid)
+            for slot, left in hold.remaining.items() if hold is not None else ():
+                found[slot] = found.get(slot, 0) + left
+        return found
 
     def any_on(self, row: int) -> bool:
         return row in self._on_row

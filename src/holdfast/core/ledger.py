@@ -56,6 +56,8 @@ class Ledger:
         """Told (pod, +1 or -1) of a pod on its row that came to draw on a hold, or ceased to."""
         self.on_emptied: Callable[[int], None] | None = None
         """Told of a row nobody claims anything of any more, once that is certain."""
+        self.allowed: Callable[[int, int], tuple[str, int]] = lambda slot, row: ("", 0)
+        """What a slot sums up that is no resource, and how much that may be on a row."""
         self._emptied: list[int] = []
         self._shares: dict[tuple[int, int, int], Share] = {}
 
@@ -119,6 +121,31 @@ class Ledger:
         self._claim_left(hold)
         if self._depth:
             self._undo.append(lambda: self.resize(pod, before))
+
+    def excess(self, row: int) -> dict[int, int]:
+        """By slot, how much more is claimed of a row than it has because some wait for it there."""
+        table, found = self._table, {}
+        for slot, awaited in self.holds.awaited(row).items():
+            name, offered = table.slots.name(slot), table.allocatable.item(slot, row)
+            if not name:
+                name, offered = self.allowed(slot, row)
+            over = table.claimed.item(slot, row) - offered
+            if name and over > 0:
+                found[slot] = min(over, awaited)
+        return found
+
+    def defer_waiting(self, row: int) -> None:
+        """Those that wait on the row claim no more of it than it has; for a trial only."""
+        assert self._depth, "what somebody waits for must not be forgotten"
+        excess = self.excess(row)
+        for uid in self.holds.waiting.get(row, ()) if excess else ():
+            hold = self.holds.get(uid)
+            if hold is None:
+                continue
+            less = {slot: min(over, hold.left(slot)) for slot, over in excess.items()}
+            amounts = {slot: promised - less.get(slot, 0) for slot, promised in hold.amounts.items()}
+            self.resize(hold.pod, amounts)
+            excess = {slot: over - less[slot] for slot, over in excess.items()}
 
     def draw(self, pod: PodRecord, uid: str) -> None:
         """The pod takes the room of that reservation; of none if the uid is empty."""

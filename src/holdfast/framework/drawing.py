@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from holdfast.core.classes import PodClass
 from holdfast.core.cluster import Cluster
-from holdfast.core.holds import Hold, HoldTable
+from holdfast.core.holds import Hold
+from holdfast.core.ledger import Ledger
 from holdfast.core.nodes import NodeTable
 from holdfast.core.promises import Promise
 from holdfast.core.slots import PODS
@@ -26,18 +27,26 @@ _STEPS = 101
 _LEVELS = 2**37 + 2**33 + 1
 
 INSUFFICIENT = "Reservation(s) Insufficient {}"
+BY_RESERVATION = "Reservation(s) {}"
 INSUFFICIENT_BY_NODE = "Insufficient {} by node"
 TOO_MANY_PODS = "Reservation(s) Too many pods"
 
 
 class DrawnSome(Some):
-    """Rows as an owner of one reservation on each of them sees them."""
+    """Rows as an owner of one reservation on each of them sees them: what is left of it is there, even
+    if others wait on the row for more than pods have left them so far."""
 
     __slots__ = ("_holds",)
 
-    def __init__(self, table: NodeTable, holds: HoldTable, drawn: list[Hold]) -> None:
+    def __init__(self, table: NodeTable, ledger: Ledger, drawn: list[Hold]) -> None:
+        holds = ledger.holds
         super().__init__(table, np.array([hold.row for hold in drawn], dtype=np.intp))
         self._holds = np.array([hold.index for hold in drawn], dtype=np.intp)
+        if holds.waiting:
+            awaited = [(at, hold.row) for at, hold in enumerate(drawn) if hold.row in holds.waiting]
+            for at, row in awaited:
+                for slot, excess in ledger.excess(row).items():
+                    self._claimed[slot, at] -= excess
         left = holds.left[:, self._holds]
         shared = min(len(left), len(self._claimed))
         self._claimed[:shared] -= left[:shared]
@@ -50,11 +59,14 @@ class DrawnSome(Some):
 class DrawnOne(One):
     __slots__ = ("_hold",)
 
-    def __init__(self, table: NodeTable, hold: Hold) -> None:
+    def __init__(self, table: NodeTable, ledger: Ledger, hold: Hold) -> None:
         row = self.rows = hold.row
         self._hold = hold.index
         self._allocatable = table.allocatable[:, row].tolist()
         claimed = self._claimed = table.claimed[:, row].tolist()
+        if row in ledger.holds.waiting and not hold.promise.waiting:
+            for slot, excess in ledger.excess(row).items():
+                claimed[slot] -= excess
         for slot, left in hold.remaining.items():
             claimed[slot] -= left
 
@@ -146,10 +158,12 @@ class Drawing:
             restricted = self.lacking(hold)
             for slot in restricted:
                 found[TOO_MANY_PODS if slot == PODS else INSUFFICIENT.format(names.name(slot))] = None
-            view = DrawnOne(self._cluster.nodes, hold)
+            view = DrawnOne(self._cluster.nodes, self._cluster.ledger, hold)
             for slot, amount in self._asked:
                 if slot not in restricted and view.free(slot) < amount:
                     found[INSUFFICIENT_BY_NODE.format(names.name(slot))] = None
+            for text in self._cluster.belongings.reasons(self._cls, hold):
+                found[BY_RESERVATION.format(text)] = None
         return list(found)
 
     def worth(self, drawn: list[Hold]) -> Ints:

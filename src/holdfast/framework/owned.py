@@ -188,7 +188,7 @@ class OwnedColumn(Column):
         worth = self._drawing.worth_of(hold)
         if worth < 0:
             return None
-        view = DrawnOne(self._table, hold)
+        view = DrawnOne(self._table, self._cluster.ledger, hold)
         for passes in self._inner_filters:
             if not passes(view):
                 return None
@@ -213,7 +213,7 @@ class OwnedColumn(Column):
 
     def _draw(self, pairs: list[Hold]) -> None:
         """Settles rows that have reservations which would serve."""
-        view = DrawnSome(self._table, self._cluster.ledger.holds, pairs)
+        view = DrawnSome(self._table, self._cluster.ledger, pairs)
         ok = self._fits_node[view.rows]
         for passes in self._inner_filters:
             ok = ok & passes(view)
@@ -256,7 +256,7 @@ class OwnedColumn(Column):
         found = self._drawing.texts([hold])
         if found:
             return found
-        view = DrawnOne(self._table, hold)
+        view = DrawnOne(self._table, self._cluster.ledger, hold)
         for _, test in self.filters:
             if test is not self._gate and not test.passes(view):
                 return [reason.text for reason in test.reasons(view) if reason.rows]

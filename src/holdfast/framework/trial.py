@@ -69,8 +69,8 @@ class PodTrial:
         if self._is_amounts_only(room, row):
             assert room.hold is not None
             self._column.refresh()
-            return self._column.fits_as(DrawnOne(self._cluster.nodes, room.hold))
-        with self._own_room_free(row):
+            return self._column.fits_as(DrawnOne(self._cluster.nodes, self._cluster.ledger, room.hold))
+        with self._own_room_free(row, as_promised=True):
             return self._fits(row)
 
     def _is_amounts_only(self, room: Promise, row: int) -> bool:
@@ -163,7 +163,7 @@ class PodTrial:
     def blame(self, row: int) -> Blame:
         """What stands against the row."""
         if self._rooms and self._rooms.of(self._pod, row) is not None:
-            with self._own_room_free(row):
+            with self._own_room_free(row, as_promised=True):
                 return self._blame(row)
         return self._blame(row)
 
@@ -227,12 +227,15 @@ class PodTrial:
         return blame
 
     @contextmanager
-    def _own_room_free(self, row: int) -> Iterator[None]:
-        """What is done inside is undone at the end."""
-        room = self._rooms.of(self._pod, row)
-        with self._cluster.ledger.transaction():
+    def _own_room_free(self, row: int, as_promised: bool = False) -> Iterator[None]:
+        """What is done inside is undone at the end. What is promised already is there, even if others
+        wait on the row for more than pods have left them so far."""
+        room, ledger = self._rooms.of(self._pod, row), self._cluster.ledger
+        with ledger.transaction():
             if room is not None and room.pod is not None:
-                self._cluster.ledger.release(room.pod)
+                if as_promised and not room.waiting:
+                    ledger.defer_waiting(row)
+                ledger.release(room.pod)
             yield
         self._column.refresh()
 

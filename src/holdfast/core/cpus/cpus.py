@@ -87,6 +87,12 @@ class Cpus(Custody[Holding]):
         except CpuWantError:
             return None
 
+    @property
+    def demanding(self) -> bool:
+        """Whether some node wants something even of pods that want nothing in particular."""
+        wants = self.kubelet_policy.any() or self.full_cores_only.any() or (self.ratio > 1).any()
+        return bool(wants)
+
     def free(self, row: int) -> Room:
         return self._free.get(row) or Room()
 
@@ -131,6 +137,14 @@ class Cpus(Custody[Holding]):
         if want is None or not self.active or not self.placing.is_bound(want, hold.row):
             return False
         return bool(self.left(hold.index).cpus)
+
+    def reasons(self, cls: PodClass, hold: Hold) -> list[str]:
+        """Why a pod of the class would not find its CPUs through a reservation."""
+        want = self.sensible(cls) if self.active else None
+        if want is None:
+            return []
+        lacks = self.judging.lacks(want, np.array([hold.row]), np.array([hold.index]))
+        return [lack.text for lack in lacks]
 
     def lacking(self, pod: PodRecord, behind: Iterable[str]) -> list[str]:
         """Whether a reserve pod's CPUs are still somebody else's."""

@@ -58,7 +58,7 @@ class Judging:
             return True
         labels = self._nodes.labels
         keys = (names.NODE_CPU_BIND_POLICY, names.NODE_NUMA_TOPOLOGY_POLICY)
-        return self._cpus.active or any(labels.column(key).values for key in keys)
+        return self._cpus.demanding or any(labels.column(key).values for key in keys)
 
     def lacks(
         self, want: Want, rows: Rows, holds: Rows | None, devices: ByNuma | None = None

@@ -84,6 +84,14 @@ class Devices(Custody[Allocation]):
         asking = self.sensible(cls) if self.active else None
         return asking is not None and asking.draws(hold.row, hold.index)
 
+    def reasons(self, cls: PodClass, hold: Hold) -> list[str]:
+        """Why a pod of the class would not find its devices through a reservation."""
+        asking = self.sensible(cls) if self.active else None
+        if asking is None:
+            return []
+        lacks = asking.lacks(np.array([hold.row]), np.array([hold.index]))
+        return [lack.text for lack in lacks]
+
     def promised_room(self, table: TypeTable) -> Ints:
         """What would be free, [line, row, place], were there no pods but those that stay for good."""
         room = table.total.copy()

@@ -289,6 +289,7 @@ class Promises:
         promise.resized = True
         self.note(promise, "resized")
         self.opened(promise)
+        self._room_came(pod.row)
 
     def refused(self, promise: Promise, message: str) -> None:
         """No node was found, or where it was to go it cannot."""
@@ -340,6 +341,10 @@ class Promises:
     def _pod_moved(self, pod: PodRecord, row: int, sign: int) -> None:
         if pod.draws_on:
             self.drew(pod, sign)
+        self._room_came(row)
+
+    def _room_came(self, row: int) -> None:
+        """There may be room on the row for those that wait for some."""
         hoping = self.waiting.hoping(row)
         if hoping:
             self.dirty.update(dict.fromkeys(hoping))

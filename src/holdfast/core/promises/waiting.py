@@ -23,7 +23,7 @@ class WaitingLine:
         self._holds = cluster.ledger.holds
         self._nodes = cluster.nodes
         self._limits = cluster.limits
-        self._on_row: dict[int, set[str]] = {}
+        self._on_row = cluster.ledger.holds.waiting
         self._growing: dict[int, set[str]] = {}
 
     def on(self, row: int) -> Collection[str]:
@@ -58,7 +58,8 @@ class WaitingLine:
 
     def lacking(self, promise: Promise, amounts: Amounts | None = None) -> list[str]:
         """The resources of which there is not enough where it is, for what it promises or for other
-        amounts instead (then only where these are more)."""
+        amounts instead (then only where these are more). One that waits may ask for what it will have
+        once pods that end have ended."""
         short, behind = self.shortage(promise, amounts), self._behind(promise)
         hold = self._holds.get(promise.uid)
         assert hold is not None
@@ -83,8 +84,11 @@ class WaitingLine:
             name, offered = nodes.slots.name(slot), nodes.allocatable.item(slot, row)
             if not name:
                 name, offered = self._limits.allowed(slot, row)
-            claimed = nodes.claimed.item(slot, row) - hold.left(slot)
-            claimed -= sum(each.left(slot) for each in behind)
+            if amounts is not None and promise.waiting:
+                claimed = nodes.held.item(slot, row) + nodes.permanent.item(slot, row)
+            else:
+                claimed = nodes.claimed.item(slot, row) - sum(each.left(slot) for each in behind)
+            claimed -= hold.left(slot)
             needed = max(0, promised - hold.taken.get(slot, 0))
             if name and claimed + needed > offered:
                 short[slot] = claimed + needed - offered
