@@ -36,7 +36,8 @@ class Share(NamedTuple):
     lacked: tuple[tuple[int, int], ...]
     """What the hold promised, and has no more."""
     inside: NDArray[np.int64]
-    beyond: NDArray[np.int64]
+    beyond: tuple[tuple[int, int], ...]
+    """Mostly little: what else a pod asks for is claimed already, by the hold."""
 
 
 class Ledger:
@@ -216,6 +217,7 @@ class Ledger:
     def count(self, slots: frozenset[int]) -> None:
         """Pods claim something of these slots too from now on, as their classes say by now."""
         assert not self._depth, "what pods claim must not change under a transaction"
+        self._shares.clear()
         for row, pods in self.pods.items():
             for pod in pods.values():
                 for slot, amount in pod.cls.usage:
@@ -359,8 +361,9 @@ class Ledger:
                 taken[slot] = taken.get(slot, 0) + amount
             for slot, amount in share.lacked:
                 taken[slot] = taken.get(slot, 0) + amount
-            claimed, held = self._table.claimed[:, hold.row], self._table.held[:, hold.row]
-            np.add(claimed, share.beyond, claimed)
+            claimed, held, row = self._table.claimed, self._table.held[:, hold.row], hold.row
+            for slot, amount in share.beyond:
+                claimed[slot, row] += amount
             np.subtract(held, share.inside, held)
             self.holds.drawn(hold)
             return
@@ -383,7 +386,8 @@ class Ledger:
                 inside[slot] = amount
             if len(self._shares) >= _SHARES_KEPT:
                 self._shares.clear()
-            share = self._shares[key] = Share(drawn, lacked, inside, self._usage(cls) - inside)
+            beyond = tuple((slot, amount) for slot, amount in cls.usage if not inside[slot])
+            share = self._shares[key] = Share(drawn, lacked, inside, beyond)
         return share
 
     def _count_taken(self, hold: Hold, pod: PodRecord, sign: int) -> None:

@@ -34,6 +34,7 @@ class OwnedColumn(Column):
     def __init__(self, cluster: Cluster, profile: Profile, cls: PodClass) -> None:
         self._chosen: dict[int, Promise] = {}
         self._belongings = cluster.belongings
+        self._waiting = cluster.ledger.holds.waiting
         self._best_row, self._best_total = -1, 0
         """The best row, as long as nothing changed but that row."""
         self._open: Bools = np.zeros(0, dtype=np.bool_)
@@ -99,7 +100,8 @@ class OwnedColumn(Column):
         alike = self._alike
         if alike is not None and len(drawn) < 2 and self._fits_node.item(row):
             hold = drawn[0] if drawn else None
-            if not self._belongings.awake and (hold is None or not hold.promise.withheld):
+            special = self._belongings.awake or row in self._waiting
+            if not special and (hold is None or not hold.promise.withheld):
                 self._settle_alike(alike, row, hold, closed)
                 return False
         best = self._best(drawn) if drawn and self._fits_node.item(row) else None
