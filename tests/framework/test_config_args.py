@@ -6,6 +6,7 @@ import pytest
 
 from framework.test_config_support import loaded, problems
 from holdfast.framework.config import (
+    CoschedulingArgs,
     DefaultPreemptionArgs,
     InterPodAffinityArgs,
     LimitAwareArgs,
@@ -40,7 +41,7 @@ CPU, MEMORY = ResourceSpec("cpu", 1), ResourceSpec("memory", 1)
 
 def test_enabled_plugins_get_their_defaults() -> None:
     assert loaded().profiles[0].args == {
-        "Coscheduling": {},
+        "Coscheduling": CoschedulingArgs(),
         "DefaultPreemption": DefaultPreemptionArgs(10, 100),
         "DynamicReservation": {},
         "InterPodAffinity": InterPodAffinityArgs(1, False),
@@ -141,7 +142,17 @@ def test_enabled_plugins_get_their_defaults() -> None:
             {"eviction": "Soft", "softEvictor": True},
             ReservationPreemptionArgs("Soft", True),
         ),
-        ("Coscheduling", {"kind": "CoschedulingArgs", "anything": [1]}, {"anything": [1]}),
+        ("DynamicReservation", {"kind": "DynamicReservationArgs", "any": [1]}, {"any": [1]}),
+        (
+            "Coscheduling",
+            {"kind": "CoschedulingArgs", "permitWaitingTimeSeconds": 60, "podGroupBackoffSeconds": 5},
+            CoschedulingArgs(permit_waiting_time_seconds=60, pod_group_backoff_seconds=5),
+        ),
+        (
+            "Coscheduling",
+            {"defaultTimeout": "10m", "controllerWorkers": 2, "enablePreemption": True},
+            CoschedulingArgs(default_timeout=600, controller_workers=2, enable_preemption=True),
+        ),
         (
             "Custom",
             {"kind": "Whatever", "depth": {"x": 1}},

@@ -82,7 +82,8 @@ def test_default_configuration_is_plain_and_complete() -> None:
                     },
                     "pluginConfig": [
                         {"name": "Custom", "args": {"kind": "X", "deep": [{"a": 1}]}},
-                        {"name": "Coscheduling", "args": {"raw": None}},
+                        {"name": "DynamicReservation", "args": {"raw": None}},
+                        {"name": "Coscheduling", "args": {"defaultTimeout": "1m30s"}},
                         {
                             "name": "LimitAware",
                             "args": {"scoringResourceWeights": {"nvidia.com/gpu": 3}},

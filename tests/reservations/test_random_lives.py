@@ -50,6 +50,7 @@ class Life:
             happen()
             self.check_statuses()
             self.check_rooms()
+            self.check_waiting()
 
     def new_pod(self) -> None:
         self.made += 1
@@ -178,6 +179,12 @@ class Life:
             if self.world.phase(name) not in ("Succeeded", "Failed"):
                 uid = raw["metadata"]["labels"]["holdfast.io/preemptor-uid"]
                 assert waiting.get(uid) == raw["spec"]["template"]["spec"]["nodeName"]
+
+    def check_waiting(self) -> None:
+        """Once it is quiet nobody waits for room that is there."""
+        promises = self.world.scheduler.cluster.promises
+        for promise in promises.known.values():
+            assert not promise.waiting or promises.awaits(promise) or promises.lacking(promise)
 
 
 @examples(40)

@@ -44,6 +44,17 @@ def test_beyond_what_is_available_an_owner_gets_nothing_others_wait_for(world: L
     assert world.node_of("owner") == ""
 
 
+def test_nor_from_the_limits_that_go_with_it() -> None:
+    ceiling = {"node.koordinator.sh/limit-to-allocatable": '{"cpu": "100%"}'}
+    limited = node("n", cpu="8")
+    limited["metadata"]["annotations"] = ceiling
+    world = LittleWorld(limited).put(pod("stays", cpu="3"), pod("goes", cpu="3"))
+    world.put(reservation("mine", "mine", cpu="2", allocateOnce=False)).put(_waiting("later", "3"))
+    assert (world.phase("mine"), world.phase("later")) == ("Available", "Waiting")
+    world.put(pod("owner", "mine", cpu="2"))
+    assert (world.node_of("owner"), world.drawn("owner")) == ("n", "mine")
+
+
 def test_the_second_in_line_does_not_keep_the_firsts_owner_out(world: LittleWorld) -> None:
     world.put(_waiting("first", "4"), _waiting("second", "4"))
     world.delete("Pod", "goes")

@@ -73,6 +73,12 @@ class Scheduler:
         for alias, name in (aliases or {}).items():
             self._profiles.setdefault(alias, self._profiles[name])
         self.cluster.served = self._profiles
+        self.cluster.jobs.apart = frozenset(
+            name for name, profile in self._profiles.items() if profile.coscheduling is None
+        )
+        self.cluster.jobs.patience = {
+            name: profile.patience for name, profile in self._profiles.items() if profile.patience
+        }
         self.queue = SchedulingQueue(
             profiles[0].sort_key, configuration.pod_initial_backoff, configuration.pod_max_backoff
         )

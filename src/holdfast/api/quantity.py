@@ -46,6 +46,8 @@ _EXPONENT = re.compile(r"[eE]([+-]?[0-9]+)")
 
 _DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 _BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
+_BINARY_UNITS = ("", *_BINARY)
+_DECIMAL_UNITS = ("", "k", "M", "G", "T", "P", "E")
 
 # Beyond this many digits the answer is the cap (or one nano) whatever the mantissa says, so
 # the power of ten need not be computed: `1e999999999` must not eat the machine.
@@ -97,10 +99,20 @@ def format_amount(resource: str, amount: int) -> str:
         cores, rest = divmod(amount, 1000)
         return f"{amount}m" if rest else str(cores)
     if amount and _counted_in_bytes(resource):
-        for suffix, bits in reversed(_BINARY.items()):
-            if amount % (1 << bits) == 0:
-                return f"{amount >> bits}{suffix}"
+        # Who wrote it will have used the units that make it short: 128M, and not 125000Ki.
+        binary, decimal = _in_units(amount, 1024), _in_units(amount, 1000)
+        if len(str(decimal[0])) < len(str(binary[0])):
+            return f"{decimal[0]}{_DECIMAL_UNITS[decimal[1]]}"
+        return f"{binary[0]}{_BINARY_UNITS[binary[1]]}"
     return str(amount)
+
+
+def _in_units(amount: int, base: int) -> tuple[int, int]:
+    """The number of the largest units that are whole, and the power of the base these are."""
+    power = 0
+    while power < len(_BINARY) and amount % base == 0:
+        amount, power = amount // base, power + 1
+    return amount, power
 
 
 def _counted_in_bytes(resource: str) -> bool:

@@ -7,21 +7,23 @@
     Completed   all have done their work
 
 Those of scheduling.sigs.k8s.io call the second Scheduling and the last Finished; they have no
-conditions.
+conditions. A job that says how long it may take, and takes longer, is reported once; it waits on.
 """
 
 import msgspec
 
+from holdfast.api.duration import format_duration
 from holdfast.api.jobs import PodGroup, PodGroupCondition, PodGroupStatus
 from holdfast.api.timestamps import format_time
 from holdfast.core.cluster import Cluster
 from holdfast.core.decisions import Decision, Emit, SetPodGroupStatus
-from holdfast.core.jobs import Job
+from holdfast.core.jobs import Job, JobName, Problem
 from holdfast.core.jobs.job import NOTHING, SCHEDULED
 from holdfast.core.jobs.naming import SIGS
 from holdfast.core.pods import Phase
 
 UNSCHEDULABLE = "Unschedulable"
+TIMEOUT = "ScheduleTimeout"
 
 _OF_SIGS = {"Inqueue": "Scheduling", "Completed": "Finished"}
 
@@ -29,22 +31,27 @@ _OF_SIGS = {"Inqueue": "Scheduling", "Completed": "Finished"}
 class PodGroups:
     def __init__(self, cluster: Cluster) -> None:
         self._jobs = cluster.jobs
+        self._deadlines: dict[JobName, float] = {}
 
     def run(self, now: float) -> list[Decision]:
         """Looks at every job something happened to."""
-        if not self._jobs.dirty:
+        if not self._jobs.dirty and not self._deadlines:
             return []
         dirty, self._jobs.dirty = self._jobs.dirty, {}
+        dirty |= {name: None for name, deadline in self._deadlines.items() if deadline <= now}
         decisions: list[Decision] = []
         for name in dirty:
             job = self._jobs.known.get(name)
-            if job is not None:
-                self._look_at(job, now)
-                decisions += self._write(job, now)
+            if job is None:
+                self._deadlines.pop(name, None)
+                continue
+            self._look_at(job, now)
+            late = self._is_late(job, now)
+            decisions += late + self._write(job, now, not late)
         return decisions
 
     def next_timer(self) -> float | None:
-        return None
+        return min(self._deadlines.values(), default=None)
 
     def _look_at(self, job: Job, now: float) -> None:
         if job.is_ready:
@@ -55,7 +62,24 @@ class PodGroups:
             job.seen_ready = False
             job.lost_at = now
 
-    def _write(self, job: Job, now: float) -> list[Decision]:
+    def _is_late(self, job: Job, now: float) -> list[Decision]:
+        """Takes note of whether the job takes longer than it may, and says so once."""
+        deadline = self._jobs.deadline(job)
+        self._deadlines.pop(job.name, None)
+        if deadline is None or deadline > now:
+            job.overdue = NOTHING
+            if deadline is not None:
+                self._deadlines[job.name] = deadline
+            return []
+        if job.overdue.reason:
+            return []
+        allowed = format_duration(deadline - job.waits_since)
+        job.overdue = Problem(TIMEOUT, f"{job.name} was not placed within {allowed}")
+        if _was_said(job, deadline):
+            return []
+        return [Emit(job.ref, "Warning", TIMEOUT, job.trouble.message[:1024], "Scheduling")]
+
+    def _write(self, job: Job, now: float, tell: bool) -> list[Decision]:
         group = job.group
         if group is None or not self._jobs.speaks_for(job):
             return []
@@ -68,10 +92,9 @@ class PodGroups:
         decisions: list[Decision] = [SetPodGroupStatus(job.ref, group.api_version, status)]
         before = job.told if isinstance(job.told, PodGroupStatus) else group.status
         job.told = status
-        if job.problem.reason and (_why(before) != job.problem.message or not _why(before)):
-            decisions.append(
-                Emit(job.ref, "Warning", UNSCHEDULABLE, job.problem.message[:1024], "Scheduling")
-            )
+        why = job.trouble
+        if tell and why.reason and (_why(before) != why.message or not _why(before)):
+            decisions.append(Emit(job.ref, "Warning", UNSCHEDULABLE, why.message[:1024], "Scheduling"))
         return decisions
 
 
@@ -80,6 +103,13 @@ def _why(status: PodGroupStatus) -> str:
         if condition.type == UNSCHEDULABLE and condition.status == "True":
             return condition.message
     return ""
+
+
+def _was_said(job: Job, deadline: float) -> bool:
+    """Whether an earlier scheduler said it: a condition tells, or where there are none, the time."""
+    if job.group is None or job.group.api_version.startswith(SIGS):
+        return deadline < job.first_seen
+    return any(c.reason == TIMEOUT and c.status == "True" for c in job.group.status.conditions)
 
 
 def phase_of(job: Job) -> str:
@@ -127,8 +157,8 @@ def status_of(job: Job, group: PodGroup, now: float) -> PodGroupStatus:
             last_transition_time=time or format_time(now),
         )
 
-    if job.problem.reason:
-        say(UNSCHEDULABLE, True, *job.problem)
+    if job.trouble.reason:
+        say(UNSCHEDULABLE, True, *job.trouble)
     elif UNSCHEDULABLE in conditions and phase in ("Running", "Completed"):
         say(UNSCHEDULABLE, False, "", "")
     if phase == "Running":

@@ -98,14 +98,13 @@ class HoldTable:
         return list(self._on_row.get(row, {}).values())
 
     def awaited(self, row: int) -> Amounts:
-        """What those still claim that wait for their room on the row, by resource. It may be taken
-        already by pods that have yet to end."""
+        """What those still claim that wait for their room on the row, by slot. It may be taken already
+        by pods that have yet to end."""
         found: Amounts = {}
         for uid in self.waiting.get(row, ()):
             hold = self._by_uid.get(uid)
             for slot, left in hold.remaining.items() if hold is not None else ():
-                if slot not in self._sums:
-                    found[slot] = found.get(slot, 0) + left
+                found[slot] = found.get(slot, 0) + left
         return found
 
     def any_on(self, row: int) -> bool:

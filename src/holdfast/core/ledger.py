@@ -36,7 +36,8 @@ class Share(NamedTuple):
     lacked: tuple[tuple[int, int], ...]
     """What the hold promised, and has no more."""
     inside: NDArray[np.int64]
-    beyond: NDArray[np.int64]
+    beyond: tuple[tuple[int, int], ...]
+    """Mostly little: what else a pod asks for is claimed already, by the hold."""
 
 
 class Ledger:
@@ -56,6 +57,8 @@ class Ledger:
         """Told (pod, +1 or -1) of a pod on its row that came to draw on a hold, or ceased to."""
         self.on_emptied: Callable[[int], None] | None = None
         """Told of a row nobody claims anything of any more, once that is certain."""
+        self.allowed: Callable[[int, int], tuple[str, int]] = lambda slot, row: ("", 0)
+        """What a slot sums up that is no resource, and how much that may be on a row."""
         self._emptied: list[int] = []
         self._shares: dict[tuple[int, int, int], Share] = {}
 
@@ -124,8 +127,11 @@ class Ledger:
         """By slot, how much more is claimed of a row than it has because some wait for it there."""
         table, found = self._table, {}
         for slot, awaited in self.holds.awaited(row).items():
-            over = table.claimed.item(slot, row) - table.allocatable.item(slot, row)
-            if over > 0:
+            name, offered = table.slots.name(slot), table.allocatable.item(slot, row)
+            if not name:
+                name, offered = self.allowed(slot, row)
+            over = table.claimed.item(slot, row) - offered
+            if name and over > 0:
                 found[slot] = min(over, awaited)
         return found
 
@@ -211,6 +217,7 @@ class Ledger:
     def count(self, slots: frozenset[int]) -> None:
         """Pods claim something of these slots too from now on, as their classes say by now."""
         assert not self._depth, "what pods claim must not change under a transaction"
+        self._shares.clear()
         for row, pods in self.pods.items():
             for pod in pods.values():
                 for slot, amount in pod.cls.usage:
@@ -339,15 +346,14 @@ class Ledger:
     def _enter(self, hold: Hold, pod: PodRecord) -> None:
         """The pod claims its requests of the hold's row, and takes what it can of the hold. Mostly the
         hold has enough of a slot or nothing at all; then it is a matter of columns made before."""
-        amounts, remaining, taken = hold.amounts, hold.remaining, hold.taken
+        remaining, taken = hold.remaining, hold.taken
         used_up = 0
         for slot, amount in pod.cls.usage:
-            if slot in amounts:
-                left = remaining.get(slot, 0)
-                if left < amount:
-                    if left:
-                        break
-                    used_up |= 1 << slot
+            left = remaining.get(slot)
+            if not left:
+                used_up |= 1 << slot
+            elif left < amount:
+                break
         else:
             share = self._share(hold, pod.cls, used_up)
             for slot, amount in share.drawn:
@@ -355,8 +361,9 @@ class Ledger:
                 taken[slot] = taken.get(slot, 0) + amount
             for slot, amount in share.lacked:
                 taken[slot] = taken.get(slot, 0) + amount
-            claimed, held = self._table.claimed[:, hold.row], self._table.held[:, hold.row]
-            np.add(claimed, share.beyond, claimed)
+            claimed, held, row = self._table.claimed, self._table.held[:, hold.row], hold.row
+            for slot, amount in share.beyond:
+                claimed[slot, row] += amount
             np.subtract(held, share.inside, held)
             self.holds.drawn(hold)
             return
@@ -366,7 +373,8 @@ class Ledger:
         self._claim_left(hold)
 
     def _share(self, hold: Hold, cls: PodClass, used_up: int) -> Share:
-        """What pods of a class take of a hold with these slots, but for those that are used up."""
+        """What pods of a class take of a hold with these slots, but for those that are used up, or were
+        never promised."""
         key = (cls.id, hold.kind, used_up)
         share = self._shares.get(key)
         if share is None or len(share.inside) != len(self._table.claimed):
@@ -378,7 +386,8 @@ class Ledger:
                 inside[slot] = amount
             if len(self._shares) >= _SHARES_KEPT:
                 self._shares.clear()
-            share = self._shares[key] = Share(drawn, lacked, inside, self._usage(cls) - inside)
+            beyond = tuple((slot, amount) for slot, amount in cls.usage if not inside[slot])
+            share = self._shares[key] = Share(drawn, lacked, inside, beyond)
         return share
 
     def _count_taken(self, hold: Hold, pod: PodRecord, sign: int) -> None:

@@ -158,6 +158,8 @@ class Score(msgspec.Struct, frozen=True):
     version: Version | None = None
     facets: tuple[Facet, ...] = ()
     constant: int | None = None
+    by_amounts: bool = False
+    """Whether rows on which as much is allocatable and claimed of everything score alike."""
 
     @classmethod
     def same(cls, value: int, version: Version | None = None) -> "Score":
@@ -302,6 +304,10 @@ class Plugin:
     """Whether with this plugin pods draw on reservations."""
     provisions: ClassVar[bool] = False
     """Whether with this plugin pods that bring a template get a reservation of their own."""
+    coschedules: ClassVar[bool] = False
+    """Whether with this plugin, at `permit`, the pods of a job are placed together or not at all."""
+    stands_at: ClassVar[frozenset[str]] = frozenset()
+    """Points at which a file may name the plugin, though its methods do nothing there."""
 
     def __init__(self, cluster: Cluster, args: Mapping[str, Any] | Any) -> None:
         self.cluster = cluster
@@ -372,6 +378,11 @@ _POINTS = {
 
 
 def extension_points(plugin: type[Plugin]) -> frozenset[str]:
+    """kube-scheduler's extension points at which a plugin may stand."""
+    return plugin.stands_at | served_points(plugin)
+
+
+def served_points(plugin: type[Plugin]) -> frozenset[str]:
     """kube-scheduler's extension points at which a plugin does something."""
     return frozenset(
         point

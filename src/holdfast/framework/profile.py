@@ -4,8 +4,8 @@ from collections.abc import Collection
 
 from holdfast.core.changes import Change
 from holdfast.core.cluster import Cluster
-from holdfast.framework.config import ResolvedProfile
-from holdfast.framework.interface import Plugin
+from holdfast.framework.config import CoschedulingArgs, ResolvedProfile
+from holdfast.framework.interface import Plugin, served_points
 from holdfast.framework.points import BARRIER, ROOM
 from holdfast.framework.registry import Registry
 
@@ -22,7 +22,8 @@ class Profile:
             for ref in resolved.points.get(point, ()):
                 if ref.name not in made:
                     made[ref.name] = registry[ref.name](cluster, resolved.args.get(ref.name, {}))
-            return [made[ref.name] for ref in resolved.points.get(point, ())]
+            standing = [made[ref.name] for ref in resolved.points.get(point, ())]
+            return [p for p in standing if point not in p.stands_at or point in served_points(type(p))]
 
         self.index = index
         self.scheduler_name = resolved.scheduler_name
@@ -44,6 +45,12 @@ class Profile:
         self.post_bind = at("postBind")
         self.node_orders = at("nodeOrderOnResource")
         self.plugins = made
+        permits = [made[ref.name] for ref in resolved.points.get("permit", ())]
+        self.coscheduling = next((plugin for plugin in permits if plugin.coschedules), None)
+        """The plugin that keeps jobs together, if there is one."""
+        args = self.coscheduling.args if self.coscheduling is not None else None
+        self.patience = args.timeout if isinstance(args, CoschedulingArgs) else None
+        """How long jobs may take to be placed that do not say so themselves."""
         drawing = next((plugin for plugin in made.values() if plugin.draws), None)
         self.drawing_name = drawing.name if drawing is not None else ""
         """The plugin by which pods draw on reservations, if there is one."""

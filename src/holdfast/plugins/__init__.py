@@ -4,6 +4,7 @@
 """
 
 from holdfast.framework.registry import Registry
+from holdfast.plugins.coscheduling import Coscheduling
 from holdfast.plugins.default_binder import DefaultBinder
 from holdfast.plugins.default_preemption import DefaultPreemption
 from holdfast.plugins.device_share import DeviceShare
@@ -31,6 +32,7 @@ from holdfast.plugins.volume_restrictions import VolumeRestrictions
 from holdfast.plugins.volume_zone import VolumeZone
 
 IN_TREE = (
+    Coscheduling,
     DefaultBinder,
     DefaultPreemption,
     DynamicReservation,

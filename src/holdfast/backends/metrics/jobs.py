@@ -11,7 +11,7 @@ from holdfast.backends.metrics.figures import Counter, Histogram, exponential
 from holdfast.core.decisions import Decision, Emit
 from holdfast.core.jobs.job import Job
 
-_TOLD = ("Starving", "Reserved", "Released", "Ready", "Overrun")
+_TOLD = ("Starving", "Reserved", "Released", "Ready", "Overrun", "ScheduleTimeout")
 
 
 class JobFigures:
@@ -20,7 +20,7 @@ class JobFigures:
         self._cluster = scheduler.cluster
         self._told = Counter(
             "holdfast_job_events_total",
-            "What happened to jobs: starving, room held or released, ready, running too long.",
+            "What happened to jobs: starving, room held or released, ready, running too long, late.",
             ("event",),
         )
         for event in _TOLD:

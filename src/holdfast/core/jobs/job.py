@@ -45,6 +45,7 @@ class Job:
         "lost_at",
         "members",
         "name",
+        "overdue",
         "priority_class",
         "problem",
         "seen_ready",
@@ -68,6 +69,8 @@ class Job:
         self.leader: PodRecord | None = None
         """The member that stands in the scheduling queue for all that wait."""
         self.problem = NOTHING
+        self.overdue = NOTHING
+        """That it took longer than it may, once it has."""
         self.seen_ready = False
         """Whether it was ready when last looked at."""
         self.lost_at: float | None = None
@@ -103,10 +106,19 @@ class Job:
 
     @property
     def timeout(self) -> float | None:
-        if self.group is not None:
-            seconds = self.group.spec.schedule_timeout_seconds
-            return None if seconds is None else float(seconds)
-        return self.declared.timeout if self.declared is not None else None
+        """How long it may take to be placed, as far as it says so itself. 0 says nothing."""
+        seconds = self.group.spec.schedule_timeout_seconds if self.group is not None else None
+        if seconds is None or seconds <= 0:
+            return (self.declared.timeout if self.declared is not None else None) or None
+        return float(seconds)
+
+    @property
+    def trouble(self) -> Problem:
+        """Why it waits; once it is overdue, that it is."""
+        if not self.overdue.reason or not self.problem.message:
+            return self.overdue if self.overdue.reason else self.problem
+        why = self.problem.message.removeprefix(f"{self.name} ")
+        return Problem(self.overdue.reason, f"{self.overdue.message}: {why}")
 
     @property
     def queue(self) -> str:
@@ -145,6 +157,11 @@ class Job:
             if lost is not None and lost.status == "False" and lost.last_transition_time:
                 return _time(lost.last_transition_time, self.created)
         return self.created
+
+    @property
+    def waits_since(self) -> float:
+        """Since when there are members that wait."""
+        return max(self.pending_since, min((m.since for m in self.waiting()), default=0.0))
 
     @property
     def created(self) -> float:

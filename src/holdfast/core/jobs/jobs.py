@@ -30,6 +30,10 @@ class Jobs:
         """Jobs whose status may have to change."""
         self.on_changed: Callable[[Job], None] | None = None
         """Told of a job that may fare better, or needs to be told something else, than before."""
+        self.apart: frozenset[str] = frozenset()
+        """The schedulers whose pods belong to no job, whatever they name."""
+        self.patience: dict[str, float] = {}
+        """By scheduler, how long jobs may take to be placed that do not say so themselves."""
         self.holds = Holds(cluster)
         self.queues = Queues(cluster)
         self._groups: dict[JobName, PodGroup] = {}
@@ -49,7 +53,7 @@ class Jobs:
 
     def join(self, pod: PodRecord, meta: ObjectMeta, namespace: str = "") -> None:
         """The pod belongs to the job its metadata names; to none any more if that names none."""
-        name = named_in(meta, namespace)
+        name = None if pod.scheduler in self.apart else named_in(meta, namespace)
         before = pod.job
         if before is not None and before.name != name:
             self.leave(pod)
@@ -99,6 +103,14 @@ class Jobs:
             job.failed.pop(meta.uid, None)
             self.touch(job)
             self._drop_if_empty(job)
+
+    def deadline(self, job: Job) -> float | None:
+        """Until when the job should have been placed; None if it may wait as long as it takes, or does
+        not wait. It counts from when there were members to place."""
+        waiting = job.waiting()
+        if not waiting or not (timeout := job.timeout or self.patience.get(waiting[0].scheduler)):
+            return None
+        return None if job.is_ready else job.waits_since + timeout
 
     def partners(self, job: Job) -> list[Job]:
         """The jobs that must be ready together with it, itself first."""

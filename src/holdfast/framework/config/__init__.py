@@ -15,6 +15,7 @@ May import msgspec and `holdfast.api`. Knows no plugin, no action and no file.
 
 from holdfast.framework.config.actions import DEFAULT_ACTIONS, ActionConfig
 from holdfast.framework.config.args import (
+    CoschedulingArgs,
     DefaultPreemptionArgs,
     DeviceScoringStrategy,
     DeviceShareArgs,
@@ -63,6 +64,7 @@ __all__ = [
     "ClientConnection",
     "ConfigError",
     "Configuration",
+    "CoschedulingArgs",
     "DefaultPreemptionArgs",
     "DeviceScoringStrategy",
     "DeviceShareArgs",

@@ -6,6 +6,7 @@ named again takes the file's weight and keeps its place, others follow after. Th
 
     1. plugins named at the point that multiPoint has too, in the order the point gives
     2. multiPoint's other plugins, less those the point disables
+       (Coscheduling sorts the queue only if no other is left to do it, or the file says so there)
     3. plugins named at the point alone
 """
 
@@ -21,6 +22,7 @@ Implements = Mapping[str, frozenset[str]]
 
 ALL = "*"
 MULTI_POINT = "multiPoint"
+_JOBS = "Coscheduling"
 
 
 class PluginRef(Section, frozen=True):
@@ -81,7 +83,7 @@ DEFAULT_PLUGINS: tuple[PluginRef, ...] = (
     PluginRef("Reservation", 5000),
     PluginRef("LimitAware", 1),
     PluginRef("DynamicReservation"),
-    PluginRef("Coscheduling"),
+    PluginRef(_JOBS),
     PluginRef("NodeNUMAResource"),
     PluginRef("DeviceShare"),
     PluginRef("ReservationPreemption"),
@@ -165,6 +167,8 @@ def _at_point(
         if point in implements[ref.name] and ref.name not in disabled
     }
     named = {ref.name for ref in at.enabled}
+    if point == "queueSort" and not named | offered.keys() <= {_JOBS}:
+        offered = {name: ref for name, ref in offered.items() if name != _JOBS or name in named}
     order = (
         *(ref for ref in at.enabled if ref.name in offered),
         *(ref for name, ref in offered.items() if name not in named),

@@ -20,6 +20,7 @@ from holdfast.framework.config.args.kube import (
     VolumeBindingArgs,
 )
 from holdfast.framework.config.args.own import (
+    CoschedulingArgs,
     LimitAwareArgs,
     ReservationArgs,
     ReservationPreemptionArgs,
@@ -31,6 +32,7 @@ from holdfast.framework.config.args.table import HAVE_ARGS, default_args, read_a
 
 __all__ = [
     "HAVE_ARGS",
+    "CoschedulingArgs",
     "DefaultPreemptionArgs",
     "DeviceScoringStrategy",
     "DeviceShareArgs",

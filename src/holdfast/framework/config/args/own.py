@@ -14,7 +14,7 @@ from holdfast.framework.config.args.parts import (
     weighed,
 )
 from holdfast.framework.config.problems import Problems, child, item
-from holdfast.framework.config.reading import Count, Percent, Section, Weight, described
+from holdfast.framework.config.reading import Count, Percent, Seconds, Section, Weight, described
 
 
 class ReservationSelectorIndex(Section, frozen=True):
@@ -41,6 +41,26 @@ class ReservationArgs(Section, frozen=True):
 class ReservationPreemptionArgs(Section, frozen=True):
     eviction: Literal["Delete", "Soft"] = "Delete"
     soft_evictor: bool = False
+
+
+class CoschedulingArgs(Section, frozen=True):
+    """What scheduler-plugins and Koordinator have. No member of a job waits with a place in its hands,
+    so only the time a job may take counts; the rest is read so that such files load."""
+
+    permit_waiting_time_seconds: Count | None = None
+    default_timeout: Seconds | None = None
+    pod_group_backoff_seconds: Count = 0
+    controller_workers: Annotated[int, msgspec.Meta(ge=1)] = 1
+    skip_check_schedule_cycle: bool = False
+    enable_preemption: bool = False
+    aware_network_topology: bool = False
+    default_match_policy: Literal["", "once-satisfied", "only-waiting", "waiting-and-running"] = ""
+
+    @property
+    def timeout(self) -> float | None:
+        """How long jobs may wait that do not say so themselves; None if that is not said."""
+        given = self.default_timeout or self.permit_waiting_time_seconds
+        return float(given) if given else None
 
 
 class LimitAwareArgs(Section, frozen=True):

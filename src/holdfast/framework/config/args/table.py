@@ -21,6 +21,7 @@ def _as_is(args: Section, _path: str, _problems: Problems) -> Section:
 
 
 _TYPED: Mapping[str, _Typed] = {
+    "Coscheduling": _Typed(own.CoschedulingArgs, _as_is),
     "DefaultPreemption": _Typed(kube.DefaultPreemptionArgs, kube.checked_preemption),
     "DeviceShare": _Typed(devices.DeviceShareArgs, devices.checked_device_share),
     "InterPodAffinity": _Typed(kube.InterPodAffinityArgs, _as_is),
@@ -38,7 +39,7 @@ _TYPED: Mapping[str, _Typed] = {
 }
 
 # Their plugins read these themselves.
-_RAW = frozenset({"Coscheduling", "DynamicReservation"})
+_RAW = frozenset({"DynamicReservation"})
 
 HAVE_ARGS = frozenset(_TYPED) | _RAW
 
