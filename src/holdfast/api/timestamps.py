@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 
 from holdfast.api.errors import TimeError
 
@@ -29,6 +30,7 @@ def parse_time(text: str) -> float:
         raise TimeError(f"not a time: {text!r} ({error})") from None
 
 
+@lru_cache(maxsize=64)
 def format_time(seconds: float) -> str:
     """Whole seconds, what is finer cut off: `2026-01-01T00:00:00Z`."""
     return _at(seconds).strftime("%Y-%m-%dT%H:%M:%SZ")
