@@ -50,7 +50,8 @@ class Ledger:
         """The pods on each row, by uid."""
         self.holds = HoldTable(table.slots.sums)
         """What is promised to pods still to come."""
-        table.held_on = lambda row: [hold.remaining for hold in self.holds.on(row)]
+        if table.held_on is None:
+            table.held_on = self._held_on
         self.listeners: list[Listener] = []
         """Told (pod, row, +1 or -1) of every pod that comes to or leaves a row."""
         self.on_drawn: Callable[[PodRecord, int], None] | None = None
@@ -61,6 +62,9 @@ class Ledger:
         """What a slot sums up that is no resource, and how much that may be on a row."""
         self._emptied: list[int] = []
         self._shares: dict[tuple[int, int, int], Share] = {}
+
+    def _held_on(self, row: int) -> list[Amounts]:
+        return [hold.remaining for hold in self.holds.on(row)]
 
     def place(self, pod: PodRecord, row: int) -> None:
         """The pod claims its requests of the row."""

@@ -59,8 +59,9 @@ class NodeTable:
         self._held = _matrix(_FIRST_SLOTS, self.capacity)
         self.held_outdated: dict[int, None] = {}
         """Rows on which reservations hold more or less than was last written down."""
-        self.held_on: Callable[[int], Iterable[Mapping[int, int]]] = lambda row: ()
-        """What each reservation on a row holds, by slot."""
+        self.held_on: Callable[[int], Iterable[Mapping[int, int]]] | None = None
+        """What each reservation on a row holds, by slot; said by the table's first ledger. Others only
+        count something again."""
         self.permanent = _matrix(_FIRST_SLOTS, self.capacity)
         """The part of `claimed` that pods claim which stay as long as the node."""
         self.lowest: NDArray[np.int64] = np.full(self.capacity, NO_PODS, dtype=np.int64)
@@ -126,7 +127,7 @@ class NodeTable:
         """The part of `claimed` that reservations hold. Few ask for it, and it changes all the time: so
         it is written down when asked for."""
         held = self._held
-        if not self.held_outdated:
+        if not self.held_outdated or self.held_on is None:
             return held
         outdated, self.held_outdated = self.held_outdated, {}
         for row in outdated:
