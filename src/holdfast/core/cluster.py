@@ -439,8 +439,8 @@ class Cluster:
             known.queue = annotations.get(QUEUE_NAME_ANNOTATION, "")
         if (
             known.job is not None
-            or not JOB_KEYS.isdisjoint(meta.labels)
-            or not JOB_KEYS.isdisjoint(annotations)
+            or (meta.labels and not JOB_KEYS.isdisjoint(meta.labels))
+            or (annotations and not JOB_KEYS.isdisjoint(annotations))
         ):
             self.jobs.join(known, meta)
 

@@ -29,13 +29,12 @@ Listener = Callable[[PodRecord, int, int], None]
 
 
 class Share(NamedTuple):
-    """What a pod takes of a hold: `drawn` and `inside`; and what of its node, `beyond`."""
+    """What a pod takes of a hold, `drawn`, and what of its node, `beyond`."""
 
     drawn: tuple[tuple[int, int], ...]
     """Slots and amounts."""
     lacked: tuple[tuple[int, int], ...]
     """What the hold promised, and has no more."""
-    inside: NDArray[np.int64]
     beyond: tuple[tuple[int, int], ...]
     """Mostly little: what else a pod asks for is claimed already, by the hold."""
 
@@ -51,6 +50,8 @@ class Ledger:
         """The pods on each row, by uid."""
         self.holds = HoldTable(table.slots.sums)
         """What is promised to pods still to come."""
+        if table.held_on is None:
+            table.held_on = self._held_on
         self.listeners: list[Listener] = []
         """Told (pod, row, +1 or -1) of every pod that comes to or leaves a row."""
         self.on_drawn: Callable[[PodRecord, int], None] | None = None
@@ -61,6 +62,9 @@ class Ledger:
         """What a slot sums up that is no resource, and how much that may be on a row."""
         self._emptied: list[int] = []
         self._shares: dict[tuple[int, int, int], Share] = {}
+
+    def _held_on(self, row: int) -> list[Amounts]:
+        return [hold.remaining for hold in self.holds.on(row)]
 
     def place(self, pod: PodRecord, row: int) -> None:
         """The pod claims its requests of the row."""
@@ -361,10 +365,10 @@ class Ledger:
                 taken[slot] = taken.get(slot, 0) + amount
             for slot, amount in share.lacked:
                 taken[slot] = taken.get(slot, 0) + amount
-            claimed, held, row = self._table.claimed, self._table.held[:, hold.row], hold.row
+            claimed, row = self._table.claimed, hold.row
             for slot, amount in share.beyond:
                 claimed[slot, row] += amount
-            np.subtract(held, share.inside, held)
+            self._table.held_outdated[row] = None
             self.holds.drawn(hold)
             return
         claimed = self._table.claimed[:, hold.row]
@@ -377,17 +381,14 @@ class Ledger:
         never promised."""
         key = (cls.id, hold.kind, used_up)
         share = self._shares.get(key)
-        if share is None or len(share.inside) != len(self._table.claimed):
+        if share is None:
             asked = [(slot, amount) for slot, amount in cls.usage if slot in hold.amounts]
             drawn = tuple((slot, amount) for slot, amount in asked if not used_up >> slot & 1)
             lacked = tuple((slot, amount) for slot, amount in asked if used_up >> slot & 1)
-            inside = np.zeros(len(self._table.claimed), dtype=np.int64)
-            for slot, amount in drawn:
-                inside[slot] = amount
             if len(self._shares) >= _SHARES_KEPT:
                 self._shares.clear()
-            beyond = tuple((slot, amount) for slot, amount in cls.usage if not inside[slot])
-            share = self._shares[key] = Share(drawn, lacked, inside, beyond)
+            beyond = tuple(each for each in cls.usage if each not in drawn)
+            share = self._shares[key] = Share(drawn, lacked, beyond)
         return share
 
     def _count_taken(self, hold: Hold, pod: PodRecord, sign: int) -> None:
@@ -405,12 +406,10 @@ class Ledger:
             more = left - remaining.get(slot, 0)
             if more:
                 table.claimed[slot, row] += more
-                table.held[slot, row] += more
                 remaining[slot] = left
         for slot in remaining.keys() - hold.amounts.keys():
-            more = remaining.pop(slot)
-            table.claimed[slot, row] -= more
-            table.held[slot, row] -= more
+            table.claimed[slot, row] -= remaining.pop(slot)
+        table.held_outdated[row] = None
         self.holds.drawn(hold)
         self.changed.add(row)
 

@@ -366,8 +366,11 @@ class Column:
         if self._normalized:
             self._local[row] = score
             for normalized in self._normalized:
-                anew |= not normalized.follow(row, view, fitted, ok)
-                score += normalized.weighted.item(row)
+                weighted = normalized.follow(row, view, fitted, ok)
+                if weighted is None:
+                    anew = True
+                else:
+                    score += weighted
         self._base[row] = score if ok else INFEASIBLE
         return anew
 

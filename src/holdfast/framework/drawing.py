@@ -63,7 +63,7 @@ class DrawnOne(One):
         row = self.rows = hold.row
         self._hold = hold.index
         self._allocatable = table.allocatable[:, row].tolist()
-        claimed = self._claimed = table.claimed[:, row].tolist()
+        claimed = self.claims = table.claimed[:, row].tolist()
         if row in ledger.holds.waiting and not hold.promise.waiting:
             for slot, excess in ledger.excess(row).items():
                 claimed[slot] -= excess

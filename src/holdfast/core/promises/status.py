@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 SCHEDULED, READY, RESIZED = "Scheduled", "Ready", "Resized"
 _UID = attrgetter("uid")
 SUCCEEDED, EXPIRED = "Succeeded", "Expired"
-_AVAILABLE = [(SCHEDULED, "True", "Scheduled", ""), (READY, "True", "Available", "")]
+_SCHEDULED = (SCHEDULED, "True", "Scheduled", "")
+_AVAILABLE = (READY, "True", "Available", "")
 
 
 def status_of(promises: Promises, promise: Promise, node: str, now: float) -> ReservationStatus:
@@ -81,8 +82,13 @@ def _is_as_said(promise: Promise, before: ReservationStatus, node: str) -> bool:
         return False
     if before.node_name != node or before.phase != ReservationPhase.AVAILABLE:
         return False
-    said = [(c.type, c.status, c.reason, c.message) for c in before.conditions]
-    return said == _AVAILABLE
+    conditions = before.conditions
+    if len(conditions) != 2:
+        return False
+    one, two = conditions
+    return (one.type, one.status, one.reason, one.message) == _SCHEDULED and (
+        (two.type, two.status, two.reason, two.message) == _AVAILABLE
+    )
 
 
 def _with_owners(promises: Promises, promise: Promise, before: ReservationStatus) -> ReservationStatus:
