@@ -231,7 +231,8 @@ def test_nodes_are_refused_at(change: Callable[[NodeBuilder], NodeBuilder], fiel
         ),
         (
             lambda r: r.label("scheduling.koordinator.sh/reservation-order", "high"),
-            "metadata.labels[scheduling.koordinator.sh/reservation-order]: must be an integer, not 'high'",
+            "metadata.labels[scheduling.koordinator.sh/reservation-order]: "
+            "must be an integer, not 'high'",
         ),
         (
             lambda r: r.spec(taints=[{"key": "a", "effect": "No"}]),
