@@ -82,6 +82,16 @@ class Answer:
         return str(self.body["metadata"]["resourceVersion"])
 
 
+async def _end_all() -> None:
+    """Ends what is still going on in the loop, such as a connection that came in at the last moment."""
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in others:
+        task.cancel()
+    await asyncio.gather(*others, return_exceptions=True)
+    for _ in range(3):
+        await asyncio.sleep(0)  # transports that were closed let go of their sockets
+
+
 class LiveServer:
     def __init__(
         self,
@@ -115,6 +125,7 @@ class LiveServer:
     def _serve(self) -> None:
         asyncio.set_event_loop(self._loop)
         self._loop.run_until_complete(self._served())
+        self._loop.run_until_complete(_end_all())
         self._loop.close()
 
     async def _served(self) -> None:

@@ -230,8 +230,9 @@ def test_nodes_are_refused_at(change: Callable[[NodeBuilder], NodeBuilder], fiel
             "unable to parse quantity's suffix: '1K'",
         ),
         (
-            lambda r: r.label("koordinator.sh/priority", "high"),
-            "metadata.labels[koordinator.sh/priority]: must be an integer, not 'high'",
+            lambda r: r.label("scheduling.koordinator.sh/reservation-order", "high"),
+            "metadata.labels[scheduling.koordinator.sh/reservation-order]: "
+            "must be an integer, not 'high'",
         ),
         (
             lambda r: r.spec(taints=[{"key": "a", "effect": "No"}]),
@@ -267,6 +268,7 @@ def test_reservations_are_refused_with(
         lambda r: r.owner(controller={"kind": "ReplicaSet", "name": "x", "namespace": "ns"}),
         lambda r: r.owner(labelSelector={}),
         lambda r: r.available("n1"),
+        lambda r: r.label("koordinator.sh/priority", "high"),  # counts as not set, and is told
     ],
 )
 def test_reservations_are_accepted(

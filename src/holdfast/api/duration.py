@@ -8,6 +8,7 @@ stays the same.
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from holdfast.api.errors import DurationError
 
@@ -28,6 +29,7 @@ _MAX_NANOS = 2**63 - 1
 _MAX_LENGTH = 200
 
 
+@lru_cache(maxsize=1024)
 def parse_duration(text: str) -> float:
     """Seconds; raises `DurationError` with a hint when the unit is missing."""
     body = text[1:] if text[:1] in ("+", "-") else text

@@ -13,7 +13,7 @@ from holdfast.api.findings import Findings
 from holdfast.api.label_selectors import as_integer
 from holdfast.api.meta import ObjectMeta
 from holdfast.api.metadata_validation import check_annotations, check_labels
-from holdfast.api.names import RESERVATION_ORDER, RESERVATION_PRIORITY
+from holdfast.api.names import RESERVATION_ORDER
 from holdfast.api.placement_validation import check_label_selector
 from holdfast.api.pod import PodSpec
 from holdfast.api.pod_validation import check_pod_spec, check_resource_list
@@ -27,8 +27,6 @@ from holdfast.api.reservation import (
 from holdfast.api.schema import find_unknown, reservation_schema
 from holdfast.api.syntax import label_value_problem, qualified_name_problem
 from holdfast.api.timestamps import parse_time
-
-_INTEGER_LABELS = (RESERVATION_ORDER, RESERVATION_PRIORITY)
 
 
 def check_reservation(findings: Findings, reservation: Reservation, raw: Mapping[str, Any]) -> None:
@@ -45,10 +43,9 @@ def check_reservation(findings: Findings, reservation: Reservation, raw: Mapping
     if spec.pre_allocation_policy is not None:
         mode = spec.pre_allocation_policy.mode
         findings.one_of(f"{path}.preAllocationPolicy.mode", mode, ("", "Default", "Cluster"))
-    for label in _INTEGER_LABELS:
-        value = reservation.metadata.labels.get(label)
-        if value is not None and as_integer(value) is None:
-            findings.add(f"metadata.labels[{label}]", f"must be an integer, not {value!r}")
+    order = reservation.metadata.labels.get(RESERVATION_ORDER)
+    if order is not None and as_integer(order) is None:
+        findings.add(f"metadata.labels[{RESERVATION_ORDER}]", f"must be an integer, not {order!r}")
     findings.one_of("status.phase", reservation.status.phase, ("", *ReservationPhase))
     check_resource_list(findings, reservation.status.allocatable, "status.allocatable")
     check_resource_list(findings, reservation.status.allocated, "status.allocated")

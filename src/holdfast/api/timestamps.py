@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+from math import floor
 
 from holdfast.api.errors import TimeError
 
@@ -19,6 +21,7 @@ _SHAPE = re.compile(
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
+@lru_cache(maxsize=4096)
 def parse_time(text: str) -> float:
     """Seconds since the epoch; raises `TimeError`."""
     if _SHAPE.fullmatch(text) is None:
@@ -31,6 +34,12 @@ def parse_time(text: str) -> float:
 
 def format_time(seconds: float) -> str:
     """Whole seconds, what is finer cut off: `2026-01-01T00:00:00Z`."""
+    return _second(floor(seconds))
+
+
+@lru_cache(maxsize=256)
+def _second(seconds: int) -> str:
+    # Hundreds of objects are written within a second.
     return _at(seconds).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 

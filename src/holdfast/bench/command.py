@@ -119,7 +119,9 @@ def bench(
     PodMatchingAntiAffinity, PreferredPodAffinity, PreferredPodAntiAffinity and the same four
     with a namespace selector; TopologySpreading, PreferredTopologySpreading,
     DefaultTopologySpreading; MixedSchedulingBasePod; PreemptionBasic and PreemptionAsync;
-    InTreePVs and CSIPVs. And our own: Mixed160, Memory50000Pods, openb. --list describes them.
+    InTreePVs and CSIPVs. And our own: Mixed160, Memory50000Pods, openb; ReservationOwners
+    (Aligned, Restricted, Once), ReservationOthers, ReservationPreemption, DynamicReservations,
+    LimitAware, GangsOfThree, GangsOfThousand, Queues. --list describes them.
 
     Progress goes to stderr, one line for each finished row.
     """

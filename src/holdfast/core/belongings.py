@@ -63,7 +63,8 @@ class Belongings:
 
     def seen(self, pod: PodRecord, metadata: ObjectMeta) -> None:
         """The object of a pod, or reservation, that has a node."""
-        if self.awake or metadata.annotations:
+        told = metadata.annotations
+        if self.awake or (told and (self.cpus.annotation in told or self.devices.annotation in told)):
             self.cpus.seen(pod, metadata)
             self.devices.seen(pod, metadata)
 

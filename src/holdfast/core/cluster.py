@@ -45,6 +45,7 @@ from holdfast.core.facts import (
 )
 from holdfast.core.jobs import Jobs
 from holdfast.core.jobs.estimates import estimate_in
+from holdfast.core.jobs.naming import KEYS as JOB_KEYS
 from holdfast.core.ledger import Ledger
 from holdfast.core.limit_sums import LimitSums
 from holdfast.core.migrations import Migrations
@@ -433,12 +434,17 @@ class Cluster:
     def _read_job(self, known: PodRecord, pod: Pod) -> None:
         """What the pod says of the job it belongs to, and of its length."""
         meta = pod.metadata
-        if meta.annotations or pod.spec.active_deadline_seconds is not None:
+        annotations = meta.annotations
+        if annotations or pod.spec.active_deadline_seconds is not None:
             known.estimate = estimate_in(pod)
             if known.estimate is not None:
                 self.jobs.lengths_are_told = True
-            known.queue = meta.annotations.get(QUEUE_NAME_ANNOTATION, "")
-        if known.job is not None or meta.annotations or meta.labels:
+            known.queue = annotations.get(QUEUE_NAME_ANNOTATION, "")
+        if (
+            known.job is not None
+            or (meta.labels and not JOB_KEYS.isdisjoint(meta.labels))
+            or (annotations and not JOB_KEYS.isdisjoint(annotations))
+        ):
             self.jobs.join(known, meta)
 
     def _reclass(self, known: PodRecord, pod: Pod, cls: Any) -> None:

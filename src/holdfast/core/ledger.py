@@ -29,14 +29,14 @@ Listener = Callable[[PodRecord, int, int], None]
 
 
 class Share(NamedTuple):
-    """What a pod takes of a hold: `drawn` and `inside`; and what of its node, `beyond`."""
+    """What a pod takes of a hold, `drawn`, and what of its node, `beyond`."""
 
     drawn: tuple[tuple[int, int], ...]
     """Slots and amounts."""
     lacked: tuple[tuple[int, int], ...]
     """What the hold promised, and has no more."""
-    inside: NDArray[np.int64]
-    beyond: NDArray[np.int64]
+    beyond: tuple[tuple[int, int], ...]
+    """Mostly little: what else a pod asks for is claimed already, by the hold."""
 
 
 class Ledger:
@@ -50,6 +50,8 @@ class Ledger:
         """The pods on each row, by uid."""
         self.holds = HoldTable(table.slots.sums)
         """What is promised to pods still to come."""
+        if table.held_on is None:
+            table.held_on = self._held_on
         self.listeners: list[Listener] = []
         """Told (pod, row, +1 or -1) of every pod that comes to or leaves a row."""
         self.on_drawn: Callable[[PodRecord, int], None] | None = None
@@ -60,6 +62,9 @@ class Ledger:
         """What a slot sums up that is no resource, and how much that may be on a row."""
         self._emptied: list[int] = []
         self._shares: dict[tuple[int, int, int], Share] = {}
+
+    def _held_on(self, row: int) -> list[Amounts]:
+        return [hold.remaining for hold in self.holds.on(row)]
 
     def place(self, pod: PodRecord, row: int) -> None:
         """The pod claims its requests of the row."""
@@ -216,6 +221,7 @@ class Ledger:
     def count(self, slots: frozenset[int]) -> None:
         """Pods claim something of these slots too from now on, as their classes say by now."""
         assert not self._depth, "what pods claim must not change under a transaction"
+        self._shares.clear()
         for row, pods in self.pods.items():
             for pod in pods.values():
                 for slot, amount in pod.cls.usage:
@@ -344,15 +350,14 @@ class Ledger:
     def _enter(self, hold: Hold, pod: PodRecord) -> None:
         """The pod claims its requests of the hold's row, and takes what it can of the hold. Mostly the
         hold has enough of a slot or nothing at all; then it is a matter of columns made before."""
-        amounts, remaining, taken = hold.amounts, hold.remaining, hold.taken
+        remaining, taken = hold.remaining, hold.taken
         used_up = 0
         for slot, amount in pod.cls.usage:
-            if slot in amounts:
-                left = remaining.get(slot, 0)
-                if left < amount:
-                    if left:
-                        break
-                    used_up |= 1 << slot
+            left = remaining.get(slot)
+            if not left:
+                used_up |= 1 << slot
+            elif left < amount:
+                break
         else:
             share = self._share(hold, pod.cls, used_up)
             for slot, amount in share.drawn:
@@ -360,9 +365,10 @@ class Ledger:
                 taken[slot] = taken.get(slot, 0) + amount
             for slot, amount in share.lacked:
                 taken[slot] = taken.get(slot, 0) + amount
-            claimed, held = self._table.claimed[:, hold.row], self._table.held[:, hold.row]
-            np.add(claimed, share.beyond, claimed)
-            np.subtract(held, share.inside, held)
+            claimed, row = self._table.claimed, hold.row
+            for slot, amount in share.beyond:
+                claimed[slot, row] += amount
+            self._table.held_outdated[row] = None
             self.holds.drawn(hold)
             return
         claimed = self._table.claimed[:, hold.row]
@@ -371,19 +377,18 @@ class Ledger:
         self._claim_left(hold)
 
     def _share(self, hold: Hold, cls: PodClass, used_up: int) -> Share:
-        """What pods of a class take of a hold with these slots, but for those that are used up."""
+        """What pods of a class take of a hold with these slots, but for those that are used up, or were
+        never promised."""
         key = (cls.id, hold.kind, used_up)
         share = self._shares.get(key)
-        if share is None or len(share.inside) != len(self._table.claimed):
+        if share is None:
             asked = [(slot, amount) for slot, amount in cls.usage if slot in hold.amounts]
             drawn = tuple((slot, amount) for slot, amount in asked if not used_up >> slot & 1)
             lacked = tuple((slot, amount) for slot, amount in asked if used_up >> slot & 1)
-            inside = np.zeros(len(self._table.claimed), dtype=np.int64)
-            for slot, amount in drawn:
-                inside[slot] = amount
             if len(self._shares) >= _SHARES_KEPT:
                 self._shares.clear()
-            share = self._shares[key] = Share(drawn, lacked, inside, self._usage(cls) - inside)
+            beyond = tuple(each for each in cls.usage if each not in drawn)
+            share = self._shares[key] = Share(drawn, lacked, beyond)
         return share
 
     def _count_taken(self, hold: Hold, pod: PodRecord, sign: int) -> None:
@@ -401,12 +406,10 @@ class Ledger:
             more = left - remaining.get(slot, 0)
             if more:
                 table.claimed[slot, row] += more
-                table.held[slot, row] += more
                 remaining[slot] = left
         for slot in remaining.keys() - hold.amounts.keys():
-            more = remaining.pop(slot)
-            table.claimed[slot, row] -= more
-            table.held[slot, row] -= more
+            table.claimed[slot, row] -= remaining.pop(slot)
+        table.held_outdated[row] = None
         self.holds.drawn(hold)
         self.changed.add(row)
 

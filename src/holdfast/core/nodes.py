@@ -7,7 +7,7 @@ earlier stand earlier, which is how ties between nodes are broken.
 """
 
 import heapq
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,6 +27,8 @@ NO_PODS = 2**62
 
 _FIRST_CAPACITY = 64
 _FIRST_SLOTS = 8
+_MORE_SLOTS = 4
+"""Few at a time, since every pod that comes or goes costs a look at each."""
 
 
 @dataclass(slots=True)
@@ -56,8 +58,12 @@ class NodeTable:
         self.allocatable = _matrix(_FIRST_SLOTS, self.capacity)
         self.claimed = _matrix(_FIRST_SLOTS, self.capacity)
         """Requests of pods, plus what reservations there still hold."""
-        self.held = _matrix(_FIRST_SLOTS, self.capacity)
-        """The part of `claimed` that reservations hold."""
+        self._held = _matrix(_FIRST_SLOTS, self.capacity)
+        self.held_outdated: dict[int, None] = {}
+        """Rows on which reservations hold more or less than was last written down."""
+        self.held_on: Callable[[int], Iterable[Mapping[int, int]]] | None = None
+        """What each reservation on a row holds, by slot; said by the table's first ledger. Others only
+        count something again."""
         self.permanent = _matrix(_FIRST_SLOTS, self.capacity)
         """The part of `claimed` that pods claim which stay as long as the node."""
         self.lowest: NDArray[np.int64] = np.full(self.capacity, NO_PODS, dtype=np.int64)
@@ -98,7 +104,7 @@ class NodeTable:
 
     def _fitted(self, slot: int) -> int:
         if slot >= len(self.allocatable):
-            self._resize(2 * len(self.allocatable), self.capacity)
+            self._resize(len(self.allocatable) + _MORE_SLOTS, self.capacity)
         return slot
 
     def open_row(self, name: str) -> int:
@@ -117,6 +123,21 @@ class NodeTable:
             self._name.append(name)
         self._row[name] = row
         return row
+
+    @property
+    def held(self) -> Matrix:
+        """The part of `claimed` that reservations hold. Few ask for it, and it changes all the time: so
+        it is written down when asked for."""
+        held = self._held
+        if not self.held_outdated or self.held_on is None:
+            return held
+        outdated, self.held_outdated = self.held_outdated, {}
+        for row in outdated:
+            held[:, row] = 0
+            for amounts in self.held_on(row):
+                for slot, amount in amounts.items():
+                    held[slot, row] += amount
+        return held
 
     def close_row(self, row: int) -> None:
         """Gives a row back. It must be neither alive nor claimed."""
@@ -174,7 +195,7 @@ class NodeTable:
     def _resize(self, slots: int, capacity: int) -> None:
         self._having = np.pad(self._having, (0, slots - len(self._having)))
         self.sparse |= frozenset(range(len(self.allocatable), slots) if self.count else ())
-        for name in ("allocatable", "claimed", "held", "permanent"):
+        for name in ("allocatable", "claimed", "_held", "permanent"):
             before: Matrix = getattr(self, name)
             after = _matrix(slots, capacity)
             after[: before.shape[0], : before.shape[1]] = before

@@ -170,7 +170,7 @@ class Some(Many):
 
 
 class One:
-    __slots__ = ("_allocatable", "_claimed", "rows")
+    __slots__ = ("_allocatable", "claims", "rows")
     single: ClassVar[bool] = True
 
     @property
@@ -179,17 +179,18 @@ class One:
 
     def __init__(self, table: NodeTable, row: int) -> None:
         self._allocatable: list[int] = table.allocatable[:, row].tolist()
-        self._claimed: list[int] = table.claimed[:, row].tolist()
+        self.claims: list[int] = table.claimed[:, row].tolist()
+        """By slot; a look at it costs less than `claimed`."""
         self.rows: Cells = row
 
     def allocatable(self, slot: Any) -> Cells:
         return self._allocatable[slot]
 
     def claimed(self, slot: Any) -> Cells:
-        return self._claimed[slot]
+        return self.claims[slot]
 
     def free(self, slot: Any) -> Cells:
-        return self._allocatable[slot] - self._claimed[slot]
+        return self._allocatable[slot] - self.claims[slot]
 
     def take(self, column: NDArray[Any]) -> Cells:
         return column.item(self.rows)

@@ -205,6 +205,7 @@ class Column:
         self._usage_scores: list[tuple[int, Any]] = []
         self._key_scores: list[tuple[int, Score]] = []
         self._normalized: list[Normalized] = []
+        self._by_amounts = all(f.needs is not None for f in filters if f.scope is Scope.USAGE)
         facets = [facet for f in filters for facet in f.facets]
         for scorer, weight in self._profile.scorers:
             try:
@@ -229,6 +230,7 @@ class Column:
                 self._node_scores.append((weight, score.score))
             else:
                 self._usage_scores.append((weight, score.score))
+                self._by_amounts = self._by_amounts and score.by_amounts
         keyed = self._key_filters or self._key_scores
         self._keys = Keys(self._table, facets) if keyed else None
         asked = [(version, version()) for version in versions]
@@ -364,8 +366,11 @@ class Column:
         if self._normalized:
             self._local[row] = score
             for normalized in self._normalized:
-                anew |= not normalized.follow(row, view, fitted, ok)
-                score += normalized.weighted.item(row)
+                weighted = normalized.follow(row, view, fitted, ok)
+                if weighted is None:
+                    anew = True
+                else:
+                    score += weighted
         self._base[row] = score if ok else INFEASIBLE
         return anew
 

@@ -6,6 +6,7 @@ nodes, an order comes first again; then the share of the pod's request that is r
 of the reservation ends up allocated.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -62,7 +63,7 @@ class DrawnOne(One):
         row = self.rows = hold.row
         self._hold = hold.index
         self._allocatable = table.allocatable[:, row].tolist()
-        claimed = self._claimed = table.claimed[:, row].tolist()
+        claimed = self.claims = table.claimed[:, row].tolist()
         if row in ledger.holds.waiting and not hold.promise.waiting:
             for slot, excess in ledger.excess(row).items():
                 claimed[slot] -= excess
@@ -86,6 +87,10 @@ class Drawing:
         self._parts = len(self._asked) or 1
         self._belongings = cluster.belongings
         self.draws = cluster.promises.drawable(cls)
+        self.on: Callable[[int], list[Hold]] = self.draws.on if self.draws is not None else _nothing
+        """The reservations on a row that can be drawn on."""
+        self.by_amounts = not cls.ports and not cls.volumes
+        """Whether there is nothing but amounts to draw."""
         self.required = cluster.promises.wish(cls).required
 
     def among(self, rows: NDArray[np.intp]) -> list[Hold]:
@@ -110,10 +115,6 @@ class Drawing:
             if (plenty and hold.promise.restricted is None) or self.serves(hold)
         ]
 
-    def on(self, row: int) -> list[Hold]:
-        """The reservations there that can be drawn on."""
-        return self.draws.on(row) if self.draws is not None else []
-
     def serves(self, hold: Hold) -> bool:
         """Whether the pod would draw something of it, and all it must."""
         promise, remaining = hold.promise, hold.remaining
@@ -126,6 +127,14 @@ class Drawing:
         if particular and self._cluster.belongings.draws(self._cls, hold):
             return True
         return bool(self._shared_ports(promise) or self._shared_claims(promise))
+
+    def _lacks(self, hold: Hold, restricted: frozenset[int]) -> bool:
+        """Whether a restricted reservation has not enough of something."""
+        remaining, withheld = hold.remaining, hold.promise.withheld
+        for slot, amount in self._asked:
+            if slot in restricted and remaining.get(slot, 0) - withheld.get(slot, 0) < amount:
+                return True
+        return hold.amounts.get(PODS, 0) > 1 and not remaining.get(PODS)
 
     def lacking(self, hold: Hold) -> list[int]:
         """The slots a restricted reservation has not enough of."""
@@ -186,14 +195,17 @@ class Drawing:
         """The same for one, without arrays; -1 if it does not serve."""
         promise, remaining, asked = hold.promise, hold.remaining, self._by_slot
         share = filled = 0
-        sure = promise.restricted is None and not self._belongings.awake
+        sure = not self._belongings.awake
         some = False
         for slot, amount in self._asked:
-            left = remaining.get(slot, 0)
+            left = remaining.get(slot)
             if left:
                 some = True
                 share += 100 if left >= amount else 100 * left // amount
-        if not (sure and some) and not self.serves(hold):
+        if sure and (some or self.by_amounts):
+            if not some or (promise.restricted is not None and self._lacks(hold, promise.restricted)):
+                return -1
+        elif not self.serves(hold):
             return -1
         for slot, promised in hold.named:
             unused = remaining.get(slot, 0) - asked.get(slot, 0)
@@ -210,6 +222,10 @@ class Drawing:
         mine = {v.persistent_volume_claim for v in self._cls.volumes if v.persistent_volume_claim}
         theirs = promise.pod.cls.volumes
         return any(v.persistent_volume_claim in mine for v in theirs if v.persistent_volume_claim)
+
+
+def _nothing(row: int) -> list[Hold]:
+    return []
 
 
 def pick(worths: list[tuple[Promise, int]]) -> int:

@@ -158,6 +158,8 @@ class Score(msgspec.Struct, frozen=True):
     version: Version | None = None
     facets: tuple[Facet, ...] = ()
     constant: int | None = None
+    by_amounts: bool = False
+    """Whether rows on which as much is allocatable and claimed of everything score alike."""
 
     @classmethod
     def same(cls, value: int, version: Version | None = None) -> "Score":

@@ -10,15 +10,31 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.core.view import Cells, View
+from holdfast.core.view import View
 from holdfast.framework.interface import Normalize, Range, Scope, Score
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
+_NO_RANGE = Range(2**62, -(2**62))
+"""No score is within, nor at its ends."""
+
 
 class Normalized:
-    __slots__ = ("_ends", "by_usage", "measure", "normalize", "raw", "score", "weight", "weighted")
+    __slots__ = (
+        "_high",
+        "_highest",
+        "_known",
+        "_low",
+        "_lowest",
+        "by_usage",
+        "measure",
+        "normalize",
+        "raw",
+        "score",
+        "weight",
+        "weighted",
+    )
 
     def __init__(self, score: Score, weight: int, normalize: Normalize) -> None:
         self.score = score
@@ -29,51 +45,71 @@ class Normalized:
         self.measure: Hashable = None
         self.raw: Ints = np.zeros(0, dtype=np.int64)
         self.weighted: Ints = np.zeros(0, dtype=np.int64)
-        self._ends = [0, 0]
-        """How many of the rows that pass are at the lowest and at the highest score."""
+        self._known: dict[int, int] = {}
+        """What raw scores come to, by this measure."""
+        self._low, self._high = _NO_RANGE
+        self._lowest = self._highest = 0
+        """How many of the rows that pass are at either end."""
 
     def reset(self, capacity: int) -> None:
         self.raw = np.zeros(capacity, dtype=np.int64)
         self.weighted = np.zeros(capacity, dtype=np.int64)
         self.measure = None
+        self._low, self._high = _NO_RANGE
 
     def is_outdated(self, size: int, passing: Bools) -> bool:
         """Takes the measure; whether it is another than before."""
         raw = self.raw[:size][passing]
         before, self.measure = self.measure, self.normalize.measure(raw) if len(raw) else None
-        if isinstance(self.measure, Range) and self.by_usage:
-            self._ends = [int(np.count_nonzero(raw == end)) for end in self.measure]
-        return self.measure != before
+        self._low, self._high = self.measure if isinstance(self.measure, Range) else _NO_RANGE
+        if self.by_usage:
+            self._lowest = int(np.count_nonzero(raw == self._low))
+            self._highest = int(np.count_nonzero(raw == self._high))
+        if self.measure == before:
+            return False
+        self._known.clear()
+        return True
 
     def weigh(self, at: Any) -> None:
         """Brings some rows up to date."""
         if self.measure is not None:
             self.weighted[at] = self.weight * self.normalize.apply(self.raw[at], self.measure)
 
-    def follow(self, row: int, view: View, fitted: bool, fits: bool) -> bool:
-        """Looks at one row, which fitted before or did not; whether the measure is still right."""
+    def follow(self, row: int, view: View, fitted: bool, fits: bool) -> int | None:
+        """Looks at one row, which fitted before or did not; its weighted score, None if the measure is
+        no longer right."""
         if not self.by_usage:
-            return fitted == fits
-        before = self.raw.item(row) if fitted else None
-        after = self._look(row, view) if fits else None
-        if not self._stays(before, after):
-            return False
-        if after is not None:
-            self.weighted[row] = self.weight * self.normalize.apply(after, self.measure)
-        return True
+            return self.weighted.item(row) if fitted == fits else None
+        if not fits:
+            return 0 if not fitted or self._stays_without(self.raw.item(row)) else None
+        before: int | None = self.raw.item(row) if fitted else None
+        after: int = self.score.score(view)
+        if after == before:
+            return self.weighted.item(row) if self.measure is not None else None
+        self.raw[row] = after
+        low, high = self._low, self._high
+        if low < after < high:
+            pass
+        elif after == low:
+            self._lowest += 1
+        elif after == high:
+            self._highest += 1
+        else:
+            return None
+        if before is not None and not low < before < high and not self._stays_without(before):
+            return None
+        weighted = self._known.get(after)
+        if weighted is None:
+            weighted = self._known[after] = self.weight * self.normalize.apply(after, self.measure)
+        self.weighted[row] = weighted
+        return weighted
 
-    def _look(self, row: int, view: View) -> int:
-        score: Cells = self.score.score(view)
-        self.raw[row] = score
-        return int(score)
-
-    def _stays(self, before: int | None, after: int | None) -> bool:
-        if before == after:
-            return self.measure is not None or after is None
-        measure, ends = self.measure, self._ends
-        if not isinstance(measure, Range):
-            return False
-        for i, end in enumerate(measure):
-            ends[i] += (after == end) - (before == end)
-        inside = after is None or measure.low <= after <= measure.high
-        return inside and ends[0] > 0 and ends[1] > 0
+    def _stays_without(self, before: int) -> bool:
+        """Whether the measure does, where one row that passed has this score no more."""
+        if before == self._low:
+            self._lowest -= 1
+            return self._lowest > 0
+        if before == self._high:
+            self._highest -= 1
+            return self._highest > 0
+        return self._low < before < self._high

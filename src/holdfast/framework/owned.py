@@ -5,6 +5,8 @@ what the reservation has left were free, once for each of them; the best of thos
 and says how good the row is. Rows can also be closed to the class but through a reservation.
 """
 
+from collections.abc import Hashable
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -12,14 +14,17 @@ from holdfast.core.classes import PodClass
 from holdfast.core.cluster import Cluster
 from holdfast.core.holds import Hold
 from holdfast.core.promises import Promise
+from holdfast.core.slots import PODS
 from holdfast.core.view import Cells, One, View
-from holdfast.framework.column import Bools, Column, Ints
+from holdfast.framework.column import INFEASIBLE, Bools, Column, Ints
 from holdfast.framework.drawing import Drawing, DrawnOne, DrawnSome, pick
 from holdfast.framework.interface import Filter, Need, Reason, Scope
 from holdfast.framework.profile import Profile
 
 NO_MATCH = "node(s) no reservations match reservation affinity"
 NONE_WILL_DO = "node(s) no reservation(s) to meet the requirements"
+
+_ALIKE_KEPT = 4096
 
 
 class OwnedColumn(Column):
@@ -28,6 +33,8 @@ class OwnedColumn(Column):
 
     def __init__(self, cluster: Cluster, profile: Profile, cls: PodClass) -> None:
         self._chosen: dict[int, Promise] = {}
+        self._belongings = cluster.belongings
+        self._waiting = cluster.ledger.holds.waiting
         self._best_row, self._best_total = -1, 0
         """The best row, as long as nothing changed but that row."""
         self._open: Bools = np.zeros(0, dtype=np.bool_)
@@ -57,6 +64,9 @@ class OwnedColumn(Column):
         super()._compile()
         self._drawing = Drawing(self._cluster, self.cls)
         self._inner_filters = list(self._usage_filters)
+        by_amounts = self._by_amounts and self._drawing.by_amounts and self.is_absolute
+        self._alike: dict[Hashable, int | None] | None = {} if by_amounts else None
+        self._alike_since = self._cluster.ledger.changed.end
         gate = self._gate = Filter(self._is_open, self._reasons, Scope.USAGE)
         # Who must use a reservation is told that before anything else.
         place = 0 if self._drawing.required else len(self.filters)
@@ -80,23 +90,92 @@ class OwnedColumn(Column):
     def _update_one(self, row: int, node_too: bool) -> bool:
         if row != self._best_row:
             self._best_row = -1
-        drawn = self._drawing.on(row)
-        closed = self._drawing.required or (bool(drawn) and self._has_restricted(drawn))
+        drawing = self._drawing
+        drawn = drawing.on(row)
+        closed = drawing.required or (bool(drawn) and self._has_restricted(drawn))
         if closed == self._open.item(row):
             self._open[row] = not closed
         if node_too:
             self._node_part(One(self._table, row), row)
+        alike = self._alike
+        if alike is not None and len(drawn) < 2 and self._fits_node.item(row):
+            hold = drawn[0] if drawn else None
+            special = self._belongings.awake or row in self._waiting
+            if not special and (hold is None or not hold.promise.withheld):
+                self._settle_alike(alike, row, hold, closed)
+                return False
         best = self._best(drawn) if drawn and self._fits_node.item(row) else None
         if best is None:
             self._chosen.pop(row, None)
             return super()._update_one(row, False)
         hold, view, worth = best
         self._chosen[row] = hold.promise
-        score = self._node_score.item(row) if self._node_scores else 0
+        score = self._profile.drawing_weight * worth
+        if self._node_scores:
+            score += self._node_score.item(row)
         for weight, scores in self._usage_scores:
             score += weight * scores(view)
-        score += self._profile.drawing_weight * worth
         return self._settle(row, view, True, score)
+
+    def _settle_alike(
+        self, alike: dict[Hashable, int | None], row: int, hold: Hold | None, closed: bool
+    ) -> None:
+        """Settles a row where nothing but amounts matters: rows that have the same fare alike. Owners
+        use up one reservation after the other, and mostly these are as alike as the nodes."""
+        table = self._table
+        claimed, offered = table.claimed[:, row].tobytes(), table.allocatable[:, row].tobytes()
+        total: int | None = None
+        if hold is not None:
+            promise = hold.promise
+            key: Hashable = (
+                claimed,
+                offered,
+                hold.named,
+                tuple(hold.remaining.items()),
+                hold.amounts.get(PODS),
+                promise.order,
+                promise.restricted,
+            )
+            if key in alike:
+                total = alike[key]
+            else:
+                best = self._worth(hold)
+                if best is not None:
+                    total = self._profile.drawing_weight * best[2] + self._scored(best[1])
+                self._remember(key, total)
+        if hold is not None and total is not None:
+            self._chosen[row] = hold.promise
+        else:
+            self._chosen.pop(row, None)
+            key = claimed, offered
+            if not closed and key in alike:
+                total = alike[key]
+            elif not closed:
+                view = One(table, row)
+                if all(passes(view) for passes in self._inner_filters):
+                    total = self._scored(view)
+                self._remember(key, total)
+        self._fits[row] = total is not None
+        if total is not None and self._node_scores:
+            total += self._node_score.item(row)
+        self._base[row] = INFEASIBLE if total is None else total
+
+    def _scored(self, view: View) -> int:
+        score = 0
+        for weight, scores in self._usage_scores:
+            score += weight * scores(view)
+        return score
+
+    def _remember(self, key: Hashable, total: int | None) -> None:
+        """What came of a row. Where rows turn out not to be alike it is not worth it any more."""
+        alike = self._alike
+        if alike is None:
+            return
+        alike[key] = total
+        if len(alike) < _ALIKE_KEPT:
+            return
+        seen, self._alike_since = self._alike_since, self._cluster.ledger.changed.end
+        self._alike = {} if self._alike_since - seen > 4 * _ALIKE_KEPT else None
 
     def _best(self, drawn: list[Hold]) -> tuple[Hold, DrawnOne, int] | None:
         """Of the reservations of one row the one to use."""

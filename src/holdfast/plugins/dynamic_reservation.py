@@ -37,8 +37,9 @@ class DynamicReservation(Plugin):
         return None
 
     def reserve(self, pod: PodRecord, row: int) -> Outcome:
-        if pod.draws_on:
-            self.cluster.virtuals.begin_wait(pod)
+        virtuals = self.cluster.virtuals
+        if pod.draws_on and virtuals.by_id:
+            virtuals.begin_wait(pod)
         return FINE
 
     def unreserve(self, pod: PodRecord, row: int) -> None:

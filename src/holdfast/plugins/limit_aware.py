@@ -7,7 +7,7 @@ from typing import Any
 from holdfast.core.changes import Change
 from holdfast.core.classes import PodClass
 from holdfast.core.cluster import Cluster
-from holdfast.core.view import Cells, View
+from holdfast.core.view import Cells, One, View
 from holdfast.framework.config import LimitAwareArgs
 from holdfast.framework.interface import (
     MAX_SCORE,
@@ -53,8 +53,21 @@ class LimitAware(Plugin):
         if not wanted and not some_malformed:
             return Filter.nothing(self._version)
         left = self._left_ahead if cls.ahead else _left
+        needs = [(ceiling.at, ceiling.counted.slot, amount) for ceiling, amount, _ in wanted]
+        plain = not cls.ahead and not some_malformed
 
         def passes(view: View) -> Cells:
+            if not (plain and isinstance(view, One)):
+                return several(view)
+            row, claims = view.rows, view.claims
+            for at, slot, amount in needs:
+                if at[row] - claims[slot] < amount:
+                    break
+            else:
+                return True
+            return False
+
+        def several(view: View) -> Cells:
             enough = view.take(ceilings.makes_sense) if some_malformed else True
             for ceiling, amount, _ in wanted:
                 enough = enough & (left(view, ceiling) >= amount)
@@ -83,7 +96,7 @@ class LimitAware(Plugin):
         """The share of what limits may add up to that would still be left; less than nothing where they
         add up to more already."""
         counted = [
-            (ceiling, ceiling.counted.scored, cls.limits.scored(resource), weight)
+            (ceiling, ceiling.at, ceiling.counted.scored, cls.limits.scored(resource), weight)
             for resource, weight in self._weights.items()
             if (ceiling := self._ceilings.by_resource.get(resource)) is not None
         ]
@@ -91,25 +104,27 @@ class LimitAware(Plugin):
             return Score.same(0, self._version)
 
         def score(view: View) -> Cells:
-            return one(view) if view.single else several(view)
-
-        def one(view: View) -> int:
-            """As for several, without what only arrays need."""
+            if not isinstance(view, One):
+                return several(view)
             total = weights = 0
-            for ceiling, slot, added, weight in counted:
-                most = ceiling.cells.item(view.rows)
-                if 0 < most < UNLIMITED:
-                    left = most - view.claimed(slot) - added
-                    part = left * MAX_SCORE // most if left >= 0 else -(-left * MAX_SCORE // most)
-                    total += weight * (part if part > _WORST else _WORST)
+            row, claims = view.rows, view.claims
+            for _, at, slot, added, weight in counted:
+                most = at[row]
+                if most < UNLIMITED and most > 0:
+                    left = (most - claims[slot] - added) * MAX_SCORE
+                    if left >= 0:
+                        total += left // most * weight
+                    else:
+                        total -= min(-left // most, -_WORST) * weight
                     weights += weight
             if total < 0:
                 return -(-total // weights)
             return total // weights if weights else 0
 
         def several(view: View) -> Cells:
+            """As for one row, in what arrays understand."""
             total, weights = 0, 0
-            for ceiling, slot, added, weight in counted:
+            for ceiling, _, slot, added, weight in counted:
                 most = view.take(ceiling.cells)
                 counts = (most > 0) & (most < UNLIMITED)
                 most = most * counts

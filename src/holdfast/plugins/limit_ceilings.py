@@ -5,8 +5,6 @@ named in neither are not limited. A node that says something that makes no sense
 told so.
 """
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -29,6 +27,16 @@ class Ceiling:
     def __init__(self, counted: CountedLimit, capacity: int) -> None:
         self.counted = counted
         self.cells: NDArray[np.int64] = np.full(capacity, UNLIMITED, dtype=np.int64)
+        self.at: list[int] = [UNLIMITED] * capacity
+        """The same as plain numbers, for who looks at one row."""
+
+    def grow(self, capacity: int) -> None:
+        more = capacity - len(self.at)
+        self.cells = np.pad(self.cells, (0, more), constant_values=UNLIMITED)
+        self.at += [UNLIMITED] * more
+
+    def put(self, row: int, most: int) -> None:
+        self.cells[row] = self.at[row] = most
 
 
 class Ceilings:
@@ -47,7 +55,7 @@ class Ceilings:
 
     def most(self, resource: str, row: int) -> int:
         ceiling = self.by_resource.get(resource)
-        return ceiling.cells.item(row) if ceiling is not None else UNLIMITED
+        return ceiling.at[row] if ceiling is not None else UNLIMITED
 
     def version(self) -> tuple[int, bool]:
         """Changes when plugins have more to look at than before."""
@@ -67,7 +75,7 @@ class Ceilings:
             cell = UNLIMITED
             if percent is not None:
                 cell = min(percent * offered.get(resource, 0) // 100, MOST)
-            ceiling.cells[row] = cell
+            ceiling.put(row, cell)
         self.makes_sense[row] = not problem
 
     def _ratios(self, info: NodeInfo) -> tuple[dict[str, int], str]:
@@ -92,11 +100,8 @@ class Ceilings:
     def _grow(self) -> None:
         capacity = self._cluster.nodes.capacity
         if len(self.makes_sense) < capacity:
-            self.makes_sense = _padded(self.makes_sense, capacity, True)
+            more = capacity - len(self.makes_sense)
+            self.makes_sense = np.pad(self.makes_sense, (0, more), constant_values=True)
         for ceiling in self.by_resource.values():
-            if len(ceiling.cells) < capacity:
-                ceiling.cells = _padded(ceiling.cells, capacity, UNLIMITED)
-
-
-def _padded(column: NDArray[Any], capacity: int, value: int) -> NDArray[Any]:
-    return np.pad(column, (0, capacity - len(column)), constant_values=value)
+            if len(ceiling.at) < capacity:
+                ceiling.grow(capacity)

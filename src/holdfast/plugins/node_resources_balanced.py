@@ -39,8 +39,8 @@ class NodeResourcesBalancedAllocation(Plugin):
         ]
 
         if len(rows) == 2:
-            return Score(balance_of_two(nodes, *rows), Scope.USAGE)
-        return Score(balance_of_many(rows), Scope.USAGE)
+            return Score(balance_of_two(nodes, *rows), Scope.USAGE, by_amounts=True)
+        return Score(balance_of_many(rows), Scope.USAGE, by_amounts=True)
 
 
 Row = tuple[int, int]

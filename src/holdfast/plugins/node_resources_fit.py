@@ -93,7 +93,7 @@ class NodeResourcesFit(Plugin):
 
     def score(self, cls: PodClass) -> Score | None:
         score = allocation_score(self.cluster.nodes, cls, self._args.scoring_strategy)
-        return Score(score, Scope.USAGE)
+        return Score(score, Scope.USAGE, by_amounts=True)
 
     def _is_ignored(self, resource: str) -> bool:
         return is_extended(resource) and (

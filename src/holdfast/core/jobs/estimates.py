@@ -10,10 +10,12 @@ from holdfast.api.pod import Pod
 
 def estimate_in(pod: Pod) -> float | None:
     """What the pod itself says; of two, the shorter."""
+    text = pod.metadata.annotations.get(RUN_ESTIMATE)
+    if text is None and pod.spec.active_deadline_seconds is None:
+        return None
     found = []
     if pod.spec.active_deadline_seconds is not None:
         found.append(float(pod.spec.active_deadline_seconds))
-    text = pod.metadata.annotations.get(RUN_ESTIMATE)
     if text is not None and (seconds := duration_or_none(text)) is not None:
         found.append(seconds)
     return min(found, default=None)

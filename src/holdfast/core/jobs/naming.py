@@ -20,6 +20,8 @@ VOLCANO = names.VOLCANO_API.partition("/")[0]
 SIGS = names.SIGS_PODGROUP_API.partition("/")[0]
 
 _VOLCANO_KEYS = (names.VOLCANO_GROUP_NAME_ANNOTATION, names.GROUP_NAME_ANNOTATION)
+KEYS = frozenset((*_VOLCANO_KEYS, names.GANG_NAME, names.POD_GROUP_LABEL))
+"""Labels and annotations by which a job may be named."""
 
 
 class JobName(NamedTuple):
@@ -46,6 +48,8 @@ class Declared(NamedTuple):
 def named_in(meta: ObjectMeta, namespace: str = "") -> JobName | None:
     """The job, if one is named."""
     labels, annotations = meta.labels, meta.annotations
+    if KEYS.isdisjoint(labels) and KEYS.isdisjoint(annotations):
+        return None
     if annotations:
         name = annotations.get(names.GANG_NAME)
         if name:

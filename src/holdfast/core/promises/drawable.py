@@ -67,7 +67,10 @@ class Drawable:
         usable = self._promises.is_usable
         if len(there) == 1:
             (promise,) = there.values()
-            return [promise.hold] if promise.hold is not None and usable(promise) else []
+            hold = promise.hold
+            if hold is None or promise.waiting or promise.leaving:
+                return []
+            return [hold] if not promise.once or usable(promise) else []
         return [p.hold for p in there.values() if p.hold is not None and usable(p)]
 
     def everywhere(self) -> list[Hold]:

@@ -66,6 +66,10 @@ class Intake:
             renewed = promise.see(reservation)
             if not renewed and self._is_settled(promise):
                 return
+            if not renewed and promise.finished and reservation.status == promise.told:
+                promise.told = None
+                promises.dirty[meta.uid] = None  # its collection comes next
+                return
         else:
             namesake = promises.get(meta.name)
             if namesake is not None:

@@ -341,13 +341,12 @@ class Promises:
     def _pod_moved(self, pod: PodRecord, row: int, sign: int) -> None:
         if pod.draws_on:
             self.drew(pod, sign)
-        self._room_came(row)
+        if self.waiting:
+            self._room_came(row)
 
     def _room_came(self, row: int) -> None:
         """There may be room on the row for those that wait for some."""
-        hoping = self.waiting.hoping(row)
-        if hoping:
-            self.dirty.update(dict.fromkeys(hoping))
+        self.dirty.update(dict.fromkeys(self.waiting.hoping(row)))
 
     def drew(self, pod: PodRecord, sign: int) -> None:
         """A pod on a node draws on a reservation, or does so no more. Only of bound ones there is

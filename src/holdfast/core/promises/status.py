@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -18,8 +19,10 @@ if TYPE_CHECKING:
     from holdfast.core.promises.promises import Promises
 
 SCHEDULED, READY, RESIZED = "Scheduled", "Ready", "Resized"
+_UID = attrgetter("uid")
 SUCCEEDED, EXPIRED = "Succeeded", "Expired"
-_AVAILABLE = [(SCHEDULED, "True", "Scheduled", ""), (READY, "True", "Available", "")]
+_SCHEDULED = (SCHEDULED, "True", "Scheduled", "")
+_AVAILABLE = (READY, "True", "Available", "")
 
 
 def status_of(promises: Promises, promise: Promise, node: str, now: float) -> ReservationStatus:
@@ -79,15 +82,21 @@ def _is_as_said(promise: Promise, before: ReservationStatus, node: str) -> bool:
         return False
     if before.node_name != node or before.phase != ReservationPhase.AVAILABLE:
         return False
-    said = [(c.type, c.status, c.reason, c.message) for c in before.conditions]
-    return said == _AVAILABLE
+    conditions = before.conditions
+    if len(conditions) != 2:
+        return False
+    one, two = conditions
+    return (one.type, one.status, one.reason, one.message) == _SCHEDULED and (
+        (two.type, two.status, two.reason, two.message) == _AVAILABLE
+    )
 
 
 def _with_owners(promises: Promises, promise: Promise, before: ReservationStatus) -> ReservationStatus:
     """The same with the owners there are now, and what it holds."""
-    owners = bound_owners(promises, promise)
+    drawing = promises.drawing(promise)
+    owners = _bound(drawing)
     allocated: ResourceList = {}
-    if owners and promise.hold is not None and len(owners) == len(promises.drawing(promise)):
+    if owners and promise.hold is not None and len(owners) == len(drawing):
         taken = promise.hold.taken
         allocated = {name: _text(name, taken.get(slot, 0)) for slot, name in promise.listed}
     elif owners:
@@ -106,9 +115,13 @@ def _with_owners(promises: Promises, promise: Promise, before: ReservationStatus
 
 def bound_owners(promises: Promises, promise: Promise) -> list[PodRecord]:
     """The pods bound through it, in the order of their uids."""
-    bound = [pod for pod in promises.drawing(promise) if pod.phase is Phase.ASSIGNED]
+    return _bound(promises.drawing(promise))
+
+
+def _bound(drawing: list[PodRecord]) -> list[PodRecord]:
+    bound = [pod for pod in drawing if pod.phase is Phase.ASSIGNED]
     if len(bound) > 1:
-        bound.sort(key=lambda pod: pod.uid)
+        bound.sort(key=_UID)
     return bound
 
 

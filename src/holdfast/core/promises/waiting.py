@@ -26,6 +26,9 @@ class WaitingLine:
         self._on_row = cluster.ledger.holds.waiting
         self._growing: dict[int, set[str]] = {}
 
+    def __bool__(self) -> bool:
+        return bool(self._on_row or self._growing)
+
     def on(self, row: int) -> Collection[str]:
         """The uids of those that wait there."""
         return self._on_row.get(row, ())
