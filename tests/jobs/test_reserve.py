@@ -2,8 +2,22 @@
 
 import pytest
 
-from jobs.stage import VOLCANO, Played, Raw, actions, gang, group, node, play, pod, step
+from jobs.stage import (
+    VOLCANO,
+    Played,
+    Raw,
+    actions,
+    gang,
+    group,
+    in_queue,
+    node,
+    play,
+    pod,
+    queue,
+    step,
+)
 
+CLOSED, OPEN = {"status": {"state": "Closed"}}, {"status": {"state": "Open"}}
 AFTER = {"starvingJobTimeThreshold": 10}
 HELD = "0/1 nodes are available: 1 node(s) resource was(were) reserved."
 
@@ -337,3 +351,28 @@ def test_volcanos_form_of_the_configuration_does_the_same() -> None:
     config["configurations"] = [{"name": "reserve", "arguments": AFTER}]
     played = play(full("n1", 2, 20, 40), pod("big", 2), pod("small", 1, at="15s"), config=config)
     assert played.times("big") == [40]
+
+
+@pytest.mark.parametrize(
+    ("shuts", "opens"),
+    [
+        (
+            {"patch": {"kind": "Queue", "name": "q", "apiVersion": VOLCANO, "merge": CLOSED}},
+            {"patch": {"kind": "Queue", "name": "q", "apiVersion": VOLCANO, "merge": OPEN}},
+        ),
+        (
+            {"delete": {"kind": "Queue", "name": "q", "apiVersion": VOLCANO}},
+            {"apply": {"kind": "Queue", "apiVersion": VOLCANO, "metadata": {"name": "q"}}},
+        ),
+    ],
+)
+def test_nothing_is_held_while_its_queue_takes_nothing(shuts: Raw, opens: Raw) -> None:
+    """Others use the room meanwhile; when the queue takes jobs again, room is held anew."""
+    first = pod("first", 2, nodeName="n1", runs_for="60s")
+    big = pod("big", 2, annotations=in_queue("q"))
+    others = [pod("one", 1, at="40s", runs_for="100s"), pod("two", 1, at="150s")]
+    steps = [step("30s", **shuts), step("120s", **opens)]
+    config = actions(starvingJobTimeThreshold=10, reservedNodePercent=100)
+    played = play(node("n1", 2), queue("q"), first, big, others, steps, config=config, until=200)
+    assert played.times("one", "big", "two") == [60, 160, None]
+    assert "Released" in played.told("big")

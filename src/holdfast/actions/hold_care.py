@@ -66,6 +66,8 @@ class HoldCare:
                 return "its job cannot be ready"
             if job.is_ready:
                 return "its job is ready"
+        if closed := self._cluster.jobs.queues.closed(pod):
+            return closed
         reserve = promise.pod
         if reserve is None:
             return promise.error or "it makes no sense"

@@ -157,18 +157,22 @@ class Queues:
         may."""
         name = self.of(pods[0])
         if name:
-            path = self.path(name)
-            if not path:
-                return f"queue {name} does not exist"
-            for record in path:
-                if not record.is_open:
-                    return f"queue {record.name} is closed"
-            over = self._over_capability(path, _sum(pods))
+            over = self.closed(pods[0]) or self._over_capability(self.path(name), _sum(pods))
             if over:
                 return over
         elif not self.known:
             return ""
         return self._takes_guaranteed(name, pods)
+
+    def closed(self, pod: PodRecord) -> str:
+        """Why the queue of the pod takes nothing at all; empty if it does, or there is none."""
+        name = self.of(pod)
+        if not name:
+            return ""
+        path = self.path(name)
+        if not path:
+            return f"queue {name} does not exist"
+        return next((f"queue {record.name} is closed" for record in path if not record.is_open), "")
 
     def _over_capability(self, path: list[QueueRecord], amounts: Amounts) -> str:
         self.refresh()
