@@ -98,6 +98,27 @@ def test_the_room_of_a_gang_is_lent_until_all_of_it_is_free() -> None:
     assert played.times("g-0", "g-1") == [90, 90]
 
 
+def test_a_gang_that_finds_room_elsewhere_starts_as_early_as_if_nothing_were_lent() -> None:
+    """n1 is free at 30s and n2 expected at 90s, but n3, where nothing is held, at 60s."""
+    given = [*busy("n1", 30), *busy("n2", 90), *busy("n3", 60), group("g", 2), *gang("g", 2)]
+    smalls = [estimated("long", 50, "20s"), estimated("short", 15, "21s")]
+    when = {}
+    for lent in (True, False):
+        config = actions(starvingJobTimeThreshold=10, reservedNodePercent=60, backfill=lent)
+        when[lent] = play(given, smalls, config=config, until=200)
+    assert when[False].times("g-0", "g-1") == when[True].times("g-0", "g-1") == [60, 60]
+    assert when[True].times("short") == [30]
+    assert (when[True].times("long")[0] or 0) >= 60
+
+
+def test_where_one_pod_waits_other_nodes_do_not_matter() -> None:
+    """It goes to n2 at 60s, whoever is on n1."""
+    given = [*busy("n1", 30, 90), *busy("n2", 60, 60), pod("big", 2), estimated("small", 55, "20s")]
+    played = play(given, config=actions(**AFTER, reservedNodePercent=50), until=200)
+    assert played.bound()["small"] == (30, "n1")
+    assert played.bound()["big"] == (60, "n2")
+
+
 def test_a_gang_is_let_in_whole() -> None:
     given = [*busy("n1", 30, 30, 90), pod("big", 3), group("g", 2)]
     said = {ESTIMATE: "20s"}

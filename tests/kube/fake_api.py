@@ -49,9 +49,17 @@ class Collection:
 class Watching(asyncio.Queue[Any]):
     """What is still to be said to one watcher of a path."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, query: dict[str, str]) -> None:
         super().__init__()
         self.path = path
+        self._query = query
+        self.is_about_the_ended = "status.phase!=Running" in query.get("fieldSelector", "")
+
+    def tell(self, kind: str, raw: Raw) -> None:
+        """What ceases to be selected is deleted, in the state it was in before."""
+        if not _selected(raw, self._query):
+            kind, raw = "DELETED", raw | {"status": raw.get("status", {}) | {"phase": "Running"}}
+        self.put_nowait(_frame(kind, raw))
 
 
 class FakeApi:
@@ -249,7 +257,7 @@ class FakeApi:
                 error.retry_after = fault.retry_after
                 raise error
         self._check_served(url.path)
-        queue = Watching(url.path)
+        queue = Watching(url.path, query)
         initial = query.get("sendInitialEvents") == "true"
         if initial and not self.streams:
             raise ApiError(422, "Invalid", "sendInitialEvents is forbidden")
@@ -271,7 +279,7 @@ class FakeApi:
                 queue.put_nowait(_frame("ERROR", error_))
             for version, kind, obj in self._of(url.path).log:
                 if version > since:
-                    queue.put_nowait(_frame(kind, obj))
+                    queue.tell(kind, obj)
         self.watches.append(queue)
         try:
             while True:
@@ -311,7 +319,7 @@ class FakeApi:
         self._of(path).log.append((self.version, kind, raw))
         for queue in self.watches:
             if queue.path == path:
-                queue.put_nowait(_frame(kind, raw))
+                queue.tell(kind, raw)
 
 
 def _frame(kind: str, raw: Raw) -> bytes:
@@ -349,9 +357,9 @@ def _split(path: str) -> tuple[str, Key | None, str]:
 
 
 def _selected(raw: Raw, query: dict[str, str]) -> bool:
-    if "status.phase" in query.get("fieldSelector", ""):
-        return raw.get("status", {}).get("phase") not in ("Succeeded", "Failed")
-    return True
+    """As much of selectors as is used: phases that are not wanted."""
+    phase = raw.get("status", {}).get("phase") or "Pending"
+    return f"status.phase!={phase}" not in query.get("fieldSelector", "").split(",")
 
 
 def _from_json_patch(found: Raw, operations: list[Raw]) -> Raw:

@@ -244,8 +244,9 @@ class Cluster:
             pod = self.pods.get(obj.metadata.uid)
             if pod is not None:
                 self._forget(pod, "deleted")
-            elif self.jobs:
-                self.jobs.gone(obj.metadata)
+            elif obj.status.phase in _ENDED:
+                # Where pods that end are lost sight of, that looks the same, but for the phase.
+                self.jobs.gone(obj.metadata.uid)
         elif isinstance(obj, Node):
             self._drop_node(obj.metadata.name, "deleted")
         elif isinstance(obj, Reservation):
@@ -392,12 +393,19 @@ class Cluster:
             self.virtuals.requirements.see_pod(pod)
         known = self.pods.get(meta.uid)
         if known is None:
+            if pod.status.phase in _ENDED:
+                # Those that ended may be heard of late, when another has the name.
+                self.jobs.ended(meta, pod.status.phase == "Succeeded")
+                return
+            if self.jobs.has_ended(meta.uid):
+                return  # older news than what is known
             namesake = self.pods.get(self._uid.get((meta.namespace, meta.name), ""))
             if namesake is not None:
                 # Its deletion was missed: a name is given again only once it is free.
                 self._forget(namesake, "replaced")
-        if pod.status.phase in _ENDED:
-            self._ended(known, pod)
+        if known is not None and pod.status.phase in _ENDED:
+            self.jobs.ended(meta, pod.status.phase == "Succeeded")
+            self._forget(known, pod.status.phase.lower())
             return
         ref = known.ref if known else ObjectRef("Pod", meta.namespace, meta.name, meta.uid)
         try:
@@ -422,11 +430,6 @@ class Cluster:
         else:
             self.classes.release(cls)
             self._place_or_queue(known, pod, changed=False)
-
-    def _ended(self, known: PodRecord | None, pod: Pod) -> None:
-        self.jobs.ended(pod.metadata, pod.status.phase == "Succeeded")
-        if known is not None:
-            self._forget(known, pod.status.phase.lower())
 
     def _read_job(self, known: PodRecord, pod: Pod) -> None:
         """What the pod says of the job it belongs to, and of its length."""

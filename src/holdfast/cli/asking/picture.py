@@ -58,7 +58,8 @@ async def take_picture(
         known = picture.objects.setdefault((info.api_version, info.kind), {})
         for raw in items:
             metadata = raw["metadata"]
-            known[metadata.get("namespace") or "", metadata["name"]] = raw
+            if not watched.ended:
+                known[metadata.get("namespace") or "", metadata["name"]] = raw
             picture.scheduler.feed(_event(info, raw), now)
     return picture
 

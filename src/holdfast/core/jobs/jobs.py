@@ -37,6 +37,7 @@ class Jobs:
         self.holds = Holds(cluster)
         self.queues = Queues(cluster)
         self._groups: dict[JobName, PodGroup] = {}
+        self._ended_in: dict[str, JobName] = {}
         self._classes: dict[str, int] = {}
         self._running_estimates: dict[tuple[str, str], float] = {}
         self.lengths_are_told = False
@@ -87,6 +88,7 @@ class Jobs:
         if name is None:
             return
         job = self._job(name)
+        self._ended_in[meta.uid] = name
         if not well:
             job.failed[meta.uid] = None
         elif meta.uid not in job.done:
@@ -94,13 +96,17 @@ class Jobs:
             job.done[meta.uid] = task_of(member) if member is not None else task_in(meta)
         self.touch(job)
 
-    def gone(self, meta: ObjectMeta, namespace: str = "") -> None:
+    def has_ended(self, uid: str) -> bool:
+        """Whether it is a member known to have done its work, or to have failed."""
+        return uid in self._ended_in
+
+    def gone(self, uid: str) -> None:
         """The object of a pod that may have done its work is gone."""
-        name = named_in(meta, namespace)
+        name = self._ended_in.pop(uid, None)
         job = self.known.get(name) if name is not None else None
-        if job is not None and (meta.uid in job.done or meta.uid in job.failed):
-            job.done.pop(meta.uid, None)
-            job.failed.pop(meta.uid, None)
+        if job is not None:
+            job.done.pop(uid, None)
+            job.failed.pop(uid, None)
             self.touch(job)
             self._drop_if_empty(job)
 

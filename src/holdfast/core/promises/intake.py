@@ -24,7 +24,7 @@ from holdfast.core.promises.preempting import (
 )
 from holdfast.core.promises.promise import FINISHED, LIVE, Promise
 from holdfast.core.promises.reading import held, terms_of, traits_of
-from holdfast.core.promises.reserve_pod import namespace_of, node_and_scheduler, reserve_pod
+from holdfast.core.promises.reserve_pod import node_and_scheduler, reserve_pod
 from holdfast.core.promises.rooms import preemptor_of
 from holdfast.core.slots import PODS
 
@@ -124,7 +124,7 @@ class Intake:
             self._cluster.complain(promise.ref, reason, "")
         self.let_go(promise)
         self._cluster.jobs.holds.drop(promise)
-        self._cluster.jobs.gone(promise.object.metadata, namespace_of(promise.object))
+        self._cluster.jobs.gone(promise.object.metadata.uid)
         self._promises.dirty.pop(uid, None)
         self._promises.note(promise, why)
 

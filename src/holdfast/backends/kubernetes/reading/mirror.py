@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from holdfast.api.kinds import KindInfo
 from holdfast.api.meta import Object, ObjectMeta
+from holdfast.api.pod import Pod
 from holdfast.backends.kubernetes.reading.decoding import Broken, Found
 from holdfast.core.events import Added, Deleted, Event, Updated
 
@@ -16,8 +17,10 @@ Key = tuple[str, str]
 
 
 class Mirror:
-    def __init__(self, info: KindInfo) -> None:
+    def __init__(self, info: KindInfo, ended: bool = False) -> None:
         self._info = info
+        self._ended = ended
+        """Whether they are pods that have ended."""
         self._known: dict[Key, tuple[str, str]] = {}
         """To uid and version."""
         self._unseen: dict[Key, tuple[str, str]] | None = None
@@ -85,4 +88,6 @@ class Mirror:
         namespace, name = key
         gone: Object = self._info.type(metadata=ObjectMeta(namespace=namespace, name=name, uid=uid))
         gone.api_version, gone.kind = self._info.api_version, self._info.kind
+        if self._ended and isinstance(gone, Pod):
+            gone.status.phase = "Succeeded"
         return Deleted(gone)

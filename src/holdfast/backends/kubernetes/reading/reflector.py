@@ -79,7 +79,7 @@ class Reflector:
         self._report = report
         self._stream = stream
         self._rng = rng or random.Random()
-        self._mirror = Mirror(watched.info)
+        self._mirror = Mirror(watched.info, watched.ended)
         self._version: str | None = None
         self._backoff = Backoff(rng=self._rng)
         self._empty = 0

@@ -17,16 +17,24 @@ class Watched(NamedTuple):
     field_selector: str = ""
     optional: bool = False
     """Whether the server may not know the kind."""
+    ended: bool = False
+    """Whether it is about pods that have ended."""
 
 
 def _kind(api_version: str, kind: str, field_selector: str = "", optional: bool = False) -> Watched:
     return Watched(KINDS[api_version, kind], field_selector, optional)
 
 
+ENDED_PODS = Watched(
+    KINDS["v1", "Pod"], "status.phase!=Pending,status.phase!=Running,status.phase!=Unknown", ended=True
+)
+"""Members of jobs that did their work count, and those who watch the others see them only vanish."""
+
 WATCHED = (
     # Nodes first, so that pods find theirs.
     _kind("v1", "Node"),
     _kind("v1", "Pod", "status.phase!=Succeeded,status.phase!=Failed"),
+    ENDED_PODS,
     _kind("v1", "Namespace"),
     _kind("v1", "Service"),
     _kind("v1", "ReplicationController"),

@@ -1,0 +1,153 @@
+"""Members of jobs that did their work, on a server that shows pods that ended only to those who ask."""
+
+from __future__ import annotations
+
+import asyncio
+from copy import deepcopy
+
+import pytest
+
+from kube.fake_api import FakeApi, Raw
+from kube.running_cluster import node, pod, running
+from kube.virtual_time import run, until
+
+VOLCANO = "scheduling.volcano.sh/v1beta1"
+GROUPS = f"/apis/{VOLCANO}/podgroups"
+
+
+def group(least: int) -> Raw:
+    metadata = {"name": "g", "namespace": "default"}
+    return {
+        "apiVersion": VOLCANO,
+        "kind": "PodGroup",
+        "metadata": metadata,
+        "spec": {"minMember": least},
+    }
+
+
+def member(name: str) -> Raw:
+    raw = pod(name)
+    raw["metadata"].setdefault("annotations", {})["scheduling.k8s.io/group-name"] = "g"
+    return raw
+
+
+def ends(api: FakeApi, name: str, phase: str = "Succeeded") -> None:
+    raw = deepcopy(api.get("/api/v1/pods", name))
+    raw["status"] = {"phase": phase}
+    api.change(raw)
+
+
+def prepared() -> FakeApi:
+    api = FakeApi()
+    api.create(node("n"))
+    api.create(group(2))
+    api.create(member("a"))
+    api.create(member("b"))
+    return api
+
+
+def status(api: FakeApi) -> Raw:
+    found: Raw = api.get(GROUPS, "g").get("status", {})
+    return found
+
+
+def test_they_are_counted_and_a_further_member_is_placed() -> None:
+    async def story() -> None:
+        api = prepared()
+        async with running(api) as cluster:
+            await until(lambda: len(api.binds) == 2)
+            ends(api, "a")
+            ends(api, "b", "Failed")
+            await cluster.quiet()
+            assert (status(api)["succeeded"], status(api)["failed"]) == (1, 1)
+            api.create(member("c"))
+            await until(lambda: api.pods()["c"])
+            ends(api, "c")
+            await cluster.quiet()
+            assert status(api)["phase"] == "Completed"
+            assert (await cluster.difference()).is_empty
+
+    run(story())
+
+
+@pytest.mark.parametrize("gone", [False, True])
+def test_after_a_restart_they_are_counted_while_they_are_there(gone: bool) -> None:
+    async def story() -> None:
+        api = prepared()
+        async with running(api):
+            await until(lambda: len(api.binds) == 2)
+        ends(api, "a")
+        ends(api, "b")
+        async with running(api) as cluster:
+            await cluster.quiet()
+            assert status(api)["succeeded"] == 2
+        if gone:
+            api.delete(api.get("/api/v1/pods", "a"))
+        async with running(api) as cluster:
+            api.create(member("c"))
+            await cluster.quiet()
+            assert status(api)["succeeded"] == (1 if gone else 2)
+            assert api.pods()["c"] == "n"
+
+    run(story())
+
+
+def test_one_that_is_deleted_counts_no_more() -> None:
+    async def story() -> None:
+        api = prepared()
+        async with running(api) as cluster:
+            await until(lambda: len(api.binds) == 2)
+            ends(api, "a")
+            ends(api, "b")
+            await cluster.quiet()
+            for name in ("a", "b"):
+                api.delete(api.get("/api/v1/pods", name))
+            await cluster.quiet()
+            api.create(member("c"))
+            await cluster.quiet()
+            assert api.pods()["c"] == ""  # a gang again
+            api.create(member("d"))
+            await until(lambda: api.pods()["c"] and api.pods()["d"])
+
+    run(story())
+
+
+def test_those_deleted_while_nobody_looked_count_no_more() -> None:
+    async def story() -> None:
+        api = prepared()
+        async with running(api) as cluster:
+            await until(lambda: len(api.binds) == 2)
+            ends(api, "a")
+            ends(api, "b")
+            await cluster.quiet()
+            for name in ("a", "b"):
+                api.delete(api.get("/api/v1/pods", name), silently=True)
+            api.expire()
+            api.end_watches()
+            await asyncio.sleep(120)
+            api.create(member("c"))
+            await cluster.quiet()
+            assert api.pods()["c"] == ""
+
+    run(story())
+
+
+def test_late_news_of_one_does_not_touch_another_of_its_name() -> None:
+    async def story() -> None:
+        api = prepared()
+        async with running(api) as cluster:
+            await until(lambda: len(api.binds) == 2)
+            old = deepcopy(api.get("/api/v1/pods", "a"))
+            old["status"] = {"phase": "Succeeded"}
+            api.delete(api.get("/api/v1/pods", "a"))
+            api.create(member("a"))
+            await until(lambda: api.pods()["a"])
+            await cluster.quiet()
+            watch = next(q for q in api.watches if q.path == "/api/v1/pods" and q.is_about_the_ended)
+            watch.tell("ADDED", old)
+            watch.tell("DELETED", old)
+            await cluster.quiet()
+            assert (await cluster.difference()).is_empty
+            assert status(api).get("succeeded", 0) == 0
+
+    run(story())
