@@ -296,6 +296,16 @@ def test_soft_eviction_is_written_on_the_reservation_and_the_rest_left_to_others
     assert world.phase("high") == "Available"
 
 
+def test_what_one_evicted_softly_leaves_goes_to_the_next_where_the_first_is_gone() -> None:
+    world = LittleWorld(
+        node("n0", cpu="4"), low(), pod("owner", "low", cpu="1"), preemption=SOFT_MODE
+    ).put(high())
+    world.delete("Reservation", "high").put(high("next"))
+    assert world.phase("next") == "Waiting"
+    world.delete("Pod", "owner").delete("Reservation", "low")
+    assert world.phase("next") == "Available"
+
+
 def test_soft_evictor_evicts_pods_and_then_deletes() -> None:
     world = LittleWorld(
         node("n0", cpu="4"), low(), pod("owner", "low", cpu="1"), preemption=SOFT_EVICTOR

@@ -109,8 +109,8 @@ class ReservationPreemption(Plugin):
 
     def _try(self, pod: PodRecord, row: int, trial: Trial) -> Found:
         there = [hold.pod for hold in self.cluster.ledger.holds.on(row)]
-        going = self._going(row)
-        lower = [each for each in there if each not in going and self._is_lower(each, pod)]
+        lower = [each for each in there if self._is_lower(each, pod) and not self._is_awaited(each)]
+        going = [each for each in self._going(row) if each not in lower]
         if not lower:
             return (NO_VICTIMS,)
         breaking: list[PodRecord] = []
@@ -142,6 +142,14 @@ class ReservationPreemption(Plugin):
     def _is_going(self, reserving: PodRecord) -> bool:
         promise = reserving.promise
         return promise is not None and (promise.leaving or promise.terminating)
+
+    def _is_awaited(self, reserving: PodRecord) -> bool:
+        """Whether it goes already and what it leaves is spoken for. One that is evicted softly may be
+        there long after whom it was to go for."""
+        promise = reserving.promise
+        if promise is None:
+            return False
+        return promise.terminating or promise.uid in self.cluster.promises.departures
 
     def _is_lower(self, reserving: PodRecord, pod: PodRecord) -> bool:
         """Room preempted for a pod is not a reservation's to take."""
