@@ -98,3 +98,17 @@ def test_the_condition_says_it_until_the_job_is_placed() -> None:
 
     assert condition() == ("True", LATE)
     assert condition(step("20s", apply=node("n2", 4))) == ("False", "")
+
+
+def test_what_was_never_tried_is_not_late() -> None:
+    """Pods with gates are not tried; when these are gone they are placed at once."""
+    members = gang("g", 2, schedulingGates=[{"name": "x"}])
+    free = [
+        step("60s", patch={"kind": "Pod", "name": f"g-{i}", "merge": {"spec": {"schedulingGates": []}}})
+        for i in range(2)
+    ]
+    late = group("g", 2, SIGS, scheduleTimeoutSeconds=30)
+    assert lateness(play(node("n1"), late, members, until=100)) == []
+    played = play(node("n1"), late, members, free, until=100)
+    assert played.times("g-0", "g-1") == [60, 60]
+    assert lateness(played) == []

@@ -71,8 +71,8 @@ class PodGroups:
             if deadline is not None:
                 self._deadlines[job.name] = deadline
             return []
-        if job.overdue.reason:
-            return []
+        if job.overdue.reason or not job.problem.reason:
+            return []  # it was said; or it is yet to be tried, and may be placed at once
         allowed = format_duration(deadline - job.waits_since)
         job.overdue = Problem(TIMEOUT, f"{job.name} was not placed within {allowed}")
         if _was_said(job, deadline):
