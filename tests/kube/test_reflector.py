@@ -7,6 +7,7 @@ import random
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
+from unittest.mock import patch
 
 import pytest
 
@@ -398,10 +399,10 @@ def test_a_version_is_not_taken_from_before_the_list_was_complete() -> None:
 
             return cut() if cuts >= 0 else original(path, idle)
 
-        api.watch = cutting  # type: ignore[method-assign]
-        async with reflecting(api, stream=True) as (reflector, heard):
-            await reflector.synced.wait()
-            assert heard.said() == ["Added a"]
+        with patch.object(api, "watch", cutting):
+            async with reflecting(api, stream=True) as (reflector, heard):
+                await reflector.synced.wait()
+                assert heard.said() == ["Added a"]
 
     run(story())
 

@@ -38,7 +38,8 @@ class _JumpingSelector:
 class VirtualLoop(asyncio.SelectorEventLoop):
     def __init__(self) -> None:
         self.virtual = 0.0
-        super().__init__(_JumpingSelector(self))  # type: ignore[arg-type]
+        selector: Any = _JumpingSelector(self)
+        super().__init__(selector)
 
     def time(self) -> float:
         return self.virtual

@@ -12,7 +12,15 @@ from holdfast.backends.kubernetes.fence import Fence
 from holdfast.backends.kubernetes.http.rate import RateLimit
 from holdfast.backends.kubernetes.writing.writer import Writer
 from holdfast.core.decisions import Decision, ObjectRef
-from holdfast.core.events import BindConfirmed, BindRefused, Event, Updated, WriteRefused
+from holdfast.core.events import (
+    Added,
+    BindConfirmed,
+    BindRefused,
+    Deleted,
+    Event,
+    Updated,
+    WriteRefused,
+)
 from kube.fake_api import FakeApi, Raw
 from kube.fake_client import FakeClient
 from kube.virtual_time import LoopClock
@@ -62,7 +70,8 @@ def _told(event: Event) -> str:
         return name
     if isinstance(event, BindRefused | WriteRefused):
         return f"{name}: {event.message}"
-    obj: Any = event.object  # type: ignore[union-attr]
+    assert isinstance(event, Added | Updated | Deleted), event
+    obj: Any = event.object
     return (
         f"{name} on {obj.spec.node_name}" if isinstance(event, Updated) and obj.spec.node_name else name
     )

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from builders import make_pod
+from builders import Builder, make_pod
 from holdfast.api.names import OLD_REGION_LABEL, OLD_ZONE_LABEL, REGION_LABEL, ZONE_LABEL
+from holdfast.api.storage import PersistentVolumeClaim
 from storage_builders import make_claim, make_class, make_volume
 from storage_driving import Driver, big_node, without
 
@@ -73,12 +74,12 @@ def test_a_node_that_comes_into_the_zone_wakes_the_pod() -> None:
         (make_claim("c").storage_class("wait"), ""),
     ],
 )
-def test_claims_that_lead_to_no_volume(claim: object, text: str) -> None:
+def test_claims_that_lead_to_no_volume(claim: Builder[PersistentVolumeClaim], text: str) -> None:
     driver = Driver(
         big_node("n").label(ZONE_LABEL, "a").obj(),
         make_class("now").immediate().obj(),
         make_class("wait").obj(),
-        claim.obj(),  # type: ignore[attr-defined]
+        claim.obj(),
         config=without("VolumeRestrictions", "VolumeBinding", "NodeVolumeLimits"),
     )
     pod = make_pod("p").namespace("default").claim("c").obj()

@@ -1,6 +1,7 @@
 """Uids, names and times of new objects."""
 
 import uuid
+from typing import Any
 
 import pytest
 
@@ -52,7 +53,9 @@ def test_a_new_object_gets_what_it_lacks_and_keeps_what_it_has() -> None:
         ({"spec": {}, "status": {}}, {"spec": {}, "status": {"x": 1}}, 1),
     ],
 )
-def test_another_wish_is_another_generation(before: dict, after: dict, generation: int) -> None:  # type: ignore[type-arg]
+def test_another_wish_is_another_generation(
+    before: dict[str, Any], after: dict[str, Any], generation: int
+) -> None:
     metadata = {"metadata": {"generation": 1}}
     found = with_generation({**before, **metadata}, {**after, **metadata})
     assert found["metadata"]["generation"] == generation

@@ -27,7 +27,9 @@ def test_all_is_there_after_a_restart(tmp_path: Path) -> None:
     store = open_store(tmp_path)
     store.create(P, raw(spec={"text": "ü\n\u0000", "number": 1.5, "big": 2**60, "none": None}))
     store.create(Key("apps", "Deployment", "default", "d"), raw("d"))
-    store.update(P, {**store.get(P), "status": {}})  # type: ignore[dict-item]
+    made = store.get(P)
+    assert made is not None
+    store.update(P, {**made, "status": {}})
     gone = pod_key("default", "gone")
     store.create(gone, raw("gone"))
     store.delete(gone)
@@ -64,7 +66,9 @@ def test_what_is_compacted_is_gone_from_disk_too(tmp_path: Path) -> None:
             store.flush()
     store.flush()
     store = reopened(store, tmp_path, keep=50)
-    assert (store.revision, store.get(P)["spec"]) == (6_001, 1_999)  # type: ignore[index]
+    last = store.get(P)
+    assert last is not None
+    assert (store.revision, last["spec"]) == (6_001, 1_999)
     assert store.revision - store.compacted <= 62
     store.close()
     with sqlite3.connect(tmp_path / FILE) as database:
@@ -219,7 +223,8 @@ def test_when_the_disk_takes_no_more_nothing_is_acknowledged_or_changed(tmp_path
         store = open_store(tmp_path)
         store.create(P, raw())
         await store.settled(1)
-        database: Any = store._journal._database  # type: ignore[union-attr]
+        journal: Any = store._journal
+        database = journal._database
         database._connection.execute("PRAGMA max_page_count = 1")
         store.update(P, raw(spec="x" * 100_000))
         with pytest.raises(StoreFailed, match=r"holdfast\.db: cannot be written: .*full"):

@@ -6,6 +6,7 @@ one by one, so that an object that makes no sense spoils nothing but itself.
 """
 
 from functools import cache
+from types import GenericAlias
 from typing import Any, NamedTuple
 
 import msgspec
@@ -61,7 +62,7 @@ class _RawFrame(msgspec.Struct):
 def _page_decoder(type_: type[Object]) -> msgspec.json.Decoder[Any]:
     fields: list[Any] = [
         ("metadata", ListMeta, msgspec.field(default_factory=ListMeta)),
-        ("items", list[type_] | None, None),  # type: ignore[valid-type]
+        ("items", GenericAlias(list, (type_,)) | None, None),
     ]
     return msgspec.json.Decoder(msgspec.defstruct(f"{type_.__name__}Page", fields))
 
