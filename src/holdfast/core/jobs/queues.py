@@ -213,14 +213,26 @@ class Queues:
         size = len(nodes.slots)
         total = nodes.allocatable[:size, : nodes.size].sum(axis=1).astype(np.float64)
         wants = {name: self._vector(record.allocated, size) for name, record in self.known.items()}
+        asking: dict[tuple[str, int], list[PodRecord]] = {}
         for pod in waiting:
-            for record in self.path(self.of(pod)):
-                for slot, asked in pod.cls.amounts.items():
-                    wants[record.name][slot] += asked
-        self._share_below("", total, wants, size)
+            asking.setdefault((self.of(pod), pod.cls.id), []).append(pod)
+        for (name, _), pods in asking.items():
+            for record in self.path(name):
+                for slot, asked in pods[0].cls.amounts.items():
+                    wants[record.name][slot] += asked * len(pods)
+        below: dict[str, list[QueueRecord]] = {}
+        for record in self.known.values():
+            below.setdefault(self._parent_of(record), []).append(record)
+        self._share_below("", total, wants, below)
 
-    def _share_below(self, parent: str, total: Vector, wants: dict[str, Vector], size: int) -> None:
-        children = [r for r in self.known.values() if self._parent_of(r) == parent]
+    def _share_below(
+        self,
+        parent: str,
+        total: Vector,
+        wants: dict[str, Vector],
+        below: dict[str, list[QueueRecord]],
+    ) -> None:
+        children, size = below.get(parent, []), len(total)
         claims = []
         for record in children:
             most = wants[record.name].copy()
@@ -232,7 +244,7 @@ class Queues:
             claims.append(Claim(record.weight, entitled, most))
         for record, share in zip(children, shares(total, claims), strict=True):
             record.share, record.wants = share, wants[record.name]
-            self._share_below(record.name, share, wants, size)
+            self._share_below(record.name, share, wants, below)
 
     def _parent_of(self, record: QueueRecord) -> str:
         """Who is above a queue. One whose parents go in a circle, or are not there, stands alone."""
@@ -263,6 +275,12 @@ class Queues:
         return vector
 
     # Keeping count
+
+    def placed(self) -> list[PodRecord]:
+        """The pods that have a place and are in a queue."""
+        self.refresh()
+        pods = self._cluster.pods
+        return [pods[uid] for uid in self._counted if uid in pods]
 
     def refresh(self) -> None:
         """Counts anew what pods of each queue have, if that is not known any more."""
