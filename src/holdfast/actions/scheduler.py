@@ -245,6 +245,11 @@ class Scheduler:
     ) -> str:
         """There is still no node for these pods, perhaps for other reasons than before."""
         first = next(iter(pods))
+        refusal = self.cluster.jobs.queues.refusal(first)
+        if refusal:
+            for pod in pods:
+                self.cycle.tell(pod, refusal, now, "Unschedulable")
+            return refusal
         why = self.cycle.verdict(profile, first, column)
         group.wakes_on |= profile.wakes_on(why.plugins)
         group.watched = None

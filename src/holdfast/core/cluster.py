@@ -436,9 +436,12 @@ class Cluster:
         meta = pod.metadata
         annotations = meta.annotations
         if annotations or pod.spec.active_deadline_seconds is not None:
+            before = known.estimate
             known.estimate = estimate_in(pod)
             if known.estimate is not None:
                 self.jobs.lengths_are_told = True
+            if known.estimate != before and known.row >= 0:
+                self.jobs.lengths_changed += 1
             known.queue = annotations.get(QUEUE_NAME_ANNOTATION, "")
         if (
             known.job is not None

@@ -42,6 +42,8 @@ class Jobs:
         self._running_estimates: dict[tuple[str, str], float] = {}
         self.lengths_are_told = False
         """Whether any pod, or job, ever said how long it runs."""
+        self.lengths_changed = 0
+        """Moves when something that runs may say something else."""
 
     def __len__(self) -> int:
         return len(self.known)
@@ -229,11 +231,13 @@ class Jobs:
         meta, estimate = job.metadata, duration_or_none(job.spec.running_estimate)
         if estimate is not None:
             self._running_estimates[meta.namespace, meta.name] = estimate
+            self.lengths_changed += 1
             self.lengths_are_told = True
         else:
             self.drop_volcano_job(job)
 
     def drop_volcano_job(self, job: VolcanoJob) -> None:
+        self.lengths_changed += 1
         self._running_estimates.pop((job.metadata.namespace, job.metadata.name), None)
 
     def estimate(self, pod: PodRecord) -> float | None:
