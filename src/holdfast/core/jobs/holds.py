@@ -48,6 +48,8 @@ class Holds:
         self.backfill = False
         """Whether tasks that end in time may use the room meanwhile."""
         self._rows: NDArray[np.bool_] | None = None
+        self._held: dict[int, NDArray[np.int64]] = {}
+        self._held_at: tuple[int, int, int] | None = None
 
     def __bool__(self) -> bool:
         return bool(self._known)
@@ -159,13 +161,18 @@ class Holds:
         return [hold.promise for hold in there if hold.promise.uid in self._known]
 
     def held(self, slot: int) -> NDArray[np.int64]:
-        """How much of the slot is held on every row."""
-        size, table = self._cluster.nodes.size, self._cluster.ledger.holds
-        held = np.zeros(size, dtype=np.int64)
-        known = [hold for uid in self._known if (hold := table.get(uid)) is not None]
-        if known and slot < len(table.left):
-            rows = np.array([hold.row for hold in known])
-            np.add.at(held, rows, table.left[slot, [hold.index for hold in known]])
+        """How much of the slot is held on every row; not to be written to."""
+        nodes, ledger = self._cluster.nodes, self._cluster.ledger
+        moment = (ledger.changed.end, self._cluster.stamp, nodes.size)
+        if moment != self._held_at:
+            self._held_at, self._held = moment, {}
+        held = self._held.get(slot)
+        if held is None:
+            held = self._held[slot] = np.zeros(nodes.size, dtype=np.int64)
+            known = [hold for uid in self._known if (hold := ledger.holds.get(uid)) is not None]
+            if known and slot < len(ledger.holds.left):
+                rows = np.array([hold.row for hold in known])
+                np.add.at(held, rows, ledger.holds.left[slot, [hold.index for hold in known]])
         return held
 
     def left(self, promise: Promise, slot: int) -> int:
