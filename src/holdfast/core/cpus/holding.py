@@ -12,8 +12,9 @@ import msgspec
 from holdfast.api.annotations import ResourceStatus
 from holdfast.api.decode import decode_json
 from holdfast.api.errors import InvalidObject
-from holdfast.api.quantity import QuantityError, amount, format_amount
+from holdfast.api.quantity import Quantity, QuantityError, amount, format_amount
 from holdfast.core.cpus.cpuset import format_cpus, parse_cpus
+from holdfast.core.cpus.topology import MOST_OF_ZONE
 
 Amounts = tuple[tuple[str, int], ...]
 
@@ -33,13 +34,17 @@ def read_holding(text: str) -> Holding | None:
         zones = tuple(
             (
                 zone.node,
-                tuple(sorted((name, amount(name, value)) for name, value in zone.resources.items())),
+                tuple(sorted((name, _amount(name, value)) for name, value in zone.resources.items())),
             )
             for zone in said.numa_node_resources
         )
         return Holding(parse_cpus(said.cpuset), zones)
     except (InvalidObject, QuantityError, ValueError):
         return None
+
+
+def _amount(name: str, value: Quantity) -> int:
+    return min(max(0, amount(name, value)), MOST_OF_ZONE)
 
 
 def write_holding(holding: Holding) -> str:
