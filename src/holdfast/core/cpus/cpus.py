@@ -337,7 +337,7 @@ class Cpus(Custody[Holding]):
         if topology is None:
             return Room()
         zones = {numa: dict(offered) for numa, offered in topology.amplified.items()}
-        return Room(frozenset(topology.cpus) - topology.closed, zones)
+        return Room(topology.open, zones)
 
     def _room_of(self, topology: Topology | None, has: Holding) -> Room:
         """What somebody has, by NUMA node; where that is not said, by the CPUs."""

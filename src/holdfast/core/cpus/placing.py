@@ -110,7 +110,7 @@ class Placing:
         if hold is not None:
             free, first = self._cpus.drawable(hold, row), self._cpus.left(hold)
         if ahead:
-            free = Room(frozenset(topology.cpus) - topology.closed, topology.amplified)
+            free = Room(topology.open, topology.amplified)
             first = Room(self._cpus.free(row).cpus)
         manner = self.manner(want, row)
         if not policy:

@@ -97,6 +97,7 @@ class Topology:
         self.full_cores_only = kubelet.policy == "static" and full_only
         self.closed = self._closed(annotations, kubelet)
         """CPUs nobody is given."""
+        self.open = frozenset(self.cpus) - self.closed
         self.zones: dict[int, dict[str, int]] = _zones(given)
         """What NUMA nodes offer, by resource name."""
         for numa, offered in self.zones.items():
