@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
@@ -15,13 +16,13 @@ from holdfast.core.classes import PodClass
 from holdfast.core.cpus.counts import Counts
 from holdfast.core.cpus.holding import Holding, read_holding, write_holding
 from holdfast.core.cpus.judging import Judging
-from holdfast.core.cpus.placing import Placing, Room
+from holdfast.core.cpus.placing import Placing
+from holdfast.core.cpus.room import Room, everything, room_of, without_shared
 from holdfast.core.cpus.taking import BY_CORE, BY_NUMA, Apart
 from holdfast.core.cpus.topology import (
     BEST_EFFORT,
     FULL_CORES,
     Topology,
-    amplified,
     cpus_of_numa,
     read_ratios,
 )
@@ -257,12 +258,14 @@ class Cpus(Custody[Holding]):
 
     def _recount(self, row: int) -> None:
         topology, there = self.topologies.get(row), self.there.get(row, {})
-        room = self._everything(topology)
+        room = everything(topology)
         given = room.cpus
         owned: dict[str, list[Holding]] = {}
         single: set[int] = set()
         several: set[int] = set()
         own = 0
+        shared: Counter[int] = Counter()
+        """By NUMA node, the cpu of those who have an amount of it and no CPUs of their own."""
         for uid, pod in there.items():
             has = self.has(uid)
             numa = set(cpus_of_numa(topology, has.cpus)) if topology is not None else set()
@@ -272,30 +275,41 @@ class Cpus(Custody[Holding]):
                 several |= numa
             if pod.promise is None:
                 own += len(has.cpus)
-                room = room.less(self._room_of(topology, has))
+                room = room.less(room_of(topology, has))
+                shared.update(has.shared)
                 if pod.draws_on in self._hold:
                     owned.setdefault(pod.draws_on, []).append(has)
         lefts: dict[str, Room] = {}
         for uid, pod in there.items():
             if pod.promise is not None:
-                left = self._room_of(topology, self.has(uid))
+                left = room_of(topology, self.has(uid))
                 for has in owned.get(uid, ()):
-                    left = left.less(self._room_of(topology, has), most=True)
+                    left = left.less(room_of(topology, has), most=True)
                 # Of CPUs the node has no more nothing is left to anybody.
                 lefts[uid] = left = left._replace(cpus=left.cpus & given)
                 own += len(left.cpus)
                 room = room.less(left)
-        self._free[row] = room
+                shared.update(self._shared(uid, left))
+        free = without_shared(topology, room, shared)
+        self._free[row] = free
         self.own[row] = own
         self._fit()
-        self._tell(self.counts, row, topology, room)
+        self.counts.tell(row, topology, free, self.resources)
         for numa_node in single | several:
             if numa_node < self.counts.width:
                 self.counts.single[row, numa_node] = numa_node not in several
                 self.counts.several[row, numa_node] = numa_node in several
         for uid, left in lefts.items():
             if uid in self._hold:
-                self._hold_has(self._hold[uid], row, there[uid], topology, room, left)
+                others = shared - Counter(self._shared(uid, left))
+                free = without_shared(topology, room, others)
+                self._hold_has(self._hold[uid], row, there[uid], topology, free, left)
+
+    def _shared(self, uid: str, left: Room) -> dict[int, int]:
+        """What is left to a reservation of cpu that is no CPUs of their own."""
+        if self.has(uid).cpus:
+            return {}
+        return {numa: amounts.get(names.CPU, 0) for numa, amounts in left.zones.items()}
 
     def _hold_has(
         self,
@@ -309,7 +323,7 @@ class Cpus(Custody[Holding]):
         self._left[index], self._drawable[index] = left, self._through(pod, room, left)
         self.reach(index)
         self.held[index] = len(left.cpus)
-        self._tell(self.drawn, index, topology, self._drawable[index])
+        self.drawn.tell(index, topology, self._drawable[index], self.resources)
         self.drawn.single[index] = self.counts.single[row]
         self.drawn.several[index] = self.counts.several[row]
 
@@ -332,41 +346,6 @@ class Cpus(Custody[Holding]):
             for numa, amounts in both.zones.items()
         }
         return Room(left.cpus if has.cpus and CPU in restricted else both.cpus, zones)
-
-    def _everything(self, topology: Topology | None) -> Room:
-        if topology is None:
-            return Room()
-        zones = {numa: dict(offered) for numa, offered in topology.amplified.items()}
-        return Room(topology.open, zones)
-
-    def _room_of(self, topology: Topology | None, has: Holding) -> Room:
-        """What somebody has, by NUMA node; where that is not said, by the CPUs."""
-        zones = {numa: dict(amounts) for numa, amounts in has.zones}
-        if not zones and topology is not None and has.cpus:
-            for numa, cpus in cpus_of_numa(topology, has.cpus).items():
-                zones[numa] = {names.CPU: 1000 * len(cpus)}
-        if topology is not None and topology.cpu_ratio > 1 and has.cpus:
-            for amounts in zones.values():
-                amounts[names.CPU] = amplified(amounts.get(names.CPU, 0), topology.cpu_ratio)
-        return Room(has.cpus, zones)
-
-    def _tell(self, counts: Counts, at: int, topology: Topology | None, room: Room) -> None:
-        counts.clear(at)
-        if topology is None:
-            return
-        for core in topology.cores.values():
-            free = [cpu for cpu in core if cpu in room.cpus]
-            if free:
-                numa = topology.cpus[free[0]].numa
-                counts.free[at, numa] += len(free)
-                counts.cores[at, numa] += 1
-                counts.whole[at, numa] += len(free) if len(free) == topology.per_core else 0
-        for numa, offered in topology.zones.items():
-            counts.listed[at, numa] = True
-            for name in offered:
-                place = self.resources.index(name)
-                counts.offers[place, at, numa] = True
-                counts.room[place, at, numa] = room.zones.get(numa, {}).get(name, 0)
 
     def _fit(self) -> None:
         width = self._widest

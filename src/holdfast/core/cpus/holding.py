@@ -12,6 +12,7 @@ import msgspec
 from holdfast.api.annotations import ResourceStatus
 from holdfast.api.decode import decode_json
 from holdfast.api.errors import InvalidObject
+from holdfast.api.names import CPU
 from holdfast.api.quantity import Quantity, QuantityError, amount, format_amount
 from holdfast.core.cpus.cpuset import format_cpus, parse_cpus
 from holdfast.core.cpus.topology import MOST_OF_ZONE
@@ -23,6 +24,13 @@ class Holding(NamedTuple):
     cpus: frozenset[int] = frozenset()
     zones: tuple[tuple[int, Amounts], ...] = ()
     """By NUMA node, what of it."""
+
+    @property
+    def shared(self) -> dict[int, int]:
+        """What of cpu it has by NUMA node, if it has no CPUs of its own."""
+        if self.cpus:
+            return {}
+        return {numa: value for numa, amounts in self.zones for name, value in amounts if name == CPU}
 
     def __bool__(self) -> bool:
         return bool(self.cpus or self.zones)

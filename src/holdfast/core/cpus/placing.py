@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import combinations
-from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.api import names
 from holdfast.core.cpus.holding import Holding
+from holdfast.core.cpus.room import Room
 from holdfast.core.cpus.taking import Manner, eligible, take_cpus
 from holdfast.core.cpus.topology import BEST_EFFORT, FULL_CORES, SINGLE, SPREAD, Topology
 from holdfast.core.cpus.wants import POLICIES, Want
@@ -20,37 +20,11 @@ from holdfast.core.nodes import NodeTable
 if TYPE_CHECKING:
     from holdfast.core.cpus.cpus import Cpus
 
-Zones = Mapping[int, Mapping[str, int]]
-_NO_ZONES: Zones = MappingProxyType({})
 _BIND = {"FullPCPUsOnly": FULL_CORES, "SpreadByPCPUs": SPREAD}
 
 
 Devices = list[tuple[str, int, "NDArray[np.int64]"]] | None
 """Of each type how many are wanted, and how many there are on each NUMA node, [1, NUMA node]."""
-
-
-class Room(NamedTuple):
-    """CPUs, and amounts by NUMA node and resource."""
-
-    cpus: frozenset[int] = frozenset()
-    zones: Zones = _NO_ZONES
-
-    def less(self, other: Room, most: bool = False) -> Room:
-        """Without what the other has; with `most`, amounts never below nothing."""
-        zones = {numa: dict(amounts) for numa, amounts in self.zones.items()}
-        for numa, amounts in other.zones.items():
-            for name, value in amounts.items():
-                if numa in zones and name in zones[numa]:
-                    zones[numa][name] -= min(value, zones[numa][name]) if most else value
-        return Room(self.cpus - other.cpus, zones)
-
-    def more(self, other: Room) -> Room:
-        zones = {numa: dict(amounts) for numa, amounts in self.zones.items()}
-        for numa, amounts in other.zones.items():
-            for name, value in amounts.items():
-                if numa in zones and name in zones[numa]:
-                    zones[numa][name] += value
-        return Room(self.cpus | other.cpus, zones)
 
 
 class Placing:
