@@ -19,7 +19,7 @@ from holdfast.framework.registry import Registry
 from holdfast.plugins import registry as installed_plugins
 
 SERVED = (names.DEFAULT_SCHEDULER, names.HOLDFAST_SCHEDULER, names.KOORD_SCHEDULER)
-"""Pods of these names are scheduled, whatever the profiles are called: manifests written for Koordinator
+"""Pods of these names are scheduled, whatever the profiles are called; with Koordinator's its manifests
 work as they are."""
 FIT = "NodeResourcesFit"
 
