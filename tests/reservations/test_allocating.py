@@ -2,7 +2,7 @@
 
 import pytest
 
-from reservations.little_world import LittleWorld, node, pod, reservation
+from reservations.little_world import LittleWorld, Raw, node, pod, reservation
 
 ZONES = [node(f"n{i}", labels={"zone": f"z{i}"}) for i in (1, 2, 3)]
 
@@ -395,7 +395,7 @@ def test_who_must_use_a_reservation_may_ask_for_nothing_of_it(
 
 def test_a_reserved_number_of_pods_is_kept_even_if_it_is_one() -> None:
     world = LittleWorld(node("n1"))
-    strict = {"allocateOnce": False, "allocatePolicy": "Restricted"}
+    strict: Raw = {"allocateOnce": False, "allocatePolicy": "Restricted"}
     world.put(reservation("r", requests={"cpu": "4", "pods": "1"}, **strict))
     world.put(pod("p", "a"), pod("q", "a", meta=MUST))
     assert world.drawn("p") == "r"
