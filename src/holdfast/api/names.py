@@ -18,6 +18,7 @@ CONFIG_API = "kubescheduler.config.k8s.io/v1"
 # Schedulers a pod may ask for.
 DEFAULT_SCHEDULER = "default-scheduler"
 HOLDFAST_SCHEDULER = "holdfast-scheduler"
+KOORD_SCHEDULER = "koord-scheduler"
 
 DEFAULT_NAMESPACE = "default"
 
