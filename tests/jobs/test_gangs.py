@@ -114,12 +114,12 @@ def test_tasks_have_minima_of_their_own() -> None:
         return pod(name, cpu, annotations={GROUP: "g", "volcano.sh/task-spec": kind})
 
     def tried(cpu: int) -> list[str]:
-        needs = group("g", 2, minTaskMember={"ps": 1, "worker": 2})
-        tasks = [task("w0", "worker"), task("w1", "worker"), task("ps", "ps", 2)]
+        needs = group("g", 3, minTaskMember={"ps": 1, "worker": 2})
+        tasks = [task(f"w{i}", "worker") for i in range(3)] + [task("ps", "ps", 2)]
         return sorted(play(node("n1", cpu), needs, *tasks).bound())
 
     assert tried(3) == []
-    assert tried(4) == ["ps", "w0", "w1"]
+    assert tried(5) == ["ps", "w0", "w1", "w2"]
 
 
 @pytest.mark.parametrize(("asked", "placed"), [("4", 2), ("5", 0), ("4000m", 2)])

@@ -80,6 +80,8 @@ class Traits(NamedTuple):
     """Of reserve pods: whether no other with the same owners may be on the same node."""
     ahead: bool = False
     """Of reserve pods: whether pods now in its place may stay until they end by themselves."""
+    priority: int | None = None
+    """Of members of a job that have none of their own: that of their PodGroup."""
 
 
 ORDINARY = Traits()
@@ -144,7 +146,7 @@ class PodClass:
         self.labels: Mapping[str, str] = pod.metadata.labels
         self.annotations = scheduling_annotations(pod)
         self.owners: list[OwnerReference] = pod.metadata.owner_references
-        self.priority = pod_priority(spec)
+        self.priority = pod_priority(spec) if traits.priority is None else traits.priority
         self.terminating = pod.metadata.deletion_timestamp is not None
         self.spared = names.NO in (
             self.annotations.get(names.PREEMPTABLE),

@@ -21,7 +21,7 @@ from holdfast.api.reservation import Reservation
 from holdfast.api.timestamps import parse_time
 from holdfast.core.belongings import ABOUT_BELONGINGS, Belongings
 from holdfast.core.changes import Change
-from holdfast.core.classes import PodClass, PodClasses, pin_of
+from holdfast.core.classes import PodClass, PodClasses, Traits, pin_of
 from holdfast.core.decisions import Decision, Emit, ObjectRef, SetPodScheduled
 from holdfast.core.events import (
     Added,
@@ -43,7 +43,7 @@ from holdfast.core.facts import (
     node_info,
     with_devices,
 )
-from holdfast.core.jobs import Jobs
+from holdfast.core.jobs import Job, Jobs
 from holdfast.core.jobs.estimates import estimate_in
 from holdfast.core.jobs.naming import KEYS as JOB_KEYS
 from holdfast.core.ledger import Ledger
@@ -409,7 +409,7 @@ class Cluster:
             return
         ref = known.ref if known else ObjectRef("Pod", meta.namespace, meta.name, meta.uid)
         try:
-            cls = self.classes.acquire(pod, self.promises.traits(meta))
+            cls = self.classes.acquire(pod, self._traits(pod, self.jobs.named(pod)))
         except InvalidObject as error:
             if known is not None and known.phase is Phase.PENDING:
                 self._forget(known, "malformed")
@@ -478,13 +478,45 @@ class Cluster:
         for pod in pods:
             if pod.phase is not Phase.PENDING:
                 continue
-            seen = pod.cls.pod
-            own = msgspec.structs.replace(seen.metadata, name=pod.name, uid=pod.uid)
-            one = msgspec.structs.replace(seen, metadata=own)
-            before, pod.cls = pod.cls, self.classes.acquire(one, self.promises.traits(own))
+            before, pod.cls = pod.cls, self._class_anew(pod)
             self.classes.release(before)
             if self.watcher is not None and not pod.leaving:
                 self.watcher.pod_pending(pod)
+
+    def reprioritize(self, pod: PodRecord) -> None:
+        """The priority of the PodGroup of a member may be another."""
+        before, cls, row = pod.cls, self._class_anew(pod), pod.row
+        if cls is before:
+            self.classes.release(cls)
+            return
+        if row >= 0:
+            with self.ledger.transaction() as transaction:
+                self.ledger.remove(pod)
+                pod.cls = cls
+                self.ledger.place(pod, row)
+                transaction.commit()
+            if cls.priority < before.priority:
+                self._changes |= Change.POD_LEFT  # there may be somebody to preempt who was not
+        else:
+            pod.cls = cls
+        self.classes.release(before)
+        if pod.phase is Phase.PENDING and self.watcher is not None and not pod.leaving:
+            self.watcher.pod_pending(pod)
+
+    def _class_anew(self, pod: PodRecord) -> PodClass:
+        """The class a known pod has now, acquired."""
+        seen = pod.cls.pod
+        own = msgspec.structs.replace(seen.metadata, name=pod.name, uid=pod.uid)
+        one = msgspec.structs.replace(seen, metadata=own)
+        return self.classes.acquire(one, self._traits(one, pod.job))
+
+    def _traits(self, pod: Pod, job: Job | None) -> Traits:
+        """What sets its class apart though it is not written in the pod."""
+        traits = self.promises.traits(pod.metadata)
+        priority = job.priority_class if job is not None else None
+        if priority is None or pod.spec.priority:
+            return traits
+        return traits._replace(priority=priority)
 
     def _place_or_queue(self, known: PodRecord, pod: Pod, changed: bool) -> None:
         node = pod.spec.node_name

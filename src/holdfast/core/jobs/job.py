@@ -102,7 +102,9 @@ class Job:
 
     @property
     def min_tasks(self) -> dict[str, int]:
-        return self.group.spec.min_task_member if self.group is not None else {}
+        """How many it needs of each task; more than it needs at all does not count."""
+        tasks = self.group.spec.min_task_member if self.group is not None else {}
+        return tasks if sum(tasks.values()) <= self.min_member else {}
 
     @property
     def timeout(self) -> float | None:
@@ -134,6 +136,10 @@ class Job:
         if self._top is None:
             self._top = max((member.cls.priority for member in self.members.values()), default=0)
         return self._top
+
+    def reprioritized(self) -> None:
+        """Its members may be more or less important than before."""
+        self._top = None
 
     def add(self, member: PodRecord) -> None:
         if self._top is not None and (not self.members or member.cls.priority > self._top):

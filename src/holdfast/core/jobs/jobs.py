@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from holdfast.api.jobs import PodGroup, VolcanoJob
 from holdfast.api.meta import ObjectMeta
 from holdfast.api.names import VOLCANO_JOB_NAME
+from holdfast.api.pod import Pod
 from holdfast.api.policy import PriorityClass
 from holdfast.core.jobs.estimates import duration_or_none
 from holdfast.core.jobs.holds import Holds
@@ -39,6 +40,8 @@ class Jobs:
         self._groups: dict[JobName, PodGroup] = {}
         self._ended_in: dict[str, JobName] = {}
         self._classes: dict[str, int] = {}
+        self._prioritized = False
+        """Whether any PodGroup ever had a priority class."""
         self._running_estimates: dict[tuple[str, str], float] = {}
         self.lengths_are_told = False
         """Whether any pod, or job, ever said how long it runs."""
@@ -51,6 +54,15 @@ class Jobs:
         return next((self.known[each] for each in names if each in self.known), None)
 
     # Members
+
+    def named(self, pod: Pod) -> Job | None:
+        """The job the pod names, if its PodGroup has a say in how important the pod is."""
+        if not self._prioritized or pod.spec.scheduler_name in self.apart:
+            return None
+        name = named_in(pod.metadata)
+        if name is None:
+            return None
+        return self.known.get(name) or self.known.get(name._replace(family=_OTHER[name.family]))
 
     def join(self, pod: PodRecord, meta: ObjectMeta, namespace: str = "") -> None:
         """The pod belongs to the job its metadata names; to none any more if that names none."""
@@ -242,10 +254,16 @@ class Jobs:
         """Finds the job's PodGroup."""
         name = job.name
         group = self._groups.get(name) or self._groups.get(name._replace(family=_OTHER[name.family]))
-        job.group = group
+        before, job.group = job.priority_class, group
         job.priority_class = None
         if group is not None and group.spec.priority_class_name:
             job.priority_class = self._classes.get(group.spec.priority_class_name)
+        if job.priority_class != before:
+            self._prioritized = True
+            job.reprioritized()
+            for member in job.members.values():
+                if member.promise is None:
+                    self._cluster.reprioritize(member)
         self.touch(job)
 
     def _drop_if_empty(self, job: Job) -> None:
