@@ -123,7 +123,7 @@ class Drawing:
         promise, remaining = hold.promise, hold.remaining
         if promise.restricted is not None and self.lacking(hold):
             return False
-        particular = self._cluster.belongings.particular(self._cls, hold.row)
+        particular = self._cluster.belongings.particular(self._cls, hold)
         for slot, _ in self._asked:
             if remaining.get(slot) and slot not in particular:
                 return True
