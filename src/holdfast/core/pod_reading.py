@@ -42,6 +42,7 @@ _OF_JOBS = frozenset(
         names.GANG_MODE,
         names.GANG_GROUPS,
         names.GANG_MATCH_POLICY,
+        names.LIGHT_GROUP_MATCH_POLICY,
         names.QUEUE_NAME_ANNOTATION,
         names.RUN_ESTIMATE,
     )
