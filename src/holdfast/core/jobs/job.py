@@ -41,6 +41,7 @@ class Job:
         "failed",
         "first_seen",
         "group",
+        "has_enough",
         "leader",
         "lost_at",
         "members",
@@ -71,6 +72,8 @@ class Job:
         self.problem = NOTHING
         self.overdue = NOTHING
         """That it took longer than it may, once it has."""
+        self.has_enough = False
+        """Whether it got what it needs in this round: those it has besides come after all others."""
         self.seen_ready = False
         """Whether it was ready when last looked at."""
         self.lost_at: float | None = None
