@@ -18,6 +18,7 @@ CONFIG_API = "kubescheduler.config.k8s.io/v1"
 # Schedulers a pod may ask for.
 DEFAULT_SCHEDULER = "default-scheduler"
 HOLDFAST_SCHEDULER = "holdfast-scheduler"
+KOORD_SCHEDULER = "koord-scheduler"
 
 DEFAULT_NAMESPACE = "default"
 
@@ -143,6 +144,7 @@ NODE_NUMA_ALLOCATE_STRATEGY = "node.koordinator.sh/numa-allocate-strategy"
 GPU_VENDOR = "node.koordinator.sh/gpu-vendor"
 KUBELET_CPU_POLICY = "kubelet.koordinator.sh/cpu-manager-policy"
 POD_CPU_ALLOCS = "node.koordinator.sh/pod-cpu-allocs"
+SYSTEM_CPUS = "node.koordinator.sh/system-qos-resource"
 AMPLIFICATION_RATIO = "node.koordinator.sh/resource-amplification-ratio"
 KOORD_PRIORITY_CLASS = "koordinator.sh/priority-class"
 CPU_TOPOLOGY = "node.koordinator.sh/cpu-topology"
