@@ -273,7 +273,7 @@ class Gangs:
                 can += column.best() >= 0
                 continue
             can += min(len(pods), self._capacity(pod, column.fits))
-        return can < job.min_member
+        return can < job.still_needs
 
     def _capacity(self, pod: PodRecord, rows: "np.typing.NDArray[np.bool_]") -> int:
         """At most so many such pods could be placed on these rows."""
@@ -312,7 +312,7 @@ class Gangs:
     ) -> Callable[[], bool] | None:
         """Whether a job that is not ready yet has all it needs; None if it has no more than that."""
         job = jobs[0]
-        needed = max(1, job.min_member - job.ready_members)
+        needed = max(1, job.still_needs - job.ready_members)
         if len(jobs) > 1 or needed >= len(members) or job.is_ready:
             return None
         return lambda: len(statement.placed) >= needed and job.is_ready
@@ -420,8 +420,8 @@ class Gangs:
         assert job is not None
         kinds = tuple(sorted(Counter((pod.scheduler, pod.cls.id) for pod in left).items()))
         tasks = tuple(sorted(job.min_tasks.items()))
-        least = max(0, job.min_member - job.ready_members)
-        partners = job.declared.partners if job.declared is not None else frozenset()
+        least = max(0, job.still_needs - job.ready_members)
+        partners = job.bond.partners
         resources = str(sorted(job.group.spec.min_resources.items())) if job.group is not None else ""
         shape: tuple[Hashable, ...] = (kinds, least, tasks, job.queue, partners, resources)
         if tasks or partners or job.problem.reason in (NO_GROUP, NOT_ENOUGH_TASKS):

@@ -14,10 +14,10 @@ from typing import NamedTuple
 
 from holdfast.api.jobs import PodGroup
 from holdfast.api.meta import ObjectMeta, condition
-from holdfast.api.names import TASK_SPEC
+from holdfast.api.names import ONCE_SATISFIED, TASK_SPEC, WAITING_AND_RUNNING
 from holdfast.api.timestamps import TimeError, parse_time
 from holdfast.core.decisions import ObjectRef
-from holdfast.core.jobs.naming import Declared, JobName
+from holdfast.core.jobs.naming import UNBOUND, Bond, Declared, JobName
 from holdfast.core.pods import Phase, PodRecord
 
 SCHEDULED = "Scheduled"
@@ -41,6 +41,7 @@ class Job:
         "failed",
         "first_seen",
         "group",
+        "group_bond",
         "has_enough",
         "leader",
         "lost_at",
@@ -58,6 +59,8 @@ class Job:
     def __init__(self, name: JobName, now: float) -> None:
         self.name = name
         self.group: PodGroup | None = None
+        self.group_bond = UNBOUND
+        """What its PodGroup says of how it hangs together."""
         self.declared: Declared | None = None
         self.members: dict[str, PodRecord] = {}
         """Pods, and reserve pods of reservations, by uid."""
@@ -102,6 +105,23 @@ class Job:
         if self.group is not None:
             return max(0, self.group.spec.min_member)
         return self.declared.min_member if self.declared is not None else 1
+
+    @property
+    def bond(self) -> Bond:
+        """How it hangs together: what its PodGroup says, else its members."""
+        if self.group_bond != UNBOUND or self.declared is None:
+            return self.group_bond
+        return self.declared.bond
+
+    @property
+    def still_needs(self) -> int:
+        """How many must have a place: by some gangs' wish only until they had it once."""
+        if self.bond.policy == ONCE_SATISFIED and (self.done or self._has_bound()):
+            return 0
+        return self.min_member
+
+    def _has_bound(self) -> bool:
+        return any(member.phase is Phase.ASSIGNED for member in self.members.values())
 
     @property
     def min_tasks(self) -> dict[str, int]:
@@ -192,7 +212,8 @@ class Job:
     @property
     def ready_members(self) -> int:
         """How many have a place, or have done their work."""
-        return sum(member.row >= 0 for member in self.members.values()) + len(self.done)
+        running = sum(member.row >= 0 for member in self.members.values())
+        return running if self.bond.policy == WAITING_AND_RUNNING else running + len(self.done)
 
     @property
     def is_ready(self) -> bool:
@@ -206,7 +227,7 @@ class Job:
     def lacks(self, more: Iterable[PodRecord]) -> str:
         """What is missing to be ready, had these members a place too; empty if nothing is."""
         more = list(more)
-        have, least = self.ready_members + len(more), self.min_member
+        have, least = self.ready_members + len(more), self.still_needs
         if have < least:
             return f"{have} of the {least} pods it needs"
         if self.min_tasks:
