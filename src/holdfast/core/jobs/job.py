@@ -42,6 +42,7 @@ class Job:
         "first_seen",
         "group",
         "group_bond",
+        "has_enough",
         "leader",
         "lost_at",
         "members",
@@ -74,6 +75,8 @@ class Job:
         self.problem = NOTHING
         self.overdue = NOTHING
         """That it took longer than it may, once it has."""
+        self.has_enough = False
+        """Whether it got what it needs in this round: those it has besides come after all others."""
         self.seen_ready = False
         """Whether it was ready when last looked at."""
         self.lost_at: float | None = None
