@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
-from prometheus_client.core import Metric
+from prometheus_client.core import CounterMetricFamily, Metric
 
 from holdfast.backends.kubernetes.access import Access
 from holdfast.backends.kubernetes.clock import Clock
@@ -21,7 +21,6 @@ from holdfast.backends.kubernetes.fence import Fence
 from holdfast.backends.kubernetes.http.client import Client
 from holdfast.backends.kubernetes.provisioning import ProvisionerRunner
 from holdfast.backends.kubernetes.traffic import Requests
-from holdfast.backends.metrics.figures import Counter
 from holdfast.framework.config import LeaderElection
 from holdfast.server.health import Check, Endpoints, health_app, ping, start_health
 from holdfast.server.running import LeaseLost
@@ -147,6 +146,4 @@ class _Figures:
             ("created", "Reservations that were to be created.", self._provisioner.created),
             ("failures", "Reservations that could not be created.", self._provisioner.failures),
         ):
-            counter = Counter(f"holdfast_provisioner_{name}_total", about)
-            counter.add(amount=total)
-            yield counter.family()
+            yield CounterMetricFamily(f"holdfast_provisioner_{name}_total", about, total)
