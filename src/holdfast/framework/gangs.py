@@ -27,11 +27,13 @@ from holdfast.framework.queue import Key, SchedulingQueue
 from holdfast.framework.statement import Statement
 
 NOT_ENOUGH_TASKS = "NotEnoughTasks"
+NOT_ENOUGH_OF_TASK = "NotEnoughPodsOfTask"
 NOT_ENOUGH_RESOURCES = "NotEnoughResources"
 NO_GROUP = "PodGroupNotFound"
 QUEUE = "NotAdmitted"
 READY = "Ready"
 
+_MEMBERS_MISSING = (NO_GROUP, NOT_ENOUGH_TASKS, NOT_ENOUGH_OF_TASK)
 _ROOM_HELPS = (NOT_ENOUGH_RESOURCES, QUEUE)
 
 _SHAPES = 100_000
@@ -209,7 +211,9 @@ class Gangs:
             if missing:
                 # Its pods are told the same however many there are: they come one by one.
                 text = f"{job.name} has fewer pods than it needs"
-                problem = Problem(NOT_ENOUGH_TASKS, f"{job.name} has {missing}")
+                of_task = job.lacks_of_tasks(own)
+                reason = NOT_ENOUGH_OF_TASK if of_task else NOT_ENOUGH_TASKS
+                problem = Problem(reason, f"{job.name} has {of_task or missing}")
                 return Refusal(problem, {}, Change.NONE, {}, text)
             names = self._jobs.missing_partners(job)
             if names:
@@ -424,7 +428,7 @@ class Gangs:
         partners = job.bond.partners
         resources = str(sorted(job.group.spec.min_resources.items())) if job.group is not None else ""
         shape: tuple[Hashable, ...] = (kinds, least, tasks, job.queue, partners, resources)
-        if tasks or partners or job.problem.reason in (NO_GROUP, NOT_ENOUGH_TASKS):
+        if tasks or partners or job.problem.reason in _MEMBERS_MISSING:
             shape = (*shape, job.name)
         if len(self._shapes) > _SHAPES:
             self._shapes.clear()
