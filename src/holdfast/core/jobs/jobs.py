@@ -275,7 +275,7 @@ class Jobs:
             job.reprioritized()
             for member in job.members.values():
                 if member.promise is None:
-                    self._cluster.reprioritize(member)
+                    self._cluster.intake.reprioritize(member)
         self.touch(job)
 
     def _drop_if_empty(self, job: Job) -> None:

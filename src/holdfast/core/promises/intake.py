@@ -342,4 +342,4 @@ class Intake:
         if not self._named[key]:
             del self._named[key]
         if (before == 0) != (before + count == 0):
-            self._cluster.reclassify(name, uid)
+            self._cluster.intake.reclassify(name, uid)
