@@ -67,7 +67,7 @@ class DrawnOne(One):
         if row in ledger.holds.waiting and not hold.promise.waiting:
             for slot, excess in ledger.excess(row).items():
                 claimed[slot] -= excess
-        for slot, left in hold.remaining.items():
+        for slot, left in hold.fill.remaining.items():
             claimed[slot] -= left
 
     @property
@@ -130,7 +130,7 @@ class Drawing:
 
     def _lacks(self, hold: Hold, restricted: frozenset[int]) -> bool:
         """Whether a restricted reservation has not enough of something."""
-        remaining, withheld = hold.remaining, hold.promise.withheld
+        remaining, withheld = hold.fill.remaining, hold.promise.withheld
         for slot, amount in self._asked:
             if slot in restricted and remaining.get(slot, 0) - withheld.get(slot, 0) < amount:
                 return True
@@ -193,7 +193,8 @@ class Drawing:
 
     def worth_of(self, hold: Hold) -> int:
         """The same for one, without arrays; -1 if it does not serve."""
-        promise, remaining, asked = hold.promise, hold.remaining, self._by_slot
+        promise, fill, asked = hold.promise, hold.fill, self._by_slot
+        remaining, named = fill.remaining, fill.named
         share = filled = 0
         sure = not self._belongings.awake
         some = False
@@ -207,10 +208,10 @@ class Drawing:
                 return -1
         elif not self.serves(hold):
             return -1
-        for slot, promised in hold.named:
+        for slot, promised in named:
             unused = remaining.get(slot, 0) - asked.get(slot, 0)
             filled += 100 if unused <= 0 else 100 * (promised - unused) // promised
-        worth = share // self._parts * _STEPS + filled // (len(hold.named) or 1)
+        worth = share // self._parts * _STEPS + filled // (len(named) or 1)
         return worth + _order_worth(promise.order) if promise.order else worth
 
     def _shared_ports(self, promise: Promise) -> set[Any]:

@@ -14,7 +14,6 @@ from holdfast.core.classes import PodClass
 from holdfast.core.cluster import Cluster
 from holdfast.core.holds import Hold
 from holdfast.core.promises import Promise
-from holdfast.core.slots import PODS
 from holdfast.core.view import Cells, One, View
 from holdfast.framework.column import INFEASIBLE, Bools, Column, Ints
 from holdfast.framework.drawing import Drawing, DrawnOne, DrawnSome, pick
@@ -130,9 +129,7 @@ class OwnedColumn(Column):
             key: Hashable = (
                 claimed,
                 offered,
-                hold.named,
-                tuple(hold.remaining.items()),
-                hold.amounts.get(PODS),
+                hold.fill,
                 promise.order,
                 promise.restricted,
             )

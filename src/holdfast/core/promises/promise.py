@@ -34,7 +34,7 @@ from holdfast.api.reservation import (
 )
 from holdfast.api.timestamps import parse_time
 from holdfast.core.decisions import ObjectRef
-from holdfast.core.holds import Amounts
+from holdfast.core.fills import Amounts
 
 if TYPE_CHECKING:
     from holdfast.core.holds import Hold
