@@ -21,7 +21,7 @@ from holdfast.api.reservation import Reservation
 from holdfast.api.timestamps import parse_time
 from holdfast.core.belongings import ABOUT_BELONGINGS, Belongings
 from holdfast.core.changes import Change
-from holdfast.core.classes import PodClass, PodClasses, pin_of
+from holdfast.core.classes import RESULTS, PodClass, PodClasses, pin_of
 from holdfast.core.decisions import Decision, Emit, ObjectRef, SetPodScheduled
 from holdfast.core.events import (
     Added,
@@ -435,7 +435,14 @@ class Cluster:
         """What the pod says of the job it belongs to, and of its length."""
         meta = pod.metadata
         annotations = meta.annotations
-        if annotations or pod.spec.active_deadline_seconds is not None:
+        if annotations and annotations.keys() <= RESULTS:
+            annotations = {}
+        if (
+            annotations
+            or pod.spec.active_deadline_seconds is not None
+            or known.queue
+            or known.estimate is not None
+        ):
             known.estimate = estimate_in(pod)
             if known.estimate is not None:
                 self.jobs.lengths_are_told = True

@@ -94,13 +94,13 @@ class Drawing:
         self.required = cluster.promises.wish(cls).required
 
     def among(self, rows: NDArray[np.intp]) -> list[Hold]:
-        """The reservations on these rows that can be drawn on."""
+        """The reservations on these rows, each named once, that can be drawn on."""
         draws = self.draws
         if draws is None:
             return []
         if len(rows) >= self._cluster.nodes.size:
             return draws.everywhere()
-        return [hold for row in np.intersect1d(rows, draws.rows()).tolist() for hold in draws.on(row)]
+        return [hold for row in rows.tolist() for hold in draws.on(row)]
 
     def serving(self, drawn: list[Hold]) -> list[Hold]:
         """Those of which the pod would draw something, and all it must."""
