@@ -37,6 +37,7 @@ def schedule_one(round_: Round, pod: PodRecord) -> None:
     refusal = round_.cluster.jobs.queues.refusal(pod)
     if refusal:
         round_.cycle.refuse(profile, pod, refusal, round_.now)
+        round_.turned_away.append(pod)
     else:
         round_.cycle.schedule(profile, pod, round_.now)
 

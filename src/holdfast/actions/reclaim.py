@@ -5,14 +5,15 @@ themselves be reclaimed from. The least important goes first; of a job that woul
 than it needs, all of it. Nobody is asked to go unless the whole job becomes ready.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
+from holdfast.actions.room_in_queue import RoomInQueue
 from holdfast.actions.round import Action, Round
 from holdfast.core.decisions import Decision, Emit, Evict, Nominate
-from holdfast.core.jobs.queues import QueueRecord
+from holdfast.core.jobs.queues import Foresight, QueueRecord
 from holdfast.core.pods import PodRecord
 from holdfast.core.slots import PODS
 from holdfast.framework.trial import PodTrial
@@ -42,12 +43,13 @@ class Reclaim(Action):
         queues.share_out(round_.queue.waiting(with_jobs=True))
         waiting.sort(key=lambda pod: (queues.standing(queues.of(pod)), round_.queue.sort_key(pod)))
         self._in_vain = {p.uid: self._in_vain[p.uid] for p in waiting if p.uid in self._in_vain}
-        for pod in waiting:
-            tried = (round_.cluster.ledger.changed.end, queues.generation)
-            if self._in_vain.get(pod.uid) == tried or pod.promise is not None:
-                continue
-            _Reclaimer(round_, pod).reclaim()
-            self._in_vain[pod.uid] = (round_.cluster.ledger.changed.end, queues.generation)
+        with queues.as_it_will_be() as foresight:
+            for pod in waiting:
+                tried = (round_.cluster.ledger.changed.end, queues.generation)
+                if self._in_vain.get(pod.uid) == tried or pod.promise is not None:
+                    continue
+                _Reclaimer(round_, pod, foresight).reclaim()
+                self._in_vain[pod.uid] = (round_.cluster.ledger.changed.end, queues.generation)
         end = round_.cluster.ledger.changed.end
         self._seen = (round_.queue.refusals, end, queues.generation)
 
@@ -55,11 +57,12 @@ class Reclaim(Action):
 class _Reclaimer:
     """One job, or a pod that is one."""
 
-    def __init__(self, round_: Round, leader: PodRecord) -> None:
+    def __init__(self, round_: Round, leader: PodRecord, foresight: Foresight) -> None:
         self._round = round_
         self._cluster = round_.cluster
         self._queues = round_.cluster.jobs.queues
         self._leader = leader
+        self._foresight = foresight
         self._queue = self._queues.of(leader)
         self._victims: dict[str, PodRecord] = {}
         self._places: list[tuple[PodRecord, int]] = []
@@ -72,15 +75,21 @@ class _Reclaimer:
             return
         if jobs and (
             any(each.is_ready for each in jobs)
-            or self._round.gangs.hindrance(jobs, members) is not None
+            or self._round.gangs.hindrance(jobs, members, may_make_room=True) is not None
         ):
             return
+        for pod in members:
+            if pod.nominated:
+                self._foresight.going(pod)  # it is looked at anew
         with cluster.ledger.transaction():
             for pod in members:
                 self._place(pod)
             ready = all(each.is_ready for each in jobs) if jobs else bool(self._places)
         if ready and self._victims:
             self._decide()
+        for pod in members:
+            if pod.nominated:
+                self._foresight.coming(pod)
 
     def _is_under_way(self, pod: PodRecord) -> bool:
         row = self._cluster.nodes.row(pod.nominated) if pod.nominated else None
@@ -89,64 +98,46 @@ class _Reclaimer:
 
     def _place(self, pod: PodRecord) -> None:
         cluster, cycle = self._cluster, self._round.cycle
-        if not self._is_deserved(pod) or self._queues.refusal(pod):
+        path = self._queues.path(self._queue)
+        if self._queues.closed(pod) or not self._is_deserved(pod, path[:1]):
             return
-        profile = self._round.profiles[pod.scheduler]
-        row = cycle.find_row(profile, pod, cycle.column(profile, pod.cls))
-        if row < 0:
-            row = self._clear(pod)
+
+        def admitted() -> bool:
+            # What goes may have been counted in the queues above, so they are looked at each time.
+            return self._is_deserved(pod, path) and not self._queues.refusal(pod)
+
+        profile, row = self._round.profiles[pod.scheduler], -1
+        if admitted():
+            row = cycle.find_row(profile, pod, cycle.column(profile, pod.cls))
+        if row < 0 and pod.cls.pod.spec.preemption_policy != "Never":
+            row = self._clear(pod, admitted)
         if row >= 0:
             cluster.ledger.place(pod, row)
             self._places.append((pod, row))
 
-    def _is_deserved(self, pod: PodRecord) -> bool:
-        """Whether the queue, and those above it, still deserve what the pod asks for."""
+    def _is_deserved(self, pod: PodRecord, path: list[QueueRecord]) -> bool:
+        """Whether these queues still deserve what the pod asks for."""
         return all(
             record.allocated.get(slot, 0) + asked <= record.share[slot]
-            for record in self._queues.path(self._queue)
+            for record in path
             for slot, asked in pod.cls.amounts.items()
             if slot != PODS and slot < len(record.share)
         )
 
-    def _clear(self, pod: PodRecord) -> int:
+    def _clear(self, pod: PodRecord, admitted: Callable[[], bool]) -> int:
         """Takes away those who must go for the pod to fit somewhere; where that is, or -1."""
-        cluster, cycle = self._cluster, self._round.cycle
-        column = cycle.column(self._round.profiles[pod.scheduler], pod.cls)
-        trial = PodTrial(cluster, column, pod, pod.pin is not None)
-        best: tuple[tuple[float, ...], int, list[PodRecord]] | None = None
-        for row in np.flatnonzero(trial.resolvable()).tolist():
-            victims = self._victims_on(pod, row, trial)
-            if victims:
-                highest = max(victim.cls.priority for victim in victims)
-                cost = (highest, len(victims), row)
-                if best is None or cost < best[0]:
-                    best = cost, row, victims
-        if best is None:
+        column = self._round.cycle.column(self._round.profiles[pod.scheduler], pod.cls)
+        rows = PodTrial(self._cluster, column, pod, pod.pin is not None).resolvable() | column.fits
+        making = RoomInQueue(
+            self._round, pod, lambda p: self._may_go(p) and self._is_above(p, pod), admitted
+        )
+        room = making.on_one_of(np.flatnonzero(rows).tolist())
+        if room is None:
             return -1
-        for victim in best[2]:
+        for victim in room.victims:
             self._victims[victim.uid] = victim
-            if victim.row >= 0:
-                cluster.ledger.remove(victim)
-        return best[1]
-
-    def _victims_on(self, pod: PodRecord, row: int, trial: PodTrial) -> list[PodRecord]:
-        """Those of a row who would have to go, the least important first; none if that is no use."""
-        cluster = self._cluster
-        there = [p for p in cluster.ledger.pods.get(row, {}).values() if self._may_go(p)]
-        there.sort(key=lambda p: (p.cls.priority, -(p.started or 0.0), p.namespace, p.name))
-        victims: list[PodRecord] = []
-        with cluster.ledger.transaction():
-            for victim in there:
-                if not self._is_above(victim, pod):
-                    continue
-                group = [victim, *cluster.jobs.companions([*victims, victim])]
-                group = [p for p in group if p.row >= 0 and p not in victims]
-                for each in group:
-                    cluster.ledger.remove(each)
-                victims += group
-                if trial.fits(row):
-                    return victims
-        return []
+            self._cluster.ledger.remove(victim)
+        return room.row
 
     def _may_go(self, victim: PodRecord) -> bool:
         record = self._queues.known.get(self._queues.of(victim))
@@ -180,6 +171,7 @@ class _Reclaimer:
         decisions: list[Decision] = self._round.cycle.decisions
         for victim in self._victims.values():
             victim.disrupted = True
+            self._foresight.going(victim)
             text = f"queue {self._queue} reclaims what it deserves for {about}"
             decisions.append(Evict(victim.ref, text))
             decisions.append(Emit(victim.ref, "Normal", RECLAIMED, text, "Reclaiming"))

@@ -31,6 +31,8 @@ NO_GROUP = "PodGroupNotFound"
 QUEUE = "NotAdmitted"
 READY = "Ready"
 
+_ROOM_HELPS = (NOT_ENOUGH_RESOURCES, QUEUE)
+
 _SHAPES = 100_000
 """So many shapes of jobs are told apart before that starts afresh."""
 _STANDING = ("active", "backoff", "unschedulable")
@@ -150,8 +152,10 @@ class Gangs:
         ]
         return sorted(found, key=lambda p: (-p.cls.priority, p.first_seen, p.namespace, p.name))
 
-    def hindrance(self, jobs: list[Job], members: list[PodRecord]) -> Refusal | None:
-        """Why there is no use in looking for places yet."""
+    def hindrance(
+        self, jobs: list[Job], members: list[PodRecord], may_make_room: bool = False
+    ) -> Refusal | None:
+        """Why there is no use in looking for places yet, or even in making room for them."""
         for job in jobs:
             if not job.is_known:
                 return self._said(NO_GROUP, f"{job.name} does not exist", Change.NONE)
@@ -166,9 +170,13 @@ class Gangs:
             if names:
                 text = f"{job.name} waits for {', '.join(map(str, names))}"
                 return self._said(NOT_ENOUGH_TASKS, text, Change.NONE)
-            refusal = self._cluster.jobs.queues.refusal(own[0]) if own else ""
+            queues = self._cluster.jobs.queues
+            refuses = queues.closed if may_make_room else queues.refusal
+            refusal = refuses(own[0]) if own else ""
             if refusal:
                 return self._said(QUEUE, refusal, _ROOM | Change.OTHER)
+            if may_make_room:
+                continue
             lacking = self._lacking_resources(job)
             if lacking and not job.is_ready:
                 text = f"{job.name} asks for more than is free of {', '.join(lacking)}"
@@ -220,7 +228,7 @@ class Gangs:
                 can += column.best() >= 0
                 continue
             can += min(len(pods), self._capacity(pod, column.fits))
-        return can < job.min_member
+        return can < job.still_needs
 
     def _capacity(self, pod: PodRecord, rows: "np.typing.NDArray[np.bool_]") -> int:
         """At most so many such pods could be placed on these rows."""
@@ -322,7 +330,7 @@ class Gangs:
         for job in {id(pod.job): pod.job for pod in left if pod.job is not None}.values():
             if not job.is_ready:
                 job.problem = refusal.problem
-                if refusal.problem.reason == NOT_ENOUGH_RESOURCES or leader.promise is not None:
+                if refusal.problem.reason in _ROOM_HELPS or leader.promise is not None:
                     self.refused[job.name] = leader
             self._jobs.touch(job)
         for pod in left:
@@ -348,8 +356,8 @@ class Gangs:
         assert job is not None
         kinds = tuple(sorted(Counter((pod.scheduler, pod.cls.id) for pod in left).items()))
         tasks = tuple(sorted(job.min_tasks.items()))
-        least = max(0, job.min_member - job.ready_members)
-        partners = job.declared.partners if job.declared is not None else frozenset()
+        least = max(0, job.still_needs - job.ready_members)
+        partners = job.bond.partners
         resources = str(sorted(job.group.spec.min_resources.items())) if job.group is not None else ""
         shape: tuple[Hashable, ...] = (kinds, least, tasks, job.queue, partners, resources)
         if tasks or partners or job.problem.reason in (NO_GROUP, NOT_ENOUGH_TASKS):

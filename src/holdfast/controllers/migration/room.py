@@ -32,6 +32,9 @@ _OF_GROUPS = frozenset(
         names.GANG_MODE,
         names.GANG_GROUPS,
         names.GANG_MATCH_POLICY,
+        names.LIGHT_GROUP_NAME,
+        names.LIGHT_GROUP_MIN_AVAILABLE,
+        names.LIGHT_GROUP_MATCH_POLICY,
     )
 )
 """One that moves does not bring its group along: a reservation is no member that others wait for."""

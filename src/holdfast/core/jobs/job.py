@@ -14,10 +14,10 @@ from typing import NamedTuple
 
 from holdfast.api.jobs import PodGroup
 from holdfast.api.meta import ObjectMeta, condition
-from holdfast.api.names import TASK_SPEC
+from holdfast.api.names import ONCE_SATISFIED, TASK_SPEC, WAITING_AND_RUNNING
 from holdfast.api.timestamps import TimeError, parse_time
 from holdfast.core.decisions import ObjectRef
-from holdfast.core.jobs.naming import Declared, JobName
+from holdfast.core.jobs.naming import UNBOUND, Bond, Declared, JobName
 from holdfast.core.pods import Phase, PodRecord
 
 SCHEDULED = "Scheduled"
@@ -41,6 +41,7 @@ class Job:
         "failed",
         "first_seen",
         "group",
+        "group_bond",
         "leader",
         "lost_at",
         "members",
@@ -57,6 +58,8 @@ class Job:
     def __init__(self, name: JobName, now: float) -> None:
         self.name = name
         self.group: PodGroup | None = None
+        self.group_bond = UNBOUND
+        """What its PodGroup says of how it hangs together."""
         self.declared: Declared | None = None
         self.members: dict[str, PodRecord] = {}
         """Pods, and reserve pods of reservations, by uid."""
@@ -101,8 +104,27 @@ class Job:
         return self.declared.min_member if self.declared is not None else 1
 
     @property
+    def bond(self) -> Bond:
+        """How it hangs together: what its PodGroup says, else its members."""
+        if self.group_bond != UNBOUND or self.declared is None:
+            return self.group_bond
+        return self.declared.bond
+
+    @property
+    def still_needs(self) -> int:
+        """How many must have a place: by some gangs' wish only until they had it once."""
+        if self.bond.policy == ONCE_SATISFIED and (self.done or self._has_bound()):
+            return 0
+        return self.min_member
+
+    def _has_bound(self) -> bool:
+        return any(member.phase is Phase.ASSIGNED for member in self.members.values())
+
+    @property
     def min_tasks(self) -> dict[str, int]:
-        return self.group.spec.min_task_member if self.group is not None else {}
+        """How many it needs of each task; more than it needs at all does not count."""
+        tasks = self.group.spec.min_task_member if self.group is not None else {}
+        return tasks if sum(tasks.values()) <= self.min_member else {}
 
     @property
     def timeout(self) -> float | None:
@@ -134,6 +156,10 @@ class Job:
         if self._top is None:
             self._top = max((member.cls.priority for member in self.members.values()), default=0)
         return self._top
+
+    def reprioritized(self) -> None:
+        """Its members may be more or less important than before."""
+        self._top = None
 
     def add(self, member: PodRecord) -> None:
         if self._top is not None and (not self.members or member.cls.priority > self._top):
@@ -183,7 +209,8 @@ class Job:
     @property
     def ready_members(self) -> int:
         """How many have a place, or have done their work."""
-        return sum(member.row >= 0 for member in self.members.values()) + len(self.done)
+        running = sum(member.row >= 0 for member in self.members.values())
+        return running if self.bond.policy == WAITING_AND_RUNNING else running + len(self.done)
 
     @property
     def is_ready(self) -> bool:
@@ -197,7 +224,7 @@ class Job:
     def lacks(self, more: Iterable[PodRecord]) -> str:
         """What is missing to be ready, had these members a place too; empty if nothing is."""
         more = list(more)
-        have, least = self.ready_members + len(more), self.min_member
+        have, least = self.ready_members + len(more), self.still_needs
         if have < least:
             return f"{have} of the {least} pods it needs"
         if self.min_tasks:

@@ -8,7 +8,8 @@ guaranteed to others stays free. Whose turn it is, is decided by shares.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -70,6 +71,10 @@ class QueueRecord:
         return max(1, self.object.spec.weight)
 
     @property
+    def priority(self) -> int:
+        return self.object.spec.priority
+
+    @property
     def is_open(self) -> bool:
         meta, status = self.object.metadata, self.object.status
         return meta.deletion_timestamp is None and status.state not in _CLOSED
@@ -77,6 +82,34 @@ class QueueRecord:
     @property
     def reclaimable(self) -> bool:
         return self.object.spec.reclaimable is not False
+
+
+class Foresight:
+    """What queues will have more or less of than now, for as long as that is looked at."""
+
+    def __init__(
+        self, add: Callable[[str, Amounts, int], None], queue_of: Callable[[PodRecord], str]
+    ) -> None:
+        self._add, self._queue_of = add, queue_of
+        self._done: list[tuple[str, Amounts, int]] = []
+
+    def coming(self, pod: PodRecord) -> None:
+        self._count(pod, 1)
+
+    def going(self, pod: PodRecord) -> None:
+        """Of a pod on a node, or one that is coming no more."""
+        self._count(pod, -1)
+
+    def forget(self) -> None:
+        for queue, amounts, sign in self._done:
+            self._add(queue, amounts, -sign)
+        self._done.clear()
+
+    def _count(self, pod: PodRecord, sign: int) -> None:
+        queue = self._queue_of(pod)
+        if queue:
+            self._done.append((queue, pod.cls.amounts, sign))
+            self._add(queue, pod.cls.amounts, sign)
 
 
 class Queues:
@@ -144,6 +177,12 @@ class Queues:
         name = self.of(pod)
         return not name or self.of(victim) == name
 
+    def pods_in(self, name: str) -> list[PodRecord]:
+        """Pods of the queue that are on nodes."""
+        self.refresh()
+        uids = (uid for uid, (queue, _) in self._counted.items() if queue == name)
+        return [self._cluster.pods[uid] for uid in uids if uid in self._cluster.pods]
+
     def path(self, name: str) -> list[QueueRecord]:
         """The queue and those above it, the lowest first."""
         found: list[QueueRecord] = []
@@ -204,6 +243,23 @@ class Queues:
                 return f"what is free of {nodes.slots.name(slot)} is guaranteed to other queues"
         return ""
 
+    @contextmanager
+    def as_it_will_be(self) -> Iterator[Foresight]:
+        """Counts pods nodes are being cleared for as placed, and those on their way out as gone."""
+        self.refresh()
+        foresight = Foresight(self._add, self.of)
+        pods = self._cluster.pods
+        for there in self._cluster.nominations.values():
+            for pod in there.values():
+                foresight.coming(pod)
+        for pod in [pods[uid] for uid in self._counted if uid in pods]:
+            if pod.disrupted or pod.cls.terminating:
+                foresight.going(pod)
+        try:
+            yield foresight
+        finally:
+            foresight.forget()
+
     # Shares
 
     def share_out(self, waiting: Iterable[PodRecord]) -> None:
@@ -240,10 +296,10 @@ class Queues:
         ends = not path[-1].parent or path[-1].parent not in {r.name for r in path}
         return record.parent if record.parent in self.known and ends else ""
 
-    def standing(self, name: str) -> tuple[tuple[bool, float], ...]:
+    def standing(self, name: str) -> tuple[tuple[bool, int, float], ...]:
         """Where a queue stands in the order of turns, from the top of the tree down; lower is first."""
         return tuple(
-            (self.is_overused(record), dominant(record.allocated, record.share))
+            (self.is_overused(record), -record.priority, dominant(record.allocated, record.share))
             for record in reversed(self.path(name))
         )
 

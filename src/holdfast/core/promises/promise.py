@@ -50,6 +50,7 @@ class Promise:
         "amounts",
         "amounts_by_name",
         "clears",
+        "counts_pods",
         "created",
         "deleting",
         "error",
@@ -103,6 +104,8 @@ class Promise:
         self.amounts_by_name: dict[str, int] = {}
         self.listed: tuple[tuple[int, str], ...] = ()
         """What of that its status tells: slots and their names, in the order of the names."""
+        self.counts_pods = False
+        """Whether it says how many pods it is for."""
         self.hold: Hold | None = None
         """Its room on a node, if it has one."""
         self.wanted: Amounts = {}
