@@ -261,7 +261,7 @@ def test_reservations_can_be_members() -> None:
         (VOLCANO, 4, 3, "Running", ""),
         (VOLCANO, 2, 3, "Inqueue", "NotEnoughResources"),
         (VOLCANO, 4, 2, "Pending", "NotEnoughTasks"),
-        (VOLCANO, 4, 0, "Pending", ""),
+        (VOLCANO, 4, 0, "Inqueue", ""),
         (SIGS, 4, 3, "Running", ""),
         (SIGS, 2, 3, "Scheduling", ""),
         (SIGS, 4, 2, "Pending", ""),
