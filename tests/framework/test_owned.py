@@ -7,6 +7,7 @@ import random
 
 import pytest
 
+from holdfast.core.holds import Hold
 from holdfast.framework import owned
 from holdfast.framework.column import INFEASIBLE
 from holdfast.framework.owned import OwnedColumn
@@ -114,7 +115,7 @@ def test_rows_that_are_alike_are_looked_at_once(monkeypatch: pytest.MonkeyPatch)
     looked = []
     whole = OwnedColumn._worth
 
-    def worth(self: OwnedColumn, hold: owned.Hold) -> object:
+    def worth(self: OwnedColumn, hold: Hold) -> object:
         looked.append(hold.row)
         return whole(self, hold)
 
@@ -132,7 +133,7 @@ def test_rows_that_are_alike_are_looked_at_once(monkeypatch: pytest.MonkeyPatch)
 def test_a_state_known_from_elsewhere_is_not_mistaken_where_more_than_amounts_matters() -> None:
     """What is kept back inside a restricted reservation is no part of what is remembered."""
     kept_back = '{"resources": {"cpu": "3"}}'
-    alike = {"requests": {"cpu": "4"}, "allocateOnce": False, "allocatePolicy": "Restricted"}
+    alike: Raw = {"requests": {"cpu": "4"}, "allocateOnce": False, "allocatePolicy": "Restricted"}
     world = LittleWorld(
         node("n0"),
         node("n1"),
