@@ -7,6 +7,7 @@ import pytest
 from jobs.stage import GROUP, SIGS, VOLCANO, gang, group, node, play, pod, step
 
 KOORD = "gang.scheduling.koordinator.sh/"
+LIGHT = "pod-group.scheduling.sigs.k8s.io"
 
 
 @pytest.mark.parametrize(
@@ -65,6 +66,40 @@ def test_gangs_that_belong_together_start_together() -> None:
     assert fits.times("a0", "b0") == [10, 10]
     not_both = play(node("n1", 2), pod("a0", annotations=a), pod("b0", 2, annotations=b))
     assert not_both.bound() == {}
+
+
+def test_groups_that_belong_together_start_together() -> None:
+    bond = {KOORD + "groups": '["default/a", "default/b"]'}
+    groups = [group(name, 1, SIGS) for name in ("a", "b")]
+    for each in groups:
+        each["metadata"]["annotations"] |= bond
+    pods = [pod("a0", labels={LIGHT: "a"}), pod("b0", labels={LIGHT: "b"}, at="10s")]
+    assert play(node("n1", 2), groups, pods).times("a0", "b0") == [10, 10]
+    assert play(node("n1", 1), groups, pods).bound() == {}
+
+
+def test_a_gang_by_the_labels_of_lightweight_coscheduling() -> None:
+    light = {f"{LIGHT}/name": "a", f"{LIGHT}/min-available": "2"}
+    played = play(node("n1", 2), pod("a0", labels=light), pod("a1", labels=light, at="10s"))
+    assert played.times("a0", "a1") == [10, 10]
+
+
+@pytest.mark.parametrize(
+    ("policy", "ended", "placed"),
+    [
+        pytest.param("", "runs_for", True, id="work that is done counts"),
+        pytest.param("waiting-and-running", "runs_for", False, id="unless it must run"),
+        pytest.param("", "delete_at", False, id="those that are gone do not count"),
+        pytest.param("once-satisfied", "delete_at", True, id="unless once is enough"),
+    ],
+)
+def test_who_counts_for_one_that_comes_later(policy: str, ended: str, placed: bool) -> None:
+    own = {KOORD + "name": "a", KOORD + "min-available": "3", KOORD + "match-policy": policy}
+    end = {f"sim.holdfast.io/{ended.replace('_', '-')}": "10s"}
+    first = [pod("a0", annotations=own), *(pod(f"a{i}", annotations=own | end) for i in (1, 2))]
+    played = play(node("n1", 4), first, pod("late", annotations=own, at="30s"))
+    assert len(played.bound()) - ("late" in played.bound()) in (1, 3)
+    assert ("late" in played.bound()) is placed
 
 
 def test_the_group_may_come_after_its_pods_or_before() -> None:
@@ -226,7 +261,7 @@ def test_reservations_can_be_members() -> None:
         (VOLCANO, 4, 3, "Running", ""),
         (VOLCANO, 2, 3, "Inqueue", "NotEnoughResources"),
         (VOLCANO, 4, 2, "Pending", "NotEnoughTasks"),
-        (VOLCANO, 4, 0, "Pending", ""),
+        (VOLCANO, 4, 0, "Inqueue", ""),
         (SIGS, 4, 3, "Running", ""),
         (SIGS, 2, 3, "Scheduling", ""),
         (SIGS, 4, 2, "Pending", ""),

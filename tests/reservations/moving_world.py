@@ -13,8 +13,12 @@ from holdfast.controllers.reservations import ReservationLifecycle
 from holdfast.core.decisions import CreateReservation, Evict, SetMigrationStatus, SpecifyMigration
 from holdfast.core.events import Added, Deleted, WriteRefused
 from reservations import little_world
-from reservations.little_world import LittleWorld, Raw, pod
+from reservations.little_world import LittleWorld, Raw, node, pod
 
+NODES = [node("n1", cpu="4"), node("n2", cpu="4")]
+ROOM = "job-move"
+"""The name of a job's reservation is the job's uid."""
+BUDGET = "Cannot evict pod as it would violate the pod's disruption budget."
 READY = [{"type": "Ready", "status": "True"}]
 OWNER = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "rs", "controller": True}
 
@@ -170,3 +174,8 @@ class MovingWorld(LittleWorld):
     def _gone(self, kind: str, name: str) -> None:
         raw = self.objects.pop((kind, name))
         self._feed(Deleted(decode(raw)))
+
+
+def world(*objects: Raw, on: str = "n1", **spec: Any) -> MovingWorld:
+    """Two nodes, and a pod of a ReplicaSet on one of them."""
+    return MovingWorld(*NODES, running(replica("web", cpu="3", **spec), on), *objects)

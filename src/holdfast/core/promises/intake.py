@@ -12,7 +12,7 @@ from holdfast.api.reservation import Reservation, ReservationPhase
 from holdfast.api.timestamps import parse_time
 from holdfast.core.changes import Change
 from holdfast.core.classes import ORDINARY, PodClass, Traits
-from holdfast.core.holds import Amounts
+from holdfast.core.fills import Amounts
 from holdfast.core.pods import Phase, PodRecord
 from holdfast.core.promises.owners import OwnerSpec
 from holdfast.core.promises.preempting import (
@@ -342,4 +342,4 @@ class Intake:
         if not self._named[key]:
             del self._named[key]
         if (before == 0) != (before + count == 0):
-            self._cluster.reclassify(name, uid)
+            self._cluster.intake.reclassify(name, uid)
