@@ -15,7 +15,7 @@ from holdfast.core.classes import PodClass
 from holdfast.core.cluster import Cluster
 from holdfast.core.holds import Hold
 from holdfast.core.promises import Promise
-from holdfast.core.slots import PODS
+from holdfast.core.rowlog import distinct
 from holdfast.core.view import Cells, One, View
 from holdfast.framework.column import INFEASIBLE, Bools, Column, Ints
 from holdfast.framework.drawing import Drawing, DrawnOne, DrawnSome, pick
@@ -145,9 +145,7 @@ class OwnedColumn(Column):
             key: Hashable = (
                 claimed,
                 offered,
-                hold.named,
-                tuple(hold.remaining.items()),
-                hold.amounts.get(PODS),
+                hold.fill,
                 promise.order,
                 promise.restricted,
             )
@@ -216,7 +214,7 @@ class OwnedColumn(Column):
 
     def _update_many(self, rows: NDArray[np.intp], node_too: bool) -> None:
         self._best_row = -1
-        rows = np.unique(rows)
+        rows = distinct(rows)
         self._open[rows] = not self._drawing.required
         for row in self._chosen.keys() & set(rows.tolist()) if self._chosen else ():
             del self._chosen[row]
