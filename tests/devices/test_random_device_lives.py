@@ -145,6 +145,26 @@ class DeviceLife:
         for where, sums in given.items():
             for (minor, line), value in sums.items():
                 assert value <= FULL[line], f"{where}: {line} of {minor} is given twice: {value}"
+        self.check_what_is_free(given)
+
+    def check_what_is_free(self, given: dict[str, Counter[tuple[int, str]]]) -> None:
+        """On nodes where everybody says what it has, the rest is free: neither more nor less."""
+        cluster = self.world.scheduler.cluster
+        devices = cluster.belongings.devices
+        for (kind, where), raw in self.world.objects.items():
+            row = cluster.nodes.row(where)
+            if kind != "Device" or row is None or devices.guessed.keys() & devices.there.get(row, {}):
+                continue
+            if any(promise.waiting for promise in cluster.promises.known.values()):
+                continue
+            table = devices.tables["gpu"]
+            for each in raw["spec"]["devices"]:
+                at = table.minors[row].index(each["minor"])
+                for place, line in enumerate((CORE, MEMORY, RATIO)):
+                    offered = FULL[line] if each["health"] else 0
+                    free = offered - given.get(where, Counter())[each["minor"], line]
+                    found = int(table.free[place, row, at])
+                    assert found == free, f"{where}: of {line} of {each['minor']} {free} should be free"
 
 
 @examples(12)
