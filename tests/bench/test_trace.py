@@ -9,7 +9,7 @@ from holdfast.bench.drive import Drive
 from holdfast.bench.errors import BenchError
 from holdfast.bench.plan import Objects, Pods
 from holdfast.bench.trace import GPU, GPU_MILLI, MODEL, plan_of_trace
-from holdfast.core.classes import class_key
+from holdfast.core.pod_reading import class_key
 
 NODES = """\
 sn,cpu_milli,memory_mib,gpu,model

@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager
 import msgspec
 
 from drivers.player import JSON
-from drivers.watches import Place, Stream, Times, Watches
+from drivers.watches import Scope, Stream, Times, Watches
 from holdfast.backends.kubernetes.access.settings import Access
 from holdfast.backends.kubernetes.http.client import Client, Request
 from holdfast.store.objects import Raw
@@ -50,8 +50,8 @@ class SeenClient(Client):
         super().__init__(access)
         self._watches = watches
         self._times = times
-        self._shown: dict[str, set[str]] = {}
-        """By collection, the uids of what was listed and watched."""
+        self._shown: dict[Scope, set[str]] = {}
+        """The uids of what was listed and watched."""
 
     async def send(self, request: Request) -> bytes:
         answer = json.loads(await super().send(request))
@@ -59,13 +59,13 @@ class SeenClient(Client):
             self._watches.wrote(request.method, request.path, answer)
         elif "items" in answer:
             uids = {item["metadata"]["uid"] for item in answer["items"] or ()}
-            self._shown[Place.of(request.path).collection] = uids
+            self._shown[Scope.of(request.path)] = uids
         return msgspec.json.encode(self._times.put_right(answer))
 
     @asynccontextmanager
     async def watch(self, path: str, idle: float) -> AsyncIterator[AsyncIterator[bytes]]:
         async with super().watch(path, idle) as chunks:
-            shown = self._shown.setdefault(Place.of(path).collection, set())
+            shown = self._shown.setdefault(Scope.of(path), set())
             stream = self._watches.opened(path, shown)
             try:
                 yield self._lines(stream, chunks)

@@ -16,7 +16,6 @@ from holdfast.store.objects import Raw
 
 PATIENCE = 30.0
 """Seconds in which a watch shows what was written, on the slowest machine."""
-_ENDED = ("Succeeded", "Failed")
 _ANSWERED_WITHOUT_IT = ("binding", "eviction", "finalize")
 """Subresources that do not answer with the object as it is after that."""
 
@@ -41,13 +40,29 @@ class Place(NamedTuple):
         return cls(f"{start}/{plural}", object_path, subresource)
 
 
+class Scope(NamedTuple):
+    """What a list or a watch is about: a collection, or those of it a selector leaves."""
+
+    collection: str
+    selector: str
+
+    @classmethod
+    def of(cls, path: str) -> Scope:
+        query = parse_qs(path.partition("?")[2])
+        return cls(Place.of(path).collection, query.get("fieldSelector", [""])[0])
+
+    def has(self, phase: str) -> bool:
+        """Whether objects in this phase are among them; the phase is all that is selected by."""
+        unwanted = (term.partition("!=") for term in self.selector.split(",") if term)
+        return all(field == "status.phase" and value != phase for field, _, value in unwanted)
+
+
 class Stream:
     """One watch. `shown` are the uids of objects its reader knows of."""
 
     def __init__(self, path: str, shown: set[str]) -> None:
         query = parse_qs(path.partition("?")[2])
-        self.collection = Place.of(path).collection
-        self._partial = "fieldSelector" in query
+        self.scope = Scope.of(path)
         self._version = int(query.get("resourceVersion", ["0"])[0])
         self._shown = shown
 
@@ -60,10 +75,9 @@ class Stream:
             self._shown.add(metadata["uid"])
 
     def has_shown(self, written: Written) -> bool:
-        if written.version is None:
+        if written.version is None or not self.scope.has(written.phase):
             return written.uid not in self._shown
-        hidden = self._partial and written.ended and written.uid not in self._shown
-        return hidden or self._version >= written.version
+        return self._version >= written.version
 
 
 class Written(NamedTuple):
@@ -71,14 +85,13 @@ class Written(NamedTuple):
     uid: str
     version: int | None
     """None of an object that is gone."""
-    ended: bool
-    """Whether it is a pod that runs no more."""
+    phase: str
 
     @classmethod
     def as_it_is(cls, collection: str, obj: Raw) -> Written:
         metadata, status = obj["metadata"], obj.get("status") or {}
-        ended = obj.get("kind") == "Pod" and status.get("phase") in _ENDED
-        return cls(collection, metadata["uid"], int(metadata["resourceVersion"]), ended)
+        phase = str(status.get("phase") or "")
+        return cls(collection, metadata["uid"], int(metadata["resourceVersion"]), phase)
 
 
 Look = Callable[[str], Raw | None]
@@ -115,28 +128,28 @@ class Watches:
         uid = str(about.get("uid") or (answer.get("details") or {}).get("uid") or "")
         now = self._look(place.object)
         if now is None or (uid and now["metadata"]["uid"] != uid):
-            self._written.append(Written(place.collection, uid, None, ended=False))
+            self._written.append(Written(place.collection, uid, None, ""))
         else:
             self._written.append(Written.as_it_is(place.collection, now))
 
     @property
     def behind(self) -> list[Written]:
         """What some watch has yet to show."""
-        self._written = [
-            each
-            for each in self._written
-            if not all(s.has_shown(each) for s in self._streams if s.collection == each.collection)
-        ]
+        self._written = [each for each in self._written if not self._is_shown(each)]
         return self._written
 
+    def _is_shown(self, written: Written) -> bool:
+        concerned = (s for s in self._streams if s.scope.collection == written.collection)
+        return all(stream.has_shown(written) for stream in concerned)
+
     async def caught_up(self) -> None:
-        while self.behind:
-            self._moved.clear()
-            try:
-                async with asyncio.timeout(PATIENCE):
+        try:
+            async with asyncio.timeout(PATIENCE):
+                while self.behind:
+                    self._moved.clear()
                     await self._moved.wait()
-            except TimeoutError:
-                raise AssertionError(f"not shown in {PATIENCE:g} s: {self._written}") from None
+        except TimeoutError:
+            raise AssertionError(f"not shown in {PATIENCE:g} s: {self._written}") from None
 
 
 class Times:

@@ -6,8 +6,8 @@ from embedded.clusters import Driven
 from holdfast.store import pod_key
 
 
-@pytest.mark.parametrize("scheduler", ["default-scheduler", "holdfast-scheduler"])
-def test_pods_of_both_schedulers_are_bound_and_run(scheduler: str) -> None:
+@pytest.mark.parametrize("scheduler", ["default-scheduler", "holdfast-scheduler", "koord-scheduler"])
+def test_pods_of_its_schedulers_are_bound_and_run(scheduler: str) -> None:
     it = Driven()
     it.node("n")
     pod = it.pod("p", schedulerName=scheduler)

@@ -7,6 +7,7 @@ import pytest
 from jobs.stage import GROUP, SIGS, VOLCANO, gang, group, node, play, pod, step
 
 KOORD = "gang.scheduling.koordinator.sh/"
+LIGHT = "pod-group.scheduling.sigs.k8s.io"
 
 
 @pytest.mark.parametrize(
@@ -67,6 +68,40 @@ def test_gangs_that_belong_together_start_together() -> None:
     assert not_both.bound() == {}
 
 
+def test_groups_that_belong_together_start_together() -> None:
+    bond = {KOORD + "groups": '["default/a", "default/b"]'}
+    groups = [group(name, 1, SIGS) for name in ("a", "b")]
+    for each in groups:
+        each["metadata"]["annotations"] |= bond
+    pods = [pod("a0", labels={LIGHT: "a"}), pod("b0", labels={LIGHT: "b"}, at="10s")]
+    assert play(node("n1", 2), groups, pods).times("a0", "b0") == [10, 10]
+    assert play(node("n1", 1), groups, pods).bound() == {}
+
+
+def test_a_gang_by_the_labels_of_lightweight_coscheduling() -> None:
+    light = {f"{LIGHT}/name": "a", f"{LIGHT}/min-available": "2"}
+    played = play(node("n1", 2), pod("a0", labels=light), pod("a1", labels=light, at="10s"))
+    assert played.times("a0", "a1") == [10, 10]
+
+
+@pytest.mark.parametrize(
+    ("policy", "ended", "placed"),
+    [
+        pytest.param("", "runs_for", True, id="work that is done counts"),
+        pytest.param("waiting-and-running", "runs_for", False, id="unless it must run"),
+        pytest.param("", "delete_at", False, id="those that are gone do not count"),
+        pytest.param("once-satisfied", "delete_at", True, id="unless once is enough"),
+    ],
+)
+def test_who_counts_for_one_that_comes_later(policy: str, ended: str, placed: bool) -> None:
+    own = {KOORD + "name": "a", KOORD + "min-available": "3", KOORD + "match-policy": policy}
+    end = {f"sim.holdfast.io/{ended.replace('_', '-')}": "10s"}
+    first = [pod("a0", annotations=own), *(pod(f"a{i}", annotations=own | end) for i in (1, 2))]
+    played = play(node("n1", 4), first, pod("late", annotations=own, at="30s"))
+    assert len(played.bound()) - ("late" in played.bound()) in (1, 3)
+    assert ("late" in played.bound()) is placed
+
+
 def test_the_group_may_come_after_its_pods_or_before() -> None:
     late = play(node("n1"), gang("g", 2), group("g", 2, at="30s"))
     assert late.times("g-0", "g-1") == [30, 30]
@@ -114,12 +149,12 @@ def test_tasks_have_minima_of_their_own() -> None:
         return pod(name, cpu, annotations={GROUP: "g", "volcano.sh/task-spec": kind})
 
     def tried(cpu: int) -> list[str]:
-        needs = group("g", 2, minTaskMember={"ps": 1, "worker": 2})
-        tasks = [task("w0", "worker"), task("w1", "worker"), task("ps", "ps", 2)]
+        needs = group("g", 3, minTaskMember={"ps": 1, "worker": 2})
+        tasks = [task(f"w{i}", "worker") for i in range(3)] + [task("ps", "ps", 2)]
         return sorted(play(node("n1", cpu), needs, *tasks).bound())
 
     assert tried(3) == []
-    assert tried(4) == ["ps", "w0", "w1"]
+    assert tried(5) == ["ps", "w0", "w1", "w2"]
 
 
 @pytest.mark.parametrize(("asked", "placed"), [("4", 2), ("5", 0), ("4000m", 2)])
@@ -226,7 +261,7 @@ def test_reservations_can_be_members() -> None:
         (VOLCANO, 4, 3, "Running", ""),
         (VOLCANO, 2, 3, "Inqueue", "NotEnoughResources"),
         (VOLCANO, 4, 2, "Pending", "NotEnoughTasks"),
-        (VOLCANO, 4, 0, "Pending", ""),
+        (VOLCANO, 4, 0, "Inqueue", ""),
         (SIGS, 4, 3, "Running", ""),
         (SIGS, 2, 3, "Scheduling", ""),
         (SIGS, 4, 2, "Pending", ""),
@@ -243,6 +278,45 @@ def test_the_group_says_how_its_job_is_doing(
     if phase == "Running" and api == VOLCANO:
         assert "Scheduled" in said
         assert status["running"] == 3
+
+
+@pytest.mark.parametrize(
+    ("ends", "phase", "counts"),
+    [
+        pytest.param([{}, {}], "Running", {"running": 2, "scheduled": 2}, id="both run"),
+        pytest.param(
+            [{"runs_for": "5s"}, {}],
+            "Running",
+            {"running": 1, "succeeded": 1, "scheduled": 2},
+            id="one did its work",
+        ),
+        pytest.param(
+            [{"runs_for": "5s"}, {"runs_for": "5s"}, {}],
+            "Finished",
+            {"running": 1, "succeeded": 2, "scheduled": 3},
+            id="enough did",
+        ),
+        pytest.param(
+            [{"activeDeadlineSeconds": 5}, {}],
+            "Failed",
+            {"running": 1, "failed": 1, "scheduled": 2},
+            id="one failed",
+        ),
+        pytest.param(
+            [{"delete_at": "5s"}, {}], "Scheduling", {"running": 1, "scheduled": 1}, id="one is gone"
+        ),
+        pytest.param([{"delete_at": "5s"}, {"delete_at": "5s"}], "Pending", {}, id="both are gone"),
+    ],
+)
+def test_a_group_of_the_other_api_says_how_its_members_end(
+    ends: list[dict[str, Any]], phase: str, counts: dict[str, int]
+) -> None:
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "work", "uid": "w", "controller": True}
+    mine: dict[str, Any] = {"labels": {LIGHT: "g"}, "metadata": {"ownerReferences": [owner]}}
+    pods = [pod(f"p{i}", **mine, **end) for i, end in enumerate(ends)]
+    status = play(node("n1"), group("g", 2, SIGS), pods, until=20).find("PodGroup", "g")["status"]
+    assert (status.pop("phase"), status.pop("occupiedBy")) == (phase, "default/work")
+    assert status == {"scheduleStartTime": "2026-01-01T00:00:00Z", **counts}
 
 
 def test_a_job_that_is_done_says_so() -> None:

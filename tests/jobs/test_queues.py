@@ -150,8 +150,8 @@ def test_queues_say_what_they_have() -> None:
     assert played.find("Queue", "a")["status"] == {
         "state": "Open",
         "allocated": {"cpu": "3", "pods": "3"},
-        "pending": 1,
         "running": 1,
+        "inqueue": 1,
     }
 
 

@@ -120,6 +120,8 @@ class _Life:
     def __init__(self, spec: Raw) -> None:
         self.least = spec["minMember"]
         self.tasks: dict[str, int] = spec.get("minTaskMember", {})
+        if sum(self.tasks.values()) > self.least:
+            self.tasks = {}  # as in Volcano they do not count then
         self.running: dict[str, str] = {}
         self.done: dict[str, str] = {}
 

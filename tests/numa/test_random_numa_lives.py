@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.api.quantity import amount
-from numa.making import cpus, lsr, plain, reserved, topology, zones
+from numa.making import NUMA_SPEC, cpus, lsr, plain, reserved, topology, zones
 from reference.choices import Chooser, choosing, seeded
 from reservations.little_world import ALLOCATED, LittleWorld, Raw, node
 from strategies import examples
@@ -79,13 +79,20 @@ class NumaLife:
         if ("Reservation", name) in self.world.objects:
             return
         self.made += 1
+        policy = self.choose(POLICIES)
         it = reserved(
             name,
             self.choose(("2", "3", "4")),
             self.choose(("a", "b")),
+            annotations={NUMA_SPEC: policy} if policy else {},
             allocateOnce=self.choose((True, False)),
             allocatePolicy=self.choose(("", "Aligned", "Restricted")),
         )
+        template = it["spec"]["template"]
+        if self.choose((True, False)):
+            template["spec"]["containers"][0]["resources"]["requests"]["memory"] = "3Gi"
+        if self.choose((True, False, False)):
+            template["metadata"]["labels"] = {}  # an amount of cpu, and no CPUs of their own
         it["metadata"]["uid"] = f"uid-{self.made}"
         if self.choose((True, False, False, False)):
             self.world.refuse.add(f"uid-{self.made}")
@@ -104,33 +111,69 @@ class NumaLife:
         else:
             self.world.put(self.nrt(name))
 
+    def amounts(self, name: str, kind: str = "Pod") -> Counter[tuple[int, str]]:
+        """What an object has, by NUMA node and resource; of CPUs of its own that is their number."""
+        found: Counter[tuple[int, str]] = Counter()
+        for numa, resources in zones(self.world, name, kind).items():
+            for resource, quantity in resources.items():
+                found[numa, resource] += amount(resource, quantity)
+        if not found:
+            for cpu in cpus(self.world, name, kind):
+                found[cpu // 4, "cpu"] += 1000
+        return found
+
     def check(self) -> None:
         world = self.world
         given: dict[str, Counter[int]] = {}
+        sums: dict[str, Counter[tuple[int, str]]] = {}
         owned: dict[str, set[int]] = {}
-        amounts: dict[tuple[str, int, str], int] = {}
+        drawn: dict[str, Counter[tuple[int, str]]] = {}
         for (kind, name), raw in world.objects.items():
             where = raw["spec"].get("nodeName") if kind == "Pod" else None
             if not where:
                 continue
             own = cpus(world, name)
             given.setdefault(where, Counter()).update(own)
-            for numa, resources in zones(world, name).items():
-                for resource, quantity in resources.items():
-                    key = (where, numa, resource)
-                    amounts[key] = amounts.get(key, 0) + amount(resource, quantity)
+            sums.setdefault(where, Counter()).update(self.amounts(name))
             text = (raw["metadata"].get("annotations") or {}).get(ALLOCATED)
             if text:
-                owned.setdefault(msgspec.json.decode(text)["uid"], set()).update(own)
+                uid = msgspec.json.decode(text)["uid"]
+                owned.setdefault(uid, set()).update(own)
+                drawn.setdefault(uid, Counter()).update(self.amounts(name))
         for (kind, name), raw in world.objects.items():
             if kind == "Reservation" and world.phase(name) == "Available":
-                left = cpus(world, name, "Reservation") - owned.get(raw["metadata"]["uid"], set())
-                given.setdefault(world.status(name)["nodeName"], Counter()).update(left)
+                uid, where = raw["metadata"]["uid"], world.status(name)["nodeName"]
+                left = cpus(world, name, "Reservation") - owned.get(uid, set())
+                given.setdefault(where, Counter()).update(left)
+                rest = self.amounts(name, "Reservation")
+                rest.subtract(drawn.get(uid, Counter()))
+                sums.setdefault(where, Counter()).update(+rest)
         for where, count in given.items():
             twice = [cpu for cpu, times in count.items() if times > 1]
             assert not twice, f"{where}: CPUs {twice} are given twice"
-        for (where, numa, resource), value in amounts.items():
-            assert value <= PER_NUMA[resource], f"{where}: {resource} of NUMA node {numa} is oversold"
+        for where, amounts in sums.items():
+            for (numa, resource), value in amounts.items():
+                said = f"{where}: {resource} of NUMA node {numa} is oversold: {value}"
+                assert value <= PER_NUMA[resource], said
+        self.check_what_is_free(given, sums)
+
+    def check_what_is_free(
+        self, given: dict[str, Counter[int]], sums: dict[str, Counter[tuple[int, str]]]
+    ) -> None:
+        """Where everybody says what it has, the rest is free: neither more nor less."""
+        cluster = self.world.scheduler.cluster
+        keeper = cluster.belongings.cpus
+        for kind, where in self.world.objects:
+            row = cluster.nodes.row(where) if kind == "NodeResourceTopology" else None
+            if row is None or keeper.guessed.keys() & keeper.there.get(row, {}):
+                continue
+            free, taken = keeper.free(row), sums.get(where, Counter())
+            for numa, amounts in free.zones.items():
+                for resource, value in amounts.items():
+                    should = PER_NUMA[resource] - taken[numa, resource]
+                    said = f"{where}: of {resource} of NUMA node {numa} {should} should be free"
+                    assert value == should, said
+            assert not free.cpus & given.get(where, Counter()).keys()
 
 
 @examples(12)

@@ -34,6 +34,17 @@ def test_a_pod_that_names_its_node_goes_there_or_nowhere(
         assert column.verdict().message(nodes.count) == message
 
 
+def test_a_reservation_that_names_its_node_is_told_so() -> None:
+    driver = cluster_of(make_node("n1").obj(), setup=only("NodeName"))
+    scheduler = driver.scheduler
+    traits = Traits(promised_to=0, wants_node="n3")
+    cls = scheduler.cluster.classes.acquire(make_pod("p").obj(), traits)
+    column: Column = scheduler.cycle.column(profile_of(scheduler, "default-scheduler"), cls)
+    assert column.verdict().message(1) == (
+        "0/1 nodes are available: 1 node(s) didn't match the nodeName specified by reservation."
+    )
+
+
 def test_a_node_that_comes_later_is_the_one_named() -> None:
     driver = cluster_of(make_node("n1").obj(), setup=only("NodeName"))
     scheduler = driver.scheduler

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from builders import PodBuilder
+from holdfast.api.names import LIMIT_TO_ALLOCATABLE
 from reference import choices
 from reference.choices import NODE_NAMES, Chooser, rarely, sometimes
 from storage_builders import make_claim, make_class, make_csi_node, make_volume
@@ -42,7 +43,9 @@ def nodes(choose: Chooser) -> list[Json]:
             node.raw_spec.pop("unschedulable", None)
             node.allocatable(cpu=choose(("3", "6")), memory="6Gi", pods=choose((3, 110)))
             node.zone(choose(ZONES))
-        made.append(node.raw())
+        raw = node.raw()
+        raw["metadata"].get("annotations", {}).pop(LIMIT_TO_ALLOCATABLE, None)  # which kube ignores
+        made.append(raw)
     return made
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from reservations.little_world import LittleWorld, node, pod, reservation
+from reservations.little_world import LittleWorld, Raw, node, pod, reservation
 
 ZONES = [node(f"n{i}", labels={"zone": f"z{i}"}) for i in (1, 2, 3)]
 
@@ -119,6 +119,20 @@ def test_reservation_that_serves_more_of_the_request_is_used() -> None:
     world.put(reservation("whole", cpu="4", pod={"nodeName": "n2"}))
     world.put(pod("owner", "a", cpu="4"))
     assert (world.node_of("owner"), world.drawn("owner")) == ("n2", "whole")
+
+
+@pytest.mark.parametrize(
+    ("asked", "drawn"),
+    [
+        pytest.param("4", "small", id="fills the small one"),
+        pytest.param("6", "large", id="more than the small one has"),
+        pytest.param("12", "large", id="more than either, and more of it"),
+    ],
+)
+def test_what_exceeds_a_reservation_does_not_count_as_filling_it(asked: str, drawn: str) -> None:
+    world = LittleWorld(node("n1"), reservation("small", cpu="4"), reservation("large", cpu="8"))
+    world.put(pod("p", "a", cpu=asked))
+    assert world.drawn("p") == drawn
 
 
 def test_order_comes_before_everything() -> None:
@@ -357,3 +371,64 @@ def test_a_refused_bind_gives_the_reservation_back() -> None:
     assert (world.phase("r"), world.node_of("p1")) == ("Available", "")
     world.wait(11)
     assert (world.phase("r"), world.drawn("p1")) == ("Succeeded", "r")
+
+
+AFFINITY = "scheduling.koordinator.sh/reservation-affinity"
+MUST = {"annotations": {AFFINITY: "{}"}}
+
+
+@pytest.mark.parametrize("requests", [{}, {"memory": "1Gi"}], ids=["nothing", "something else"])
+@pytest.mark.parametrize("policy", ["", "Aligned", "Restricted"])
+def test_who_must_use_a_reservation_may_ask_for_nothing_of_it(
+    requests: dict[str, str], policy: str
+) -> None:
+    world = LittleWorld(node("n1"), node("n2"))
+    world.put(
+        reservation("r", cpu="4", allocateOnce=False, allocatePolicy=policy, pod={"nodeName": "n2"})
+    )
+    world.put(pod("must", "a", meta=MUST, requests=requests), pod("may", "a", requests=requests))
+    assert (world.node_of("must"), world.drawn("must")) == ("n2", "r")
+    assert world.drawn("may") == ""
+    assert world.owners("r") == ["must"]
+    assert "allocated" not in world.status("r")
+
+
+def test_a_reserved_number_of_pods_is_kept_even_if_it_is_one() -> None:
+    world = LittleWorld(node("n1"))
+    strict: Raw = {"allocateOnce": False, "allocatePolicy": "Restricted"}
+    world.put(reservation("r", requests={"cpu": "4", "pods": "1"}, **strict))
+    world.put(pod("p", "a"), pod("q", "a", meta=MUST))
+    assert world.drawn("p") == "r"
+    assert "1 Reservation(s) Too many pods" in world.message("q")
+    assert world.status("r")["allocatable"] == {"cpu": "4", "pods": "1"}
+    assert world.status("r")["allocated"] == {"cpu": "1"}
+    world.restart()
+    world.settle().delete("Pod", "p")
+    assert world.drawn("q") == "r"
+
+
+def test_allocated_lists_what_owners_ask_for() -> None:
+    world = LittleWorld(node("n1"), reservation("r", requests=RESERVED, allocateOnce=False))
+    world.put(pod("p", "a", cpu="1"))
+    assert world.status("r")["allocated"] == {"cpu": "1"}
+    world.put(pod("q", "a", requests={"memory": "1Gi", "example.com/fpga": "0"}))
+    assert world.status("r")["allocated"] == {"cpu": "1", "memory": "1Gi"}
+
+
+@pytest.mark.parametrize(
+    ("listed", "drawn"),
+    [
+        pytest.param('["cpu"]', "r", id="memory may come from the node"),
+        pytest.param('["cpu", "memory"]', "", id="neither may"),
+        pytest.param('["example.com/other"]', "", id="of nothing it holds, so of all"),
+        pytest.param("[]", "", id="of nothing, so of all"),
+    ],
+)
+def test_restricted_may_be_about_some_resources(listed: str, drawn: str) -> None:
+    options = {"scheduling.koordinator.sh/reservation-restricted-options": f'{{"resources": {listed}}}'}
+    world = LittleWorld(node("n1"))
+    world.put(
+        reservation("r", requests=RESERVED, allocatePolicy="Restricted", annotations=options),
+        pod("p", "a", requests={"cpu": "1", "memory": "5Gi"}),
+    )
+    assert world.drawn("p") == drawn

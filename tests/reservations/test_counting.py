@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from holdfast.framework import diagnosis
 from holdfast.framework.counting import about_reservations
 from reservations.little_world import LittleWorld, Raw, node, pod, reservation
 
@@ -118,11 +119,125 @@ def test_the_event_of_its_own_is_about_reservations_alone() -> None:
     assert len([e for e in world.events if e.about.name == "p"]) == 2, "nothing is said twice"
 
 
-def test_a_pod_that_may_go_without_is_told_of_nodes_only() -> None:
-    world = LittleWorld(node("n1"), reservation("r", cpu="4"))
+@pytest.mark.parametrize(
+    ("reservations", "expected"),
+    [
+        pytest.param([], "", id="none"),
+        pytest.param([reservation("r", app="other")], "", id="of others"),
+        pytest.param(
+            [reservation("r", cpu="4"), reservation("s", cpu="4")],
+            "2 Reservation(s) for node reason that Insufficient cpu, "
+            "2 Reservation(s) matched owner total",
+            id="too small, the node too",
+        ),
+        pytest.param(
+            [reservation("r", cpu="4", unschedulable=True), reservation("s", cpu="2")],
+            "1 Reservation(s) is unschedulable, "
+            "1 Reservation(s) for node reason that Insufficient cpu, "
+            "2 Reservation(s) matched owner total",
+            id="closed",
+        ),
+    ],
+)
+def test_a_pod_that_may_go_without_is_told_of_those_meant_for_it(
+    reservations: list[Raw], expected: str
+) -> None:
+    world = LittleWorld(node("n1"))
+    world.put(*reservations)
     world.put(pod("p", "a", cpu="17"))
-    assert "Reservation" not in world.message("p")
+    told = world.message("p").partition(". ")[2].partition("preemption: ")[0]
+    assert told.removesuffix(", ") == expected
     assert all(event.reason != "FailedScheduling-Reservation" for event in world.events)
+
+
+STRICT: Raw = {"allocatePolicy": "Restricted", "allocateOnce": False}
+LOOSE: Raw = {"allocatePolicy": "Aligned", "allocateOnce": False}
+
+
+@pytest.mark.parametrize(
+    ("reservations", "asked", "expected"),
+    [
+        pytest.param([("r", "8", LOOSE)], "9", "1 Insufficient cpu", id="less than it needs"),
+        pytest.param(
+            [("r", "4", LOOSE), ("s", "4", LOOSE)],
+            "6",
+            "1 Insufficient cpu by node",
+            id="enough, but not in one",
+        ),
+        pytest.param(
+            [("r", "4", LOOSE), ("s", "4", LOOSE)], "9", "1 Insufficient cpu", id="not even in both"
+        ),
+        pytest.param(
+            [("r", "4", STRICT), ("s", "4", STRICT)],
+            "6",
+            "2 Reservation(s) Insufficient cpu",
+            id="of each of them too little",
+        ),
+        pytest.param(
+            [("r", "3", STRICT), ("s", "3", LOOSE)],
+            "6",
+            "1 Insufficient cpu by node, 1 Reservation(s) Insufficient cpu",
+            id="one of each kind",
+        ),
+    ],
+)
+@pytest.mark.parametrize("others", [0, 1, 40], ids=["alone", "with another", "with many"])
+def test_reservations_are_drawn_on_one_at_a_time(
+    reservations: list[tuple[str, str, Raw]], asked: str, expected: str, others: int
+) -> None:
+    """Nodes apart, on which the pod has nothing reserved, change nothing."""
+    world = LittleWorld(node("n1", cpu="8"), *(node(f"m{i:02}", cpu="1") for i in range(others)))
+    world.put(*(reservation(name, cpu=cpu, **how) for name, cpu, how in reservations))
+    world.put(pod("p", "a", cpu=asked))
+    told = world.message("p").partition(": ")[2].partition(". ")[0]
+    more = f"{others} Insufficient cpu" if others else ""
+    if expected == "1 Insufficient cpu":
+        assert told == f"{others + 1} Insufficient cpu"
+    else:
+        assert sorted(told.split(", ")) == sorted(filter(None, [*expected.split(", "), more]))
+
+
+@pytest.mark.parametrize("most", [31, 1], ids=["few reasons", "more than fit a number"])
+def test_nodes_with_different_numbers_of_reservations_are_told_apart(
+    most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(diagnosis, "_MOST_BITS", most)
+    world = LittleWorld(*(node(f"n{i}") for i in range(1, 5)))
+    for i in range(1, 5):
+        held = (
+            reservation(f"r{i}-{j}", pod={"nodeName": f"n{i}"}, cpu="1", **STRICT) for j in range(i)
+        )
+        world.put(*held)
+    world.put(pod("p", "a", cpu="2"))
+    assert ": 10 Reservation(s) Insufficient cpu. 10 Reservation(s) matched" in world.message("p")
+
+
+def test_who_names_a_reservation_is_told_of_those_on_its_node() -> None:
+    small: Raw = {"cpu": "1", "allocatePolicy": "Restricted"}
+    world = LittleWorld(node("n1"), node("n2"))
+    world.put(
+        reservation("r", pod={"nodeName": "n1"}, **small), reservation("s", pod={"nodeName": "n2"})
+    )
+    world.put(needy(affinity={"name": "r"}, cpu="2"))
+    assert counted(world) == (
+        "1 Reservation(s) exactly matches the requested reservation name, "
+        "1 Reservation(s) matched owner total"
+    )
+
+
+def test_what_a_named_reservation_lacks_is_told_in_figures() -> None:
+    withheld = {"node.koordinator.sh/reservation": '{"resources": {"cpu": "1"}}'}
+    strict: Raw = {"allocatePolicy": "Restricted", "allocateOnce": False, "annotations": withheld}
+    world = LittleWorld(node("n1"), reservation("r", requests={"cpu": "7", "pods": "2"}, **strict))
+    world.put(pod("first", "a", cpu="1"), needy("more", {"name": "r"}, cpu="6"))
+    assert "1 Reservation(s) Insufficient cpu, requested: 6000, used: 1000, capacity: 6000." in (
+        world.message("more")
+    )
+    world.put(pod("second", "a", cpu="1"))
+    world.put(needy("third", {"name": "r"}, cpu="1"), needy("fourth", cpu="1"))
+    figures = "requested: 1, used: 2, capacity: 2"
+    assert f"1 Reservation(s) Too many pods, {figures}. " in world.message("third")
+    assert "1 Reservation(s) Too many pods. " in world.message("fourth")
 
 
 @pytest.mark.parametrize(

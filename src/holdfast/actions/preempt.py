@@ -1,46 +1,71 @@
 """Preempt: less important pods make room for a job, if that makes all of it ready.
 
-A pod that is a job by itself preempts when it is tried and found no node; this is for jobs of several.
-Victims are found for one member after the other, each with those before it taken for granted. Only if
-the whole job would then be ready is anyone asked to go.
+A pod that is a job by itself preempts when it is tried and found no node; this is for jobs of several,
+and for those whose queue is full. Victims are found for one member after the other, each with those
+before it taken for granted. Only if the whole job would then be ready is anyone asked to go.
 """
 
+from collections.abc import Callable, Collection
+
+from holdfast.actions.room_in_queue import RoomInQueue
 from holdfast.actions.round import Action, Round
-from holdfast.core.decisions import Decision, Nominate
+from holdfast.core.decisions import Decision, Emit, Nominate
 from holdfast.core.decisions import Preempt as PreemptPod
 from holdfast.core.jobs import Job
-from holdfast.core.pods import PodRecord
+from holdfast.core.pods import Phase, PodRecord
 
 
 class Preempt(Action):
     name = "preempt"
 
     def run(self, round_: Round) -> None:
-        if not round_.gangs.refused or round_.cluster.has_changes() or round_.pods_left <= 0:
+        waiting = round_.gangs.refused or round_.turned_away
+        if not waiting or round_.cluster.has_changes() or round_.pods_left <= 0:
             return
         refused, round_.gangs.refused = round_.gangs.refused, {}
+        alone, round_.turned_away = round_.turned_away, []
         leaders = [pod for pod in refused.values() if pod.job is not None and not pod.job.is_ready]
-        for leader in sorted(leaders, key=round_.queue.sort_key):
-            job = leader.job
-            assert job is not None
-            if not self._is_under_way(round_, job):
-                self._make_room(round_, leader, job)
+        leaders += [pod for pod in alone if pod.phase is Phase.PENDING and not pod.leaving]
+        with round_.cluster.jobs.queues.as_it_will_be() as foresight:
+            for leader in sorted(leaders, key=round_.queue.sort_key):
+                members = [leader] if leader.job is None else leader.job.waiting()
+                if self._is_under_way(round_, members):
+                    continue
+                for pod in members:
+                    if pod.nominated:
+                        foresight.going(pod)  # it is looked at anew
+                if leader.job is not None:
+                    gone = self._make_room(round_, leader, leader.job)
+                else:
+                    gone = self._make_room_for(round_, [leader], lambda: True)
+                for victim in gone:
+                    foresight.going(victim)
+                for pod in members:
+                    if pod.nominated:
+                        foresight.coming(pod)
 
-    def _is_under_way(self, round_: Round, job: Job) -> bool:
-        """Whether some are still on their way out to make room for it."""
+    def _is_under_way(self, round_: Round, members: list[PodRecord]) -> bool:
+        """Whether some are still on their way out to make room for these."""
         nodes, pods = round_.cluster.nodes, round_.cluster.ledger.pods
-        rows = (nodes.row(member.nominated) for member in job.waiting() if member.nominated)
+        rows = (nodes.row(member.nominated) for member in members if member.nominated)
         return any(p.disrupted for row in rows if row is not None for p in pods.get(row, {}).values())
 
-    def _make_room(self, round_: Round, leader: PodRecord, job: Job) -> None:
+    def _make_room(self, round_: Round, leader: PodRecord, job: Job) -> Collection[PodRecord]:
+        """Who is asked to go."""
         cluster, gangs = round_.cluster, round_.gangs
         jobs, members = cluster.jobs.partners(job), gangs.waiting(leader)
         reserving = [pod for pod in members if pod.promise is not None]
         if reserving:
             self._have_reservations_go(round_, reserving, jobs)
-            return
-        if gangs.hindrance(jobs, members) is not None:
-            return
+            return ()
+        if gangs.hindrance(jobs, members, may_make_room=True) is not None:
+            return ()
+        return self._make_room_for(round_, members, lambda: all(each.is_ready for each in jobs))
+
+    def _make_room_for(
+        self, round_: Round, members: list[PodRecord], is_ready: Callable[[], bool]
+    ) -> Collection[PodRecord]:
+        cluster = round_.cluster
         before = {
             pod: pod.nominated for there in cluster.nominations.values() for pod in there.values()
         }
@@ -49,14 +74,15 @@ class Preempt(Action):
         with cluster.ledger.transaction():
             for pod in members:
                 self._place(round_, pod, found, victims)
-            ready = all(each.is_ready for each in jobs)
+            ready = bool(found) and is_ready()
         if ready and victims:
             self._decide(round_, found, victims)
-            return
+            return victims.values()
         for victim in victims.values():
             victim.disrupted = False
         for pod, node in before.items():
             cluster.nominate(pod, node)
+        return ()
 
     def _have_reservations_go(self, round_: Round, reserving: list[PodRecord], jobs: list[Job]) -> None:
         """Reservations make room together where one of them may."""
@@ -78,11 +104,12 @@ class Preempt(Action):
         cluster, cycle = round_.cluster, round_.cycle
         profile = round_.profiles[pod.scheduler]
         column = cycle.column(profile, pod.cls)
+        if cluster.jobs.queues.refusal(pod):
+            self._make_room_in_queue(round_, pod, found, victims)
+            return
         row = cycle.find_row(profile, pod, column)
         if row >= 0:
             cluster.ledger.place(pod, row)
-            return
-        if cluster.jobs.queues.refusal(pod):
             return
         nomination = cycle.post_filter(profile, pod, column)
         at = cluster.nodes.row(nomination.node) if nomination.node else None
@@ -95,6 +122,42 @@ class Preempt(Action):
                 cluster.ledger.remove(victim)
         cluster.ledger.place(pod, at)
         found.append((pod, cluster.nodes.name(at), nomination.decisions))
+
+    def _make_room_in_queue(
+        self,
+        round_: Round,
+        pod: PodRecord,
+        found: list[tuple[PodRecord, str, tuple[Decision, ...]]],
+        victims: dict[str, PodRecord],
+    ) -> None:
+        """Puts the pod where it fits once less important ones of its queue, which is full, are gone."""
+        cluster, queues = round_.cluster, round_.cluster.jobs.queues
+        name = queues.of(pod)
+        if not name or queues.closed(pod) or pod.cls.pod.spec.preemption_policy == "Never":
+            return
+        there = queues.pods_in(name)
+        room = RoomInQueue(
+            round_,
+            pod,
+            lambda p: queues.of(p) == name and _is_less_important(p, pod),
+            lambda: not queues.refusal(pod),
+            pod.cls.priority,
+        )
+        place = room.on_one_of(sorted({p.row for p in there if p.row >= 0})) or room.wherever(there)
+        if place is None:
+            return
+        node = cluster.nodes.name(place.row)
+        condition = f"{pod.scheduler}: preempting to accommodate a higher priority pod"
+        decisions: list[Decision] = []
+        for victim in place.victims:
+            cluster.ledger.remove(victim)
+            victims[victim.uid] = victim
+            victim.disrupted = True
+            decisions.append(PreemptPod(victim.ref, pod.ref, node, condition))
+            text = f"Preempted by pod {pod.uid} on node {node}"
+            decisions.append(Emit(victim.ref, "Normal", "Preempted", text, "Preempting"))
+        cluster.ledger.place(pod, place.row)
+        found.append((pod, node, tuple(decisions)))
 
     def _decide(
         self,
@@ -116,3 +179,8 @@ class Preempt(Action):
                 round_.cluster.nominate(pod, node)
                 decisions.append(Nominate(pod.ref, node))
             round_.cluster.chronicle.note(round_.now, pod.ref, "preempts", node)
+
+
+def _is_less_important(victim: PodRecord, pod: PodRecord) -> bool:
+    cls = victim.cls
+    return cls.priority < pod.cls.priority and not (cls.spared or cls.permanent or victim.disrupted)

@@ -3,11 +3,12 @@
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from holdfast.actions.hold_care import HoldCare
 from holdfast.core.cluster import Cluster
+from holdfast.core.pods import PodRecord
 from holdfast.framework.cycle import Cycle
 from holdfast.framework.gangs import Gangs
 from holdfast.framework.profile import Profile
@@ -28,6 +29,8 @@ class Round:
     now: float
     pods_left: float = math.inf
     """How many more pods may be tried before the round ends."""
+    turned_away: list[PodRecord] = field(default_factory=list)
+    """Pods that are jobs of their own and that their queue would not have, as they were tried."""
 
 
 class Action(ABC):

@@ -113,6 +113,7 @@ class Scheduler:
         """Decides all that can be decided now, or as much as takes that many pods to be tried; then
         `unfinished` says whether another round should follow at once."""
         self.cluster.now = now
+        self.gangs.new_round()
         round_ = Round(
             self.cluster,
             self.queue,

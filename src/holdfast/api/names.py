@@ -18,6 +18,7 @@ CONFIG_API = "kubescheduler.config.k8s.io/v1"
 # Schedulers a pod may ask for.
 DEFAULT_SCHEDULER = "default-scheduler"
 HOLDFAST_SCHEDULER = "holdfast-scheduler"
+KOORD_SCHEDULER = "koord-scheduler"
 
 DEFAULT_NAMESPACE = "default"
 
@@ -143,6 +144,7 @@ NODE_NUMA_ALLOCATE_STRATEGY = "node.koordinator.sh/numa-allocate-strategy"
 GPU_VENDOR = "node.koordinator.sh/gpu-vendor"
 KUBELET_CPU_POLICY = "kubelet.koordinator.sh/cpu-manager-policy"
 POD_CPU_ALLOCS = "node.koordinator.sh/pod-cpu-allocs"
+SYSTEM_CPUS = "node.koordinator.sh/system-qos-resource"
 AMPLIFICATION_RATIO = "node.koordinator.sh/resource-amplification-ratio"
 KOORD_PRIORITY_CLASS = "koordinator.sh/priority-class"
 CPU_TOPOLOGY = "node.koordinator.sh/cpu-topology"
@@ -155,9 +157,22 @@ GANG_WAITING_TIME = "gang.scheduling.koordinator.sh/waiting-time"
 GANG_MODE = "gang.scheduling.koordinator.sh/mode"
 GANG_GROUPS = "gang.scheduling.koordinator.sh/groups"
 GANG_MATCH_POLICY = "gang.scheduling.koordinator.sh/match-policy"
+GANG_KEYS = (
+    GANG_NAME,
+    GANG_MIN_AVAILABLE,
+    GANG_TOTAL_NUMBER,
+    GANG_WAITING_TIME,
+    GANG_MODE,
+    GANG_GROUPS,
+    GANG_MATCH_POLICY,
+)
+ONCE_SATISFIED, WAITING_AND_RUNNING = "once-satisfied", "waiting-and-running"
 
 # Which PodGroup and queue a pod belongs to.
 POD_GROUP_LABEL = "pod-group.scheduling.sigs.k8s.io"
+LIGHT_GROUP_NAME = "pod-group.scheduling.sigs.k8s.io/name"
+LIGHT_GROUP_MIN_AVAILABLE = "pod-group.scheduling.sigs.k8s.io/min-available"
+LIGHT_GROUP_MATCH_POLICY = "pod-group.scheduling.sigs.k8s.io/match-policy"
 GROUP_NAME_ANNOTATION = "scheduling.k8s.io/group-name"
 VOLCANO_GROUP_NAME_ANNOTATION = "scheduling.volcano.sh/group-name"
 QUEUE_NAME_ANNOTATION = "scheduling.volcano.sh/queue-name"

@@ -11,7 +11,7 @@ from holdfast.cli.failing import Failure
 
 if TYPE_CHECKING:
     from holdfast.cli.asking.server import Raw, Server
-    from holdfast.cli.kinds.kind import Column, Found, Kind, Query
+    from holdfast.cli.kinds.kind import Column, Found, Kind, PlainKind, Query
 
 TYPES = "reservations (rsv), holds, nodes, queue, queues"
 
@@ -61,8 +61,7 @@ def get(
     from holdfast.cli.kinds.kind import Query
 
     wanted = read_types(type, names or [])
-    if watch and (len(wanted) > 1 or not wanted[0][0].watchable):
-        raise Failure(1, ["--watch: of one type only, and not of nodes or queue"])
+    followed = _watchable(wanted) if watch else None
     check_selector(selector)
 
     async def work(server: Server) -> list[str]:
@@ -74,8 +73,8 @@ def get(
         _show(found, output, not no_headers, single=sum(len(given) for _, given in wanted) == 1)
         if not missing and not any(each.rows for each in found):
             typer.echo("No resources found", err=True)
-        if watch:
-            await _follow(server, wanted[0][0], found[0], query, output)
+        if followed is not None:
+            await _follow(server, followed, found[0], query, output)
         return missing
 
     missing = ask(Where(kubeconfig, context, namespace), work)
@@ -96,6 +95,16 @@ def read_types(type: str, names: Sequence[str]) -> "list[tuple[Kind, tuple[str, 
             raise Failure(1, [f"there is no need to give a name after TYPE/NAME: {each!r}"])
         found.setdefault(kind, []).append(name)
     return [(find_kind(kind), tuple(named)) for kind, named in found.items()]
+
+
+def _watchable(wanted: "Sequence[tuple[Kind, tuple[str, ...]]]") -> "PlainKind":
+    """Raises Failure."""
+    from holdfast.cli.kinds.kind import PlainKind
+
+    kind = wanted[0][0] if len(wanted) == 1 else None
+    if not isinstance(kind, PlainKind):
+        raise Failure(1, ["--watch: of one type only, and not of nodes or queue"])
+    return kind
 
 
 def check_selector(text: str) -> None:
@@ -151,7 +160,7 @@ def _name(raw: "Raw") -> str:
 
 
 async def _follow(
-    server: "Server", kind: "Kind", found: "Found", query: "Query", output: Output
+    server: "Server", kind: "PlainKind", found: "Found", query: "Query", output: Output
 ) -> None:
     """A row, or an object, for every change, in columns as wide as those above where that is enough."""
     from holdfast.cli.asking.printing import NONE, as_json, as_yaml

@@ -4,14 +4,14 @@ Pure: no I/O, no clock, no asyncio, no logging, no randomness. The same events g
 decisions, always. Time is a number handed in with each event. May import `api`, msgspec and numpy.
 
     slots, nodes, labels, taints, ports, images    the node table and what hangs on its rows
-    classes, pods                                   pods, and what is common to many of them
+    pod_reading, classes, pods                      pods, and what is common to many of them
     ledger                                          who holds how much of which node; transactions
     volumes                                         claims, volumes and where they are
     belongings, custody, devices, cpus              particular GPUs and CPUs, and who has which
     topology                                        pods counted per selector and domain
     changes, rowlog                                 what happened, for caches and for wake-up
     view                                            rows as plugins see them: one, some or all
-    cluster                                         all of it, kept in step with objects
+    cluster, pod_intake                             all of it, kept in step with objects
     events, decisions                               the language spoken with the outside
     validate, story                                 the state against the truth; one object's history
 """

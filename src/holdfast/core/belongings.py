@@ -100,11 +100,12 @@ class Belongings:
         """What a node offers by what is known of its devices, for those who look at amounts."""
         return self.devices.offered(node) if self.awake else {}
 
-    def particular(self, cls: PodClass, row: int) -> frozenset[int]:
-        """The slots of which pods of the class would get particular things on the row, not amounts."""
+    def particular(self, cls: PodClass, hold: Hold) -> frozenset[int]:
+        """The slots of which pods of the class would draw particular things on a reservation, not
+        amounts."""
         if not self.awake:
             return _NONE
-        return self.devices.particular(cls, row) | self.cpus.particular(cls, row)
+        return self.devices.particular(cls, hold) | self.cpus.particular(cls, hold)
 
     def draws(self, cls: PodClass, hold: Hold) -> bool:
         """Whether a pod of the class would get some of the things a reservation holds."""
@@ -122,8 +123,7 @@ class Belongings:
         return [what for keeper in self.keepers for what in keeper.lacking(pod, behind)]
 
     def node_changed(self, row: int) -> None:
-        if self.cpus.active:
-            self.cpus.node_changed(row)
+        self.cpus.node_changed(row)
 
     def lacking_anew(self, pod: PodRecord) -> list[str]:
         """What there is not enough of for a reserve pod that asks for something else by now."""

@@ -8,63 +8,32 @@ names, uids, environment, the volume of an injected token, and the node a Daemon
 
 from collections.abc import Callable, Iterator, Mapping
 from copy import copy
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.api import names
-from holdfast.api.affinity import Affinity, NodeSelectorTerm, Toleration
-from holdfast.api.errors import InvalidObject
+from holdfast.api.affinity import Affinity, Toleration
 from holdfast.api.meta import OwnerReference
-from holdfast.api.pod import Container, Pod, PodSpec
-from holdfast.api.resources import (
-    claimed_nonzero,
-    has_pod_level,
-    pod_requests,
-    resize_infeasible,
-    scored_nonzero,
-)
+from holdfast.api.pod import Pod
+from holdfast.api.resources import claimed_nonzero, has_pod_level, pod_requests, scored_nonzero
 from holdfast.api.volumes import Volume
 from holdfast.core.images import normalized
 from holdfast.core.limits import CountedLimits, PodLimits
-from holdfast.core.ports import WILDCARD, HostPort
-from holdfast.core.slots import CPU, MEMORY, MOST, NONZERO_CPU, NONZERO_MEMORY, PODS
-
-_encode = msgspec.msgpack.Encoder(order="deterministic").encode
-
-_SCHEDULING_DOMAINS = ("koordinator.sh/", "volcano.sh/", "holdfast.io/", "sigs.k8s.io/", "k8s.io/")
-_RESULTS = frozenset(
-    (
-        names.RESERVATION_ALLOCATED,
-        names.DEVICE_ALLOCATED,
-        names.RESOURCE_STATUS,
-        names.PREEMPTS,
-        names.PREEMPTED_BY,
-        names.SOFT_EVICTION,
-        names.NEW_RESERVATION_REQUIREMENT,
-        names.RESERVATION_PROVISION_ERROR,
-    )
+from holdfast.core.pod_reading import (
+    class_key,
+    encode,
+    host_ports,
+    is_permanent,
+    nonzero,
+    pin_of,
+    resized_resources,
+    scheduling_annotations,
+    scheduling_volumes,
+    without_pin,
 )
-"""Annotations scheduling writes rather than reads."""
-_OF_JOBS = frozenset(
-    (
-        names.GROUP_NAME_ANNOTATION,
-        names.VOLCANO_GROUP_NAME_ANNOTATION,
-        names.POD_GROUP_LABEL,
-        names.GANG_NAME,
-        names.GANG_MIN_AVAILABLE,
-        names.GANG_TOTAL_NUMBER,
-        names.GANG_WAITING_TIME,
-        names.GANG_MODE,
-        names.GANG_GROUPS,
-        names.GANG_MATCH_POLICY,
-        names.QUEUE_NAME_ANNOTATION,
-        names.RUN_ESTIMATE,
-    )
-)
-"""Annotations that tell jobs apart, which is no matter of nodes: their pods share classes."""
+from holdfast.core.slots import CPU, MEMORY, NONZERO_CPU, NONZERO_MEMORY, PODS, capped
 
 
 class Traits(NamedTuple):
@@ -80,6 +49,8 @@ class Traits(NamedTuple):
     """Of reserve pods: whether no other with the same owners may be on the same node."""
     ahead: bool = False
     """Of reserve pods: whether pods now in its place may stay until they end by themselves."""
+    priority: int | None = None
+    """Of members of a job that have none of their own: that of their PodGroup."""
 
 
 ORDINARY = Traits()
@@ -144,9 +115,9 @@ class PodClass:
         self.labels: Mapping[str, str] = pod.metadata.labels
         self.annotations = scheduling_annotations(pod)
         self.owners: list[OwnerReference] = pod.metadata.owner_references
-        self.priority = pod_priority(spec)
+        self.priority = (spec.priority or 0) if traits.priority is None else traits.priority
         self.terminating = pod.metadata.deletion_timestamp is not None
-        self.spared = names.NO in (
+        self.spared = self.labels.get(names.DISABLE_PREEMPTIBLE) == "true" or names.NO in (
             self.annotations.get(names.PREEMPTABLE),
             self.labels.get(names.PREEMPTABLE),
         )
@@ -290,7 +261,7 @@ class PodClasses:
         """The class of a pod, which now counts one pod more; raises InvalidObject."""
         key = class_key(pod)
         if traits is not ORDINARY:
-            key += _encode((traits, pod.metadata.uid if traits.private else ""))
+            key += encode((traits, pod.metadata.uid if traits.private else ""))
         found = self._by_key.get(key)
         if found is None:
             found = self._by_key[key] = self._make(pod, traits)
@@ -339,7 +310,7 @@ class PodClasses:
             return self._new(pod, traits)
         key = class_key(pod, with_volumes=False)
         if traits is not ORDINARY:
-            key += _encode((traits, pod.metadata.uid if traits.private else ""))
+            key += encode((traits, pod.metadata.uid if traits.private else ""))
         plain = self._plain.get(key)
         if plain is None:
             plain = self._plain[key] = self._new(pod, traits)
@@ -362,185 +333,3 @@ class PodClasses:
             if not plain.refs:
                 del self._plain[self._keys.pop(plain.id)]
                 self._dropped(plain)
-
-
-def class_key(pod: Pod, with_volumes: bool = True) -> bytes:
-    spec, meta = pod.spec, pod.metadata
-    parts: list[Any] = [
-        meta.namespace,
-        meta.labels,
-        [(c.image, c.resources, c.ports) for c in spec.containers],
-        spec.priority,
-    ]
-    # Most pods have none of what follows; each present part carries its name, so that two
-    # different absences never encode alike.
-    if meta.annotations and not meta.annotations.keys() <= _RESULTS:
-        annotations = scheduling_annotations(pod)
-        if annotations:
-            parts.append(("annotations", annotations))
-    if meta.owner_references:
-        parts.append(("owners", [(o.kind, o.name, o.uid, o.controller) for o in meta.owner_references]))
-    if spec.init_containers:
-        inits = [(c.image, c.resources, c.ports, c.restart_policy) for c in spec.init_containers]
-        parts.append(("init", inits))
-    if spec.node_selector:
-        parts.append(("selector", spec.node_selector))
-    if spec.affinity is not None:
-        pin = pin_of(spec)
-        parts.append(("affinity", spec.affinity if pin is None else without_pin(spec.affinity)))
-        parts.append(("pinned", pin is not None))
-    if spec.tolerations:
-        parts.append(("tolerations", spec.tolerations))
-    if spec.topology_spread_constraints:
-        parts.append(("spread", spec.topology_spread_constraints))
-    if spec.volumes and with_volumes:
-        volumes = scheduling_volumes(spec)
-        if volumes:
-            parts.append(("volumes", volumes))
-            if any(volume.ephemeral for volume in volumes):
-                # The claims of such volumes are named after the pod and belong to it alone.
-                parts.append(("pod", meta.name, meta.uid))
-    if spec.overhead:
-        parts.append(("overhead", spec.overhead))
-    if spec.resources is not None:
-        parts.append(("resources", spec.resources))
-    if spec.host_network:
-        parts.append(("hostNetwork", True))
-    if spec.preemption_policy:
-        parts.append(("preemptionPolicy", spec.preemption_policy))
-    if meta.deletion_timestamp is not None:
-        parts.append(("terminating", True))
-    resized = resized_resources(pod)
-    if resized:
-        parts.append(("resized", resized))
-    try:
-        return _encode(parts)
-    except (TypeError, OverflowError, RecursionError) as error:
-        raise InvalidObject("", "spec", str(error)) from error
-
-
-def is_permanent(pod: Pod) -> bool:
-    """Whether a pod is its node's own: a DaemonSet's, or a static one's mirror."""
-    if names.MIRROR_POD_ANNOTATION in pod.metadata.annotations:
-        return True
-    return any(
-        owner.controller and owner.kind == "DaemonSet" for owner in pod.metadata.owner_references
-    )
-
-
-def capped(amount: int) -> int:
-    return min(amount, MOST + 1)
-
-
-def nonzero(amounts: Mapping[str, int]) -> tuple[int, int]:
-    return capped(amounts.get("cpu", 0)), capped(amounts.get("memory", 0))
-
-
-def pod_priority(spec: PodSpec) -> int:
-    return spec.priority or 0
-
-
-def scheduling_annotations(pod: Pod) -> dict[str, str]:
-    return {
-        key: value
-        for key, value in pod.metadata.annotations.items()
-        if key not in _RESULTS
-        and key not in _OF_JOBS
-        and any(domain in key for domain in _SCHEDULING_DOMAINS)
-        and not key.startswith(names.SIM_PREFIX)
-    }
-
-
-def scheduling_volumes(spec: PodSpec) -> list[Volume]:
-    """Volumes that can bear on placement: those that are more than a name and a node-local source."""
-    return [
-        volume
-        for volume in spec.volumes
-        if volume.persistent_volume_claim
-        or volume.ephemeral
-        or volume.gce_persistent_disk
-        or volume.aws_elastic_block_store
-        or volume.iscsi
-        or volume.rbd
-        or volume.azure_disk
-        or volume.csi
-    ]
-
-
-def resized_resources(pod: Pod) -> list[Any]:
-    """What the kubelet reports of resources where that differs from what the spec asks."""
-    if not pod.spec.node_name:
-        return []
-    statuses = pod.status.container_statuses + pod.status.init_container_statuses
-    if not statuses:
-        return []
-    asked: dict[str, Container] = {c.name: c for c in (*pod.spec.containers, *pod.spec.init_containers)}
-    resized: list[Any] = [
-        (s.name, s.resources, s.allocated_resources)
-        for s in statuses
-        if s.resources is not None
-        and s.name in asked
-        and (
-            s.resources.requests != asked[s.name].resources.requests
-            or (s.allocated_resources or s.resources.requests) != s.resources.requests
-        )
-    ]
-    if resized and resize_infeasible(pod):
-        resized.append("infeasible")
-    return resized
-
-
-def pin_of(spec: PodSpec) -> str | None:
-    """The one node a pod names in its affinity, the way the DaemonSet controller writes it."""
-    if spec.topology_spread_constraints:
-        return None  # which nodes count for spreading depends on the whole affinity
-    terms = required_terms(spec.affinity)
-    if len(terms) != 1 or len(terms[0].match_fields) != 1:
-        return None
-    field = terms[0].match_fields[0]
-    if field.key == "metadata.name" and field.operator == "In" and len(field.values) == 1:
-        return field.values[0]
-    return None
-
-
-def without_pin(affinity: Affinity | None) -> Affinity | None:
-    """The affinity less the node's name in the term that has it."""
-    assert affinity is not None and affinity.node_affinity is not None
-    node_affinity = affinity.node_affinity
-    required = node_affinity.required_during_scheduling_ignored_during_execution
-    assert required is not None
-    expressions = required.node_selector_terms[0].match_expressions
-    rest = (
-        msgspec.structs.replace(
-            required, node_selector_terms=[NodeSelectorTerm(match_expressions=expressions)]
-        )
-        if expressions
-        else None
-    )
-    return msgspec.structs.replace(
-        affinity,
-        node_affinity=msgspec.structs.replace(
-            node_affinity, required_during_scheduling_ignored_during_execution=rest
-        ),
-    )
-
-
-def required_terms(affinity: Affinity | None) -> list[NodeSelectorTerm]:
-    if affinity is None or affinity.node_affinity is None:
-        return []
-    required = affinity.node_affinity.required_during_scheduling_ignored_during_execution
-    return [] if required is None else required.node_selector_terms
-
-
-def host_ports(spec: PodSpec) -> tuple[HostPort, ...]:
-    """Ports the pod takes of its node: those of containers and sidecars.
-
-    With the host's network every container port is one, as the API server writes it down.
-    """
-    sidecars = [c for c in spec.init_containers if c.restart_policy == "Always"]
-    return tuple(
-        HostPort(port.host_ip or WILDCARD, port.protocol or "TCP", number)
-        for container in (*spec.containers, *sidecars)
-        for port in container.ports
-        if (number := port.host_port or (port.container_port if spec.host_network else 0)) > 0
-    )

@@ -7,21 +7,17 @@ whoever watches (the scheduling queue) is told what became of pods. Nothing here
 from collections.abc import Callable, Container
 from typing import Any, Protocol
 
-import msgspec
-
 from holdfast.api.errors import InvalidObject
 from holdfast.api.jobs import PodGroup, Queue, VolcanoJob
 from holdfast.api.meta import Object
 from holdfast.api.migration import PodMigrationJob
-from holdfast.api.names import QUEUE_NAME_ANNOTATION, RESERVATION_ALLOCATED, RESERVATION_TEMPLATE
 from holdfast.api.node import Node
 from holdfast.api.pod import Pod
 from holdfast.api.policy import PriorityClass
 from holdfast.api.reservation import Reservation
-from holdfast.api.timestamps import parse_time
 from holdfast.core.belongings import ABOUT_BELONGINGS, Belongings
 from holdfast.core.changes import Change
-from holdfast.core.classes import PodClass, PodClasses, pin_of
+from holdfast.core.classes import PodClass, PodClasses
 from holdfast.core.decisions import Decision, Emit, ObjectRef, SetPodScheduled
 from holdfast.core.events import (
     Added,
@@ -33,31 +29,19 @@ from holdfast.core.events import (
     Updated,
     WriteRefused,
 )
-from holdfast.core.facts import (
-    allocated_from,
-    difference,
-    gives_up,
-    is_disrupted,
-    is_ready,
-    kind_of,
-    node_info,
-    with_devices,
-)
+from holdfast.core.facts import difference, kind_of, node_info, with_devices
 from holdfast.core.jobs import Jobs
-from holdfast.core.jobs.estimates import estimate_in
-from holdfast.core.jobs.naming import KEYS as JOB_KEYS
 from holdfast.core.ledger import Ledger
 from holdfast.core.limit_sums import LimitSums
 from holdfast.core.migrations import Migrations
 from holdfast.core.nodes import NodeInfo, NodeTable
+from holdfast.core.pod_intake import PodIntake
 from holdfast.core.pods import Phase, PodRecord
 from holdfast.core.promises import Promises, Virtuals
 from holdfast.core.rowlog import RowLog
 from holdfast.core.story import Chronicle, Line
 from holdfast.core.topology import Topology
 from holdfast.core.volumes import STORAGE_KINDS, Volumes, hint
-
-_ENDED = ("Succeeded", "Failed")
 
 
 class PodWatcher(Protocol):
@@ -112,13 +96,13 @@ class Cluster:
         self.stamp = 0
         """Moves with every change of a node or another object, and of the classes known."""
         self.chronicle = Chronicle()
+        self.intake = PodIntake(self)
         self.watcher: PodWatcher | None = None
         self.served: Container[str] = ()
         """The names of schedulers whose pods are scheduled here."""
         self._changes = Change.NONE
         self._reports: list[Decision] = []
         self._complaints: dict[tuple[str, str], str] = {}
-        self._uid: dict[tuple[str, str], str] = {}
         self._handlers: dict[type, Callable[[Any], None]] = {
             Added: self._put,
             Updated: self._put,
@@ -157,7 +141,7 @@ class Cluster:
                 self._reports.append(Emit(about, "Warning", reason, message, "Scheduling"))
 
     def pod(self, namespace: str, name: str) -> PodRecord | None:
-        return self.pods.get(self._uid.get((namespace, name), ""))
+        return self.intake.named(namespace, name)
 
     def story(self, name: str) -> list[Line]:
         return self.chronicle.story(name)
@@ -217,7 +201,7 @@ class Cluster:
     def _put(self, event: Added | Updated) -> None:
         obj = event.object
         if isinstance(obj, Pod):
-            self._put_pod(obj)
+            self.intake.put(obj)
         elif isinstance(obj, Node):
             self._put_node(obj)
         elif isinstance(obj, Reservation):
@@ -241,12 +225,7 @@ class Cluster:
     def _delete(self, event: Deleted) -> None:
         obj = event.object
         if isinstance(obj, Pod):
-            pod = self.pods.get(obj.metadata.uid)
-            if pod is not None:
-                self._forget(pod, "deleted")
-            elif obj.status.phase in _ENDED:
-                # Where pods that end are lost sight of, that looks the same, but for the phase.
-                self.jobs.gone(obj.metadata.uid)
+            self.intake.drop(obj)
         elif isinstance(obj, Node):
             self._drop_node(obj.metadata.name, "deleted")
         elif isinstance(obj, Reservation):
@@ -288,18 +267,14 @@ class Cluster:
         if event.kind == "Node":
             self._drop_node(event.name, "malformed")
         elif event.kind == "Pod":
-            # A pod already on a node keeps what it claims: that room is in use whatever its
-            # object says now.
-            known = self.pods.get(event.uid)
-            if known is not None and known.phase is Phase.PENDING:
-                self._forget(known, "malformed")
+            self.intake.malformed(event.uid)
         elif event.kind in ABOUT_BELONGINGS:
             gone = self.objects.get(event.kind, {}).pop((event.namespace, event.name), None)
             if gone is not None:
                 self._other_changed(gone, None)
-        self._report(ref, event.error)
+        self.report(ref, event.error)
 
-    def _report(self, ref: ObjectRef, error: InvalidObject) -> None:
+    def report(self, ref: ObjectRef, error: InvalidObject) -> None:
         message = f"{error.field}: {error.message}" if error.field else error.message
         self.chronicle.note(self.now, ref, "invalid", message)
         if ref.kind == "Pod":
@@ -316,7 +291,7 @@ class Cluster:
             info = node_info(node)
         except InvalidObject as error:
             self._drop_node(meta.name, "malformed")
-            self._report(ObjectRef("Node", "", meta.name, meta.uid), error)
+            self.report(ObjectRef("Node", "", meta.name, meta.uid), error)
             return
         self._put_info(with_devices(info, self.belongings.offered(meta.name)))
 
@@ -385,203 +360,12 @@ class Cluster:
             self.belongings.row_closed(row)
             self.nodes.close_row(row)
 
-    # Pods
-
-    def _put_pod(self, pod: Pod) -> None:
-        meta, spec = pod.metadata, pod.spec
-        if RESERVATION_TEMPLATE in meta.annotations or meta.uid in self.virtuals.requirements.asks:
-            self.virtuals.requirements.see_pod(pod)
-        known = self.pods.get(meta.uid)
-        if known is None:
-            if pod.status.phase in _ENDED:
-                # Those that ended may be heard of late, when another has the name.
-                self.jobs.ended(meta, pod.status.phase == "Succeeded")
-                return
-            if self.jobs.has_ended(meta.uid):
-                return  # older news than what is known
-            namesake = self.pods.get(self._uid.get((meta.namespace, meta.name), ""))
-            if namesake is not None:
-                # Its deletion was missed: a name is given again only once it is free.
-                self._forget(namesake, "replaced")
-        if known is not None and pod.status.phase in _ENDED:
-            self.jobs.ended(meta, pod.status.phase == "Succeeded")
-            self._forget(known, pod.status.phase.lower())
-            return
-        ref = known.ref if known else ObjectRef("Pod", meta.namespace, meta.name, meta.uid)
-        try:
-            cls = self.classes.acquire(pod, self.promises.traits(meta))
-        except InvalidObject as error:
-            if known is not None and known.phase is Phase.PENDING:
-                self._forget(known, "malformed")
-            self._report(ref, error)
-            return
-        if known is None:
-            known = PodRecord(ref, cls, spec.scheduler_name, self.now)
-            known.created = meta.creation_timestamp
-            self.pods[meta.uid] = known
-            self._uid[meta.namespace, meta.name] = meta.uid
-            self._read_job(known, pod)
-            self.chronicle.note(self.now, ref, "added")
-            self._place_or_queue(known, pod, changed=True)
-            return
-        self._read_job(known, pod)
-        if cls is not known.cls:
-            self._reclass(known, pod, cls)
-        else:
-            self.classes.release(cls)
-            self._place_or_queue(known, pod, changed=False)
-
-    def _read_job(self, known: PodRecord, pod: Pod) -> None:
-        """What the pod says of the job it belongs to, and of its length."""
-        meta = pod.metadata
-        annotations = meta.annotations
-        if annotations or pod.spec.active_deadline_seconds is not None:
-            before = known.estimate
-            known.estimate = estimate_in(pod)
-            if known.estimate is not None:
-                self.jobs.lengths_are_told = True
-            if known.estimate != before and known.row >= 0:
-                self.jobs.lengths_changed += 1
-            known.queue = annotations.get(QUEUE_NAME_ANNOTATION, "")
-        if (
-            known.job is not None
-            or (meta.labels and not JOB_KEYS.isdisjoint(meta.labels))
-            or (annotations and not JOB_KEYS.isdisjoint(annotations))
-        ):
-            self.jobs.join(known, meta)
-
-    def _reclass(self, known: PodRecord, pod: Pod, cls: Any) -> None:
-        """The pod changed in a way scheduling can see."""
-        before, row = known.cls, known.row
-        if row >= 0:
-            with self.ledger.transaction() as transaction:
-                self.ledger.remove(known)
-                known.cls = cls
-                self.ledger.place(known, row)
-                transaction.commit()
-            if gives_up(before, cls):
-                self._changes |= Change.POD_LEFT
-            if cls.labels != before.labels or cls.terminating != before.terminating:
-                self._changes |= Change.POD_LABELS
-        else:
-            known.cls = cls
-            cleared = self.nodes.row(known.nominated) if known.nominated else None
-            if cleared is not None:
-                self.ledger.changed.add(cleared)
-                self._changes |= Change.POD_LEFT  # it may leave more room to others than before
-        self.classes.release(before)
-        self.chronicle.note(self.now, known.ref, "changed")
-        self._place_or_queue(known, pod, changed=True)
-
-    def reclassify(self, name: str, uid: str) -> None:
-        """Reservations came to mean pods of this name or uid, or do so no more."""
-        pods = [self.pods[uid]] if uid in self.pods else []
-        if not uid:
-            pods = [pod for pod in self.pods.values() if pod.name == name]
-        for pod in pods:
-            if pod.phase is not Phase.PENDING:
-                continue
-            seen = pod.cls.pod
-            own = msgspec.structs.replace(seen.metadata, name=pod.name, uid=pod.uid)
-            one = msgspec.structs.replace(seen, metadata=own)
-            before, pod.cls = pod.cls, self.classes.acquire(one, self.promises.traits(own))
-            self.classes.release(before)
-            if self.watcher is not None and not pod.leaving:
-                self.watcher.pod_pending(pod)
-
-    def _place_or_queue(self, known: PodRecord, pod: Pod, changed: bool) -> None:
-        node = pod.spec.node_name
-        if node:
-            started = pod.status.start_time
-            before = known.started
-            known.started = parse_time(started) if started else None
-            known.disrupted = is_disrupted(pod)
-            known.ready = is_ready(pod)
-            self._draw(known, pod)
-            self.belongings.seen(known, pod.metadata)
-            self._assigned(known, node)
-            if known.started != before:
-                self.starts.add(known.row)
-                if known.estimate is not None:
-                    self.ledger.changed.add(known.row)  # it is known when it ends
-            return
-        known.leaving = pod.metadata.deletion_timestamp is not None
-        if known.uid in self.promises.rooms:
-            self.promises.preemptor_changed(known)
-        if known.phase is not Phase.PENDING:
-            return
-        gates = tuple([gate.name for gate in pod.spec.scheduling_gates])
-        changed = changed or gates != known.gates
-        known.gates = gates
-        known.pin = pin_of(pod.spec) if known.cls.pinned else None
-        # An update that crossed ours on the way may not know yet that the pod was nominated.
-        if pod.status.nominated_node_name:
-            self.nominate(known, pod.status.nominated_node_name)
-        if self.watcher is None:
-            return
-        if known.leaving:
-            self.watcher.pod_settled(known)
-        elif changed:
-            self.watcher.pod_pending(known)
-
-    def _draw(self, known: PodRecord, pod: Pod) -> None:
-        text = pod.metadata.annotations.get(RESERVATION_ALLOCATED)
-        drawn = self.promises.known.get(known.draws_on) if text and known.draws_on else None
-        if drawn is None or drawn.mark != text:
-            self.ledger.draw(known, allocated_from(text))
-
-    def _assigned(self, known: PodRecord, node: str) -> None:
-        """The pod is on a node, by our doing or by another's."""
-        row = self.nodes.row(node)
-        if known.row >= 0 and known.row == row:
-            self._confirm(known)
-            return
-        if self.watcher is not None:
-            self.watcher.pod_settled(known)
-        if known.row >= 0:
-            self._vacate(known)
-        self.nominate(known, "")
-        row = self.open_row(node)
-        self.ledger.place(known, row)
-        known.phase = Phase.ASSIGNED
-        if known.draws_on:
-            self.promises.pod_confirmed(known)
-        if known.uid in self.promises.rooms:
-            self.promises.preemptor_changed(known)
-        self._changes |= Change.POD_PLACED
-        self.chronicle.note(self.now, known.ref, "assigned", node)
-
-    def _vacate(self, pod: PodRecord) -> None:
-        self.ledger.remove(pod)
-        self._changes |= Change.POD_LEFT
-        if self.volumes.release(pod.uid):
-            self._changes |= Change.PROMISES
-
-    def _forget(self, pod: PodRecord, why: str) -> None:
-        self.virtuals.requirements.forget_pod(pod.uid)
-        if self.watcher is not None:
-            self.watcher.pod_settled(pod)
-        if pod.row >= 0:
-            self._vacate(pod)
-        self.nominate(pod, "")
-        pod.gone = True
-        self.belongings.forget(pod.uid)
-        del self.pods[pod.uid]
-        if pod.uid in self.promises.rooms:
-            self.promises.preemptor_changed(pod)
-        if self._uid.get((pod.namespace, pod.name)) == pod.uid:
-            del self._uid[pod.namespace, pod.name]
-        if pod.job is not None:
-            self.jobs.leave(pod)
-        self.classes.release(pod.cls)
-        self.chronicle.note(self.now, pod.ref, why)
-
     # Binds
 
     def _bind_confirmed(self, event: BindConfirmed) -> None:
         pod = self._binding(event.uid)
         if pod is not None:
-            self._confirm(pod)
+            self.confirm(pod)
 
     def _write_refused(self, event: WriteRefused) -> None:
         self.promises.not_written(event.uid)
@@ -608,7 +392,7 @@ class Cluster:
         promise = self.promises.known.get(uid)
         return promise.pod if promise is not None else self.pods.get(uid)
 
-    def _confirm(self, pod: PodRecord) -> None:
+    def confirm(self, pod: PodRecord) -> None:
         if pod.phase is not Phase.ASSUMED:
             return
         if pod.promise is not None:

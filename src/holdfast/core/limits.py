@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from holdfast.api.pod import Pod
 from holdfast.api.resources import NON_ZERO, pod_limits
-from holdfast.core.slots import MOST
+from holdfast.core.slots import capped
 
 
 class CountedLimit(NamedTuple):
@@ -43,13 +43,13 @@ class PodLimits:
         """The most a pod may use of a resource; what it asks for where it sets itself no limit."""
         if self._plain is None:
             self._plain = pod_limits(self._pod)
-        return min(self._plain.get(resource, 0), MOST + 1)
+        return capped(self._plain.get(resource, 0))
 
     def scored(self, resource: str) -> int:
         """The same with a small default where a container says nothing of cpu or memory."""
         if self._scored is None:
             self._scored = pod_limits(self._pod, non_missing=NON_ZERO)
-        return min(self._scored.get(resource, 0), MOST + 1)
+        return capped(self._scored.get(resource, 0))
 
     def claims(self) -> dict[int, int]:
         """What a pod adds to the sums that are counted, by slot."""

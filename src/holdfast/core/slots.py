@@ -23,6 +23,11 @@ more asks for one more than this, and finds it nowhere."""
 _FIXED = ("cpu", "memory", "ephemeral-storage", "pods", "", "")
 
 
+def capped(amount: int) -> int:
+    """What is asked for, as it is counted."""
+    return min(amount, MOST + 1)
+
+
 class Slots:
     """Hands out slots; a name keeps its slot for the life of the process."""
 

@@ -6,12 +6,12 @@ import numpy as np
 
 from holdfast.api.resources import claimed_nonzero, pod_requests
 from holdfast.core.affinity_terms import is_outdated
-from holdfast.core.classes import capped, nonzero, resized_resources
 from holdfast.core.cluster import Cluster
 from holdfast.core.images import Images
 from holdfast.core.nodes import NO_PODS
+from holdfast.core.pod_reading import nonzero, resized_resources
 from holdfast.core.pods import Phase, PodRecord
-from holdfast.core.slots import NONZERO_CPU, NONZERO_MEMORY, PODS
+from holdfast.core.slots import NONZERO_CPU, NONZERO_MEMORY, PODS, capped
 
 
 def validate_state(cluster: Cluster) -> list[str]:

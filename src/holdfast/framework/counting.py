@@ -1,4 +1,4 @@
-"""Reservations counted, for a pod that must use one and cannot: in Koordinator's words.
+"""Reservations counted, for a pod they are meant for that found no place: in Koordinator's words.
 
     0/5 nodes are available: 3 Insufficient cpu, 2 Reservation(s) Insufficient cpu. 1 Reservation(s) is
     unschedulable, 3 Reservation(s) matched owner total
@@ -11,6 +11,7 @@ stands on the pod; what of it is about reservations is said once more in an even
 
 import re
 from collections import Counter
+from collections.abc import Sequence
 
 from holdfast.core.cluster import Cluster
 from holdfast.core.promises import Promise
@@ -30,17 +31,22 @@ _COUNT = re.compile(r"([0-9]+) Reservation\(s\) (.*)")
 
 
 def count_reservations(cluster: Cluster, column: OwnedColumn) -> str:
-    """How many reservations are for pods of the class, and what stands against how many of them."""
+    """How many reservations are for pods of the class, and what stands against how many of them. Pods
+    that need not use one are not told that there is none."""
     promises = cluster.promises
     wish = promises.wish(column.cls)
     counts: Counter[str] = Counter()
     on_nodes: Counter[str] = Counter()
     total = 0
+    named = promises.get(wish.by_name) if wish.by_name else None
+    only = named.pod.row if named is not None and named.pod is not None else -1
     for spec in promises.matching(column.cls):
         for promise in promises.members.get(spec, {}).values():
             if not promises.is_usable(promise) or not _is_meant(cluster, column, promise):
                 continue
             assert promise.pod is not None
+            if only >= 0 and promise.pod.row != only:
+                continue  # a pod that names a reservation means those on its node
             total += 1
             refusal = wish.refusal(promise, promises.node_labels(promise.pod.row))
             if refusal:
@@ -48,7 +54,12 @@ def count_reservations(cluster: Cluster, column: OwnedColumn) -> str:
                 continue
             if wish.by_name:
                 counts[_NAMED] += 1
-            on_nodes.update(_against_node(cluster, column, promise))
+            if wish.required:
+                on_nodes.update(_against_node(cluster, column, promise))
+            else:
+                on_nodes.update(_of_nodes(column.diagnosis.noted(promise.pod.row).texts))
+    if not total and not wish.required:
+        return ""
     texts = [*_FIRST, *sorted(counts.keys() - set(_FIRST))]
     parts = [f"{counts[text]} Reservation(s) {text}" for text in texts if counts[text]]
     parts += [f"{on_nodes[text]} Reservation(s) {_FOR_NODE}{text}" for text in sorted(on_nodes)]
@@ -64,12 +75,15 @@ def _is_meant(cluster: Cluster, column: OwnedColumn, promise: Promise) -> bool:
     return all(test.passes(view) for name, test in column.filters if name == _PLACING)
 
 
-def _against_node(cluster: Cluster, column: OwnedColumn, promise: Promise) -> list[str]:
+def _against_node(cluster: Cluster, column: OwnedColumn, promise: Promise) -> Sequence[str]:
     """What stands against the node rather than the reservation, which is told where nodes are."""
     hold = cluster.promises.hold(promise)
     if hold is None:
         return []
-    against = column.against(hold)
+    return _of_nodes(column.against(hold))
+
+
+def _of_nodes(against: Sequence[str]) -> Sequence[str]:
     return [] if any(text.startswith("Reservation(s) ") for text in against) else against
 
 

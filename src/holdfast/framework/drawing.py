@@ -1,9 +1,9 @@
 """What reservations are worth to pods that may draw on them.
 
 Which reservation of a row is used: the one with the lowest order; else, of reusable ones without a
-policy only the oldest counts, and of what is left the one of which most ends up allocated. Between
-nodes, an order comes first again; then the share of the pod's request that is reserved; then how much
-of the reservation ends up allocated.
+policy only the oldest counts, and of what is left the one of which most ends up allocated (a resource
+of which the pod needs more than is left counts for nothing). Between nodes, an order comes first again;
+then the share of the pod's request that is reserved; then how much of the reservation is allocated.
 """
 
 from collections.abc import Callable
@@ -27,6 +27,7 @@ _STEPS = 101
 _LEVELS = 2**37 + 2**33 + 1
 
 INSUFFICIENT = "Reservation(s) Insufficient {}"
+IN_FIGURES = ", requested: {}, used: {}, capacity: {}"
 BY_RESERVATION = "Reservation(s) {}"
 INSUFFICIENT_BY_NODE = "Insufficient {} by node"
 TOO_MANY_PODS = "Reservation(s) Too many pods"
@@ -67,7 +68,7 @@ class DrawnOne(One):
         if row in ledger.holds.waiting and not hold.promise.waiting:
             for slot, excess in ledger.excess(row).items():
                 claimed[slot] -= excess
-        for slot, left in hold.remaining.items():
+        for slot, left in hold.fill.remaining.items():
             claimed[slot] -= left
 
     @property
@@ -91,16 +92,18 @@ class Drawing:
         """The reservations on a row that can be drawn on."""
         self.by_amounts = not cls.ports and not cls.volumes
         """Whether there is nothing but amounts to draw."""
-        self.required = cluster.promises.wish(cls).required
+        wish = cluster.promises.wish(cls)
+        self.required = wish.required
+        self._one_by_name = bool(wish.by_name)
 
     def among(self, rows: NDArray[np.intp]) -> list[Hold]:
-        """The reservations on these rows that can be drawn on."""
+        """The reservations on these rows, each named once, that can be drawn on."""
         draws = self.draws
         if draws is None:
             return []
         if len(rows) >= self._cluster.nodes.size:
             return draws.everywhere()
-        return [hold for row in np.intersect1d(rows, draws.rows()).tolist() for hold in draws.on(row)]
+        return [hold for row in rows.tolist() for hold in draws.on(row)]
 
     def serving(self, drawn: list[Hold]) -> list[Hold]:
         """Those of which the pod would draw something, and all it must."""
@@ -120,21 +123,24 @@ class Drawing:
         promise, remaining = hold.promise, hold.remaining
         if promise.restricted is not None and self.lacking(hold):
             return False
-        particular = self._cluster.belongings.particular(self._cls, hold.row)
+        particular = self._cluster.belongings.particular(self._cls, hold)
         for slot, _ in self._asked:
             if remaining.get(slot) and slot not in particular:
                 return True
         if particular and self._cluster.belongings.draws(self._cls, hold):
             return True
-        return bool(self._shared_ports(promise) or self._shared_claims(promise))
+        if self._shared_ports(promise) or self._shared_claims(promise):
+            return True
+        # Who must use a reservation may do so though it holds nothing the pod asks for.
+        return self.required and not any(slot in hold.amounts for slot, _ in self._asked)
 
     def _lacks(self, hold: Hold, restricted: frozenset[int]) -> bool:
         """Whether a restricted reservation has not enough of something."""
-        remaining, withheld = hold.remaining, hold.promise.withheld
+        remaining, withheld = hold.fill.remaining, hold.promise.withheld
         for slot, amount in self._asked:
             if slot in restricted and remaining.get(slot, 0) - withheld.get(slot, 0) < amount:
                 return True
-        return hold.amounts.get(PODS, 0) > 1 and not remaining.get(PODS)
+        return PODS in restricted and not remaining.get(PODS)
 
     def lacking(self, hold: Hold) -> list[int]:
         """The slots a restricted reservation has not enough of."""
@@ -146,25 +152,47 @@ class Drawing:
             for slot, amount in self._asked
             if slot in promise.restricted and hold.left(slot) - promise.withheld.get(slot, 0) < amount
         ]
-        if hold.amounts.get(PODS, 0) > 1 and not hold.left(PODS):
+        if PODS in promise.restricted and not hold.left(PODS):
             lacking.append(PODS)
         return lacking
 
     def texts(self, drawn: list[Hold]) -> list[str]:
-        """Why none of the reservations on a row will do."""
+        """Why none of the reservations on a row will do: what is wrong with one for each of them, what
+        is wrong with the node once."""
         names = self._cluster.nodes.slots
-        found: dict[str, None] = {}
+        found: list[str] = []
+        of_node: dict[str, None] = {}
         for hold in drawn:
             restricted = self.lacking(hold)
             for slot in restricted:
-                found[TOO_MANY_PODS if slot == PODS else INSUFFICIENT.format(names.name(slot))] = None
+                text = TOO_MANY_PODS if slot == PODS else INSUFFICIENT.format(names.name(slot))
+                found.append(text + self._figures(hold, slot) if self._one_by_name else text)
             view = DrawnOne(self._cluster.nodes, self._cluster.ledger, hold)
             for slot, amount in self._asked:
                 if slot not in restricted and view.free(slot) < amount:
-                    found[INSUFFICIENT_BY_NODE.format(names.name(slot))] = None
-            for text in self._cluster.belongings.reasons(self._cls, hold):
-                found[BY_RESERVATION.format(text)] = None
-        return list(found)
+                    of_node[INSUFFICIENT_BY_NODE.format(names.name(slot))] = None
+            found += map(BY_RESERVATION.format, self._cluster.belongings.reasons(self._cls, hold))
+        return [*found, *of_node]
+
+    def would_do_together(self, drawn: list[Hold]) -> bool:
+        """Whether there were room on a row of which there is too little, could all of these
+        reservations be drawn on at once."""
+        if not drawn:
+            return False
+        view, lacks = One(self._cluster.nodes, drawn[0].row), False
+        for slot, amount in self._asked:
+            free = view.free(slot)
+            if free < amount:
+                lacks = True
+                if free + sum(hold.left(slot) for hold in drawn) < amount:
+                    return False
+        return lacks
+
+    def _figures(self, hold: Hold, slot: int) -> str:
+        """Of what a restricted reservation has not enough of; cpu is counted in thousandths."""
+        asked = 1 if slot == PODS else self._by_slot[slot]
+        capacity = hold.amounts.get(slot, 0) - hold.promise.withheld.get(slot, 0)
+        return IN_FIGURES.format(asked, hold.taken.get(slot, 0), capacity)
 
     def worth(self, drawn: list[Hold]) -> Ints:
         """Of a node with this reservation; the bigger the better."""
@@ -180,7 +208,7 @@ class Drawing:
         for slot, amount in self._asked:
             if slot < len(left):
                 asked[slot] = amount
-        after = amounts - np.maximum(0, left - asked[:, None])
+        after = np.where(left < asked[:, None], 0, amounts - left + asked[:, None])
         counted = amounts > 0
         counted[[PODS, *(slot for slot in self._sums if slot < len(counted))]] = False
         part = np.where(counted, 100 * after // np.maximum(amounts, 1), 0).sum(axis=0)
@@ -193,7 +221,8 @@ class Drawing:
 
     def worth_of(self, hold: Hold) -> int:
         """The same for one, without arrays; -1 if it does not serve."""
-        promise, remaining, asked = hold.promise, hold.remaining, self._by_slot
+        promise, fill, asked = hold.promise, hold.fill, self._by_slot
+        remaining, named = fill.remaining, fill.named
         share = filled = 0
         sure = not self._belongings.awake
         some = False
@@ -202,15 +231,16 @@ class Drawing:
             if left:
                 some = True
                 share += 100 if left >= amount else 100 * left // amount
-        if sure and (some or self.by_amounts):
+        if sure and (some or (self.by_amounts and not self.required)):
             if not some or (promise.restricted is not None and self._lacks(hold, promise.restricted)):
                 return -1
         elif not self.serves(hold):
             return -1
-        for slot, promised in hold.named:
+        for slot, promised in named:
             unused = remaining.get(slot, 0) - asked.get(slot, 0)
-            filled += 100 if unused <= 0 else 100 * (promised - unused) // promised
-        worth = share // self._parts * _STEPS + filled // (len(hold.named) or 1)
+            if unused >= 0:
+                filled += 100 * (promised - unused) // promised
+        worth = share // self._parts * _STEPS + filled // (len(named) or 1)
         return worth + _order_worth(promise.order) if promise.order else worth
 
     def _shared_ports(self, promise: Promise) -> set[Any]:
@@ -237,7 +267,12 @@ def pick(worths: list[tuple[Promise, int]]) -> int:
     left = [i for i, (p, _) in enumerate(worths) if not _is_shared(p)]
     if shared:
         left.append(min(shared)[-1])
-    return min(left, key=lambda i: (-(worths[i][1] % _STEPS), _age(worths[i][0])))
+
+    def merit(i: int) -> tuple[int, int, tuple[float, str]]:
+        promise, worth = worths[i]
+        return -(worth % _STEPS), -(worth // _STEPS % _STEPS), _age(promise)
+
+    return min(left, key=merit)
 
 
 def _is_shared(promise: Promise) -> bool:

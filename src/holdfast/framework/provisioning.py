@@ -14,12 +14,13 @@ import numpy as np
 
 from holdfast.api import names
 from holdfast.api.dynamic_reservations import amounts_of, at_least, id_of, sizes
-from holdfast.core.classes import PodClass, capped
+from holdfast.core.classes import PodClass
 from holdfast.core.cluster import Cluster
 from holdfast.core.pods import Phase, PodRecord
 from holdfast.core.promises import Promise
 from holdfast.core.promises.requirements import Ask
 from holdfast.core.promises.virtual import Virtual
+from holdfast.core.slots import capped
 from holdfast.framework.profile import Profile
 
 if TYPE_CHECKING:

@@ -11,8 +11,9 @@ from holdfast.api.errors import SelectorError
 from holdfast.api.names import NODE_NAME_FIELD
 from holdfast.api.node_selectors import field_requirement, node_requirement
 from holdfast.core.changes import Change
-from holdfast.core.classes import PodClass, required_terms
+from holdfast.core.classes import PodClass
 from holdfast.core.cluster import Cluster
+from holdfast.core.pod_reading import required_terms
 from holdfast.core.selectors import Mask, compile_labels, compile_term, compile_terms
 from holdfast.core.view import Cells, View
 from holdfast.framework.config import ConfigError

@@ -6,6 +6,7 @@ from holdfast.core.view import Cells, View
 from holdfast.framework.interface import Filter, Plugin, Reason, Scope
 
 REASON = "node(s) didn't match the requested node name"
+REASON_RESERVING = "node(s) didn't match the nodeName specified by reservation"
 
 
 class NodeName(Plugin):
@@ -17,12 +18,13 @@ class NodeName(Plugin):
         if not wanted:
             return None
         nodes = self.cluster.nodes
+        text = REASON if cls.promised_to < 0 else REASON_RESERVING
 
         def passes(view: View) -> Cells:
             row = nodes.row(wanted)
             return view.rows == (-1 if row is None else row)
 
         def reasons(view: View) -> list[Reason]:
-            return [Reason(REASON, passes(view) == False, resolvable=False)]  # noqa: E712
+            return [Reason(text, passes(view) == False, resolvable=False)]  # noqa: E712
 
         return Filter(passes, reasons, Scope.NODE)

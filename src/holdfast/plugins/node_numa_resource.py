@@ -14,6 +14,7 @@ from holdfast.core.cluster import Cluster
 from holdfast.core.cpus import CpuWantError
 from holdfast.core.cpus.judging import TOO_FEW_CPUS, Lack
 from holdfast.core.pods import PodRecord
+from holdfast.core.slots import CPU
 from holdfast.core.view import Cells, View
 from holdfast.framework.config import NodeNUMAResourceArgs
 from holdfast.framework.interface import (
@@ -63,21 +64,22 @@ class NodeNUMAResource(Plugin):
         devices = self.cluster.belongings.devices
         asking = devices.sensible(cls) if devices.alignment else None
 
-        def lacks(view: View) -> list[Lack]:
+        def lacks(view: View, explain: bool) -> list[Lack]:
             holds = None if view.holds is None else np.atleast_1d(view.holds)
             by_numa = asking.by_numa if asking is not None and devices.active else None
-            return judging.lacks(want, np.atleast_1d(view.rows), holds, by_numa)
+            claimed = np.atleast_1d(view.claimed(CPU))
+            return judging.lacks(want, np.atleast_1d(view.rows), holds, claimed, by_numa, explain)
 
         def passes(view: View) -> Cells:
             ok = np.ones(len(np.atleast_1d(view.rows)), dtype=np.bool_)
-            for lack in lacks(view):
+            for lack in lacks(view, explain=False):
                 ok &= ~lack.rows
             return bool(ok[0]) if view.single else ok
 
         def reasons(view: View) -> list[Reason]:
             return [
                 Reason(lack.text, bool(lack.rows[0]) if view.single else lack.rows, not lack.hopeless)
-                for lack in lacks(view)
+                for lack in lacks(view, explain=True)
             ]
 
         return Filter(passes, reasons, Scope.USAGE, matters)

@@ -19,8 +19,9 @@ from holdfast.api.label_selectors import Requirement, Selector, compile_selector
 from holdfast.api.names import HOSTNAME_LABEL, ZONE_LABEL
 from holdfast.api.tolerations import find_untolerated
 from holdfast.core.changes import Change
-from holdfast.core.classes import PodClass, required_terms
+from holdfast.core.classes import PodClass
 from holdfast.core.cluster import Cluster
+from holdfast.core.pod_reading import required_terms
 from holdfast.core.selectors import compile_labels, compile_terms
 from holdfast.core.tally import ByDomain, DomainSum, OnRow, Tally, domain_sum
 from holdfast.core.topology import PodCounter

@@ -9,7 +9,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.api.names import PREEMPTS, RESERVATION_AFFINITY, RESERVATION_ALLOCATED
+from holdfast.api.names import PREEMPTS, RESERVATION_ALLOCATED
 from holdfast.core.changes import Change
 from holdfast.core.classes import PodClass
 from holdfast.core.decisions import Bind, Decision, SetReservationStatus
@@ -88,10 +88,8 @@ class Reservation(Plugin):
         return False
 
     def post_filter(self, pod: PodRecord, trial: Trial) -> Nomination:
-        """Who must use a reservation is told what is wrong with those there are."""
-        if RESERVATION_AFFINITY not in pod.cls.annotations or pod.promise is not None:
-            return Nomination()
-        return Nomination(message=trial.reservations())
+        """Pods that reservations are meant for are told what is wrong with those there are."""
+        return Nomination(message="" if pod.promise is not None else trial.reservations())
 
     def permit(self, pod: PodRecord, row: int) -> Outcome:
         """An owner is bound once its reservation is."""

@@ -18,8 +18,9 @@ from holdfast.framework.config import (
 from holdfast.framework.registry import Registry
 from holdfast.plugins import registry as installed_plugins
 
-SERVED = (names.DEFAULT_SCHEDULER, names.HOLDFAST_SCHEDULER)
-"""Pods of both names are scheduled, whatever the profiles are called."""
+SERVED = (names.DEFAULT_SCHEDULER, names.HOLDFAST_SCHEDULER, names.KOORD_SCHEDULER)
+"""Pods of these names are scheduled, whatever the profiles are called; with Koordinator's its manifests
+work as they are."""
 FIT = "NodeResourcesFit"
 
 

@@ -39,30 +39,18 @@ class Found(NamedTuple):
 
 
 class Kind(ABC):
-    """Rows of most kinds come from an object each, so `columns` and `cells` are enough. A kind that
-    needs more to say it overrides `find`, and cannot be watched."""
-
     info: ClassVar[KindInfo]
     """What it is to the server."""
     selector: ClassVar[str] = ""
     """The label that tells them from others of the server's kind."""
-    watchable: ClassVar[bool] = True
-    columns: ClassVar[tuple[Column, ...]] = ()
 
-    def cells(self, raw: Raw, now: float) -> list[str]:
-        """As many as there are columns."""
-        raise NotImplementedError
+    @abstractmethod
+    async def find(self, server: Server, query: Query) -> Found:
+        """A row for each that is asked for."""
 
     @abstractmethod
     async def describe(self, server: Server, raw: Raw) -> str:
         """All there is to say of one."""
-
-    async def find(self, server: Server, query: Query) -> Found:
-        now = time.time()
-        objects, version, missing = await self.objects(server, query)
-        return Found(
-            [Row(raw, self.cells(raw, now)) for raw in objects], self.columns, version, missing
-        )
 
     async def objects(self, server: Server, query: Query) -> tuple[list[Raw], str, tuple[str, ...]]:
         """The objects, the version they are of, and what is to be said of names that are not there."""
@@ -94,3 +82,20 @@ class Kind(ABC):
 
     def selected(self, query: Query) -> str:
         return ",".join(filter(None, (self.selector, query.selector)))
+
+
+class PlainKind(Kind):
+    """An object alone tells its whole row, so changes can be shown as they come."""
+
+    columns: ClassVar[tuple[Column, ...]]
+
+    @abstractmethod
+    def cells(self, raw: Raw, now: float) -> list[str]:
+        """As many as there are columns."""
+
+    async def find(self, server: Server, query: Query) -> Found:
+        now = time.time()
+        objects, version, missing = await self.objects(server, query)
+        return Found(
+            [Row(raw, self.cells(raw, now)) for raw in objects], self.columns, version, missing
+        )

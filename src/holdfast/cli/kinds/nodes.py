@@ -17,7 +17,6 @@ _SELDOM = ("pods", "ephemeral-storage")
 
 class Nodes(Kind):
     info = NODE
-    watchable = False
 
     async def find(self, server: Server, query: Query) -> Found:
         objects, version, missing = await self.objects(server, query)

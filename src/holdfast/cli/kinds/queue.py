@@ -30,7 +30,6 @@ class _Place(NamedTuple):
 
 class Waiting(Kind):
     info = POD
-    watchable = False
     columns = (
         Column("NAME"),
         Column("PRIORITY"),

@@ -6,10 +6,10 @@ from holdfast.api.kinds import KINDS
 from holdfast.api.names import VOLCANO_API
 from holdfast.cli.asking.printing import Description, age, events, pairs
 from holdfast.cli.asking.server import Raw, Server
-from holdfast.cli.kinds.kind import Column, Kind
+from holdfast.cli.kinds.kind import Column, PlainKind
 
 
-class Queues(Kind):
+class Queues(PlainKind):
     info = KINDS[VOLCANO_API, "Queue"]
     columns = (
         Column("NAME"),

@@ -8,11 +8,11 @@ from holdfast.api.quantity import QuantityError, amount
 from holdfast.api.reservation import DEFAULT_TTL
 from holdfast.cli.asking.printing import Description, age, events, pairs, shown, some
 from holdfast.cli.asking.server import RESERVATION, Raw, Server
-from holdfast.cli.kinds.kind import Column, Kind
+from holdfast.cli.kinds.kind import Column, PlainKind
 from holdfast.server.api.tables.columns import selector_text
 
 
-class Reservations(Kind):
+class Reservations(PlainKind):
     info = RESERVATION
     columns: ClassVar[tuple[Column, ...]] = (
         Column("NAME"),

@@ -5,8 +5,10 @@ topology    what a node says of its CPUs and NUMA nodes
 wants       what pods of a class want
 taking      which CPUs to take
 holding     what a pod has, as it is written on it
+room        CPUs and amounts: had, free, left
 counts      what is free, as arrays over all nodes
 judging     which nodes will do, over those arrays
+aligning    the part of it that is about NUMA nodes
 placing     which CPUs and NUMA nodes of one node a pod gets
 cpus        all of it, kept in step with objects, pods and reservations
 """

@@ -11,6 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from holdfast.core.cpus.room import Room
+from holdfast.core.cpus.topology import Topology
+
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 Index = Any
@@ -58,3 +61,22 @@ class Counts:
     def clear(self, at: int) -> None:
         for name in _SIZED:
             getattr(self, name)[..., at, :] = 0
+
+    def tell(self, at: int, topology: Topology | None, room: Room, resources: list[str]) -> None:
+        """This is free there, of these resources."""
+        self.clear(at)
+        if topology is None:
+            return
+        for core in topology.cores.values():
+            free = [cpu for cpu in core if cpu in room.cpus]
+            if free:
+                numa = topology.cpus[free[0]].numa
+                self.free[at, numa] += len(free)
+                self.cores[at, numa] += 1
+                self.whole[at, numa] += len(free) if len(free) == topology.per_core else 0
+        for numa, offered in topology.zones.items():
+            self.listed[at, numa] = True
+            for name in offered:
+                place = resources.index(name)
+                self.offers[place, at, numa] = True
+                self.room[place, at, numa] = room.zones.get(numa, {}).get(name, 0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
@@ -15,9 +16,16 @@ from holdfast.core.classes import PodClass
 from holdfast.core.cpus.counts import Counts
 from holdfast.core.cpus.holding import Holding, read_holding, write_holding
 from holdfast.core.cpus.judging import Judging
-from holdfast.core.cpus.placing import Placing, Room
+from holdfast.core.cpus.placing import Placing
+from holdfast.core.cpus.room import Room, everything, room_of, without_shared
 from holdfast.core.cpus.taking import BY_CORE, BY_NUMA, Apart
-from holdfast.core.cpus.topology import BEST_EFFORT, FULL_CORES, Topology, cpus_of_numa
+from holdfast.core.cpus.topology import (
+    BEST_EFFORT,
+    FULL_CORES,
+    Topology,
+    cpus_of_numa,
+    read_ratios,
+)
 from holdfast.core.cpus.wants import POLICIES, CpuWantError, Want, read_want
 from holdfast.core.custody import Custody
 from holdfast.core.holds import Hold
@@ -48,8 +56,13 @@ class Cpus(Custody[Holding]):
         self.per_core: NDArray[np.int64] = np.ones(0, dtype=np.int64)
         self.own: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
         """How many CPUs of each row are somebody's own."""
+        self.held: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
+        """How many of them each reservation has left, by hold; -1 of those that never had anything."""
         self.ratio: NDArray[np.float64] = np.ones(0, dtype=np.float64)
         """How many times its CPUs a node claims to have."""
+        self.odd_ratio: NDArray[np.bool_] = np.zeros(0, dtype=np.bool_)
+        """The rows that say so in a way that makes no sense."""
+        self._widest = 1
         self.full_cores_only: NDArray[np.bool_] = np.zeros(0, dtype=np.bool_)
         """The rows whose kubelet gives whole cores and nothing else."""
         self.kubelet_policy: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
@@ -62,8 +75,8 @@ class Cpus(Custody[Holding]):
         self._left: dict[int, Room] = {}
         """What reservations have left, by hold."""
         self._free: dict[int, Room] = {}
-        self._only: set[int] = set()
-        """Holds whose owners get nothing but what is left there."""
+        self._drawable: dict[int, Room] = {}
+        """What their owners see of their rows."""
         cluster.classes.on_dropped.append(self._class_dropped)
 
     # What is asked
@@ -90,8 +103,8 @@ class Cpus(Custody[Holding]):
     @property
     def demanding(self) -> bool:
         """Whether some node wants something even of pods that want nothing in particular."""
-        wants = self.kubelet_policy.any() or self.full_cores_only.any() or (self.ratio > 1).any()
-        return bool(wants)
+        ratios = (self.ratio > 1).any() or self.odd_ratio.any()
+        return bool(self.kubelet_policy.any() or self.full_cores_only.any() or ratios)
 
     def free(self, row: int) -> Room:
         return self._free.get(row) or Room()
@@ -99,9 +112,16 @@ class Cpus(Custody[Holding]):
     def left(self, hold: int) -> Room:
         return self._left.get(hold) or Room()
 
-    def is_restricted(self, hold: int) -> bool:
-        """Whether owners get nothing but what the reservation has left."""
-        return hold in self._only
+    def drawable(self, hold: int, row: int) -> Room:
+        """What there is on the row for owners of a reservation there."""
+        return self._drawable.get(hold) or self.free(row)
+
+    def reach(self, hold: int) -> None:
+        """Makes room for a hold of this index."""
+        self.drawn.fit(len(self.resources), hold + 1, self.counts.width)
+        more = len(self.drawn.free) - len(self.held)
+        if more > 0:
+            self.held = np.pad(self.held, (0, more), constant_values=-1)
 
     def apart(self, row: int) -> Apart:
         """Where those are that want to be apart from others."""
@@ -124,12 +144,12 @@ class Cpus(Custody[Holding]):
         found = frozenset(numa for numa, _ in self.has(pod.uid).zones)
         return found, self.placing.numa_policy(want, row) != BEST_EFFORT
 
-    def particular(self, cls: PodClass, row: int) -> frozenset[int]:
-        """Whether pods of the class would get CPUs of their own on the row, not an amount of them."""
+    def particular(self, cls: PodClass, hold: Hold) -> frozenset[int]:
+        """Whether pods of the class would draw CPUs of their own on a reservation, not an amount."""
         want = self.sensible(cls)
-        if want is None or not self.active or not self.governed[row]:
+        if want is None or not self.active or not self.has(hold.pod.uid).cpus:
             return _NO_SLOTS
-        return _CPU_SLOT if self.placing.is_bound(want, row) else _NO_SLOTS
+        return _CPU_SLOT if self.placing.is_bound(want, hold.row) else _NO_SLOTS
 
     def draws(self, cls: PodClass, hold: Hold) -> bool:
         """Whether a pod of the class would get some of the CPUs a reservation holds."""
@@ -143,7 +163,9 @@ class Cpus(Custody[Holding]):
         want = self.sensible(cls) if self.active else None
         if want is None:
             return []
-        lacks = self.judging.lacks(want, np.array([hold.row]), np.array([hold.index]))
+        rows, holds = np.array([hold.row]), np.array([hold.index])
+        claimed = self._cluster.nodes.claimed[CPU, rows] - hold.left(CPU)
+        lacks = self.judging.lacks(want, rows, holds, claimed)
         return [lack.text for lack in lacks]
 
     def lacking(self, pod: PodRecord, behind: Iterable[str]) -> list[str]:
@@ -184,6 +206,7 @@ class Cpus(Custody[Holding]):
         given = self._cluster.objects.get("NodeResourceTopology", {}).get(("", name))
         self._forget_row(row)
         if not isinstance(given, NodeResourceTopology):
+            self.node_changed(row)
             return False
         topology = self.topologies[row] = Topology(given)
         for offered in topology.zones.values():
@@ -192,30 +215,27 @@ class Cpus(Custody[Holding]):
         self.per_core[row] = max(1, topology.per_core)
         self.full_cores_only[row] = topology.full_cores_only
         self.kubelet_policy[row] = POLICIES.index(topology.policy)
-        self.read_ratio(row)
+        self._widest = max(self._widest, topology.width)
+        self.node_changed(row)
         self._recount(row)
         return True
 
-    def read_ratio(self, row: int) -> None:
-        """The node may say that it has more CPUs than it has."""
-        topology, info = self.topologies.get(row), self._cluster.nodes.info.get(row)
-        if topology is None:
-            return
-        ratios = dict(topology.ratios)
-        text = info.annotations.get(names.AMPLIFICATION_RATIO) if info is not None else None
-        if text and not ratios:
-            try:
-                ratios = msgspec.json.decode(text, type=dict[str, float])
-            except msgspec.DecodeError:
-                ratios = {}
-        topology.amplified = ratios
-        self.ratio[row] = max(1.0, ratios.get(names.CPU, 1.0))
-
     def node_changed(self, row: int) -> None:
-        before = float(self.ratio[row])
-        self.read_ratio(row)
-        if before != float(self.ratio[row]):
-            self._recount(row)
+        """The node may say that it has more CPUs than it has."""
+        info, topology = self._cluster.nodes.info.get(row), self.topologies.get(row)
+        text = info.annotations.get(names.AMPLIFICATION_RATIO) if info is not None else None
+        if text is not None:
+            self._activate()
+        if not self.active:
+            return
+        ratios = read_ratios(text)
+        self.odd_ratio[row] = ratios is None
+        self.ratio[row] = max(1.0, (ratios or {}).get(names.CPU, 1.0))
+        if topology is not None:
+            before = topology.amplified, topology.cpu_ratio
+            topology.amplify(ratios or {})
+            if (topology.amplified, topology.cpu_ratio) != before:
+                self._recount(row)
 
     def _choose(self, pod: PodRecord, row: int, hold: int | None) -> Holding | None:
         want = self.sensible(pod.cls)
@@ -238,11 +258,14 @@ class Cpus(Custody[Holding]):
 
     def _recount(self, row: int) -> None:
         topology, there = self.topologies.get(row), self.there.get(row, {})
-        room = self._everything(topology)
+        room = everything(topology)
+        given = room.cpus
         owned: dict[str, list[Holding]] = {}
         single: set[int] = set()
         several: set[int] = set()
         own = 0
+        shared: Counter[int] = Counter()
+        """By NUMA node, the cpu of those who have an amount of it and no CPUs of their own."""
         for uid, pod in there.items():
             has = self.has(uid)
             numa = set(cpus_of_numa(topology, has.cpus)) if topology is not None else set()
@@ -252,29 +275,41 @@ class Cpus(Custody[Holding]):
                 several |= numa
             if pod.promise is None:
                 own += len(has.cpus)
-                room = room.less(self._room_of(topology, has))
+                room = room.less(room_of(topology, has))
+                shared.update(has.shared)
                 if pod.draws_on in self._hold:
                     owned.setdefault(pod.draws_on, []).append(has)
         lefts: dict[str, Room] = {}
         for uid, pod in there.items():
             if pod.promise is not None:
-                left = self._room_of(topology, self.has(uid))
+                left = room_of(topology, self.has(uid))
                 for has in owned.get(uid, ()):
-                    left = left.less(self._room_of(topology, has), most=True)
-                lefts[uid] = left
+                    left = left.less(room_of(topology, has), most=True)
+                # Of CPUs the node has no more nothing is left to anybody.
+                lefts[uid] = left = left._replace(cpus=left.cpus & given)
                 own += len(left.cpus)
                 room = room.less(left)
-        self._free[row] = room
+                shared.update(self._shared(uid, left))
+        free = without_shared(topology, room, shared)
+        self._free[row] = free
         self.own[row] = own
         self._fit()
-        self._tell(self.counts, row, topology, room)
+        self.counts.tell(row, topology, free, self.resources)
         for numa_node in single | several:
             if numa_node < self.counts.width:
                 self.counts.single[row, numa_node] = numa_node not in several
                 self.counts.several[row, numa_node] = numa_node in several
         for uid, left in lefts.items():
             if uid in self._hold:
-                self._hold_has(self._hold[uid], row, there[uid], topology, room, left)
+                others = shared - Counter(self._shared(uid, left))
+                free = without_shared(topology, room, others)
+                self._hold_has(self._hold[uid], row, there[uid], topology, free, left)
+
+    def _shared(self, uid: str, left: Room) -> dict[int, int]:
+        """What is left to a reservation of cpu that is no CPUs of their own."""
+        if self.has(uid).cpus:
+            return {}
+        return {numa: amounts.get(names.CPU, 0) for numa, amounts in left.zones.items()}
 
     def _hold_has(
         self,
@@ -285,77 +320,45 @@ class Cpus(Custody[Holding]):
         room: Room,
         left: Room,
     ) -> None:
-        self._left[index] = left
-        restricted = pod.promise.restricted if pod.promise is not None else None
-        self._only.discard(index)
-        if restricted is not None and CPU in restricted and left is not None:
-            self._only.add(index)
-        self.drawn.fit(len(self.resources), index + 1, self.counts.width)
-        seen = left if index in self._only and self.has(pod.uid).cpus else room.more(left)
-        self._tell(self.drawn, index, topology, seen)
+        self._left[index], self._drawable[index] = left, self._through(pod, room, left)
+        self.reach(index)
+        self.held[index] = len(left.cpus)
+        self.drawn.tell(index, topology, self._drawable[index], self.resources)
         self.drawn.single[index] = self.counts.single[row]
         self.drawn.several[index] = self.counts.several[row]
 
-    def _everything(self, topology: Topology | None) -> Room:
-        if topology is None:
-            return Room()
-        ratios = topology.amplified
+    def _through(self, pod: PodRecord, room: Room, left: Room) -> Room:
+        """What owners of a reserve pod see of a row: what is free and what is left to them; of what it
+        holds for them alone only the latter."""
+        both = room.more(left)
+        restricted = pod.promise.restricted if pod.promise is not None else None
+        if not restricted:
+            return both
+        has, slots = self.has(pod.uid), self._cluster.nodes.slots
+        held = {name for _, amounts in has.zones for name, _ in amounts}
+        held |= {names.CPU} if has.cpus else set()
+        only = held & {slots.name(slot) for slot in restricted}
         zones = {
             numa: {
-                name: int(value * max(1.0, ratios.get(name, 1.0))) for name, value in offered.items()
+                name: left.zones.get(numa, {}).get(name, 0) if name in only else value
+                for name, value in amounts.items()
             }
-            for numa, offered in topology.zones.items()
+            for numa, amounts in both.zones.items()
         }
-        return Room(frozenset(topology.cpus) - topology.closed, zones)
-
-    def _room_of(self, topology: Topology | None, has: Holding) -> Room:
-        """What somebody has, by NUMA node; where that is not said, by the CPUs."""
-        zones = {numa: dict(amounts) for numa, amounts in has.zones}
-        if not zones and topology is not None and has.cpus:
-            for numa, cpus in cpus_of_numa(topology, has.cpus).items():
-                zones[numa] = {names.CPU: 1000 * len(cpus)}
-        ratio = topology.amplified.get(names.CPU, 1.0) if topology is not None else 1.0
-        if ratio > 1 and has.cpus:
-            for amounts in zones.values():
-                amounts[names.CPU] = int(amounts.get(names.CPU, 0) * ratio)
-        return Room(has.cpus, zones)
-
-    def _tell(self, counts: Counts, at: int, topology: Topology | None, room: Room) -> None:
-        counts.clear(at)
-        if topology is None:
-            return
-        for core in topology.cores.values():
-            free = [cpu for cpu in core if cpu in room.cpus]
-            if free:
-                numa = topology.cpus[free[0]].numa
-                counts.free[at, numa] += len(free)
-                counts.cores[at, numa] += 1
-                counts.whole[at, numa] += len(free) if len(free) == topology.per_core else 0
-        for numa, offered in topology.zones.items():
-            counts.listed[at, numa] = True
-            for name in offered:
-                place = self.resources.index(name)
-                counts.offers[place, at, numa] = True
-                counts.room[place, at, numa] = room.zones.get(numa, {}).get(name, 0)
+        return Room(left.cpus if has.cpus and CPU in restricted else both.cpus, zones)
 
     def _fit(self) -> None:
-        width = 1 + max(
-            (
-                numa
-                for topology in self.topologies.values()
-                for numa in (*topology.zones, *(cpu.numa for cpu in topology.cpus.values()))
-            ),
-            default=0,
-        )
+        width = self._widest
         if width > self.counts.width or len(self.resources) > len(self.counts.room):
             self.counts.fit(len(self.resources), len(self.valid), width)
             self.drawn.fit(len(self.resources), 0, width)
 
     def _release(self, index: int) -> None:
         self._left.pop(index, None)
-        self._only.discard(index)
-        if index < len(self.drawn.free):
+        self._drawable.pop(index, None)
+        if index < len(self.held):
             self.drawn.clear(index)
+            self.held[index] = -1
 
     def _open(self, capacity: int) -> None:
         self.counts.fit(len(self.resources), capacity, self.counts.width)
@@ -366,6 +369,7 @@ class Cpus(Custody[Holding]):
         self.kubelet_policy = np.zeros(capacity, dtype=np.int64)
         self.own = np.zeros(capacity, dtype=np.int64)
         self.ratio = np.ones(capacity, dtype=np.float64)
+        self.odd_ratio = np.zeros(capacity, dtype=np.bool_)
 
     def grow(self, capacity: int) -> None:
         super().grow(capacity)
@@ -377,6 +381,7 @@ class Cpus(Custody[Holding]):
         self.kubelet_policy = np.pad(self.kubelet_policy, (0, more))
         self.own = np.pad(self.own, (0, more))
         self.ratio = np.pad(self.ratio, (0, more), constant_values=1.0)
+        self.odd_ratio = np.pad(self.odd_ratio, (0, more))
 
     def row_closed(self, row: int) -> None:
         super().row_closed(row)
@@ -386,7 +391,7 @@ class Cpus(Custody[Holding]):
         self.topologies.pop(row, None)
         self._free.pop(row, None)
         self.counts.clear(row)
-        self.valid[row] = self.full_cores_only[row] = False
+        self.valid[row] = self.full_cores_only[row] = self.odd_ratio[row] = False
         self.kubelet_policy[row] = 0
         self.per_core[row], self.own[row], self.ratio[row] = 1, 0, 1.0
 

@@ -2,6 +2,9 @@
 
 from collections.abc import Iterable
 
+MOST_CPUS = 1 << 16
+"""No node has more; a list that says so is a mistake, and must not be written out."""
+
 
 def parse_cpus(text: str) -> frozenset[int]:
     """Raises ValueError for what is no such list."""
@@ -10,7 +13,7 @@ def parse_cpus(text: str) -> frozenset[int]:
         first, dash, last = part.strip().partition("-")
         low = int(first)
         high = int(last) if dash else low
-        if low < 0 or high < low:
+        if low < 0 or high < low or high >= MOST_CPUS:
             raise ValueError(f"{part!r} is no range of CPUs")
         found.update(range(low, high + 1))
     return frozenset(found)

@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.api import names
-from holdfast.core.cpus.counts import Bools, Counts, Ints
-from holdfast.core.cpus.topology import BEST_EFFORT, FULL_CORES, SINGLE, SPREAD
+from holdfast.core.cpus.aligning import NO_ZONES, Devices, Zones, judge
+from holdfast.core.cpus.counts import Bools, Ints
+from holdfast.core.cpus.topology import FULL_CORES, SPREAD
 from holdfast.core.cpus.wants import NOT_WHOLE, POLICIES, Want
 from holdfast.core.nodes import NodeTable
 from holdfast.core.slots import CPU
@@ -23,21 +24,21 @@ NO_TOPOLOGY = "node(s) invalid CPU Topology"
 NOT_ALIGNED = "node(s) requested cpus not multiple cpus per core"
 BIND_CONFLICT = "node(s) cpu bind policy conflicts with pod's required cpu bind policy"
 TOO_FEW_CPUS = "not enough cpus available to satisfy request"
+ODD_RATIO = "node(s) invalid CPU amplification ratio"
 TOO_FEW_AMPLIFIED = "Insufficient amplified cpu"
-NO_ZONES = "node(s) missing NUMA resources"
-UNSATISFIED = "Unsatisfied NUMA {}"
-UNALIGNED = "Unaligned NUMA Hint cause {}"
-INSUFFICIENT = "Insufficient NUMA {}"
 
 _FULL, _SPREAD = 1, 2
 _BIND_CODES = {"FullPCPUsOnly": _FULL, "SpreadByPCPUs": _SPREAD}
 _POLICY_CODES = {policy: code for code, policy in enumerate(POLICIES)}
-_BEST_EFFORT, _SINGLE = _POLICY_CODES[BEST_EFFORT], _POLICY_CODES[SINGLE]
 
 Rows = NDArray[np.intp]
-ByNuma = Callable[[Rows, Rows | None, int], list[tuple[int, Ints]]]
+ByNuma = Callable[[Rows, Rows | None, int], list[tuple[str, int, Ints]]]
 """From rows, holds and the number of NUMA nodes: of each type of device how many are wanted, and how
 many there are on each NUMA node."""
+
+
+Look = Callable[[str], Any]
+"""The counts of this name."""
 
 
 class Lack(NamedTuple):
@@ -61,18 +62,31 @@ class Judging:
         return self._cpus.demanding or any(labels.column(key).values for key in keys)
 
     def lacks(
-        self, want: Want, rows: Rows, holds: Rows | None, devices: ByNuma | None = None
+        self,
+        want: Want,
+        rows: Rows,
+        holds: Rows | None,
+        claimed: Ints,
+        devices: ByNuma | None = None,
+        explain: bool = True,
     ) -> list[Lack]:
-        """Why rows will not do; each row is named at most once, by what comes first. `devices` tells
-        which NUMA nodes have the devices the pods want as well."""
+        """Why rows will not do, by what comes first. `claimed` is what of cpu is spoken for there;
+        `devices` tells which NUMA nodes have the devices the pods want as well. Unless it is to be
+        explained, not everything has a text."""
         cpus, found, open_ = self._cpus, list[Lack](), np.ones(len(rows), dtype=np.bool_)
 
-        def out(text: str, where: Bools, hopeless: bool) -> None:
+        def all_out(texts: dict[str, Bools], hopeless: bool) -> None:
             nonlocal open_
-            where = where & open_
-            if where.any():
-                found.append(Lack(text, where, hopeless))
-                open_ = open_ & ~where
+            closed = np.zeros_like(open_)
+            for text, rows_out in texts.items():
+                where = rows_out & open_
+                if where.any():
+                    found.append(Lack(text, where, hopeless))
+                    closed |= where
+            open_ = open_ & ~closed
+
+        def out(text: str, where: Bools, hopeless: bool) -> None:
+            all_out({text: where}, hopeless)
 
         valid = cpus.valid[rows] if cpus.active else np.zeros(len(rows), dtype=np.bool_)
         node_policy = self._numa_codes(rows)
@@ -84,8 +98,9 @@ class Judging:
         if want.milli % 1000:
             out(NOT_WHOLE, node_bind > 0, True)
         bound = (node_bind > 0) & (want.milli > 0) | want.bound
-        if cpus.active:
-            out(TOO_FEW_AMPLIFIED, self._amplified(want, rows, bound), False)
+        if cpus.active and want.milli:
+            out(ODD_RATIO, cpus.odd_ratio[rows], True)
+            out(TOO_FEW_AMPLIFIED, self._amplified(want, rows, holds, claimed, bound), False)
         out(NO_TOPOLOGY, bound & ~valid, True)
         if not cpus.active:
             out(NO_ZONES, policy > 0, True)
@@ -95,105 +110,66 @@ class Judging:
             out(BIND_CONFLICT, bound & (node_bind > 0) & (node_bind != required), True)
         manner = np.full(len(rows), required) if required else node_bind
         out(NOT_ALIGNED, bound & (manner == _FULL) & (want.cpus % cpus.per_core[rows] != 0), True)
-        counts, at = (cpus.counts, rows) if holds is None else (cpus.drawn, self._reach(holds))
+        look = self._looking(rows, holds)
         usable = np.where(
             (manner == _FULL)[:, None],
-            counts.whole[at],
-            np.where((manner == _SPREAD)[:, None], counts.cores[at], counts.free[at]),
+            look("whole"),
+            np.where((manner == _SPREAD)[:, None], look("cores"), look("free")),
         )
         out(TOO_FEW_CPUS, bound & (usable.sum(axis=-1) < want.cpus) & (policy == 0), False)
         if policy.any():
-            also = devices(rows, holds, counts.width) if devices is not None else []
-            self._by_numa(want, policy, bound, usable, counts, at, also, out)
+            also = devices(rows, holds, cpus.counts.width) if devices is not None else []
+            zones = self._zones(want, bound, usable, look, [Devices(*each) for each in also])
+            judge(zones, policy, want.exclusive, explain, all_out)
         return found
 
-    def _reach(self, holds: Rows) -> Rows:
-        counts = self._cpus.drawn
-        counts.fit(len(self._cpus.resources), int(holds.max()) + 1, self._cpus.counts.width)
-        return holds
+    def _looking(self, rows: Rows, holds: Rows | None) -> Look:
+        """Counts of rows, as owners see them where reservations that have something may be drawn on."""
+        cpus = self._cpus
+        if holds is None:
+            return lambda name: getattr(cpus.counts, name)[..., rows, :]
+        cpus.reach(int(holds.max()))
+        has = (cpus.held[holds] >= 0)[:, None]
 
-    def _by_numa(
-        self,
-        want: Want,
-        policy: NDArray[np.int64],
-        bound: Bools,
-        usable: Ints,
-        counts: Counts,
-        at: Rows,
-        devices: list[tuple[int, Ints]],
-        out: Any,
-    ) -> None:
-        listed = counts.listed[at]
-        out(NO_ZONES, (policy > 0) & ~listed.any(axis=-1), True)
+        def look(name: str) -> Any:
+            ours, theirs = getattr(cpus.counts, name), getattr(cpus.drawn, name)
+            return np.where(has, theirs[..., holds, :], ours[..., rows, :])
+
+        return look
+
+    def _zones(
+        self, want: Want, bound: Bools, usable: Ints, look: Look, devices: list[Devices]
+    ) -> Zones:
         slots, resources = self._nodes.slots, self._cpus.resources
-        asked = {slots.name(slot): value for slot, value in want.requests}
-        each = listed.copy()
-        """NUMA nodes that have enough of everything."""
-        empty = np.zeros_like(listed)
-        short: dict[str, Bools] = {}
-        rooms: dict[str, Ints] = {}
-        counted: dict[str, Bools] = {}
-        for name, value in asked.items():
+        listed, all_offers, all_rooms = look("listed"), look("offers"), look("room")
+        asked, rooms, counted = dict[str, int](), dict[str, Ints](), dict[str, Bools]()
+        for slot, value in want.requests:
+            name = slots.name(slot)
             if name not in resources:
                 continue
             place = resources.index(name)
-            offers, room = counts.offers[place, at], counts.room[place, at]
+            offers, room = all_offers[place], all_rooms[place]
             if name == names.CPU:
                 room = np.where(bound[:, None], np.minimum(room, 1000 * usable), room)
-            rooms[name], counted[name] = room, offers
-            each &= ~offers | (room >= value)
-            empty |= offers & (room <= 0)
-        for wanted, there in devices:
-            each &= there >= wanted
-        shy = bool(want.exclusive)
-        alone = each & ~counts.several[at] if shy else each
-        together = listed & ~empty & ~counts.single[at] if shy else listed & ~empty
-        enough = together.sum(axis=-1) > 1
-        enough_at_all = each.any(axis=-1)
-        spread = (listed & ~empty).sum(axis=-1) > 1
-        for name, value in asked.items():
-            if name in rooms:
-                has = counted[name].any(axis=-1)
-                enough &= ~has | ((rooms[name] * together).sum(axis=-1) >= value)
-                spread &= ~has | ((rooms[name] * (listed & ~empty)).sum(axis=-1) >= value)
-                total = (np.maximum(rooms[name], 0) * listed).sum(axis=-1)
-                short[name] = has & (total < value)
-        for wanted, there in devices:
-            enough &= (there * together).sum(axis=-1) >= wanted
-        for name, lacking in short.items():
-            out(INSUFFICIENT.format(name), (policy == _BEST_EFFORT) & lacking, False)
-        strict = policy > _BEST_EFFORT
-        passes = alone.any(axis=-1) | (enough & (policy != _SINGLE))
-        nothing = strict & ~passes & ~(enough_at_all | spread)
-        for name in sorted(rooms):
-            out(UNSATISFIED.format(name), nothing & short[name], False)
-        for name in sorted(rooms):
-            out(UNSATISFIED.format(name), nothing & counted[name].any(axis=-1), False)
-        self._unaligned(strict & ~passes, each, rooms, out)
+            asked[name], rooms[name] = value, np.where(offers, room, 0)
+            counted[name] = offers.any(axis=-1)
+        return Zones(listed, look("single"), look("several"), asked, rooms, counted, devices)
 
-    def _unaligned(self, where: Bools, each: Bools, rooms: dict[str, Ints], out: Any) -> None:
-        """There would be enough, but not the way it has to be."""
-        texts: dict[str, Bools] = {}
-        for i in np.flatnonzero(where).tolist():
-            masks = [f"{1 << numa:02b}" for numa in np.flatnonzero(each[i]).tolist()]
-            if not masks:
-                masks = [f"{(1 << each.shape[1]) - 1:02b}"]
-            among = " ".join(masks)
-            said = ",".join(f"{name} prefer [{among}] among [{among}]" for name in sorted(rooms))
-            texts.setdefault(UNALIGNED.format(said), np.zeros_like(where))[i] = True
-        for text, rows in texts.items():
-            out(text, rows, False)
-
-    def _amplified(self, want: Want, rows: Rows, bound: Bools) -> Bools:
+    def _amplified(
+        self, want: Want, rows: Rows, holds: Rows | None, claimed: Ints, bound: Bools
+    ) -> Bools:
         """Where a node claims more CPUs than it has, those that are somebody's own count for more."""
-        ratio, nodes = self._cpus.ratio[rows], self._nodes
-        if not want.milli or not (ratio > 1).any():
+        ratio = self._cpus.ratio[rows]
+        if not (ratio > 1).any():
             return np.zeros(len(rows), dtype=np.bool_)
         own = 1000 * self._cpus.own[rows]
-        claimed = nodes.claimed[CPU, rows]
+        if holds is not None:
+            self._cpus.reach(int(holds.max()))
+            own = own - 1000 * np.maximum(self._cpus.held[holds], 0)
         more = np.where(claimed >= own, np.ceil(own * ratio).astype(np.int64) - own, 0)
         wanted = np.where(bound, np.ceil(want.milli * ratio).astype(np.int64), want.milli)
-        lacking: Bools = (ratio > 1) & (wanted > nodes.allocatable[CPU, rows] - claimed - more)
+        room = self._nodes.allocatable[CPU, rows] - claimed - more
+        lacking: Bools = (ratio > 1) & (wanted > room)
         return lacking
 
     def _bind_codes(self, rows: Rows) -> NDArray[np.int64]:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import combinations
-from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.api import names
 from holdfast.core.cpus.holding import Holding
+from holdfast.core.cpus.room import Room
 from holdfast.core.cpus.taking import Manner, eligible, take_cpus
 from holdfast.core.cpus.topology import BEST_EFFORT, FULL_CORES, SINGLE, SPREAD, Topology
 from holdfast.core.cpus.wants import POLICIES, Want
@@ -20,37 +20,11 @@ from holdfast.core.nodes import NodeTable
 if TYPE_CHECKING:
     from holdfast.core.cpus.cpus import Cpus
 
-Zones = Mapping[int, Mapping[str, int]]
-_NO_ZONES: Zones = MappingProxyType({})
 _BIND = {"FullPCPUsOnly": FULL_CORES, "SpreadByPCPUs": SPREAD}
 
 
-Devices = list[tuple[int, "NDArray[np.int64]"]] | None
+Devices = list[tuple[str, int, "NDArray[np.int64]"]] | None
 """Of each type how many are wanted, and how many there are on each NUMA node, [1, NUMA node]."""
-
-
-class Room(NamedTuple):
-    """CPUs, and amounts by NUMA node and resource."""
-
-    cpus: frozenset[int] = frozenset()
-    zones: Zones = _NO_ZONES
-
-    def less(self, other: Room, most: bool = False) -> Room:
-        """Without what the other has; with `most`, amounts never below nothing."""
-        zones = {numa: dict(amounts) for numa, amounts in self.zones.items()}
-        for numa, amounts in other.zones.items():
-            for name, value in amounts.items():
-                if numa in zones and name in zones[numa]:
-                    zones[numa][name] -= min(value, zones[numa][name]) if most else value
-        return Room(self.cpus - other.cpus, zones)
-
-    def more(self, other: Room) -> Room:
-        zones = {numa: dict(amounts) for numa, amounts in self.zones.items()}
-        for numa, amounts in other.zones.items():
-            for name, value in amounts.items():
-                if numa in zones and name in zones[numa]:
-                    zones[numa][name] += value
-        return Room(self.cpus | other.cpus, zones)
 
 
 class Placing:
@@ -106,23 +80,20 @@ class Placing:
             return Holding()
         if not bound and not self._concerned(want, topology):
             return None
-        free, first = self._cpus.free(row), frozenset[int]()
+        free, first = self._cpus.free(row), Room()
         if hold is not None:
-            left = self._cpus.left(hold)
-            first = left.cpus
-            only = self._cpus.is_restricted(hold) and bound
-            free = left if only and left.cpus else free.more(left)
+            free, first = self._cpus.drawable(hold, row), self._cpus.left(hold)
         if ahead:
-            free = Room(frozenset(topology.cpus) - topology.closed, topology.zones)
-            first = self._cpus.free(row).cpus
+            free = Room(topology.open, topology.amplified)
+            first = Room(self._cpus.free(row).cpus)
         manner = self.manner(want, row)
         if not policy:
-            taken = take_cpus(topology, free.cpus, first, want.cpus, manner, self._cpus.apart(row))
+            taken = take_cpus(topology, free.cpus, first.cpus, want.cpus, manner, self._cpus.apart(row))
             return Holding(taken) if taken is not None else Holding()
         for zones in self._candidates(want, row, policy, free, first, bound, manner):
             if policy != BEST_EFFORT and not _has_devices(zones, devices):
                 continue
-            found = self._spread(want, row, zones, free, first, bound, manner)
+            found = self._spread(want, row, zones, free, first.cpus, bound, manner)
             if found is not None:
                 return found
         return Holding()
@@ -140,15 +111,16 @@ class Placing:
         row: int,
         policy: str,
         free: Room,
-        first: frozenset[int],
+        first: Room,
         bound: bool,
         manner: Manner,
     ) -> list[tuple[int, ...]]:
-        """NUMA nodes to try, the best first: as few as possible; those with reserved CPUs, then by how
-        full they are."""
+        """NUMA nodes to try, the best first: as few as possible; those of which something is reserved,
+        then by how full they are."""
         topology, counts = self._cpus.topologies[row], self._cpus.counts
         asked = self._asked(want)
-        near = {topology.cpus[cpu].numa for cpu in first}
+        near = {topology.cpus[cpu].numa for cpu in first.cpus}
+        near |= {numa for numa, amounts in first.zones.items() if any(amounts.values())}
         found: list[tuple[tuple[float, ...], tuple[int, ...]]] = []
         sizes = (1,) if policy == SINGLE else range(1, len(topology.zones) + 1)
         for size in sizes:
@@ -181,9 +153,10 @@ class Placing:
         want: Want,
     ) -> bool:
         for name, value in asked.items():
-            there = [numa for numa in zones if name in topology.zones[numa]]
-            rooms = [free.zones.get(numa, {}).get(name, 0) for numa in there]
-            if there and (sum(rooms) < value or (len(zones) > 1 and any(room <= 0 for room in rooms))):
+            if not any(name in offered for offered in topology.zones.values()):
+                continue
+            rooms = [free.zones.get(numa, {}).get(name, 0) for numa in zones]
+            if sum(rooms) < value or (len(zones) > 1 and any(room <= 0 for room in rooms)):
                 return False
         if not bound:
             return True
@@ -263,4 +236,4 @@ class Placing:
 
 
 def _has_devices(zones: tuple[int, ...], devices: Devices) -> bool:
-    return all(there[0, list(zones)].sum() >= wanted for wanted, there in devices or ())
+    return all(there[0, list(zones)].sum() >= wanted for _, wanted, there in devices or ())

@@ -8,7 +8,7 @@ the same are avoided as long as there are others.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import NamedTuple
 
 from holdfast.core.cpus.topology import FULL_CORES, SPREAD, Topology
@@ -48,6 +48,19 @@ def eligible(topology: Topology, free: Collection[int], manner: Manner) -> froze
     if manner.policy == SPREAD:
         return frozenset(min(cpus) for cpus in by_core.values())
     return frozenset(free)
+
+
+def unshared(topology: Topology, free: frozenset[int], shared: Mapping[int, int]) -> frozenset[int]:
+    """The free CPUs less as many of each NUMA node as those need who have an amount of it: by NUMA node
+    in thousandths. Left to them are CPUs of cores that somebody else has a part of, then the last."""
+    spent: set[int] = set()
+    for numa, amount in shared.items():
+        there = [cpu for cpu in free if topology.cpus[cpu].numa == numa] if amount > 0 else []
+        cores = {topology.cpus[cpu].core for cpu in there}
+        whole = {core for core in cores if free.issuperset(topology.cores[core])}
+        there.sort(key=lambda cpu: (topology.cpus[cpu].core in whole, -cpu))
+        spent.update(there[: -(-amount // 1000)])
+    return free - spent
 
 
 def take_cpus(

@@ -17,6 +17,9 @@ from holdfast.api.errors import InvalidObject
 from holdfast.api.quantity import QuantityError, amount, format_amount
 from holdfast.core.devices.requests import LINES
 
+MOST_OF_ONE = 1 << 52
+"""No device has more of anything; a hundred times the sum of many such still fits its column."""
+
 
 class Part(NamedTuple):
     """What is had of one device."""
@@ -44,8 +47,8 @@ def read_allocation(text: str) -> Allocation | None:
 
 
 def _part(kind: str, device: DeviceAllocation) -> Part:
-    amounts = tuple(amount(line, device.resources.get(line, 0)) for line in LINES[kind])
-    return Part(device.minor, amounts)
+    said = (amount(line, device.resources.get(line, 0)) for line in LINES[kind])
+    return Part(device.minor, tuple(min(max(0, value), MOST_OF_ONE) for value in said))
 
 
 def write_allocation(allocation: Allocation, ids: Mapping[tuple[str, int], str]) -> str:

@@ -12,7 +12,12 @@ from holdfast.api.devices import Device, DeviceInfo
 from holdfast.api.quantity import QuantityError, amount
 from holdfast.core.classes import PodClass
 from holdfast.core.custody import Custody
-from holdfast.core.devices.allocation import Allocation, read_allocation, write_allocation
+from holdfast.core.devices.allocation import (
+    MOST_OF_ONE,
+    Allocation,
+    read_allocation,
+    write_allocation,
+)
 from holdfast.core.devices.asking import Asking
 from holdfast.core.devices.choosing import Ranker, most_free
 from holdfast.core.devices.requests import (
@@ -23,7 +28,7 @@ from holdfast.core.devices.requests import (
     DeviceRequestError,
     device_request,
 )
-from holdfast.core.devices.table import Ints, TypeTable
+from holdfast.core.devices.table import Bools, Ints, TypeTable
 from holdfast.core.devices.wishes import read_wishes
 from holdfast.core.holds import Hold
 from holdfast.core.pods import PodRecord
@@ -74,9 +79,10 @@ class Devices(Custody[Allocation]):
         device = self._cluster.objects.get("Device", {}).get(("", node))
         return offered_by(device) if isinstance(device, Device) else {}
 
-    def particular(self, cls: PodClass, row: int) -> frozenset[int]:
-        """The slots of which pods of the class would get particular devices on the row."""
-        asking = self.sensible(cls) if self.active and self.governed[row] else None
+    def particular(self, cls: PodClass, hold: Hold) -> frozenset[int]:
+        """The slots of which pods of the class would draw particular devices on a reservation."""
+        has = self.has(hold.pod.uid) if self.active else None
+        asking = self.sensible(cls) if has else None
         return asking.slots if asking is not None else _NO_SLOTS
 
     def draws(self, cls: PodClass, hold: Hold) -> bool:
@@ -206,12 +212,15 @@ class Devices(Custody[Allocation]):
             for uid, pod in there.items():
                 if pod.promise is None:
                     continue
-                left = None
+                left: Ints | None = None
+                only: Bools = np.zeros(len(LINES[kind]), dtype=np.bool_)
                 if parts[uid]:
-                    left = np.maximum(table.spread(row, parts[uid]) - taken.get(uid, 0), 0)
+                    held = table.spread(row, parts[uid])
+                    left = np.maximum(held - taken.get(uid, 0), 0)
                     table.free[:, row] -= left
+                    only = np.asarray(held.any(axis=1) & self._is_restricted(pod, kind))
                 if uid in self._hold:
-                    table.hold(self._hold[uid], left, self._is_restricted(pod, kind))
+                    table.hold(self._hold[uid], left, only)
 
     def _is_restricted(self, pod: PodRecord, kind: str) -> bool:
         """Whether owners of the reserve pod get devices of the type from it alone."""
@@ -221,7 +230,7 @@ class Devices(Custody[Allocation]):
 
     def _release(self, index: int) -> None:
         for table in self.tables.values():
-            table.hold(index, None, False)
+            table.hold(index, None)
 
     def _open(self, capacity: int) -> None:
         self.tables = {kind: TypeTable(kind, capacity) for kind in LINES}
@@ -267,12 +276,13 @@ def _amounts(kind: str, info: DeviceInfo) -> tuple[int, ...]:
     if not info.health or not any(line in info.resources for line in lines):
         return (0,) * len(lines)
     try:
-        return tuple(
+        said = [
             amount(line, info.resources.get(line, 0 if line == names.GPU_MEMORY else FULL))
             for line in lines
-        )
+        ]
     except QuantityError:
         return (0,) * len(lines)
+    return tuple(min(max(0, value), MOST_OF_ONE) for value in said)
 
 
 def offered_by(device: Device) -> dict[str, int]:

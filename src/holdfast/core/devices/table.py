@@ -40,8 +40,8 @@ class TypeTable:
         """What nobody has or has been promised; negative where a device shrank under its users."""
         self.left: Ints = np.zeros((lines, _FIRST_HOLDS, _FIRST_WIDTH), dtype=np.int64)
         """What reservations still hold, by the index of their hold."""
-        self.only: Bools = np.zeros(_FIRST_HOLDS, dtype=np.bool_)
-        """The holds whose owners get nothing but what they hold."""
+        self.only: Bools = np.zeros((lines, _FIRST_HOLDS), dtype=np.bool_)
+        """Of which lines the owners of a hold get nothing but what it holds."""
         self.known: Bools = np.zeros((capacity, _FIRST_WIDTH), dtype=np.bool_)
         """Where there is a device, well or not."""
         self.switch: NDArray[np.int32] = np.full((capacity, _FIRST_WIDTH), NOWHERE, dtype=np.int32)
@@ -108,11 +108,12 @@ class TypeTable:
             found[:, place] += part.amounts
         return found
 
-    def hold(self, index: int, left: Ints | None, only: bool) -> None:
-        """What a hold has left by now, [line, place]; None if it has nothing of this type."""
+    def hold(self, index: int, left: Ints | None, only: Bools | bool = False) -> None:
+        """What a hold has left by now, [line, place], None if it has nothing of this type; and of which
+        lines its owners get nothing else."""
         self.reach(index)
         self.left[:, index] = 0 if left is None else left
-        self.only[index] = only and left is not None
+        self.only[:, index] = only
 
     def available(self, rows: Rows, holds: Rows | None = None) -> Ints:
         """What there is of the devices of rows, [line, (row,) place], for somebody who may draw on a
@@ -120,7 +121,7 @@ class TypeTable:
         free = self.free[:, rows]
         if holds is None:
             return free
-        left, only = self.left[:, holds], self.only[holds]
+        left, only = self.left[:, holds], self.only[:, holds]
         both = free + left
         return np.where(np.expand_dims(only, -1), np.minimum(both, left), both)
 
@@ -166,7 +167,7 @@ class TypeTable:
         if index >= holds:
             more = max(index + 1, 2 * holds) - holds
             self.left = np.pad(self.left, ((0, 0), (0, more), (0, 0)))
-            self.only = np.pad(self.only, (0, more))
+            self.only = np.pad(self.only, ((0, 0), (0, more)))
 
     def forget(self, row: int) -> None:
         """The row is another node's from now on."""

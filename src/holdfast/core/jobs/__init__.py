@@ -2,6 +2,7 @@
 
     queues      where they wait, and what each queue may have
     shares      room shared by weight
+    admission   which may have their pods made
     naming      which job a pod says it belongs to
     holds       room held for starving ones
     estimates   how long pods run

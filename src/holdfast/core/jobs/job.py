@@ -14,10 +14,10 @@ from typing import NamedTuple
 
 from holdfast.api.jobs import PodGroup
 from holdfast.api.meta import ObjectMeta, condition
-from holdfast.api.names import TASK_SPEC
+from holdfast.api.names import ONCE_SATISFIED, TASK_SPEC, WAITING_AND_RUNNING
 from holdfast.api.timestamps import TimeError, parse_time
 from holdfast.core.decisions import ObjectRef
-from holdfast.core.jobs.naming import Declared, JobName
+from holdfast.core.jobs.naming import UNBOUND, Bond, Declared, JobName
 from holdfast.core.pods import Phase, PodRecord
 
 SCHEDULED = "Scheduled"
@@ -36,11 +36,14 @@ NOTHING = Problem("", "")
 class Job:
     __slots__ = (
         "_top",
+        "admitted",
         "declared",
         "done",
         "failed",
         "first_seen",
         "group",
+        "group_bond",
+        "has_enough",
         "leader",
         "lost_at",
         "members",
@@ -57,6 +60,8 @@ class Job:
     def __init__(self, name: JobName, now: float) -> None:
         self.name = name
         self.group: PodGroup | None = None
+        self.group_bond = UNBOUND
+        """What its PodGroup says of how it hangs together."""
         self.declared: Declared | None = None
         self.members: dict[str, PodRecord] = {}
         """Pods, and reserve pods of reservations, by uid."""
@@ -71,6 +76,10 @@ class Job:
         self.problem = NOTHING
         self.overdue = NOTHING
         """That it took longer than it may, once it has."""
+        self.admitted = False
+        """Whether its pods may be made, of which there are none yet."""
+        self.has_enough = False
+        """Whether it got what it needs in this round: those it has besides come after all others."""
         self.seen_ready = False
         """Whether it was ready when last looked at."""
         self.lost_at: float | None = None
@@ -101,8 +110,27 @@ class Job:
         return self.declared.min_member if self.declared is not None else 1
 
     @property
+    def bond(self) -> Bond:
+        """How it hangs together: what its PodGroup says, else its members."""
+        if self.group_bond != UNBOUND or self.declared is None:
+            return self.group_bond
+        return self.declared.bond
+
+    @property
+    def still_needs(self) -> int:
+        """How many must have a place: by some gangs' wish only until they had it once."""
+        if self.bond.policy == ONCE_SATISFIED and (self.done or self._has_bound()):
+            return 0
+        return self.min_member
+
+    def _has_bound(self) -> bool:
+        return any(member.phase is Phase.ASSIGNED for member in self.members.values())
+
+    @property
     def min_tasks(self) -> dict[str, int]:
-        return self.group.spec.min_task_member if self.group is not None else {}
+        """How many it needs of each task; more than it needs at all does not count."""
+        tasks = self.group.spec.min_task_member if self.group is not None else {}
+        return tasks if sum(tasks.values()) <= self.min_member else {}
 
     @property
     def timeout(self) -> float | None:
@@ -134,6 +162,10 @@ class Job:
         if self._top is None:
             self._top = max((member.cls.priority for member in self.members.values()), default=0)
         return self._top
+
+    def reprioritized(self) -> None:
+        """Its members may be more or less important than before."""
+        self._top = None
 
     def add(self, member: PodRecord) -> None:
         if self._top is not None and (not self.members or member.cls.priority > self._top):
@@ -183,7 +215,8 @@ class Job:
     @property
     def ready_members(self) -> int:
         """How many have a place, or have done their work."""
-        return sum(member.row >= 0 for member in self.members.values()) + len(self.done)
+        running = sum(member.row >= 0 for member in self.members.values())
+        return running if self.bond.policy == WAITING_AND_RUNNING else running + len(self.done)
 
     @property
     def is_ready(self) -> bool:
@@ -197,16 +230,21 @@ class Job:
     def lacks(self, more: Iterable[PodRecord]) -> str:
         """What is missing to be ready, had these members a place too; empty if nothing is."""
         more = list(more)
-        have, least = self.ready_members + len(more), self.min_member
+        have, least = self.ready_members + len(more), self.still_needs
         if have < least:
             return f"{have} of the {least} pods it needs"
-        if self.min_tasks:
-            tasks = Counter(self.done.values())
-            tasks.update(task_of(member) for member in self.placed())
-            tasks.update(task_of(member) for member in more)
-            for task, needed in sorted(self.min_tasks.items()):
-                if tasks[task] < needed:
-                    return f"{tasks[task]} of the {needed} pods it needs of task {task}"
+        return self.lacks_of_tasks(more)
+
+    def lacks_of_tasks(self, more: Iterable[PodRecord]) -> str:
+        """The same, of what it needs of its tasks."""
+        if not self.min_tasks:
+            return ""
+        tasks = Counter(self.done.values())
+        tasks.update(task_of(member) for member in self.placed())
+        tasks.update(task_of(member) for member in more)
+        for task, needed in sorted(self.min_tasks.items()):
+            if tasks[task] < needed:
+                return f"{tasks[task]} of the {needed} pods it needs of task {task}"
         return ""
 
     def can_do_without(self, gone: Collection[str]) -> bool:
@@ -225,11 +263,11 @@ class Job:
 
 
 def task_in(meta: ObjectMeta) -> str:
-    return meta.annotations.get(TASK_SPEC, "")
+    return meta.annotations.get(TASK_SPEC) or meta.labels.get(TASK_SPEC, "")
 
 
 def task_of(member: PodRecord) -> str:
-    return member.cls.annotations.get(TASK_SPEC, "")
+    return member.cls.annotations.get(TASK_SPEC) or member.cls.labels.get(TASK_SPEC, "")
 
 
 def _time(text: str, otherwise: float) -> float:

@@ -8,11 +8,20 @@ from typing import TYPE_CHECKING
 from holdfast.api.jobs import PodGroup, VolcanoJob
 from holdfast.api.meta import ObjectMeta
 from holdfast.api.names import VOLCANO_JOB_NAME
+from holdfast.api.pod import Pod
 from holdfast.api.policy import PriorityClass
 from holdfast.core.jobs.estimates import duration_or_none
 from holdfast.core.jobs.holds import Holds
 from holdfast.core.jobs.job import Job, task_in, task_of
-from holdfast.core.jobs.naming import SIGS, VOLCANO, JobName, declared_in, named_in
+from holdfast.core.jobs.naming import (
+    SIGS,
+    UNBOUND,
+    VOLCANO,
+    JobName,
+    bond_in,
+    declared_in,
+    named_in,
+)
 from holdfast.core.jobs.queues import Queues
 from holdfast.core.pods import PodRecord
 
@@ -39,6 +48,8 @@ class Jobs:
         self._groups: dict[JobName, PodGroup] = {}
         self._ended_in: dict[str, JobName] = {}
         self._classes: dict[str, int] = {}
+        self._prioritized = False
+        """Whether any PodGroup ever had a priority class."""
         self._running_estimates: dict[tuple[str, str], float] = {}
         self.lengths_are_told = False
         """Whether any pod, or job, ever said how long it runs."""
@@ -53,6 +64,15 @@ class Jobs:
         return next((self.known[each] for each in names if each in self.known), None)
 
     # Members
+
+    def named(self, pod: Pod) -> Job | None:
+        """The job the pod names, if its PodGroup has a say in how important the pod is."""
+        if not self._prioritized or pod.spec.scheduler_name in self.apart:
+            return None
+        name = named_in(pod.metadata)
+        if name is None:
+            return None
+        return self.known.get(name) or self.known.get(name._replace(family=_OTHER[name.family]))
 
     def join(self, pod: PodRecord, meta: ObjectMeta, namespace: str = "") -> None:
         """The pod belongs to the job its metadata names; to none any more if that names none."""
@@ -69,7 +89,7 @@ class Jobs:
             job.add(pod)
             if self.queues and pod.row >= 0:
                 self.queues.changed()
-            declared = declared_in(meta.annotations, name.namespace)
+            declared = declared_in(meta, name.namespace)
             if declared is not None:
                 job.declared = declared
 
@@ -122,15 +142,14 @@ class Jobs:
 
     def partners(self, job: Job) -> list[Job]:
         """The jobs that must be ready together with it, itself first."""
-        if job.declared is None or not job.declared.partners:
+        partners = job.bond.partners
+        if not partners:
             return [job]
-        others = [self.known.get(name) for name in sorted(job.declared.partners) if name != job.name]
+        others = [self.known.get(name) for name in sorted(partners) if name != job.name]
         return [job, *(other for other in others if other is not None)]
 
     def missing_partners(self, job: Job) -> list[JobName]:
-        if job.declared is None:
-            return []
-        return sorted(name for name in job.declared.partners if name not in self.known)
+        return sorted(name for name in job.bond.partners if name not in self.known)
 
     def held_for(self, job: Job, slot: int) -> int:
         """How much is held for members of the job."""
@@ -195,13 +214,15 @@ class Jobs:
         before = self._groups.get(name)
         self._groups[name] = group
         job = self._job(name)
+        bond = job.bond
         self._assign(job)
         other = self.known.get(name._replace(family=_OTHER[name.family]))
         if other is not None:
             self._assign(other)
         if self.queues and (before is None or before.spec.queue != group.spec.queue):
             self.queues.changed()
-        if before is None or before.spec != group.spec or before.metadata.uid != group.metadata.uid:
+        same = before is not None and before.metadata.uid == group.metadata.uid and bond == job.bond
+        if before is None or not same or before.spec != group.spec:
             self._tell(job, other)
 
     def drop_group(self, group: PodGroup) -> None:
@@ -261,10 +282,19 @@ class Jobs:
         """Finds the job's PodGroup."""
         name = job.name
         group = self._groups.get(name) or self._groups.get(name._replace(family=_OTHER[name.family]))
-        job.group = group
+        before, job.group = job.priority_class, group
+        job.group_bond = UNBOUND
+        if group is not None and group.metadata.annotations:
+            job.group_bond = bond_in(group.metadata.annotations, group.metadata.namespace)
         job.priority_class = None
         if group is not None and group.spec.priority_class_name:
             job.priority_class = self._classes.get(group.spec.priority_class_name)
+        if job.priority_class != before:
+            self._prioritized = True
+            job.reprioritized()
+            for member in job.members.values():
+                if member.promise is None:
+                    self._cluster.intake.reprioritize(member)
         self.touch(job)
 
     def _drop_if_empty(self, job: Job) -> None:

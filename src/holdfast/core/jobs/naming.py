@@ -1,7 +1,8 @@
 """Which job a pod, or a reservation, says it belongs to, and what it says of that job.
 
 A PodGroup is named by label or annotation; those of the two API groups by different ones. A gang by
-annotations needs no PodGroup: its members say how many of them must be there.
+annotations, or by the labels of lightweight coscheduling, needs no PodGroup: its members say how many
+of them must be there.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ VOLCANO = names.VOLCANO_API.partition("/")[0]
 SIGS = names.SIGS_PODGROUP_API.partition("/")[0]
 
 _VOLCANO_KEYS = (names.VOLCANO_GROUP_NAME_ANNOTATION, names.GROUP_NAME_ANNOTATION)
-KEYS = frozenset((*_VOLCANO_KEYS, names.GANG_NAME, names.POD_GROUP_LABEL))
+KEYS = frozenset((*_VOLCANO_KEYS, names.GANG_NAME, names.POD_GROUP_LABEL, names.LIGHT_GROUP_NAME))
 """Labels and annotations by which a job may be named."""
 
 
@@ -34,6 +35,18 @@ class JobName(NamedTuple):
         return f"PodGroup/{self.namespace}/{self.name}"
 
 
+class Bond(NamedTuple):
+    """How a gang hangs together."""
+
+    partners: frozenset[JobName] = frozenset()
+    """The gangs that must be ready together with it, itself among them."""
+    policy: str = ""
+    """Which members count: all that have a place or did their work, unless it says otherwise."""
+
+
+UNBOUND = Bond()
+
+
 class Declared(NamedTuple):
     """What the annotations of a gang's members say."""
 
@@ -41,8 +54,7 @@ class Declared(NamedTuple):
     total: int
     """How many there will be; 0 if that is not said."""
     timeout: float | None
-    partners: frozenset[JobName]
-    """The gangs that must be ready together with it, itself among them."""
+    bond: Bond
 
 
 def named_in(meta: ObjectMeta, namespace: str = "") -> JobName | None:
@@ -62,7 +74,8 @@ def named_in(meta: ObjectMeta, namespace: str = "") -> JobName | None:
         if name:
             return JobName(SIGS, namespace or meta.namespace, name)
     if labels:
-        name = labels.get(names.POD_GROUP_LABEL) or labels.get(names.GANG_NAME)
+        keys = (names.POD_GROUP_LABEL, names.LIGHT_GROUP_NAME, names.GANG_NAME)
+        name = next((labels[key] for key in keys if labels.get(key)), "")
         if name:
             return JobName(SIGS, namespace or meta.namespace, name)
         name = labels.get(names.GROUP_NAME_ANNOTATION)
@@ -71,13 +84,22 @@ def named_in(meta: ObjectMeta, namespace: str = "") -> JobName | None:
     return None
 
 
-def declared_in(annotations: Mapping[str, str], namespace: str) -> Declared | None:
+def declared_in(meta: ObjectMeta, namespace: str) -> Declared | None:
     """What a member says of its gang; None if it leaves that to a PodGroup."""
-    least = as_integer(annotations.get(names.GANG_MIN_AVAILABLE, ""))
+    annotations = meta.annotations
+    given = meta.labels.get(names.LIGHT_GROUP_MIN_AVAILABLE)
+    least = as_integer(given or annotations.get(names.GANG_MIN_AVAILABLE, ""))
     if least is None or least < 0:
         return None
     total = as_integer(annotations.get(names.GANG_TOTAL_NUMBER, "")) or 0
-    return Declared(least, max(0, total), _timeout(annotations), _partners(annotations, namespace))
+    return Declared(least, max(0, total), _timeout(annotations), bond_in(annotations, namespace))
+
+
+def bond_in(annotations: Mapping[str, str], namespace: str) -> Bond:
+    """What the annotations of members, or of a PodGroup, say of it."""
+    keys = (names.GANG_MATCH_POLICY, names.LIGHT_GROUP_MATCH_POLICY)
+    policy = next((annotations[key] for key in keys if annotations.get(key)), "")
+    return Bond(_partners(annotations, namespace), policy)
 
 
 def _timeout(annotations: Mapping[str, str]) -> float | None:

@@ -7,7 +7,8 @@ guaranteed to others stays free. Whose turn it is, is decided by shares.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -70,6 +71,10 @@ class QueueRecord:
         return max(1, self.object.spec.weight)
 
     @property
+    def priority(self) -> int:
+        return self.object.spec.priority
+
+    @property
     def is_open(self) -> bool:
         meta, status = self.object.metadata, self.object.status
         return meta.deletion_timestamp is None and status.state not in _CLOSED
@@ -77,6 +82,34 @@ class QueueRecord:
     @property
     def reclaimable(self) -> bool:
         return self.object.spec.reclaimable is not False
+
+
+class Foresight:
+    """What queues will have more or less of than now, for as long as that is looked at."""
+
+    def __init__(
+        self, add: Callable[[str, Amounts, int], None], queue_of: Callable[[PodRecord], str]
+    ) -> None:
+        self._add, self._queue_of = add, queue_of
+        self._done: list[tuple[str, Amounts, int]] = []
+
+    def coming(self, pod: PodRecord) -> None:
+        self._count(pod, 1)
+
+    def going(self, pod: PodRecord) -> None:
+        """Of a pod on a node, or one that is coming no more."""
+        self._count(pod, -1)
+
+    def forget(self) -> None:
+        for queue, amounts, sign in self._done:
+            self._add(queue, amounts, -sign)
+        self._done.clear()
+
+    def _count(self, pod: PodRecord, sign: int) -> None:
+        queue = self._queue_of(pod)
+        if queue:
+            self._done.append((queue, pod.cls.amounts, sign))
+            self._add(queue, pod.cls.amounts, sign)
 
 
 class Queues:
@@ -111,9 +144,9 @@ class Queues:
             if before.object.metadata.uid != queue.metadata.uid:
                 record.told = None
         spec = queue.spec
-        record.capability = None if spec.capability is None else self._amounts(spec.capability)
-        record.deserved = None if spec.deserved is None else self._amounts(spec.deserved)
-        record.guarantee = self._amounts(spec.guarantee.resource) if spec.guarantee else {}
+        record.capability = None if spec.capability is None else self.amounts(spec.capability)
+        record.deserved = None if spec.deserved is None else self.amounts(spec.deserved)
+        record.guarantee = self.amounts(spec.guarantee.resource) if spec.guarantee else {}
         if before is not None:
             record.share, record.wants = before.share, before.wants
         record.parent = "" if spec.parent in ("", ROOT, record.name) else spec.parent
@@ -145,13 +178,22 @@ class Queues:
 
     def of(self, pod: PodRecord) -> str:
         """The queue the pod waits in; empty if it is in none."""
-        name = pod.job.queue if pod.job is not None else pod.queue
-        return "" if name == DEFAULT and DEFAULT not in self.known else name
+        return self.name_of(pod.job.queue if pod.job is not None else pod.queue)
+
+    def name_of(self, asked: str) -> str:
+        """The queue meant by this name; empty if none is."""
+        return "" if asked == DEFAULT and DEFAULT not in self.known else asked
 
     def may_preempt(self, pod: PodRecord, victim: PodRecord) -> bool:
         """Who is in a queue takes room only from others in it."""
         name = self.of(pod)
         return not name or self.of(victim) == name
+
+    def pods_in(self, name: str) -> list[PodRecord]:
+        """Pods of the queue that are on nodes."""
+        self.refresh()
+        uids = (uid for uid, (queue, _) in self._counted.items() if queue == name)
+        return [self._cluster.pods[uid] for uid in uids if uid in self._cluster.pods]
 
     def path(self, name: str) -> list[QueueRecord]:
         """The queue and those above it, the lowest first."""
@@ -172,7 +214,9 @@ class Queues:
 
     def closed(self, pod: PodRecord) -> str:
         """Why the queue of the pod takes nothing at all; empty if it does, or there is none."""
-        name = self.of(pod)
+        return self.why_closed(self.of(pod))
+
+    def why_closed(self, name: str) -> str:
         if not name:
             return ""
         path = self.path(name)
@@ -187,6 +231,23 @@ class Queues:
             for record in self.known.values():
                 self._children.setdefault(self._parent_of(record), []).append(record)
         return self._children
+
+    @contextmanager
+    def as_it_will_be(self) -> Iterator[Foresight]:
+        """Counts pods nodes are being cleared for as placed, and those on their way out as gone."""
+        self.refresh()
+        foresight = Foresight(self._add, self.of)
+        pods = self._cluster.pods
+        for there in self._cluster.nominations.values():
+            for pod in there.values():
+                foresight.coming(pod)
+        for pod in [pods[uid] for uid in self._counted if uid in pods]:
+            if pod.disrupted or pod.cls.terminating:
+                foresight.going(pod)
+        try:
+            yield foresight
+        finally:
+            foresight.forget()
 
     # Shares
 
@@ -227,10 +288,10 @@ class Queues:
         ends = not path[-1].parent or path[-1].parent not in {r.name for r in path}
         return record.parent if record.parent in self.known and ends else ""
 
-    def standing(self, name: str) -> tuple[tuple[bool, float], ...]:
+    def standing(self, name: str) -> tuple[tuple[bool, int, float], ...]:
         """Where a queue stands in the order of turns, from the top of the tree down; lower is first."""
         return tuple(
-            (self.is_overused(record), dominant(record.allocated, record.share))
+            (self.is_overused(record), -record.priority, dominant(record.allocated, record.share))
             for record in reversed(self.path(name))
         )
 
@@ -296,7 +357,7 @@ class Queues:
                 else:
                     record.allocated.pop(slot, None)
 
-    def _amounts(self, listed: ResourceList) -> Amounts:
+    def amounts(self, listed: ResourceList) -> Amounts:
         """What cannot be read is as good as not said."""
         found: Amounts = {}
         for name, quantity in listed.items():

@@ -12,7 +12,7 @@ from holdfast.api.reservation import Reservation, ReservationPhase
 from holdfast.api.timestamps import parse_time
 from holdfast.core.changes import Change
 from holdfast.core.classes import ORDINARY, PodClass, Traits
-from holdfast.core.holds import Amounts
+from holdfast.core.fills import Amounts
 from holdfast.core.pods import Phase, PodRecord
 from holdfast.core.promises.owners import OwnerSpec
 from holdfast.core.promises.preempting import (
@@ -23,7 +23,7 @@ from holdfast.core.promises.preempting import (
     victims_in,
 )
 from holdfast.core.promises.promise import FINISHED, LIVE, Promise
-from holdfast.core.promises.reading import held, terms_of, traits_of
+from holdfast.core.promises.reading import counts_pods, held, terms_of, traits_of
 from holdfast.core.promises.reserve_pod import node_and_scheduler, reserve_pod
 from holdfast.core.promises.rooms import preemptor_of
 from holdfast.core.slots import PODS
@@ -163,9 +163,8 @@ class Intake:
         slots = self._nodes.slots
         named = sorted((slots.name(slot), slot) for slot in amounts if slots.name(slot))
         # The one pod slot every reservation has is not worth telling.
-        promise.listed = tuple(
-            (slot, name) for name, slot in named if slot != PODS or amounts[slot] > 1
-        )
+        pods_too = promise.counts_pods or amounts.get(PODS, 0) > 1
+        promise.listed = tuple((slot, name) for name, slot in named if slot != PODS or pods_too)
 
     # Reading an object
 
@@ -211,6 +210,7 @@ class Intake:
         promise.order = terms.order
         promise.restricted = terms.restricted
         promise.withheld = terms.withheld
+        promise.counts_pods = counts_pods(reservation, cls)
         return changed
 
     def _class_of_room(self, reservation: Reservation, spec: int) -> PodClass:
@@ -342,4 +342,4 @@ class Intake:
         if not self._named[key]:
             del self._named[key]
         if (before == 0) != (before + count == 0):
-            self._cluster.reclassify(name, uid)
+            self._cluster.intake.reclassify(name, uid)

@@ -34,7 +34,7 @@ from holdfast.api.reservation import (
 )
 from holdfast.api.timestamps import parse_time
 from holdfast.core.decisions import ObjectRef
-from holdfast.core.holds import Amounts
+from holdfast.core.fills import Amounts
 
 if TYPE_CHECKING:
     from holdfast.core.holds import Hold
@@ -50,6 +50,7 @@ class Promise:
         "amounts",
         "amounts_by_name",
         "clears",
+        "counts_pods",
         "created",
         "deleting",
         "error",
@@ -103,6 +104,8 @@ class Promise:
         self.amounts_by_name: dict[str, int] = {}
         self.listed: tuple[tuple[int, str], ...] = ()
         """What of that its status tells: slots and their names, in the order of the names."""
+        self.counts_pods = False
+        """Whether it says how many pods it is for."""
         self.hold: Hold | None = None
         """Its room on a node, if it has one."""
         self.wanted: Amounts = {}
@@ -186,6 +189,8 @@ class Promise:
         """Takes its object as it is now; whether more than its status is new."""
         before, self.object = self.object, reservation
         if _same_spec(before, reservation) and _same(before.metadata, reservation.metadata):
+            # Of two that are alike the one is kept that more may have a hold of already.
+            self.object = msgspec.structs.replace(reservation, spec=before.spec)
             return False
         self.expires = _expires(reservation.spec, self.created)
         return True

@@ -9,11 +9,11 @@ from holdfast.api.label_selectors import as_integer
 from holdfast.api.meta import ResourceList
 from holdfast.api.quantity import amount
 from holdfast.api.reservation import AllocatePolicy, Reservation
-from holdfast.core.classes import PodClass, Traits, capped
-from holdfast.core.holds import Amounts
+from holdfast.core.classes import PodClass, Traits
+from holdfast.core.fills import Amounts
 from holdfast.core.nodes import NodeTable
 from holdfast.core.promises.reserve_pod import annotated_amounts, restricted_names
-from holdfast.core.slots import CPU, MEMORY, NONZERO_CPU, NONZERO_MEMORY, PODS
+from holdfast.core.slots import CPU, MEMORY, NONZERO_CPU, NONZERO_MEMORY, PODS, capped
 
 
 class Terms(NamedTuple):
@@ -33,11 +33,11 @@ def terms_of(reservation: Reservation, cls: PodClass, nodes: NodeTable) -> Terms
     restricted = None
     if spec.allocate_policy == AllocatePolicy.RESTRICTED:
         listed = restricted_names(reservation)
-        restricted = frozenset(
-            slot
-            for slot in wanted
-            if slots.name(slot) and (listed is None or slots.name(slot) in listed)
-        )
+        every = frozenset(slot for slot in wanted if slot != PODS and slots.name(slot))
+        # Where none of the names listed is one of its own, the list means nothing.
+        restricted = frozenset(slot for slot in every if slots.name(slot) in listed) or every
+        if counts_pods(reservation, cls):
+            restricted |= {PODS}
     withheld = annotated_amounts(reservation, names.RESERVATION_INNER)
     return Terms(
         wanted,
@@ -46,6 +46,12 @@ def terms_of(reservation: Reservation, cls: PodClass, nodes: NodeTable) -> Terms
         restricted,
         {nodes.slot(name): value for name, value in withheld.items()},
     )
+
+
+def counts_pods(reservation: Reservation, cls: PodClass) -> bool:
+    """Whether it says how many pods it is for; else it has the one pod slot every reservation has."""
+    asked = any(slot == PODS for slot, _ in cls.requests)
+    return asked or names.PODS in reservation.status.allocatable
 
 
 def traits_of(reservation: Reservation, spec: int, node: str) -> Traits:

@@ -91,13 +91,12 @@ def annotated_amounts(reservation: Reservation, annotation: str) -> dict[str, in
         return {}
 
 
-def restricted_names(reservation: Reservation) -> frozenset[str] | None:
-    """The resources Restricted is about, where the reservation says so; None means all it holds."""
+def restricted_names(reservation: Reservation) -> frozenset[str]:
+    """The resources Restricted is about, where the reservation says so."""
     text = reservation.metadata.annotations.get(names.RESERVATION_RESTRICTED_OPTIONS)
     if text is None:
-        return None
+        return frozenset()
     try:
-        listed = decode_json(text, dict[str, list[str]]).get("resources", [])
+        return frozenset(decode_json(text, dict[str, list[str]]).get("resources", []))
     except InvalidObject:
-        return None
-    return frozenset(listed) or None
+        return frozenset()

@@ -12,8 +12,10 @@ from holdfast.api.meta import Condition, ObjectReference, ResourceList
 from holdfast.api.quantity import format_amount
 from holdfast.api.reservation import ReservationPhase, ReservationStatus
 from holdfast.api.timestamps import format_time
+from holdfast.core.fills import Amounts
 from holdfast.core.pods import Phase, PodRecord
 from holdfast.core.promises.promise import Promise
+from holdfast.core.slots import PODS
 
 if TYPE_CHECKING:
     from holdfast.core.promises.promises import Promises
@@ -23,6 +25,7 @@ _UID = attrgetter("uid")
 SUCCEEDED, EXPIRED = "Succeeded", "Expired"
 _SCHEDULED = (SCHEDULED, "True", "Scheduled", "")
 _AVAILABLE = (READY, "True", "Available", "")
+_PHASE_AVAILABLE = ReservationPhase.AVAILABLE
 
 
 def status_of(promises: Promises, promise: Promise, node: str, now: float) -> ReservationStatus:
@@ -80,7 +83,7 @@ def _is_as_said(promise: Promise, before: ReservationStatus, node: str) -> bool:
     """Whether nothing but the owners of an available reservation can be other than it says."""
     if promise.finished or promise.waiting or promise.resize_problem or promise.resized:
         return False
-    if before.node_name != node or before.phase != ReservationPhase.AVAILABLE:
+    if before.node_name != node or before.phase != _PHASE_AVAILABLE:
         return False
     conditions = before.conditions
     if len(conditions) != 2:
@@ -98,7 +101,7 @@ def _with_owners(promises: Promises, promise: Promise, before: ReservationStatus
     allocated: ResourceList = {}
     if owners and promise.hold is not None and len(owners) == len(drawing):
         taken = promise.hold.taken
-        allocated = {name: _text(name, taken.get(slot, 0)) for slot, name in promise.listed}
+        allocated = _told(promise, taken)
     elif owners:
         allocated = _allocated(promise, owners)
     return ReservationStatus(
@@ -147,7 +150,16 @@ def _allocated(promise: Promise, owners: list[PodRecord]) -> ResourceList:
         for slot, amount in pod.cls.usage:
             if slot in taken:
                 taken[slot] += amount
-    return {name: _text(name, taken[slot]) for slot, name in promise.listed}
+    return _told(promise, taken)
+
+
+def _told(promise: Promise, taken: Amounts) -> ResourceList:
+    """What owners ask for of what it holds, by name; nobody asks for the slot of a pod."""
+    return {
+        name: _text(name, taken[slot])
+        for slot, name in promise.listed
+        if slot != PODS and taken.get(slot)
+    }
 
 
 _text = lru_cache(maxsize=4096)(format_amount)
