@@ -19,6 +19,8 @@ from reservations.preempting import (
     rsv,
 )
 
+SPARED = {"scheduling.koordinator.sh/disable-preemptible": "true"}
+
 # Who, and whom
 
 
@@ -46,6 +48,7 @@ from reservations.preempting import (
         (low(), high(preAllocation=True), True),
         (low(allocateOnce=True), high(), True),
         (low(preAllocation=True), high(), True),
+        (low(labels=SPARED), high(), False),
     ],
 )
 def test_only_who_says_so_preempts_and_only_the_less_important(
@@ -69,6 +72,13 @@ def test_pods_are_nobodys_victims_but_their_reservations() -> None:
         "0/1 nodes are available: 1 Insufficient cpu. preemption: 0/1 nodes are available: "
         "1 No preemption victims found for incoming pod."
     )
+
+
+@pytest.mark.parametrize("spared", [False, True])
+def test_who_is_nobodys_victim_keeps_its_reservation(spared: bool) -> None:
+    owner = pod("owner", cpu="1", meta={"labels": {"app": "low"} | (SPARED if spared else {})})
+    world = LittleWorld(node("n0", cpu="6"), low()).put(owner).put(high())
+    assert names(world) == (["high", "low"] if spared else ["high"])
 
 
 def test_pods_preempt_no_reservation() -> None:

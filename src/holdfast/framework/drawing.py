@@ -157,21 +157,36 @@ class Drawing:
         return lacking
 
     def texts(self, drawn: list[Hold]) -> list[str]:
-        """Why none of the reservations on a row will do."""
+        """Why none of the reservations on a row will do: what is wrong with one for each of them, what
+        is wrong with the node once."""
         names = self._cluster.nodes.slots
-        found: dict[str, None] = {}
+        found: list[str] = []
+        of_node: dict[str, None] = {}
         for hold in drawn:
             restricted = self.lacking(hold)
             for slot in restricted:
                 text = TOO_MANY_PODS if slot == PODS else INSUFFICIENT.format(names.name(slot))
-                found[text + self._figures(hold, slot) if self._one_by_name else text] = None
+                found.append(text + self._figures(hold, slot) if self._one_by_name else text)
             view = DrawnOne(self._cluster.nodes, self._cluster.ledger, hold)
             for slot, amount in self._asked:
                 if slot not in restricted and view.free(slot) < amount:
-                    found[INSUFFICIENT_BY_NODE.format(names.name(slot))] = None
-            for text in self._cluster.belongings.reasons(self._cls, hold):
-                found[BY_RESERVATION.format(text)] = None
-        return list(found)
+                    of_node[INSUFFICIENT_BY_NODE.format(names.name(slot))] = None
+            found += map(BY_RESERVATION.format, self._cluster.belongings.reasons(self._cls, hold))
+        return [*found, *of_node]
+
+    def would_do_together(self, drawn: list[Hold]) -> bool:
+        """Whether there were room on a row of which there is too little, could all of these
+        reservations be drawn on at once."""
+        if not drawn:
+            return False
+        view, lacks = One(self._cluster.nodes, drawn[0].row), False
+        for slot, amount in self._asked:
+            free = view.free(slot)
+            if free < amount:
+                lacks = True
+                if free + sum(hold.left(slot) for hold in drawn) < amount:
+                    return False
+        return lacks
 
     def _figures(self, hold: Hold, slot: int) -> str:
         """Of what a restricted reservation has not enough of; cpu is counted in thousandths."""
