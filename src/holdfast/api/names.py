@@ -157,6 +157,15 @@ GANG_WAITING_TIME = "gang.scheduling.koordinator.sh/waiting-time"
 GANG_MODE = "gang.scheduling.koordinator.sh/mode"
 GANG_GROUPS = "gang.scheduling.koordinator.sh/groups"
 GANG_MATCH_POLICY = "gang.scheduling.koordinator.sh/match-policy"
+GANG_KEYS = (
+    GANG_NAME,
+    GANG_MIN_AVAILABLE,
+    GANG_TOTAL_NUMBER,
+    GANG_WAITING_TIME,
+    GANG_MODE,
+    GANG_GROUPS,
+    GANG_MATCH_POLICY,
+)
 ONCE_SATISFIED, WAITING_AND_RUNNING = "once-satisfied", "waiting-and-running"
 
 # Which PodGroup and queue a pod belongs to.

@@ -32,16 +32,8 @@ _RESULTS = frozenset(
 """Annotations scheduling writes rather than reads."""
 _OF_JOBS = frozenset(
     (
-        names.GROUP_NAME_ANNOTATION,
-        names.VOLCANO_GROUP_NAME_ANNOTATION,
-        names.POD_GROUP_LABEL,
-        names.GANG_NAME,
-        names.GANG_MIN_AVAILABLE,
-        names.GANG_TOTAL_NUMBER,
-        names.GANG_WAITING_TIME,
-        names.GANG_MODE,
-        names.GANG_GROUPS,
-        names.GANG_MATCH_POLICY,
+        *names.POD_GROUP_KEYS,
+        *names.GANG_KEYS,
         names.LIGHT_GROUP_MATCH_POLICY,
         names.QUEUE_NAME_ANNOTATION,
         names.RUN_ESTIMATE,

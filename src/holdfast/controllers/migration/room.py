@@ -25,13 +25,7 @@ _LONGEST_LABEL = 63
 _OF_GROUPS = frozenset(
     (
         *names.POD_GROUP_KEYS,
-        names.GANG_NAME,
-        names.GANG_MIN_AVAILABLE,
-        names.GANG_TOTAL_NUMBER,
-        names.GANG_WAITING_TIME,
-        names.GANG_MODE,
-        names.GANG_GROUPS,
-        names.GANG_MATCH_POLICY,
+        *names.GANG_KEYS,
         names.LIGHT_GROUP_NAME,
         names.LIGHT_GROUP_MIN_AVAILABLE,
         names.LIGHT_GROUP_MATCH_POLICY,
