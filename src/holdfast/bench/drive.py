@@ -20,7 +20,7 @@ from holdfast.actions.scheduler import Scheduler
 from holdfast.api.meta import Object
 from holdfast.api.pod import Pod
 from holdfast.api.reservation import Reservation
-from holdfast.backends.assembly import controllers
+from holdfast.backends.assembly import GARBAGE_AFTER, controllers
 from holdfast.bench.hands import Hands
 from holdfast.bench.making import PodMaker, make_object
 from holdfast.bench.plan import Churning, Objects, Plan, Pods
@@ -104,6 +104,8 @@ class Drive:
         # The benchmark's own stock of objects is no business of the scheduler's collections.
         gc.collect()
         gc.freeze()
+        thresholds = gc.get_threshold()
+        gc.set_threshold(GARBAGE_AFTER)  # as `holdfast run` has it
         try:
             for step in self._plan.steps:
                 match step:
@@ -119,6 +121,7 @@ class Drive:
                     case _:
                         self._settle()
         finally:
+            gc.set_threshold(*thresholds)
             gc.unfreeze()
 
     def checksum(self) -> str:

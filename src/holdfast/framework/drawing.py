@@ -68,7 +68,7 @@ class DrawnOne(One):
         if row in ledger.holds.waiting and not hold.promise.waiting:
             for slot, excess in ledger.excess(row).items():
                 claimed[slot] -= excess
-        for slot, left in hold.remaining.items():
+        for slot, left in hold.fill.remaining.items():
             claimed[slot] -= left
 
     @property
@@ -97,13 +97,13 @@ class Drawing:
         self._one_by_name = bool(wish.by_name)
 
     def among(self, rows: NDArray[np.intp]) -> list[Hold]:
-        """The reservations on these rows that can be drawn on."""
+        """The reservations on these rows, each named once, that can be drawn on."""
         draws = self.draws
         if draws is None:
             return []
         if len(rows) >= self._cluster.nodes.size:
             return draws.everywhere()
-        return [hold for row in np.intersect1d(rows, draws.rows()).tolist() for hold in draws.on(row)]
+        return [hold for row in rows.tolist() for hold in draws.on(row)]
 
     def serving(self, drawn: list[Hold]) -> list[Hold]:
         """Those of which the pod would draw something, and all it must."""
@@ -136,7 +136,7 @@ class Drawing:
 
     def _lacks(self, hold: Hold, restricted: frozenset[int]) -> bool:
         """Whether a restricted reservation has not enough of something."""
-        remaining, withheld = hold.remaining, hold.promise.withheld
+        remaining, withheld = hold.fill.remaining, hold.promise.withheld
         for slot, amount in self._asked:
             if slot in restricted and remaining.get(slot, 0) - withheld.get(slot, 0) < amount:
                 return True
@@ -221,7 +221,8 @@ class Drawing:
 
     def worth_of(self, hold: Hold) -> int:
         """The same for one, without arrays; -1 if it does not serve."""
-        promise, remaining, asked = hold.promise, hold.remaining, self._by_slot
+        promise, fill, asked = hold.promise, hold.fill, self._by_slot
+        remaining, named = fill.remaining, fill.named
         share = filled = 0
         sure = not self._belongings.awake
         some = False
@@ -235,11 +236,11 @@ class Drawing:
                 return -1
         elif not self.serves(hold):
             return -1
-        for slot, promised in hold.named:
+        for slot, promised in named:
             unused = remaining.get(slot, 0) - asked.get(slot, 0)
             if unused >= 0:
                 filled += 100 * (promised - unused) // promised
-        worth = share // self._parts * _STEPS + filled // (len(hold.named) or 1)
+        worth = share // self._parts * _STEPS + filled // (len(named) or 1)
         return worth + _order_worth(promise.order) if promise.order else worth
 
     def _shared_ports(self, promise: Promise) -> set[Any]:

@@ -15,7 +15,7 @@ from holdfast.core.classes import PodClass
 from holdfast.core.cluster import Cluster
 from holdfast.core.holds import Hold
 from holdfast.core.promises import Promise
-from holdfast.core.slots import PODS
+from holdfast.core.rowlog import distinct
 from holdfast.core.view import Cells, One, View
 from holdfast.framework.column import INFEASIBLE, Bools, Column, Ints
 from holdfast.framework.drawing import Drawing, DrawnOne, DrawnSome, pick
@@ -41,6 +41,8 @@ class OwnedColumn(Column):
         """The best row, as long as nothing changed but that row."""
         self._open: Bools = np.zeros(0, dtype=np.bool_)
         """The rows that can be used without a reservation too."""
+        self.counted: tuple[Hashable, str] = (None, "")
+        """What was last said of how many reservations there are for the class, and when."""
         super().__init__(cluster, profile, cls)
 
     def best(self, among: Bools | None = None) -> int:
@@ -145,9 +147,7 @@ class OwnedColumn(Column):
             key: Hashable = (
                 claimed,
                 offered,
-                hold.named,
-                tuple(hold.remaining.items()),
-                hold.amounts.get(PODS),
+                hold.fill,
                 promise.order,
                 promise.restricted,
             )
@@ -216,7 +216,7 @@ class OwnedColumn(Column):
 
     def _update_many(self, rows: NDArray[np.intp], node_too: bool) -> None:
         self._best_row = -1
-        rows = np.unique(rows)
+        rows = distinct(rows)
         self._open[rows] = not self._drawing.required
         for row in self._chosen.keys() & set(rows.tolist()) if self._chosen else ():
             del self._chosen[row]

@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from holdfast.actions.scheduler import Scheduler
-from holdfast.backends.assembly import controllers
+from holdfast.backends.assembly import GARBAGE_AFTER, controllers
 from holdfast.backends.kubernetes.access import Access
 from holdfast.backends.kubernetes.comparing import compare
 from holdfast.backends.kubernetes.errors import KubernetesError
@@ -24,7 +24,6 @@ from holdfast.server.service import Answers, Log, Service
 
 HEALTH_PORT = 10259
 """kube-scheduler's."""
-_GARBAGE_AFTER = 100_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +76,7 @@ class _Running:
             limit=RateLimit(connection.qps, connection.burst),
             claim_timeout=_claim_timeout(settings.configuration),
         )
-        gc.set_threshold(_GARBAGE_AFTER)
+        gc.set_threshold(GARBAGE_AFTER)
         answers = Answers(
             settings.health,
             self._metrics.text,
