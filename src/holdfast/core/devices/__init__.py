@@ -3,6 +3,8 @@
     requests    what a pod asks of devices, in all its spellings, and whether that makes sense
     wishes      what a pod says about how it wants them (annotations)
     table       the devices of every node as arrays
+    partitions  sets of GPUs that are given together
+    functions   virtual functions of cards
     choosing    which devices of one node to take
     allocation  shares of devices, as they are written on pods and reservations
     devices     all of it, kept in step with objects, pods and reservations
