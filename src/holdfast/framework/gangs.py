@@ -234,6 +234,11 @@ class Gangs:
             return self._said(NOT_ENOUGH_RESOURCES, NO_NODES, Change.ANY)
         return None
 
+    def could_start(self, jobs: list[Job]) -> bool:
+        """Whether the jobs are ready as things are, and find what they need as a whole."""
+        ready = all(job.is_ready for job in jobs)
+        return ready and not any(self._lacking_resources(job) for job in jobs)
+
     def _said(self, reason: str, message: str, wakes_on: int) -> Refusal:
         return Refusal(Problem(reason, message), {}, wakes_on, {})
 

@@ -4,6 +4,8 @@
     wishes         what a pod says about how it wants them (annotations)
     asking         which nodes can serve a class of pods, and with which devices
     table          the devices of every node as arrays
+    partitions     sets of GPUs that are given together
+    functions      virtual functions of cards
     choosing       which devices of one node to take
     fragmentation  how much of what is free those to come could not use
     allocation     shares of devices, as they are written on pods and reservations
