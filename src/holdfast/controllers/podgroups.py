@@ -4,7 +4,7 @@
     Inqueue     its members are there and wait for room, or may be made
     Running     enough of them have a place
     Unknown     some of them run, but fewer than it needs
-    Completed   all have done their work
+    Completed   as many as it needs have ended, and none is left
 
 Those of scheduling.sigs.k8s.io have no conditions, and phases of their own: Pending, Scheduling,
 Scheduled (enough have a place), Running, Failed (one did, and enough were there), Finished (enough did
@@ -73,7 +73,7 @@ class PodGroups:
         self._without_pods = {job.name: None for job in jobs}
         if not jobs:
             return
-        let_in = [job for job in known.values() if job.admitted or phase_of(job) == "Inqueue"]
+        let_in = [job for job in known.values() if phase_of(job) == "Inqueue"]
         for job in sorted(jobs, key=lambda job: (-job.priority, job.created, job.name)):
             if may_have_pods(cluster, job, let_in):
                 job.admitted = True
@@ -150,11 +150,12 @@ def _has_no_pods(job: Job) -> bool:
     group = job.group
     if group is None or group.api_version.startswith(SIGS) or group.metadata.deletion_timestamp:
         return False
-    return not (job.members or job.done or job.failed)
+    return not job.members and phase_of(job) != "Completed"
 
 
 def phase_of(job: Job) -> str:
-    if job.done and not job.members:
+    ended = len(job.done) + len(job.failed)
+    if ended and not job.members and ended >= job.min_member:
         return "Completed"
     if job.is_ready:
         return "Running"
