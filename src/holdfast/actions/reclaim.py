@@ -41,7 +41,7 @@ class Reclaim(Action):
             self._in_vain.clear()
             return
         queues.share_out(round_.queue.waiting(with_jobs=True))
-        waiting.sort(key=lambda pod: (queues.standing(queues.of(pod)), round_.queue.sort_key(pod)))
+        waiting.sort(key=lambda pod: (queues.standing(queues.of(pod), pod), round_.queue.sort_key(pod)))
         self._in_vain = {p.uid: self._in_vain[p.uid] for p in waiting if p.uid in self._in_vain}
         with queues.as_it_will_be() as foresight:
             for pod in waiting:

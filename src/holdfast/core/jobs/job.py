@@ -21,6 +21,8 @@ from holdfast.core.jobs.naming import UNBOUND, Bond, Declared, JobName
 from holdfast.core.pods import Phase, PodRecord
 
 SCHEDULED = "Scheduled"
+NOT_ENOUGH_TASKS = "NotEnoughTasks"
+NOT_ENOUGH_OF_TASK = "NotEnoughPodsOfTask"
 
 
 class Problem(NamedTuple):
