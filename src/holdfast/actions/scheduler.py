@@ -30,6 +30,8 @@ from holdfast.framework.queue import Group, SchedulingQueue
 from holdfast.framework.registry import Registry
 from holdfast.framework.reserving import Reserving
 
+GARBAGE_AFTER = 100_000
+"""Objects made before the collector should look for garbage. A scheduler makes many and few cycles."""
 _FEW_GROUPS = 100
 
 ACTIONS: Mapping[str, type[Action]] = {

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from time import perf_counter_ns, process_time_ns
 from typing import Any
 
-from holdfast.actions.scheduler import Scheduler
+from holdfast.actions.scheduler import GARBAGE_AFTER, Scheduler
 from holdfast.api.meta import Object
 from holdfast.api.pod import Pod
 from holdfast.api.reservation import Reservation
@@ -104,6 +104,8 @@ class Drive:
         # The benchmark's own stock of objects is no business of the scheduler's collections.
         gc.collect()
         gc.freeze()
+        thresholds = gc.get_threshold()
+        gc.set_threshold(GARBAGE_AFTER)
         try:
             for step in self._plan.steps:
                 match step:
@@ -119,6 +121,7 @@ class Drive:
                     case _:
                         self._settle()
         finally:
+            gc.set_threshold(*thresholds)
             gc.unfreeze()
 
     def checksum(self) -> str:

@@ -65,6 +65,7 @@ class HoldTable:
         self._on_row: dict[int, dict[str, Hold]] = {}
         self._free: list[int] = []
         self._kinds: dict[frozenset[int], int] = {}
+        self._last: Hold | None = None
         self._size = 0
         self.waiting: dict[int, set[str]] = {}
         """By row, the uids of those that do not have their room yet."""
@@ -149,10 +150,15 @@ class HoldTable:
 
     def _sort(self, hold: Hold) -> None:
         amounts, sums = hold.amounts, self._sums
+        last = self._last
+        if last is not None and last.amounts is amounts:  # thousands in a row promise the same
+            hold.kind, hold.named = last.kind, last.named
+            return
         hold.kind = self._kinds.setdefault(frozenset(amounts), len(self._kinds))
         hold.named = tuple(
             [(slot, n) for slot, n in amounts.items() if slot != PODS and slot not in sums]
         )
+        self._last = hold
 
     def _fit(self, slot: int, index: int) -> None:
         slots, capacity = self._left.shape

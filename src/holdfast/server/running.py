@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
-from holdfast.actions.scheduler import Scheduler
+from holdfast.actions.scheduler import GARBAGE_AFTER, Scheduler
 from holdfast.backends.assembly import controllers
 from holdfast.backends.kubernetes.access import Access
 from holdfast.backends.kubernetes.clock import Clock
@@ -42,7 +42,6 @@ _STALE_AFTER = 20.0
 """How much longer than its duration a lease may go without renewal before we are called dead."""
 _LAST_WRITES = 20.0
 """How long writes on their way are waited for when we stop, in seconds."""
-_GARBAGE_AFTER = 100_000
 _ELECTION_LEVELS = {"failed": "warning", "lost": "warning", "not released": "warning"}
 
 Log = Callable[..., None]
@@ -113,7 +112,7 @@ class _Service:
             limit=RateLimit(connection.qps, connection.burst),
             claim_timeout=_claim_timeout(settings.configuration),
         )
-        gc.set_threshold(_GARBAGE_AFTER)
+        gc.set_threshold(GARBAGE_AFTER)
         health = await self._start_health(stop)
         running = asyncio.create_task(runner.run())
         leading = asyncio.create_task(self._lead(runner))
