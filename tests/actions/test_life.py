@@ -12,7 +12,8 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from actions.life import EVENTS, TWEAKS, Life
+from actions.books import TWEAKS
+from actions.life import EVENTS, Life
 from reference import choices
 from reference.choices import sometimes
 from strategies import examples

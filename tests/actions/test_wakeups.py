@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from actions.life import SETUPS, Witness
+from actions.witness import SETUPS, Witness
 from builders import NodeBuilder, PodBuilder, make_node, make_pod
 from holdfast.core.changes import Change
 from holdfast.framework.interface import Plugin

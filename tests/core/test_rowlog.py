@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from holdfast.core.rowlog import RowLog
+import numpy as np
+import pytest
+
+from holdfast.core.rowlog import RowLog, distinct
 
 
 def rows(log: RowLog, position: int) -> list[int]:
@@ -27,3 +30,11 @@ def test_a_position_long_past_is_no_longer_known() -> None:
     assert log.since(0) is None
     assert rows(log, 4) == [4, 5, 6, 7, 8]
     assert log.end == 9
+
+
+@pytest.mark.parametrize(
+    ("rows", "expected"),
+    [([], []), ([4], [4]), ([2, 2], [2]), ([5, 1, 5, 0, 1], [0, 1, 5]), ([3, 2, 1], [1, 2, 3])],
+)
+def test_of_repeated_rows_each_is_left_once_in_order(rows: list[int], expected: list[int]) -> None:
+    assert distinct(np.array(rows, dtype=np.intp)).tolist() == expected

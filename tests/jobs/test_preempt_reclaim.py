@@ -56,8 +56,12 @@ def test_the_room_is_kept_while_victims_stop() -> None:
     assert played.times("g-0", "g-1", "other") == [30, 30, None]
 
 
-def test_who_must_not_be_preempted_is_not() -> None:
-    given = [low("spared", annotations=SPARED), low("plain")]
+@pytest.mark.parametrize(
+    "mark",
+    [{"annotations": SPARED}, {"labels": {"scheduling.koordinator.sh/disable-preemptible": "true"}}],
+)
+def test_who_must_not_be_preempted_is_not(mark: dict[str, Any]) -> None:
+    given = [low("spared", **mark), low("plain")]
     high = [pod("high", 1, at="10s", priority=10), pod("higher", 1, at="11s", priority=20)]
     played = play(node("n1", 2), given, high, config=PREEMPT)
     assert victims(played) == ["plain", "high"]

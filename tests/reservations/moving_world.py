@@ -13,8 +13,12 @@ from holdfast.controllers.reservations import ReservationLifecycle
 from holdfast.core.decisions import CreateReservation, Evict, SetMigrationStatus, SpecifyMigration
 from holdfast.core.events import Added, Deleted, WriteRefused
 from reservations import little_world
-from reservations.little_world import LittleWorld, Raw, pod
+from reservations.little_world import LittleWorld, Raw, node, pod
 
+NODES = [node("n1", cpu="4"), node("n2", cpu="4")]
+ROOM = "job-move"
+"""The name of a job's reservation is the job's uid."""
+BUDGET = "Cannot evict pod as it would violate the pod's disruption budget."
 READY = [{"type": "Ready", "status": "True"}]
 OWNER = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "rs", "controller": True}
 
@@ -71,22 +75,12 @@ class MovingWorld(LittleWorld):
 
     restart = start
 
-    def settle(self) -> "MovingWorld":
-        for _ in range(200):
-            decisions = self.scheduler.round(self.now)
-            self.check()
-            if not decisions:
-                return self
-            for decision in decisions:
-                self._carry_out(decision)
-                self.check()
-                self.writes += 1
-                if self.writes == self.restart_after:
-                    self.start()
-                    break
-        raise AssertionError("no end of decisions")
-
-    # What is asked
+    def _is_interrupted(self) -> bool:
+        self.writes += 1
+        if self.writes != self.restart_after:
+            return False
+        self.start()
+        return True
 
     def job(self, name: str = "move") -> Raw:
         return self.objects["PodMigrationJob", name]
@@ -170,3 +164,8 @@ class MovingWorld(LittleWorld):
     def _gone(self, kind: str, name: str) -> None:
         raw = self.objects.pop((kind, name))
         self._feed(Deleted(decode(raw)))
+
+
+def world(*objects: Raw, on: str = "n1", **spec: Any) -> MovingWorld:
+    """Two nodes, and a pod of a ReplicaSet on one of them."""
+    return MovingWorld(*NODES, running(replica("web", cpu="3", **spec), on), *objects)

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from holdfast.framework import diagnosis
 from holdfast.framework.counting import about_reservations
 from reservations.little_world import LittleWorld, Raw, node, pod, reservation
 
@@ -147,6 +148,68 @@ def test_a_pod_that_may_go_without_is_told_of_those_meant_for_it(
     told = world.message("p").partition(". ")[2].partition("preemption: ")[0]
     assert told.removesuffix(", ") == expected
     assert all(event.reason != "FailedScheduling-Reservation" for event in world.events)
+
+
+STRICT: Raw = {"allocatePolicy": "Restricted", "allocateOnce": False}
+LOOSE: Raw = {"allocatePolicy": "Aligned", "allocateOnce": False}
+
+
+@pytest.mark.parametrize(
+    ("reservations", "asked", "expected"),
+    [
+        pytest.param([("r", "8", LOOSE)], "9", "1 Insufficient cpu", id="less than it needs"),
+        pytest.param(
+            [("r", "4", LOOSE), ("s", "4", LOOSE)],
+            "6",
+            "1 Insufficient cpu by node",
+            id="enough, but not in one",
+        ),
+        pytest.param(
+            [("r", "4", LOOSE), ("s", "4", LOOSE)], "9", "1 Insufficient cpu", id="not even in both"
+        ),
+        pytest.param(
+            [("r", "4", STRICT), ("s", "4", STRICT)],
+            "6",
+            "2 Reservation(s) Insufficient cpu",
+            id="of each of them too little",
+        ),
+        pytest.param(
+            [("r", "3", STRICT), ("s", "3", LOOSE)],
+            "6",
+            "1 Insufficient cpu by node, 1 Reservation(s) Insufficient cpu",
+            id="one of each kind",
+        ),
+    ],
+)
+@pytest.mark.parametrize("others", [0, 1, 40], ids=["alone", "with another", "with many"])
+def test_reservations_are_drawn_on_one_at_a_time(
+    reservations: list[tuple[str, str, Raw]], asked: str, expected: str, others: int
+) -> None:
+    """Nodes apart, on which the pod has nothing reserved, change nothing."""
+    world = LittleWorld(node("n1", cpu="8"), *(node(f"m{i:02}", cpu="1") for i in range(others)))
+    world.put(*(reservation(name, cpu=cpu, **how) for name, cpu, how in reservations))
+    world.put(pod("p", "a", cpu=asked))
+    told = world.message("p").partition(": ")[2].partition(". ")[0]
+    more = f"{others} Insufficient cpu" if others else ""
+    if expected == "1 Insufficient cpu":
+        assert told == f"{others + 1} Insufficient cpu"
+    else:
+        assert sorted(told.split(", ")) == sorted(filter(None, [*expected.split(", "), more]))
+
+
+@pytest.mark.parametrize("most", [31, 1], ids=["few reasons", "more than fit a number"])
+def test_nodes_with_different_numbers_of_reservations_are_told_apart(
+    most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(diagnosis, "_MOST_BITS", most)
+    world = LittleWorld(*(node(f"n{i}") for i in range(1, 5)))
+    for i in range(1, 5):
+        held = (
+            reservation(f"r{i}-{j}", pod={"nodeName": f"n{i}"}, cpu="1", **STRICT) for j in range(i)
+        )
+        world.put(*held)
+    world.put(pod("p", "a", cpu="2"))
+    assert ": 10 Reservation(s) Insufficient cpu. 10 Reservation(s) matched" in world.message("p")
 
 
 def test_who_names_a_reservation_is_told_of_those_on_its_node() -> None:

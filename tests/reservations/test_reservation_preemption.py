@@ -1,58 +1,25 @@
 """Reservations that make others go: who may, whom, in which order, and what becomes of the room."""
 
-from typing import Any
-
 import msgspec
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from reference.choices import Chooser, choosing, seeded
-from reservations.little_world import LittleWorld, Raw, node, pod, reservation
-from strategies import examples
+from reservations.little_world import LittleWorld, Raw, node, pod
+from reservations.preempting import (
+    CAN_PREEMPT,
+    PRIORITY,
+    SOFT,
+    SOFT_EVICTOR,
+    SOFT_MODE,
+    TRIO,
+    budget,
+    high,
+    low,
+    member,
+    names,
+    rsv,
+)
 
-PRIORITY = "koordinator.sh/priority"
-CAN_PREEMPT = "scheduling.koordinator.sh/can-preempt"
-SOFT = "scheduling.koordinator.sh/soft-eviction"
-GANG = "gang.scheduling.koordinator.sh/"
-SOFT_MODE = {"eviction": "Soft"}
-SOFT_EVICTOR = {"eviction": "Soft", "softEvictor": True}
-
-
-def rsv(name: str, priority: int | str | None, cpu: str = "4", can: str = "", **more: Any) -> Raw:
-    labels = {**more.pop("labels", {})}
-    if priority is not None:
-        labels[PRIORITY] = str(priority)
-    if can:
-        labels[CAN_PREEMPT] = can
-    once = more.pop("allocateOnce", False)
-    app = more.pop("app", name)
-    return reservation(
-        name, app, cpu=cpu, labels=labels, allocateOnce=once, allocatePolicy="Aligned", **more
-    )
-
-
-def low(name: str = "low", priority: int | str | None = 1, **more: Any) -> Raw:
-    return rsv(name, priority, **more)
-
-
-def high(name: str = "high", priority: int | str | None = 10, **more: Any) -> Raw:
-    return rsv(name, priority, can=more.pop("can", "true"), **more)
-
-
-def names(world: LittleWorld, kind: str = "Reservation") -> list[str]:
-    return sorted(name for each, name in world.objects if each == kind)
-
-
-def budget(allowed: int, app: str) -> Raw:
-    return {
-        "apiVersion": "policy/v1",
-        "kind": "PodDisruptionBudget",
-        "metadata": {"name": f"for-{app}", "namespace": "default", "uid": f"pdb-{app}"},
-        "spec": {"selector": {"matchLabels": {"app": app}}, "minAvailable": 1},
-        "status": {"disruptionsAllowed": allowed, "expectedPods": 1, "currentHealthy": 1},
-    }
-
+SPARED = {"scheduling.koordinator.sh/disable-preemptible": "true"}
 
 # Who, and whom
 
@@ -81,6 +48,7 @@ def budget(allowed: int, app: str) -> Raw:
         (low(), high(preAllocation=True), True),
         (low(allocateOnce=True), high(), True),
         (low(preAllocation=True), high(), True),
+        (low(labels=SPARED), high(), False),
     ],
 )
 def test_only_who_says_so_preempts_and_only_the_less_important(
@@ -104,6 +72,13 @@ def test_pods_are_nobodys_victims_but_their_reservations() -> None:
         "0/1 nodes are available: 1 Insufficient cpu. preemption: 0/1 nodes are available: "
         "1 No preemption victims found for incoming pod."
     )
+
+
+@pytest.mark.parametrize("spared", [False, True])
+def test_who_is_nobodys_victim_keeps_its_reservation(spared: bool) -> None:
+    owner = pod("owner", cpu="1", meta={"labels": {"app": "low"} | (SPARED if spared else {})})
+    world = LittleWorld(node("n0", cpu="6"), low()).put(owner).put(high())
+    assert names(world) == (["high", "low"] if spared else ["high"])
 
 
 def test_pods_preempt_no_reservation() -> None:
@@ -336,58 +311,6 @@ def test_soft_evictor_minds_whoever_set_the_label() -> None:
     assert (names(world), world.drawn("owner")) == (["low"], "")
 
 
-# Gangs
-
-
-def member(name: str, gang: Raw, **more: Any) -> Raw:
-    return high(name, annotations={f"{GANG}{key}": str(value) for key, value in gang.items()}, **more)
-
-
-TRIO = {"name": "trio", "min-available": 3, "total-number": 3}
-
-
-@pytest.mark.parametrize(
-    ("lows", "members", "preempts"),
-    [(3, 3, True), (2, 3, False), (3, 2, False), (4, 3, True), (3, 1, False)],
-)
-def test_a_gang_makes_room_for_all_or_none(lows: int, members: int, preempts: bool) -> None:
-    world = LittleWorld(*(node(f"n{i}", cpu="4") for i in range(lows)))
-    world.put(*(low(f"low{i}") for i in range(lows)))
-    world.put(*(member(f"m{i}", TRIO) for i in range(members)))
-    left = [name for name in names(world) if name.startswith("low")]
-    assert len(left) == (lows - 3 if preempts else lows)
-    phases = {world.phase(f"m{i}") for i in range(members)}
-    assert phases == ({"Available"} if preempts else {"Pending"})
-
-
-def test_a_gang_by_pod_group() -> None:
-    group = {
-        "apiVersion": "scheduling.sigs.k8s.io/v1alpha1",
-        "kind": "PodGroup",
-        "metadata": {"name": "pair", "namespace": "default", "uid": "group-pair"},
-        "spec": {"minMember": 2},
-    }
-    label = {"pod-group.scheduling.sigs.k8s.io": "pair"}
-    world = LittleWorld(node("n0", cpu="4"), node("n1", cpu="4"), group, low("low0"), low("low1"))
-    world.put(high("m0", labels=label))
-    assert world.phase("m0") == "Pending"
-    world.put(high("m1", labels=label))
-    assert (names(world), world.phase("m0")) == (["m0", "m1"], "Available")
-
-
-def test_a_gang_uses_what_is_free_first() -> None:
-    world = LittleWorld(*(node(f"n{i}", cpu="4") for i in range(3)), low("low0"), low("low1"))
-    world.put(*(member(f"m{i}", TRIO) for i in range(3)))
-    assert names(world) == ["m0", "m1", "m2"]
-
-
-def test_members_that_may_not_preempt_need_room_of_their_own() -> None:
-    world = LittleWorld(node("n0", cpu="4"), node("n1", cpu="4"), low("low0"), low("low1"))
-    pair = {"name": "pair", "min-available": 2}
-    world.put(member("m0", pair), member("m1", pair, can=""))
-    assert world.phase("m0") == "Pending" and len(names(world)) == 4
-
-
 # What makes no sense is told
 
 
@@ -430,99 +353,3 @@ def test_what_makes_no_sense_is_told_on_the_object_once(made: Raw, reason: str, 
     world.wait(30)
     told = [(e.type, e.message) for e in world.events if e.reason == reason]
     assert told == [("Warning", message)]
-
-
-# Whatever happens
-
-
-class Life:
-    def __init__(self, choose: Chooser) -> None:
-        self.choose = choose
-        mode = (None, SOFT_MODE, SOFT_EVICTOR)[choose((0, 1, 2))]
-        self.world = LittleWorld(node("n0", cpu="8"), node("n1", cpu="6"), preemption=mode)
-        self.world.graceful = choose((True, False))
-        self.soft = mode == SOFT_MODE
-        self.priority: dict[str, int] = {}
-        self.may: dict[str, bool] = {}
-        self.made = 0
-
-    def live(self, steps: int) -> None:
-        for _ in range(steps):
-            self.choose((self.reserve, self.reserve, self.own, self.end, self.restart, self.go))()
-            self.check()
-
-    def reserve(self) -> None:
-        self.made += 1
-        more: Raw = {}
-        if self.choose((True, False, False)):
-            gang = {"name": self.choose(("g0", "g1")), "min-available": 2}
-            more["annotations"] = {f"{GANG}{key}": str(value) for key, value in gang.items()}
-        priority, can = self.choose((1, 2, 3, None, "x")), self.choose(("true", "true", ""))
-        self.priority[f"rsv-r{self.made}"] = priority if isinstance(priority, int) else 2**31 - 1
-        self.may[f"rsv-r{self.made}"] = can == "true"
-        made = rsv(
-            f"r{self.made}",
-            priority,
-            cpu=self.choose(("2", "4", "5")),
-            can=can,
-            app=self.choose(("a", "b")),
-            allocateOnce=self.choose((True, False, False)),
-            preAllocation=self.choose((True, False, False, False)),
-            **more,
-        )
-        if self.choose((True, False, False, False)):
-            self.world.refuse.add(made["metadata"]["uid"])
-        self.world.put(made)
-
-    def own(self) -> None:
-        self.made += 1
-        self.world.put(pod(f"p{self.made}", self.choose(("a", "b", "")), cpu=self.choose(("1", "3"))))
-
-    def end(self) -> None:
-        """Pods that are on their way out are gone."""
-        for (kind, name), raw in list(self.world.objects.items()):
-            if kind == "Pod" and "deletionTimestamp" in raw["metadata"]:
-                self.world.delete("Pod", name)
-
-    def restart(self) -> None:
-        self.world.restart()
-        self.world.settle()
-
-    def go(self) -> None:
-        there = sorted(key for key in self.world.objects if key[0] in ("Pod", "Reservation"))
-        if there:
-            self.world.delete(*self.choose(there))
-
-    def check(self) -> None:
-        """Nobody is preempted but by one that may, and is more important."""
-        for preemptor, victim in self.world.preempted:
-            assert self.may[preemptor] and self.priority[preemptor] > self.priority[victim]
-
-    def rest(self) -> None:
-        """In the end nobody waits for one that is gone, and nobody who has to go stays."""
-        world = self.world
-        for _ in range(4):
-            self.end()
-            world.wait(20)
-        for name in names(world):
-            promises = world.scheduler.cluster.promises
-            promise = promises.get(name)
-            assert promise is not None
-            gone = not promises.awaits(promise)
-            # One made ahead of time may wait for pods besides.
-            assert self.soft or not promise.clears or (gone and promise.pre_allocation), name
-
-
-@examples(40)
-@given(st.data())
-def test_preemption_comes_to_an_end(data: st.DataObject) -> None:
-    life = Life(choosing(data.draw))
-    life.live(20)
-    life.rest()
-
-
-def test_preemption_comes_to_an_end_in_many_lives() -> None:
-    for seed in range(examples(40).max_examples):
-        life = Life(seeded(seed))
-        life.live(30)
-        life.rest()

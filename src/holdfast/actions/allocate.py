@@ -62,7 +62,9 @@ class _Turns:
         heapq.heapify(self._order)
         while round_.pods_left > 0 and (pod := self._next()) is not None:
             if pod.job is not None:
-                round_.pods_left -= round_.gangs.schedule(pod, round_.now)
+                own = self._queues.of(pod)
+                others = any(name != own for _, name in self._order)
+                round_.pods_left -= round_.gangs.schedule(pod, round_.now, one_by_one=others)
             else:
                 round_.pods_left -= 1
                 schedule_one(round_, pod)
@@ -81,9 +83,16 @@ class _Turns:
             lane = self._lanes.get(name)
             if lane is None:
                 lane = self._lanes[name] = deque()
-            lane.append(pod)
+            self._enter(lane, pod)
             if len(lane) == 1 and self._order:
                 heapq.heappush(self._order, (self._standing(name), name))
+
+    def _enter(self, lane: deque[PodRecord], pod: PodRecord) -> None:
+        """Nearly all come in order; a job that got what it needs comes back with the rest of it."""
+        key, at = self._round.queue.sort_key(pod), len(lane)
+        while at and self._round.queue.sort_key(lane[at - 1]) > key:
+            at -= 1
+        lane.insert(at, pod)
 
     def _standing(self, name: str) -> Any:
         """Shares first, then who is first in the lane."""

@@ -30,8 +30,6 @@ from holdfast.framework.queue import Group, SchedulingQueue
 from holdfast.framework.registry import Registry
 from holdfast.framework.reserving import Reserving
 
-GARBAGE_AFTER = 100_000
-"""Objects made before the collector should look for garbage. A scheduler makes many and few cycles."""
 _FEW_GROUPS = 100
 
 ACTIONS: Mapping[str, type[Action]] = {
@@ -113,6 +111,7 @@ class Scheduler:
         """Decides all that can be decided now, or as much as takes that many pods to be tried; then
         `unfinished` says whether another round should follow at once."""
         self.cluster.now = now
+        self.gangs.new_round()
         round_ = Round(
             self.cluster,
             self.queue,

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from msgspec import field
 
 from holdfast.api.meta import Object, ObjectReference, Struct
@@ -53,3 +56,15 @@ class Event(Object):
 
 class Binding(Object):
     target: ObjectReference = field(default_factory=ObjectReference)
+
+
+def last_said(event: Mapping[str, Any]) -> str:
+    """When an event as it is written was last said; such times sort as they come."""
+    series = event.get("series") or {}
+    return str(
+        series.get("lastObservedTime")
+        or event.get("lastTimestamp")
+        or event.get("eventTime")
+        or event["metadata"].get("creationTimestamp")
+        or ""
+    )

@@ -14,6 +14,10 @@ from holdfast.core.cluster import Cluster
 from holdfast.core.promises.virtual import Settings
 from holdfast.framework.config import Configuration, ReservationArgs, ReservationPreemptionArgs
 
+GARBAGE_AFTER = 100_000
+"""Objects made before Python looks for garbage. A scheduler makes few cycles and keeps many objects,
+each of which is looked at every time."""
+
 _RESERVATION = "Reservation"
 _PREEMPTION = "ReservationPreemption"
 

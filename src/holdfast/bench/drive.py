@@ -16,11 +16,11 @@ from collections.abc import Callable
 from time import perf_counter_ns, process_time_ns
 from typing import Any
 
-from holdfast.actions.scheduler import GARBAGE_AFTER, Scheduler
+from holdfast.actions.scheduler import Scheduler
 from holdfast.api.meta import Object
 from holdfast.api.pod import Pod
 from holdfast.api.reservation import Reservation
-from holdfast.backends.assembly import controllers
+from holdfast.backends.assembly import GARBAGE_AFTER, controllers
 from holdfast.bench.hands import Hands
 from holdfast.bench.making import PodMaker, make_object
 from holdfast.bench.plan import Churning, Objects, Plan, Pods
@@ -105,7 +105,7 @@ class Drive:
         gc.collect()
         gc.freeze()
         thresholds = gc.get_threshold()
-        gc.set_threshold(GARBAGE_AFTER)
+        gc.set_threshold(GARBAGE_AFTER)  # as `holdfast run` has it
         try:
             for step in self._plan.steps:
                 match step:

@@ -1,13 +1,14 @@
 """What PodGroups say of their jobs: phase, counts, and why a job waits.
 
     Pending     members are missing, or it was not tried yet
-    Inqueue     its members are there and wait for room
+    Inqueue     its members are there and wait for room, or may be made
     Running     enough of them have a place
     Unknown     some of them run, but fewer than it needs
-    Completed   all have done their work
+    Completed   as many as it needs have ended, and none is left
 
-Those of scheduling.sigs.k8s.io call the second Scheduling and the last Finished; they have no
-conditions. A job that says how long it may take, and takes longer, is reported once; it waits on.
+Those of scheduling.sigs.k8s.io have no conditions, and phases of their own: Pending, Scheduling,
+Scheduled (enough have a place), Running, Failed (one did, and enough were there), Finished (enough did
+their work). A job that says how long it may take, and takes longer, is reported once; it waits on.
 """
 
 import msgspec
@@ -18,25 +19,29 @@ from holdfast.api.timestamps import format_time
 from holdfast.core.cluster import Cluster
 from holdfast.core.decisions import Decision, Emit, SetPodGroupStatus
 from holdfast.core.jobs import Job, JobName, Problem
+from holdfast.core.jobs.admission import may_have_pods
 from holdfast.core.jobs.job import NOTHING, SCHEDULED
 from holdfast.core.jobs.naming import SIGS
 from holdfast.core.pods import Phase
 
 UNSCHEDULABLE = "Unschedulable"
 TIMEOUT = "ScheduleTimeout"
-
-_OF_SIGS = {"Inqueue": "Scheduling", "Completed": "Finished"}
+_PENDING = "Pending"
 
 
 class PodGroups:
     def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
         self._jobs = cluster.jobs
+        self._without_pods: dict[JobName, None] = {}
+        self._seen: object = None
         self._deadlines: dict[JobName, float] = {}
 
     def run(self, now: float) -> list[Decision]:
         """Looks at every job something happened to."""
-        if not self._jobs.dirty and not self._deadlines:
+        if not self._jobs.dirty and not self._deadlines and not self._without_pods:
             return []
+        self._let_in()
         dirty, self._jobs.dirty = self._jobs.dirty, {}
         dirty |= {name: None for name, deadline in self._deadlines.items() if deadline <= now}
         decisions: list[Decision] = []
@@ -50,6 +55,32 @@ class PodGroups:
             decisions += late + self._write(job, now, not late)
         return decisions
 
+    def _let_in(self) -> None:
+        """Lets the pods of jobs be made that have none."""
+        cluster, known = self._cluster, self._jobs.known
+        for name in self._jobs.dirty:
+            job = known.get(name)
+            if job is not None and _has_no_pods(job):
+                self._without_pods[name] = None
+        if not self._without_pods:
+            return
+        seen = (cluster.nodes_changed.end, cluster.ledger.changed.end, self._jobs.queues.generation)
+        if seen == self._seen and self._without_pods.keys().isdisjoint(self._jobs.dirty):
+            return
+        self._seen = seen
+        jobs = [known[name] for name in self._without_pods if name in known]
+        jobs = [job for job in jobs if _has_no_pods(job) and not job.admitted]
+        self._without_pods = {job.name: None for job in jobs}
+        if not jobs:
+            return
+        let_in = [job for job in known.values() if phase_of(job) == "Inqueue"]
+        for job in sorted(jobs, key=lambda job: (-job.priority, job.created, job.name)):
+            if may_have_pods(cluster, job, let_in):
+                job.admitted = True
+                let_in.append(job)
+                del self._without_pods[job.name]
+                self._jobs.touch(job)
+
     def next_timer(self) -> float | None:
         return min(self._deadlines.values(), default=None)
 
@@ -58,6 +89,7 @@ class PodGroups:
             job.seen_ready = True
             job.problem = NOTHING
             job.lost_at = None
+            job.admitted = False
         elif job.seen_ready and job.waiting():
             job.seen_ready = False
             job.lost_at = now
@@ -112,15 +144,51 @@ def _was_said(job: Job, deadline: float) -> bool:
     return any(c.reason == TIMEOUT and c.status == "True" for c in job.group.status.conditions)
 
 
+def _has_no_pods(job: Job) -> bool:
+    """Whether somebody may wait to make its pods. Those who make pods for PodGroups of the other API
+    group do not wait."""
+    group = job.group
+    if group is None or group.api_version.startswith(SIGS) or group.metadata.deletion_timestamp:
+        return False
+    return not job.members and phase_of(job) != "Completed"
+
+
 def phase_of(job: Job) -> str:
-    if job.done and not job.members:
+    ended = len(job.done) + len(job.failed)
+    if ended and not job.members and ended >= job.min_member:
         return "Completed"
     if job.is_ready:
         return "Running"
     if any(member.phase is Phase.ASSIGNED for member in job.members.values()):
         return "Unknown"
     enough = job.is_known and not job.lacks(job.waiting())
-    return "Inqueue" if job.tried and enough and job.members else "Pending"
+    if (job.tried and enough and job.members) or job.admitted:
+        return "Inqueue"
+    # Who makes its pods one by one is not to be stopped half way.
+    return "Inqueue" if job.group is not None and job.group.status.phase == "Inqueue" else _PENDING
+
+
+def _sigs_phase(job: Job, status: PodGroupStatus, before: str) -> str:
+    """As those have it who know of PodGroups of that API group: whoever ended is a member still, and
+    a group that was tried once is not pending as long as there are any."""
+    least, there = max(1, job.min_member), len(job.members) + status.succeeded + status.failed
+    if not there or (before in ("", _PENDING) and there < least):
+        return _PENDING
+    if status.succeeded >= least:
+        return "Finished"
+    if status.failed and status.failed + status.running + status.succeeded >= least:
+        return "Failed"
+    if status.scheduled < least:
+        return "Scheduling"
+    return "Running" if status.succeeded + status.running >= least else "Scheduled"
+
+
+def _occupied_by(job: Job) -> str:
+    """Whose pods its first member is one of."""
+    member = next(iter(job.members.values()), None)
+    if member is None:
+        return ""
+    return ",".join(sorted(f"{member.namespace}/{owner.name}" for owner in member.cls.owners))
 
 
 def status_of(job: Job, group: PodGroup, now: float) -> PodGroupStatus:
@@ -135,10 +203,12 @@ def status_of(job: Job, group: PodGroup, now: float) -> PodGroupStatus:
         failed=len(job.failed),
     )
     if group.api_version.startswith(SIGS):
-        status.phase = _OF_SIGS.get(phase, phase)
-        status.scheduled = sum(m.phase is Phase.ASSIGNED for m in members) + len(job.done)
-        if job.tried and status.schedule_start_time is None:
-            status.schedule_start_time = format_time(now)
+        bound = sum(member.phase is Phase.ASSIGNED for member in members)
+        status.scheduled = bound + status.succeeded + status.failed
+        status.phase = _sigs_phase(job, status, group.status.phase)
+        if status.phase != _PENDING:
+            status.schedule_start_time = status.schedule_start_time or format_time(now)
+            status.occupied_by = status.occupied_by or _occupied_by(job)
         return status
     conditions = {condition.type: condition for condition in group.status.conditions}
 

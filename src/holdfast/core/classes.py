@@ -117,7 +117,7 @@ class PodClass:
         self.owners: list[OwnerReference] = pod.metadata.owner_references
         self.priority = (spec.priority or 0) if traits.priority is None else traits.priority
         self.terminating = pod.metadata.deletion_timestamp is not None
-        self.spared = names.NO in (
+        self.spared = self.labels.get(names.DISABLE_PREEMPTIBLE) == "true" or names.NO in (
             self.annotations.get(names.PREEMPTABLE),
             self.labels.get(names.PREEMPTABLE),
         )

@@ -13,22 +13,21 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from holdfast.core.fills import Amounts, Fill, Fills, Pairs
 from holdfast.core.pods import PodRecord
-from holdfast.core.slots import PODS
 
 if TYPE_CHECKING:
     from holdfast.core.promises.promise import Promise
 
-Amounts = dict[int, int]
 Matrix = NDArray[np.int64]
 
 _FIRST_CAPACITY = 64
 
 
 class Hold:
-    __slots__ = ("amounts", "index", "kind", "named", "pod", "promise", "remaining", "row", "taken")
+    __slots__ = ("fill", "index", "pod", "promise", "row")
 
-    def __init__(self, pod: PodRecord, index: int, row: int, amounts: Amounts) -> None:
+    def __init__(self, pod: PodRecord, index: int, row: int, fill: Fill) -> None:
         assert pod.promise is not None
         self.pod = pod
         """The reserve pod, which stands for those to come."""
@@ -36,36 +35,47 @@ class Hold:
         """The reservation it is the hold of."""
         self.index = index
         self.row = row
-        self.amounts = amounts
+        self.fill = fill
+        """How far it is used up."""
+
+    @property
+    def amounts(self) -> Amounts:
         """What was promised, by slot; not to be written to."""
-        self.named: tuple[tuple[int, int], ...] = ()
+        return self.fill.amounts
+
+    @property
+    def named(self) -> Pairs:
         """The same, less the pods and what is summed up besides resources."""
-        self.kind = 0
-        """A number all holds have that promise something of the same slots."""
-        self.taken: Amounts = {}
+        return self.fill.named
+
+    @property
+    def taken(self) -> Amounts:
         """What pods that draw on it ask for, of the slots it promises; not capped."""
-        self.remaining: Amounts = {}
+        return self.fill.taken
+
+    @property
+    def remaining(self) -> Amounts:
         """What is left, which the hold itself claims."""
+        return self.fill.remaining
 
     def left(self, slot: int) -> int:
-        return self.remaining.get(slot, 0)
+        return self.fill.remaining.get(slot, 0)
 
 
 class HoldTable:
-    """Columns are holds: what they promise and what is left, by slot."""
+    """Columns are holds: what they promise and what is left, by slot. They are written when asked for,
+    since single holds are mostly looked at one by one."""
 
     def __init__(self, sums: Collection[int]) -> None:
         """`sums` are the slots that are no resources of their own."""
-        self._sums = sums
-        self.amounts = np.zeros((8, _FIRST_CAPACITY), dtype=np.int64)
+        self.fills = Fills(sums)
+        self._amounts = np.zeros((8, _FIRST_CAPACITY), dtype=np.int64)
         self._left = np.zeros((8, _FIRST_CAPACITY), dtype=np.int64)
         self._outdated: dict[int, Hold] = {}
-        """Those whose column of what is left has to be written anew, by their index."""
+        """Those whose columns have to be written anew, by their index."""
         self._by_uid: dict[str, Hold] = {}
         self._on_row: dict[int, dict[str, Hold]] = {}
         self._free: list[int] = []
-        self._kinds: dict[frozenset[int], int] = {}
-        self._last: Hold | None = None
         self._size = 0
         self.waiting: dict[int, set[str]] = {}
         """By row, the uids of those that do not have their room yet."""
@@ -77,19 +87,30 @@ class HoldTable:
         return len(self._by_uid)
 
     @property
+    def amounts(self) -> Matrix:
+        self._write()
+        return self._amounts
+
+    @property
     def left(self) -> Matrix:
-        """Written when asked for: single holds are mostly looked at one by one."""
-        if self._outdated:
-            left = self._left
-            for index, hold in self._outdated.items():
-                left[:, index] = 0
-                for slot, amount in hold.remaining.items():
-                    left[slot, index] = amount
-            self._outdated.clear()
+        self._write()
         return self._left
 
-    def drawn(self, hold: Hold) -> None:
-        """What is left of it changed."""
+    def _write(self) -> None:
+        alike: dict[Fill, list[int]] = {}
+        for index, hold in self._outdated.items():
+            alike.setdefault(hold.fill, []).append(index)
+        self._outdated.clear()
+        for fill, indexes in alike.items():
+            for matrix, amounts in ((self._amounts, fill.amounts), (self._left, fill.remaining)):
+                column = np.zeros((len(matrix), 1), dtype=np.int64)
+                for slot, amount in amounts.items():
+                    column[slot] = amount
+                matrix[:, indexes] = column
+
+    def put(self, hold: Hold, fill: Fill) -> None:
+        """The hold is used up so far."""
+        hold.fill = fill
         self._outdated[hold.index] = hold
 
     def get(self, uid: str) -> Hold | None:
@@ -118,13 +139,11 @@ class HoldTable:
         else:
             index, self._size = self._size, self._size + 1
         self._fit(max(amounts, default=0), index)
-        hold = Hold(pod, index, row, amounts)
+        hold = Hold(pod, index, row, self.fills.untouched(amounts))
         hold.promise.hold = hold
-        self._sort(hold)
         self._by_uid[pod.uid] = hold
         self._on_row.setdefault(row, {})[pod.uid] = hold
-        for slot, amount in amounts.items():
-            self.amounts[slot, index] = amount
+        self._outdated[index] = hold
         return hold
 
     def close(self, hold: Hold) -> None:
@@ -134,31 +153,13 @@ class HoldTable:
         del there[hold.pod.uid]
         if not there:
             del self._on_row[hold.row]
-        self.amounts[:, hold.index] = 0
-        self._left[:, hold.index] = 0
         self._outdated.pop(hold.index, None)
         self._free.append(hold.index)
 
-    def promise(self, hold: Hold, amounts: Amounts) -> None:
-        """The hold promises these amounts from now on."""
-        hold.amounts = amounts
-        self._sort(hold)
+    def renewed(self, hold: Hold, amounts: Amounts) -> Fill:
+        """What the hold is like if it promises these amounts, and nobody draws on it."""
         self._fit(max(amounts, default=0), hold.index)
-        self.amounts[:, hold.index] = 0
-        for slot, amount in amounts.items():
-            self.amounts[slot, hold.index] = amount
-
-    def _sort(self, hold: Hold) -> None:
-        amounts, sums = hold.amounts, self._sums
-        last = self._last
-        if last is not None and last.amounts is amounts:  # thousands in a row promise the same
-            hold.kind, hold.named = last.kind, last.named
-            return
-        hold.kind = self._kinds.setdefault(frozenset(amounts), len(self._kinds))
-        hold.named = tuple(
-            [(slot, n) for slot, n in amounts.items() if slot != PODS and slot not in sums]
-        )
-        self._last = hold
+        return self.fills.untouched(amounts)
 
     def _fit(self, slot: int, index: int) -> None:
         slots, capacity = self._left.shape
@@ -167,8 +168,8 @@ class HoldTable:
         while index >= capacity:
             capacity *= 2
         if (slots, capacity) != self._left.shape:
-            self.amounts, self._left = (
-                _grown(self.amounts, slots, capacity),
+            self._amounts, self._left = (
+                _grown(self._amounts, slots, capacity),
                 _grown(self._left, slots, capacity),
             )
 

@@ -12,31 +12,18 @@ log either way, since caches may have read them meanwhile.
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.core.classes import PodClass
-from holdfast.core.holds import Amounts, Hold, HoldTable
+from holdfast.core.fills import Amounts, Fill
+from holdfast.core.holds import Hold, HoldTable
 from holdfast.core.nodes import NO_PODS, NodeTable
 from holdfast.core.pods import PodRecord
 from holdfast.core.rowlog import RowLog
 
-_SHARES_KEPT = 4096
-
 Listener = Callable[[PodRecord, int, int], None]
-
-
-class Share(NamedTuple):
-    """What a pod takes of a hold, `drawn`, and what of its node, `beyond`."""
-
-    drawn: tuple[tuple[int, int], ...]
-    """Slots and amounts."""
-    lacked: tuple[tuple[int, int], ...]
-    """What the hold promised, and has no more."""
-    beyond: tuple[tuple[int, int], ...]
-    """Mostly little: what else a pod asks for is claimed already, by the hold."""
 
 
 class Ledger:
@@ -61,7 +48,6 @@ class Ledger:
         self.allowed: Callable[[int, int], tuple[str, int]] = lambda slot, row: ("", 0)
         """What a slot sums up that is no resource, and how much that may be on a row."""
         self._emptied: list[int] = []
-        self._shares: dict[tuple[int, int, int], Share] = {}
 
     def _held_on(self, row: int) -> list[Amounts]:
         return [hold.remaining for hold in self.holds.on(row)]
@@ -88,10 +74,7 @@ class Ledger:
         pod.row = row
         if pod.cls.priority < self._table.lowest_held.item(row):
             self._table.lowest_held[row] = pod.cls.priority
-        for other in self.pods.get(row, {}).values():
-            if other.draws_on == pod.uid:
-                self._count_taken(hold, other, 1)
-        self._claim_left(hold)
+        self._claim_left(hold, {}, self._drawn_on(hold, hold.fill))
         self._present(pod, row, 1)
         if self._depth:
             self._undo.append(lambda: self.release(pod))
@@ -101,8 +84,7 @@ class Ledger:
         hold = self.holds.get(pod.uid)
         assert hold is not None, f"{pod!r} holds no room"
         row, amounts = hold.row, hold.amounts
-        hold.amounts = {}
-        self._claim_left(hold)
+        self._claim_left(hold, hold.remaining, self.holds.fills.untouched({}))
         self.holds.close(hold)
         if pod.cls.priority == self._table.lowest_held.item(row):
             left = (each.pod.cls.priority for each in self.holds.on(row))
@@ -118,12 +100,8 @@ class Ledger:
         hold = self.holds.get(pod.uid)
         assert hold is not None, f"{pod!r} holds no room"
         before = hold.amounts
-        self.holds.promise(hold, amounts)
-        hold.taken.clear()
-        for other in self.pods.get(hold.row, {}).values():
-            if other.draws_on == pod.uid:
-                self._count_taken(hold, other, 1)
-        self._claim_left(hold)
+        fill = self._drawn_on(hold, self.holds.renewed(hold, amounts))
+        self._claim_left(hold, hold.remaining, fill)
         if self._depth:
             self._undo.append(lambda: self.resize(pod, before))
 
@@ -223,7 +201,7 @@ class Ledger:
     def count(self, slots: frozenset[int]) -> None:
         """Pods claim something of these slots too from now on, as their classes say by now."""
         assert not self._depth, "what pods claim must not change under a transaction"
-        self._shares.clear()
+        self.holds.fills.forget_steps()
         for row, pods in self.pods.items():
             for pod in pods.values():
                 for slot, amount in pod.cls.usage:
@@ -301,16 +279,17 @@ class Ledger:
                 self._table.lowest[row] = min(
                     (p.cls.priority for p in on_row.values()), default=NO_PODS
                 )
-        column = self._table.claimed[:, row]
         hold = self.holds.get(pod.draws_on) if pod.draws_on else None
-        if sign < 0:
-            np.subtract(column, self._usage(cls), column)
-            if hold is not None and hold.row == row:
-                self._take(pod, row, sign)
-        elif hold is not None and hold.row == row:
-            self._enter(hold, pod)
+        if hold is not None and hold.row == row:
+            fill, claims = self.holds.fills.step(hold.fill, cls, sign)
+            claimed = self._table.claimed
+            for slot, amount in claims:
+                claimed[slot, row] += amount
+            self._table.held_outdated[row] = None
+            self.holds.put(hold, fill)
         else:
-            np.add(column, self._usage(cls), column)
+            column = self._table.claimed[:, row]
+            (np.add if sign > 0 else np.subtract)(column, self._usage(cls), column)
         if cls.permanent:
             for slot, amount in cls.usage:
                 self._table.permanent[slot, row] += sign * amount
@@ -346,73 +325,28 @@ class Ledger:
         """A pod on the row draws on its reservation, or does so no more."""
         hold = self.holds.get(pod.draws_on)
         if hold is not None and hold.row == row:
-            self._count_taken(hold, pod, sign)
-            self._claim_left(hold)
+            fill = self.holds.fills.after(hold.fill, pod.cls, sign)
+            self._claim_left(hold, hold.remaining, fill)
 
-    def _enter(self, hold: Hold, pod: PodRecord) -> None:
-        """The pod claims its requests of the hold's row, and takes what it can of the hold. Mostly the
-        hold has enough of a slot or nothing at all; then it is a matter of columns made before."""
-        remaining, taken = hold.remaining, hold.taken
-        used_up = 0
-        for slot, amount in pod.cls.usage:
-            left = remaining.get(slot)
-            if not left:
-                used_up |= 1 << slot
-            elif left < amount:
-                break
-        else:
-            share = self._share(hold, pod.cls, used_up)
-            for slot, amount in share.drawn:
-                remaining[slot] -= amount
-                taken[slot] = taken.get(slot, 0) + amount
-            for slot, amount in share.lacked:
-                taken[slot] = taken.get(slot, 0) + amount
-            claimed, row = self._table.claimed, hold.row
-            for slot, amount in share.beyond:
-                claimed[slot, row] += amount
-            self._table.held_outdated[row] = None
-            self.holds.drawn(hold)
-            return
-        claimed = self._table.claimed[:, hold.row]
-        np.add(claimed, self._usage(pod.cls), claimed)
-        self._count_taken(hold, pod, 1)
-        self._claim_left(hold)
+    def _drawn_on(self, hold: Hold, untouched: Fill) -> Fill:
+        """What a hold is like given the pods on its row that draw on it."""
+        fill, uid = untouched, hold.pod.uid
+        for pod in self.pods.get(hold.row, {}).values():
+            if pod.draws_on == uid:
+                fill = self.holds.fills.after(fill, pod.cls, 1)
+        return fill
 
-    def _share(self, hold: Hold, cls: PodClass, used_up: int) -> Share:
-        """What pods of a class take of a hold with these slots, but for those that are used up, or were
-        never promised."""
-        key = (cls.id, hold.kind, used_up)
-        share = self._shares.get(key)
-        if share is None:
-            asked = [(slot, amount) for slot, amount in cls.usage if slot in hold.amounts]
-            drawn = tuple((slot, amount) for slot, amount in asked if not used_up >> slot & 1)
-            lacked = tuple((slot, amount) for slot, amount in asked if used_up >> slot & 1)
-            if len(self._shares) >= _SHARES_KEPT:
-                self._shares.clear()
-            beyond = tuple(each for each in cls.usage if each not in drawn)
-            share = self._shares[key] = Share(drawn, lacked, beyond)
-        return share
-
-    def _count_taken(self, hold: Hold, pod: PodRecord, sign: int) -> None:
-        for slot, amount in pod.cls.usage:
-            if slot in hold.amounts:
-                hold.taken[slot] = hold.taken.get(slot, 0) + sign * amount
-
-    def _claim_left(self, hold: Hold) -> None:
+    def _claim_left(self, hold: Hold, before: Amounts, fill: Fill) -> None:
         """Claims what a hold has left by now, in place of what it had left before."""
-        table, row, remaining = self._table, hold.row, hold.remaining
-        for slot, amount in hold.amounts.items():
-            left = amount - hold.taken.get(slot, 0)
-            if left < 0:
-                left = 0
-            more = left - remaining.get(slot, 0)
+        table, row, after = self._table, hold.row, fill.remaining
+        for slot, left in after.items():
+            more = left - before.get(slot, 0)
             if more:
                 table.claimed[slot, row] += more
-                remaining[slot] = left
-        for slot in remaining.keys() - hold.amounts.keys():
-            table.claimed[slot, row] -= remaining.pop(slot)
+        for slot in before.keys() - after.keys():
+            table.claimed[slot, row] -= before[slot]
         table.held_outdated[row] = None
-        self.holds.drawn(hold)
+        self.holds.put(hold, fill)
         self.changed.add(row)
 
 

@@ -17,7 +17,7 @@ from holdfast.core.facts import allocated_from, gives_up, is_disrupted, is_ready
 from holdfast.core.jobs import Job
 from holdfast.core.jobs.estimates import estimate_in
 from holdfast.core.jobs.naming import KEYS as JOB_KEYS
-from holdfast.core.pod_reading import pin_of
+from holdfast.core.pod_reading import RESULTS, pin_of
 from holdfast.core.pods import Phase, PodRecord
 
 if TYPE_CHECKING:
@@ -107,7 +107,14 @@ class PodIntake:
         """What the pod says of the job it belongs to, and of its length."""
         meta = pod.metadata
         annotations = meta.annotations
-        if annotations or pod.spec.active_deadline_seconds is not None:
+        if annotations and annotations.keys() <= RESULTS:
+            annotations = {}
+        if (
+            annotations
+            or pod.spec.active_deadline_seconds is not None
+            or known.queue
+            or known.estimate is not None
+        ):
             known.estimate = estimate_in(pod)
             if known.estimate is not None:
                 self._jobs.lengths_are_told = True

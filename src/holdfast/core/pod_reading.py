@@ -17,7 +17,7 @@ from holdfast.core.slots import capped
 encode = msgspec.msgpack.Encoder(order="deterministic").encode
 
 _SCHEDULING_DOMAINS = ("koordinator.sh/", "volcano.sh/", "holdfast.io/", "sigs.k8s.io/", "k8s.io/")
-_RESULTS = frozenset(
+RESULTS = frozenset(
     (
         names.RESERVATION_ALLOCATED,
         names.DEVICE_ALLOCATED,
@@ -32,16 +32,8 @@ _RESULTS = frozenset(
 """Annotations scheduling writes rather than reads."""
 _OF_JOBS = frozenset(
     (
-        names.GROUP_NAME_ANNOTATION,
-        names.VOLCANO_GROUP_NAME_ANNOTATION,
-        names.POD_GROUP_LABEL,
-        names.GANG_NAME,
-        names.GANG_MIN_AVAILABLE,
-        names.GANG_TOTAL_NUMBER,
-        names.GANG_WAITING_TIME,
-        names.GANG_MODE,
-        names.GANG_GROUPS,
-        names.GANG_MATCH_POLICY,
+        *names.POD_GROUP_KEYS,
+        *names.GANG_KEYS,
         names.LIGHT_GROUP_MATCH_POLICY,
         names.QUEUE_NAME_ANNOTATION,
         names.RUN_ESTIMATE,
@@ -60,7 +52,7 @@ def class_key(pod: Pod, with_volumes: bool = True) -> bytes:
     ]
     # Most pods have none of what follows; each present part carries its name, so that two
     # different absences never encode alike.
-    if meta.annotations and not meta.annotations.keys() <= _RESULTS:
+    if meta.annotations and not meta.annotations.keys() <= RESULTS:
         annotations = scheduling_annotations(pod)
         if annotations:
             parts.append(("annotations", annotations))
@@ -122,7 +114,7 @@ def scheduling_annotations(pod: Pod) -> dict[str, str]:
     return {
         key: value
         for key, value in pod.metadata.annotations.items()
-        if key not in _RESULTS
+        if key not in RESULTS
         and key not in _OF_JOBS
         and any(domain in key for domain in _SCHEDULING_DOMAINS)
         and not key.startswith(names.SIM_PREFIX)

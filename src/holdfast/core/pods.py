@@ -12,9 +12,8 @@ pending here: others bind pods too.
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Collection
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from holdfast.api.timestamps import TimeError, parse_time
 from holdfast.core.classes import PodClass
@@ -25,10 +24,23 @@ if TYPE_CHECKING:
     from holdfast.core.promises.promise import Promise
 
 
-class Phase(enum.Enum):
-    PENDING = "pending"
-    ASSUMED = "assumed"
-    ASSIGNED = "assigned"
+class Phase:
+    """One of three. A plain class: this is on every pod's path, and `enum.Enum` takes its time."""
+
+    __slots__ = ("value",)
+
+    PENDING: ClassVar[Phase]
+    ASSUMED: ClassVar[Phase]
+    ASSIGNED: ClassVar[Phase]
+
+    def __init__(self, value: str) -> None:
+        self.value = value
+
+    def __repr__(self) -> str:
+        return f"<Phase {self.value}>"
+
+
+Phase.PENDING, Phase.ASSUMED, Phase.ASSIGNED = Phase("pending"), Phase("assumed"), Phase("assigned")
 
 
 class PodRecord:

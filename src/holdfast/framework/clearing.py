@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from holdfast.core.cluster import Cluster
-from holdfast.core.holds import Amounts
+from holdfast.core.fills import Amounts
 from holdfast.core.pods import PodRecord
 from holdfast.framework.interface import Need, Order
 

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from holdfast.api.errors import HoldfastError
 from holdfast.core.classes import PodClass
 from holdfast.core.cluster import Cluster
+from holdfast.core.rowlog import distinct
 from holdfast.core.view import All, One, Some, View
 from holdfast.framework.barrier import add_barrier
 from holdfast.framework.diagnosis import Blame, Diagnosis, Verdict
@@ -331,7 +332,7 @@ class Column:
             if anew and self._keys is None:
                 self._normalize(changed)
             return
-        at = changed if self._keys is None else np.unique(changed)
+        at = changed if self._keys is None else distinct(changed)
         if node_too:
             self._node_part(Some(self._table, at), at)
         self._update_many(at, node_too)

@@ -285,13 +285,13 @@ class Cycle:
         for position, plugin in enumerate(profile.reserve):
             outcome = plugin.reserve(pod, row)
             if outcome.message:
-                self._give_back(profile, pod, row, profile.reserve[: position + 1])
+                self._give_back(pod, row, profile.reserve[: position + 1])
                 return plugin.name, outcome.message
         return None
 
     def give_back(self, profile: Profile, pod: PodRecord) -> None:
         """The pod gives up a place it has taken."""
-        self._give_back(profile, pod, pod.row, profile.reserve)
+        self._give_back(pod, pod.row, profile.reserve)
 
     def bind(self, profile: Profile, pod: PodRecord, now: float) -> bool:
         """The pod is to be bound to the place it has taken, once all plugins permit it."""
@@ -335,14 +335,14 @@ class Cycle:
         go_on: bool = False,
     ) -> None:
         """A plugin does not permit the pod where it is."""
-        self._give_back(profile, pod, row, profile.reserve)
+        self._give_back(pod, row, profile.reserve)
         if not outcome.retry or pod.leaving:
             self.fail(profile, pod, outcome.message, {plugin.name}, now, go_on=go_on)
             return
         self._queue.retry_later(pod, now)
         self.tell(pod, outcome.message, now, "SchedulerError")
 
-    def _give_back(self, profile: Profile, pod: PodRecord, row: int, reserved: list[Plugin]) -> None:
+    def _give_back(self, pod: PodRecord, row: int, reserved: list[Plugin]) -> None:
         for plugin in reversed(reserved):
             plugin.unreserve(pod, row)
         self._cluster.unassume(pod)

@@ -26,6 +26,8 @@ NO_NODES = "no nodes available to schedule pods"
 _FEW = 64
 SINGLY = 8
 """So many rows cost less one by one than as arrays."""
+_MOST_BITS = 31
+"""So many reasons can be told apart by two bits each of a number."""
 
 
 class Blame(NamedTuple):
@@ -164,7 +166,7 @@ class Diagnosis:
         for plugin, test in self._filters:
             if not test.passes(view):
                 reasons = [reason for reason in test.reasons(view) if reason.rows]
-                texts = tuple(reason.text for reason in reasons)
+                texts = tuple(reason.text for reason in reasons for _ in range(reason.times))
                 return Blame(plugin, texts, all(bool(reason.resolvable) for reason in reasons))
         return FITS
 
@@ -203,6 +205,10 @@ class Diagnosis:
                 continue
             left &= ~failed
             reasons = test.reasons(view)
+            if len(reasons) > _MOST_BITS:
+                for at in np.flatnonzero(failed).tolist():
+                    codes[at] = self._intern(self.blame(int(rows[at])))
+                continue
             # Rows with the same combination of reasons share a blame.
             combination = np.zeros(len(rows), dtype=np.int64)
             for bit, reason in enumerate(reasons):
@@ -211,7 +217,8 @@ class Diagnosis:
                 combination |= hopeless.astype(np.int64) << (2 * bit + 1)
             for value in np.unique(combination[failed]):
                 bits = int(value)
-                texts = tuple(r.text for bit, r in enumerate(reasons) if bits >> (2 * bit) & 1)
+                those = [reason for bit, reason in enumerate(reasons) if bits >> (2 * bit) & 1]
+                texts = tuple(reason.text for reason in those for _ in range(reason.times))
                 hopeful = not any(bits >> (2 * bit + 1) & 1 for bit in range(len(reasons)))
                 codes[failed & (combination == value)] = self._intern(Blame(plugin, texts, hopeful))
         return codes

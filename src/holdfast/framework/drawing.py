@@ -68,7 +68,7 @@ class DrawnOne(One):
         if row in ledger.holds.waiting and not hold.promise.waiting:
             for slot, excess in ledger.excess(row).items():
                 claimed[slot] -= excess
-        for slot, left in hold.remaining.items():
+        for slot, left in hold.fill.remaining.items():
             claimed[slot] -= left
 
     @property
@@ -97,13 +97,13 @@ class Drawing:
         self._one_by_name = bool(wish.by_name)
 
     def among(self, rows: NDArray[np.intp]) -> list[Hold]:
-        """The reservations on these rows that can be drawn on."""
+        """The reservations on these rows, each named once, that can be drawn on."""
         draws = self.draws
         if draws is None:
             return []
         if len(rows) >= self._cluster.nodes.size:
             return draws.everywhere()
-        return [hold for row in np.intersect1d(rows, draws.rows()).tolist() for hold in draws.on(row)]
+        return [hold for row in rows.tolist() for hold in draws.on(row)]
 
     def serving(self, drawn: list[Hold]) -> list[Hold]:
         """Those of which the pod would draw something, and all it must."""
@@ -136,7 +136,7 @@ class Drawing:
 
     def _lacks(self, hold: Hold, restricted: frozenset[int]) -> bool:
         """Whether a restricted reservation has not enough of something."""
-        remaining, withheld = hold.remaining, hold.promise.withheld
+        remaining, withheld = hold.fill.remaining, hold.promise.withheld
         for slot, amount in self._asked:
             if slot in restricted and remaining.get(slot, 0) - withheld.get(slot, 0) < amount:
                 return True
@@ -157,21 +157,36 @@ class Drawing:
         return lacking
 
     def texts(self, drawn: list[Hold]) -> list[str]:
-        """Why none of the reservations on a row will do."""
+        """Why none of the reservations on a row will do: what is wrong with one for each of them, what
+        is wrong with the node once."""
         names = self._cluster.nodes.slots
-        found: dict[str, None] = {}
+        found: list[str] = []
+        of_node: dict[str, None] = {}
         for hold in drawn:
             restricted = self.lacking(hold)
             for slot in restricted:
                 text = TOO_MANY_PODS if slot == PODS else INSUFFICIENT.format(names.name(slot))
-                found[text + self._figures(hold, slot) if self._one_by_name else text] = None
+                found.append(text + self._figures(hold, slot) if self._one_by_name else text)
             view = DrawnOne(self._cluster.nodes, self._cluster.ledger, hold)
             for slot, amount in self._asked:
                 if slot not in restricted and view.free(slot) < amount:
-                    found[INSUFFICIENT_BY_NODE.format(names.name(slot))] = None
-            for text in self._cluster.belongings.reasons(self._cls, hold):
-                found[BY_RESERVATION.format(text)] = None
-        return list(found)
+                    of_node[INSUFFICIENT_BY_NODE.format(names.name(slot))] = None
+            found += map(BY_RESERVATION.format, self._cluster.belongings.reasons(self._cls, hold))
+        return [*found, *of_node]
+
+    def would_do_together(self, drawn: list[Hold]) -> bool:
+        """Whether there were room on a row of which there is too little, could all of these
+        reservations be drawn on at once."""
+        if not drawn:
+            return False
+        view, lacks = One(self._cluster.nodes, drawn[0].row), False
+        for slot, amount in self._asked:
+            free = view.free(slot)
+            if free < amount:
+                lacks = True
+                if free + sum(hold.left(slot) for hold in drawn) < amount:
+                    return False
+        return lacks
 
     def _figures(self, hold: Hold, slot: int) -> str:
         """Of what a restricted reservation has not enough of; cpu is counted in thousandths."""
@@ -206,7 +221,8 @@ class Drawing:
 
     def worth_of(self, hold: Hold) -> int:
         """The same for one, without arrays; -1 if it does not serve."""
-        promise, remaining, asked = hold.promise, hold.remaining, self._by_slot
+        promise, fill, asked = hold.promise, hold.fill, self._by_slot
+        remaining, named = fill.remaining, fill.named
         share = filled = 0
         sure = not self._belongings.awake
         some = False
@@ -220,11 +236,11 @@ class Drawing:
                 return -1
         elif not self.serves(hold):
             return -1
-        for slot, promised in hold.named:
+        for slot, promised in named:
             unused = remaining.get(slot, 0) - asked.get(slot, 0)
             if unused >= 0:
                 filled += 100 * (promised - unused) // promised
-        worth = share // self._parts * _STEPS + filled // (len(hold.named) or 1)
+        worth = share // self._parts * _STEPS + filled // (len(named) or 1)
         return worth + _order_worth(promise.order) if promise.order else worth
 
     def _shared_ports(self, promise: Promise) -> set[Any]:

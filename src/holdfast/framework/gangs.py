@@ -1,12 +1,13 @@
 """Jobs of several members, from the queue to a decision.
 
 One member stands in the queue for all that wait, the leader. When its turn comes, places are taken for
-all of them; if the job is then ready they are bound, and if not all is given back, to the last byte. A
-job that is ready already is not held to that: what finds a place is bound.
+as many as it needs; if the job is then ready they are bound, and if not all is given back, to the last
+byte. A job that is ready already is not held to that: what finds a place is bound. Members beyond those
+it needs come after all others that wait and are as important; where queues share, one in each turn.
 """
 
 from collections import Counter
-from collections.abc import Collection, Hashable, Mapping
+from collections.abc import Callable, Collection, Hashable, Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -26,11 +27,13 @@ from holdfast.framework.queue import Key, SchedulingQueue
 from holdfast.framework.statement import Statement
 
 NOT_ENOUGH_TASKS = "NotEnoughTasks"
+NOT_ENOUGH_OF_TASK = "NotEnoughPodsOfTask"
 NOT_ENOUGH_RESOURCES = "NotEnoughResources"
 NO_GROUP = "PodGroupNotFound"
 QUEUE = "NotAdmitted"
 READY = "Ready"
 
+_MEMBERS_MISSING = (NO_GROUP, NOT_ENOUGH_TASKS, NOT_ENOUGH_OF_TASK)
 _ROOM_HELPS = (NOT_ENOUGH_RESOURCES, QUEUE)
 
 _SHAPES = 100_000
@@ -69,6 +72,8 @@ class Gangs:
         self._next_shape = 0
         self.refused: dict[JobName, PodRecord] = {}
         """Jobs that found too little room in this round, and who stands for them."""
+        self._rest: dict[JobName, list[PodRecord]] = {}
+        """Of jobs that got what they need in this round, those left."""
         cluster.jobs.on_changed = self.changed
 
     # What becomes of members
@@ -119,10 +124,15 @@ class Gangs:
 
     # Its turn
 
-    def schedule(self, leader: PodRecord, now: float) -> int:
-        """Tries to find places for all members that wait; how many there were."""
+    def schedule(self, leader: PodRecord, now: float, one_by_one: bool = False) -> int:
+        """Tries to find places for the members that wait; how many were tried. With `one_by_one`
+        those it could do without get one place in each turn."""
         job = leader.job
         assert job is not None
+        job.has_enough = False
+        rest = self._rest.pop(job.name, None)
+        if rest is not None:
+            return self._go_on(leader, rest, now, one_by_one)
         jobs = self._jobs.partners(job)
         members = self.waiting(leader)
         for pod in members:
@@ -134,11 +144,48 @@ class Gangs:
             for pod in members:
                 self._reject(pod, leader, members, pod.wakes_on or _ROOM, now)
             return len(members)
+        if refusal is None and one_by_one and jobs == [job] and job.is_ready:
+            return self._go_on(leader, members, now, one_by_one)
         if refusal is None:
             refusal = self._attempt(jobs, members, now)
         if refusal is not None:
             self._refuse(leader, members, refusal, now)
-        return len(members)
+        return len(members) - len(self._rest.get(job.name, ()))
+
+    def _come_back(self, job: Job, left: list[PodRecord]) -> None:
+        """These are to be tried once the others had their turn."""
+        if not left:
+            return
+        job.has_enough = True
+        job.leader = left[0]
+        for pod in left[1:]:
+            if self._queue.place(pod.uid) != "following":
+                self._queue.follow(pod)
+        self._rest[job.name] = left
+        self._queue.add(left[0])
+
+    def _go_on(self, leader: PodRecord, members: list[PodRecord], now: float, one_by_one: bool) -> int:
+        """Takes places for members the job could do without."""
+        job = leader.job
+        assert job is not None
+        statement = Statement(self._cycle)
+        stop = (lambda: bool(statement.placed)) if one_by_one else None
+        left = self.place_all(statement, members, stop)
+        again = one_by_one and bool(statement.placed)
+        refusal = self._reasons([job], left) if left and not again else None
+        self._jobs.touch(job)
+        statement.commit(now)
+        if again:
+            self._come_back(job, left)
+        elif refusal is not None:
+            for pod in left:
+                self._queue.remove(pod)
+            self._refuse(left[0], left, refusal, now)
+        return len(members) - len(left) if again else len(members)
+
+    def new_round(self) -> None:
+        """What was left for later in a round may be different in the next."""
+        self._rest.clear()
 
     def waiting(self, leader: PodRecord) -> list[PodRecord]:
         """The members to find places for, as they are to be tried."""
@@ -164,7 +211,9 @@ class Gangs:
             if missing:
                 # Its pods are told the same however many there are: they come one by one.
                 text = f"{job.name} has fewer pods than it needs"
-                problem = Problem(NOT_ENOUGH_TASKS, f"{job.name} has {missing}")
+                of_task = job.lacks_of_tasks(own)
+                reason = NOT_ENOUGH_OF_TASK if of_task else NOT_ENOUGH_TASKS
+                problem = Problem(reason, f"{job.name} has {of_task or missing}")
                 return Refusal(problem, {}, Change.NONE, {}, text)
             names = self._jobs.missing_partners(job)
             if names:
@@ -184,6 +233,11 @@ class Gangs:
         if not self._cluster.nodes.count:
             return self._said(NOT_ENOUGH_RESOURCES, NO_NODES, Change.ANY)
         return None
+
+    def could_start(self, jobs: list[Job]) -> bool:
+        """Whether the jobs are ready as things are, and find what they need as a whole."""
+        ready = all(job.is_ready for job in jobs)
+        return ready and not any(self._lacking_resources(job) for job in jobs)
 
     def _said(self, reason: str, message: str, wakes_on: int) -> Refusal:
         return Refusal(Problem(reason, message), {}, wakes_on, {})
@@ -247,27 +301,44 @@ class Gangs:
 
     def _attempt(self, jobs: list[Job], members: list[PodRecord], now: float) -> Refusal | None:
         statement = Statement(self._cycle)
-        left = self.place_all(statement, members)
-        placed = [pod for _, pod in statement.placed]
+        enough = self._enough(jobs, members, statement)
+        left = self.place_all(statement, members, enough)
         # Those with a place count as members of theirs by now.
-        if placed and all(job.is_ready for job in jobs):
-            refusal = self._reasons(jobs, left) if left else None
+        if statement.placed and all(job.is_ready for job in jobs):
+            refusal = self._reasons(jobs, left) if left and enough is None else None
             for job in jobs:
                 self.became_ready(job, now)
             statement.commit(now)
+            if enough is not None:
+                self._come_back(jobs[0], left)
             return refusal
         refusal = self._reasons(jobs, left)
         statement.discard()
         return refusal
 
-    def place_all(self, statement: Statement, members: list[PodRecord]) -> list[PodRecord]:
-        """Takes a place for each for which there is one; the others. Where members attract each other,
-        one may fit after another has."""
+    def _enough(
+        self, jobs: list[Job], members: list[PodRecord], statement: Statement
+    ) -> Callable[[], bool] | None:
+        """Whether a job that is not ready yet has all it needs; None if it has no more than that."""
+        job = jobs[0]
+        needed = max(1, job.still_needs - job.ready_members)
+        if len(jobs) > 1 or needed >= len(members) or job.is_ready:
+            return None
+        return lambda: len(statement.placed) >= needed and job.is_ready
+
+    def place_all(
+        self,
+        statement: Statement,
+        members: list[PodRecord],
+        is_enough: Callable[[], bool] | None = None,
+    ) -> list[PodRecord]:
+        """Takes a place for each for which there is one, until it is enough; the others. Where members
+        attract each other, one may fit after another has."""
         left = members
         queues = self._jobs.queues
         while True:
             again, tried, progress, depends = [], set(), False, False
-            for pod in left:
+            for number, pod in enumerate(left, 1):
                 profile = self._profiles[pod.scheduler]
                 kind = (profile.index, pod.cls.id)
                 if (kind in tried and pod.pin is None and not pod.nominated) or (
@@ -275,6 +346,8 @@ class Gangs:
                 ):
                     again.append(pod)
                 elif statement.place(profile, pod):
+                    if is_enough is not None and is_enough():
+                        return again + left[number:]
                     progress = progress or bool(again)
                 else:
                     tried.add(kind)
@@ -360,7 +433,7 @@ class Gangs:
         partners = job.bond.partners
         resources = str(sorted(job.group.spec.min_resources.items())) if job.group is not None else ""
         shape: tuple[Hashable, ...] = (kinds, least, tasks, job.queue, partners, resources)
-        if tasks or partners or job.problem.reason in (NO_GROUP, NOT_ENOUGH_TASKS):
+        if tasks or partners or job.problem.reason in _MEMBERS_MISSING:
             shape = (*shape, job.name)
         if len(self._shapes) > _SHAPES:
             self._shapes.clear()

@@ -85,6 +85,8 @@ class Reason(NamedTuple):
     """Which rows of the view it holds for."""
     resolvable: Cells = True
     """Whether removing pods from the row could help; may differ from row to row."""
+    times: int = 1
+    """How often it counts for a row: once, or for each of several things there."""
 
 
 class Need(NamedTuple):

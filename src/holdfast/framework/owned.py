@@ -5,6 +5,7 @@ what the reservation has left were free, once for each of them; the best of thos
 and says how good the row is. Rows can also be closed to the class but through a reservation.
 """
 
+from collections import Counter
 from collections.abc import Hashable
 
 import numpy as np
@@ -14,11 +15,12 @@ from holdfast.core.classes import PodClass
 from holdfast.core.cluster import Cluster
 from holdfast.core.holds import Hold
 from holdfast.core.promises import Promise
-from holdfast.core.slots import PODS
+from holdfast.core.rowlog import distinct
 from holdfast.core.view import Cells, One, View
 from holdfast.framework.column import INFEASIBLE, Bools, Column, Ints
 from holdfast.framework.drawing import Drawing, DrawnOne, DrawnSome, pick
 from holdfast.framework.interface import Filter, Need, Reason, Scope
+from holdfast.framework.points import ROOM
 from holdfast.framework.profile import Profile
 
 NO_MATCH = "node(s) no reservations match reservation affinity"
@@ -39,6 +41,8 @@ class OwnedColumn(Column):
         """The best row, as long as nothing changed but that row."""
         self._open: Bools = np.zeros(0, dtype=np.bool_)
         """The rows that can be used without a reservation too."""
+        self.counted: tuple[Hashable, str] = (None, "")
+        """What was last said of how many reservations there are for the class, and when."""
         super().__init__(cluster, profile, cls)
 
     def best(self, among: Bools | None = None) -> int:
@@ -62,6 +66,7 @@ class OwnedColumn(Column):
 
     def _compile(self) -> None:
         super()._compile()
+        self._scattered: Filter | None = None
         self._drawing = Drawing(self._cluster, self.cls)
         self._inner_filters = list(self._usage_filters)
         by_amounts = self._by_amounts and self._drawing.by_amounts and self.is_absolute
@@ -72,6 +77,18 @@ class OwnedColumn(Column):
         place = 0 if self._drawing.required else len(self.filters)
         self.filters.insert(place, (self._profile.drawing_name, gate))
         self._usage_filters.append(self._is_open)
+        if not self._drawing.required:
+            self._blame_before_room()
+
+    def _blame_before_room(self) -> None:
+        """For owners what is reserved for them is free, as long as it is about the node. So where there
+        is room only if several reservations are drawn on, or one that will not do, that is why there is
+        none."""
+        names = [name for name, _ in self.filters]
+        if ROOM in names:
+            scattered = Filter(self._is_not_scattered, self._scattered_reasons, Scope.USAGE)
+            self.filters.insert(names.index(ROOM), (self._profile.drawing_name, scattered))
+            self._scattered = scattered
 
     def refresh(self) -> None:
         draws = self._drawing.draws
@@ -130,9 +147,7 @@ class OwnedColumn(Column):
             key: Hashable = (
                 claimed,
                 offered,
-                hold.named,
-                tuple(hold.remaining.items()),
-                hold.amounts.get(PODS),
+                hold.fill,
                 promise.order,
                 promise.restricted,
             )
@@ -201,7 +216,7 @@ class OwnedColumn(Column):
 
     def _update_many(self, rows: NDArray[np.intp], node_too: bool) -> None:
         self._best_row = -1
-        rows = np.unique(rows)
+        rows = distinct(rows)
         self._open[rows] = not self._drawing.required
         for row in self._chosen.keys() & set(rows.tolist()) if self._chosen else ():
             del self._chosen[row]
@@ -260,7 +275,7 @@ class OwnedColumn(Column):
             return found
         view = DrawnOne(self._table, self._cluster.ledger, hold)
         for _, test in self.filters:
-            if test is not self._gate and not test.passes(view):
+            if test not in (self._gate, self._scattered) and not test.passes(view):
                 return [reason.text for reason in test.reasons(view) if reason.rows]
         return [] if self._drawing.serves(hold) else [NONE_WILL_DO]
 
@@ -276,16 +291,42 @@ class OwnedColumn(Column):
 
     def _reasons(self, view: View) -> list[Reason]:
         rows = np.atleast_1d(view.rows)
-        texts: dict[str, set[int]] = {}
+        found = {}
         for row in rows[~self._open[rows]].tolist():
             drawn = self._drawing.on(row)
-            found = self._drawing.texts(drawn) or [NONE_WILL_DO if drawn else NO_MATCH]
-            for text in found:
-                texts.setdefault(text, set()).add(row)
-        return [
-            Reason(text, _among(view, there), resolvable=text != NO_MATCH)
-            for text, there in texts.items()
-        ]
+            found[row] = self._drawing.texts(drawn) or [NONE_WILL_DO if drawn else NO_MATCH]
+        return _counted(view, found)
+
+    def _is_not_scattered(self, view: View) -> Cells:
+        if isinstance(view.rows, int):
+            return not self._scattered_on(self._drawing.on(view.rows))
+        scattered = list(self._all_scattered(view))
+        return view.full(True) & ~np.isin(view.rows, scattered)
+
+    def _scattered_reasons(self, view: View) -> list[Reason]:
+        return _counted(view, self._all_scattered(view))
+
+    def _all_scattered(self, view: View) -> dict[int, list[str]]:
+        on: dict[int, list[Hold]] = {}
+        for hold in self._drawing.among(np.atleast_1d(view.rows)):
+            on.setdefault(hold.row, []).append(hold)
+        found = {row: self._scattered_on(drawn) for row, drawn in on.items()}
+        return {row: texts for row, texts in found.items() if texts}
+
+    def _scattered_on(self, drawn: list[Hold]) -> list[str]:
+        return self._drawing.texts(drawn) if self._drawing.would_do_together(drawn) else []
+
+
+def _counted(view: View, found: dict[int, list[str]]) -> list[Reason]:
+    """The reasons of each row, which may be several times the same."""
+    rows: dict[tuple[str, int], set[int]] = {}
+    for row, texts in found.items():
+        for text, times in Counter(texts).items():
+            rows.setdefault((text, times), set()).add(row)
+    return [
+        Reason(text, _among(view, there), resolvable=text != NO_MATCH, times=times)
+        for (text, times), there in rows.items()
+    ]
 
 
 def _among(view: View, rows: set[int]) -> Cells:

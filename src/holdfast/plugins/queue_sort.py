@@ -1,5 +1,6 @@
 """PrioritySort: the more important pod first, then the one that has waited longer."""
 
+import math
 from typing import Any
 
 from holdfast.core.changes import Change
@@ -14,5 +15,6 @@ class PrioritySort(Plugin):
     def sort_key(self, pod: PodRecord) -> tuple[Any, ...]:
         job = pod.job
         if job is not None:
-            return (-job.priority, job.first_seen, job.name.namespace, job.name.name)
+            since = math.inf if job.has_enough else job.first_seen
+            return (-job.priority, since, job.name.namespace, job.name.name)
         return (-pod.cls.priority, pod.first_seen, pod.namespace, pod.name)

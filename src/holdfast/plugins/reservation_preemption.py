@@ -152,7 +152,8 @@ class ReservationPreemption(Plugin):
         return promise.terminating or promise.uid in self.cluster.promises.departures
 
     def _is_lower(self, reserving: PodRecord, pod: PodRecord) -> bool:
-        """Room preempted for a pod is not a reservation's to take."""
+        """Room preempted for a pod is not a reservation's to take, nor is what pods draw on that are
+        nobody's victims."""
         promise = reserving.promise
         return (
             promise is not None
@@ -160,6 +161,8 @@ class ReservationPreemption(Plugin):
             and not promise.preemptor
             and not promise.virtual
             and reserving.cls.priority < pod.cls.priority
+            and not reserving.cls.spared
+            and not any(owner.cls.spared for owner in self.cluster.promises.drawing(promise))
         )
 
     def _less_important(self, cls: PodClass) -> NDArray[np.bool_]:

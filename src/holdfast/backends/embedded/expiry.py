@@ -1,5 +1,6 @@
 """Events are kept for an hour, as an API server keeps them, and no more than so many."""
 
+from holdfast.api.events import last_said
 from holdfast.backends.embedded.agenda import Agenda
 from holdfast.backends.embedded.clock import Clock
 from holdfast.backends.embedded.objects import Objects
@@ -25,7 +26,7 @@ class EventExpiry:
     def settle(self) -> None:
         """A fifth at a time: each time all have to be looked at."""
         if self._counted > MOST:
-            oldest = sorted(self._objects.scan("", "Event"), key=_last_said)
+            oldest = sorted(self._objects.scan("", "Event"), key=last_said)
             for event in oldest[: self._counted - MOST + MOST // 5]:
                 self._objects.delete(_key(event))
 
@@ -33,20 +34,8 @@ class EventExpiry:
         self._agenda.add(self._clock.t + _TICK, self._tick)
         too_old = self._clock.stamp(after=-KEPT)
         for event in self._objects.scan("", "Event"):
-            if _last_said(event) < too_old:
+            if last_said(event) < too_old:
                 self._objects.delete(_key(event))
-
-
-def _last_said(event: Raw) -> str:
-    """Times as objects have them sort as they come."""
-    series = event.get("series") or {}
-    return str(
-        series.get("lastObservedTime")
-        or event.get("lastTimestamp")
-        or event.get("eventTime")
-        or event["metadata"].get("creationTimestamp")
-        or ""
-    )
 
 
 def _key(event: Raw) -> Key:

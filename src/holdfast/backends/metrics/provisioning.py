@@ -3,9 +3,9 @@
 from collections import deque
 from collections.abc import Iterator
 
-from prometheus_client.core import Metric
+from prometheus_client.core import CounterMetricFamily, Metric
 
-from holdfast.backends.metrics.figures import Counter, Histogram, exponential
+from holdfast.backends.metrics.figures import Histogram, exponential
 from holdfast.core.promises.virtual import Figures
 
 
@@ -44,9 +44,7 @@ class ProvisioningFigures:
                 figures.failures,
             ),
         ):
-            counter = Counter(name, about)
-            counter.add(amount=total)
-            yield counter.family()
+            yield CounterMetricFamily(name, about, total)
         _take(figures.latencies, self._latency)
         _take(figures.pendings, self._pending)
         yield self._latency.family()

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
-from prometheus_client.core import GaugeMetricFamily, InfoMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
 
 from holdfast import __version__
 from holdfast.actions.scheduler import Scheduler
@@ -199,11 +199,11 @@ class SchedulingMetrics:
         return counter.family()
 
     def _preemption_attempts(self) -> Metric:
-        counter = Counter(
-            "scheduler_preemption_attempts_total", "Total preemption attempts in the cluster till now"
+        return CounterMetricFamily(
+            "scheduler_preemption_attempts_total",
+            "Total preemption attempts in the cluster till now",
+            self._preemptions,
         )
-        counter.add(amount=self._preemptions)
-        return counter.family()
 
     def _queues(self) -> Iterator[Metric]:
         queue = self._scheduler.queue

@@ -7,10 +7,11 @@ from typing import Any
 import yaml
 
 from holdfast.api.errors import TimeError
+from holdfast.api.events import last_said
 from holdfast.api.kinds import KindInfo
 from holdfast.api.quantity import format_amount
 from holdfast.api.timestamps import parse_time
-from holdfast.cli.asking.server import Raw, event_time
+from holdfast.cli.asking.server import Raw
 from holdfast.server.api.tables.columns import human_duration
 
 NONE = "<none>"
@@ -141,8 +142,8 @@ def events(description: Description, found: Sequence[Raw], now: float) -> None:
 def event_cells(event: Raw, now: float) -> list[str]:
     series = event.get("series") or {}
     times = int(series.get("count") or event.get("count") or 1)
-    last = since(event_time(event), now)
-    first = event.get("firstTimestamp") or event.get("eventTime") or event_time(event)
+    last = since(last_said(event), now)
+    first = event.get("firstTimestamp") or event.get("eventTime") or last_said(event)
     how_long = f"{last} (x{times} over {since(first, now)})" if times > 1 else last
     source = event.get("source") or {}
     return [

@@ -7,6 +7,7 @@ from urllib.parse import quote, urlencode
 
 import msgspec
 
+from holdfast.api.events import last_said
 from holdfast.api.kinds import KINDS, KindInfo
 from holdfast.api.names import RESERVATION_API
 from holdfast.backends.kubernetes.access import Access, find_access
@@ -90,7 +91,7 @@ class Server:
         if metadata.get("uid"):
             fields += f",involvedObject.uid={metadata['uid']}"
         found, _ = await self.listed(EVENT, metadata.get("namespace") or "", fields=fields)
-        return sorted(found, key=event_time)
+        return sorted(found, key=last_said)
 
     async def _read(self, path: str) -> Raw:
         return msgspec.json.decode(await self._client.call(get(path), _ATTEMPTS), type=Raw)
@@ -136,17 +137,6 @@ def refusal(error: ApiError) -> str:
 def named(info: KindInfo, raw: Raw) -> Raw:
     """Items of a list do not say what they are."""
     return {**raw, "apiVersion": info.api_version, "kind": info.kind}
-
-
-def event_time(event: Raw) -> str:
-    series = event.get("series") or {}
-    return str(
-        series.get("lastObservedTime")
-        or event.get("lastTimestamp")
-        or event.get("eventTime")
-        or event["metadata"].get("creationTimestamp")
-        or ""
-    )
 
 
 def _encoded(query: dict[str, str]) -> str:

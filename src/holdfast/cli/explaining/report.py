@@ -3,8 +3,9 @@
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from holdfast.api.events import last_said
 from holdfast.cli.asking.printing import event_cells, table
-from holdfast.cli.asking.server import Raw, event_time
+from holdfast.cli.asking.server import Raw
 
 
 @dataclass(slots=True)
@@ -65,7 +66,7 @@ class Report:
         found = asdict(self)
         found["events"] = [
             {
-                "time": event_time(each),
+                "time": last_said(each),
                 "type": each.get("type", ""),
                 "reason": each.get("reason", ""),
                 "message": each.get("message", ""),

@@ -25,13 +25,7 @@ _LONGEST_LABEL = 63
 _OF_GROUPS = frozenset(
     (
         *names.POD_GROUP_KEYS,
-        names.GANG_NAME,
-        names.GANG_MIN_AVAILABLE,
-        names.GANG_TOTAL_NUMBER,
-        names.GANG_WAITING_TIME,
-        names.GANG_MODE,
-        names.GANG_GROUPS,
-        names.GANG_MATCH_POLICY,
+        *names.GANG_KEYS,
         names.LIGHT_GROUP_NAME,
         names.LIGHT_GROUP_MIN_AVAILABLE,
         names.LIGHT_GROUP_MATCH_POLICY,
@@ -44,11 +38,6 @@ Claims = Mapping[tuple[str, str], Any]
 
 def name_of(job: PodMigrationJob) -> str:
     return _given(job).metadata.name or job.metadata.uid
-
-
-def is_made_for(reservation: Reservation, uid: str) -> bool:
-    """Whether the job of that uid has made it."""
-    return maker_of(reservation) == uid
 
 
 def maker_of(reservation: Reservation) -> str:

@@ -36,12 +36,14 @@ NOTHING = Problem("", "")
 class Job:
     __slots__ = (
         "_top",
+        "admitted",
         "declared",
         "done",
         "failed",
         "first_seen",
         "group",
         "group_bond",
+        "has_enough",
         "leader",
         "lost_at",
         "members",
@@ -74,6 +76,10 @@ class Job:
         self.problem = NOTHING
         self.overdue = NOTHING
         """That it took longer than it may, once it has."""
+        self.admitted = False
+        """Whether its pods may be made, of which there are none yet."""
+        self.has_enough = False
+        """Whether it got what it needs in this round: those it has besides come after all others."""
         self.seen_ready = False
         """Whether it was ready when last looked at."""
         self.lost_at: float | None = None
@@ -227,13 +233,18 @@ class Job:
         have, least = self.ready_members + len(more), self.still_needs
         if have < least:
             return f"{have} of the {least} pods it needs"
-        if self.min_tasks:
-            tasks = Counter(self.done.values())
-            tasks.update(task_of(member) for member in self.placed())
-            tasks.update(task_of(member) for member in more)
-            for task, needed in sorted(self.min_tasks.items()):
-                if tasks[task] < needed:
-                    return f"{tasks[task]} of the {needed} pods it needs of task {task}"
+        return self.lacks_of_tasks(more)
+
+    def lacks_of_tasks(self, more: Iterable[PodRecord]) -> str:
+        """The same, of what it needs of its tasks."""
+        if not self.min_tasks:
+            return ""
+        tasks = Counter(self.done.values())
+        tasks.update(task_of(member) for member in self.placed())
+        tasks.update(task_of(member) for member in more)
+        for task, needed in sorted(self.min_tasks.items()):
+            if tasks[task] < needed:
+                return f"{tasks[task]} of the {needed} pods it needs of task {task}"
         return ""
 
     def __repr__(self) -> str:
@@ -241,11 +252,11 @@ class Job:
 
 
 def task_in(meta: ObjectMeta) -> str:
-    return meta.annotations.get(TASK_SPEC, "")
+    return meta.annotations.get(TASK_SPEC) or meta.labels.get(TASK_SPEC, "")
 
 
 def task_of(member: PodRecord) -> str:
-    return member.cls.annotations.get(TASK_SPEC, "")
+    return member.cls.annotations.get(TASK_SPEC) or member.cls.labels.get(TASK_SPEC, "")
 
 
 def _time(text: str, otherwise: float) -> float:

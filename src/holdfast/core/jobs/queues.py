@@ -141,9 +141,9 @@ class Queues:
             if before.object.metadata.uid != queue.metadata.uid:
                 record.told = None
         spec = queue.spec
-        record.capability = None if spec.capability is None else self._amounts(spec.capability)
-        record.deserved = None if spec.deserved is None else self._amounts(spec.deserved)
-        record.guarantee = self._amounts(spec.guarantee.resource) if spec.guarantee else {}
+        record.capability = None if spec.capability is None else self.amounts(spec.capability)
+        record.deserved = None if spec.deserved is None else self.amounts(spec.deserved)
+        record.guarantee = self.amounts(spec.guarantee.resource) if spec.guarantee else {}
         record.parent = "" if spec.parent in ("", ROOT, record.name) else spec.parent
         self.dirty[record.name] = None
         same = before is not None and before.object.spec == spec and before.is_open == record.is_open
@@ -169,8 +169,11 @@ class Queues:
 
     def of(self, pod: PodRecord) -> str:
         """The queue the pod waits in; empty if it is in none."""
-        name = pod.job.queue if pod.job is not None else pod.queue
-        return "" if name == DEFAULT and DEFAULT not in self.known else name
+        return self.name_of(pod.job.queue if pod.job is not None else pod.queue)
+
+    def name_of(self, asked: str) -> str:
+        """The queue meant by this name; empty if none is."""
+        return "" if asked == DEFAULT and DEFAULT not in self.known else asked
 
     def may_preempt(self, pod: PodRecord, victim: PodRecord) -> bool:
         """Who is in a queue takes room only from others in it."""
@@ -205,7 +208,9 @@ class Queues:
 
     def closed(self, pod: PodRecord) -> str:
         """Why the queue of the pod takes nothing at all; empty if it does, or there is none."""
-        name = self.of(pod)
+        return self.why_closed(self.of(pod))
+
+    def why_closed(self, name: str) -> str:
         if not name:
             return ""
         path = self.path(name)
@@ -359,7 +364,7 @@ class Queues:
                 else:
                     record.allocated.pop(slot, None)
 
-    def _amounts(self, listed: ResourceList) -> Amounts:
+    def amounts(self, listed: ResourceList) -> Amounts:
         """What cannot be read is as good as not said."""
         found: Amounts = {}
         for name, quantity in listed.items():

@@ -33,7 +33,7 @@ class Drawable:
         self._matching: frozenset[int] = frozenset()
         self._position = -1
         self._specs = -1
-        self._by_row: dict[int, dict[str, Promise]] = {}
+        self._by_row: dict[int, tuple[Promise, ...]] = {}
         self._row: dict[str, int] = {}
 
     def refresh(self) -> None:
@@ -66,12 +66,12 @@ class Drawable:
             return []
         usable = self._promises.is_usable
         if len(there) == 1:
-            (promise,) = there.values()
+            (promise,) = there
             hold = promise.hold
             if hold is None or promise.waiting or promise.leaving:
                 return []
             return [hold] if not promise.once or usable(promise) else []
-        return [p.hold for p in there.values() if p.hold is not None and usable(p)]
+        return [p.hold for p in there if p.hold is not None and usable(p)]
 
     def everywhere(self) -> list[Hold]:
         """Those on all rows."""
@@ -79,7 +79,7 @@ class Drawable:
         return [
             promise.hold
             for there in self._by_row.values()
-            for promise in there.values()
+            for promise in there
             if promise.hold is not None and usable(promise)
         ]
 
@@ -89,10 +89,9 @@ class Drawable:
     def _look_at(self, uid: str) -> None:
         row = self._row.pop(uid, None)
         if row is not None:
-            there = self._by_row[row]
-            del there[uid]
-            if not there:
-                del self._by_row[row]
+            there = tuple([each for each in self._by_row.pop(row) if each.uid != uid])
+            if there:
+                self._by_row[row] = there
         promises = self._promises
         promise = promises.known.get(uid)
         if promise is None or promise.pod is None or promise.pod.row < 0 or promise.spec is None:
@@ -103,4 +102,4 @@ class Drawable:
         ):
             return
         self._row[uid] = row
-        self._by_row.setdefault(row, {})[uid] = promise
+        self._by_row[row] = (*self._by_row.get(row, ()), promise)

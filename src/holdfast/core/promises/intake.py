@@ -12,7 +12,7 @@ from holdfast.api.reservation import Reservation, ReservationPhase
 from holdfast.api.timestamps import parse_time
 from holdfast.core.changes import Change
 from holdfast.core.classes import ORDINARY, PodClass, Traits
-from holdfast.core.holds import Amounts
+from holdfast.core.fills import Amounts
 from holdfast.core.pods import Phase, PodRecord
 from holdfast.core.promises.owners import OwnerSpec
 from holdfast.core.promises.preempting import (

@@ -34,7 +34,7 @@ from holdfast.api.reservation import (
 )
 from holdfast.api.timestamps import parse_time
 from holdfast.core.decisions import ObjectRef
-from holdfast.core.holds import Amounts
+from holdfast.core.fills import Amounts
 
 if TYPE_CHECKING:
     from holdfast.core.holds import Hold
@@ -189,6 +189,8 @@ class Promise:
         """Takes its object as it is now; whether more than its status is new."""
         before, self.object = self.object, reservation
         if _same_spec(before, reservation) and _same(before.metadata, reservation.metadata):
+            # Of two that are alike the one is kept that more may have a hold of already.
+            self.object = msgspec.structs.replace(reservation, spec=before.spec)
             return False
         self.expires = _expires(reservation.spec, self.created)
         return True

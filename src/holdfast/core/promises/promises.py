@@ -15,7 +15,8 @@ from holdfast.api.meta import ObjectMeta
 from holdfast.api.reservation import Reservation, ReservationPhase
 from holdfast.core.changes import Change
 from holdfast.core.classes import PodClass, Traits
-from holdfast.core.holds import Amounts, Hold
+from holdfast.core.fills import Amounts
+from holdfast.core.holds import Hold
 from holdfast.core.pods import Phase, PodRecord
 from holdfast.core.promises.drawable import Drawable
 from holdfast.core.promises.intake import Intake

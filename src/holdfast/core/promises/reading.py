@@ -10,7 +10,7 @@ from holdfast.api.meta import ResourceList
 from holdfast.api.quantity import amount
 from holdfast.api.reservation import AllocatePolicy, Reservation
 from holdfast.core.classes import PodClass, Traits
-from holdfast.core.holds import Amounts
+from holdfast.core.fills import Amounts
 from holdfast.core.nodes import NodeTable
 from holdfast.core.promises.reserve_pod import annotated_amounts, restricted_names
 from holdfast.core.slots import CPU, MEMORY, NONZERO_CPU, NONZERO_MEMORY, PODS, capped

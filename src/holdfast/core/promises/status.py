@@ -12,7 +12,7 @@ from holdfast.api.meta import Condition, ObjectReference, ResourceList
 from holdfast.api.quantity import format_amount
 from holdfast.api.reservation import ReservationPhase, ReservationStatus
 from holdfast.api.timestamps import format_time
-from holdfast.core.holds import Amounts
+from holdfast.core.fills import Amounts
 from holdfast.core.pods import Phase, PodRecord
 from holdfast.core.promises.promise import Promise
 from holdfast.core.slots import PODS
@@ -25,6 +25,7 @@ _UID = attrgetter("uid")
 SUCCEEDED, EXPIRED = "Succeeded", "Expired"
 _SCHEDULED = (SCHEDULED, "True", "Scheduled", "")
 _AVAILABLE = (READY, "True", "Available", "")
+_PHASE_AVAILABLE = ReservationPhase.AVAILABLE
 
 
 def status_of(promises: Promises, promise: Promise, node: str, now: float) -> ReservationStatus:
@@ -82,7 +83,7 @@ def _is_as_said(promise: Promise, before: ReservationStatus, node: str) -> bool:
     """Whether nothing but the owners of an available reservation can be other than it says."""
     if promise.finished or promise.waiting or promise.resize_problem or promise.resized:
         return False
-    if before.node_name != node or before.phase != ReservationPhase.AVAILABLE:
+    if before.node_name != node or before.phase != _PHASE_AVAILABLE:
         return False
     conditions = before.conditions
     if len(conditions) != 2:

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
-from holdfast.core.holds import Amounts, Hold
+from holdfast.core.fills import Amounts
+from holdfast.core.holds import Hold
 from holdfast.core.promises.promise import Promise
 
 if TYPE_CHECKING:

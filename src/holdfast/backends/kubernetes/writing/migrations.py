@@ -3,7 +3,7 @@
 A refused eviction is not insisted on here: the core is told, and asks again when that may help.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -11,20 +11,19 @@ import msgspec
 
 from holdfast.api.kinds import KINDS
 from holdfast.api.names import RESERVATION_API
-from holdfast.backends.kubernetes.errors import ApiError, Deposed
-from holdfast.backends.kubernetes.http.backoff import Backoff
+from holdfast.backends.kubernetes.errors import ApiError
 from holdfast.backends.kubernetes.http.client import JSON, JSON_PATCH, MERGE
 from holdfast.backends.kubernetes.http.paths import POD, path_of
-from holdfast.backends.kubernetes.writing.queue import Job, Lane, Outcome, WriteQueue
-from holdfast.backends.kubernetes.writing.sender import Passing, Sender, wait_after
+from holdfast.backends.kubernetes.writing.persisting import persistent
+from holdfast.backends.kubernetes.writing.queue import Lane, WriteQueue
+from holdfast.backends.kubernetes.writing.sender import Sender
 from holdfast.backends.wire import specification
 from holdfast.core.decisions import Evict, SetMigrationStatus, SpecifyMigration
 from holdfast.core.events import Event, WriteRefused
 
 _INFO = KINDS[RESERVATION_API, "PodMigrationJob"]
-_ATTEMPTS = 8
 _NOT_THERE = (404, 409)
-_NOT_NOW = 429
+_NOT_NOW = (429,)
 
 
 class Migrations:
@@ -63,27 +62,11 @@ class Migrations:
         self, uid: str, told: str, method: str, path: str, body: Any, type_: str, insists: bool = True
     ) -> None:
         """`told` is how the core knows what was refused, if it was."""
-        write = partial(self._sender.write, method, path, body, type_)
-        self._queue.submit(Lane.STATUS, uid, self._job(told, write, insists))
 
-    def _job(self, told: str, send: Callable[[], Awaitable[bytes]], insists: bool) -> Job:
-        backoff = Backoff(first=0.2, most=10.0)
+        def refused(error: Exception) -> None:
+            said = error.message if isinstance(error, ApiError) else str(error)
+            self._feed(WriteRefused(told, said))
 
-        async def write() -> Outcome:
-            try:
-                await send()
-            except Deposed:
-                return None
-            except Passing as error:
-                answered = error.status if isinstance(error, ApiError) else 0
-                if answered in _NOT_THERE:
-                    return None
-                wait = wait_after(error, backoff)
-                refused = answered == _NOT_NOW and not insists
-                if wait is not None and not refused and backoff.tries < _ATTEMPTS:
-                    return wait
-                said = error.message if isinstance(error, ApiError) else str(error)
-                self._feed(WriteRefused(told, said))
-            return None
-
-        return write
+        send = partial(self._sender.write, method, path, body, type_)
+        job = persistent(send, refused, settled=_NOT_THERE, final=() if insists else _NOT_NOW)
+        self._queue.submit(Lane.STATUS, uid, job)

@@ -7,6 +7,7 @@ written again. A patch begins with a test of the uid: another may have the name 
 
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -17,8 +18,9 @@ from holdfast.api.names import RESERVATION_API
 from holdfast.api.reservation import Reservation
 from holdfast.backends.kubernetes.errors import ApiError, Deposed
 from holdfast.backends.kubernetes.http.backoff import Backoff
-from holdfast.backends.kubernetes.http.client import JSON_PATCH, MERGE
+from holdfast.backends.kubernetes.http.client import JSON, JSON_PATCH, MERGE
 from holdfast.backends.kubernetes.http.paths import path_of
+from holdfast.backends.kubernetes.writing.persisting import persistent
 from holdfast.backends.kubernetes.writing.queue import Job, Lane, Outcome, WriteQueue
 from holdfast.backends.kubernetes.writing.sender import Passing, Sender, wait_after
 from holdfast.core.decisions import (
@@ -33,6 +35,9 @@ from holdfast.core.events import BindConfirmed, BindRefused, Deleted, Event, Wri
 
 _INFO = KINDS[RESERVATION_API, "Reservation"]
 _ATTEMPTS = 8
+_THERE_ALREADY = (409,)
+_NOT_THERE = (404, 409)
+"""Gone, or another has the name."""
 
 
 class Reservations:
@@ -43,8 +48,9 @@ class Reservations:
         self._wanted: dict[str, SetReservationStatus] = {}
 
     def create(self, decision: CreateReservation) -> None:
-        name = decision.reservation.metadata.name
-        self._queue.submit(Lane.STATUS, ("create", name), self._create_job(decision.reservation))
+        name, body = decision.reservation.metadata.name, msgspec.to_builtins(decision.reservation)
+        job = self._persistent(name, "POST", path_of(_INFO), body, settled=_THERE_ALREADY)
+        self._queue.submit(Lane.STATUS, ("create", name), job)
 
     def set_status(self, decision: SetReservationStatus) -> None:
         ref = decision.reservation
@@ -59,35 +65,18 @@ class Reservations:
             self._queue.submit(lane, ref.uid, self._status_job(ref))
 
     def delete(self, decision: DeleteReservation) -> None:
-        self._wanted.pop(decision.reservation.uid, None)
-        self._queue.submit(
-            Lane.STATUS, decision.reservation.uid, self._delete_job(decision.reservation)
-        )
+        ref = decision.reservation
+        self._wanted.pop(ref.uid, None)
+        options = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": ref.uid}}
+        job = self._persistent(ref.uid, "DELETE", path_of(_INFO, "", ref.name), options)
+        self._queue.submit(Lane.STATUS, ref.uid, job)
 
     def preempt(self, decision: PreemptReservation) -> None:
         ref = decision.reservation
-        self._queue.submit(Lane.STATUS, ref.uid, self._preempt_job(decision))
-
-    def _preempt_job(self, decision: PreemptReservation) -> Job:
-        ref, backoff = decision.reservation, Backoff(first=0.2, most=10.0)
         marks = {"labels": dict(decision.labels), "annotations": dict(decision.annotations)}
         body = {"metadata": {"uid": ref.uid, **marks}}
-
-        async def write() -> Outcome:
-            try:
-                await self._sender.write("PATCH", path_of(_INFO, "", ref.name), body, MERGE)
-            except Deposed:
-                return None
-            except Passing as error:
-                if isinstance(error, ApiError) and error.status in (404, 409):
-                    return None
-                wait = wait_after(error, backoff)
-                if wait is not None and backoff.tries < _ATTEMPTS:
-                    return wait
-                self._feed(WriteRefused(ref.uid, str(error)))
-            return None
-
-        return write
+        job = self._persistent(ref.uid, "PATCH", path_of(_INFO, "", ref.name), body, MERGE)
+        self._queue.submit(Lane.STATUS, ref.uid, job)
 
     def annotate(self, decision: AnnotateReservation) -> None:
         ref = decision.reservation
@@ -104,25 +93,6 @@ class Reservations:
             return None
 
         self._queue.submit(Lane.EVENT, (ref.uid, "annotations"), write)
-
-    def _create_job(self, reservation: Reservation) -> Job:
-        backoff = Backoff(first=0.2, most=10.0)
-
-        async def write() -> Outcome:
-            try:
-                await self._sender.write("POST", path_of(_INFO), msgspec.to_builtins(reservation))
-            except Deposed:
-                return None
-            except Passing as error:
-                if isinstance(error, ApiError) and error.status == 409:
-                    return None  # it is there already
-                wait = wait_after(error, backoff)
-                if wait is not None and backoff.tries < _ATTEMPTS:
-                    return wait
-                self._feed(WriteRefused(reservation.metadata.name, str(error)))
-            return None
-
-        return write
 
     def _status_job(self, ref: ObjectRef) -> Job:
         backoff = Backoff(first=0.2, most=10.0)
@@ -155,29 +125,21 @@ class Reservations:
 
         return write
 
-    def _delete_job(self, ref: ObjectRef) -> Job:
-        backoff = Backoff(first=0.2, most=10.0)
-        options: dict[str, Any] = {
-            "apiVersion": "v1",
-            "kind": "DeleteOptions",
-            "preconditions": {"uid": ref.uid},
-        }
-
-        async def write() -> Outcome:
-            try:
-                await self._sender.write("DELETE", path_of(_INFO, "", ref.name), options)
-            except Deposed:
-                return None
-            except Passing as error:
-                if isinstance(error, ApiError) and error.status in (404, 409):
-                    return None
-                wait = wait_after(error, backoff)
-                if wait is not None and backoff.tries < _ATTEMPTS:
-                    return wait
-                self._feed(WriteRefused(ref.uid, str(error)))
-            return None
-
-        return write
+    def _persistent(
+        self,
+        told: str,
+        method: str,
+        path: str,
+        body: Any,
+        content_type: str = JSON,
+        settled: tuple[int, ...] = _NOT_THERE,
+    ) -> Job:
+        """`told` is how the core knows what was refused, if it was."""
+        return persistent(
+            partial(self._sender.write, method, path, body, content_type),
+            lambda error: self._feed(WriteRefused(told, str(error))),
+            settled,
+        )
 
     def _refused(self, decision: SetReservationStatus, error: Exception) -> None:
         ref = decision.reservation

@@ -1,0 +1,52 @@
+"""Turns: what a job needs comes before what another could use besides."""
+
+import pytest
+
+from jobs.stage import SIM, Played, gang, group, node, play, pod, queue
+
+
+def counts(played: Played) -> dict[str, int]:
+    """How many pods of each job have a place."""
+    names = [name.partition("-")[0] for name in played.bound()]
+    return {name: names.count(name) for name in names}
+
+
+def test_several_jobs_get_what_they_need_before_one_gets_more() -> None:
+    jobs = [group(name, 2) for name in "abc"]
+    pods = [member for name in "abc" for member in gang(name, 6)]
+    played = play(node("n1", 7), jobs, pods, pod("alone", 0))
+    placed = counts(played)
+    assert placed == {"a": 3, "b": 2, "c": 2, "alone": 1}
+
+
+def test_a_more_important_job_gets_all_it_can_use() -> None:
+    jobs = [group("low", 2), group("high", 2)]
+    pods = [*gang("low", 4), *gang("high", 5, priority=10)]
+    placed = counts(play(node("n1", 6), jobs, pods))
+    assert placed == {"high": 5}
+
+
+@pytest.mark.parametrize(
+    ("weights", "placed"), [((1, 1), {"a": 5, "b": 5}), ((1, 4), {"a": 2, "b": 8})]
+)
+def test_what_jobs_have_beyond_what_they_need_is_shared_by_queue(
+    weights: tuple[int, int], placed: dict[str, int]
+) -> None:
+    queues = [queue(name, weight) for name, weight in zip("ab", weights, strict=True)]
+    jobs = [group("a", 0, queue="a"), group("b", 1, queue="b")]
+    pods = [*gang("a", 20), *gang("b", 20)]
+    played = play(node("n1", 10), queues, jobs, pods)
+    assert counts(played) == placed
+
+
+def test_of_a_job_that_got_what_it_needs_the_rest_says_why_it_waits() -> None:
+    played = play(node("n1", 3), group("a", 2), gang("a", 4))
+    waits = [name for name in ("a-0", "a-1", "a-2", "a-3") if name not in played.bound()]
+    assert [played.why(name) for name in waits] == ["0/1 nodes are available: 1 Insufficient cpu."]
+    more = play(
+        node("n1", 3),
+        node("late", 1, metadata={"annotations": {f"{SIM}at": "10s"}}),
+        group("a", 2),
+        gang("a", 4),
+    )
+    assert more.times(*waits) == [10]
