@@ -92,3 +92,30 @@ def test_who_says_nonsense_of_its_devices_upsets_nobody(text: str) -> None:
     assert world.node_of("a") == "n1"
     world.restart()
     world.settle()
+
+
+def test_what_an_owner_took_is_counted_once() -> None:
+    """Half of the GPU is the owner's, out of the reserved half; the other half is anybody's."""
+    half = {"koordinator.sh/gpu": "50"}
+    world = with_gpus(1).put(reservation("r", "own", requests=half, allocateOnce=False))
+    world.put(pod("owner", "own", requests=half)).put(pod("stranger", requests=half))
+    assert (world.node_of("owner"), world.node_of("stranger")) == ("n1", "n1")
+
+
+def test_a_gang_that_finds_no_place_leaves_no_devices_behind() -> None:
+    group = {
+        "apiVersion": "scheduling.sigs.k8s.io/v1alpha1",
+        "kind": "PodGroup",
+        "metadata": {"name": "gang", "namespace": "default", "uid": "gang"},
+        "spec": {"minMember": 2},
+    }
+    labels = {"pod-group.scheduling.sigs.k8s.io": "gang"}
+    members = [
+        pod(name, requests={"koordinator.sh/gpu": "200"}, meta={"labels": labels}) for name in "ab"
+    ]
+    world = with_gpus(3).put(group, *members)
+    assert (world.node_of("a"), world.node_of("b")) == ("", "")
+    world.put(pod("other", requests={"koordinator.sh/gpu": "300"}))
+    assert minors(world, "other") == [0, 1, 2]
+    world.delete("Pod", "other").put(device("n1", *(gpu(minor) for minor in range(4))))
+    assert sorted(minors(world, "a") + minors(world, "b")) == [0, 1, 2, 3]

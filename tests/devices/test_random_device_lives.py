@@ -16,6 +16,7 @@ from holdfast.api.quantity import amount
 from reference.choices import Chooser, choosing, seeded
 from reservations.little_world import ALLOCATED as DRAWN
 from reservations.little_world import LittleWorld, Raw, node, pod, reservation
+from reservations.random_life import RandomLife
 from strategies import examples
 
 FULL = {CORE: 100, RATIO: 100, MEMORY: 16 * GIB}
@@ -32,12 +33,11 @@ def shares(raw: Raw) -> Counter[tuple[int, str]]:
     return found
 
 
-class DeviceLife:
+class DeviceLife(RandomLife):
     def __init__(self, choose: Chooser) -> None:
-        self.choose = choose
+        super().__init__(choose)
         self.world = LittleWorld(node("n0"), node("n1"), self.devices("n0", 2), self.devices("n1", 3))
         self.world.shrinking = True
-        self.made = 0
 
     def devices(self, name: str, count: int, sick: int = -1) -> Raw:
         return device(name, *(gpu(i, health=i != sick, numa=i // 2) for i in range(count)))
@@ -52,7 +52,7 @@ class DeviceLife:
             self.goes,
             self.goes,
             self.devices_change,
-            self.node_goes_or_comes,
+            self.node_comes_or_goes,
             self.world.restart,
         )
         for _ in range(steps):
@@ -100,10 +100,7 @@ class DeviceLife:
         self.world.put(it)
 
     def goes(self) -> None:
-        kind = self.choose(("Pod", "Pod", "Reservation"))
-        names = sorted(name for k, name in self.world.objects if k == kind)
-        if names:
-            self.world.delete(kind, self.choose(names))
+        self.one_goes(self.choose(("Pod", "Pod", "Reservation")))
 
     def devices_change(self) -> None:
         name = self.choose(("n0", "n1"))
@@ -111,17 +108,6 @@ class DeviceLife:
             self.world.delete("Device", name)
             return
         self.world.put(self.devices(name, self.choose((1, 2, 3)), self.choose((-1, -1, 0, 1))))
-
-    def node_goes_or_comes(self) -> None:
-        name = self.choose(("n0", "n1"))
-        if ("Node", name) not in self.world.objects:
-            self.world.put(node(name))
-            return
-        for key in list(self.world.objects):
-            raw = self.world.objects.get(key)  # another may have had to go for one that waited
-            if raw is not None and key[0] == "Pod" and raw["spec"].get("nodeName") == name:
-                self.world.delete(*key)
-        self.world.delete("Node", name)
 
     def check(self) -> None:
         objects = self.world.objects
@@ -145,6 +131,26 @@ class DeviceLife:
         for where, sums in given.items():
             for (minor, line), value in sums.items():
                 assert value <= FULL[line], f"{where}: {line} of {minor} is given twice: {value}"
+        self.check_what_is_free(given)
+
+    def check_what_is_free(self, given: dict[str, Counter[tuple[int, str]]]) -> None:
+        """On nodes where everybody says what it has, the rest is free: neither more nor less."""
+        cluster = self.world.scheduler.cluster
+        devices = cluster.belongings.devices
+        for (kind, where), raw in self.world.objects.items():
+            row = cluster.nodes.row(where)
+            if kind != "Device" or row is None or devices.guessed.keys() & devices.there.get(row, {}):
+                continue
+            if any(promise.waiting for promise in cluster.promises.known.values()):
+                continue
+            table = devices.tables["gpu"]
+            for each in raw["spec"]["devices"]:
+                at = table.minors[row].index(each["minor"])
+                for place, line in enumerate((CORE, MEMORY, RATIO)):
+                    offered = FULL[line] if each["health"] else 0
+                    free = offered - given.get(where, Counter())[each["minor"], line]
+                    found = int(table.free[place, row, at])
+                    assert found == free, f"{where}: of {line} of {each['minor']} {free} should be free"
 
 
 @examples(12)

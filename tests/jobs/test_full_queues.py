@@ -144,3 +144,21 @@ def test_the_less_important_queue_gives_back_first() -> None:
     ]
     late = waiting("c", of="c", at="10s")
     assert gone(play(node("n1", 4), queues, given, late, config=RECLAIM)) == ["b-1"]
+
+
+@pytest.mark.parametrize("config", [PREEMPT, RECLAIM])
+def test_nobody_goes_for_those_a_job_could_do_without(config: Raw) -> None:
+    queues = [queue("q", deserved={"cpu": "2"}), queue("r", deserved={"cpu": "6"})]
+    of = "q" if config is PREEMPT else "r"
+    high = [group("g", 4, queue=of), *gang("g", 8, at="10s", priority=10)]
+    played = play(node("n1", 8), queues, lows(8), high, config=config)
+    assert len(gone(played)) == 4
+    assert len([name for name in played.bound() if name.startswith("g-")]) == 4
+
+
+@pytest.mark.parametrize(("needs", "victims"), [("2", 2), ("4", 4), ("5", 0)])
+def test_as_much_room_is_made_as_the_job_needs_as_a_whole_or_none(needs: str, victims: int) -> None:
+    spec: Raw = {"minResources": {"cpu": needs}}
+    high = [group("g", 2, **spec), *gang("g", 6, at="10s", priority=10)]
+    played = play(node("n1", 4), [pod(f"low-{i}") for i in range(4)], high, config=PREEMPT)
+    assert len(gone(played)) == victims

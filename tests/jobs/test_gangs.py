@@ -280,6 +280,45 @@ def test_the_group_says_how_its_job_is_doing(
         assert status["running"] == 3
 
 
+@pytest.mark.parametrize(
+    ("ends", "phase", "counts"),
+    [
+        pytest.param([{}, {}], "Running", {"running": 2, "scheduled": 2}, id="both run"),
+        pytest.param(
+            [{"runs_for": "5s"}, {}],
+            "Running",
+            {"running": 1, "succeeded": 1, "scheduled": 2},
+            id="one did its work",
+        ),
+        pytest.param(
+            [{"runs_for": "5s"}, {"runs_for": "5s"}, {}],
+            "Finished",
+            {"running": 1, "succeeded": 2, "scheduled": 3},
+            id="enough did",
+        ),
+        pytest.param(
+            [{"activeDeadlineSeconds": 5}, {}],
+            "Failed",
+            {"running": 1, "failed": 1, "scheduled": 2},
+            id="one failed",
+        ),
+        pytest.param(
+            [{"delete_at": "5s"}, {}], "Scheduling", {"running": 1, "scheduled": 1}, id="one is gone"
+        ),
+        pytest.param([{"delete_at": "5s"}, {"delete_at": "5s"}], "Pending", {}, id="both are gone"),
+    ],
+)
+def test_a_group_of_the_other_api_says_how_its_members_end(
+    ends: list[dict[str, Any]], phase: str, counts: dict[str, int]
+) -> None:
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "work", "uid": "w", "controller": True}
+    mine: dict[str, Any] = {"labels": {LIGHT: "g"}, "metadata": {"ownerReferences": [owner]}}
+    pods = [pod(f"p{i}", **mine, **end) for i, end in enumerate(ends)]
+    status = play(node("n1"), group("g", 2, SIGS), pods, until=20).find("PodGroup", "g")["status"]
+    assert (status.pop("phase"), status.pop("occupiedBy")) == (phase, "default/work")
+    assert status == {"scheduleStartTime": "2026-01-01T00:00:00Z", **counts}
+
+
 def test_a_job_that_is_done_says_so() -> None:
     played = play(node("n1"), group("g", 2), gang("g", 2, runs_for="10s"))
     assert played.find("PodGroup", "g")["status"] | {"conditions": []} == {

@@ -188,6 +188,14 @@ spec:
 """
     kubectl("apply", "-f", "-", stdin=manifest)
     assert kubectl("get", "rsv").lines[0].split()[:3] == ["NAME", "PHASE", "NODE"]
+    ends = ("get", "rsv", "r1", "-o", "jsonpath={.spec.ttl}|{.spec.expires}")
+    assert kubectl(*ends).out == "24h|"
+    for patch, expected in (
+        ('{"spec":{"expires":"2027-01-01T00:00:00Z"}}', "|2027-01-01T00:00:00Z"),
+        ('{"spec":{"expires":null}}', "24h|"),
+    ):
+        kubectl("patch", "rsv", "r1", "--type=merge", "-p", patch)
+        assert kubectl(*ends).out == expected
     patch = '{"status":{"phase":"Available"}}'
     kubectl("patch", "rsv", "r1", "--subresource=status", "--type=merge", "-p", patch)
     assert kubectl("get", "rsv", "r1").lines[1].split()[:2] == ["r1", "Available"]

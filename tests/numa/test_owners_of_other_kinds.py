@@ -62,3 +62,11 @@ def test_what_restricted_cpus_do_not_cover_comes_from_the_node() -> None:
     it.put(lsr("owner", "4", "own", numa=SINGLE))
     assert cpus(it, "owner") == cpus(it, "r", "Reservation")
     assert zones(it, "owner") == {0: {"cpu": "4", "memory": "1Gi"}}
+
+
+def test_restricted_owners_get_no_other_cpus_however_they_want_them() -> None:
+    """Four CPUs of four cores are not among four CPUs of two."""
+    it = world().put(reserved("r", "4", allocateOnce=False, allocatePolicy="Restricted"))
+    it.put(lsr("owner", "4", "own", spec='{"requiredCPUBindPolicy": "SpreadByPCPUs"}'))
+    assert it.node_of("owner") == ""
+    assert "1 Reservation(s) not enough cpus available to satisfy request" in it.message("owner")

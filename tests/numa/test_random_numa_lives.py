@@ -155,6 +155,25 @@ class NumaLife:
             for (numa, resource), value in amounts.items():
                 said = f"{where}: {resource} of NUMA node {numa} is oversold: {value}"
                 assert value <= PER_NUMA[resource], said
+        self.check_what_is_free(given, sums)
+
+    def check_what_is_free(
+        self, given: dict[str, Counter[int]], sums: dict[str, Counter[tuple[int, str]]]
+    ) -> None:
+        """Where everybody says what it has, the rest is free: neither more nor less."""
+        cluster = self.world.scheduler.cluster
+        keeper = cluster.belongings.cpus
+        for kind, where in self.world.objects:
+            row = cluster.nodes.row(where) if kind == "NodeResourceTopology" else None
+            if row is None or keeper.guessed.keys() & keeper.there.get(row, {}):
+                continue
+            free, taken = keeper.free(row), sums.get(where, Counter())
+            for numa, amounts in free.zones.items():
+                for resource, value in amounts.items():
+                    should = PER_NUMA[resource] - taken[numa, resource]
+                    said = f"{where}: of {resource} of NUMA node {numa} {should} should be free"
+                    assert value == should, said
+            assert not free.cpus & given.get(where, Counter()).keys()
 
 
 @examples(12)

@@ -6,7 +6,7 @@ which can be restarted by itself; with "external" nobody does but the test.
 
 from collections.abc import Callable
 from contextlib import ExitStack
-from typing import Any
+from typing import Any, Self
 
 import msgspec
 
@@ -84,7 +84,7 @@ class AskingWorld(LittleWorld):
         for raw in self.objects.values():
             self.provisioner.feed(Added(decode(raw)))
 
-    def settle(self) -> "AskingWorld":
+    def settle(self) -> Self:
         while True:
             super().settle()
             decisions = self.provisioner.run(self.now) if self._apart else []

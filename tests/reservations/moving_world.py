@@ -75,22 +75,12 @@ class MovingWorld(LittleWorld):
 
     restart = start
 
-    def settle(self) -> "MovingWorld":
-        for _ in range(200):
-            decisions = self.scheduler.round(self.now)
-            self.check()
-            if not decisions:
-                return self
-            for decision in decisions:
-                self._carry_out(decision)
-                self.check()
-                self.writes += 1
-                if self.writes == self.restart_after:
-                    self.start()
-                    break
-        raise AssertionError("no end of decisions")
-
-    # What is asked
+    def _is_interrupted(self) -> bool:
+        self.writes += 1
+        if self.writes != self.restart_after:
+            return False
+        self.start()
+        return True
 
     def job(self, name: str = "move") -> Raw:
         return self.objects["PodMigrationJob", name]

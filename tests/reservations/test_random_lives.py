@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from reference.choices import Chooser, choosing, seeded
 from reservations.little_world import ALLOCATED, LittleWorld, node, pod, reservation
+from reservations.random_life import RandomLife
 from strategies import examples
 
 APPS = ("a", "b", "")
@@ -22,12 +23,11 @@ OWNERS = {
 DAEMON = [{"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "d", "uid": "d", "controller": True}]
 
 
-class Life:
+class Life(RandomLife):
     def __init__(self, choose: Chooser) -> None:
-        self.choose = choose
+        super().__init__(choose)
         self.world = LittleWorld(node("n0", cpu="8"), node("n1", cpu="6"))
         self.world.graceful = choose((True, False))
-        self.made = 0
 
     def live(self, steps: int) -> None:
         for _ in range(steps):
@@ -93,22 +93,8 @@ class Life:
             self.world.refuse.add(f"uid-{self.made}")
         self.world.put(it)
 
-    def _some(self, kind: str) -> str | None:
-        names = sorted(name for k, name in self.world.objects if k == kind)
-        return self.choose(names) if names else None
-
-    def pod_goes(self) -> None:
-        name = self._some("Pod")
-        if name is not None:
-            self.world.delete("Pod", name)
-
-    def reservation_goes(self) -> None:
-        name = self._some("Reservation")
-        if name is not None:
-            self.world.delete("Reservation", name)
-
     def reservation_changes(self) -> None:
-        name = self._some("Reservation")
+        name = self.some("Reservation")
         if name is None or name.startswith("preempted-for-"):
             return
         if self.choose((True, False)):
@@ -116,19 +102,6 @@ class Life:
         else:
             template = reservation(name, cpu=self.choose(CPUS))["spec"]["template"]
             self.world.edit("Reservation", name, spec__template=template)
-
-    def node_comes_or_goes(self) -> None:
-        name = self.choose(("n0", "n1", "n2"))
-        if ("Node", name) not in self.world.objects:
-            self.world.put(node(name, cpu="8"))
-            return
-        for key, raw in list(self.world.objects.items()):
-            if key[0] == "Pod" and raw["spec"].get("nodeName") == name:
-                self.world.delete(*key)
-        self.world.delete("Node", name)
-
-    def time_passes(self) -> None:
-        self.world.wait(self.choose((1.0, 12.0, 60.0)))
 
     def restart(self) -> None:
         """Pods may be tried sooner after it; what was promised stays promised."""

@@ -13,6 +13,7 @@ from holdfast.core.decisions import Evict
 from reference.choices import Chooser, choosing, seeded
 from reservations.little_world import Raw, node, pod
 from reservations.moving_world import MovingWorld, job, replica
+from reservations.random_life import RandomLife
 from strategies import examples
 
 ENDED = ("Succeeded", "Failed", "Aborted")
@@ -34,11 +35,12 @@ class CarefulWorld(MovingWorld):
         super()._evict(decision)
 
 
-class Life:
+class Life(RandomLife):
+    world: CarefulWorld
+
     def __init__(self, choose: Chooser) -> None:
-        self.choose = choose
+        super().__init__(choose)
         self.world = CarefulWorld(*(node(f"n{i}", cpu="8") for i in range(3)))
-        self.made = 0
         self.ended: dict[str, Raw] = {}
 
     def live(self, steps: int) -> None:
@@ -52,7 +54,7 @@ class Life:
                     self.pod_goes,
                     self.job_goes,
                     self.job_changes,
-                    self.room_goes,
+                    self.reservation_goes,
                     self.node_comes_or_goes,
                     self.mood_changes,
                     self.time_passes,
@@ -85,23 +87,14 @@ class Life:
             spec["reservationOptions"] = {"template": template}
         self.world.put(job(f"j{self.made}", self.choose(PODS), **spec))
 
-    def _some(self, kind: str) -> str | None:
-        names = sorted(name for k, name in self.world.objects if k == kind)
-        return self.choose(names) if names else None
-
-    def pod_goes(self) -> None:
-        name = self._some("Pod")
-        if name is not None:
-            self.world.delete("Pod", name)
-
     def job_goes(self) -> None:
-        name = self._some("PodMigrationJob")
+        name = self.some("PodMigrationJob")
         if name is not None:
             self.ended.pop(name, None)
             self.world.delete("PodMigrationJob", name)
 
     def job_changes(self) -> None:
-        name = self._some("PodMigrationJob")
+        name = self.some("PodMigrationJob")
         if name is None or name in self.ended:
             return
         if self.choose((True, True, False)):
@@ -109,30 +102,12 @@ class Life:
         else:
             self.world.edit("PodMigrationJob", name, status__phase="Aborted")
 
-    def room_goes(self) -> None:
-        name = self._some("Reservation")
-        if name is not None:
-            self.world.delete("Reservation", name)
-
-    def node_comes_or_goes(self) -> None:
-        name = self.choose(("n0", "n1", "n2"))
-        if ("Node", name) not in self.world.objects:
-            self.world.put(node(name, cpu="8"))
-            return
-        for key, raw in list(self.world.objects.items()):
-            if key[0] == "Pod" and raw["spec"].get("nodeName") == name:
-                self.world.delete(*key)
-        self.world.delete("Node", name)
-
     def mood_changes(self) -> None:
         world = self.world
         world.refusal = self.choose(("", "", "a budget"))
         world.no_room = self.choose(("", "", "a webhook"))
         world.graceless = self.choose((True, False))
         world.starts_well = self.choose((True, True, False))
-
-    def time_passes(self) -> None:
-        self.world.wait(self.choose((1.0, 12.0, 60.0)))
 
     def restart(self) -> None:
         """Now, or in the middle of what comes next."""

@@ -82,9 +82,13 @@ class _Reclaimer:
             if pod.nominated:
                 self._foresight.going(pod)  # it is looked at anew
         with cluster.ledger.transaction():
+            ready = False
             for pod in members:
                 self._place(pod)
-            ready = all(each.is_ready for each in jobs) if jobs else bool(self._places)
+                # Nobody has to go for those a job could do without.
+                ready = pod.row >= 0 and self._round.gangs.could_start(jobs)
+                if ready:
+                    break
         if ready and self._victims:
             self._decide()
         for pod in members:

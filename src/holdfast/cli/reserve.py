@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from holdfast.cli.asking.options import Context, Kubeconfig, Namespace, Where
+from holdfast.cli.asking.options import Context, Kubeconfig, Namespace, Where, optional
 from holdfast.cli.failing import Failure
 
 if TYPE_CHECKING:
@@ -43,47 +43,28 @@ def reserve(
     ] = None,
     file: Annotated[
         str | None,
-        typer.Option(
-            "-f",
-            "--filename",
-            metavar="F",
-            help="Or a file with such an object; - is stdin.",
-            show_default=False,
-        ),
+        optional("-f", "--filename", metavar="F", help="Or a file with such an object; - is stdin."),
     ] = None,
-    cpu: Annotated[
-        str | None, typer.Option("--cpu", metavar="Q", help="How much CPU each.", show_default=False)
-    ] = None,
+    cpu: Annotated[str | None, optional("--cpu", metavar="Q", help="How much CPU each.")] = None,
     memory: Annotated[
-        str | None,
-        typer.Option("--memory", metavar="Q", help="How much memory each.", show_default=False),
+        str | None, optional("--memory", metavar="Q", help="How much memory each.")
     ] = None,
     gpu: Annotated[
-        str | None,
-        typer.Option("--gpu", metavar="N", help="How many nvidia.com/gpu each.", show_default=False),
+        str | None, optional("--gpu", metavar="N", help="How many nvidia.com/gpu each.")
     ] = None,
     resource: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--resource", metavar="NAME=Q", help="How much of anything else.", show_default=False
-        ),
+        list[str] | None, optional("--resource", metavar="NAME=Q", help="How much of anything else.")
     ] = None,
     replicas: Annotated[
         int | None,
-        typer.Option(
-            "--replicas",
-            metavar="N",
-            help="How many; else as many as the source has, or 1.",
-            show_default=False,
-        ),
+        optional("--replicas", metavar="N", help="How many; else as many as the source has, or 1."),
     ] = None,
     owner: Annotated[
         list[str] | None,
-        typer.Option(
+        optional(
             "--owner",
             metavar="LABELS",
             help="Pods with these labels may use it: app=web,tier in (a,b). Again for alternatives.",
-            show_default=False,
         ),
     ] = None,
     ttl: Annotated[
@@ -93,32 +74,21 @@ def reserve(
         ),
     ] = None,
     expires: Annotated[
-        str | None,
-        typer.Option(
-            "--expires", metavar="TIME", help="Or until when: 2026-01-01T00:00:00Z.", show_default=False
-        ),
+        str | None, optional("--expires", metavar="TIME", help="Or until when: 2026-01-01T00:00:00Z.")
     ] = None,
     name: Annotated[
         str | None,
-        typer.Option(
-            "--name",
-            metavar="NAME",
-            help="Else the source's, or the owner's; numbered if several.",
-            show_default=False,
+        optional(
+            "--name", metavar="NAME", help="Else the source's, or the owner's; numbered if several."
         ),
     ] = None,
-    node: Annotated[
-        str | None, typer.Option("--node", metavar="NAME", help="On this node.", show_default=False)
-    ] = None,
+    node: Annotated[str | None, optional("--node", metavar="NAME", help="On this node.")] = None,
     node_selector: Annotated[
-        list[str] | None,
-        typer.Option("--node-selector", metavar="KEY=VALUE", help="On such nodes.", show_default=False),
+        list[str] | None, optional("--node-selector", metavar="KEY=VALUE", help="On such nodes.")
     ] = None,
     label: Annotated[
         list[str] | None,
-        typer.Option(
-            "--label", metavar="KEY=VALUE", help="Labels of the reservation itself.", show_default=False
-        ),
+        optional("--label", metavar="KEY=VALUE", help="Labels of the reservation itself."),
     ] = None,
     allocate_once: Annotated[
         bool | None,

@@ -4,6 +4,7 @@ from typing import Annotated, Any
 
 import typer
 
+from holdfast.cli.asking.options import optional
 from holdfast.cli.serving import HealthAddress, failures, logger, read_address, run_loop
 
 _DEFAULT_HEALTH = "0.0.0.0:10259"
@@ -11,16 +12,14 @@ _DEFAULT_HEALTH = "0.0.0.0:10259"
 
 def run(
     config: Annotated[
-        str | None,
-        typer.Option("--config", metavar="F", help="A KubeSchedulerConfiguration.", show_default=False),
+        str | None, optional("--config", metavar="F", help="A KubeSchedulerConfiguration.")
     ] = None,
     kubeconfig: Annotated[
         str | None,
-        typer.Option(
+        optional(
             "--kubeconfig",
             metavar="F",
             help="Else the configuration's, KUBECONFIG, the pod's service account, ~/.kube/config.",
-            show_default=False,
         ),
     ] = None,
     install_crds: Annotated[

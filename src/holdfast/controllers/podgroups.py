@@ -4,10 +4,11 @@
     Inqueue     its members are there and wait for room, or may be made
     Running     enough of them have a place
     Unknown     some of them run, but fewer than it needs
-    Completed   all have done their work
+    Completed   as many as it needs have ended, and none is left
 
-Those of scheduling.sigs.k8s.io call the second Scheduling and the last Finished; they have no
-conditions. A job that says how long it may take, and takes longer, is reported once; it waits on.
+Those of scheduling.sigs.k8s.io have no conditions, and phases of their own: Pending, Scheduling,
+Scheduled (enough have a place), Running, Failed (one did, and enough were there), Finished (enough did
+their work). A job that says how long it may take, and takes longer, is reported once; it waits on.
 """
 
 import msgspec
@@ -25,8 +26,7 @@ from holdfast.core.pods import Phase
 
 UNSCHEDULABLE = "Unschedulable"
 TIMEOUT = "ScheduleTimeout"
-
-_OF_SIGS = {"Inqueue": "Scheduling", "Completed": "Finished"}
+_PENDING = "Pending"
 
 
 class PodGroups:
@@ -73,7 +73,7 @@ class PodGroups:
         self._without_pods = {job.name: None for job in jobs}
         if not jobs:
             return
-        let_in = [job for job in known.values() if job.admitted or phase_of(job) == "Inqueue"]
+        let_in = [job for job in known.values() if phase_of(job) == "Inqueue"]
         for job in sorted(jobs, key=lambda job: (-job.priority, job.created, job.name)):
             if may_have_pods(cluster, job, let_in):
                 job.admitted = True
@@ -150,11 +150,12 @@ def _has_no_pods(job: Job) -> bool:
     group = job.group
     if group is None or group.api_version.startswith(SIGS) or group.metadata.deletion_timestamp:
         return False
-    return not (job.members or job.done or job.failed)
+    return not job.members and phase_of(job) != "Completed"
 
 
 def phase_of(job: Job) -> str:
-    if job.done and not job.members:
+    ended = len(job.done) + len(job.failed)
+    if ended and not job.members and ended >= job.min_member:
         return "Completed"
     if job.is_ready:
         return "Running"
@@ -164,7 +165,30 @@ def phase_of(job: Job) -> str:
     if (job.tried and enough and job.members) or job.admitted:
         return "Inqueue"
     # Who makes its pods one by one is not to be stopped half way.
-    return "Inqueue" if job.group is not None and job.group.status.phase == "Inqueue" else "Pending"
+    return "Inqueue" if job.group is not None and job.group.status.phase == "Inqueue" else _PENDING
+
+
+def _sigs_phase(job: Job, status: PodGroupStatus, before: str) -> str:
+    """As those have it who know of PodGroups of that API group: whoever ended is a member still, and
+    a group that was tried once is not pending as long as there are any."""
+    least, there = max(1, job.min_member), len(job.members) + status.succeeded + status.failed
+    if not there or (before in ("", _PENDING) and there < least):
+        return _PENDING
+    if status.succeeded >= least:
+        return "Finished"
+    if status.failed and status.failed + status.running + status.succeeded >= least:
+        return "Failed"
+    if status.scheduled < least:
+        return "Scheduling"
+    return "Running" if status.succeeded + status.running >= least else "Scheduled"
+
+
+def _occupied_by(job: Job) -> str:
+    """Whose pods its first member is one of."""
+    member = next(iter(job.members.values()), None)
+    if member is None:
+        return ""
+    return ",".join(sorted(f"{member.namespace}/{owner.name}" for owner in member.cls.owners))
 
 
 def status_of(job: Job, group: PodGroup, now: float) -> PodGroupStatus:
@@ -179,10 +203,12 @@ def status_of(job: Job, group: PodGroup, now: float) -> PodGroupStatus:
         failed=len(job.failed),
     )
     if group.api_version.startswith(SIGS):
-        status.phase = _OF_SIGS.get(phase, phase)
-        status.scheduled = sum(m.phase is Phase.ASSIGNED for m in members) + len(job.done)
-        if job.tried and status.schedule_start_time is None:
-            status.schedule_start_time = format_time(now)
+        bound = sum(member.phase is Phase.ASSIGNED for member in members)
+        status.scheduled = bound + status.succeeded + status.failed
+        status.phase = _sigs_phase(job, status, group.status.phase)
+        if status.phase != _PENDING:
+            status.schedule_start_time = status.schedule_start_time or format_time(now)
+            status.occupied_by = status.occupied_by or _occupied_by(job)
         return status
     conditions = {condition.type: condition for condition in group.status.conditions}
 

@@ -40,6 +40,8 @@ class OwnedColumn(Column):
         """The best row, as long as nothing changed but that row."""
         self._open: Bools = np.zeros(0, dtype=np.bool_)
         """The rows that can be used without a reservation too."""
+        self.counted: tuple[Hashable, str] = (None, "")
+        """What was last said of how many reservations there are for the class, and when."""
         super().__init__(cluster, profile, cls)
 
     def best(self, among: Bools | None = None) -> int:

@@ -158,7 +158,13 @@ class PodTrial:
     def reservations(self) -> str:
         if not isinstance(self._column, OwnedColumn):
             return ""
-        return count_reservations(self._cluster, self._column)
+        column, promises = self._column, self._cluster.promises
+        moment = self._moment(), promises.log_start + len(promises.log)
+        then, told = column.counted
+        if then != moment:
+            told = count_reservations(self._cluster, column)
+            column.counted = moment, told
+        return told
 
     def blame(self, row: int) -> Blame:
         """What stands against the row."""

@@ -7,7 +7,7 @@ from holdfast.api import names
 from holdfast.api.errors import InvalidObject
 from holdfast.api.merge_patch import merge_patch
 from holdfast.api.validation import validate
-from holdfast.backends.embedded.admission import admit
+from holdfast.backends.embedded.admission import admit, with_expiry
 from holdfast.backends.embedded.agenda import Entry
 from holdfast.backends.embedded.objects import key_of
 from holdfast.backends.embedded.telling import DELETED
@@ -131,6 +131,8 @@ class Steps:
 
     def _replace(self, key: Key, live: Raw, changed: Raw, field: str) -> None:
         """Puts the changed object in, if an API server would have it."""
+        if key.kind == "Reservation" and isinstance(changed.get("spec"), dict):
+            changed = with_expiry(changed, live)
         for path in _FIXED:
             if _at(changed, path) != _at(live, path):
                 raise InvalidObject(str(key), f"{field}.{'.'.join(path)}", "cannot be changed")

@@ -174,9 +174,21 @@ def _phased(phase: str) -> Callable[[Raw, str], Raw]:
 
 def _reservation(raw: Raw, now: str) -> Raw:
     spec = {"allocateOnce": True, **raw["spec"]}
-    if "ttl" not in spec and "expires" not in spec:
-        spec["ttl"] = DEFAULT_TTL
-    return {**raw, "spec": spec, "status": {"phase": "Pending", **(raw.get("status") or {})}}
+    status = {"phase": "Pending", **(raw.get("status") or {})}
+    return with_expiry({**raw, "spec": spec, "status": status})
+
+
+def with_expiry(reservation: Raw, before: Raw | None = None) -> Raw:
+    """A reservation, made or changed, with the default ttl unless it says when it ends. To say so later
+    switches the default off."""
+    spec, was = reservation["spec"], before["spec"] if before is not None else {}
+    if spec.get("ttl") is None and spec.get("expires") is None:
+        return {**reservation, "spec": {**spec, "ttl": DEFAULT_TTL}}
+    switched_off = spec.get("expires") is not None and was.get("expires") is None
+    if switched_off and spec.get("ttl") == was.get("ttl") == DEFAULT_TTL:
+        spec = {name: value for name, value in spec.items() if name != "ttl"}
+        return {**reservation, "spec": spec}
+    return reservation
 
 
 _COMPLETE: dict[str, Callable[[Raw, str], Raw]] = {

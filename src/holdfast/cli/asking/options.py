@@ -1,41 +1,32 @@
 """The options all commands about a cluster have."""
 
 import enum
-from typing import Annotated, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import typer
 
+
+def optional(*flags: str, metavar: str, help: str) -> Any:
+    """An option that says in its help what is done without it."""
+    return typer.Option(*flags, metavar=metavar, help=help, show_default=False)
+
+
 Kubeconfig = Annotated[
     str | None,
-    typer.Option(
-        "--kubeconfig",
-        metavar="F",
-        help="Else KUBECONFIG, the pod's service account, ~/.kube/config.",
-        show_default=False,
+    optional(
+        "--kubeconfig", metavar="F", help="Else KUBECONFIG, the pod's service account, ~/.kube/config."
     ),
 ]
 Context = Annotated[
-    str | None,
-    typer.Option(
-        "--context",
-        metavar="NAME",
-        help="The kubeconfig's context, if not its own.",
-        show_default=False,
-    ),
+    str | None, optional("--context", metavar="NAME", help="The kubeconfig's context, if not its own.")
 ]
 Namespace = Annotated[
-    str | None,
-    typer.Option(
-        "-n", "--namespace", metavar="NS", help="Else the context's, or default.", show_default=False
-    ),
+    str | None, optional("-n", "--namespace", metavar="NS", help="Else the context's, or default.")
 ]
 Config = Annotated[
     str | None,
-    typer.Option(
-        "--config",
-        metavar="F",
-        help="The configuration the scheduler there runs with, if it has one.",
-        show_default=False,
+    optional(
+        "--config", metavar="F", help="The configuration the scheduler there runs with, if it has one."
     ),
 ]
 

@@ -150,11 +150,15 @@ class Jobs:
         return sorted(name for name in job.bond.partners if name not in self.known)
 
     def held_for(self, job: Job, slot: int) -> int:
-        """How much is held for members of the job."""
-        if not self.holds:
+        """How much is held for members of the job: since it starves, or since others made room."""
+        rooms, held = self._cluster.promises.rooms, 0
+        if not self.holds and not rooms:
             return 0
-        holds = (self.holds.of(member) for member in job.members.values())
-        return sum(self.holds.left(hold, slot) for hold in holds if hold is not None)
+        for uid, member in job.members.items():
+            hold = self.holds.of(member)
+            for promise in (*([hold] if hold is not None else ()), *rooms.get(uid, {}).values()):
+                held += self.holds.left(promise, slot)
+        return held
 
     def companions(self, victims: Collection[PodRecord]) -> list[PodRecord]:
         """Who must go with these: the rest of every job that would run with fewer than it needs."""
@@ -214,6 +218,8 @@ class Jobs:
         if known is None or known.metadata.uid != group.metadata.uid:
             return
         del self._groups[name]
+        if group.spec.queue in self.queues.known:
+            self.queues.dirty[group.spec.queue] = None
         jobs = [self.known.get(name), self.known.get(name._replace(family=_OTHER[name.family]))]
         for job in jobs:
             if job is not None:

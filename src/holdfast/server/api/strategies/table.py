@@ -6,6 +6,7 @@ from holdfast.server.api.strategies.events import EVENT
 from holdfast.server.api.strategies.namespaces import NAMESPACE, NODE
 from holdfast.server.api.strategies.pods import POD
 from holdfast.server.api.strategies.priorities import PRIORITY_CLASS
+from holdfast.server.api.strategies.reservations import RESERVATION
 from holdfast.server.api.strategies.services import SERVICE
 from holdfast.server.api.strategies.storage import (
     ATTACHMENT,
@@ -99,7 +100,14 @@ _CUSTOM_WITH_STATUS = Strategy(
 )
 
 
+_OWN: dict[tuple[str, str], Strategy] = {
+    ("scheduling.koordinator.sh", "Reservation"): RESERVATION,
+}
+
+
 def strategy_of(type: ResourceType) -> Strategy:
     if type.builtin:
         return _BUILTIN.get((type.group, type.kind), PLAIN)
+    if (type.group, type.kind) in _OWN:
+        return _OWN[type.group, type.kind]
     return _CUSTOM_WITH_STATUS if type.subresource("status") is not None else _CUSTOM
