@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from holdfast.actions.room_in_queue import RoomInQueue
+from holdfast.actions.room_in_queue import RoomInQueue, is_critical
 from holdfast.actions.round import Action, Round
 from holdfast.core.decisions import Decision, Emit, Evict, Nominate
 from holdfast.core.jobs.queues import Foresight, QueueRecord
@@ -151,6 +151,7 @@ class _Reclaimer:
             and record.name != self._queue
             and not victim.cls.spared
             and not victim.cls.permanent
+            and not is_critical(victim)
             and not victim.disrupted
             and not victim.cls.terminating
         )

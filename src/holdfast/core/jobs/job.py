@@ -52,6 +52,7 @@ class Job:
         "priority_class",
         "problem",
         "seen_ready",
+        "spares",
         "told",
         "tried",
         "waited",
@@ -71,6 +72,8 @@ class Job:
         """Members that failed, by uid."""
         self.priority_class: int | None = None
         """The priority its PodGroup's class gives it."""
+        self.spares = False
+        """Whether its PodGroup says that its pods are nobody's victims."""
         self.leader: PodRecord | None = None
         """The member that stands in the scheduling queue for all that wait."""
         self.problem = NOTHING
