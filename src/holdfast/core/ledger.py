@@ -166,15 +166,17 @@ class Ledger:
         """By slot, what is left of a row once somebody took what he needs of it (slot, amount, and
         what for), were some pods not there and those `besides` there too."""
         allocatable, claimed = self._table.allocatable, self._table.claimed
-        left = {
-            slot: allocatable.item(slot, row) - claimed.item(slot, row) - amount
-            for slot, amount, _ in needs
-        }
-        for sign, pods in ((1, without), (-1, besides)):
-            for pod in pods:
-                for slot, amount in pod.cls.usage:
-                    if slot in left:
-                        left[slot] += sign * amount
+        left = {}
+        for slot, amount, _ in needs:
+            left[slot] = allocatable.item(slot, row) - claimed.item(slot, row) - amount
+        for pod in without:
+            for slot, amount in pod.cls.usage:
+                if slot in left:
+                    left[slot] += amount
+        for pod in besides:
+            for slot, amount in pod.cls.usage:
+                if slot in left:
+                    left[slot] -= amount
         return left
 
     def to_remove(self, spare: dict[int, int], pods: list[PodRecord]) -> list[PodRecord]:
