@@ -10,7 +10,6 @@ from holdfast.api import InvalidObject, Pod, pod_limits, pod_requests
 from holdfast.api.resources import (
     NON_ZERO,
     amounts,
-    is_best_effort,
     is_extended,
     is_scalar_resource,
     qos_class,
@@ -235,7 +234,6 @@ def test_amounts_of_a_list() -> None:
 )
 def test_quality_of_service(pod: PodBuilder, qos: str) -> None:
     assert qos_class(pod.obj()) == qos
-    assert is_best_effort(pod.obj()) is (qos == "BestEffort")
 
 
 @pytest.mark.parametrize(

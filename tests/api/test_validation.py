@@ -11,6 +11,7 @@ from hypothesis import given
 from builders import (
     NodeBuilder,
     PodBuilder,
+    QueueBuilder,
     ReservationBuilder,
     make_node,
     make_pod,
@@ -285,9 +286,34 @@ def test_pod_groups_and_queues() -> None:
     ]
     assert found(make_queue("q").weight(4).capability(cpu=4).deserved(cpu=2).raw()) == []
     assert fields(make_queue("q").weight(0).raw()) == ["spec.weight"]
-    assert found(make_queue("q").capability(cpu=1).guarantee(cpu=2).raw()) == [
-        "spec.guarantee.resource[cpu]: is more than spec.capability[cpu]"
-    ]
+    assert found(make_queue("q").guarantee(cpu=2).raw()) == []
+
+
+@pytest.mark.parametrize(
+    ("queue", "expected"),
+    [
+        (
+            make_queue("q").capability(cpu=1).guarantee(cpu=2),
+            "spec.guarantee.resource[cpu]: guarantee[cpu]=2 must be <= capability[cpu]=1",
+        ),
+        (
+            make_queue("q").deserved(cpu="1500m").guarantee(cpu=2),
+            "spec.deserved[cpu]: deserved[cpu]=1500m must be >= guarantee[cpu]=2",
+        ),
+        (
+            make_queue("q").capability(memory="1Gi").deserved(memory="1025Mi"),
+            "spec.deserved[memory]: deserved[memory]=1025Mi must be <= capability[memory]=1Gi",
+        ),
+        (make_queue("q").spec(parent="q"), "spec.parent: queue q cannot use itself as parent"),
+    ],
+)
+def test_queues_that_contradict_themselves(queue: QueueBuilder, expected: str) -> None:
+    assert found(queue.raw()) == [expected]
+
+
+def test_a_pod_group_names_a_tier_in_one_way() -> None:
+    both = {"mode": "hard", "highestTierAllowed": 1, "highestTierName": "rack"}
+    assert fields(make_pod_group("g").spec(networkTopology=both).raw()) == ["spec.networkTopology"]
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from framework.test_config_support import loaded, problems
+from framework.test_config_support import IMPLEMENTS, loaded, problems
+from holdfast.framework.config import load
 
 RESERVE = {
     "starvingJobTimeThreshold": 172800.0,
@@ -177,3 +178,17 @@ def test_arguments_of_an_action_that_does_not_run_are_warned_of() -> None:
     assert configuration.warnings == (
         'configurations[0].arguments: has no effect, since "reserve" is not among the actions',
     )
+
+
+def test_volcanos_own_file_is_read_as_it_is() -> None:
+    configuration = load(
+        {
+            "actions": "enqueue, allocate, reserve",
+            "tiers": [{"plugins": [{"name": "gang"}]}],
+            "configurations": [{"name": "reserve", "arguments": {"reservedNodePercent": 30}}],
+        },
+        IMPLEMENTS,
+    )
+    assert [action.name for action in configuration.actions] == ["allocate", "reserve"]
+    assert configuration.actions[1].arguments["reservedNodePercent"] == 30
+    assert "tiers: of Volcano has no counterpart here and is ignored" in configuration.warnings

@@ -144,3 +144,30 @@ def test_the_less_important_queue_gives_back_first() -> None:
     ]
     late = waiting("c", of="c", at="10s")
     assert gone(play(node("n1", 4), queues, given, late, config=RECLAIM)) == ["b-1"]
+
+
+@pytest.mark.parametrize("config", [PREEMPT, RECLAIM])
+def test_nobody_goes_for_those_a_job_could_do_without(config: Raw) -> None:
+    queues = [queue("q", deserved={"cpu": "2"}), queue("r", deserved={"cpu": "6"})]
+    of = "q" if config is PREEMPT else "r"
+    high = [group("g", 4, queue=of), *gang("g", 8, at="10s", priority=10)]
+    played = play(node("n1", 8), queues, lows(8), high, config=config)
+    assert len(gone(played)) == 4
+    assert len([name for name in played.bound() if name.startswith("g-")]) == 4
+
+
+@pytest.mark.parametrize(("needs", "victims"), [("2", 2), ("4", 4), ("5", 0)])
+def test_as_much_room_is_made_as_the_job_needs_as_a_whole_or_none(needs: str, victims: int) -> None:
+    spec: Raw = {"minResources": {"cpu": needs}}
+    high = [group("g", 2, **spec), *gang("g", 6, at="10s", priority=10)]
+    played = play(node("n1", 4), [pod(f"low-{i}") for i in range(4)], high, config=PREEMPT)
+    assert len(gone(played)) == victims
+
+
+@pytest.mark.parametrize(
+    "of_the_cluster", [{"metadata": {"namespace": "kube-system"}}, {"priority": 2_000_000_000}]
+)
+def test_what_the_cluster_itself_needs_is_not_reclaimed(of_the_cluster: Raw) -> None:
+    given = [waiting(f"a-{i}", of="a", **of_the_cluster) for i in range(2)]
+    late = waiting("b", of="b", at="10s")
+    assert gone(play(node("n1", 2), queue("a"), queue("b"), given, late, config=RECLAIM)) == []

@@ -393,6 +393,21 @@ def test_who_must_use_a_reservation_may_ask_for_nothing_of_it(
     assert "allocated" not in world.status("r")
 
 
+@pytest.mark.parametrize("text", ["", "null", "{}", '{"unknown": 1, "tolerations": null}'])
+def test_an_affinity_that_says_nothing_wants_some_reservation(text: str) -> None:
+    world = LittleWorld(node("n1"), pod("must", "a", meta={"annotations": {AFFINITY: text}}))
+    assert "node(s) no reservations match reservation affinity" in world.message("must")
+    world.put(reservation("r"))
+    assert world.drawn("must") == "r"
+
+
+@pytest.mark.parametrize("text", ["", "null", "{}", '{"resourceNames": []}'])
+def test_an_exact_match_that_says_nothing_asks_for_nothing(text: str) -> None:
+    exact = {"annotations": {"scheduling.koordinator.sh/exact-match-reservation": text}}
+    world = LittleWorld(node("n1"), reservation("r", cpu="4")).put(pod("p", "a", meta=exact, cpu="1"))
+    assert world.drawn("p") == "r"
+
+
 def test_a_reserved_number_of_pods_is_kept_even_if_it_is_one() -> None:
     world = LittleWorld(node("n1"))
     strict: Raw = {"allocateOnce": False, "allocatePolicy": "Restricted"}

@@ -8,6 +8,7 @@ needs to try.
 import numpy as np
 from numpy.typing import NDArray
 
+from holdfast.actions.room_in_queue import is_critical
 from holdfast.core.cluster import Cluster
 from holdfast.core.jobs.queues import Foresight, QueueRecord
 from holdfast.core.pods import PodRecord
@@ -53,6 +54,7 @@ class Giving:
             self._queues.of(pod) in self._givers
             and not pod.cls.spared
             and not pod.cls.permanent
+            and not is_critical(pod)
             and not is_going(pod)
         )
 

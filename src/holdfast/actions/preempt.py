@@ -7,7 +7,7 @@ before it taken for granted. Only if the whole job would then be ready is anyone
 
 from collections.abc import Callable, Collection
 
-from holdfast.actions.room_in_queue import RoomInQueue
+from holdfast.actions.room_in_queue import RoomInQueue, is_critical
 from holdfast.actions.round import Action, Round
 from holdfast.core.decisions import Decision, Emit, Nominate
 from holdfast.core.decisions import Preempt as PreemptPod
@@ -60,7 +60,7 @@ class Preempt(Action):
             return ()
         if gangs.hindrance(jobs, members, may_make_room=True) is not None:
             return ()
-        return self._make_room_for(round_, members, lambda: all(each.is_ready for each in jobs))
+        return self._make_room_for(round_, members, lambda: gangs.could_start(jobs))
 
     def _make_room_for(
         self, round_: Round, members: list[PodRecord], is_ready: Callable[[], bool]
@@ -72,9 +72,13 @@ class Preempt(Action):
         found: list[tuple[PodRecord, str, tuple[Decision, ...]]] = []
         victims: dict[str, PodRecord] = {}
         with cluster.ledger.transaction():
+            ready = False
             for pod in members:
                 self._place(round_, pod, found, victims)
-            ready = bool(found) and is_ready()
+                # Nobody has to go for those a job could do without.
+                ready = pod.row >= 0 and is_ready()
+                if ready:
+                    break
         if ready and victims:
             self._decide(round_, found, victims)
             return victims.values()
@@ -183,4 +187,6 @@ class Preempt(Action):
 
 def _is_less_important(victim: PodRecord, pod: PodRecord) -> bool:
     cls = victim.cls
-    return cls.priority < pod.cls.priority and not (cls.spared or cls.permanent or victim.disrupted)
+    if cls.spared or cls.permanent or victim.disrupted or is_critical(victim):
+        return False
+    return cls.priority < pod.cls.priority

@@ -52,8 +52,9 @@ class Reclaim(Action):
         self, round_: Round, waiting: list[PodRecord], giving: Giving, foresight: Foresight
     ) -> None:
         queues, in_vain = round_.cluster.jobs.queues, set()
-        standing = {name: queues.standing(name) for name in {queues.of(pod) for pod in waiting}}
-        waiting.sort(key=lambda pod: (standing[queues.of(pod)], round_.queue.sort_key(pod)))
+        kinds = {(queues.of(pod), pod.cls.id): pod for pod in waiting}
+        standing = {kind: queues.standing(kind[0], pod) for kind, pod in kinds.items()}
+        waiting.sort(key=lambda pod: (standing[queues.of(pod), pod.cls.id], round_.queue.sort_key(pod)))
         for pod in waiting:
             kind = round_.queue.kind(pod)
             if pod.promise is not None or kind in in_vain:
@@ -92,9 +93,13 @@ class _Reclaimer:
             if pod.nominated:
                 self._foresight.going(pod)  # it is looked at anew
         with cluster.ledger.transaction():
+            ready = False
             for pod in members:
                 self._place(pod)
-            ready = all(each.is_ready for each in jobs) if jobs else bool(self._places)
+                # Nobody has to go for those a job could do without.
+                ready = pod.row >= 0 and self._round.gangs.could_start(jobs)
+                if ready:
+                    break
         if ready and self._victims:
             self._decide()
         for pod in members:

@@ -16,6 +16,9 @@ from holdfast.framework.trial import PodTrial
 
 _ENOUGH = 16
 """Of so many rows where it could be done the best is taken; on a large cluster not all are tried."""
+_SYSTEM = "kube-system"
+_CRITICAL = 2_000_000_000
+"""The priority of system-cluster-critical, the lowest of those Kubernetes has for itself."""
 
 
 class Room(NamedTuple):
@@ -124,3 +127,8 @@ class RoomInQueue:
             group = [each for each in group if each.row >= 0]
             gone += group
             yield [(each, each.row) for each in group]
+
+
+def is_critical(pod: PodRecord) -> bool:
+    """Whether the cluster itself needs the pod, whatever queue it is in."""
+    return pod.namespace == _SYSTEM or pod.cls.priority >= _CRITICAL

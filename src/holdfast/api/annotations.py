@@ -55,12 +55,22 @@ class Preempts(Struct):
     reservations: list[str] = field(default_factory=list)
 
 
+class AllocatedFunction(Struct):
+    minor: int = 0
+    bus_id: str = field(default="", name="busID")
+
+
+class DeviceAllocationExtension(Struct):
+    vfs: list[AllocatedFunction] = field(default_factory=list)
+
+
 class DeviceAllocation(Struct):
     """One device in `device-allocated`, which maps a device type to a list of these."""
 
     minor: int = 0
     id: str = ""
     resources: ResourceList = field(default_factory=dict)
+    extension: DeviceAllocationExtension | None = None
 
 
 class NUMANodeResource(Struct):

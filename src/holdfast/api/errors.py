@@ -20,7 +20,7 @@ class HoldfastError(Exception):
     """Root of the tree: catch this to catch everything Holdfast complains about."""
 
 
-class InvalidObject(HoldfastError):  # noqa: N818 - it reads as what it says, in a report of many
+class InvalidObject(HoldfastError):
     """One complaint about one field of one object.
 
     `object` is the object's name as timelines show it (`Pod/default/p1`), or "" while only a
@@ -44,11 +44,11 @@ class InvalidObject(HoldfastError):  # noqa: N818 - it reads as what it says, in
         return InvalidObject(object or self.object, prefix + self.field, self.message)
 
 
-class UnknownDefinition(HoldfastError):  # noqa: N818
+class UnknownDefinition(HoldfastError):
     """There is no CustomResourceDefinition of that name."""
 
 
-class MalformedText(HoldfastError, ValueError):  # noqa: N818
+class MalformedText(HoldfastError, ValueError):
     """Text that does not follow its grammar."""
 
 

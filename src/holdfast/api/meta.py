@@ -59,10 +59,6 @@ class LabelSelector(Struct):
     match_expressions: list[LabelSelectorRequirement] = field(default_factory=list)
 
 
-class LocalObjectReference(Struct):
-    name: str = ""
-
-
 class ObjectReference(Struct):
     api_version: str = ""
     kind: str = ""

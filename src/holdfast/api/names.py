@@ -6,14 +6,12 @@ They stand here and nowhere else, so that a search for a name ends in one place.
 from __future__ import annotations
 
 # API groups and versions.
-CORE_V1 = "v1"
 RESERVATION_API = "scheduling.koordinator.sh/v1alpha1"
 VOLCANO_API = "scheduling.volcano.sh/v1beta1"
 SIGS_PODGROUP_API = "scheduling.sigs.k8s.io/v1alpha1"
 VOLCANO_JOB_API = "batch.volcano.sh/v1alpha1"
 TOPOLOGY_API = "topology.node.k8s.io/v1alpha1"
 SIM_API = "sim.holdfast.io/v1alpha1"
-CONFIG_API = "kubescheduler.config.k8s.io/v1"
 
 # Schedulers a pod may ask for.
 DEFAULT_SCHEDULER = "default-scheduler"
@@ -25,7 +23,6 @@ DEFAULT_NAMESPACE = "default"
 # Resources.
 CPU = "cpu"
 MEMORY = "memory"
-EPHEMERAL_STORAGE = "ephemeral-storage"
 STORAGE = "storage"
 PODS = "pods"
 HUGEPAGES_PREFIX = "hugepages-"
@@ -63,7 +60,6 @@ TAINT_MEMORY_PRESSURE = "node.kubernetes.io/memory-pressure"
 TAINT_DISK_PRESSURE = "node.kubernetes.io/disk-pressure"
 TAINT_PID_PRESSURE = "node.kubernetes.io/pid-pressure"
 TAINT_NETWORK_UNAVAILABLE = "node.kubernetes.io/network-unavailable"
-TAINT_OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
 
 NO_SCHEDULE = "NoSchedule"
 PREFER_NO_SCHEDULE = "PreferNoSchedule"
@@ -71,12 +67,9 @@ NO_EXECUTE = "NoExecute"
 
 # Kubernetes: annotations of pods, claims and volumes.
 MIRROR_POD_ANNOTATION = "kubernetes.io/config.mirror"
-CONFIG_SOURCE_ANNOTATION = "kubernetes.io/config.source"
 SELECTED_NODE_ANNOTATION = "volume.kubernetes.io/selected-node"
 BIND_COMPLETED_ANNOTATION = "pv.kubernetes.io/bind-completed"
-BOUND_BY_CONTROLLER_ANNOTATION = "pv.kubernetes.io/bound-by-controller"
 PROVISIONED_BY_ANNOTATION = "pv.kubernetes.io/provisioned-by"
-STORAGE_PROVISIONER_ANNOTATION = "volume.kubernetes.io/storage-provisioner"
 DEFAULT_STORAGE_CLASS_ANNOTATION = "storageclass.kubernetes.io/is-default-class"
 STORAGE_CLASS_ANNOTATION = "volume.beta.kubernetes.io/storage-class"
 MIGRATED_PLUGINS_ANNOTATION = "storage.alpha.kubernetes.io/migrated-plugins"
@@ -101,7 +94,6 @@ RESERVATION_ORDER = "scheduling.koordinator.sh/reservation-order"
 RESERVATION_RESTRICTED_OPTIONS = "scheduling.koordinator.sh/reservation-restricted-options"
 RESERVATION_RESIZE_ALLOCATABLE = "scheduling.koordinator.sh/reservation-resize-allocatable"
 RESERVATION_INNER = "node.koordinator.sh/reservation"
-PRE_ALLOCATION_REQUIRED = "scheduling.koordinator.sh/pre-allocation-required"
 
 # Preemption among reservations.
 RESERVATION_PRIORITY = "koordinator.sh/priority"
@@ -131,6 +123,7 @@ LIMIT_TO_ALLOCATABLE = "node.koordinator.sh/limit-to-allocatable"
 DEVICE_ALLOCATED = "scheduling.koordinator.sh/device-allocated"
 DEVICE_ALLOCATE_HINT = "scheduling.koordinator.sh/device-allocate-hint"
 DEVICE_JOINT_ALLOCATE = "scheduling.koordinator.sh/device-joint-allocate"
+GPU_PARTITIONS = "scheduling.koordinator.sh/gpu-partitions"
 GPU_PARTITION_SPEC = "scheduling.koordinator.sh/gpu-partition-spec"
 
 # CPUs and NUMA nodes: wishes and results on pods, policies on nodes.
@@ -141,6 +134,7 @@ NUMA_TOPOLOGY_SPEC = "scheduling.koordinator.sh/numa-topology-spec"
 NODE_NUMA_TOPOLOGY_POLICY = "node.koordinator.sh/numa-topology-policy"
 NODE_CPU_BIND_POLICY = "node.koordinator.sh/cpu-bind-policy"
 NODE_NUMA_ALLOCATE_STRATEGY = "node.koordinator.sh/numa-allocate-strategy"
+GPU_PARTITION_POLICY = "node.koordinator.sh/gpu-partition-policy"
 GPU_VENDOR = "node.koordinator.sh/gpu-vendor"
 KUBELET_CPU_POLICY = "kubelet.koordinator.sh/cpu-manager-policy"
 POD_CPU_ALLOCS = "node.koordinator.sh/pod-cpu-allocs"

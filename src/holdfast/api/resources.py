@@ -125,10 +125,6 @@ def qos_class(pod: Pod) -> QOS:
     return "Guaranteed" if guaranteed else "Burstable"
 
 
-def is_best_effort(pod: Pod) -> bool:
-    return qos_class(pod) == "BestEffort"
-
-
 def is_native(name: str) -> bool:
     """A resource Kubernetes itself defines."""
     return "/" not in name or is_prefixed_native(name)

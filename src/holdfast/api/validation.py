@@ -10,7 +10,7 @@ reference's uid, the limit of an extended resource.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from holdfast.api.decode import decode, object_name
@@ -18,6 +18,7 @@ from holdfast.api.duration import parse_duration
 from holdfast.api.errors import InvalidObject
 from holdfast.api.findings import Findings
 from holdfast.api.intorstring import scaled_value
+from holdfast.api.job_validation import Contradiction, group_contradictions, queue_contradictions
 from holdfast.api.jobs import PodGroup, Queue
 from holdfast.api.kinds import kind_info
 from holdfast.api.meta import Object, ResourceList
@@ -68,10 +69,10 @@ def _check_pod_group(findings: Findings, group: PodGroup, raw: Mapping[str, Any]
     check_resource_list(findings, group.spec.min_resources, "spec.minResources")
     timeout = group.spec.schedule_timeout_seconds
     findings.within("spec.scheduleTimeoutSeconds", timeout, 0, 2**31 - 1)
+    _contradicts_itself(findings, group_contradictions(raw.get("spec") or {}))
 
 
 def _check_queue(findings: Findings, queue: Queue, raw: Mapping[str, Any]) -> None:
-    """A queue is owed no more than it deserves, and deserves no more than it may have."""
     spec = queue.spec
     findings.within("spec.weight", spec.weight, 1, 65535)
     lists: list[tuple[str, ResourceList]] = [
@@ -79,12 +80,17 @@ def _check_queue(findings: Findings, queue: Queue, raw: Mapping[str, Any]) -> No
         ("spec.deserved", spec.deserved or {}),
         ("spec.capability", spec.capability or {}),
     ]
-    checked = [(path, check_resource_list(findings, given, path)) for path, given in lists]
-    for i, (path, amounts) in enumerate(checked):
-        for above, ceiling in checked[i + 1 :]:
-            for name, nano in amounts.items():
-                if name in ceiling and nano > ceiling[name]:
-                    findings.add(f"{path}[{name}]", f"is more than {above}[{name}]")
+    for path, given in lists:
+        check_resource_list(findings, given, path)
+    _contradicts_itself(findings, queue_contradictions(queue.metadata.name, raw.get("spec") or {}))
+
+
+def _contradicts_itself(findings: Findings, found: Iterable[Contradiction]) -> None:
+    for each in found:
+        *way, last = each.path
+        parent = ".".join(way)
+        listed = way[-1] in ("deserved", "resource")
+        findings.add(f"{parent}[{last}]" if listed else f"{parent}.{last}", each.message)
 
 
 def _check_budget(findings: Findings, budget: PodDisruptionBudget, raw: Mapping[str, Any]) -> None:

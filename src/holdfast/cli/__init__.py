@@ -8,7 +8,13 @@ reserve    `holdfast reserve`; what it sends is made in `reserving`
 asking     what commands about a cluster share
 run        `holdfast run`, and `provisioner`; what they share is in `serving`
 config     `holdfast config default|validate`
+up         `holdfast up`
+bench      `holdfast bench`
+crds       `holdfast crds`
 version    `holdfast version`
+setups     configuration files to schedulers
+failing    how a command fails
+logs       what one that runs for long says
 """
 
 

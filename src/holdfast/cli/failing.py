@@ -1,7 +1,7 @@
 """How a command fails: with a status, and a line for each thing to say."""
 
 
-class Failure(Exception):  # noqa: N818 - an outcome, not a fault
+class Failure(Exception):
     """`as_it_is` says that the lines are whole sentences of somebody else."""
 
     def __init__(self, status: int, lines: list[str], as_it_is: bool = False) -> None:

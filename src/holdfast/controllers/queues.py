@@ -51,7 +51,7 @@ class QueueStatuses:
         has = {slots.name(slot): amount for slot, amount in record.allocated.items()}
         return msgspec.structs.replace(
             record.object.status,
-            state=record.object.status.state or "Open",
+            state=_state(record, phases),
             allocated={name: format_amount(name, has[name]) for name in sorted(has) if name},
             pending=phases["Pending"],
             running=phases["Running"],
@@ -59,3 +59,9 @@ class QueueStatuses:
             unknown=phases["Unknown"],
             completed=phases["Completed"],
         )
+
+
+def _state(record: QueueRecord, phases: Counter[str]) -> str:
+    """A queue that is being closed is closed once there are no jobs in it."""
+    state = record.object.status.state or "Open"
+    return "Closed" if state == "Closing" and not phases.total() else state

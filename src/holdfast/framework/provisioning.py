@@ -58,11 +58,7 @@ class Provisioning:
         if pod.promise is not None:
             return self._adopt(profile, pod, pod.promise, now)
         ask = self._requirements.asks.get(pod.uid)
-        if (
-            ask is None
-            or pod.uid in self._cluster.promises.rooms
-            or pod.cls.labels.get(names.RESERVATION_IGNORED) == "true"
-        ):
+        if ask is None or self._needs_none(pod):
             return self._cycle.place(profile, pod, now)
         found = self._promised(profile, pod, ask)
         if found is None:

@@ -73,9 +73,9 @@ class InterPodAffinity(Plugin):
             close = view.full(True) if near is None else near.satisfied(view)
             clear = clear_of(away, view)
             return [
-                Reason(REASON_AFFINITY, close == False, resolvable=False),  # noqa: E712
-                Reason(REASON_ANTI_AFFINITY, close & (clear == False)),  # noqa: E712
-                Reason(REASON_EXISTING, close & clear & (clear_of(kept_off, view) == False)),  # noqa: E712
+                Reason(REASON_AFFINITY, close == False, resolvable=False),
+                Reason(REASON_ANTI_AFFINITY, close & (clear == False)),
+                Reason(REASON_EXISTING, close & clear & (clear_of(kept_off, view) == False)),
             ]
 
         facets = (*(near.sums if near else ()), *away, *kept_off)

@@ -64,11 +64,11 @@ class NodeAffinity(Plugin):
 
         def reasons(view: View) -> list[Reason]:
             if enforced is None:
-                return [Reason(REASON, matches(view) == False, resolvable=False)]  # noqa: E712
-            kept_out = enforced(view) == False  # noqa: E712
+                return [Reason(REASON, matches(view) == False, resolvable=False)]
+            kept_out = enforced(view) == False
             return [
                 Reason(REASON_ENFORCED, kept_out, resolvable=False),
-                Reason(REASON, kept_out < (matches(view) == False), resolvable=False),  # noqa: E712
+                Reason(REASON, kept_out < (matches(view) == False), resolvable=False),
             ]
 
         return Filter(passes, reasons, Scope.NODE, only=only)

@@ -25,6 +25,6 @@ class NodeName(Plugin):
             return view.rows == (-1 if row is None else row)
 
         def reasons(view: View) -> list[Reason]:
-            return [Reason(text, passes(view) == False, resolvable=False)]  # noqa: E712
+            return [Reason(text, passes(view) == False, resolvable=False)]
 
         return Filter(passes, reasons, Scope.NODE)

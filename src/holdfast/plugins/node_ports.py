@@ -37,7 +37,7 @@ class NodePorts(Plugin):
             return free
 
         def reasons(view: View) -> list[Reason]:
-            return [Reason(REASON, passes(view) == False)]  # noqa: E712
+            return [Reason(REASON, passes(view) == False)]
 
         return Filter(passes, reasons, Scope.USAGE)
 

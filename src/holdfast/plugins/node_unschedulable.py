@@ -22,7 +22,7 @@ class NodeUnschedulable(Plugin):
         return Filter(self._passes, self._reasons, Scope.NODE)
 
     def _passes(self, view: View) -> Cells:
-        return view.take(self.cluster.nodes.unschedulable) == False  # noqa: E712 - may be an array
+        return view.take(self.cluster.nodes.unschedulable) == False
 
     def _reasons(self, view: View) -> list[Reason]:
         return [Reason(REASON, view.take(self.cluster.nodes.unschedulable), resolvable=False)]

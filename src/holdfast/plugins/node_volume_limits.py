@@ -83,7 +83,7 @@ class NodeVolumeLimits(Plugin):
             return view.full(True) if ok is None else ok
 
         def reasons(view: View) -> list[Reason]:
-            return [Reason(REASON, passes(view) == False)]  # noqa: E712
+            return [Reason(REASON, passes(view) == False)]
 
         return Filter(passes, reasons, Scope.USAGE, version=version)
 

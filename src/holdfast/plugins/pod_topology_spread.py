@@ -99,10 +99,10 @@ class PodTopologySpread(Plugin):
             left, lacking, skewed = view.full(True), view.full(False), view.full(False)
             for check in checks:
                 present = check.there.present(view)
-                lacking = lacking | (left & (present == False))  # noqa: E712
+                lacking = lacking | (left & (present == False))
                 left = left & present
                 even = within(check, view)
-                skewed = skewed | (left & (even == False))  # noqa: E712
+                skewed = skewed | (left & (even == False))
                 left = left & even
             return [Reason(REASON_NO_LABEL, lacking, resolvable=False), Reason(REASON, skewed)]
 

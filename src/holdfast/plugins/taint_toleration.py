@@ -45,7 +45,7 @@ class TaintToleration(Plugin):
             return judged.of(view.take(sets.taint_set), len(sets.taints)) == 1
 
         def reasons(view: View) -> list[Reason]:
-            return [Reason(REASON, passes(view) == False, resolvable=False)]  # noqa: E712
+            return [Reason(REASON, passes(view) == False, resolvable=False)]
 
         return Filter(passes, reasons, Scope.NODE)
 

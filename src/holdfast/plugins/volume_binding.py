@@ -127,7 +127,7 @@ class VolumeBinding(Plugin):
                 ok = ok & (view.full(False) if mask is None else mask(view))
             if lookup is not None:
                 no_volume, no_space = lookup.failures(view)
-                ok = ok & ((no_volume | no_space) == False)  # noqa: E712
+                ok = ok & ((no_volume | no_space) == False)
             return ok
 
         def reasons(view: View) -> list[Reason]:
@@ -137,7 +137,7 @@ class VolumeBinding(Plugin):
                     gone = left
                     break
                 usable = mask(view)
-                elsewhere = elsewhere | (left & (usable == False))  # noqa: E712
+                elsewhere = elsewhere | (left & (usable == False))
                 left = left & usable
             failures = (view.full(False), view.full(False))
             if lookup is not None:
@@ -290,7 +290,7 @@ class VolumeBinding(Plugin):
             if column is None:
                 return mask(view)
             migrated = view.take(column) == 1
-            return (migrated & other(view)) | ((migrated == False) & mask(view))  # noqa: E712
+            return (migrated & other(view)) | ((migrated == False) & mask(view))
 
         return usable
 
@@ -325,18 +325,18 @@ class Lookup:
             row = self._nodes.row(name)
             elsewhere = view.rows != (-1 if row is None else row)
             no_volume = no_volume | elsewhere
-            left = left & (elsewhere == False)  # noqa: E712
+            left = left & (elsewhere == False)
         found = self._found(view)
         for position, waiting in enumerate(self._to_provide):
             lacking = left
             if position in found:
-                lacking = left & (found[position] == False)  # noqa: E712
-            cannot = lacking & (self._can_make(position, view) == False)  # noqa: E712
+                lacking = left & (found[position] == False)
+            cannot = lacking & (self._can_make(position, view) == False)
             no_volume = no_volume | cannot
-            left = left & (cannot == False)  # noqa: E712
-            crowded = lacking & (cannot == False) & (self._has_space(waiting, view) == False)  # noqa: E712
+            left = left & (cannot == False)
+            crowded = lacking & (cannot == False) & (self._has_space(waiting, view) == False)
             no_space = no_space | crowded
-            left = left & (crowded == False)  # noqa: E712
+            left = left & (crowded == False)
         return no_volume, no_space
 
     def choose(self, row: int) -> list[PersistentVolume | None]:

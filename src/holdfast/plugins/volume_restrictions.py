@@ -48,7 +48,7 @@ class VolumeRestrictions(Plugin):
         def disks_free(view: View) -> Cells:
             free = view.full(True)
             for marks in conflicts:
-                free = free & (view.take(marks.cells) == False)  # noqa: E712
+                free = free & (view.take(marks.cells) == False)
             return free
 
         def passes(view: View) -> Cells:
@@ -57,7 +57,7 @@ class VolumeRestrictions(Plugin):
         def reasons(view: View) -> list[Reason]:
             free = disks_free(view)
             return [
-                Reason(REASON_DISK, free == False),  # noqa: E712
+                Reason(REASON_DISK, free == False),
                 Reason(REASON_ONE_POD, free & in_use()),
             ]
 

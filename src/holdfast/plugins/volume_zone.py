@@ -88,10 +88,10 @@ class VolumeZone(Plugin):
             placed = view.full(False)
             for column in columns:
                 placed = placed | (view.take(column.codes) >= 0)
-            return matching | (placed == False)  # noqa: E712
+            return matching | (placed == False)
 
         def reasons(view: View) -> list[Reason]:
-            return [Reason(REASON, passes(view) == False, resolvable=False)]  # noqa: E712
+            return [Reason(REASON, passes(view) == False, resolvable=False)]
 
         return Filter(passes, reasons, Scope.NODE, version=version)
 

@@ -20,7 +20,7 @@ _FIRST = ("CustomResourceDefinition", "Namespace", "PriorityClass", "StorageClas
 """Kinds that others need when they are created; these come first, wherever they stand."""
 
 
-class NotApplied(HoldfastError):  # noqa: N818 - it reads as what it says
+class NotApplied(HoldfastError):
     """Each problem is one line, which names the file and the document."""
 
     def __init__(self, problems: Sequence[str]) -> None:

@@ -32,7 +32,7 @@ _LEVELS = {"failed": "warning", "lost": "warning", "not released": "warning"}
 Log = Callable[..., None]
 
 
-class LeaseLost(KubernetesError):  # noqa: N818
+class LeaseLost(KubernetesError):
     """Somebody else may lead by now."""
 
 

@@ -9,6 +9,7 @@
     accounts    requests against capacity, kept apart from the core's own books
     invariants  what must hold after every step
     world       the embedded cluster with all of these
+    deployments their pods
     steps       what the scenario does to the world
     simulation  the loop
     summary     figures about a run

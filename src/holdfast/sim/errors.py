@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from holdfast.api.errors import HoldfastError
 
 
-class InvalidInput(HoldfastError):  # noqa: N818 - it reads as what it says
+class InvalidInput(HoldfastError):
     """Each problem is one line, which names the file, the document and the field."""
 
     def __init__(self, problems: Iterable[str]) -> None:
@@ -18,7 +18,7 @@ class InvalidInput(HoldfastError):  # noqa: N818 - it reads as what it says
         super().__init__("\n".join(self.problems))
 
 
-class InvariantBroken(HoldfastError):  # noqa: N818
+class InvariantBroken(HoldfastError):
     """`problems` say what does not hold; `stories` what happened to the objects they name."""
 
     def __init__(self, t: float, problems: Iterable[str], stories: Iterable[str] = ()) -> None:

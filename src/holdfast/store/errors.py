@@ -18,7 +18,7 @@ class StoreError(HoldfastError):
     pass
 
 
-class _AboutObject(StoreError):  # noqa: N818 - it reads as what it says
+class _AboutObject(StoreError):
     _says = ""
 
     def __init__(self, key: Key) -> None:
@@ -34,13 +34,13 @@ class NotFound(_AboutObject):
     _says = "not found"
 
 
-class Conflict(StoreError):  # noqa: N818
+class Conflict(StoreError):
     def __init__(self, key: Key, expected: str, found: str) -> None:
         self.key, self.expected, self.found = key, expected, found
         super().__init__(f"{key}: has resourceVersion {found}, not {expected}")
 
 
-class Compacted(StoreError):  # noqa: N818
+class Compacted(StoreError):
     """`oldest` is the oldest revision from which changes are still remembered."""
 
     def __init__(self, revision: int, oldest: int) -> None:
@@ -48,11 +48,11 @@ class Compacted(StoreError):  # noqa: N818
         super().__init__(f"too old resource version: {revision} ({oldest})")
 
 
-class FutureRevision(StoreError):  # noqa: N818
+class FutureRevision(StoreError):
     def __init__(self, revision: int, current: int) -> None:
         self.revision, self.current = revision, current
         super().__init__(f"resource version {revision} is still to come; it is {current} now")
 
 
-class StoreFailed(StoreError):  # noqa: N818
+class StoreFailed(StoreError):
     pass

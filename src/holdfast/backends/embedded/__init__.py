@@ -14,7 +14,10 @@ The same parts make up a simulation, whose clock is virtual, and `holdfast up`, 
     budgets     the status of disruption budgets
     events      Kubernetes Events, counted when they repeat
     taints      pods that must leave tainted nodes
-    hands       what the scheduler's decisions do to the cluster
+    disruption  what the eviction API asks the budgets
+    hands       what the scheduler's decisions do to the cluster; what they do to `reservations`, `jobs`
+                and `migrations` has files of its own
+    resident    what all who live there have in common
     world       all of these, wired to the scheduler
 
 and what only `up` has:

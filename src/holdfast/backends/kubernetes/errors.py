@@ -48,7 +48,7 @@ class ApiError(KubernetesError):
         return self.status == 429 or self.status >= 500
 
 
-class Unreachable(KubernetesError):  # noqa: N818
+class Unreachable(KubernetesError):
     """No answer: refused, cut, or too slow. With `sent` False the server cannot have seen it."""
 
     def __init__(self, message: str, sent: bool = True) -> None:
@@ -63,5 +63,5 @@ class NoConnection(Unreachable):
         super().__init__(message, sent=False)
 
 
-class Deposed(KubernetesError):  # noqa: N818
+class Deposed(KubernetesError):
     """A write was held back: this process does not surely lead any more."""

@@ -34,15 +34,11 @@ def time_plugins(profile: Profile, observe: Observe) -> None:
     for plugin in profile.plugins.values():
         for method, point in _POINTS.items():
             call = getattr(plugin, method, None)
-            if call is not None and getattr(type(plugin), method, None) is not _inherited(
-                plugin, method
+            # A plugin that does not serve the point has what it inherits in its place.
+            if call is not None and getattr(type(plugin), method, None) is not getattr(
+                Plugin, method, None
             ):
                 setattr(plugin, method, _timed(call, plugin.name, point, observe))
-
-
-def _inherited(plugin: Any, method: str) -> Any:
-    """What a plugin that does not serve the point has in its place."""
-    return getattr(Plugin, method, None)
 
 
 def _timed(call: Callable[..., Any], plugin: str, point: str, observe: Observe) -> Callable[..., Any]:

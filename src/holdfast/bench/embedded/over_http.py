@@ -90,7 +90,7 @@ async def _see_bound(session: aiohttp.ClientSession, pods: int) -> None:
             *lines, rest = (rest + chunk).split(b"\n")
             for line in lines:
                 event = decoder.decode(line)
-                if event.object.spec.nodeName:
+                if event.object.spec.node_name:
                     bound.add(event.object.metadata.name)
             if len(bound) == pods:
                 return
@@ -101,8 +101,8 @@ class _Metadata(msgspec.Struct):
     name: str = ""
 
 
-class _Spec(msgspec.Struct):
-    nodeName: str = ""  # noqa: N815 - as it is written
+class _Spec(msgspec.Struct, rename="camel"):
+    node_name: str = ""
 
 
 class _Pod(msgspec.Struct):

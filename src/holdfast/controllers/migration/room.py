@@ -40,11 +40,6 @@ def name_of(job: PodMigrationJob) -> str:
     return _given(job).metadata.name or job.metadata.uid
 
 
-def is_made_for(reservation: Reservation, uid: str) -> bool:
-    """Whether the job of that uid has made it."""
-    return maker_of(reservation) == uid
-
-
 def maker_of(reservation: Reservation) -> str:
     """The uid of the job that has made it, if one has."""
     owner = controller_of(reservation.metadata)

@@ -6,8 +6,6 @@ Places along the last axis are NUMA nodes.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -16,8 +14,6 @@ from holdfast.core.cpus.topology import Topology
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
-Index = Any
-"""An index, or an array of them."""
 
 _FIRST_WIDTH = 2
 _SIZED = ("free", "whole", "cores", "listed", "single", "several", "room", "offers")

@@ -21,12 +21,20 @@ MOST_OF_ONE = 1 << 52
 """No device has more of anything; a hundred times the sum of many such still fits its column."""
 
 
+class Function(NamedTuple):
+    """A virtual function of a card."""
+
+    bus: str
+    minor: int = 0
+
+
 class Part(NamedTuple):
     """What is had of one device."""
 
     minor: int
     amounts: tuple[int, ...]
     """By line of the device's type."""
+    functions: tuple[Function, ...] = ()
 
 
 Allocation = Mapping[str, tuple[Part, ...]]
@@ -48,7 +56,12 @@ def read_allocation(text: str) -> Allocation | None:
 
 def _part(kind: str, device: DeviceAllocation) -> Part:
     said = (amount(line, device.resources.get(line, 0)) for line in LINES[kind])
-    return Part(device.minor, tuple(min(max(0, value), MOST_OF_ONE) for value in said))
+    functions = device.extension.vfs if device.extension is not None else ()
+    return Part(
+        device.minor,
+        tuple(min(max(0, value), MOST_OF_ONE) for value in said),
+        tuple(Function(each.bus_id, each.minor) for each in functions),
+    )
 
 
 def write_allocation(allocation: Allocation, ids: Mapping[tuple[str, int], str]) -> str:
@@ -67,6 +80,9 @@ def write_allocation(allocation: Allocation, ids: Mapping[tuple[str, int], str])
             }
             if ids.get((kind, part.minor)):
                 device["id"] = ids[kind, part.minor]
+            if part.functions:
+                vfs = [{"minor": each.minor, "busID": each.bus} for each in part.functions]
+                device["extension"] = {"vfs": vfs}
             devices.append(device)
     return msgspec.json.encode(written).decode()
 

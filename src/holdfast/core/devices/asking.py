@@ -7,8 +7,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from holdfast.api.label_selectors import Selector
 from holdfast.core.devices.allocation import Allocation, Part
 from holdfast.core.devices.choosing import Ranker, nearest
+from holdfast.core.devices.functions import cards_with_functions, has_functions, spare_function
+from holdfast.core.devices.partitions import MISSING, ODD_NUMBER, TOO_FEW, choose_partition
 from holdfast.core.devices.requests import GPU, Request, Share
 from holdfast.core.devices.table import NOWHERE, Bools, Ints, Rows, TypeTable
 from holdfast.core.devices.wishes import NUMA, SWITCH, Wish, Wishes
@@ -21,6 +24,7 @@ TOO_FEW_GPUS = "Insufficient GPU Devices"
 TOO_FEW_TOGETHER = "Insufficient Topology Scoped GPU Devices"
 NOT_MAPPED = "node(s) missing GPU Device Topology Tree"
 MANY_SHARED = "node(s) Unsupported Multi-Shared GPU"
+NO_FUNCTIONS = "Insufficient {} VirtualFunctions"
 NOT_JOINT = "node(s) Device Joint-Allocate rules violation"
 
 
@@ -101,6 +105,8 @@ class Asking:
             ok = ok & self._selected(table, wish)[rows]
         if wish.alone:
             ok = ok & self._on_unused_switches(table, rows)
+        if wish.functions is not None:
+            ok = ok & cards_with_functions(self._devices, table, rows, holds, wish.functions)
         return ok
 
     def _enough(self, share: Share, rows: Rows, ok: Bools) -> Bools:
@@ -111,6 +117,8 @@ class Asking:
                 wanted = wanted & self._selected(table, wish)[rows]
             every: Bools = (ok == wanted).all(axis=-1) & wanted.any(axis=-1)
             return every
+        if self._is_partitioned(share):
+            ok = ok & self._in_partitions(share, table, rows, ok)
         if wish.scope not in (SWITCH, NUMA) or share.type != GPU:
             enough: Bools = ok.sum(axis=-1) >= share.number
             return enough
@@ -122,6 +130,40 @@ class Asking:
             together = together | ((ok & (groups == group)).sum(axis=-1) >= share.number)
         mapped: Bools = together & table.mapped[rows]
         return mapped
+
+    def _is_partitioned(self, share: Share) -> bool:
+        """Whether sets of GPUs matter at all."""
+        if share.type != GPU or share.shared:
+            return False
+        return self._wishes.partition is not None or bool(self._devices.partitions)
+
+    def _in_partitions(self, share: Share, table: TypeTable, rows: Rows, ok: Bools) -> Bools:
+        """The GPUs of the set that would be taken, [(row,) place]; all, where sets are not kept to."""
+        there, partitions = np.atleast_2d(ok), self._devices.partitions
+        found = np.full(there.shape, self._wishes.partition is None)
+        for at, row in enumerate(np.atleast_1d(rows).tolist()):
+            known = partitions.get(row)
+            if known is not None and (known.honoured or self._wishes.partition is not None):
+                chosen = self._partition(share, table, row, there[at], there[at] & False)
+                found[at] = False
+                found[at, chosen or []] = True
+        return found if np.ndim(rows) else found[0]
+
+    def _partition(
+        self, share: Share, table: TypeTable, row: int, ok: Bools, first: Bools
+    ) -> list[int] | None:
+        """The places of the set to take; none at all if there is no such set where sets are kept to,
+        None where they are not."""
+        partitions, wish = self._devices.partitions.get(row), self._wishes.partition
+        minors = table.minors.get(row, [])
+        if partitions is None:
+            return None if wish is None else []
+        free = [minors[at] for at in np.flatnonzero(ok).tolist()]
+        reserved = [minors[at] for at in np.flatnonzero(first).tolist()]
+        chosen = choose_partition(partitions, share.number, free, reserved, wish)
+        if chosen is None:
+            return [] if wish is not None or partitions.honoured else None
+        return sorted(minors.index(minor) for minor in chosen)
 
     def _together(self, rows: Rows, holds: Rows | None, ahead: bool) -> Bools:
         """Whether devices that must be on the same switches can be."""
@@ -172,7 +214,31 @@ class Asking:
     def _too_few(self, share: Share, table: TypeTable, rows: Rows, lacking: Bools) -> list[Lack]:
         general = NONE_THERE.format(share.type)
         if share.type != GPU:
-            return [Lack(general, lacking, False)]
+            if self._wishes.of(share.type).functions is None:
+                return [Lack(general, lacking, False)]
+            some = has_functions(table, rows)
+            none = NO_FUNCTIONS.format(share.type)
+            return [Lack(none, lacking & ~some, True), Lack(general, lacking & some, False)]
+        if self._is_partitioned(share):
+            return self._no_partition(share, table, rows, lacking)
+        return self._apart(share, table, rows, lacking)
+
+    def _no_partition(self, share: Share, table: TypeTable, rows: Rows, lacking: Bools) -> list[Lack]:
+        partitions, wish = self._devices.partitions, self._wishes.partition
+        known = np.isin(rows, list(partitions))
+        right = [row for row, each in partitions.items() if share.number in each.by_number]
+        kept = [row for row, each in partitions.items() if each.honoured or wish is not None]
+        numbered, honoured = np.isin(rows, right), np.isin(rows, kept)
+        others = ~honoured & ~known if wish is None else np.zeros_like(known)
+        return [
+            Lack(MISSING, lacking & ~known & ~others, True),
+            Lack(ODD_NUMBER, lacking & honoured & ~numbered, True),
+            Lack(TOO_FEW, lacking & honoured & numbered, False),
+            *self._apart(share, table, rows, lacking & ~honoured & (known | others)),
+        ]
+
+    def _apart(self, share: Share, table: TypeTable, rows: Rows, lacking: Bools) -> list[Lack]:
+        general = NONE_THERE.format(share.type)
         mapped, several = table.mapped[rows], share.shared and share.number > 1
         if self._wishes.of(GPU).scope:
             text = MANY_SHARED if several else TOO_FEW_TOGETHER
@@ -223,8 +289,18 @@ class Asking:
                 return None
             if not near:
                 near = list(dict.fromkeys(int(table.switch[row, at]) for at in places))
-            found[share.type] = tuple(table.part(row, at, share.each) for at in sorted(places))
+            parts = (table.part(row, at, share.each) for at in sorted(places))
+            selector = self._wishes.of(share.type).functions
+            if selector is not None:
+                parts = (self._with_function(table, row, part, hold, selector) for part in parts)
+            found[share.type] = tuple(parts)
         return found
+
+    def _with_function(
+        self, table: TypeTable, row: int, part: Part, hold: int | None, selector: Selector
+    ) -> Part:
+        spare = spare_function(self._devices, table, row, part.minor, hold, selector)
+        return part if spare is None else part._replace(functions=(spare,))
 
     def _in_order(self) -> Sequence[Share]:
         joint = self._wishes.joint
@@ -256,6 +332,10 @@ class Asking:
             first = ok & (table.left[:, hold] > 0).any(axis=0)
         elif ahead:
             first = ok & table.serve(row, share.each)
+        if self._is_partitioned(share):
+            partition = self._partition(share, table, row, ok, first)
+            if partition is not None:
+                return partition or None
         reserved = int(first.sum())
         if not reserved or wish.scope or near:
             return nearest(table, row, ok, count, share.shared, ranks, wish.scope, near)

@@ -20,6 +20,7 @@ from holdfast.core.devices.allocation import (
 )
 from holdfast.core.devices.asking import Asking
 from holdfast.core.devices.choosing import Ranker, most_free
+from holdfast.core.devices.partitions import Partitions, read_partitions
 from holdfast.core.devices.requests import (
     FULL,
     GPU,
@@ -50,6 +51,8 @@ class Devices(Custody[Allocation]):
         """Whether devices are to be on the NUMA nodes their pods are on."""
         self.ranker: Ranker = most_free
         """Which device of a node is best."""
+        self.partitions: dict[int, Partitions] = {}
+        """The sets of GPUs of rows that have such."""
         self._asking: dict[int, Asking | None] = {}
         cluster.classes.on_dropped.append(self._class_dropped)
 
@@ -73,6 +76,10 @@ class Devices(Custody[Allocation]):
             return self.asking(cls)
         except DeviceRequestError:
             return None
+
+    def hold_of(self, uid: str) -> int | None:
+        """The index of the hold of a reserve pod that has devices."""
+        return self._hold.get(uid)
 
     def offered(self, node: str) -> dict[str, int]:
         """What a node offers by what its Device says, for those who read resources."""
@@ -156,6 +163,10 @@ class Devices(Custody[Allocation]):
         for kind, infos in found.items():
             amounts = {minor: _amounts(kind, info) for minor, info in infos.items()}
             self.tables[kind].offer(row, infos, amounts)
+        partitions = read_partitions(device) if isinstance(device, Device) else None
+        self.partitions.pop(row, None)
+        if partitions is not None:
+            self.partitions[row] = partitions
         return isinstance(device, Device)
 
     def _choose(self, pod: PodRecord, row: int, hold: int | None) -> Allocation | None:
@@ -244,6 +255,7 @@ class Devices(Custody[Allocation]):
         super().row_closed(row)
         for table in self.tables.values():
             table.forget(row)
+        self.partitions.pop(row, None)
 
     def _class_dropped(self, cls: PodClass) -> None:
         self._asking.pop(cls.id, None)

@@ -13,6 +13,8 @@ from holdfast.api.decode import decode_json
 from holdfast.api.errors import InvalidObject, SelectorError
 from holdfast.api.label_selectors import Selector, compile_selector
 from holdfast.api.meta import LabelSelector, Struct
+from holdfast.api.quantity import QuantityError
+from holdfast.core.devices.partitions import PartitionWish, read_wish
 from holdfast.core.devices.requests import FULL, GPU, DeviceRequestError, Request, Share
 
 SWITCH, NUMA, NODE = "PCIe", "NUMANode", "Node"
@@ -22,6 +24,7 @@ FOR_ALL, AS_COUNT = "ApplyForAll", "RequestsAsCount"
 
 class DeviceHint(Struct):
     selector: LabelSelector | None = None
+    vf_selector: LabelSelector | None = None
     allocate_strategy: str = ""
     required_topology_scope: str = ""
     exclusive_policy: str = ""
@@ -43,6 +46,8 @@ class Wish(NamedTuple):
     """Whether nobody else may have any of the devices on their switches."""
     for_all: bool = False
     """Whether the pod wants its share of every device there is."""
+    functions: Selector | None = None
+    """The labels of the virtual functions it wants, one of each device."""
 
 
 class Wishes(NamedTuple):
@@ -51,6 +56,8 @@ class Wishes(NamedTuple):
     """Types that belong together, the one that leads first."""
     same_switch: bool = False
     """Whether the joint ones must be on the same switches."""
+    partition: PartitionWish | None = None
+    """Whether GPUs must be one of the sets the node has."""
 
     def of(self, kind: str) -> Wish:
         return self.by_type.get(kind, _NONE)
@@ -64,7 +71,8 @@ def read_wishes(annotations: Mapping[str, str], request: Request) -> tuple[Reque
     """The request as the wishes make it, and the wishes; raises DeviceRequestError."""
     hint_text = annotations.get(names.DEVICE_ALLOCATE_HINT)
     joint_text = annotations.get(names.DEVICE_JOINT_ALLOCATE)
-    if hint_text is None and joint_text is None:
+    partition_text = annotations.get(names.GPU_PARTITION_SPEC)
+    if hint_text is None and joint_text is None and partition_text is None:
         return request, NOTHING
     hints = _hints(hint_text) if hint_text is not None else {}
     joint = _joint(joint_text) if joint_text is not None else DeviceJointAllocate()
@@ -74,7 +82,9 @@ def read_wishes(annotations: Mapping[str, str], request: Request) -> tuple[Reque
     types = tuple(
         kind for kind in joint.device_types if kind in asked and not wishes.get(kind, _NONE).for_all
     )
-    return shares, Wishes(wishes, types, joint.required_scope == "SamePCIe" and len(types) > 1)
+    same_switch = joint.required_scope == "SamePCIe" and len(types) > 1
+    partition = _partition(partition_text) if partition_text is not None else None
+    return shares, Wishes(wishes, types, same_switch, partition)
 
 
 def _hints(text: str) -> dict[str, DeviceHint]:
@@ -95,20 +105,31 @@ def _joint(text: str) -> DeviceJointAllocate:
         ) from error
 
 
+def _partition(text: str) -> PartitionWish:
+    try:
+        return read_wish(text)
+    except (InvalidObject, QuantityError) as error:
+        raise DeviceRequestError(f"invalid GPUPartitionSpec annotation, err: {error}") from error
+
+
+def _selector(what: str, kind: str, given: LabelSelector | None) -> Selector | None:
+    if given is None:
+        return None
+    try:
+        return compile_selector(given)
+    except SelectorError as error:
+        raise DeviceRequestError(
+            f"invalid {what} of DeviceHint, deviceType: {kind}, err: {error}"
+        ) from error
+
+
 def _wish(kind: str, hint: DeviceHint) -> Wish:
-    selector = None
-    if hint.selector is not None:
-        try:
-            selector = compile_selector(hint.selector)
-        except SelectorError as error:
-            raise DeviceRequestError(
-                f"invalid Selector of DeviceHint, deviceType: {kind}, err: {error}"
-            ) from error
     return Wish(
-        selector,
+        _selector("Selector", kind, hint.selector),
         _SCOPES.get(hint.required_topology_scope, ""),
         hint.exclusive_policy == "PCIeLevel",
         hint.allocate_strategy == FOR_ALL and kind != GPU,
+        _selector("VFSelector", kind, hint.vf_selector) if kind != GPU else None,
     )
 
 

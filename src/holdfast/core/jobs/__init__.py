@@ -5,6 +5,8 @@
     admission   which may have their pods made
     naming      which job a pod says it belongs to
     holds       room held for starving ones
+    making      the reservation that is such a hold
+    outlook     when held room is expected to be free
     estimates   how long pods run
     job         one job: its members, and what it needs to start
     jobs        all of them, kept in step with pods and PodGroups

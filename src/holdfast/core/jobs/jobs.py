@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from holdfast.api.jobs import PodGroup, VolcanoJob
 from holdfast.api.meta import ObjectMeta
-from holdfast.api.names import VOLCANO_JOB_NAME
+from holdfast.api.names import NO, PREEMPTABLE, VOLCANO_JOB_NAME
 from holdfast.api.pod import Pod
 from holdfast.api.policy import PriorityClass
 from holdfast.core.jobs.estimates import duration_or_none
@@ -49,7 +49,7 @@ class Jobs:
         self._ended_in: dict[str, JobName] = {}
         self._classes: dict[str, int] = {}
         self._prioritized = False
-        """Whether any PodGroup ever had a priority class."""
+        """Whether any PodGroup ever had a say in how important its pods are."""
         self._running_estimates: dict[tuple[str, str], float] = {}
         self.lengths_are_told = False
         """Whether any pod, or job, ever said how long it runs."""
@@ -152,11 +152,15 @@ class Jobs:
         return sorted(name for name in job.bond.partners if name not in self.known)
 
     def held_for(self, job: Job, slot: int) -> int:
-        """How much is held for members of the job."""
-        if not self.holds:
+        """How much is held for members of the job: since it starves, or since others made room."""
+        rooms, held = self._cluster.promises.rooms, 0
+        if not self.holds and not rooms:
             return 0
-        holds = (self.holds.of(member) for member in job.members.values())
-        return sum(self.holds.left(hold, slot) for hold in holds if hold is not None)
+        for uid, member in job.members.items():
+            hold = self.holds.of(member)
+            for promise in (*([hold] if hold is not None else ()), *rooms.get(uid, {}).values()):
+                held += self.holds.left(promise, slot)
+        return held
 
     def companions(self, victims: Collection[PodRecord]) -> list[PodRecord]:
         """Who must go with these: the rest of every job that would run with fewer than it needs."""
@@ -231,6 +235,8 @@ class Jobs:
         if known is None or known.metadata.uid != group.metadata.uid:
             return
         del self._groups[name]
+        if group.spec.queue in self.queues.known:
+            self.queues.dirty[group.spec.queue] = None
         jobs = [self.known.get(name), self.known.get(name._replace(family=_OTHER[name.family]))]
         for job in jobs:
             if job is not None:
@@ -282,14 +288,15 @@ class Jobs:
         """Finds the job's PodGroup."""
         name = job.name
         group = self._groups.get(name) or self._groups.get(name._replace(family=_OTHER[name.family]))
-        before, job.group = job.priority_class, group
+        before, job.group = (job.priority_class, job.spares), group
         job.group_bond = UNBOUND
         if group is not None and group.metadata.annotations:
             job.group_bond = bond_in(group.metadata.annotations, group.metadata.namespace)
         job.priority_class = None
         if group is not None and group.spec.priority_class_name:
             job.priority_class = self._classes.get(group.spec.priority_class_name)
-        if job.priority_class != before:
+        job.spares = group is not None and _is_spared(group.metadata)
+        if (job.priority_class, job.spares) != before:
             self._prioritized = True
             job.reprioritized()
             for member in job.members.values():
@@ -305,6 +312,10 @@ class Jobs:
         for job in jobs:
             if job is not None and job.members and self.on_changed is not None:
                 self.on_changed(job)
+
+
+def _is_spared(meta: ObjectMeta) -> bool:
+    return (meta.annotations.get(PREEMPTABLE) or meta.labels.get(PREEMPTABLE)) == NO
 
 
 def _named(group: PodGroup) -> JobName:

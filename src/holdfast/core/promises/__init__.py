@@ -7,6 +7,8 @@ of them.
     promise       one reservation
     reading       what its object says
     intake        objects coming, changing and going
+    rooms         room that was preempted, held for the pod it was made for
+    preempting    those that make others go
     waiting       those that have a node but not yet the room
     promises      all of them, kept in step with objects and pods
     drawable      the ones pods of a class may draw on, by row

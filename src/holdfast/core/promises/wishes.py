@@ -113,4 +113,6 @@ T = TypeVar("T")
 
 
 def _read(text: str, type: type[T], annotation: str) -> T:
-    return decode_json(text, type, field=f"metadata.annotations[{annotation}]")
+    """An annotation that is empty says nothing, but it is there."""
+    said = "{}" if text in ("", "null") else text
+    return decode_json(said, type, field=f"metadata.annotations[{annotation}]")

@@ -1,5 +1,6 @@
 """The configuration file as it is written, before anything is resolved."""
 
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 import msgspec
@@ -50,6 +51,20 @@ class Document(Section, frozen=True):
     actions: Any = None
     configurations: Any = None
     dynamic_reservation: DynamicReservation = DynamicReservation()
+
+
+_OF_VOLCANO = ("tiers", "metrics")
+
+
+def in_our_terms(mapping: Mapping[str, Any], problems: Problems) -> Mapping[str, Any]:
+    """Volcano's own file says no kind, and orders its plugins in tiers, which have no counterpart."""
+    if "actions" not in mapping or "apiVersion" in mapping or "kind" in mapping:
+        return mapping
+    for name in _OF_VOLCANO:
+        if name in mapping:
+            problems.warn(name, "of Volcano has no counterpart here and is ignored")
+    rest = {name: value for name, value in mapping.items() if name not in _OF_VOLCANO}
+    return {"apiVersion": API_VERSION, "kind": KIND, **rest}
 
 
 def check_type(api_version: object, kind: object, problems: Problems) -> None:

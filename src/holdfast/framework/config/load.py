@@ -12,7 +12,7 @@ from holdfast.framework.config.component import (
     checked_leader_election,
     zero_means_default,
 )
-from holdfast.framework.config.document import Document, check_type
+from holdfast.framework.config.document import Document, check_type, in_our_terms
 from holdfast.framework.config.dynamic_reservation import DynamicReservation
 from holdfast.framework.config.extenders import Extender, checked_extenders
 from holdfast.framework.config.plugin_sets import Implements
@@ -82,6 +82,7 @@ def _document(mapping: object, problems: Problems) -> Document:
     if not isinstance(mapping, Mapping):
         problems.add("", f"expected a mapping, got {described(mapping)}")
     else:
+        mapping = in_our_terms(mapping, problems)
         check_type(mapping.get("apiVersion"), mapping.get("kind"), problems)
     # Whatever else it is, its fields mean nothing here.
     problems.raise_if_any()

@@ -66,7 +66,7 @@ def read_token(text: str) -> Place:
     return Place(token.rv, namespace, name)
 
 
-class ContinueExpired(ApiError):  # noqa: N818 - it reads as what it says
+class ContinueExpired(ApiError):
     """410, with a token to go on with in the Status' own metadata."""
 
     def __init__(self, place: Place) -> None:

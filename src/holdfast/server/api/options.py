@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from holdfast.server.api import fields
 from holdfast.server.api.bodies import go_kind
 from holdfast.server.api.fields import Problem
-from holdfast.server.api.status import ApiError, bad_request, invalid
+from holdfast.server.api.status import bad_request, invalid
 from holdfast.store import Raw
 
 _INTEGER = re.compile(r"[+-]?[0-9]+")
@@ -212,7 +212,7 @@ def _flag(query: Query, name: str) -> bool | None:
     return text.lower() not in ("false", "0")
 
 
-def parse_revision(text: str, error: type[ApiError] | None = None) -> int:
+def parse_revision(text: str) -> int:
     """Raises ValueError with Kubernetes' words."""
     if _INTEGER.fullmatch(text) is None or text[0] in "+-":
         raise ValueError(

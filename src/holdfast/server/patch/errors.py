@@ -29,7 +29,7 @@ class Cause(NamedTuple):
     reason: str = "FieldManagerConflict"
 
 
-class ApplyConflict(PatchError):  # noqa: N818 - named as Kubernetes names it
+class ApplyConflict(PatchError):
     """Fields of the applied configuration belong to other managers."""
 
     def __init__(self, message: str, causes: list[Cause]) -> None:

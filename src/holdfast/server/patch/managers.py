@@ -40,7 +40,7 @@ class Owned(NamedTuple):
 Managed = dict[Manager, Owned]
 
 
-class BadManagedFields(ValueError):  # noqa: N818
+class BadManagedFields(ValueError):
     """An entry that cannot be read."""
 
 

@@ -21,7 +21,7 @@ from holdfast.server.schema.shapes import Shape
 Conflicts = dict[Manager, Fields]
 
 
-class Conflicting(Exception):  # noqa: N818 - caught by whoever knows whether it matters
+class Conflicting(Exception):
     def __init__(self, conflicts: Conflicts) -> None:
         super().__init__("conflicts")
         self.conflicts = conflicts

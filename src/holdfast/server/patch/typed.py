@@ -22,7 +22,7 @@ _set = lru_cache(maxsize=4096)(lambda text: f"v:{_encode(text).decode()}")
 _key = lru_cache(maxsize=4096)(lambda name, text: f"k:{_encode({name: text}).decode()}")
 
 
-class NotComparable(PatchError):  # noqa: N818
+class NotComparable(PatchError):
     """An item of a list cannot be told from the others."""
 
 

@@ -20,7 +20,7 @@ DROP: Any = type("Drop", (), {"__repr__": lambda self: "DROP"})()
 Leaf = Callable[[Any, tuple[Any, ...], list[Any]], Any]
 
 
-class Mismatch(Exception):  # noqa: N818 - caught where the object is known
+class Mismatch(Exception):
     """A value that does not fit its field; `field` is filled in on the way up."""
 
     def __init__(self, value: Any, go_type: str, text: str = "") -> None:

@@ -12,6 +12,7 @@ from typing import Any
 from holdfast.server.schema import custom, decoding
 from holdfast.server.schema.problems import MALFORMED, UNKNOWN, Problem
 from holdfast.server.schema.semantics import check_builtin
+from holdfast.server.schema.semantics.jobs import check_job_kinds
 from holdfast.server.schema.types import ResourceType
 
 Raw = dict[str, Any]
@@ -36,7 +37,7 @@ def check_values(type: ResourceType, raw: Raw, old: Raw | None = None) -> list[P
     """
     if type.definition:
         return check_builtin(type, raw)
-    return custom.check(type, raw, old)
+    return custom.check(type, raw, old) + check_job_kinds(type, raw)
 
 
 def validate(type: ResourceType, raw: Raw, strict: bool) -> list[Problem]:

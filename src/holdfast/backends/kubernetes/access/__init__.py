@@ -1,7 +1,9 @@
 """Where the API server is, and how to be let in.
 
-find_access(path)        from a kubeconfig, or from inside a cluster
-kubeconfig               files, merged as kubectl merges them
+finding                  from a kubeconfig, or from inside a cluster
+settings                 what is found
+kubeconfig               a context, read
+kubeconfig_file          files, merged as kubectl merges them
 incluster                the service account of the pod we run in
 credentials              tokens, certificates; what changes while we run
 exec_plugin              credentials made by another program

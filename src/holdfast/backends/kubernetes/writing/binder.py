@@ -62,7 +62,6 @@ class BindJob:
         self._give_up_at: float | None = None
         self._backoff = Backoff(first=0.1, most=5.0)
         self._errors = 0
-        self.bound_elsewhere = False
 
     async def __call__(self) -> Outcome:
         try:
@@ -160,7 +159,6 @@ class BindJob:
             if found.metadata.uid != pod.uid:
                 self._gone()
                 return None
-            self.bound_elsewhere = found.spec.node_name not in ("", self._bind.node)
             self._feed(Updated(found))
             if found.spec.node_name:
                 return None

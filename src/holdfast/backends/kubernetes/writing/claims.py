@@ -15,7 +15,7 @@ Key = tuple[str, str]
 BIND_COMPLETED = "pv.kubernetes.io/bind-completed"
 
 
-class ClaimFailed(Exception):  # noqa: N818
+class ClaimFailed(Exception):
     """The claim will not be bound as the scheduler wanted."""
 
 

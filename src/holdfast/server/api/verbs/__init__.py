@@ -3,6 +3,7 @@
     reading     get, list
     bodies      what a client sent, made into an object of the type it is for
     creating    create
+    managing    who owns which field
     updating    update, and what any change of an object goes through
     patching    patch in its four kinds
     deleting    delete, deletecollection

@@ -10,7 +10,7 @@ Schema = dict[str, Any]
 
 _RESERVED = frozenset(
     """true false null in as break const continue else for function if import let loop package
-    namespace return var void while""".split()  # noqa: SIM905 - read as a list of words
+    namespace return var void while""".split()
 )
 _SIGNS = {"__": "__underscores__", ".": "__dot__", "-": "__dash__", "/": "__slash__"}
 

@@ -23,7 +23,7 @@ _RULES = "x-kubernetes-validations"
 _ABSENT: Any = object()
 
 
-class NotEvaluated(Exception):  # noqa: N818 - says what happened to a rule
+class NotEvaluated(Exception):
     """The rule says something that cannot be evaluated here."""
 
 

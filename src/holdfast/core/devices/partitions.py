@@ -1,0 +1,135 @@
+"""Sets of GPUs that may be given together, where a node's wiring leaves no other choice.
+
+    scheduling.koordinator.sh/gpu-partitions on a Device
+        {"2": [{"minors": [0, 1], "allocationScore": 2, "ringBusBandwidth": "400Gi"}, …], "4": …}
+
+They are kept to on nodes whose Device has the label `gpu-partition-policy: Honor`, and by pods with the
+annotation `gpu-partition-spec`; elsewhere they are preferred. The higher its score, the better a set;
+between equals the one that leaves most big sets whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import NamedTuple
+
+from msgspec import field
+
+from holdfast.api import names
+from holdfast.api.decode import decode_json
+from holdfast.api.devices import Device
+from holdfast.api.errors import InvalidObject
+from holdfast.api.meta import Struct
+from holdfast.api.quantity import Quantity, QuantityError, parse
+
+MISSING = "node(s) missing GPU Partition Table"
+ODD_NUMBER = "node(s) Unsupported number of GPU requests"
+TOO_FEW = "Insufficient Partitioned GPU Devices"
+
+_WORTH = ((8, 10000), (4, 100), (2, 1))
+"""What it is worth to leave a set of so many GPUs whole."""
+
+
+class PartitionSpec(Struct):
+    """`gpu-partition-spec` on a pod."""
+
+    allocate_policy: str = ""
+    ring_bus_bandwidth: Quantity = 0
+
+
+class _Partition(Struct):
+    minors: list[int] = field(default_factory=list)
+    allocation_score: int = 0
+    ring_bus_bandwidth: Quantity | None = None
+
+
+class Partition(NamedTuple):
+    minors: frozenset[int]
+    score: int
+    bandwidth: int
+
+
+class Partitions(NamedTuple):
+    """Of one node."""
+
+    by_number: Mapping[int, tuple[Partition, ...]]
+    """Best first."""
+    honoured: bool
+
+
+class PartitionWish(NamedTuple):
+    """How a pod wants its GPUs to be a set."""
+
+    best_only: bool
+    bandwidth: int
+
+
+def read_partitions(device: Device) -> Partitions | None:
+    """None where the node says nothing of the sort, or nothing that makes sense."""
+    text = device.metadata.annotations.get(names.GPU_PARTITIONS)
+    if not text:
+        return None
+    try:
+        raw = decode_json(text, dict[str, list[_Partition]])
+        table = {int(number): tuple(map(_partition, sets)) for number, sets in raw.items()}
+    except (InvalidObject, QuantityError, ValueError):
+        return None
+    honoured = device.metadata.labels.get(names.GPU_PARTITION_POLICY) == "Honor"
+    best_first = {
+        number: tuple(sorted(sets, key=lambda each: -each.score)) for number, sets in table.items()
+    }
+    return Partitions(best_first, honoured)
+
+
+def _partition(said: _Partition) -> Partition:
+    bandwidth = parse(said.ring_bus_bandwidth) if said.ring_bus_bandwidth is not None else -1
+    return Partition(frozenset(said.minors), said.allocation_score, bandwidth)
+
+
+def read_wish(text: str) -> PartitionWish:
+    """Raises InvalidObject and QuantityError."""
+    spec = decode_json(text, PartitionSpec)
+    return PartitionWish(spec.allocate_policy == "Restricted", parse(spec.ring_bus_bandwidth))
+
+
+def choose_partition(
+    partitions: Partitions,
+    number: int,
+    free: Collection[int],
+    first: Collection[int],
+    wish: PartitionWish | None,
+) -> frozenset[int] | None:
+    """The set of so many GPUs to take, of those that are free; those in `first` before others."""
+    sets = partitions.by_number.get(number, ())
+    if wish is not None and wish.best_only:
+        sets = tuple(each for each in sets if each.score == sets[0].score)
+    usable = frozenset(free)
+    found = [
+        each
+        for each in sets
+        if each.minors <= usable
+        and (wish is None or not wish.bandwidth or each.bandwidth >= wish.bandwidth)
+    ]
+    if not found:
+        return None
+
+    def quality(each: Partition) -> tuple[int, ...]:
+        whole = _left_whole(partitions, number, usable - each.minors)
+        return (
+            each.score,
+            len(each.minors & frozenset(first)),
+            whole,
+            *(-m for m in sorted(each.minors)),
+        )
+
+    return max(found, key=quality).minors
+
+
+def _left_whole(partitions: Partitions, number: int, left: frozenset[int]) -> int:
+    worth = 0
+    for size, each_worth in _WORTH:
+        sets = partitions.by_number.get(size, ())
+        if size >= number and sets:
+            best = sets[0].score
+            worth += each_worth * sum(s.score for s in sets if s.score == best and s.minors <= left)
+    return worth
