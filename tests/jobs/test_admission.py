@@ -106,3 +106,21 @@ def test_a_job_is_done_when_as_many_as_it_needs_have_ended(
     ]
     late = [pod(f"late-{i}", 1, "g") for i in range(more)]
     assert phases(play(node("n1", 8), group("g", least), done, late)) == {"g": phase}
+
+
+def test_a_job_that_lost_a_member_says_what_it_lacks() -> None:
+    """Nobody made another."""
+    played = play(node("n1", 8), group("g", 2), pod("g-0", 1, "g"), pod("g-1", 1, "g", delete_at="10s"))
+    status = played.find("PodGroup", "g")["status"]
+    said = {c["type"]: (c["status"], c["reason"]) for c in status["conditions"]}
+    assert status["phase"] == "Unknown"
+    assert said == {"Scheduled": ("False", "NotReady"), "Unschedulable": ("True", "NotEnoughTasks")}
+    late = pod("late", 1, "g", at="20s")
+    again = play(
+        node("n1", 8), group("g", 2), pod("g-0", 1, "g"), pod("g-1", 1, "g", delete_at="10s"), late
+    )
+    status = again.find("PodGroup", "g")["status"]
+    said = {
+        c["type"]: (c["status"], c["reason"]) for c in status["conditions"] if c["status"] == "True"
+    }
+    assert (status["phase"], said) == ("Running", {"Scheduled": ("True", "Ready")})

@@ -20,7 +20,7 @@ from holdfast.core.cluster import Cluster
 from holdfast.core.decisions import Decision, Emit, SetPodGroupStatus
 from holdfast.core.jobs import Job, JobName, Problem
 from holdfast.core.jobs.admission import may_have_pods
-from holdfast.core.jobs.job import NOTHING, SCHEDULED
+from holdfast.core.jobs.job import NOT_ENOUGH_OF_TASK, NOT_ENOUGH_TASKS, NOTHING, SCHEDULED
 from holdfast.core.jobs.naming import SIGS
 from holdfast.core.pods import Phase
 
@@ -93,6 +93,11 @@ class PodGroups:
         elif job.seen_ready and job.waiting():
             job.seen_ready = False
             job.lost_at = now
+        elif job.is_known and not job.waiting() and any(job.placed()):
+            # Nobody will try it, and find out, before its members are made anew.
+            of_task = job.lacks_of_tasks(())
+            reason = NOT_ENOUGH_OF_TASK if of_task else NOT_ENOUGH_TASKS
+            job.problem = Problem(reason, f"{job.name} has {of_task or job.lacks(())}")
 
     def _is_late(self, job: Job, now: float) -> list[Decision]:
         """Takes note of whether the job takes longer than it may, and says so once."""

@@ -17,7 +17,7 @@ from holdfast.core.changes import Change
 from holdfast.core.cluster import Cluster
 from holdfast.core.decisions import Emit
 from holdfast.core.jobs import Job, JobName, Problem
-from holdfast.core.jobs.job import NOTHING
+from holdfast.core.jobs.job import NOT_ENOUGH_OF_TASK, NOT_ENOUGH_TASKS, NOTHING
 from holdfast.core.pods import Phase, PodRecord
 from holdfast.core.slots import PODS
 from holdfast.framework.cycle import Cycle
@@ -27,8 +27,6 @@ from holdfast.framework.queue import Key, SchedulingQueue
 from holdfast.framework.statement import Statement
 from holdfast.framework.trial import PodTrial
 
-NOT_ENOUGH_TASKS = "NotEnoughTasks"
-NOT_ENOUGH_OF_TASK = "NotEnoughPodsOfTask"
 NOT_ENOUGH_RESOURCES = "NotEnoughResources"
 NO_GROUP = "PodGroupNotFound"
 QUEUE = "NotAdmitted"
