@@ -213,8 +213,8 @@ def test_a_queue_reclaims_no_more_than_it_deserves(stops_in: str) -> None:
 def test_one_pod_has_one_victim_however_long_that_takes() -> None:
     running = [low(f"a-{i}", 1, "a", stops_in="25s") for i in range(4)]
     noise = [step(f"{t}s", apply=pod(f"noise-{t}", 9)) for t in range(6, 20, 2)]
-    given = [queue("a"), queue("b"), running, low("b-0", 1, "b", at="5s"), noise]
-    played = play(node("n1", 4), *given, config=RECLAIM, until=60)
+    given = [queue("a"), queue("b"), *running, low("b-0", 1, "b", at="5s"), *noise]
+    played = play(node("n1", 4), given, config=RECLAIM, until=60)
     assert len(victims(played, "Evicted")) == 1
     assert played.times("b-0") == [30]
 

@@ -44,8 +44,8 @@ def job(draw: st.DrawFn, number: int) -> list[Raw]:
     if draw(st.booleans()):
         spec["queue"] = draw(st.sampled_from(("a", "b")))
     tasks = [draw(st.sampled_from(("", "ps", "worker"))) for _ in range(count)]
-    needed = {task: draw(st.integers(1, tasks.count(task))) for task in {*tasks} - {""}}
-    if needed and draw(st.booleans()):
+    needed = {task: draw(st.integers(1, tasks.count(task))) for task in sorted({*tasks} - {""})}
+    if draw(st.booleans()) and needed:
         spec["minTaskMember"] = needed
     made = group(name, draw(st.integers(1, count)), at=draw(TIMES), **spec)
     if draw(st.integers(0, 5)) == 0:
