@@ -1,12 +1,9 @@
 """Scores that are normalised: one row after the other comes to the same as all of them at once."""
 
-from typing import Any
-
 import numpy as np
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from holdfast.core.view import One
 from holdfast.framework.interface import ByRange, Scope, Score
 from holdfast.framework.normalized import Normalized
 
@@ -24,18 +21,11 @@ changes = st.lists(
 @example([(0, 0), (1, 5), (2, 5), (1, None), (2, 0), (1, 3), (2, None)])
 def test_following_one_row_agrees_with_all_rows_anew(made: list[tuple[int, int | None]]) -> None:
     raw: list[int | None] = [None] * ROWS
-    latest = 0
-
-    def score(_: Any) -> int:
-        return latest
-
-    normalized = Normalized(Score(score, Scope.USAGE, ByRange()), WEIGHT, ByRange())
+    normalized = Normalized(Score(lambda _: 0, Scope.USAGE, ByRange()), WEIGHT, ByRange())
     normalized.reset(ROWS)
-    view = object.__new__(One)
     for row, after in made:
         fitted, raw[row] = raw[row] is not None, after
-        latest = after or 0
-        weighted = normalized.follow(row, view, fitted, after is not None)
+        weighted = normalized.follow(row, after or 0, fitted, after is not None)
         passing = np.array([each is not None for each in raw])
         if weighted is None:
             normalized.is_outdated(ROWS, passing)

@@ -8,7 +8,7 @@ import random
 import pytest
 
 from holdfast.core.holds import Hold
-from holdfast.framework import owned
+from holdfast.framework import alike
 from holdfast.framework.column import INFEASIBLE
 from holdfast.framework.owned import OwnedColumn
 from reservations.little_world import LittleWorld, Raw, node, pod, reservation
@@ -92,7 +92,7 @@ def test_rows_fare_as_if_looked_at_for_the_first_time(seed: int, alike: bool) ->
 def test_it_makes_no_difference_when_the_memory_is_full(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(owned, "_ALIKE_KEPT", 3)
+    monkeypatch.setattr(alike, "KEPT", 3)
     rng = random.Random(seed)
     world = LittleWorld(
         *(node(f"n{i}") for i in range(6)),

@@ -84,3 +84,43 @@ def test_tasks_that_lack_pods_have_a_reason_of_their_own() -> None:
     [said] = played.find("PodGroup", "g")["status"]["conditions"]
     assert (said["type"], said["reason"]) == ("Unschedulable", "NotEnoughPodsOfTask")
     assert said["message"] == "PodGroup/default/g has 0 of the 1 pods it needs of task ps"
+
+
+@pytest.mark.parametrize(
+    ("least", "ended", "more", "phase"),
+    [
+        (2, ["Succeeded", "Succeeded"], 0, "Completed"),
+        (2, ["Succeeded", "Failed"], 0, "Completed"),
+        (2, ["Failed", "Failed"], 0, "Completed"),
+        (3, ["Succeeded"], 0, "Inqueue"),  # the others are yet to come
+        (2, ["Succeeded"], 1, "Running"),
+        (2, ["Failed"], 1, "Pending"),
+    ],
+)
+def test_a_job_is_done_when_as_many_as_it_needs_have_ended(
+    least: int, ended: list[str], more: int, phase: str
+) -> None:
+    done = [
+        pod(f"g-{i}", 1, "g", nodeName="n1") | {"status": {"phase": phase}}
+        for i, phase in enumerate(ended)
+    ]
+    late = [pod(f"late-{i}", 1, "g") for i in range(more)]
+    assert phases(play(node("n1", 8), group("g", least), done, late)) == {"g": phase}
+
+
+def test_a_job_that_lost_a_member_says_what_it_lacks() -> None:
+    """Nobody made another."""
+    played = play(node("n1", 8), group("g", 2), pod("g-0", 1, "g"), pod("g-1", 1, "g", delete_at="10s"))
+    status = played.find("PodGroup", "g")["status"]
+    said = {c["type"]: (c["status"], c["reason"]) for c in status["conditions"]}
+    assert status["phase"] == "Unknown"
+    assert said == {"Scheduled": ("False", "NotReady"), "Unschedulable": ("True", "NotEnoughTasks")}
+    late = pod("late", 1, "g", at="20s")
+    again = play(
+        node("n1", 8), group("g", 2), pod("g-0", 1, "g"), pod("g-1", 1, "g", delete_at="10s"), late
+    )
+    status = again.find("PodGroup", "g")["status"]
+    said = {
+        c["type"]: (c["status"], c["reason"]) for c in status["conditions"] if c["status"] == "True"
+    }
+    assert (status["phase"], said) == ("Running", {"Scheduled": ("True", "Ready")})

@@ -162,3 +162,12 @@ def test_as_much_room_is_made_as_the_job_needs_as_a_whole_or_none(needs: str, vi
     high = [group("g", 2, **spec), *gang("g", 6, at="10s", priority=10)]
     played = play(node("n1", 4), [pod(f"low-{i}") for i in range(4)], high, config=PREEMPT)
     assert len(gone(played)) == victims
+
+
+@pytest.mark.parametrize(
+    "of_the_cluster", [{"metadata": {"namespace": "kube-system"}}, {"priority": 2_000_000_000}]
+)
+def test_what_the_cluster_itself_needs_is_not_reclaimed(of_the_cluster: Raw) -> None:
+    given = [waiting(f"a-{i}", of="a", **of_the_cluster) for i in range(2)]
+    late = waiting("b", of="b", at="10s")
+    assert gone(play(node("n1", 2), queue("a"), queue("b"), given, late, config=RECLAIM)) == []

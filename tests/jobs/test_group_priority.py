@@ -112,3 +112,27 @@ def test_tasks_that_need_more_than_the_job_do_not_count(
     ]
     played = play(node("n1", 4), group("g", least, minTaskMember=tasks), members)
     assert len(played.bound()) == placed
+
+
+@pytest.mark.parametrize(
+    ("on_group", "on_pod", "spared"),
+    [("false", "", True), ("true", "", False), ("false", "true", False), ("true", "false", True)],
+)
+def test_a_group_may_say_that_its_pods_are_nobodys_victims(
+    on_group: str, on_pod: str, spared: bool
+) -> None:
+    said = group("g", 1)
+    said["metadata"]["annotations"]["volcano.sh/preemptable"] = on_group
+    pods = gang("g", 1, labels={"volcano.sh/preemptable": on_pod} if on_pod else {})
+    high = [pod("high", 1, at="10s", priority=10)]
+    assert victims(node("n1", 1), said, pods, high) == ([] if spared else ["g-0"])
+
+
+def test_when_it_says_so_no_more_they_may_go() -> None:
+    said = group("g", 1)
+    said["metadata"]["annotations"]["volcano.sh/preemptable"] = "false"
+    merge = {"metadata": {"annotations": {"volcano.sh/preemptable": None}}}
+    no_more = step("20s", patch={"kind": "PodGroup", "name": "g", "merge": merge})
+    high = pod("high", 1, at="10s", priority=10)
+    played = play(node("n1", 1), said, gang("g", 1), high, no_more, config=PREEMPT)
+    assert played.times("high") == [20]

@@ -50,3 +50,34 @@ def test_of_a_job_that_got_what_it_needs_the_rest_says_why_it_waits() -> None:
         gang("a", 4),
     )
     assert more.times(*waits) == [10]
+
+
+def test_a_queue_that_has_all_of_one_resource_is_not_held_up_for_another() -> None:
+    """Below `c` there are jobs that want cpu, and others that want memory."""
+    queues = [queue(name) for name in "abcd"]
+    queues += [queue("c1", parent="c"), queue("c2", parent="c")]
+    jobs, pods = [], []
+    for name, requests in (
+        ("a", "cpu"),
+        ("b", "cpu"),
+        ("c1", "cpu"),
+        ("c2", "memory"),
+        ("d", "memory"),
+    ):
+        jobs.append(group(name, 0, queue=name))
+        pods += gang(name, 30, requests={requests: "1" if requests == "cpu" else "1G"})
+    room = node("n1", 30, allocatable={"memory": "30G", "pods": "500"})
+    placed = counts(play(room, queues, jobs, pods))
+    assert placed == {"a": 10, "b": 10, "c1": 10, "c2": 15, "d": 15}
+
+
+def test_dominant_shares_are_even_at_every_level() -> None:
+    queues = [queue("sci"), queue("eng"), queue("dev", parent="eng"), queue("prod", parent="eng")]
+    jobs = [group(name, 0, queue=name) for name in ("sci", "dev", "prod")]
+    pods = [
+        *gang("sci", 10, requests={"cpu": "1", "memory": "1G"}),
+        *gang("dev", 10, requests={"cpu": "1"}),
+        *gang("prod", 10, requests={"memory": "1G"}),
+    ]
+    played = play(node("n1", 10, allocatable={"memory": "10G"}), queues, jobs, pods)
+    assert counts(played) == {"sci": 5, "dev": 5, "prod": 5}

@@ -13,6 +13,7 @@ from holdfast.api.meta import Object
 from holdfast.api.names import HOSTNAME_LABEL, ZONE_LABEL
 from holdfast.api.pod import Pod
 from holdfast.core import tally
+from holdfast.framework import diagnosis
 from holdfast.framework.column import Column
 from reference import choices, storage_choices
 from reference.choices import FOO, NODE_NAMES, Chooser, rarely, sometimes
@@ -250,13 +251,14 @@ def test_agreement_over_thousands_of_clusters(start: int) -> None:
             raise AssertionError(f"seed {seed}") from error
 
 
-@pytest.mark.parametrize("coarse", [1, tally.COARSE])
+@pytest.mark.parametrize(("coarse", "singly"), [(1, 0), (tally.COARSE, diagnosis.SINGLY)])
 @pytest.mark.parametrize("start", range(10**6, 10**6 + examples(400).max_examples, 100))
 def test_agreement_through_changes_of_hundreds_of_clusters(
-    start: int, coarse: int, monkeypatch: pytest.MonkeyPatch
+    start: int, coarse: int, singly: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With few domains, and as if there were many."""
+    """With few domains and nodes, and as if there were many."""
     monkeypatch.setattr(tally, "COARSE", coarse)
+    monkeypatch.setattr(diagnosis, "SINGLY", singly)
     for seed in range(start, start + 100):
         choose = choices.seeded(seed)
         profile = choose(sorted(BY_NAME))

@@ -225,6 +225,23 @@ def test_who_names_a_reservation_is_told_of_those_on_its_node() -> None:
     )
 
 
+def test_members_of_a_gang_are_told_too() -> None:
+    gang = "gang.scheduling.koordinator.sh/"
+    world = LittleWorld(node("n1"), reservation("r", cpu="4", **STRICT))
+    members = [needy(name, cpu="3") for name in ("p", "q")]
+    for each in members:
+        each["metadata"]["annotations"] |= {f"{gang}name": "both", f"{gang}min-available": "2"}
+    world.put(*members)
+    told = (
+        "0/1 nodes are available: 1 Reservation(s) Insufficient cpu. "
+        "1 Reservation(s) matched owner total."
+    )
+    assert world.message("q") == told
+    assert world.message("p").endswith(told)
+    events = [e.message for e in world.events if e.reason == "FailedScheduling-Reservation"]
+    assert events == ["0/1 reservations are available: 1 Reservation(s) Insufficient cpu."]
+
+
 def test_what_a_named_reservation_lacks_is_told_in_figures() -> None:
     withheld = {"node.koordinator.sh/reservation": '{"resources": {"cpu": "1"}}'}
     strict: Raw = {"allocatePolicy": "Restricted", "allocateOnce": False, "annotations": withheld}

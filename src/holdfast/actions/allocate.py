@@ -97,7 +97,7 @@ class _Turns:
     def _standing(self, name: str) -> Any:
         """Shares first, then who is first in the lane."""
         head = self._lanes[name][0]
-        return (self._queues.standing(name), self._round.queue.sort_key(head))
+        return (self._queues.standing(name, head), self._round.queue.sort_key(head))
 
     def _next(self) -> PodRecord | None:
         while self._order:

@@ -7,7 +7,7 @@ before it taken for granted. Only if the whole job would then be ready is anyone
 
 from collections.abc import Callable, Collection
 
-from holdfast.actions.room_in_queue import RoomInQueue
+from holdfast.actions.room_in_queue import RoomInQueue, is_critical
 from holdfast.actions.round import Action, Round
 from holdfast.core.decisions import Decision, Emit, Nominate
 from holdfast.core.decisions import Preempt as PreemptPod
@@ -186,4 +186,6 @@ class Preempt(Action):
 
 def _is_less_important(victim: PodRecord, pod: PodRecord) -> bool:
     cls = victim.cls
-    return cls.priority < pod.cls.priority and not (cls.spared or cls.permanent or victim.disrupted)
+    if cls.spared or cls.permanent or victim.disrupted or is_critical(victim):
+        return False
+    return cls.priority < pod.cls.priority

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from holdfast.actions.room_in_queue import RoomInQueue
+from holdfast.actions.room_in_queue import RoomInQueue, is_critical
 from holdfast.actions.round import Action, Round
 from holdfast.core.decisions import Decision, Emit, Evict, Nominate
 from holdfast.core.jobs.queues import Foresight, QueueRecord
@@ -41,7 +41,7 @@ class Reclaim(Action):
             self._in_vain.clear()
             return
         queues.share_out(round_.queue.waiting(with_jobs=True))
-        waiting.sort(key=lambda pod: (queues.standing(queues.of(pod)), round_.queue.sort_key(pod)))
+        waiting.sort(key=lambda pod: (queues.standing(queues.of(pod), pod), round_.queue.sort_key(pod)))
         self._in_vain = {p.uid: self._in_vain[p.uid] for p in waiting if p.uid in self._in_vain}
         with queues.as_it_will_be() as foresight:
             for pod in waiting:
@@ -151,6 +151,7 @@ class _Reclaimer:
             and record.name != self._queue
             and not victim.cls.spared
             and not victim.cls.permanent
+            and not is_critical(victim)
             and not victim.disrupted
             and not victim.cls.terminating
         )

@@ -14,6 +14,10 @@ from holdfast.actions.round import Round
 from holdfast.core.pods import PodRecord
 from holdfast.framework.trial import PodTrial
 
+_SYSTEM = "kube-system"
+_CRITICAL = 2_000_000_000
+"""The priority of system-cluster-critical, the lowest of those Kubernetes has for itself."""
+
 
 class Room(NamedTuple):
     row: int
@@ -114,3 +118,8 @@ class RoomInQueue:
             group = [each for each in group if each.row >= 0]
             gone += group
             yield [(each, each.row) for each in group]
+
+
+def is_critical(pod: PodRecord) -> bool:
+    """Whether the cluster itself needs the pod, whatever queue it is in."""
+    return pod.namespace == _SYSTEM or pod.cls.priority >= _CRITICAL

@@ -4,7 +4,7 @@
     Inqueue     its members are there and wait for room, or may be made
     Running     enough of them have a place
     Unknown     some of them run, but fewer than it needs
-    Completed   all have done their work
+    Completed   as many as it needs have ended, and none is left
 
 Those of scheduling.sigs.k8s.io have no conditions, and phases of their own: Pending, Scheduling,
 Scheduled (enough have a place), Running, Failed (one did, and enough were there), Finished (enough did
@@ -20,7 +20,7 @@ from holdfast.core.cluster import Cluster
 from holdfast.core.decisions import Decision, Emit, SetPodGroupStatus
 from holdfast.core.jobs import Job, JobName, Problem
 from holdfast.core.jobs.admission import may_have_pods
-from holdfast.core.jobs.job import NOTHING, SCHEDULED
+from holdfast.core.jobs.job import NOT_ENOUGH_OF_TASK, NOT_ENOUGH_TASKS, NOTHING, SCHEDULED
 from holdfast.core.jobs.naming import SIGS
 from holdfast.core.pods import Phase
 
@@ -73,7 +73,7 @@ class PodGroups:
         self._without_pods = {job.name: None for job in jobs}
         if not jobs:
             return
-        let_in = [job for job in known.values() if job.admitted or phase_of(job) == "Inqueue"]
+        let_in = [job for job in known.values() if phase_of(job) == "Inqueue"]
         for job in sorted(jobs, key=lambda job: (-job.priority, job.created, job.name)):
             if may_have_pods(cluster, job, let_in):
                 job.admitted = True
@@ -93,6 +93,11 @@ class PodGroups:
         elif job.seen_ready and job.waiting():
             job.seen_ready = False
             job.lost_at = now
+        elif job.is_known and not job.waiting() and any(job.placed()):
+            # Nobody will try it, and find out, before its members are made anew.
+            of_task = job.lacks_of_tasks(())
+            reason = NOT_ENOUGH_OF_TASK if of_task else NOT_ENOUGH_TASKS
+            job.problem = Problem(reason, f"{job.name} has {of_task or job.lacks(())}")
 
     def _is_late(self, job: Job, now: float) -> list[Decision]:
         """Takes note of whether the job takes longer than it may, and says so once."""
@@ -150,11 +155,12 @@ def _has_no_pods(job: Job) -> bool:
     group = job.group
     if group is None or group.api_version.startswith(SIGS) or group.metadata.deletion_timestamp:
         return False
-    return not (job.members or job.done or job.failed)
+    return not job.members and phase_of(job) != "Completed"
 
 
 def phase_of(job: Job) -> str:
-    if job.done and not job.members:
+    ended = len(job.done) + len(job.failed)
+    if ended and not job.members and ended >= job.min_member:
         return "Completed"
     if job.is_ready:
         return "Running"

@@ -51,6 +51,8 @@ class Traits(NamedTuple):
     """Of reserve pods: whether pods now in its place may stay until they end by themselves."""
     priority: int | None = None
     """Of members of a job that have none of their own: that of their PodGroup."""
+    spared: bool = False
+    """Of members of a job: whether its PodGroup says that they are nobody's victims."""
 
 
 ORDINARY = Traits()
@@ -117,9 +119,11 @@ class PodClass:
         self.owners: list[OwnerReference] = pod.metadata.owner_references
         self.priority = (spec.priority or 0) if traits.priority is None else traits.priority
         self.terminating = pod.metadata.deletion_timestamp is not None
-        self.spared = self.labels.get(names.DISABLE_PREEMPTIBLE) == "true" or names.NO in (
-            self.annotations.get(names.PREEMPTABLE),
-            self.labels.get(names.PREEMPTABLE),
+        says = (self.annotations.get(names.PREEMPTABLE), self.labels.get(names.PREEMPTABLE))
+        self.spared = (
+            self.labels.get(names.DISABLE_PREEMPTIBLE) == "true"
+            or names.NO in says
+            or (traits.spared and not any(says))
         )
         """Whether pods of the class are nobody's victims."""
         self.permanent = is_permanent(pod)

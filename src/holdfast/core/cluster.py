@@ -389,8 +389,11 @@ class Cluster:
 
     def _binding(self, uid: str) -> PodRecord | None:
         """The pod, or reserve pod, of that uid."""
+        pod = self.pods.get(uid)
+        if pod is not None:
+            return pod
         promise = self.promises.known.get(uid)
-        return promise.pod if promise is not None else self.pods.get(uid)
+        return promise.pod if promise is not None else None
 
     def confirm(self, pod: PodRecord) -> None:
         if pod.phase is not Phase.ASSUMED:

@@ -117,7 +117,8 @@ class HoldTable:
         return self._by_uid.get(uid)
 
     def on(self, row: int) -> list[Hold]:
-        return list(self._on_row.get(row, {}).values())
+        there = self._on_row.get(row)
+        return list(there.values()) if there else []
 
     def awaited(self, row: int) -> Amounts:
         """What those still claim that wait for their room on the row, by slot. It may be taken already

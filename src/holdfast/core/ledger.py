@@ -83,12 +83,15 @@ class Ledger:
         """What a reserve pod still holds is free again."""
         hold = self.holds.get(pod.uid)
         assert hold is not None, f"{pod!r} holds no room"
-        row, amounts = hold.row, hold.amounts
-        self._claim_left(hold, hold.remaining, self.holds.fills.untouched({}))
+        table, row, amounts = self._table, hold.row, hold.amounts
+        for slot, left in hold.remaining.items():
+            if left:
+                table.claimed[slot, row] -= left
+        table.held_outdated[row] = None
         self.holds.close(hold)
-        if pod.cls.priority == self._table.lowest_held.item(row):
-            left = (each.pod.cls.priority for each in self.holds.on(row))
-            self._table.lowest_held[row] = min(left, default=NO_PODS)
+        if pod.cls.priority == table.lowest_held.item(row):
+            others = [each.pod.cls.priority for each in self.holds.on(row)]
+            table.lowest_held[row] = min(others) if others else NO_PODS
         self._present(pod, row, -1)
         pod.row = -1
         if self._depth:
@@ -163,15 +166,17 @@ class Ledger:
         """By slot, what is left of a row once somebody took what he needs of it (slot, amount, and
         what for), were some pods not there and those `besides` there too."""
         allocatable, claimed = self._table.allocatable, self._table.claimed
-        left = {
-            slot: allocatable.item(slot, row) - claimed.item(slot, row) - amount
-            for slot, amount, _ in needs
-        }
-        for sign, pods in ((1, without), (-1, besides)):
-            for pod in pods:
-                for slot, amount in pod.cls.usage:
-                    if slot in left:
-                        left[slot] += sign * amount
+        left = {}
+        for slot, amount, _ in needs:
+            left[slot] = allocatable.item(slot, row) - claimed.item(slot, row) - amount
+        for pod in without:
+            for slot, amount in pod.cls.usage:
+                if slot in left:
+                    left[slot] += amount
+        for pod in besides:
+            for slot, amount in pod.cls.usage:
+                if slot in left:
+                    left[slot] -= amount
         return left
 
     def to_remove(self, spare: dict[int, int], pods: list[PodRecord]) -> list[PodRecord]:

@@ -159,14 +159,14 @@ class PodIntake:
                 self._cluster.watcher.pod_pending(pod)
 
     def reprioritize(self, pod: PodRecord) -> None:
-        """The priority of the PodGroup of a member may be another."""
+        """The PodGroup of a member may say something else of how important it is."""
         before, cls = pod.cls, self._class_anew(pod)
         if cls is before:
             self._classes.release(cls)
             return
         if pod.row >= 0:
             self._claim_as(pod, cls)
-            if cls.priority < before.priority:
+            if cls.priority < before.priority or cls.spared < before.spared:
                 self._cluster.changed(Change.POD_LEFT)  # there may be somebody to preempt who was not
         else:
             pod.cls = cls
@@ -193,10 +193,12 @@ class PodIntake:
     def _traits(self, pod: Pod, job: Job | None) -> Traits:
         """What sets its class apart though it is not written in the pod."""
         traits = self._promises.traits(pod.metadata)
-        priority = job.priority_class if job is not None else None
-        if priority is None or pod.spec.priority:
+        if job is None:
             return traits
-        return traits._replace(priority=priority)
+        priority = None if pod.spec.priority else job.priority_class
+        if priority is None and not job.spares:
+            return traits
+        return traits._replace(priority=priority, spared=job.spares)
 
     def _place_or_queue(self, known: PodRecord, pod: Pod, changed: bool) -> None:
         node = pod.spec.node_name

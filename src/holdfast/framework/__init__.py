@@ -8,7 +8,7 @@ queue         pods waiting for their turn, their back-off, or a change that help
 cycle         one pod from the queue to a decision
 trial         whether a pod would fit a row just now
 
-Mask and scores of one pod class over all nodes, kept up to date:
+Mask and scores of one pod class over all nodes, kept up to date (`columns` has them all):
 
 column        of most classes
 narrowed      of one with volumes

@@ -26,6 +26,7 @@ from holdfast.core.classes import PodClass
 from holdfast.core.cluster import Cluster
 from holdfast.core.rowlog import distinct
 from holdfast.core.view import All, One, Some, View
+from holdfast.framework.alike import Alike, amounts
 from holdfast.framework.barrier import add_barrier
 from holdfast.framework.diagnosis import Blame, Diagnosis, Verdict
 from holdfast.framework.interface import (
@@ -47,11 +48,17 @@ INFEASIBLE = -(2**61)
 _FEW = 6
 """Up to this many rows are computed one by one, which is then faster than as a vector."""
 
+_FEW_PARTS = 3
+"""With no more filters and scores than this a look at a row costs little more than to remember one."""
+
 At = Any
 """An index into a column: a row, an array of rows, or a slice."""
 
 Bools = NDArray[np.bool_]
 Ints = NDArray[np.int64]
+Looked = tuple[bool, int, tuple[int, ...]]
+"""What came of a row: whether there is room, what is not normalised of its score by usage, and what is,
+still raw."""
 
 
 class Column:
@@ -206,7 +213,9 @@ class Column:
         self._usage_scores: list[tuple[int, Any]] = []
         self._key_scores: list[tuple[int, Score]] = []
         self._normalized: list[Normalized] = []
-        self._by_amounts = all(f.needs is not None for f in filters if f.scope is Scope.USAGE)
+        usage_filters = [f for f in filters if f.scope is Scope.USAGE]
+        self._by_amounts = all(f.by_amounts for f in usage_filters)
+        kinds = [f.kind for f in usage_filters]
         facets = [facet for f in filters for facet in f.facets]
         for scorer, weight in self._profile.scorers:
             try:
@@ -227,11 +236,18 @@ class Column:
                 facets.extend(score.facets)
             elif score.normalize is not None:
                 self._normalized.append(Normalized(score, weight, score.normalize))
+                if score.scope is Scope.USAGE:
+                    self._by_amounts = self._by_amounts and score.by_amounts
+                    kinds.append(score.kind)
             elif score.scope is Scope.NODE:
                 self._node_scores.append((weight, score.score))
             else:
                 self._usage_scores.append((weight, score.score))
                 self._by_amounts = self._by_amounts and score.by_amounts
+                kinds.append(score.kind)
+        self._kinds = list(dict.fromkeys(kind for kind in kinds if kind is not None))
+        remembers = self._by_amounts and len(kinds) > _FEW_PARTS
+        self._alike: Alike[Looked] | None = Alike(self._cluster.ledger.changed) if remembers else None
         keyed = self._key_filters or self._key_scores
         self._keys = Keys(self._table, facets) if keyed else None
         asked = [(version, version()) for version in versions]
@@ -339,25 +355,42 @@ class Column:
 
     def _update_one(self, row: int, node_too: bool) -> bool:
         """Whether scores have to be normalised anew."""
-        view = One(self._table, row)
+        table, alike = self._table, self._alike
         if node_too:
-            self._node_part(view, row)
-        ok = self._fits_node.item(row)
-        if ok:
-            for passes in self._usage_filters:
-                if not passes(view):
-                    ok = False
-                    break
-        score = 0
-        if ok:
-            score = self._node_score.item(row) if self._node_scores else 0
-            for weight, scores in self._usage_scores:
-                score += weight * scores(view)
-        return self._settle(row, view, ok, score)
+            self._node_part(One(table, row), row)
+        if not self._fits_node.item(row):
+            return self._settle(row, False, 0, ())
+        if alike is None:
+            ok, score, raw = self._look_at(One(table, row))
+        else:
+            key = (*amounts(table, row), *[kind(row) for kind in self._kinds])
+            known = alike.known.get(key)
+            if known is None:
+                known = self._look_at(One(table, row))
+                alike.remember(key, known)
+                self._alike = alike if alike.worth_it else None
+            ok, score, raw = known
+        if ok and self._node_scores:
+            score += self._node_score.item(row)
+        return self._settle(row, ok, score, raw)
 
-    def _settle(self, row: int, view: View, ok: bool, score: int) -> bool:
-        """Takes note of what came of a row: whether it fits, and what is not normalised of its score.
-        Whether the rest has to be normalised anew."""
+    def _look_at(self, view: One) -> Looked:
+        """A row whose node object suits the class."""
+        for passes in self._usage_filters:
+            if not passes(view):
+                return False, 0, ()
+        score = 0
+        for weight, scores in self._usage_scores:
+            score += weight * scores(view)
+        return True, score, self._raw_scores(view) if self._normalized else ()
+
+    def _raw_scores(self, view: View) -> tuple[int, ...]:
+        """Those of one row that are normalised; 0 for those that do not change with usage."""
+        return tuple([each.score.score(view) if each.by_usage else 0 for each in self._normalized])
+
+    def _settle(self, row: int, ok: bool, score: int, raw: tuple[int, ...]) -> bool:
+        """Takes note of what came of a row: whether it fits, what is not normalised of its score and,
+        if it fits, what is. Whether that has to be normalised anew."""
         fitted: bool = self._fits.item(row)
         if ok != fitted:
             self._fits[row] = ok
@@ -366,8 +399,8 @@ class Column:
         anew = False
         if self._normalized:
             self._local[row] = score
-            for normalized in self._normalized:
-                weighted = normalized.follow(row, view, fitted, ok)
+            for i, normalized in enumerate(self._normalized):
+                weighted = normalized.follow(row, raw[i] if ok else 0, fitted, ok)
                 if weighted is None:
                     anew = True
                 else:

@@ -11,25 +11,20 @@ import numpy as np
 
 from holdfast.api import names
 from holdfast.core.changes import Change
-from holdfast.core.classes import PodClass
 from holdfast.core.cluster import Cluster
 from holdfast.core.decisions import Decision, Emit, Nominate, SetPodScheduled
 from holdfast.core.pods import Phase, PodRecord
 from holdfast.core.promises import Promise
 from holdfast.framework.column import Column
+from holdfast.framework.columns import Columns
 from holdfast.framework.counting import about_reservations
 from holdfast.framework.diagnosis import NO_NODES, Blame, Verdict, not_named_text, verdict
 from holdfast.framework.interface import Nomination, Outcome, Plugin
-from holdfast.framework.narrowed import Narrowed
-from holdfast.framework.owned import OwnedColumn
 from holdfast.framework.profile import Profile
 from holdfast.framework.provisioning import Provisioning
 from holdfast.framework.queue import Key, SchedulingQueue
-from holdfast.framework.trial import ClassContest, PodTrial
+from holdfast.framework.trial import PodTrial
 
-_COLUMN_CELLS = 12 * 1024**2
-"""How many cells all columns may have between them; a cell takes about 20 bytes."""
-_FEWEST_COLUMNS = 64
 _EVENT_LIMIT = 1024
 """The longest message an Event may carry; the condition has it in full."""
 _KINDS = 100_000
@@ -56,10 +51,8 @@ class Cycle:
         self._cluster = cluster
         self._table = cluster.nodes
         self._queue = queue
-        self._specs = cluster.promises.specs
         self._rooms = cluster.promises.rooms
-        self._columns: dict[tuple[int, int], Column] = {}
-        self._profiles_seen: set[int] = set()
+        self.column = Columns(cluster).column
         self._kinds: dict[tuple[int, str], int] = {}
         self._next_kind = _FIRST_KIND
         self._provisioning = Provisioning(self, cluster)
@@ -69,43 +62,6 @@ class Cycle:
         self.decisions: list[Decision] = []
         self.terse = False
         """Whether so many pods were woken that those without luck are not told the latest reasons."""
-        cluster.classes.on_dropped.append(self._class_dropped)
-
-    def column(self, profile: Profile, cls: PodClass) -> Column:
-        """The class's column, up to date. Those used longest ago are dropped if there are many."""
-        key = (profile.index, cls.id)
-        columns = self._columns
-        column = columns.get(key)
-        if column is None:
-            column = columns[key] = self._new_column(profile, cls)
-            if len(columns) > self._most_columns():
-                del columns[next(iter(columns))]
-        elif column.specs_seen != self._specs.version and self._is_mistaken(profile, column):
-            column = columns[key] = self._new_column(profile, cls)
-        elif len(columns) > _FEWEST_COLUMNS // 2 and len(columns) > self._most_columns() // 2:
-            columns[key] = columns.pop(key)  # to the end of the line
-        column.refresh()
-        return column
-
-    def _most_columns(self) -> int:
-        return max(_FEWEST_COLUMNS, _COLUMN_CELLS // self._table.capacity)
-
-    def _is_mistaken(self, profile: Profile, column: Column) -> bool:
-        """Whether reservations came to matter to the class, or do so no more."""
-        column.specs_seen = self._specs.version
-        concerned = bool(profile.drawing_name) and self._cluster.promises.concerns(column.cls)
-        return concerned != column.owned
-
-    def _new_column(self, profile: Profile, cls: PodClass) -> Column:
-        self._profiles_seen.add(profile.index)
-        if profile.drawing_name and self._cluster.promises.concerns(cls):
-            return OwnedColumn(self._cluster, profile, cls)
-        if cls.plain is None or profile.scores_volumes:
-            column = Column(self._cluster, profile, cls)
-        else:
-            column = Narrowed(self._cluster, profile, cls, self.column(profile, cls.plain))
-        column.diagnosis.contest = ClassContest(self._cluster, column)
-        return column
 
     def schedule(self, profile: Profile, pod: PodRecord, now: float) -> bool:
         """Tries to find a node for the pod; whether one was found."""
@@ -483,7 +439,3 @@ class Cycle:
     def _emit(self, pod: PodRecord, reason: str, message: str) -> None:
         text = message if len(message) <= _EVENT_LIMIT else message[: _EVENT_LIMIT - 4] + " ..."
         self.decisions.append(Emit(pod.ref, "Warning", reason, text, "Scheduling"))
-
-    def _class_dropped(self, cls: PodClass) -> None:
-        for index in self._profiles_seen:
-            self._columns.pop((index, cls.id), None)

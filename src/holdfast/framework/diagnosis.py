@@ -18,12 +18,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.core.nodes import NodeTable
-from holdfast.core.view import All, One, View
+from holdfast.core.view import All, One, Some, View
 from holdfast.framework.interface import Filter
 
 NO_NODES = "no nodes available to schedule pods"
 
 _FEW = 64
+SINGLY = 8
+"""So many rows cost less one by one than as arrays."""
 _MOST_BITS = 31
 """So many reasons can be told apart by two bits each of a number."""
 
@@ -120,18 +122,24 @@ class Diagnosis:
         return {blame: count for blame, count in known if count}
 
     def _catch_up(self) -> NDArray[np.intp]:
-        if self._codes is None or len(self._outdated) > max(_FEW, self._table.size // 16):
+        if self._codes is None or len(self._outdated) > max(_FEW, self._table.size // 2):
             self._codes = self._blame_all()
             self._counts = np.bincount(self._codes, minlength=len(self._blames)).tolist()
-            resolvable = np.array([blame.resolvable for blame in self._blames])
-            self._resolvable = resolvable[self._codes] & self._table.alive[: self._table.size]
+            self._resolvable = self._are_resolvable(self._codes) & self._table.alive[: self._table.size]
             self._verdict = None
         elif self._outdated:
             self._verdict = None
-            for row in self._outdated:
-                self._note(self._codes, row, self._judged(row))
+            if len(self._outdated) > SINGLY:
+                self._blame_again(self._codes, self._outdated)
+            else:
+                for row in self._outdated:
+                    self._note(self._codes, row, self._judged(row))
         self._outdated.clear()
         return self._codes
+
+    def _are_resolvable(self, codes: NDArray[np.intp]) -> NDArray[np.bool_]:
+        resolvable: NDArray[np.bool_] = np.array([blame.resolvable for blame in self._blames])[codes]
+        return resolvable
 
     def _note(self, codes: NDArray[np.intp], row: int, blame: Blame) -> None:
         code = self._intern(blame)
@@ -163,12 +171,30 @@ class Diagnosis:
         return FITS
 
     def _blame_all(self) -> NDArray[np.intp]:
-        table = self._table
-        view: View = All(table)
-        codes = np.zeros(table.size, dtype=np.intp)
-        left = table.alive[: table.size].copy()
+        codes = self._blamed(All(self._table), np.arange(self._table.size))
+        for row in self.contest.rows() if self.contest is not None else ():
+            codes[row] = self._intern(self._judged(row))
+        return codes
+
+    def _blame_again(self, codes: NDArray[np.intp], outdated: set[int]) -> None:
+        """The same for some rows, whose blames are noted."""
+        rows = np.fromiter(outdated, dtype=np.intp, count=len(outdated))
+        before = codes[rows]
+        codes[rows] = self._blamed(Some(self._table, rows), rows)
+        for row in outdated.intersection(self.contest.rows()) if self.contest is not None else ():
+            codes[row] = self._intern(self._judged(row))
+        after = codes[rows]
+        kinds = len(self._blames)
+        more = np.bincount(after, minlength=kinds) - np.bincount(before, minlength=kinds)
+        self._counts = [count + n for count, n in zip(self._counts, more.tolist(), strict=True)]
+        self._resolvable[rows] = self._are_resolvable(after) & self._table.alive[rows]
+
+    def _blamed(self, view: View, rows: NDArray[np.intp]) -> NDArray[np.intp]:
+        """What stands against each of the view's rows, contests left out, as codes."""
+        codes = np.zeros(len(rows), dtype=np.intp)
+        left = self._table.alive[rows]
         if self._naming():
-            named = np.array([not self._not_named(row) for row in range(table.size)])
+            named = np.array([not self._not_named(row) for row in rows.tolist()])
             codes[left & ~named] = self._intern(
                 Blame(self._naming()[0], (self._not_named_text(),), False)
             )
@@ -180,11 +206,11 @@ class Diagnosis:
             left &= ~failed
             reasons = test.reasons(view)
             if len(reasons) > _MOST_BITS:
-                for row in np.flatnonzero(failed).tolist():
-                    codes[row] = self._intern(self.blame(row))
+                for at in np.flatnonzero(failed).tolist():
+                    codes[at] = self._intern(self.blame(int(rows[at])))
                 continue
             # Rows with the same combination of reasons share a blame.
-            combination = np.zeros(table.size, dtype=np.int64)
+            combination = np.zeros(len(rows), dtype=np.int64)
             for bit, reason in enumerate(reasons):
                 combination |= (reason.rows & view.full(True)).astype(np.int64) << (2 * bit)
                 hopeless = reason.rows & ~(reason.resolvable & view.full(True))
@@ -195,8 +221,6 @@ class Diagnosis:
                 texts = tuple(reason.text for reason in those for _ in range(reason.times))
                 hopeful = not any(bits >> (2 * bit + 1) & 1 for bit in range(len(reasons)))
                 codes[failed & (combination == value)] = self._intern(Blame(plugin, texts, hopeful))
-        for row in self.contest.rows() if self.contest is not None else ():
-            codes[row] = self._intern(self._judged(row))
         return codes
 
     def _intern(self, blame: Blame) -> int:

@@ -17,7 +17,7 @@ from holdfast.core.changes import Change
 from holdfast.core.cluster import Cluster
 from holdfast.core.decisions import Emit
 from holdfast.core.jobs import Job, JobName, Problem
-from holdfast.core.jobs.job import NOTHING
+from holdfast.core.jobs.job import NOT_ENOUGH_OF_TASK, NOT_ENOUGH_TASKS, NOTHING
 from holdfast.core.pods import Phase, PodRecord
 from holdfast.core.slots import PODS
 from holdfast.framework.cycle import Cycle
@@ -25,9 +25,8 @@ from holdfast.framework.diagnosis import NO_NODES
 from holdfast.framework.profile import Profile
 from holdfast.framework.queue import Key, SchedulingQueue
 from holdfast.framework.statement import Statement
+from holdfast.framework.trial import PodTrial
 
-NOT_ENOUGH_TASKS = "NotEnoughTasks"
-NOT_ENOUGH_OF_TASK = "NotEnoughPodsOfTask"
 NOT_ENOUGH_RESOURCES = "NotEnoughResources"
 NO_GROUP = "PodGroupNotFound"
 QUEUE = "NotAdmitted"
@@ -384,8 +383,13 @@ class Gangs:
                 told[kind] = refusal, "Unschedulable", ()
                 wakes_on |= _ROOM | Change.OTHER
             elif kind not in told:
-                why = self._cycle.verdict(profile, pod, self._cycle.column(profile, pod.cls))
-                told[kind] = why.message(self._cluster.nodes.count), why.condition, why.plugins
+                column = self._cycle.column(profile, pod.cls)
+                why = self._cycle.verdict(profile, pod, column)
+                counted = (
+                    "" if pod.promise else PodTrial(self._cluster, column, pod, False).reservations()
+                )
+                message = why.message(self._cluster.nodes.count, f"{counted}." if counted else "")
+                told[kind] = message, why.condition, why.plugins
                 wakes_on |= profile.wakes_on(why.plugins)
             messages[pod.uid], conditions[pod.uid], pod.rejected_by = told[kind]
         lacking = next((text for job in jobs if (text := job.lacks(()))), "")

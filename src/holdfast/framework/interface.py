@@ -128,6 +128,14 @@ class Filter(msgspec.Struct, frozen=True):
     """Where a row passes if and only if so much of these slots is free."""
     only: frozenset[str] | None = None
     """The names of the only nodes worth looking at, where the class itself says so."""
+    kind: Callable[[int], Hashable] | None = None
+    """What a row's passing depends on, besides how much is allocatable and claimed there; where it
+    depends on still more, None."""
+
+    @property
+    def by_amounts(self) -> bool:
+        """Whether rows of the same kind fare alike if as much is allocatable and claimed there."""
+        return self.needs is not None or self.kind is not None
 
     @classmethod
     def nothing(cls, version: Version) -> "Filter":
@@ -162,6 +170,8 @@ class Score(msgspec.Struct, frozen=True):
     constant: int | None = None
     by_amounts: bool = False
     """Whether rows on which as much is allocatable and claimed of everything score alike."""
+    kind: Callable[[int], Hashable] | None = None
+    """What else that depends on, if anything."""
 
     @classmethod
     def same(cls, value: int, version: Version | None = None) -> "Score":

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.core.view import View
 from holdfast.framework.interface import Normalize, Range, Scope, Score
 
 Ints = NDArray[np.int64]
@@ -75,15 +74,14 @@ class Normalized:
         if self.measure is not None:
             self.weighted[at] = self.weight * self.normalize.apply(self.raw[at], self.measure)
 
-    def follow(self, row: int, view: View, fitted: bool, fits: bool) -> int | None:
-        """Looks at one row, which fitted before or did not; its weighted score, None if the measure is
-        no longer right."""
+    def follow(self, row: int, after: int, fitted: bool, fits: bool) -> int | None:
+        """Follows the raw score of one row, which fitted before or did not; its weighted score, None if
+        the measure is no longer right."""
         if not self.by_usage:
             return self.weighted.item(row) if fitted == fits else None
         if not fits:
             return 0 if not fitted or self._stays_without(self.raw.item(row)) else None
         before: int | None = self.raw.item(row) if fitted else None
-        after: int = self.score.score(view)
         if after == before:
             return self.weighted.item(row) if self.measure is not None else None
         self.raw[row] = after

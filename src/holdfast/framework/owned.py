@@ -17,6 +17,7 @@ from holdfast.core.holds import Hold
 from holdfast.core.promises import Promise
 from holdfast.core.rowlog import distinct
 from holdfast.core.view import Cells, One, View
+from holdfast.framework.alike import Alike, amounts
 from holdfast.framework.column import INFEASIBLE, Bools, Column, Ints
 from holdfast.framework.drawing import Drawing, DrawnOne, DrawnSome, pick
 from holdfast.framework.interface import Filter, Need, Reason, Scope
@@ -25,8 +26,6 @@ from holdfast.framework.profile import Profile
 
 NO_MATCH = "node(s) no reservations match reservation affinity"
 NONE_WILL_DO = "node(s) no reservation(s) to meet the requirements"
-
-_ALIKE_KEPT = 4096
 
 
 class OwnedColumn(Column):
@@ -67,11 +66,12 @@ class OwnedColumn(Column):
     def _compile(self) -> None:
         super()._compile()
         self._scattered: Filter | None = None
-        self._drawing = Drawing(self._cluster, self.cls)
+        self._drawing = Drawing(self._cluster, self.cls, self._profile.drawing.ignores)
         self._inner_filters = list(self._usage_filters)
         by_amounts = self._by_amounts and self._drawing.by_amounts and self.is_absolute
-        self._alike: dict[Hashable, int | None] | None = {} if by_amounts else None
-        self._alike_since = self._cluster.ledger.changed.end
+        changed = self._cluster.ledger.changed
+        self._drawn_alike: Alike[int | None] | None = Alike(changed) if by_amounts else None
+        self._alike = None  # whether a row is open is no matter of amounts
         gate = self._gate = Filter(self._is_open, self._reasons, Scope.USAGE)
         # Who must use a reservation is told that before anything else.
         place = 0 if self._drawing.required else len(self.filters)
@@ -114,7 +114,7 @@ class OwnedColumn(Column):
             self._open[row] = not closed
         if node_too:
             self._node_part(One(self._table, row), row)
-        alike = self._alike
+        alike = self._drawn_alike
         if alike is not None and len(drawn) < 2 and self._fits_node.item(row):
             hold = drawn[0] if drawn else None
             special = self._belongings.awake or row in self._waiting
@@ -132,15 +132,16 @@ class OwnedColumn(Column):
             score += self._node_score.item(row)
         for weight, scores in self._usage_scores:
             score += weight * scores(view)
-        return self._settle(row, view, True, score)
+        return self._settle(row, True, score, self._raw_scores(view) if self._normalized else ())
 
     def _settle_alike(
-        self, alike: dict[Hashable, int | None], row: int, hold: Hold | None, closed: bool
+        self, alike: Alike[int | None], row: int, hold: Hold | None, closed: bool
     ) -> None:
         """Settles a row where nothing but amounts matters: rows that have the same fare alike. Owners
         use up one reservation after the other, and mostly these are as alike as the nodes."""
         table = self._table
-        claimed, offered = table.claimed[:, row].tobytes(), table.allocatable[:, row].tobytes()
+        claimed, offered = amounts(table, row)
+        known = alike.known
         total: int | None = None
         if hold is not None:
             promise = hold.promise
@@ -151,25 +152,27 @@ class OwnedColumn(Column):
                 promise.order,
                 promise.restricted,
             )
-            if key in alike:
-                total = alike[key]
+            if key in known:
+                total = known[key]
             else:
                 best = self._worth(hold)
                 if best is not None:
                     total = self._profile.drawing_weight * best[2] + self._scored(best[1])
-                self._remember(key, total)
+                alike.remember(key, total)
         if hold is not None and total is not None:
             self._chosen[row] = hold.promise
         else:
             self._chosen.pop(row, None)
             key = claimed, offered
-            if not closed and key in alike:
-                total = alike[key]
+            if not closed and key in known:
+                total = known[key]
             elif not closed:
                 view = One(table, row)
                 if all(passes(view) for passes in self._inner_filters):
                     total = self._scored(view)
-                self._remember(key, total)
+                alike.remember(key, total)
+        if not alike.worth_it:
+            self._drawn_alike = None
         self._fits[row] = total is not None
         if total is not None and self._node_scores:
             total += self._node_score.item(row)
@@ -180,17 +183,6 @@ class OwnedColumn(Column):
         for weight, scores in self._usage_scores:
             score += weight * scores(view)
         return score
-
-    def _remember(self, key: Hashable, total: int | None) -> None:
-        """What came of a row. Where rows turn out not to be alike it is not worth it any more."""
-        alike = self._alike
-        if alike is None:
-            return
-        alike[key] = total
-        if len(alike) < _ALIKE_KEPT:
-            return
-        seen, self._alike_since = self._alike_since, self._cluster.ledger.changed.end
-        self._alike = {} if self._alike_since - seen > 4 * _ALIKE_KEPT else None
 
     def _best(self, drawn: list[Hold]) -> tuple[Hold, DrawnOne, int] | None:
         """Of the reservations of one row the one to use."""

@@ -102,14 +102,15 @@ class PodTrial:
         ledger, needs, rivals = self._cluster.ledger, self._column.needs, self.rivals(row)
         if (
             needs is not None
-            and not (self._rooms and self._rooms.of(self._pod, row))
-            and not any(pod.draws_on and ledger.holds.get(pod.draws_on) for pod in pods)
-            and not any(self._cluster.promises.inside(rival, row) for rival in rivals)
             and self._column.suits_row(row)
+            and not (self._pod.uid in self._rooms and self._rooms.of(self._pod, row))
+            and not (rivals and any(self._cluster.promises.inside(rival, row) for rival in rivals))
+            and not any(pod.draws_on and ledger.holds.get(pod.draws_on) for pod in pods)
         ):
             spare = ledger.spare(row, needs, pods, rivals)
-            lacking = tuple(need.text for need in needs if spare[need.slot] < 0)
-            return lacking or ledger.to_remove(spare, spared_first(pods))
+            if min(spare.values(), default=0) < 0:
+                return tuple([need.text for need in needs if spare[need.slot] < 0])
+            return ledger.to_remove(spare, spared_first(pods))
         with self._own_room_free(row):
             for pod in pods:
                 ledger.remove(pod)
@@ -219,8 +220,8 @@ class PodTrial:
 
     def rivals(self, row: int) -> list[PodRecord]:
         """Pods the row is being cleared for that this pod must not get in the way of."""
-        rivals = _rivals(self._cluster, row, self._pod.cls.priority)
-        return [rival for rival in rivals if rival is not self._pod]
+        pod, rivals = self._pod, _rivals(self._cluster, row, self._pod.cls.priority)
+        return [rival for rival in rivals if rival is not pod] if rivals else rivals
 
     def _blame_with_rivals(self, row: int) -> Blame | None:
         rivals = self.rivals(row)

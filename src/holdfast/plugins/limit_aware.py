@@ -84,7 +84,8 @@ class LimitAware(Plugin):
                 for ceiling, amount, text in wanted
             ]
 
-        return Filter(passes, reasons, Scope.USAGE, self._version)
+        kind = None if cls.ahead else ceilings.kind
+        return Filter(passes, reasons, Scope.USAGE, self._version, kind=kind)
 
     def _left_ahead(self, view: View, ceiling: Ceiling) -> Cells:
         """For a reservation made ahead of time pods that will end are as good as gone."""
@@ -134,7 +135,14 @@ class LimitAware(Plugin):
                 weights = weights + weight * counts
             return toward_zero(total, weights + (weights == 0))
 
-        return Score(score, Scope.USAGE, ByRange(), self._version)
+        return Score(
+            score,
+            Scope.USAGE,
+            ByRange(),
+            self._version,
+            by_amounts=True,
+            kind=self._ceilings.kind,
+        )
 
 
 def _left(view: View, ceiling: Ceiling) -> Cells:

@@ -48,6 +48,7 @@ class Ceilings:
         """Of all resources that are limited on some node, or were."""
         self.makes_sense: NDArray[np.bool_] = np.ones(cluster.nodes.capacity, dtype=np.bool_)
         """The rows whose nodes are not malformed."""
+        self._kinds: dict[int, tuple[int, ...]] = {}
         for _, row in cluster.nodes.names():
             self._node_changed(row)
         cluster.node_listeners.append(self._node_changed)
@@ -56,6 +57,10 @@ class Ceilings:
     def most(self, resource: str, row: int) -> int:
         ceiling = self.by_resource.get(resource)
         return ceiling.at[row] if ceiling is not None else UNLIMITED
+
+    def kind(self, row: int) -> tuple[int, ...] | None:
+        """Rows of one kind have the same ceilings; or none, where that is None."""
+        return self._kinds.get(row)
 
     def version(self) -> tuple[int, bool]:
         """Changes when plugins have more to look at than before."""
@@ -70,12 +75,15 @@ class Ceilings:
             counted = self._cluster.limits.count(resource)
             self.by_resource[resource] = Ceiling(counted, self._cluster.nodes.capacity)
         self._grow()
+        cells = [0 if problem else 1]
         for resource, ceiling in self.by_resource.items():
             percent = ratios.get(resource)
             cell = UNLIMITED
             if percent is not None:
                 cell = min(percent * offered.get(resource, 0) // 100, MOST)
             ceiling.put(row, cell)
+            cells.append(cell)
+        self._kinds[row] = tuple(cells)
         self.makes_sense[row] = not problem
 
     def _ratios(self, info: NodeInfo) -> tuple[dict[str, int], str]:

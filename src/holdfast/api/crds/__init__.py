@@ -16,6 +16,7 @@ from typing import Any
 import yaml
 
 from holdfast.api.errors import UnknownDefinition
+from holdfast.api.yaml_writing import write_yaml
 
 Raw = dict[str, Any]
 
@@ -51,19 +52,7 @@ def definition(name: str) -> Raw:
 
 def as_yaml(definitions: list[Raw]) -> str:
     """One stream, a document each."""
-    return "".join("---\n" + _dump(each) for each in definitions)
-
-
-class _Plain(yaml.CSafeDumper):
-    """Writes what is shared out in full: not everyone who reads YAML knows anchors."""
-
-    def ignore_aliases(self, data: Any) -> bool:
-        return True
-
-
-def _dump(definition: Raw) -> str:
-    text: str = yaml.dump(definition, Dumper=_Plain, sort_keys=False, allow_unicode=True, width=1000)
-    return text
+    return "".join("---\n" + write_yaml(each) for each in definitions)
 
 
 def _matching(wanted: str) -> list[str]:

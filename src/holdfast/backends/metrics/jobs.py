@@ -92,7 +92,7 @@ class JobFigures:
                 name = slots.name(slot)
                 has.add_metric([record.name, name], amount / 1000 if name == CPU else amount)
             if len(record.share):
-                share.add_metric([record.name], queues.standing(record.name)[-1][1])
+                share.add_metric([record.name], queues.share_of(record))
         yield has
         yield share
 

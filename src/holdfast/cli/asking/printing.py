@@ -4,13 +4,12 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-import yaml
-
 from holdfast.api.errors import TimeError
 from holdfast.api.events import last_said
 from holdfast.api.kinds import KindInfo
 from holdfast.api.quantity import format_amount
 from holdfast.api.timestamps import parse_time
+from holdfast.api.yaml_writing import write_yaml
 from holdfast.cli.asking.server import Raw
 from holdfast.server.api.tables.columns import human_duration
 
@@ -33,21 +32,14 @@ def _padded(line: Sequence[str], widths: Sequence[int]) -> Iterable[str]:
     return (cell.ljust(width + _GAP) for cell, width in zip(line, widths, strict=True))
 
 
-class _Dumper(yaml.CSafeDumper):
-    def ignore_aliases(self, data: Any) -> bool:
-        return True
-
-
 def as_yaml(raw: Any) -> str:
     """Keys in order of the alphabet, as kubectl has them."""
-    text: str = yaml.dump(raw, Dumper=_Dumper, sort_keys=True, allow_unicode=True, width=1000)
-    return text
+    return write_yaml(raw, sort_keys=True)
 
 
 def as_manifest(raw: Raw) -> str:
     """Keys as they were written, for people to keep."""
-    text: str = yaml.dump(raw, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=1000)
-    return text
+    return write_yaml(raw)
 
 
 def as_json(raw: Any) -> str:

@@ -128,7 +128,7 @@ def _share(picture: Picture, queue: str) -> str:
     queues = picture.cluster.jobs.queues
     if queue not in queues.known:
         return ""
-    share = queues.standing(queue)[-1][1]
+    share = queues.share_of(queues.known[queue])
     return "above" if share == math.inf else f"{round(100 * share)}%"
 
 

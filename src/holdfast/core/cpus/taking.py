@@ -1,9 +1,10 @@
 """Which CPUs of a node to take.
 
 All on one NUMA node if one has enough, else all on one socket, else wherever they are; whole cores, or
-one CPU of each core in turn. Where several NUMA nodes have enough, the fullest or the emptiest comes
-first, as the strategy says. Cores, or NUMA nodes, where somebody wants to be apart from others who want
-the same are avoided as long as there are others.
+one CPU of each core in turn: then a NUMA node with as many cores comes before one with as many CPUs.
+Where several NUMA nodes have enough, the fullest or the emptiest comes first, as the strategy says.
+Cores, or NUMA nodes, where somebody wants to be apart from others who want the same are avoided as long
+as there are others.
 """
 
 from __future__ import annotations
@@ -182,7 +183,7 @@ class _Taking:
         for _, cpus in sorted(by_core.items(), key=lambda item: (-len(item[1]) * whole, item[0])):
             if whole and len(cpus) != self._topology.per_core:
                 continue
-            one_each = keep_apart and not whole and self._manner.apart
+            one_each = keep_apart and not whole
             groups.setdefault(key(cpus[0]), []).extend(cpus[:1] if one_each else cpus)
         if not whole:
             groups = {at: sorted(cpus) for at, cpus in groups.items()}

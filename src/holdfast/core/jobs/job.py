@@ -21,6 +21,8 @@ from holdfast.core.jobs.naming import UNBOUND, Bond, Declared, JobName
 from holdfast.core.pods import Phase, PodRecord
 
 SCHEDULED = "Scheduled"
+NOT_ENOUGH_TASKS = "NotEnoughTasks"
+NOT_ENOUGH_OF_TASK = "NotEnoughPodsOfTask"
 
 
 class Problem(NamedTuple):
@@ -52,6 +54,7 @@ class Job:
         "priority_class",
         "problem",
         "seen_ready",
+        "spares",
         "told",
         "tried",
         "waited",
@@ -71,6 +74,8 @@ class Job:
         """Members that failed, by uid."""
         self.priority_class: int | None = None
         """The priority its PodGroup's class gives it."""
+        self.spares = False
+        """Whether its PodGroup says that its pods are nobody's victims."""
         self.leader: PodRecord | None = None
         """The member that stands in the scheduling queue for all that wait."""
         self.problem = NOTHING

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from holdfast.api.jobs import PodGroup, VolcanoJob
 from holdfast.api.meta import ObjectMeta
-from holdfast.api.names import VOLCANO_JOB_NAME
+from holdfast.api.names import NO, PREEMPTABLE, VOLCANO_JOB_NAME
 from holdfast.api.pod import Pod
 from holdfast.api.policy import PriorityClass
 from holdfast.core.jobs.estimates import duration_or_none
@@ -49,7 +49,7 @@ class Jobs:
         self._ended_in: dict[str, JobName] = {}
         self._classes: dict[str, int] = {}
         self._prioritized = False
-        """Whether any PodGroup ever had a priority class."""
+        """Whether any PodGroup ever had a say in how important its pods are."""
         self._running_estimates: dict[tuple[str, str], float] = {}
         self.lengths_are_told = False
         """Whether any pod, or job, ever said how long it runs."""
@@ -269,14 +269,15 @@ class Jobs:
         """Finds the job's PodGroup."""
         name = job.name
         group = self._groups.get(name) or self._groups.get(name._replace(family=_OTHER[name.family]))
-        before, job.group = job.priority_class, group
+        before, job.group = (job.priority_class, job.spares), group
         job.group_bond = UNBOUND
         if group is not None and group.metadata.annotations:
             job.group_bond = bond_in(group.metadata.annotations, group.metadata.namespace)
         job.priority_class = None
         if group is not None and group.spec.priority_class_name:
             job.priority_class = self._classes.get(group.spec.priority_class_name)
-        if job.priority_class != before:
+        job.spares = group is not None and _is_spared(group.metadata)
+        if (job.priority_class, job.spares) != before:
             self._prioritized = True
             job.reprioritized()
             for member in job.members.values():
@@ -292,6 +293,10 @@ class Jobs:
         for job in jobs:
             if job is not None and job.members and self.on_changed is not None:
                 self.on_changed(job)
+
+
+def _is_spared(meta: ObjectMeta) -> bool:
+    return (meta.annotations.get(PREEMPTABLE) or meta.labels.get(PREEMPTABLE)) == NO
 
 
 def _named(group: PodGroup) -> JobName:

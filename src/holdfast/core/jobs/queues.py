@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from holdfast.core.changes import Change
 from holdfast.core.decisions import ObjectRef
 from holdfast.core.jobs.shares import Claim, Vector, dominant, shares
 from holdfast.core.pods import PodRecord
+from holdfast.core.slots import PODS
 
 if TYPE_CHECKING:
     from holdfast.core.cluster import Cluster
@@ -82,6 +83,12 @@ class QueueRecord:
     @property
     def reclaimable(self) -> bool:
         return self.object.spec.reclaimable is not False
+
+
+class Standing(NamedTuple):
+    is_overused: bool
+    importance: int
+    share: float
 
 
 class Foresight:
@@ -301,19 +308,25 @@ class Queues:
         ends = not path[-1].parent or path[-1].parent not in {r.name for r in path}
         return record.parent if record.parent in self.known and ends else ""
 
-    def standing(self, name: str) -> tuple[tuple[bool, int, float], ...]:
-        """Where a queue stands in the order of turns, from the top of the tree down; lower is first."""
+    def standing(self, name: str, pod: PodRecord) -> tuple[Standing, ...]:
+        """Where a queue stands in the order of turns, from the top of the tree down, when it is the
+        pod's turn in it; lower is first."""
+        asked = pod.cls.amounts
         return tuple(
-            (self.is_overused(record), -record.priority, dominant(record.allocated, record.share))
+            Standing(self._is_overused(record, asked), -record.priority, self.share_of(record))
             for record in reversed(self.path(name))
         )
 
-    def is_overused(self, record: QueueRecord) -> bool:
-        """Whether it has all it deserves of something of which it wants more."""
+    def share_of(self, record: QueueRecord) -> float:
+        """How much of what it deserves it has, of the resource it has most of."""
+        return dominant(record.allocated, record.share)
+
+    def _is_overused(self, record: QueueRecord, asked: Amounts) -> bool:
+        """Whether it has all it deserves of something that is asked for and of which it wants more."""
         return any(
             has >= record.share[slot] and record.wants[slot] > record.share[slot]
             for slot, has in record.allocated.items()
-            if slot < len(record.share)
+            if slot < len(record.share) and (slot in asked or slot == PODS)
         )
 
     def _vector(self, amounts: Amounts, size: int) -> Vector:

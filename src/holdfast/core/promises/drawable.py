@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from holdfast.core.classes import PodClass
@@ -10,6 +11,8 @@ from holdfast.core.promises.promise import Promise
 
 if TYPE_CHECKING:
     from holdfast.core.promises.promises import Promises
+
+_NO_LABELS: Mapping[str, str] = {}
 
 
 class Drawable:
@@ -47,7 +50,7 @@ class Drawable:
             self._row.clear()
             for spec in matching:
                 for promise in promises.members.get(spec, {}).values():
-                    self._look_at(promise.uid)
+                    self._add(promise)
         else:
             for uid in promises.log[self._position - promises.log_start :]:
                 self._look_at(uid)
@@ -92,14 +95,18 @@ class Drawable:
             there = tuple([each for each in self._by_row.pop(row) if each.uid != uid])
             if there:
                 self._by_row[row] = there
-        promises = self._promises
-        promise = promises.known.get(uid)
-        if promise is None or promise.pod is None or promise.pod.row < 0 or promise.spec is None:
+        promise = self._promises.known.get(uid)
+        if promise is not None and promise.spec is not None and promise.spec.id in self._matching:
+            self._add(promise)
+
+    def _add(self, promise: Promise) -> None:
+        """One for pods like these, if it has a node and they would have it."""
+        row = promise.pod.row if promise.pod is not None else -1
+        if row < 0:
             return
-        row = promise.pod.row
-        if promise.spec.id not in self._matching or self.wish.refusal(
-            promise, promises.node_labels(row)
-        ):
+        labels = self._promises.node_labels(row) if self.wish.required else _NO_LABELS
+        if self.wish.refusal(promise, labels):
             return
-        self._row[uid] = row
-        self._by_row[row] = (*self._by_row.get(row, ()), promise)
+        self._row[promise.uid] = row
+        there = self._by_row.get(row)
+        self._by_row[row] = (promise,) if there is None else (*there, promise)

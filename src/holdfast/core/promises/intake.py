@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from holdfast.api.errors import HoldfastError, InvalidObject, SelectorError, TimeError
 from holdfast.api.meta import ObjectMeta
@@ -36,6 +36,15 @@ _PRIVATE = Traits(private=True)
 _AMOUNTS_KEPT = 4096
 
 
+class _Told(NamedTuple):
+    """Amounts, never written to, as they are told of."""
+
+    amounts: Amounts
+    pods_too: bool
+    by_name: dict[str, int]
+    listed: tuple[tuple[int, str], ...]
+
+
 class Intake:
     def __init__(self, promises: Promises, cluster: Cluster) -> None:
         self._promises = promises
@@ -46,6 +55,7 @@ class Intake:
         self._named: Counter[tuple[str, str]] = Counter()
         self._nobody: OwnerSpec | None = None
         self._last_room: tuple[Any, PodClass] | None = None
+        self._told = _Told({}, False, {}, ())
         self._amounts: dict[tuple[tuple[int, int], ...], Amounts] = {}
 
     def uid(self, name: str) -> str:
@@ -159,12 +169,17 @@ class Intake:
 
     def set_amounts(self, promise: Promise, amounts: Amounts) -> None:
         promise.amounts = amounts
-        promise.amounts_by_name = self._promises.by_name(amounts.items())
-        slots = self._nodes.slots
-        named = sorted((slots.name(slot), slot) for slot in amounts if slots.name(slot))
         # The one pod slot every reservation has is not worth telling.
         pods_too = promise.counts_pods or amounts.get(PODS, 0) > 1
-        promise.listed = tuple((slot, name) for name, slot in named if slot != PODS or pods_too)
+        if self._told.amounts is not amounts or self._told.pods_too != pods_too:
+            self._told = self._telling(amounts, pods_too)
+        promise.amounts_by_name, promise.listed = self._told.by_name, self._told.listed
+
+    def _telling(self, amounts: Amounts, pods_too: bool) -> _Told:
+        slots = self._nodes.slots
+        named = sorted((slots.name(slot), slot) for slot in amounts if slots.name(slot))
+        listed = tuple([(slot, name) for name, slot in named if slot != PODS or pods_too])
+        return _Told(amounts, pods_too, self._promises.by_name(amounts.items()), listed)
 
     # Reading an object
 

@@ -315,7 +315,7 @@ class Promises:
 
     def pod_confirmed(self, pod: PodRecord) -> None:
         """A pod that draws on a reservation is bound."""
-        if pod.draws_on in self.known:
+        if pod.draws_on and pod.draws_on in self.known:
             self.dirty[pod.draws_on] = None
 
     def nominated(self, pod: PodRecord) -> None:

@@ -64,21 +64,25 @@ class WaitingLine:
         """The resources of which there is not enough where it is, for what it promises or for other
         amounts instead (then only where these are more). One that waits may ask for what it will have
         once pods that end have ended."""
-        short, behind = self.shortage(promise, amounts), self._behind(promise)
-        hold = self._holds.get(promise.uid)
+        hold, belongings = promise.hold, self._cluster.belongings
         assert hold is not None
         names = self._nodes.slots
-        lacking = [names.name(slot) or self._limits.allowed(slot, hold.row)[0] for slot in short]
+        lacking = [
+            names.name(slot) or self._limits.allowed(slot, hold.row)[0]
+            for slot in self.shortage(promise, amounts)
+        ]
+        if not belongings.awake:
+            return lacking
         if amounts is None:
-            lacking += self._cluster.belongings.lacking(hold.pod, [each.pod.uid for each in behind])
+            lacking += belongings.lacking(hold.pod, [each.pod.uid for each in self._behind(promise)])
         elif not lacking:
-            lacking += self._cluster.belongings.lacking_anew(hold.pod)
+            lacking += belongings.lacking_anew(hold.pod)
         return lacking
 
     def shortage(self, promise: Promise, amounts: Amounts | None = None) -> Amounts:
         """By slot, how much is missing for that. Younger reservations that wait there do not count: it
         comes before them."""
-        hold = self._holds.get(promise.uid)
+        hold = promise.hold
         assert hold is not None
         row, nodes, behind = hold.row, self._nodes, self._behind(promise)
         short: Amounts = {}
@@ -91,7 +95,9 @@ class WaitingLine:
             if amounts is not None and promise.waiting:
                 claimed = nodes.held.item(slot, row) + nodes.permanent.item(slot, row)
             else:
-                claimed = nodes.claimed.item(slot, row) - sum(each.left(slot) for each in behind)
+                claimed = nodes.claimed.item(slot, row)
+                if behind:
+                    claimed -= sum(each.left(slot) for each in behind)
             claimed -= hold.left(slot)
             needed = max(0, promised - hold.taken.get(slot, 0))
             if name and claimed + needed > offered:
@@ -100,11 +106,14 @@ class WaitingLine:
 
     def _behind(self, promise: Promise) -> list[Hold]:
         """Those that wait in the same place and come after it."""
-        hold = self._holds.get(promise.uid)
+        hold = promise.hold
         assert hold is not None
+        there = self.on(hold.row)
+        if not there:
+            return []
         return [
             each
-            for uid in self.on(hold.row)
+            for uid in there
             if uid != promise.uid and promise.is_before(self._promises.known[uid])
             if (each := self._holds.get(uid)) is not None
         ]
