@@ -7,6 +7,9 @@
     cd -
     python examples/starvation/week.py compare result.json week.svg
 
+A smaller or a fuller week is made by `scenario NODES HOURS GANG LOAD SEED`, and compared with the
+hours as a last word: `scenario 40 48 6 0.97 2`, `compare result.json week.svg 48`.
+
 Small jobs take a quarter or half of a node for two to eight hours and come at random, enough to keep
 the cluster busy. A large one is a gang whose pods want most of a node each, many at once. Without room
 being held for it, it starts when by chance so many nodes are empty enough, which is hardly ever.
@@ -29,10 +32,12 @@ LOAD = 0.82
 Raw = dict[str, Any]
 
 
-def scenario(nodes: int = NODES, hours: int = HOURS, gang: int = GANG, seed: int = 1) -> list[Raw]:
+def scenario(
+    nodes: int = NODES, hours: int = HOURS, gang: int = GANG, seed: int = 1, load: float = LOAD
+) -> list[Raw]:
     rng = random.Random(seed)
     made: list[Raw] = [_node(i) for i in range(nodes)]
-    per_hour = LOAD * 16 * nodes / (6 * 5)  # six cores for five hours, on average
+    per_hour = load * 16 * nodes / (6 * 5)  # six cores for five hours, on average
     t, number = 0.0, 0
     while (t := t + rng.expovariate(per_hour)) < hours:
         length = rng.uniform(2, 8)
@@ -183,10 +188,14 @@ def plot(rows: list[Raw]) -> str:
 
 def main(words: list[str]) -> None:
     if words[:1] == ["scenario"]:
-        json.dump({"kind": "List", "apiVersion": "v1", "items": scenario()}, sys.stdout)
+        sizes = [float(word) for word in words[1:]] or [NODES, HOURS, GANG, LOAD, 1]
+        nodes, hours, gang, load, seed = sizes
+        items = scenario(int(nodes), int(hours), int(gang), int(seed), load)
+        json.dump({"kind": "List", "apiVersion": "v1", "items": items}, sys.stdout)
         return
     result = json.loads(Path(words[1]).read_text(encoding="utf-8"))
-    rows = [figures(run) for run in result.get("runs", [result])]
+    hours = float(words[3]) if len(words) > 3 else HOURS
+    rows = [figures(run, hours) for run in result.get("runs", [result])]
     print(table(rows))
     if len(words) > 2:
         Path(words[2]).write_text(plot(rows), encoding="utf-8")

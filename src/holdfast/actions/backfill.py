@@ -2,9 +2,7 @@
 
 Room that is held for a starving job stands idle until all of it is free. A task that says how long it
 runs, and ends before the job is expected to start, is let in. When nobody knows when that will be,
-nothing is. A job of several may start earlier than expected, when some of it finds room elsewhere; what
-it would then lack must not be lent beyond that. A task that runs longer than it said is reported, and
-its job is not let in again.
+nothing is. A task that runs longer than it said is reported, and its job is not let in again.
 """
 
 import math
@@ -16,11 +14,8 @@ from numpy.typing import NDArray
 
 from holdfast.actions.round import Action, Round
 from holdfast.core.decisions import Emit
-from holdfast.core.jobs import JobName
-from holdfast.core.jobs.holds import pod_of
-from holdfast.core.jobs.outlook import earliest_start, expected_start, overruns
+from holdfast.core.jobs.outlook import overruns
 from holdfast.core.pods import PodRecord
-from holdfast.core.promises import Promise
 from holdfast.framework.resource_order import node_score
 from holdfast.framework.statement import Statement
 
@@ -57,7 +52,6 @@ class Backfill(Action):
             return
         latest = float(until.max())
         in_vain: dict[int, float] = {}
-        looked_closer = False
         for pod in round_.queue.unschedulable():
             estimate = round_.cluster.jobs.estimate(pod)
             if estimate is None or round_.now + estimate > latest or self._key(pod) in self._overran:
@@ -65,9 +59,6 @@ class Backfill(Action):
             # What found no room will not find it for longer.
             if pod.promise is not None or estimate >= in_vain.get(pod.cls.id, math.inf):
                 continue
-            if not looked_closer:
-                looked_closer = True
-                self._mind_early_starts(round_, until)
             if pod.job is not None:
                 placed = self._backfill_job(round_, pod, until)
             else:
@@ -92,37 +83,6 @@ class Backfill(Action):
                 until[row] = start
         until[closed] = 0
         return until
-
-    def _mind_early_starts(self, round_: Round, until: Floats) -> None:
-        """Closes the rows of a job of several at the moment it could start at the earliest."""
-        cluster, holds = round_.cluster, round_.cluster.jobs.holds
-        of_job: dict[JobName, list[tuple[Promise, PodRecord]]] = {}
-        for promise in holds:
-            pod = cluster.pods.get(pod_of(promise))
-            if pod is not None and pod.row < 0 and pod.job is not None:
-                of_job.setdefault(pod.job.name, []).append((promise, pod))
-        for members in of_job.values():
-            served = [expected_start(cluster, promise) for promise, _ in members]
-            known = [time for time in served if time is not None]
-            if len(members) < 2 or len(known) < len(served):
-                continue
-            start = earliest_start(cluster, *self._needs(round_, [pod for _, pod in members]), known)
-            for promise, _ in members:
-                if promise.pod is not None and promise.pod.row >= 0:
-                    until[promise.pod.row] = min(until[promise.pod.row], start)
-
-    def _needs(self, round_: Round, members: list[PodRecord]) -> tuple[dict[int, int], Bools]:
-        """What each of the members asks for at least, and the rows that would do for one of them."""
-        first, *others = {pod.cls.id: pod for pod in members}.values()
-        holds, asked = round_.cluster.jobs.holds, dict(first.cls.amounts)
-        rows = np.zeros(round_.cluster.nodes.size, dtype=np.bool_)
-        for pod in (first, *others):
-            asked = {slot: min(amount, pod.cls.amounts.get(slot, 0)) for slot, amount in asked.items()}
-            column = round_.cycle.column(round_.profiles[pod.scheduler], pod.cls)
-            rows |= round_.reserving.suitable(column, pod)
-        if holds.bars_nodes:
-            rows &= ~holds.rows()[: len(rows)]
-        return asked, rows
 
     def _row_for(self, round_: Round, pod: PodRecord, until: Floats) -> int:
         """The held row that suits the pod best, or -1."""

@@ -2,7 +2,10 @@
 
 import math
 import time
-from typing import NamedTuple
+from collections import deque
+from collections.abc import Callable
+from heapq import heapify, heappop, heapreplace
+from typing import Any, NamedTuple
 
 from holdfast.api.kinds import KINDS
 from holdfast.api.label_selectors import Selector
@@ -12,6 +15,7 @@ from holdfast.cli.asking.picture import CAPACITY, Picture, take_picture
 from holdfast.cli.asking.printing import Description, age, events
 from holdfast.cli.asking.server import POD, RESERVATION, Raw, Server
 from holdfast.cli.kinds.kind import Column, Found, Kind, Query, Row
+from holdfast.core.jobs import JobName
 from holdfast.core.pods import Phase, PodRecord
 
 _READ = (
@@ -48,7 +52,7 @@ class Waiting(Kind):
         picture = await take_picture(server, only=_READ)
         _share_out(picture)
         selector = parse_label_selector(query.selector)
-        places = [place for place in _in_order(picture) if _is_meant(place, query, selector)]
+        places = [place for place in in_order(picture) if _is_meant(place, query, selector)]
         rows = [Row(place.raw, _cells(place, picture)) for place in places]
         found = {name for place in places for name in _called(place)}
         missing = [name for name in query.names if name not in found]
@@ -61,7 +65,7 @@ class Waiting(Kind):
         text = Description()
         picture = await take_picture(server, only=_READ)
         _share_out(picture)
-        for number, place in enumerate(_in_order(picture), 1):
+        for number, place in enumerate(in_order(picture), 1):
             if place.raw["metadata"].get("uid") == raw["metadata"].get("uid"):
                 text.field("Place", number)
                 for column, cell in zip(self.columns, _cells(place, picture), strict=True):
@@ -70,7 +74,8 @@ class Waiting(Kind):
         return text.text()
 
 
-def _in_order(picture: Picture) -> list[_Place]:
+def in_order(picture: Picture) -> list[_Place]:
+    """What waits, as it will be tried; shares were worked out."""
     cluster = picture.cluster
     places = []
     for pod in cluster.pods.values():
@@ -83,15 +88,64 @@ def _in_order(picture: Picture) -> list[_Place]:
             raw = picture.find(RESERVATION, promise.name)
             assert raw is not None
             places.append(_Place(promise.pod, raw))
-    return sorted(places, key=_order)
+    return _in_turns(picture, sorted(places, key=_order(places)))
 
 
-def _order(place: _Place) -> tuple[int, str, str, str]:
-    """As PrioritySort has it; when a pod was first seen, its object says best."""
-    pod, raw = place
-    created = str(raw["metadata"].get("creationTimestamp") or "")
-    priority = pod.cls.priority if pod.job is None else pod.job.priority
-    return -priority, created, pod.namespace, pod.name
+def _order(places: list[_Place]) -> Callable[[_Place], tuple[int, str, str, str, str]]:
+    """As PrioritySort has it; when a pod was first seen, its object says best. Members of a job are
+    tried with the first of them."""
+    first: dict[JobName, str] = {}
+    for place in places:
+        if place.pod.job is not None:
+            name, created = place.pod.job.name, _created(place)
+            first[name] = min(first.get(name, created), created)
+
+    def key(place: _Place) -> tuple[int, str, str, str, str]:
+        pod = place.pod
+        if pod.job is None:
+            return -pod.cls.priority, _created(place), pod.namespace, pod.name, ""
+        name = pod.job.name
+        return -pod.job.priority, first[name], pod.namespace, name.name, pod.name
+
+    return key
+
+
+def _created(place: _Place) -> str:
+    return str(place.raw["metadata"].get("creationTimestamp") or "")
+
+
+def _in_turns(picture: Picture, places: list[_Place]) -> list[_Place]:
+    """Where there are queues, that of them comes next which has least of its share, if all that come
+    before found room."""
+    queues = picture.cluster.jobs.queues
+    if not queues:
+        return places
+    lanes: dict[str, deque[tuple[int, _Place]]] = {}
+    for number, place in enumerate(places):
+        lanes.setdefault(queues.of(place.pod), deque()).append((number, place))
+
+    def standing(name: str) -> tuple[Any, int, str]:
+        number, place = lanes[name][0]
+        return queues.standing(name, place.pod), number, name
+
+    found = []
+    with queues.as_it_will_be() as foresight:
+        turns = [standing(name) for name in lanes]
+        heapify(turns)
+        while turns:
+            name = turns[0][2]
+            if (now := standing(name)) != turns[0]:
+                heapreplace(turns, now)  # what others have got since counts for the queues above it
+                continue
+            place = lanes[name].popleft()[1]
+            found.append(place)
+            if not place.pod.nominated:
+                foresight.coming(place.pod)
+            if lanes[name]:
+                heapreplace(turns, standing(name))
+            else:
+                heappop(turns)
+    return found
 
 
 def _is_meant(place: _Place, query: Query, selector: Selector) -> bool:

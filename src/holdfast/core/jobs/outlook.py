@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
-
-import numpy as np
-from numpy.typing import NDArray
 
 from holdfast.core.pods import PodRecord
 from holdfast.core.promises.promise import Promise
@@ -64,35 +61,6 @@ def _served(cluster: Cluster, row: int, short: dict[int, int]) -> float | None:
         if all(lack <= 0 for lack in short.values()):
             return end
     return None
-
-
-def earliest_start(
-    cluster: Cluster, asked: Mapping[int, int], rows: NDArray[np.bool_], served: list[float]
-) -> float:
-    """When a job could start at the earliest for which room is held that will be there at these times:
-    by chance some of it may find room on other rows before, if nobody else takes what comes free. Each
-    of its members asks for that much at least."""
-    nodes, last = cluster.nodes, max(served)
-    slots = [slot for slot, amount in asked.items() if amount > 0]
-    if not slots:
-        return cluster.now
-    amounts = np.array([asked[slot] for slot in slots])
-    free = (nodes.allocatable[slots] - nodes.claimed[slots])[:, : nodes.size]
-    fit = np.where(rows, np.maximum((free // amounts[:, None]).min(axis=0), 0), 0)
-    moments: dict[float, list[PodRecord]] = {time: [] for time in (cluster.now, *served)}
-    for row in np.flatnonzero(rows).tolist():
-        for pod in cluster.ledger.pods.get(row, {}).values():
-            end = expected_end(cluster, pod)
-            if end is not None and end < last and cluster.ledger.holds.get(pod.draws_on) is None:
-                moments.setdefault(end, []).append(pod)
-    for moment in sorted(moments):
-        for pod in moments[moment]:
-            used = dict(pod.cls.usage)
-            free[:, pod.row] += [used.get(slot, 0) for slot in slots]
-            fit[pod.row] = max(0, int((free[:, pod.row] // amounts).min()))
-        if sum(time > moment for time in served) <= fit.sum():
-            return moment
-    return last
 
 
 def next_end(cluster: Cluster, row: int) -> float:
