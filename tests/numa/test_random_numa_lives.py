@@ -87,6 +87,7 @@ class NumaLife:
             annotations={NUMA_SPEC: policy} if policy else {},
             allocateOnce=self.choose((True, False)),
             allocatePolicy=self.choose(("", "Aligned", "Restricted")),
+            preAllocation=self.choose((True, False, False, False)),
         )
         template = it["spec"]["template"]
         if self.choose((True, False)):
@@ -163,6 +164,8 @@ class NumaLife:
         """Where everybody says what it has, the rest is free: neither more nor less."""
         cluster = self.world.scheduler.cluster
         keeper = cluster.belongings.cpus
+        if any(promise.waiting for promise in cluster.promises.known.values()):
+            return
         for kind, where in self.world.objects:
             row = cluster.nodes.row(where) if kind == "NodeResourceTopology" else None
             if row is None or keeper.guessed.keys() & keeper.there.get(row, {}):

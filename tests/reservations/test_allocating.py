@@ -2,6 +2,8 @@
 
 import pytest
 
+from holdfast.framework.config import API_VERSION, KIND
+from jobs.stage import play
 from reservations.little_world import LittleWorld, Raw, node, pod, reservation
 
 ZONES = [node(f"n{i}", labels={"zone": f"z{i}"}) for i in (1, 2, 3)]
@@ -447,3 +449,28 @@ def test_restricted_may_be_about_some_resources(listed: str, drawn: str) -> None
         pod("p", "a", requests={"cpu": "1", "memory": "5Gi"}),
     )
     assert world.drawn("p") == drawn
+
+
+@pytest.mark.parametrize(
+    ("arguments", "drawn"),
+    [
+        pytest.param({}, False, id="all that is reserved"),
+        pytest.param({"ignoredResources": ["example.com/card"]}, True, id="but this one"),
+        pytest.param({"ignoredResourceGroups": ["example.com"]}, True, id="but such"),
+        pytest.param({"ignoredResourceGroups": ["example.org"]}, False, id="but others"),
+    ],
+)
+def test_restricted_leaves_out_what_the_arguments_say(arguments: Raw, drawn: bool) -> None:
+    profile = {
+        "schedulerName": "holdfast-scheduler",
+        "pluginConfig": [{"name": "Reservation", "args": arguments}],
+    }
+    config = {"apiVersion": API_VERSION, "kind": KIND, "profiles": [profile]}
+    card = "example.com/card"
+    played = play(
+        node("n1", allocatable={card: "10"}),
+        reservation("r", requests={"cpu": "4", card: "2"}, allocatePolicy="Restricted"),
+        pod("p", "a", requests={"cpu": "1", card: "3"}),
+        config=config,
+    )
+    assert ("p" in played.bound()) is drawn

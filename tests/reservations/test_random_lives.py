@@ -20,6 +20,7 @@ OWNERS = {
     "p1": [{"object": {"name": "p1", "namespace": "default"}}],
     "all": [{"labelSelector": {}}],
 }
+AFFINITY = "scheduling.koordinator.sh/reservation-affinity"
 DAEMON = [{"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "d", "uid": "d", "controller": True}]
 
 
@@ -54,7 +55,7 @@ class Life(RandomLife):
 
     def new_pod(self) -> None:
         self.made += 1
-        requests = {"cpu": self.choose(CPUS)}
+        requests = {"cpu": self.choose(CPUS)} if self.choose((True, True, True, False)) else {}
         if self.choose((True, False)):
             requests["memory"] = self.choose(("1Gi", "4Gi"))
         spec: dict[str, object] = {"requests": requests, "priority": self.choose((0, 0, 5, 10))}
@@ -63,6 +64,8 @@ class Life(RandomLife):
         meta: dict[str, object] = {}
         if self.choose((True, False, False, False)):
             meta["ownerReferences"] = DAEMON
+        if self.choose((True, False, False, False)):
+            meta["annotations"] = {AFFINITY: self.choose(("{}", '{"name": "r1"}'))}
         it = pod(f"p{self.made % 7}", self.choose(APPS), uid=f"uid-{self.made}", meta=meta, **spec)
         if self.choose((True, False, False, False, False)):
             self.world.refuse.add(f"uid-{self.made}")
@@ -77,6 +80,8 @@ class Life(RandomLife):
         requests = {"cpu": self.choose(CPUS)}
         if self.choose((True, False)):
             requests["memory"] = "2Gi"
+        if self.choose((True, False, False, False)):
+            requests["pods"] = self.choose(("1", "2"))
         owners = OWNERS[self.choose(tuple(OWNERS))]
         it = reservation(
             name,

@@ -79,11 +79,14 @@ class DrawnOne(One):
 class Drawing:
     """Of one class."""
 
-    def __init__(self, cluster: Cluster, cls: PodClass) -> None:
+    def __init__(self, cluster: Cluster, cls: PodClass, ignores: Callable[[str], bool]) -> None:
+        """`ignores` tells the resources of which Restricted lets owners have more than is reserved."""
         self._cluster = cluster
         self._cls = cls
         self._sums = cluster.nodes.slots.sums
         self._asked = [(slot, amount) for slot, amount in cls.requests if slot != PODS]
+        names = cluster.nodes.slots
+        self._strict = [each for each in self._asked if not ignores(names.name(each[0]))]
         self._by_slot = dict(self._asked)
         self._parts = len(self._asked) or 1
         self._belongings = cluster.belongings
@@ -137,7 +140,7 @@ class Drawing:
     def _lacks(self, hold: Hold, restricted: frozenset[int]) -> bool:
         """Whether a restricted reservation has not enough of something."""
         remaining, withheld = hold.fill.remaining, hold.promise.withheld
-        for slot, amount in self._asked:
+        for slot, amount in self._strict:
             if slot in restricted and remaining.get(slot, 0) - withheld.get(slot, 0) < amount:
                 return True
         return PODS in restricted and not remaining.get(PODS)
@@ -149,7 +152,7 @@ class Drawing:
             return []
         lacking = [
             slot
-            for slot, amount in self._asked
+            for slot, amount in self._strict
             if slot in promise.restricted and hold.left(slot) - promise.withheld.get(slot, 0) < amount
         ]
         if PODS in promise.restricted and not hold.left(PODS):

@@ -66,7 +66,7 @@ class OwnedColumn(Column):
     def _compile(self) -> None:
         super()._compile()
         self._scattered: Filter | None = None
-        self._drawing = Drawing(self._cluster, self.cls)
+        self._drawing = Drawing(self._cluster, self.cls, self._profile.drawing.ignores)
         self._inner_filters = list(self._usage_filters)
         by_amounts = self._by_amounts and self._drawing.by_amounts and self.is_absolute
         changed = self._cluster.ledger.changed

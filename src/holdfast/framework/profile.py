@@ -4,7 +4,7 @@ from collections.abc import Collection
 
 from holdfast.core.changes import Change
 from holdfast.core.cluster import Cluster
-from holdfast.framework.config import CoschedulingArgs, ResolvedProfile
+from holdfast.framework.config import CoschedulingArgs, ReservationArgs, ResolvedProfile
 from holdfast.framework.interface import Plugin, served_points
 from holdfast.framework.points import BARRIER, ROOM
 from holdfast.framework.registry import Registry
@@ -54,6 +54,9 @@ class Profile:
         drawing = next((plugin for plugin in made.values() if plugin.draws), None)
         self.drawing_name = drawing.name if drawing is not None else ""
         """The plugin by which pods draw on reservations, if there is one."""
+        given = drawing.args if drawing is not None else None
+        self.drawing = given if isinstance(given, ReservationArgs) else ReservationArgs()
+        """Its arguments."""
         self.provisions = bool(drawing) and any(plugin.provisions for plugin in made.values())
         """Whether reservations are asked for on behalf of pods that bring a template."""
         self.drawing_weight = weights.get(self.drawing_name, 0)

@@ -4,6 +4,7 @@ Who has which CPUs is kept in `holdfast.core.cpus`; here is what that means for 
 """
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -66,9 +67,12 @@ class NodeNUMAResource(Plugin):
 
         def lacks(view: View, explain: bool) -> list[Lack]:
             holds = None if view.holds is None else np.atleast_1d(view.holds)
-            by_numa = asking.by_numa if asking is not None and devices.active else None
+            by_numa = None
+            if asking is not None and devices.active:
+                by_numa = partial(asking.by_numa, ahead=cls.ahead)
             claimed = np.atleast_1d(view.claimed(CPU))
-            return judging.lacks(want, np.atleast_1d(view.rows), holds, claimed, by_numa, explain)
+            rows = np.atleast_1d(view.rows)
+            return judging.lacks(want, rows, holds, claimed, by_numa, explain, cls.ahead)
 
         def passes(view: View) -> Cells:
             ok = np.ones(len(np.atleast_1d(view.rows)), dtype=np.bool_)

@@ -49,6 +49,10 @@ class Cpus(Custody[Holding]):
         """By row."""
         self.drawn = Counts(0)
         """By hold: the row as owners of that reservation see it."""
+        self._ahead: Counts | None = None
+        """By row as it would be without pods that end; once somebody has asked."""
+        self._outdated: set[int] = set()
+        """The rows of which that is to be worked out anew."""
         self.resources: list[str] = [names.CPU, names.MEMORY]
         """What is counted per NUMA node; the first index of `room` and `offers`."""
         self.valid: NDArray[np.bool_] = np.zeros(0, dtype=np.bool_)
@@ -169,29 +173,56 @@ class Cpus(Custody[Holding]):
         return [lack.text for lack in lacks]
 
     def lacking(self, pod: PodRecord, behind: Iterable[str]) -> list[str]:
-        """Whether a reserve pod's CPUs are still somebody else's."""
+        """Whether a reserve pod's CPUs, or its room of NUMA nodes, are still somebody else's."""
         mine = self.has(pod.uid).cpus
         theirs: set[int] = set()
+        room = self.free(pod.row)
         for uid, other in self.there.get(pod.row, {}).items():
-            if uid != pod.uid and uid not in behind and other.draws_on != pod.uid:
+            if uid in behind and uid in self._hold:
+                room = room.more(self.left(self._hold[uid]))
+            elif uid != pod.uid and other.draws_on != pod.uid:
                 theirs |= self.has(uid).cpus
-        return ["cpuset"] if mine & theirs else []
+        if mine & theirs:
+            return ["cpuset"]
+        held = self.left(self._hold[pod.uid]).zones if pod.uid in self._hold else {}
+        short = {
+            f"NUMA {name}"
+            for numa, amounts in held.items()
+            for name, value in amounts.items()
+            if value and room.zones.get(numa, {}).get(name, 0) < 0
+        }
+        return sorted(short)
+
+    def ahead(self, row: int) -> Room:
+        """What would be free on the row were there no pods but those that stay for good."""
+        topology = self.topologies.get(row)
+        room = everything(topology)
+        for uid, pod in self.there.get(row, {}).items():
+            if uid in self._hold:
+                room = room.less(self.left(self._hold[uid]))
+            elif pod.cls.permanent:
+                room = room.less(room_of(topology, self.has(uid)))
+        return room
 
     def annotate(self, pod: PodRecord, row: int, into: dict[str, str]) -> None:
         super().annotate(pod, row, into)
         want = self.sensible(pod.cls)
         if want is None or not self.settled.get(pod.uid, self.nothing).cpus:
             return
-        manner = self.placing.manner(want, row)
-        spec = msgspec.structs.replace(want.given)
-        if manner.required and spec.required_cpu_bind_policy in ("", "Default"):
-            spec.required_cpu_bind_policy = manner.policy
-        if spec.preferred_cpu_bind_policy == "Default":
-            spec.preferred_cpu_bind_policy = manner.policy
-        if not spec.required_cpu_bind_policy and not spec.preferred_cpu_bind_policy:
-            spec.preferred_cpu_bind_policy = manner.policy
+        spec = self.placing.decided(want, row)
         if spec != want.given:
             into[names.RESOURCE_SPEC] = msgspec.json.encode(spec).decode()
+
+    def counts_ahead(self) -> Counts:
+        """What would be free on rows were there no pods but those that stay for good."""
+        if self._ahead is None:
+            self._ahead, self._outdated = Counts(0), set(self.topologies)
+        counts = self._ahead
+        counts.fit(len(self.resources), len(self.valid), self._widest)
+        for row in self._outdated:
+            counts.tell(row, self.topologies.get(row), self.ahead(row), self.resources)
+        self._outdated.clear()
+        return counts
 
     # How it is done with CPUs
 
@@ -246,7 +277,7 @@ class Cpus(Custody[Holding]):
         counts = None
         if asking is not None and row in self.topologies:
             holds = None if hold is None else np.array([hold])
-            counts = asking.by_numa(np.array([row]), holds, self.counts.width)
+            counts = asking.by_numa(np.array([row]), holds, self.counts.width, pod.cls.ahead)
         return self.placing.choose(want, row, hold, pod.cls.ahead, counts)
 
     def _is_as_asked(self, pod: PodRecord, what: Holding) -> bool:
@@ -258,6 +289,8 @@ class Cpus(Custody[Holding]):
 
     def _recount(self, row: int) -> None:
         topology, there = self.topologies.get(row), self.there.get(row, {})
+        if self._ahead is not None:
+            self._outdated.add(row)
         room = everything(topology)
         given = room.cpus
         owned: dict[str, list[Holding]] = {}
@@ -388,6 +421,8 @@ class Cpus(Custody[Holding]):
         self._forget_row(row)
 
     def _forget_row(self, row: int) -> None:
+        if self._ahead is not None:
+            self._outdated.add(row)
         self.topologies.pop(row, None)
         self._free.pop(row, None)
         self.counts.clear(row)

@@ -69,10 +69,11 @@ class Judging:
         claimed: Ints,
         devices: ByNuma | None = None,
         explain: bool = True,
+        ahead: bool = False,
     ) -> list[Lack]:
         """Why rows will not do, by what comes first. `claimed` is what of cpu is spoken for there;
         `devices` tells which NUMA nodes have the devices the pods want as well. Unless it is to be
-        explained, not everything has a text."""
+        explained, not everything has a text. `ahead`: the pods can wait for others to end."""
         cpus, found, open_ = self._cpus, list[Lack](), np.ones(len(rows), dtype=np.bool_)
 
         def all_out(texts: dict[str, Bools], hopeless: bool) -> None:
@@ -100,6 +101,7 @@ class Judging:
         bound = (node_bind > 0) & (want.milli > 0) | want.bound
         if cpus.active and want.milli:
             out(ODD_RATIO, cpus.odd_ratio[rows], True)
+        if cpus.active and want.milli and not ahead:
             out(TOO_FEW_AMPLIFIED, self._amplified(want, rows, holds, claimed, bound), False)
         out(NO_TOPOLOGY, bound & ~valid, True)
         if not cpus.active:
@@ -110,7 +112,7 @@ class Judging:
             out(BIND_CONFLICT, bound & (node_bind > 0) & (node_bind != required), True)
         manner = np.full(len(rows), required) if required else node_bind
         out(NOT_ALIGNED, bound & (manner == _FULL) & (want.cpus % cpus.per_core[rows] != 0), True)
-        look = self._looking(rows, holds)
+        look = self._looking(rows, holds, ahead)
         usable = np.where(
             (manner == _FULL)[:, None],
             look("whole"),
@@ -123,9 +125,13 @@ class Judging:
             judge(zones, policy, want.exclusive, explain, all_out)
         return found
 
-    def _looking(self, rows: Rows, holds: Rows | None) -> Look:
-        """Counts of rows, as owners see them where reservations that have something may be drawn on."""
+    def _looking(self, rows: Rows, holds: Rows | None, ahead: bool) -> Look:
+        """Counts of rows, as owners see them where reservations that have something may be drawn on; or
+        as they will be, for those who can wait."""
         cpus = self._cpus
+        if ahead:
+            later = cpus.counts_ahead()
+            return lambda name: getattr(later, name)[..., rows, :]
         if holds is None:
             return lambda name: getattr(cpus.counts, name)[..., rows, :]
         cpus.reach(int(holds.max()))

@@ -6,10 +6,12 @@ from collections.abc import Mapping
 from itertools import combinations
 from typing import TYPE_CHECKING
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.api import names
+from holdfast.api.annotations import ResourceSpec
 from holdfast.core.cpus.holding import Holding
 from holdfast.core.cpus.room import Room
 from holdfast.core.cpus.taking import Manner, eligible, take_cpus
@@ -65,6 +67,17 @@ class Placing:
         fullest = strategy == "MostAllocated" or (not strategy and self._cpus.fullest_first)
         return Manner(policy, bool(want.required or node), want.apart, fullest)
 
+    def decided(self, want: Want, row: int) -> ResourceSpec:
+        """How CPUs are bound on a row, as it is written on a pod that left it open."""
+        manner, spec = self.manner(want, row), msgspec.structs.replace(want.given)
+        if manner.required and spec.required_cpu_bind_policy in ("", "Default"):
+            spec.required_cpu_bind_policy = manner.policy
+        if spec.preferred_cpu_bind_policy == "Default":
+            spec.preferred_cpu_bind_policy = manner.policy
+        if not spec.required_cpu_bind_policy and not spec.preferred_cpu_bind_policy:
+            spec.preferred_cpu_bind_policy = manner.policy
+        return spec
+
     # What a pod gets
 
     def choose(
@@ -80,17 +93,24 @@ class Placing:
             return Holding()
         if not bound and not self._concerned(want, topology):
             return None
-        free, first = self._cpus.free(row), Room()
+        free, first, near = self._cpus.free(row), Room(), frozenset[int]()
         if hold is not None:
             free, first = self._cpus.drawable(hold, row), self._cpus.left(hold)
+            reserved = (numa for numa, amounts in first.zones.items() if any(amounts.values()))
+            near = frozenset(reserved) | {topology.cpus[cpu].numa for cpu in first.cpus}
         if ahead:
-            free = Room(topology.open, topology.amplified)
-            first = Room(self._cpus.free(row).cpus)
+            asked = self._asked(want)
+            first, free = free, self._cpus.ahead(row)
+            near = frozenset(
+                numa
+                for numa, amounts in first.zones.items()
+                if all(value >= asked.get(name, 0) for name, value in amounts.items())
+            )
         manner = self.manner(want, row)
         if not policy:
             taken = take_cpus(topology, free.cpus, first.cpus, want.cpus, manner, self._cpus.apart(row))
             return Holding(taken) if taken is not None else Holding()
-        for zones in self._candidates(want, row, policy, free, first, bound, manner):
+        for zones in self._candidates(want, row, policy, free, near, bound, manner, ahead):
             if policy != BEST_EFFORT and not _has_devices(zones, devices):
                 continue
             found = self._spread(want, row, zones, free, first.cpus, bound, manner)
@@ -111,23 +131,22 @@ class Placing:
         row: int,
         policy: str,
         free: Room,
-        first: Room,
+        near: frozenset[int],
         bound: bool,
         manner: Manner,
+        ahead: bool,
     ) -> list[tuple[int, ...]]:
-        """NUMA nodes to try, the best first: as few as possible; those of which something is reserved,
-        then by how full they are."""
+        """NUMA nodes to try, the best first: as few as possible; those that are `near`, then by how
+        full they are."""
         topology, counts = self._cpus.topologies[row], self._cpus.counts
         asked = self._asked(want)
-        near = {topology.cpus[cpu].numa for cpu in first.cpus}
-        near |= {numa for numa, amounts in first.zones.items() if any(amounts.values())}
         found: list[tuple[tuple[float, ...], tuple[int, ...]]] = []
         sizes = (1,) if policy == SINGLE else range(1, len(topology.zones) + 1)
         for size in sizes:
             for zones in combinations(sorted(topology.zones), size):
                 if not self._suffice(zones, asked, free, topology, bound, manner, want):
                     continue
-                if want.exclusive and policy != BEST_EFFORT:
+                if want.exclusive and policy != BEST_EFFORT and not ahead:
                     shunned = counts.several if size == 1 else counts.single
                     if any(shunned[row, numa] for numa in zones):
                         continue

@@ -249,7 +249,9 @@ class Asking:
 
     # One row
 
-    def by_numa(self, rows: Rows, holds: Rows | None, width: int) -> list[tuple[str, int, Ints]]:
+    def by_numa(
+        self, rows: Rows, holds: Rows | None, width: int, ahead: bool = False
+    ) -> list[tuple[str, int, Ints]]:
         """Of each share the type, how many devices it wants, and how many there are for it on each NUMA
         node, [row, NUMA node]; devices that do not say where they are count everywhere. Where nothing
         is known there are always enough."""
@@ -257,7 +259,7 @@ class Asking:
         governed = self._devices.governed[rows]
         for share in self.shares:
             table = self._devices.tables[share.type]
-            ok, numa = self._ok(share, rows, holds, False), table.numa[rows]
+            ok, numa = self._ok(share, rows, holds, ahead), table.numa[rows]
             counts = [(ok & ((numa == at) | (numa < 0))).sum(axis=-1) for at in range(width)]
             there: Ints = np.where(governed[:, None], np.stack(counts, axis=-1), share.number)
             found.append((share.type, share.number, there))

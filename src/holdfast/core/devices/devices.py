@@ -53,6 +53,9 @@ class Devices(Custody[Allocation]):
         """Which device of a node is best."""
         self.partitions: dict[int, Partitions] = {}
         """The sets of GPUs of rows that have such."""
+        self._ahead: dict[str, tuple[Ints, set[int]]] = {}
+        """By type, what would be free without pods that end, and the rows of which that is to be worked
+        out anew; once somebody has asked."""
         self._asking: dict[int, Asking | None] = {}
         cluster.classes.on_dropped.append(self._class_dropped)
 
@@ -107,14 +110,23 @@ class Devices(Custody[Allocation]):
 
     def promised_room(self, table: TypeTable) -> Ints:
         """What would be free, [line, row, place], were there no pods but those that stay for good."""
-        room = table.total.copy()
-        for row, pods in self.there.items():
-            for uid, pod in pods.items():
+        kept = self._ahead.get(table.kind)
+        if kept is None or kept[0].shape != table.total.shape:
+            kept = self._ahead[table.kind] = table.total.copy(), set(self.there)
+        room, outdated = kept
+        for row in outdated:
+            room[:, row] = table.total[:, row]
+            for uid, pod in self.there.get(row, {}).items():
                 if uid in self._hold:
                     room[:, row] -= table.left[:, self._hold[uid]]
                 elif pod.cls.permanent:
                     room[:, row] -= table.spread(row, self.has(uid).get(table.kind, ()))
+        outdated.clear()
         return room
+
+    def _outdate(self, row: int) -> None:
+        for _, outdated in self._ahead.values():
+            outdated.add(row)
 
     def lacking(self, pod: PodRecord, behind: Iterable[str]) -> list[str]:
         """Of a reserve pod: the types it has not got free on its row yet. Reservations `behind` it, by
@@ -163,6 +175,7 @@ class Devices(Custody[Allocation]):
         for kind, infos in found.items():
             amounts = {minor: _amounts(kind, info) for minor, info in infos.items()}
             self.tables[kind].offer(row, infos, amounts)
+        self._outdate(row)
         partitions = read_partitions(device) if isinstance(device, Device) else None
         self.partitions.pop(row, None)
         if partitions is not None:
@@ -199,6 +212,7 @@ class Devices(Custody[Allocation]):
         return True
 
     def _count(self, pod: PodRecord, row: int, what: Allocation, sign: int) -> None:
+        self._outdate(row)
         if pod.promise is not None or self._is_held(row):
             self._recount(row)
             return
@@ -206,6 +220,7 @@ class Devices(Custody[Allocation]):
             self.tables[kind].take(row, parts, sign)
 
     def _recount(self, row: int) -> None:
+        self._outdate(row)
         there = self.there.get(row, {})
         for kind, table in self.tables.items():
             table.release_all(row)
@@ -256,12 +271,18 @@ class Devices(Custody[Allocation]):
         for table in self.tables.values():
             table.forget(row)
         self.partitions.pop(row, None)
+        self._outdate(row)
 
     def _class_dropped(self, cls: PodClass) -> None:
         self._asking.pop(cls.id, None)
 
     def problems(self) -> list[str]:
         problems = []
+        for kind in list(self._ahead):
+            ahead = self.promised_room(self.tables[kind])
+            del self._ahead[kind]
+            if not np.array_equal(ahead, self.promised_room(self.tables[kind])):
+                problems.append(f"{kind}: what would be free without pods is not as it should be")
         kept = {kind: (table.free.copy(), table.left.copy()) for kind, table in self.tables.items()}
         for table in self.tables.values():
             table.free[:] = table.total

@@ -53,6 +53,8 @@ class Jobs:
         self._running_estimates: dict[tuple[str, str], float] = {}
         self.lengths_are_told = False
         """Whether any pod, or job, ever said how long it runs."""
+        self.lengths_changed = 0
+        """Moves when something that runs may say something else."""
 
     def __len__(self) -> int:
         return len(self.known)
@@ -169,10 +171,25 @@ class Jobs:
         found = []
         for name, gone in lost.items():
             job, uids = self.known[name], {pod.uid for pod in gone}
-            rest = [pod for pod in job.placed() if pod.uid not in uids and pod.promise is None]
-            if job.min_member > 1 and len(rest) + len(job.done) < job.min_member:
-                found += rest
+            if not job.can_do_without(uids):
+                found += [pod for pod in job.placed() if pod.uid not in uids and pod.promise is None]
         return found
+
+    def losable(self, pods: list[PodRecord], below: float) -> list[PodRecord]:
+        """Those of the pods that can go together. If a job cannot do without its pods all of it goes,
+        and so none of it may be spared, nor be as important as that."""
+        of_job: dict[JobName, list[PodRecord]] = {}
+        for pod in pods:
+            if pod.job is not None:
+                of_job.setdefault(pod.job.name, []).append(pod)
+        kept = set()
+        for name, members in of_job.items():
+            job, uids = self.known[name], {pod.uid for pod in members}
+            if all(m.cls.priority < below and not m.cls.spared for m in job.placed()):
+                continue
+            if job.is_ready and not job.can_do_without(uids):
+                kept |= uids
+        return [pod for pod in pods if pod.uid not in kept] if kept else pods
 
     def speaks_for(self, job: Job) -> bool:
         """Whether it is this job its PodGroup's status is about: pods may name one of either API group
@@ -241,11 +258,13 @@ class Jobs:
         meta, estimate = job.metadata, duration_or_none(job.spec.running_estimate)
         if estimate is not None:
             self._running_estimates[meta.namespace, meta.name] = estimate
+            self.lengths_changed += 1
             self.lengths_are_told = True
         else:
             self.drop_volcano_job(job)
 
     def drop_volcano_job(self, job: VolcanoJob) -> None:
+        self.lengths_changed += 1
         self._running_estimates.pop((job.metadata.namespace, job.metadata.name), None)
 
     def estimate(self, pod: PodRecord) -> float | None:

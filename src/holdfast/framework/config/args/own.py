@@ -37,6 +37,13 @@ class ReservationArgs(Section, frozen=True):
     ignored_resource_groups: tuple[str, ...] = ()
     reservation_selector_index: ReservationSelectorIndex = ReservationSelectorIndex()
 
+    def ignores(self, resource: str) -> bool:
+        """Whether Restricted does not mean this resource: it may come from the node too."""
+        group, slash, _ = resource.partition("/")
+        return resource in self.ignored_resources or (
+            bool(slash) and group in self.ignored_resource_groups
+        )
+
 
 class ReservationPreemptionArgs(Section, frozen=True):
     eviction: Literal["Delete", "Soft"] = "Delete"
