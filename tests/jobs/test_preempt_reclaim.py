@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from jobs.stage import Played, Raw, actions, gang, group, in_queue, node, play, pod, queue
+from jobs.stage import Played, Raw, actions, gang, group, in_queue, node, play, pod, queue, step
 
 PREEMPT = actions("allocate", "preempt")
 RECLAIM = actions("allocate", "reclaim")
@@ -149,3 +149,83 @@ def test_of_a_job_all_goes_or_what_it_can_spare() -> None:
     job = [group("g", 4, queue="a"), *gang("g", 4)]
     played = play(node("n1", 4), queues, job, fill("b", 1, at="10s"), config=RECLAIM)
     assert len(victims(played, "Evicted")) == 4
+
+
+# What goes with a job
+
+
+TASK = "volcano.sh/task-spec"
+
+
+def test_a_job_that_loses_the_last_of_a_task_goes_as_a_whole() -> None:
+    made = group("g", 2, minTaskMember={"ps": 1, "worker": 1})
+    ps = pod("ps", 1, "g", annotations={TASK: "ps"})
+    workers = [pod(f"w-{i}", 1, "g", annotations={TASK: "worker"}, priority=5) for i in range(3)]
+    played = play(node("n1", 4), made, ps, workers, pod("high", 1, at="5s", priority=10))
+    assert sorted(victims(played)) == ["ps", "w-0", "w-1", "w-2"]
+
+
+def test_a_job_that_can_spare_one_of_a_task_loses_no_more() -> None:
+    made = group("g", 2, minTaskMember={"worker": 1})
+    workers = [pod(f"w-{i}", 1, "g", annotations={TASK: "worker"}) for i in range(3)]
+    played = play(node("n1", 3), made, workers, pod("high", 1, at="5s", priority=10))
+    assert len(victims(played)) == 1
+
+
+@pytest.mark.parametrize(
+    ("other", "why"),
+    [
+        ({"priority": 1000}, "it is more important"),
+        ({"annotations": SPARED}, "it must not be preempted"),
+    ],
+)
+def test_nobody_goes_along_who_may_not_be_taken(other: Raw, why: str) -> None:
+    members = [pod("a", 1, "g"), pod("b", 1, "g", **other)]
+    played = play(node("n1", 2), group("g", 2), members, pod("high", 1, at="5s", priority=10))
+    assert victims(played) == [], why
+
+
+def test_nor_is_it_reclaimed() -> None:
+    members = [pod("a", 1, "g"), pod("b", 1, "g", annotations=SPARED)]
+    taking = low("taking", 1, "b", at="5s")
+    played = play(
+        node("n1", 2), queue("a"), queue("b"), group("g", 2, queue="a"), members, taking, config=RECLAIM
+    )
+    assert victims(played, "Evicted") == []
+
+
+# What is under way
+
+
+@pytest.mark.parametrize("stops_in", ["0s", "20s"])
+def test_a_queue_reclaims_no_more_than_it_deserves(stops_in: str) -> None:
+    """Also while those it reclaims from take their time, and its pods come one by one."""
+    running = [low(f"a-{i}", 1, "a", stops_in=stops_in) for i in range(6)]
+    waiting = [low(f"b-{i}", 1, "b", at=f"{5 + i}s") for i in range(6)]
+    played = play(node("n1", 6), queue("a"), queue("b"), running, waiting, config=RECLAIM, until=100)
+    assert len(victims(played, "Evicted")) == 3
+    assert sorted(time is not None for time in played.times(*(f"b-{i}" for i in range(6)))) == [
+        *[False] * 3,
+        *[True] * 3,
+    ]
+
+
+def test_one_pod_has_one_victim_however_long_that_takes() -> None:
+    running = [low(f"a-{i}", 1, "a", stops_in="25s") for i in range(4)]
+    noise = [step(f"{t}s", apply=pod(f"noise-{t}", 9)) for t in range(6, 20, 2)]
+    given = [queue("a"), queue("b"), *running, low("b-0", 1, "b", at="5s"), *noise]
+    played = play(node("n1", 4), given, config=RECLAIM, until=60)
+    assert len(victims(played, "Evicted")) == 1
+    assert played.times("b-0") == [30]
+
+
+def test_a_gang_that_reclaims_counts_for_its_queue_before_it_has_its_places() -> None:
+    running = [low(f"a-{i}", 1, "a", stops_in="20s") for i in range(8)]
+    gangs = [
+        [group(n, 2, queue="b"), *gang(n, 2, at=at)]
+        for n, at in zip("xyz", ("5s", "6s", "7s"), strict=True)
+    ]
+    given = [raw for each in gangs for raw in each]
+    played = play(node("n1", 8), queue("a"), queue("b"), running, given, config=RECLAIM, until=60)
+    assert len(victims(played, "Evicted")) == 4
+    assert played.times("x-0", "y-0", "z-0") == [26, 26, None]

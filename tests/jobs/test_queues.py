@@ -172,6 +172,49 @@ def test_starving_jobs_mind_their_queues_limits() -> None:
     assert played.times("waits") == [None]
 
 
+# Guarantees
+
+
+def test_a_guarantee_is_there_for_the_queues_below_too() -> None:
+    """What is guaranteed to a queue and to one below it is not kept free twice."""
+    top = queue("top", guarantee={"resource": {"cpu": "4"}})
+    below = queue("below", parent="top", guarantee={"resource": {"cpu": "3"}})
+    given = [top, below, queue("other"), pod("fits", 6, annotations=in_queue("other"))]
+    assert play(node("n1", 10), given, until=5).times("fits") == [0]
+
+
+def test_what_a_guarantee_keeps_free_is_kept_while_room_is_held() -> None:
+    """A starving job is helped all the same, and starts when the guarantee is free besides."""
+    given = [queue("g", guarantee={"resource": {"cpu": "2"}}), queue("o")]
+    small = [
+        pod(f"s-{i}", 1, annotations=in_queue("o"), at=f"{2 * i}s", runs_for="10s") for i in range(60)
+    ]
+    big = pod("big", 5, annotations=in_queue("o"), at="8s")
+    config = actions(starvingJobTimeThreshold=20, reservedNodePercent=100)
+    played = play(node("n1", 8), given, small, big, config=config, until=100)
+    assert played.times("big") == [36]
+    assert played.events("Pod/default/big", "Unschedulable") == [(8, "Unschedulable")]
+
+
+def test_who_owns_a_reservation_takes_nothing_that_is_guaranteed_to_others() -> None:
+    reservation = {
+        "apiVersion": "scheduling.koordinator.sh/v1alpha1",
+        "kind": "Reservation",
+        "metadata": {"name": "r"},
+        "spec": {
+            "template": {
+                "spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "2"}}}]}
+            },
+            "owners": [{"labelSelector": {"matchLabels": {"app": "web"}}}],
+        },
+    }
+    late = queue("g", at="5s", guarantee={"resource": {"cpu": "2"}})
+    owner = pod("owner", 2, labels={"app": "web"}, annotations=in_queue("o"), at="10s")
+    other = pod("other", 2, annotations=in_queue("o"), at="10s")
+    played = play(node("n1", 4), queue("o"), late, reservation, owner, other, until=20)
+    assert played.times("owner", "other") == [10, None]
+
+
 def test_a_queue_is_closed_once_its_jobs_are_gone() -> None:
     given = [queue("a", state="Closing"), group("g", 1, queue="a"), pod("g-0", 1, "g", nodeName="n1")]
     played = play(node("n1"), given)

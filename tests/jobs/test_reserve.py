@@ -376,3 +376,38 @@ def test_nothing_is_held_while_its_queue_takes_nothing(shuts: Raw, opens: Raw) -
     played = play(node("n1", 2), queue("q"), first, big, others, steps, config=config, until=200)
     assert played.times("one", "big", "two") == [60, 160, None]
     assert "Released" in played.told("big")
+
+
+def test_smaller_jobs_behind_do_not_starve_who_is_ahead() -> None:
+    """It lost its place, and everything small starves too: nothing more is held where it waits."""
+    small = [pod(f"s-{i}", 1, at=f"{i}s", runs_for="10s") for i in range(60)]
+    cordon = step(
+        "20s", patch={"kind": "Node", "name": "n1", "merge": {"spec": {"unschedulable": True}}}
+    )
+    config = actions(starvingJobTimeThreshold=5, reservedNodePercent=100)
+    big = pod("big", 4, at="8s")
+    played = play(node("n1", 4), node("n2", 4), small, big, cordon, config=config, until=100)
+    assert played.times("big") == [31]
+
+
+def test_a_job_that_may_never_hold_enough_stands_in_nobodys_way() -> None:
+    full = [pod(f"full-{i}", 4, nodeName=f"n{i}", runs_for="50s") for i in range(4)]
+    many = [group("many", 3), *gang("many", 3, 4, priority=10)]
+    config = actions(starvingJobTimeThreshold=5, reservedNodePercent=50)
+    played = play(
+        [node(f"n{i}", 4) for i in range(4)], full, many, pod("one", 4), config=config, until=20
+    )
+    assert [
+        raw["metadata"]["annotations"]["holdfast.io/hold-job"] for raw in played.all("Reservation")
+    ] == ["Pod/default/one"]
+
+
+def test_what_is_released_is_told_to_the_job_even_if_its_pod_is_gone() -> None:
+    full = pod("full", 4, nodeName="n1", runs_for="50s")
+    given = [group("g", 1), *gang("g", 1, 4), step("20s", delete=MEMBER)]
+    config = actions(starvingJobTimeThreshold=5, reservedNodePercent=100)
+    played = play(node("n1", 4), full, given, config=config, until=30)
+    assert "Released" in played.told("g")
+
+
+MEMBER = {"kind": "Pod", "name": "g-0", "namespace": "default"}

@@ -3,19 +3,36 @@
 A hold is dropped when it is pointless: its pod is gone or has another place, its job is ready without
 it or cannot be any more, or its node will never do. Of those that stand, it is worked out when they
 will be served; each says so.
+
+Holds may be many and rounds are: what depends on the row alone is looked at again when something
+happened there, and what depends on the job once for all of its holds.
 """
+
+import math
+from typing import NamedTuple
 
 from holdfast.api.names import HOLD_EXPECTED_START, HOLD_JOB
 from holdfast.api.timestamps import format_time
 from holdfast.core.cluster import Cluster
-from holdfast.core.decisions import AnnotateReservation, Decision, DeleteReservation, Emit
+from holdfast.core.decisions import AnnotateReservation, Decision, DeleteReservation, Emit, ObjectRef
+from holdfast.core.jobs import Job, JobName
 from holdfast.core.jobs.holds import pod_of
-from holdfast.core.jobs.outlook import job_start
+from holdfast.core.jobs.outlook import expected_start, next_end
 from holdfast.core.pods import PodRecord
 from holdfast.core.promises import Promise
 from holdfast.framework.reserving import Reserving
 
 RELEASED = "Released"
+
+
+class _Outlook(NamedTuple):
+    """When a hold will be served, as far as its row tells."""
+
+    start: float | None
+    """Minus infinity if it could be now."""
+    until: float
+    """This is so until then, unless something happens on the row."""
+    waiting: bool
 
 
 class HoldCare:
@@ -25,17 +42,22 @@ class HoldCare:
         self._reserving = reserving
         self.starts: dict[str, float | None] = {}
         """When each is expected to be served, by its uid."""
-        self._annotated: dict[str, str] = {}
+        self._annotated: dict[str, tuple[float | None, str]] = {}
         self._suited: dict[str, int] = {}
         """What had changed of nodes when they were last found to do, by the hold's uid."""
+        self._outlooks: dict[str, _Outlook] = {}
+        self._read = 0
+        self._lengths = -1
 
     def run(self, now: float) -> list[Decision]:
         decisions: list[Decision] = []
+        self._forget_changed_rows()
+        jobs: dict[JobName, str] = {}
         for promise in self._holds:
             if promise.uid in self._holds.dropped:
                 continue
             pod = self._cluster.pods.get(pod_of(promise))
-            why = self._pointless(promise, pod)
+            why = self._pointless(promise, pod, jobs)
             if why:
                 decisions += self._drop(promise, pod, why)
         self._look_ahead()
@@ -43,16 +65,36 @@ class HoldCare:
             decisions += self._annotations()
         return decisions
 
+    def _forget_changed_rows(self) -> None:
+        log, lengths = self._cluster.ledger.changed, self._cluster.jobs.lengths_changed
+        rows = log.since(self._read) if lengths == self._lengths else None
+        self._read, self._lengths = log.end, lengths
+        if rows is None:
+            self._outlooks.clear()
+            self._suited.clear()
+        elif len(rows):
+            for row in set(rows.tolist()):
+                for promise in self._holds.on(row):
+                    self._outlooks.pop(promise.uid, None)
+                    self._suited.pop(promise.uid, None)
+
     def _drop(self, promise: Promise, pod: PodRecord | None, why: str) -> list[Decision]:
         self._holds.dropped.add(promise.uid)
-        about = promise.ref
-        if pod is not None:
-            about = pod.ref if pod.job is None else pod.job.ref
         job = promise.object.metadata.annotations.get(HOLD_JOB, "")
         text = f"what {promise.name} holds for {job} is released: {why}"
+        about = self._about(promise, pod, job)
         return [DeleteReservation(promise.ref, why), Emit(about, "Normal", RELEASED, text, "Reserving")]
 
-    def _pointless(self, promise: Promise, pod: PodRecord | None) -> str:
+    def _about(self, promise: Promise, pod: PodRecord | None, job: str) -> ObjectRef:
+        """Whom it concerns: the job, as long as there is one, even if its pod is gone."""
+        if pod is not None:
+            return pod.ref if pod.job is None else pod.job.ref
+        kind, _, name = job.partition("/")
+        namespace, _, name = name.partition("/")
+        known = self._cluster.jobs.get(namespace, name) if kind == "PodGroup" else None
+        return known.ref if known is not None else promise.ref
+
+    def _pointless(self, promise: Promise, pod: PodRecord | None, jobs: dict[JobName, str]) -> str:
         """Why the hold is no use any more; empty if it is."""
         if pod is None or pod.leaving:
             return "its pod is gone"
@@ -60,14 +102,13 @@ class HoldCare:
             return "" if pod.draws_on == promise.uid else "its pod has another place"
         if self._holds.of(pod) is not promise:
             return "another one is there for its pod"
-        job = pod.job
-        if job is not None:
-            if not job.is_known or job.lacks(job.waiting()):
-                return "its job cannot be ready"
-            if job.is_ready:
-                return "its job is ready"
-        if closed := self._cluster.jobs.queues.closed(pod):
-            return closed
+        if pod.job is not None:
+            if pod.job.name not in jobs:
+                jobs[pod.job.name] = _no_use(pod.job)
+            if jobs[pod.job.name]:
+                return jobs[pod.job.name]
+        if hopeless := self._cluster.jobs.queues.hopeless(pod):
+            return hopeless
         reserve = promise.pod
         if reserve is None:
             return promise.error or "it makes no sense"
@@ -79,54 +120,78 @@ class HoldCare:
         return self._never_there(promise, pod, reserve.row)
 
     def _never_there(self, promise: Promise, pod: PodRecord, row: int) -> str:
-        nodes, name = self._cluster.nodes, self._cluster.nodes.name(row)
+        nodes, changes = self._cluster.nodes, self._cluster.nodes_changed.end
+        if self._suited.get(promise.uid) == changes:
+            return ""
+        name = nodes.name(row)
         if not nodes.alive[row]:
             return f"node {name} is gone"
+        younger = [other for other in self._holds.on(row) if promise.is_before(other)]
         for slot, amount in promise.amounts.items():
             if not nodes.slots.name(slot):
                 continue
             others = nodes.held.item(slot, row) - self._holds.left(promise, slot)
-            younger = sum(
-                self._holds.left(other, slot)
-                for other in self._holds.on(row)
-                if promise.is_before(other)
-            )
-            kept = others - younger + nodes.permanent.item(slot, row)
-            if kept + amount > nodes.allocatable.item(slot, row):
+            others -= sum(self._holds.left(other, slot) for other in younger)
+            if others + nodes.permanent.item(slot, row) + amount > nodes.allocatable.item(slot, row):
                 return f"node {name} will never have the room"
-        changes = self._cluster.nodes_changed.end
-        if self._suited.get(promise.uid) != changes:
-            if not self._reserving.suits(pod, row):
-                return f"node {name} does not suit its pod any more"
-            self._suited[promise.uid] = changes
+        if not self._reserving.suits(pod, row):
+            return f"node {name} does not suit its pod any more"
+        self._suited[promise.uid] = changes
         return ""
 
     # When they will be served
 
     def _look_ahead(self) -> None:
-        of_job: dict[object, list[Promise]] = {}
+        of_job: dict[object, list[str]] = {}
+        latest: dict[object, float | None] = {}
         for promise in self._holds:
             pod = self._cluster.pods.get(pod_of(promise))
-            if pod is not None and promise.pod is not None and promise.pod.row >= 0:
-                key = pod.uid if pod.job is None else pod.job.name
-                of_job.setdefault(key, []).append(promise)
+            if pod is None or promise.pod is None or promise.pod.row < 0:
+                continue
+            key = pod.uid if pod.job is None else pod.job.name
+            of_job.setdefault(key, []).append(promise.uid)
+            start, so_far = self._outlook(promise, promise.pod.row).start, latest.get(key, -math.inf)
+            latest[key] = None if start is None or so_far is None else max(start, so_far)
         self.starts = {}
-        for promises in of_job.values():
-            start = job_start(self._cluster, promises)
-            self.starts |= {promise.uid: start for promise in promises}
+        for name, uids in of_job.items():
+            last = latest[name]
+            start = None if last is None else max(last, self._cluster.now)
+            self.starts |= dict.fromkeys(uids, start)
+
+    def _outlook(self, promise: Promise, row: int) -> _Outlook:
+        known, now = self._outlooks.get(promise.uid), self._cluster.now
+        if known is not None and known.waiting == promise.waiting and now < known.until:
+            return known
+        start = expected_start(self._cluster, promise)
+        if start is not None and start <= now:
+            start = -math.inf
+        found = _Outlook(start, next_end(self._cluster, row), promise.waiting)
+        self._outlooks[promise.uid] = found
+        return found
 
     def _annotations(self) -> list[Decision]:
         decisions: list[Decision] = []
         said = {}
         for promise in self._holds:
-            start = self.starts.get(promise.uid)
-            text = format_time(start) if start is not None and promise.waiting else ""
-            before = self._annotated.get(
-                promise.uid, promise.object.metadata.annotations.get(HOLD_EXPECTED_START, "")
-            )
-            if text != before:
+            start = self.starts.get(promise.uid) if promise.waiting else None
+            known = self._annotated.get(promise.uid)
+            if known is not None and known[0] == start:
+                said[promise.uid] = known
+                continue
+            text = format_time(start) if start is not None else ""
+            seen = promise.object.metadata.annotations.get(HOLD_EXPECTED_START, "")
+            if text != (seen if known is None else known[1]):
                 decisions.append(AnnotateReservation(promise.ref, {HOLD_EXPECTED_START: text}))
-            said[promise.uid] = text
+            said[promise.uid] = start, text
         self._annotated = said
-        self._suited = {uid: seen for uid, seen in self._suited.items() if uid in said}
+        for kept in (self._suited, self._outlooks):
+            for uid in [uid for uid in kept if uid not in said]:
+                del kept[uid]
         return decisions
+
+
+def _no_use(job: Job) -> str:
+    """Why nothing need be held for the job; empty if something should."""
+    if not job.is_known or job.lacks(job.waiting()):
+        return "its job cannot be ready"
+    return "its job is ready" if job.is_ready else ""

@@ -145,6 +145,7 @@ class Preempt(Action):
             pod,
             lambda p: queues.of(p) == name and _is_less_important(p, pod),
             lambda: not queues.refusal(pod),
+            pod.cls.priority,
         )
         place = room.on_one_of(sorted({p.row for p in there if p.row >= 0})) or room.wherever(there)
         if place is None:

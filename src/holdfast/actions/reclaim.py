@@ -3,14 +3,16 @@
 A job reclaims no more than its queue deserves, and only from queues that are above theirs and let
 themselves be reclaimed from. The least important goes first; of a job that would then run with fewer
 than it needs, all of it. Nobody is asked to go unless the whole job becomes ready.
+
+It is judged by what queues will have once those who were asked to go are gone, and those they make room
+for are there: what is under way is not reclaimed once more.
 """
 
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import numpy as np
-
-from holdfast.actions.room_in_queue import RoomInQueue, is_critical
+from holdfast.actions.giving import Giving
+from holdfast.actions.room_in_queue import RoomInQueue
 from holdfast.actions.round import Action, Round
 from holdfast.core.decisions import Decision, Emit, Evict, Nominate
 from holdfast.core.jobs.queues import Foresight, QueueRecord
@@ -26,58 +28,67 @@ class Reclaim(Action):
 
     def __init__(self, arguments: Mapping[str, Any]) -> None:
         super().__init__(arguments)
-        self._in_vain: dict[str, tuple[int, int]] = {}
         self._seen: tuple[int, int, int] | None = None
 
     def run(self, round_: Round) -> None:
-        queues = round_.cluster.jobs.queues
+        queues, ledger = round_.cluster.jobs.queues, round_.cluster.ledger
         if not queues or round_.cluster.has_changes() or round_.pods_left <= 0:
             return
-        state = (round_.queue.refusals, round_.cluster.ledger.changed.end, queues.generation)
+        state = (round_.queue.refusals, ledger.changed.end, queues.generation)
         if state == self._seen:
             return
-        waiting = [pod for pod in round_.queue.unschedulable() if queues.of(pod) in queues.known]
-        if not waiting:
-            self._in_vain.clear()
-            return
-        queues.share_out(round_.queue.waiting(with_jobs=True))
-        waiting.sort(key=lambda pod: (queues.standing(queues.of(pod), pod), round_.queue.sort_key(pod)))
-        self._in_vain = {p.uid: self._in_vain[p.uid] for p in waiting if p.uid in self._in_vain}
-        with queues.as_it_will_be() as foresight:
-            for pod in waiting:
-                tried = (round_.cluster.ledger.changed.end, queues.generation)
-                if self._in_vain.get(pod.uid) == tried or pod.promise is not None:
-                    continue
-                _Reclaimer(round_, pod, foresight).reclaim()
-                self._in_vain[pod.uid] = (round_.cluster.ledger.changed.end, queues.generation)
-        end = round_.cluster.ledger.changed.end
-        self._seen = (round_.queue.refusals, end, queues.generation)
+        waiting = [pod for pod in round_.queue.in_no_order() if queues.of(pod) in queues.known]
+        if waiting and any(record.allocated for record in queues):
+            queues.share_out(round_.queue.waiting(with_jobs=True))
+            with queues.as_it_will_be() as foresight:
+                giving = Giving(round_.cluster)
+                if giving:
+                    with ledger.transaction():
+                        giving.look_ahead(foresight)
+                        self._reclaim(round_, waiting, giving, foresight)
+        self._seen = (round_.queue.refusals, ledger.changed.end, queues.generation)
+
+    def _reclaim(
+        self, round_: Round, waiting: list[PodRecord], giving: Giving, foresight: Foresight
+    ) -> None:
+        queues, in_vain = round_.cluster.jobs.queues, set()
+        kinds = {(queues.of(pod), pod.cls.id): pod for pod in waiting}
+        standing = {kind: queues.standing(kind[0], pod) for kind, pod in kinds.items()}
+        waiting.sort(key=lambda pod: (standing[queues.of(pod), pod.cls.id], round_.queue.sort_key(pod)))
+        for pod in waiting:
+            kind = round_.queue.kind(pod)
+            if pod.promise is not None or kind in in_vain:
+                continue
+            done = _Reclaimer(round_, pod, giving, foresight).reclaim()
+            if not done and pod.pin is None and not pod.nominated:
+                in_vain.add(kind)  # nor for others like it
 
 
 class _Reclaimer:
     """One job, or a pod that is one."""
 
-    def __init__(self, round_: Round, leader: PodRecord, foresight: Foresight) -> None:
+    def __init__(self, round_: Round, leader: PodRecord, giving: Giving, foresight: Foresight) -> None:
         self._round = round_
         self._cluster = round_.cluster
         self._queues = round_.cluster.jobs.queues
         self._leader = leader
+        self._giving = giving
         self._foresight = foresight
         self._queue = self._queues.of(leader)
         self._victims: dict[str, PodRecord] = {}
         self._places: list[tuple[PodRecord, int]] = []
 
-    def reclaim(self) -> None:
+    def reclaim(self) -> bool:
+        """Whether room is made for it, now or by now."""
         cluster, job = self._cluster, self._leader.job
         jobs = [] if job is None else cluster.jobs.partners(job)
         members = [self._leader] if job is None else self._round.gangs.waiting(self._leader)
         if any(pod.promise is not None or self._is_under_way(pod) for pod in members):
-            return
-        if jobs and (
-            any(each.is_ready for each in jobs)
-            or self._round.gangs.hindrance(jobs, members, may_make_room=True) is not None
-        ):
-            return
+            return True
+        if jobs and any(each.is_ready for each in jobs):
+            return True
+        if jobs and self._round.gangs.hindrance(jobs, members, may_make_room=True) is not None:
+            return False
         for pod in members:
             if pod.nominated:
                 self._foresight.going(pod)  # it is looked at anew
@@ -94,11 +105,12 @@ class _Reclaimer:
         for pod in members:
             if pod.nominated:
                 self._foresight.coming(pod)
+        return ready
 
     def _is_under_way(self, pod: PodRecord) -> bool:
+        """Whether some are still on their way out to make room for it."""
         row = self._cluster.nodes.row(pod.nominated) if pod.nominated else None
-        there = self._cluster.ledger.pods.get(row, {}) if row is not None else {}
-        return any(other.disrupted for other in there.values())
+        return row is not None and row in self._giving.emptying
 
     def _place(self, pod: PodRecord) -> None:
         cluster, cycle = self._cluster, self._round.cycle
@@ -131,11 +143,12 @@ class _Reclaimer:
     def _clear(self, pod: PodRecord, admitted: Callable[[], bool]) -> int:
         """Takes away those who must go for the pod to fit somewhere; where that is, or -1."""
         column = self._round.cycle.column(self._round.profiles[pod.scheduler], pod.cls)
-        rows = PodTrial(self._cluster, column, pod, pod.pin is not None).resolvable() | column.fits
+        among = PodTrial(self._cluster, column, pod, pod.pin is not None).resolvable() | column.fits
+        rows = self._giving.rows(among, pod, column)
         making = RoomInQueue(
             self._round, pod, lambda p: self._may_go(p) and self._is_above(p, pod), admitted
         )
-        room = making.on_one_of(np.flatnonzero(rows).tolist())
+        room = making.on_one_of(rows.tolist())
         if room is None:
             return -1
         for victim in room.victims:
@@ -144,17 +157,7 @@ class _Reclaimer:
         return room.row
 
     def _may_go(self, victim: PodRecord) -> bool:
-        record = self._queues.known.get(self._queues.of(victim))
-        return (
-            record is not None
-            and record.reclaimable
-            and record.name != self._queue
-            and not victim.cls.spared
-            and not victim.cls.permanent
-            and not is_critical(victim)
-            and not victim.disrupted
-            and not victim.cls.terminating
-        )
+        return self._giving.may_go(victim) and self._queues.of(victim) != self._queue
 
     def _is_above(self, victim: PodRecord, pod: PodRecord) -> bool:
         """Whether the victim's queue has more than it deserves of what the pod asks for, as far as it
@@ -176,11 +179,12 @@ class _Reclaimer:
         decisions: list[Decision] = self._round.cycle.decisions
         for victim in self._victims.values():
             victim.disrupted = True
-            self._foresight.going(victim)
+            self._giving.takes(victim)
             text = f"queue {self._queue} reclaims what it deserves for {about}"
             decisions.append(Evict(victim.ref, text))
             decisions.append(Emit(victim.ref, "Normal", RECLAIMED, text, "Reclaiming"))
         for pod, row in self._places:
+            self._giving.expects(pod, row)
             if pod.nominated != nodes.name(row):
                 self._cluster.nominate(pod, nodes.name(row))
                 decisions.append(Nominate(pod.ref, nodes.name(row)))

@@ -57,6 +57,8 @@ class Reserve(Action):
         self._refused: dict[object, str] = {}
         self._looked_at: dict[object, tuple[int, int]] = {}
         self._now = 0.0
+        self._spoken_for: set[int] = set()
+        """In this round, the rows that jobs ahead wait for, where others have room held now."""
 
     def next_timer(self) -> float | None:
         """When the next of the jobs that wait starts to starve."""
@@ -74,6 +76,7 @@ class Reserve(Action):
             return
         untried = round_.queue.untried()
         in_vain: set[tuple[str, int]] = set()
+        self._spoken_for = set()
         for unit in units:
             ahead = [pod for pod in untried if round_.queue.comes_before(pod, unit.pod)]
             if any(self._could_be_scheduled(round_, pod) for pod in ahead if pod is not unit.pod):
@@ -139,7 +142,7 @@ class Reserve(Action):
     def _is_helped_by_room(self, round_: Round, unit: Unit) -> bool:
         """Whether it waits for nothing but room."""
         jobs = round_.cluster.jobs
-        if jobs.queues and jobs.queues.refusal(unit.pod):
+        if jobs.queues.hopeless(unit.pod):
             return False
         if unit.job is None:
             return True
@@ -195,10 +198,15 @@ class Reserve(Action):
         jobs = [] if unit.job is None else round_.cluster.jobs.partners(unit.job)
         tasks = [unit.pod] if unit.job is None else round_.gangs.waiting(unit.pod)
         tasks = [pod for pod in tasks if pod.promise is None]
-        if not tasks or round_.cluster.jobs.queues.refusal(*tasks):
+        tasks = self._as_many_as_may(round_, tasks)
+        if not tasks or not all(job.would_be_ready(p for p in tasks if p.job is job) for job in jobs):
             return True  # more nodes would not help
-        plan = round_.reserving.plan(jobs, tasks, self._percent)
+        plan = round_.reserving.plan(jobs, tasks, self._percent, self._spoken_for)
         if plan is None:
+            # When those have been served it is this job's turn, not that of smaller ones behind it.
+            self._spoken_for |= set(
+                round_.reserving.would_take(jobs, tasks, self._percent, self._spoken_for)
+            )
             self._say_why(round_, unit, tasks)
             return False
         self._refused.pop(unit.key, None)
@@ -211,6 +219,13 @@ class Reserve(Action):
         else:
             self._hold(round_, unit, plan)
         return True
+
+    def _as_many_as_may(self, round_: Round, tasks: list[PodRecord]) -> list[PodRecord]:
+        """Those of the tasks their queue will have together."""
+        queues = round_.cluster.jobs.queues
+        while tasks and queues.hopeless(*tasks):
+            tasks = tasks[:-1]
+        return tasks
 
     def _hold(self, round_: Round, unit: Unit, plan: Plan) -> None:
         """Nothing starts before all of it can, so what fits already is held too."""

@@ -14,6 +14,8 @@ from holdfast.actions.round import Round
 from holdfast.core.pods import PodRecord
 from holdfast.framework.trial import PodTrial
 
+_ENOUGH = 16
+"""Of so many rows where it could be done the best is taken; on a large cluster not all are tried."""
 _SYSTEM = "kube-system"
 _CRITICAL = 2_000_000_000
 """The priority of system-cluster-critical, the lowest of those Kubernetes has for itself."""
@@ -26,7 +28,8 @@ class Room(NamedTuple):
 
 class RoomInQueue:
     """For one pod. `may_go` is asked of each who might go, with those before him gone; `admitted`
-    whether the pod may be placed at all, with all of them gone."""
+    whether the pod may be placed at all, with all of them gone. Nobody goes along with his job who is
+    as important as `below`."""
 
     def __init__(
         self,
@@ -34,9 +37,10 @@ class RoomInQueue:
         pod: PodRecord,
         may_go: Callable[[PodRecord], bool],
         admitted: Callable[[], bool],
+        below: float = math.inf,
     ) -> None:
         self._round, self._cluster, self._pod = round_, round_.cluster, pod
-        self._may_go, self._admitted = may_go, admitted
+        self._may_go, self._admitted, self._below = may_go, admitted, below
         self._profile = round_.profiles[pod.scheduler]
         self._column = round_.cycle.column(self._profile, pod.cls)
         self._trial = PodTrial(self._cluster, self._column, pod, pod.pin is not None)
@@ -44,6 +48,7 @@ class RoomInQueue:
     def on_one_of(self, rows: Iterable[int]) -> Room | None:
         """The best of these rows, if any would do."""
         best: tuple[tuple[tuple[int, int], int, int], Room] | None = None
+        found = 0
         for row in rows:
             there = list(self._cluster.ledger.pods.get(row, {}).values())
             victims = self._victims(there, partial(self._trial.fits, row))
@@ -51,6 +56,9 @@ class RoomInQueue:
                 cost = (max(map(self._importance, victims)), len(victims), row)
                 if best is None or cost < best[0]:
                     best = cost, Room(row, victims)
+                found += 1
+                if found == _ENOUGH:
+                    break
         return best[1] if best is not None else None
 
     def wherever(self, pods: Iterable[PodRecord]) -> Room | None:
@@ -109,6 +117,7 @@ class RoomInQueue:
 
     def _groups(self, pods: list[PodRecord]) -> Iterator[list[tuple[PodRecord, int]]]:
         """One after the other, the least important first; of a job that could not do without, all."""
+        pods = self._cluster.jobs.losable([pod for pod in pods if pod.row >= 0], self._below)
         pods.sort(key=self._order, reverse=True)
         gone: list[PodRecord] = []
         for pod in pods:

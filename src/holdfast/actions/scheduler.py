@@ -26,7 +26,7 @@ from holdfast.framework.config import Configuration
 from holdfast.framework.cycle import Cycle
 from holdfast.framework.gangs import Gangs
 from holdfast.framework.profile import Profile
-from holdfast.framework.queue import Group, SchedulingQueue
+from holdfast.framework.queue import Group, Key, SchedulingQueue
 from holdfast.framework.registry import Registry
 from holdfast.framework.reserving import Reserving
 
@@ -89,6 +89,8 @@ class Scheduler:
         self.hold_care = HoldCare(self.cluster, self.reserving)
         self._controllers = [make(self.cluster) for make in controllers]
         self.unfinished = False
+        self._nominated: dict[Key, dict[str, PodRecord]] = {}
+        """Those a node is being cleared for, or who stand for them, by the group they wait in."""
         self.profiles = profiles
         chosen = {action.name for action in configuration.actions}
         reserve = next((a.arguments for a in configuration.actions if a.name == "reserve"), None)
@@ -165,6 +167,8 @@ class Scheduler:
         touched = self.cluster.volumes.take_touched()
         woken = [group for group in self.queue.groups() if self._concerns(group, changes, touched)]
         self.cycle.terse = len(woken) > _FEW_GROUPS
+        if woken:
+            self._take_note_of_nominated()
         for group in woken:
             self._wake_group(group, now)
 
@@ -193,7 +197,8 @@ class Scheduler:
         profile = self.profiles[group.key[0]]
         first = next(iter(group.pods.values()))
         if first.job is not None:
-            if tell or self.gangs.may_fit(first):
+            self._wake_preemptors(group, now)
+            if group.pods and (tell or self.gangs.may_fit(first)):
                 self.queue.wake(group, now)
             return
         cls = first.cls
@@ -219,22 +224,33 @@ class Scheduler:
             group.told = self._tell_again(group, group.pods.values(), profile, column, now)
 
     def _wake_preemptors(self, group: Group, now: float) -> bool:
-        """Pods a node is being cleared for may fare better than their class; whether there are any."""
-        nominated = [
-            pod
-            for there in self.cluster.nominations.values()
-            for uid, pod in there.items()
-            if uid in group.pods
-        ]
-        for pod in nominated:
-            self.queue.wake_pod(pod, now)
+        """Pods a node is being cleared for may fare better than their class, and jobs better than
+        others of their shape; whether there are any."""
+        nominated = self._nominated.get(group.key, {})
+        for pod in nominated.values():
+            if pod.uid in group.pods:
+                self.queue.wake_pod(pod, now)
         return bool(nominated)
+
+    def _take_note_of_nominated(self) -> None:
+        self._nominated = {}
+        for there in self.cluster.nominations.values():
+            for pod in there.values():
+                stands = pod if pod.job is None else pod.job.leader
+                key = self.queue.kind(stands) if stands is not None else None
+                if stands is not None and key is not None:
+                    self._nominated.setdefault(key, {})[stands.uid] = stands
 
     def _tell_again(
         self, group: Group, pods: Collection[PodRecord], profile: Profile, column: Column, now: float
     ) -> str:
         """There is still no node for these pods, perhaps for other reasons than before."""
         first = next(iter(pods))
+        refusal = self.cluster.jobs.queues.refusal(first)
+        if refusal:
+            for pod in pods:
+                self.cycle.tell(pod, refusal, now, "Unschedulable")
+            return refusal
         why = self.cycle.verdict(profile, first, column)
         group.wakes_on |= profile.wakes_on(why.plugins)
         group.watched = None

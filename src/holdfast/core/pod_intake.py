@@ -107,7 +107,7 @@ class PodIntake:
         """What the pod says of the job it belongs to, and of its length."""
         meta = pod.metadata
         annotations = meta.annotations
-        if annotations and annotations.keys() <= RESULTS:
+        if annotations and RESULTS.issuperset(annotations):
             annotations = {}
         if (
             annotations
@@ -115,9 +115,11 @@ class PodIntake:
             or known.queue
             or known.estimate is not None
         ):
-            known.estimate = estimate_in(pod)
+            before, known.estimate = known.estimate, estimate_in(pod)
             if known.estimate is not None:
                 self._jobs.lengths_are_told = True
+            if known.estimate != before and known.row >= 0:
+                self._jobs.lengths_changed += 1
             known.queue = annotations.get(QUEUE_NAME_ANNOTATION, "")
         if (
             known.job is not None

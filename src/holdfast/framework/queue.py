@@ -261,8 +261,16 @@ class SchedulingQueue:
 
     def unschedulable(self) -> list[PodRecord]:
         """The pods that wait for a change, in order."""
-        found = [pod for group in self._groups.values() for pod in group.pods.values()]
-        return sorted(found, key=self.sort_key)
+        return sorted(self.in_no_order(), key=self.sort_key)
+
+    def in_no_order(self) -> list[PodRecord]:
+        """The same, but for that."""
+        return [pod for group in self._groups.values() for pod in group.pods.values()]
+
+    def kind(self, pod: PodRecord) -> Key | None:
+        """What it has in common with others that were rejected for the same reasons."""
+        group = self._group_of.get(pod.uid)
+        return group.key if group is not None else None
 
     def waiting(self, with_jobs: bool = False, popped: Iterable[PodRecord] = ()) -> list[PodRecord]:
         """The pods that wait, gated ones left out, in no order; those that were popped too. With

@@ -6,12 +6,13 @@ ready on condition that the room comes free; only then does any of it stand.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from holdfast.core.classes import PodClass
 from holdfast.core.cluster import Cluster
 from holdfast.core.jobs import Job
 from holdfast.core.pods import PodRecord
@@ -45,6 +46,8 @@ class Reserving:
         self._holds = cluster.jobs.holds
         self._cycle = cycle
         self._profiles = profiles
+        self._named_at: tuple[int, int] = (-1, -1)
+        self._named = np.empty(0, dtype=np.object_), np.empty(0, dtype=np.intp)
 
     # Nodes
 
@@ -64,6 +67,9 @@ class Reserving:
             rows &= np.array([nodes.name(row) == pod.pin for row in range(nodes.size)])
         return rows
 
+    def column(self, profile: Profile, pod: PodRecord) -> Column:
+        return self._cycle.column(profile, pod.cls)
+
     def suits(self, pod: PodRecord, row: int) -> bool:
         """Whether one row would do for the pod if there were room."""
         column = self._cycle.column(self._profiles[pod.scheduler], pod.cls)
@@ -79,69 +85,67 @@ class Reserving:
         """What pods and other reservations leave of every row."""
         nodes = self._nodes
         free: NDArray[np.int64] = (nodes.allocatable[slot] - nodes.claimed[slot])[: nodes.size]
-        for promise in self._holds:
-            if promise.pod is not None and 0 <= promise.pod.row < nodes.size:
-                free[promise.pod.row] += self._holds.left(promise, slot)
-        return free
+        return free + self._holds.held(slot)
 
     def most_nodes(self, percent: float) -> int:
         return math.ceil(self._nodes.count * percent / 100)
 
     def ordered(
-        self, profile: Profile, pod: PodRecord, among: Bools, held: set[str], most: int
+        self, profile: Profile, pod: PodRecord, among: Bools, held: Bools, more: int
     ) -> list[int]:
-        """The rows to try for the pod, the best first."""
+        """The rows to try for the pod, the best first, if so many more may come to hold something."""
         rows = np.flatnonzero(among)
         if not len(rows):
             return []
-        names = [self._nodes.name(row) for row in rows.tolist()]
+        names, order = self._names()
         offer = Offer(
             rows,
-            names,
+            names[rows].tolist(),
             lambda slot: self.idle(slot)[rows],
-            np.array([name in held for name in names]),
-            max(0, most - len(held)),
+            held[rows],
+            max(0, more),
         )
         ranks = node_score(pod.cls, offer.idle, len(rows))
         if profile.node_orders:
-            points = sum(
-                plugin.node_order_on_resource(pod.cls, offer) for plugin in profile.node_orders
+            points = np.asarray(
+                sum(plugin.node_order_on_resource(pod.cls, offer) for plugin in profile.node_orders)
             )
-            points = np.asarray(points)
         else:
             points = np.ones(len(rows))
-        chosen = [i for i in range(len(rows)) if points[i] > 0]
-        chosen.sort(key=lambda i: (-points[i], -ranks[i], names[i]))
-        return [int(rows[i]) for i in chosen]
+        best = np.lexsort((order[rows], -ranks, -points))
+        return [int(row) for row in rows[best[points[best] > 0]]]
+
+    def _names(self) -> tuple[NDArray[np.object_], NDArray[np.intp]]:
+        """The names of all rows, and where each stands among them."""
+        nodes, version = self._nodes, (self._cluster.nodes_changed.end, self._nodes.size)
+        if version != self._named_at:
+            names = np.array([nodes.name(row) for row in range(nodes.size)], dtype=np.object_)
+            order = np.empty(nodes.size, dtype=np.intp)
+            order[np.argsort(names, kind="stable")] = np.arange(nodes.size)
+            self._named_at, self._named = version, (names, order)
+        return self._named
 
     # Jobs
 
-    def plan(self, jobs: list[Job], tasks: list[PodRecord], percent: float) -> Plan | None:
-        """How to make the jobs ready, together; with none of them, the one pod that is one. What fits
-        takes its place: the plan must be discarded or committed."""
+    def plan(
+        self, jobs: list[Job], tasks: list[PodRecord], percent: float, closed: Collection[int] = ()
+    ) -> Plan | None:
+        """How to make the jobs ready, together; with none of them, the one pod that is one; not on rows
+        that are closed. What fits takes its place: the plan must be discarded or committed."""
         statement = Statement(self._cycle)
-        held: list[tuple[PodRecord, int]] = []
-        nodes, most = self._holds.nodes(), self.most_nodes(percent)
+        search = Search(self, self._cluster, self.most_nodes(percent), closed)
         for pod in tasks:
             if self._holds.is_held(pod):
                 continue
             profile = self._profiles[pod.scheduler]
-            column = self._cycle.column(profile, pod.cls)
-            among = self.suitable(column, pod) & self._can_ever(pod, held)
-            for name in self._holds.unfit(pod):
-                unfit = self._nodes.row(name)
-                if unfit is not None:
-                    among[unfit] = False
-            for row in self.ordered(profile, pod, among, nodes, most):
-                name = self._nodes.name(row)
-                if name not in nodes and len(nodes) >= most:
-                    continue
-                free = name not in self._holds.nodes() and all(row != other for _, other in held)
-                if not (free and self._take(statement, profile, pod, row)):
-                    held.append((pod, row))
-                nodes.add(name)
-                break
-        placed = [pod for _, pod in statement.placed]
+            row = search.row_for(profile, pod)
+            if row < 0:
+                continue
+            if search.is_held(row) or not self._take(statement, profile, pod, row):
+                search.hold(pod, row)
+            else:
+                search.take(row)
+        placed, held = [pod for _, pod in statement.placed], search.held
         waiting = [pod for pod, _ in held]
         if not jobs:
             ready, on_condition = bool(placed), bool(waiting)
@@ -156,32 +160,27 @@ class Reserving:
             return None
         return Plan(statement, held, ready)
 
+    def would_take(
+        self, jobs: list[Job], tasks: list[PodRecord], percent: float, closed: Collection[int]
+    ) -> list[int]:
+        """The rows that would be held for the jobs if nothing were held for others; none if even then
+        they could not be ready."""
+        search = Search(self, self._cluster, self.most_nodes(percent), closed, alone=True)
+        for pod in tasks:
+            row = search.row_for(self._profiles[pod.scheduler], pod)
+            if row >= 0:
+                search.hold(pod, row)
+        found = [pod for pod, _ in search.held]
+        enough = all(job.would_be_ready(pod for pod in found if pod.job is job) for job in jobs)
+        return [row for _, row in search.held] if enough else []
+
     def _take(self, statement: Statement, profile: Profile, pod: PodRecord, row: int) -> bool:
         """Takes a place there for the pod, if it fits as things are."""
         column = self._cycle.column(profile, pod.cls)
-        if not column.fits_row(row):
+        if not column.fits_row(row) or self._cluster.jobs.queues.refusal(pod):
             return False
         self._cycle.draw(profile, pod, column, row)
         return statement.put(profile, pod, row)
-
-    def _can_ever(self, pod: PodRecord, planned: list[tuple[PodRecord, int]]) -> Bools:
-        """The rows that have room for the task besides what is held there, what its job has there
-        itself, and what never ends."""
-        nodes = self._nodes
-        besides = [(other.cls, row) for other, row in planned]
-        for wanted in self._holds.wanted.values():
-            other, at = self._cluster.pods.get(wanted.pod), nodes.row(wanted.node)
-            if other is not None and at is not None:
-                besides.append((other.cls, at))
-        if pod.job is not None:
-            besides += [(p.cls, p.row) for p in pod.job.placed() if not p.cls.permanent]
-        rows = np.ones(nodes.size, dtype=np.bool_)
-        for slot, amount in pod.cls.amounts.items():
-            kept = (nodes.held[slot] + nodes.permanent[slot])[: nodes.size]
-            for cls, row in besides:
-                kept[row] += cls.amounts.get(slot, 0)
-            rows &= kept + amount <= nodes.allocatable[slot, : nodes.size]
-        return rows
 
     def never_fits(self, tasks: list[PodRecord]) -> PodRecord | None:
         """A task for which no node that would do is large enough, whatever ends."""
@@ -195,3 +194,113 @@ class Reserving:
             if not room.any():
                 return pod
         return None
+
+
+class Search:
+    """Rows to hold room on for the tasks of one job, one after the other. With `alone`, as if nothing
+    were held for others."""
+
+    def __init__(
+        self,
+        reserving: Reserving,
+        cluster: Cluster,
+        most: int,
+        closed: Collection[int],
+        alone: bool = False,
+    ) -> None:
+        self._reserving = reserving
+        self._cluster = cluster
+        self._nodes = cluster.nodes
+        self._holds = cluster.jobs.holds
+        self._most = most
+        self._open = np.ones(self._nodes.size, dtype=np.bool_)
+        self._open[list(closed)] = False
+        self._alone = alone
+        self._marked = np.zeros(self._nodes.size, dtype=np.bool_)
+        """Rows where something is held, or taken for the job."""
+        self._barred = np.zeros(self._nodes.size, dtype=np.bool_)
+        """Rows where something is held."""
+        if not alone:
+            rows = [row for name in self._holds.nodes() if (row := self._nodes.row(name)) is not None]
+            self._marked[rows] = self._barred[rows] = True
+        self._kept: dict[int, NDArray[np.int64]] = {}
+        self._orders: dict[tuple[int, int], list[int]] = {}
+        self.held: list[tuple[PodRecord, int]] = []
+
+    def row_for(self, profile: Profile, pod: PodRecord) -> int:
+        """Where to hold room for the pod, or -1. Pods of a class are tried in one order, as long as
+        what is idle is the same."""
+        key = (profile.index, pod.cls.id)
+        rows = self._orders.get(key) if pod.pin is None and not self._unfit(pod) else None
+        if rows is None:
+            rows = self._ordered(profile, pod)
+            self._orders[key] = rows
+        while rows and not self._fits(pod, rows[0]):
+            del rows[0]
+        return rows[0] if rows else -1
+
+    def is_held(self, row: int) -> bool:
+        return bool(self._barred[row])
+
+    def hold(self, pod: PodRecord, row: int) -> None:
+        self.held.append((pod, row))
+        self._marked[row] = self._barred[row] = True
+        for slot, kept in self._kept.items():
+            kept[row] += pod.cls.amounts.get(slot, 0)
+
+    def take(self, row: int) -> None:
+        """The pod has its place on the row; what was worked out is out of date."""
+        self._marked[row] = True
+        self._kept.clear()
+        self._orders.clear()
+
+    def _unfit(self, pod: PodRecord) -> list[int]:
+        rows = map(self._nodes.row, self._holds.unfit(pod))
+        return [row for row in rows if row is not None]
+
+    def _ordered(self, profile: Profile, pod: PodRecord) -> list[int]:
+        column = self._reserving.column(profile, pod)
+        among = self._reserving.suitable(column, pod) & self._open
+        for slot, amount in pod.cls.amounts.items():
+            among &= (
+                self._keeps(slot, pod) + amount <= self._nodes.allocatable[slot, : self._nodes.size]
+            )
+        among[self._unfit(pod)] = False
+        more = self._most - int(self._marked.sum())
+        return self._reserving.ordered(profile, pod, among, self._marked, more)
+
+    def _fits(self, pod: PodRecord, row: int) -> bool:
+        if not self._marked[row] and int(self._marked.sum()) >= self._most:
+            return False
+        return all(
+            self._keeps(slot, pod)[row] + amount <= self._nodes.allocatable[slot, row]
+            for slot, amount in pod.cls.amounts.items()
+        )
+
+    def _keeps(self, slot: int, pod: PodRecord) -> NDArray[np.int64]:
+        """What of every row is held, or the job has there itself, or never ends."""
+        known = self._kept.get(slot)
+        if known is not None:
+            return known
+        kept: NDArray[np.int64]
+        nodes, besides = self._nodes, [(other.cls, row) for other, row in self.held]
+        kept = (nodes.held[slot] + nodes.permanent[slot])[: nodes.size].copy()
+        if self._alone:
+            kept = kept - self._holds.held(slot)
+        else:
+            besides += self._wanted()
+        if pod.job is not None:
+            besides += [(p.cls, p.row) for p in pod.job.placed() if not p.cls.permanent]
+        for cls, row in besides:
+            kept[row] += cls.amounts.get(slot, 0)
+        self._kept[slot] = kept
+        return kept
+
+    def _wanted(self) -> list[tuple[PodClass, int]]:
+        """What is going to be held and is not yet."""
+        found = []
+        for wanted in self._holds.wanted.values():
+            other, at = self._cluster.pods.get(wanted.pod), self._nodes.row(wanted.node)
+            if other is not None and at is not None:
+                found.append((other.cls, at))
+        return found

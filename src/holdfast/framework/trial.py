@@ -100,6 +100,8 @@ class PodTrial:
         self, row: int, pods: list[PodRecord], spared_first: Order
     ) -> list[PodRecord] | tuple[str, ...]:
         ledger, needs, rivals = self._cluster.ledger, self._column.needs, self.rivals(row)
+        if self._cluster.jobs.known:
+            pods = self._cluster.jobs.losable(pods, self._pod.cls.priority)
         if (
             needs is not None
             and self._column.suits_row(row)

@@ -22,7 +22,6 @@ class NodeOrder(Plugin):
     def node_order_on_resource(self, cls: PodClass, offer: Offer) -> NDArray[np.float64]:
         ranks = node_score(cls, offer.idle, len(offer.rows))
         points = np.where(offer.held, POINTS, 0.0)
-        order = sorted(range(len(offer.rows)), key=lambda i: (-ranks[i], offer.names[i]))
-        best = [i for i in order if not offer.held[i]][: offer.more]
-        points[best] = POINTS
+        order = np.lexsort((np.array(offer.names), -ranks))
+        points[order[~offer.held[order]][: offer.more]] = POINTS
         return points

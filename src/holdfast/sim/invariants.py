@@ -3,19 +3,26 @@
 from collections.abc import Callable, Iterable
 
 from holdfast.actions.scheduler import Scheduler
+from holdfast.api.names import HOLD_LABEL, RESERVATION_API
 from holdfast.backends.embedded.objects import ENDED
 from holdfast.core.cluster import Cluster
+from holdfast.core.jobs.holds import STARVATION
 from holdfast.core.pods import Phase
 from holdfast.core.validate import validate_state
 from holdfast.sim.clock import since_start
 from holdfast.store.store import Store
 
+RESERVATION_GROUP = RESERVATION_API.partition("/")[0]
 _STORY_LINES = 20
 
 
 def broken(scheduler: Scheduler, store: Store, serves: Callable[[str], bool]) -> list[str]:
     """Every way in which the scheduler's state is wrong in itself or differs from the objects."""
-    return [*validate_state(scheduler.cluster), *_differences(scheduler, store, serves)]
+    return [
+        *validate_state(scheduler.cluster),
+        *_differences(scheduler, store, serves),
+        *_held_in_vain(scheduler.cluster, store),
+    ]
 
 
 def _differences(scheduler: Scheduler, store: Store, serves: Callable[[str], bool]) -> Iterable[str]:
@@ -40,6 +47,25 @@ def _differences(scheduler: Scheduler, store: Store, serves: Callable[[str], boo
             yield f"{name}: waits for a node, but is in no queue"
     for pod in known.values():
         yield f"{pod.ref}: the scheduler knows it, but it is gone"
+
+
+def _held_in_vain(cluster: Cluster, store: Store) -> Iterable[str]:
+    """What is held for starving jobs is there for a pod that waits, of a job that may start."""
+    if not cluster.jobs.holds:
+        return
+    for raw in store.scan(RESERVATION_GROUP, "Reservation"):
+        metadata = raw["metadata"]
+        live = raw.get("status", {}).get("phase", "Pending") not in ("Succeeded", "Failed")
+        if not live or (metadata.get("labels") or {}).get(HOLD_LABEL) != STARVATION:
+            continue
+        name = f"Reservation/{metadata['name']}"
+        pod = cluster.pods.get(raw["spec"]["owners"][0]["object"]["uid"])
+        if pod is None:
+            yield f"{name}: what it holds is for a pod that is gone"
+        elif pod.row >= 0:
+            yield f"{name}: what it holds is for {pod.ref}, which has a place"
+        elif pod.job is not None and not pod.job.is_known:
+            yield f"{name}: what it holds is for {pod.job.name}, which does not exist"
 
 
 def stories(cluster: Cluster, problems: Iterable[str]) -> list[str]:

@@ -48,6 +48,8 @@ class Holds:
         self.backfill = False
         """Whether tasks that end in time may use the room meanwhile."""
         self._rows: NDArray[np.bool_] | None = None
+        self._held: dict[int, NDArray[np.int64]] = {}
+        self._held_at: tuple[int, int, int] | None = None
 
     def __bool__(self) -> bool:
         return bool(self._known)
@@ -106,6 +108,17 @@ class Holds:
         """Whether there is, or will be, a hold for the pod."""
         return pod.uid in self.wanted or self.of(pod) is not None
 
+    def knows(self, promise: Promise) -> bool:
+        """Whether it is one of these."""
+        return promise.uid in self._known
+
+    def pods(self) -> Iterator[PodRecord]:
+        """The pods something is, or will be, held for."""
+        for uid in {**self._of_pod, **self.wanted}:
+            pod = self._cluster.pods.get(uid)
+            if pod is not None:
+                yield pod
+
     def rows(self) -> NDArray[np.bool_]:
         """The rows where something is held, over all rows; not to be written to."""
         nodes = self._cluster.nodes
@@ -144,7 +157,23 @@ class Holds:
         return found | {wanted.node for wanted in self.wanted.values()}
 
     def on(self, row: int) -> list[Promise]:
-        return [p for p in self._known.values() if p.pod is not None and p.pod.row == row]
+        there = self._cluster.ledger.holds.on(row)
+        return [hold.promise for hold in there if hold.promise.uid in self._known]
+
+    def held(self, slot: int) -> NDArray[np.int64]:
+        """How much of the slot is held on every row; not to be written to."""
+        nodes, ledger = self._cluster.nodes, self._cluster.ledger
+        moment = (ledger.changed.end, self._cluster.stamp, nodes.size)
+        if moment != self._held_at:
+            self._held_at, self._held = moment, {}
+        held = self._held.get(slot)
+        if held is None:
+            held = self._held[slot] = np.zeros(nodes.size, dtype=np.int64)
+            known = [hold for uid in self._known if (hold := ledger.holds.get(uid)) is not None]
+            if known and slot < len(ledger.holds.left):
+                rows = np.array([hold.row for hold in known])
+                np.add.at(held, rows, ledger.holds.left[slot, [hold.index for hold in known]])
+        return held
 
     def left(self, promise: Promise, slot: int) -> int:
         hold = self._cluster.ledger.holds.get(promise.uid)

@@ -9,7 +9,7 @@ bound before; once it is, further members are placed like any pod.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import NamedTuple
 
 from holdfast.api.jobs import PodGroup
@@ -251,6 +251,17 @@ class Job:
             if tasks[task] < needed:
                 return f"{tasks[task]} of the {needed} pods it needs of task {task}"
         return ""
+
+    def can_do_without(self, gone: Collection[str]) -> bool:
+        """Whether it would still be ready if these members, by uid, were gone."""
+        rest = [member for member in self.placed() if member.uid not in gone]
+        if len(rest) + len(self.done) < self.min_member:
+            return False
+        if not self.min_tasks:
+            return True
+        tasks = Counter(self.done.values())
+        tasks.update(map(task_of, rest))
+        return all(tasks[task] >= needed for task, needed in self.min_tasks.items())
 
     def __repr__(self) -> str:
         return f"<{self.name}>"

@@ -24,6 +24,7 @@ from holdfast.core.jobs.naming import (
 )
 from holdfast.core.jobs.queues import Queues
 from holdfast.core.pods import PodRecord
+from holdfast.core.promises.promise import Promise
 
 if TYPE_CHECKING:
     from holdfast.core.cluster import Cluster
@@ -53,6 +54,8 @@ class Jobs:
         self._running_estimates: dict[tuple[str, str], float] = {}
         self.lengths_are_told = False
         """Whether any pod, or job, ever said how long it runs."""
+        self.lengths_changed = 0
+        """Moves when something that runs may say something else."""
 
     def __len__(self) -> int:
         return len(self.known)
@@ -150,15 +153,22 @@ class Jobs:
         return sorted(name for name in job.bond.partners if name not in self.known)
 
     def held_for(self, job: Job, slot: int) -> int:
-        """How much is held for members of the job: since it starves, or since others made room."""
-        rooms, held = self._cluster.promises.rooms, 0
-        if not self.holds and not rooms:
+        """How much is held for members of the job: since it starves, since others made room, or by
+        reservations they may draw on."""
+        promises = self._cluster.promises
+        if not promises.members and not promises.rooms:
             return 0
+        found: dict[str, Promise] = {}
+        classes = {member.cls.id: member.cls for member in job.members.values()}
+        for spec in {spec for cls in classes.values() for spec in promises.matching(cls)}:
+            usable = filter(promises.is_usable, promises.members.get(spec, {}).values())
+            found.update((promise.uid, promise) for promise in usable)
         for uid, member in job.members.items():
-            hold = self.holds.of(member)
-            for promise in (*([hold] if hold is not None else ()), *rooms.get(uid, {}).values()):
-                held += self.holds.left(promise, slot)
-        return held
+            hold = self.holds.of(member) if self.holds else None
+            if hold is not None:
+                found[hold.uid] = hold
+            found.update(promises.rooms.get(uid, {}))
+        return sum(self.holds.left(promise, slot) for promise in found.values())
 
     def companions(self, victims: Collection[PodRecord]) -> list[PodRecord]:
         """Who must go with these: the rest of every job that would run with fewer than it needs."""
@@ -169,10 +179,25 @@ class Jobs:
         found = []
         for name, gone in lost.items():
             job, uids = self.known[name], {pod.uid for pod in gone}
-            rest = [pod for pod in job.placed() if pod.uid not in uids and pod.promise is None]
-            if job.min_member > 1 and len(rest) + len(job.done) < job.min_member:
-                found += rest
+            if not job.can_do_without(uids):
+                found += [pod for pod in job.placed() if pod.uid not in uids and pod.promise is None]
         return found
+
+    def losable(self, pods: list[PodRecord], below: float) -> list[PodRecord]:
+        """Those of the pods that can go together. If a job cannot do without its pods all of it goes,
+        and so none of it may be spared, nor be as important as that."""
+        of_job: dict[JobName, list[PodRecord]] = {}
+        for pod in pods:
+            if pod.job is not None:
+                of_job.setdefault(pod.job.name, []).append(pod)
+        kept = set()
+        for name, members in of_job.items():
+            job, uids = self.known[name], {pod.uid for pod in members}
+            if all(m.cls.priority < below and not m.cls.spared for m in job.placed()):
+                continue
+            if job.is_ready and not job.can_do_without(uids):
+                kept |= uids
+        return [pod for pod in pods if pod.uid not in kept] if kept else pods
 
     def speaks_for(self, job: Job) -> bool:
         """Whether it is this job its PodGroup's status is about: pods may name one of either API group
@@ -241,11 +266,13 @@ class Jobs:
         meta, estimate = job.metadata, duration_or_none(job.spec.running_estimate)
         if estimate is not None:
             self._running_estimates[meta.namespace, meta.name] = estimate
+            self.lengths_changed += 1
             self.lengths_are_told = True
         else:
             self.drop_volcano_job(job)
 
     def drop_volcano_job(self, job: VolcanoJob) -> None:
+        self.lengths_changed += 1
         self._running_estimates.pop((job.metadata.namespace, job.metadata.name), None)
 
     def estimate(self, pod: PodRecord) -> float | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
@@ -94,8 +95,12 @@ def earliest_start(
     return last
 
 
-def job_start(cluster: Cluster, holds: list[Promise]) -> float | None:
-    """When there will be room for all of them."""
-    starts = [expected_start(cluster, hold) for hold in holds]
-    known = [start for start in starts if start is not None]
-    return max(known) if known and len(known) == len(starts) else None
+def next_end(cluster: Cluster, row: int) -> float:
+    """Until when nothing else can be expected of a row if nothing happens there: then some pod should
+    end. Of one that has not started that moves on as time does."""
+    ends = []
+    for pod in cluster.ledger.pods.get(row, {}).values():
+        end = expected_end(cluster, pod)
+        if end is not None:
+            ends.append(cluster.now if pod.started is None else end)
+    return min(ends, default=math.inf)

@@ -7,10 +7,9 @@ guaranteed to others stays free. Whose turn it is, is decided by shares.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -19,6 +18,7 @@ from holdfast.api.meta import ResourceList
 from holdfast.api.quantity import QuantityError, amount
 from holdfast.core.changes import Change
 from holdfast.core.decisions import ObjectRef
+from holdfast.core.jobs.limits import Limits
 from holdfast.core.jobs.shares import Claim, Vector, dominant, shares
 from holdfast.core.pods import PodRecord
 from holdfast.core.slots import PODS
@@ -85,10 +85,8 @@ class QueueRecord:
         return self.object.spec.reclaimable is not False
 
 
-class Standing(NamedTuple):
-    is_overused: bool
-    importance: int
-    share: float
+Standing = tuple[bool, int, float]
+"""Whether a queue has all it deserves, how little it matters, and how much of its share it has."""
 
 
 class Foresight:
@@ -123,12 +121,15 @@ class Queues:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self.known: dict[str, QueueRecord] = {}
+        self._limits = Limits(self, cluster)
         self._counted: dict[str, tuple[str, Amounts]] = {}
         """What pods count for, and in which queue, by uid."""
         self.generation = 0
         """Moves when who is in which queue may be different."""
         self._follows = False
         self._stale = False
+        self._children: dict[str, list[QueueRecord]] | None = None
+        self.has_guarantees = False
         self.dirty: dict[str, None] = {}
         """Queues whose status may have to change."""
 
@@ -151,8 +152,12 @@ class Queues:
         record.capability = None if spec.capability is None else self.amounts(spec.capability)
         record.deserved = None if spec.deserved is None else self.amounts(spec.deserved)
         record.guarantee = self.amounts(spec.guarantee.resource) if spec.guarantee else {}
+        if before is not None:
+            record.share, record.wants = before.share, before.wants
         record.parent = "" if spec.parent in ("", ROOT, record.name) else spec.parent
         self.dirty[record.name] = None
+        self._children = None
+        self.has_guarantees = any(r.guarantee for r in self.known.values())
         same = before is not None and before.object.spec == spec and before.is_open == record.is_open
         if not same:
             self.changed()
@@ -161,6 +166,8 @@ class Queues:
         known = self.known.get(queue.metadata.name)
         if known is not None and known.object.metadata.uid == queue.metadata.uid:
             del self.known[known.name]
+            self._children = None
+            self.has_guarantees = any(r.guarantee for r in self.known.values())
             self.changed()
 
     def changed(self) -> None:
@@ -204,14 +211,11 @@ class Queues:
     def refusal(self, *pods: PodRecord) -> str:
         """Why the pods, all of one queue, may not be placed, whatever room there is; empty if they
         may."""
-        name = self.of(pods[0])
-        if name:
-            over = self.closed(pods[0]) or self._over_capability(self.path(name), _sum(pods))
-            if over:
-                return over
-        elif not self.known:
-            return ""
-        return self._takes_guaranteed(name, pods)
+        return self._limits.refusal(pods) if self.known or self.of(pods[0]) else ""
+
+    def hopeless(self, *pods: PodRecord) -> str:
+        """Why room on nodes would be no use to the pods, all of one queue; empty if it would."""
+        return self._limits.hopeless(pods) if self.known or self.of(pods[0]) else ""
 
     def closed(self, pod: PodRecord) -> str:
         """Why the queue of the pod takes nothing at all; empty if it does, or there is none."""
@@ -225,35 +229,13 @@ class Queues:
             return f"queue {name} does not exist"
         return next((f"queue {record.name} is closed" for record in path if not record.is_open), "")
 
-    def _over_capability(self, path: list[QueueRecord], amounts: Amounts) -> str:
-        self.refresh()
-        for record in path:
-            if record.capability is None:
-                continue
-            for slot, asked in amounts.items():
-                limit = record.capability.get(slot)
-                if limit is not None and record.allocated.get(slot, 0) + asked > limit:
-                    resource = self._cluster.nodes.slots.name(slot)
-                    return f"queue {record.name} would have more {resource} than its capability"
-        return ""
-
-    def _takes_guaranteed(self, name: str, pods: tuple[PodRecord, ...]) -> str:
-        """Whether it would get in the way of what is guaranteed to others."""
-        path = {record.name for record in self.path(name)}
-        others = [r for r in self.known.values() if r.guarantee and r.name not in path]
-        if not others:
-            return ""
-        self.refresh()
-        nodes = self._cluster.nodes
-        alive = nodes.alive[: nodes.size]
-        for slot, asked in _sum(pods).items():
-            kept = sum(max(0, r.guarantee.get(slot, 0) - r.allocated.get(slot, 0)) for r in others)
-            if not kept:
-                continue
-            free = int((nodes.allocatable[slot] - nodes.claimed[slot])[: nodes.size][alive].sum())
-            if free - kept < asked:
-                return f"what is free of {nodes.slots.name(slot)} is guaranteed to other queues"
-        return ""
+    def below(self) -> dict[str, list[QueueRecord]]:
+        """The queues below each."""
+        if self._children is None:
+            self._children = {}
+            for record in self.known.values():
+                self._children.setdefault(self._parent_of(record), []).append(record)
+        return self._children
 
     @contextmanager
     def as_it_will_be(self) -> Iterator[Foresight]:
@@ -281,14 +263,17 @@ class Queues:
         size = len(nodes.slots)
         total = nodes.allocatable[:size, : nodes.size].sum(axis=1).astype(np.float64)
         wants = {name: self._vector(record.allocated, size) for name, record in self.known.items()}
+        asking: dict[tuple[str, int], list[PodRecord]] = {}
         for pod in waiting:
-            for record in self.path(self.of(pod)):
-                for slot, asked in pod.cls.amounts.items():
-                    wants[record.name][slot] += asked
-        self._share_below("", total, wants, size)
+            asking.setdefault((self.of(pod), pod.cls.id), []).append(pod)
+        for (name, _), pods in asking.items():
+            for record in self.path(name):
+                for slot, asked in pods[0].cls.amounts.items():
+                    wants[record.name][slot] += asked * len(pods)
+        self._share_below("", total, wants)
 
-    def _share_below(self, parent: str, total: Vector, wants: dict[str, Vector], size: int) -> None:
-        children = [r for r in self.known.values() if self._parent_of(r) == parent]
+    def _share_below(self, parent: str, total: Vector, wants: dict[str, Vector]) -> None:
+        children, size = self.below().get(parent, []), len(total)
         claims = []
         for record in children:
             most = wants[record.name].copy()
@@ -300,7 +285,7 @@ class Queues:
             claims.append(Claim(record.weight, entitled, most))
         for record, share in zip(children, shares(total, claims), strict=True):
             record.share, record.wants = share, wants[record.name]
-            self._share_below(record.name, share, wants, size)
+            self._share_below(record.name, share, wants)
 
     def _parent_of(self, record: QueueRecord) -> str:
         """Who is above a queue. One whose parents go in a circle, or are not there, stands alone."""
@@ -313,7 +298,11 @@ class Queues:
         pod's turn in it; lower is first."""
         asked = pod.cls.amounts
         return tuple(
-            Standing(self._is_overused(record, asked), -record.priority, self.share_of(record))
+            (
+                self._is_overused(record, asked),
+                -record.priority,
+                dominant(record.allocated, record.share),
+            )
             for record in reversed(self.path(name))
         )
 
@@ -337,6 +326,12 @@ class Queues:
         return vector
 
     # Keeping count
+
+    def placed(self) -> list[PodRecord]:
+        """The pods that have a place and are in a queue."""
+        self.refresh()
+        pods = self._cluster.pods
+        return [pods[uid] for uid in self._counted if uid in pods]
 
     def refresh(self) -> None:
         """Counts anew what pods of each queue have, if that is not known any more."""
@@ -386,12 +381,3 @@ class Queues:
             except QuantityError:
                 continue
         return found
-
-
-def _sum(pods: tuple[PodRecord, ...]) -> Amounts:
-    if len(pods) == 1:
-        return pods[0].cls.amounts
-    total: Counter[int] = Counter()
-    for pod in pods:
-        total.update(pod.cls.amounts)
-    return dict(total)

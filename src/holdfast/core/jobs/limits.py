@@ -1,0 +1,144 @@
+"""What queues may have at most, and what must stay free for them.
+
+What is held for starving jobs of a queue counts as theirs: small jobs of the same queue cannot use up
+its capability for ever.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from holdfast.core.pods import PodRecord
+
+if TYPE_CHECKING:
+    from holdfast.core.cluster import Cluster
+    from holdfast.core.jobs.queues import Amounts, QueueRecord, Queues
+
+Pods = tuple[PodRecord, ...]
+
+
+class Limits:
+    def __init__(self, queues: Queues, cluster: Cluster) -> None:
+        self._queues = queues
+        self._cluster = cluster
+
+    def refusal(self, pods: Pods) -> str:
+        """Why the pods, all of one queue, may not be placed, whatever room there is; empty if they
+        may."""
+        name = self._queues.of(pods[0])
+        if name:
+            over = self._queues.closed(pods[0]) or self._over_capability(self._queues.path(name), pods)
+            if over:
+                return over
+        promise = pods[0].promise
+        if promise is not None and self._cluster.jobs.holds.knows(promise):
+            return ""  # it was asked of the pod it is for
+        return self._takes_guaranteed(name, pods)
+
+    def hopeless(self, pods: Pods) -> str:
+        """Why room on nodes would be no use to the pods, all of one queue; empty if it would. What is
+        guaranteed to others may be free besides one day."""
+        name = self._queues.of(pods[0])
+        if name:
+            over = self._queues.closed(pods[0]) or self._over_capability(self._queues.path(name), pods)
+            if over:
+                return over
+        nodes = self._cluster.nodes
+        for slot, asked in _sum(pods).items():
+            kept = self._guaranteed_to_others(name, slot, in_the_end=True)
+            if kept and asked > self._total(nodes.allocatable[slot] - nodes.permanent[slot]) - kept:
+                return f"too much of {nodes.slots.name(slot)} is guaranteed to other queues"
+        return ""
+
+    def _over_capability(self, path: list[QueueRecord], pods: Pods) -> str:
+        if not any(record.capability for record in path):
+            return ""
+        self._queues.refresh()
+        amounts = _sum(pods)
+        for record in path:
+            if record.capability is None:
+                continue
+            held = self._held_in(record, pods)
+            for slot, asked in amounts.items():
+                limit = record.capability.get(slot)
+                has = record.allocated.get(slot, 0) + held.get(slot, 0)
+                if limit is not None and has + asked > limit:
+                    resource = self._cluster.nodes.slots.name(slot)
+                    return f"queue {record.name} would have more {resource} than its capability"
+        return ""
+
+    def _held_in(self, record: QueueRecord, less: Pods) -> Amounts:
+        """What is held for starving jobs of the queue: it is as good as theirs. Of the jobs of the pods
+        themselves nothing counts."""
+        total: Counter[int] = Counter()
+        for pod in self._cluster.jobs.holds.pods():
+            own = any(pod is each or (pod.job is not None and pod.job is each.job) for each in less)
+            if not own and pod.row < 0 and record in self._queues.path(self._queues.of(pod)):
+                total.update(pod.cls.amounts)
+        return total
+
+    def _takes_guaranteed(self, name: str, pods: Pods) -> str:
+        """Whether it would get in the way of what is guaranteed to others. Room that is held for the
+        pods is not taken from anyone any more, but what is guaranteed must be free besides."""
+        if not self._queues.has_guarantees:
+            return ""
+        self._queues.refresh()
+        nodes, holds = self._cluster.nodes, self._cluster.jobs.holds
+        own = [hold for pod in pods if (hold := holds.of(pod)) is not None] if holds else []
+        for slot, asked in _sum(pods).items():
+            kept = self._guaranteed_to_others(name, slot, in_the_end=False)
+            if not kept:
+                continue
+            needed = max(0, asked - sum(holds.left(hold, slot) for hold in own))
+            if self._total(nodes.allocatable[slot] - nodes.claimed[slot]) - kept >= needed:
+                continue
+            if not (len(pods) == 1 and self._is_promised(pods[0])):
+                return f"what is free of {nodes.slots.name(slot)} is guaranteed to other queues"
+        return ""
+
+    def _guaranteed_to_others(self, name: str, slot: int, in_the_end: bool) -> int:
+        """What is guaranteed to queues that are not above the named one, and not in use; in the end,
+        all of it. What a queue is guaranteed is there for those below it too."""
+        if not self._queues.has_guarantees:
+            return 0
+        below, path = self._queues.below(), {record.name for record in self._queues.path(name)}
+
+        def owed(record: QueueRecord) -> int:
+            has = 0 if in_the_end else record.allocated.get(slot, 0)
+            return max(
+                record.guarantee.get(slot, 0) - has, sum(map(owed, below.get(record.name, ()))), 0
+            )
+
+        roots = [r for top in ("", *path) for r in below.get(top, ()) if r.name not in path]
+        return sum(map(owed, roots))
+
+    def _is_promised(self, pod: PodRecord) -> bool:
+        """Whether a reservation has what the pod asks for, made for other reasons than starvation."""
+        promises, ledger = self._cluster.promises, self._cluster.ledger
+        holds = self._cluster.jobs.holds
+        for spec in promises.matching(pod.cls):
+            for promise in promises.members.get(spec, {}).values():
+                hold = ledger.holds.get(promise.uid)
+                if hold is None or promise.waiting or holds.knows(promise):
+                    continue
+                if all(hold.left(slot) >= asked for slot, asked in pod.cls.requests):
+                    return True
+        return False
+
+    def _total(self, column: NDArray[np.int64]) -> int:
+        """Over all nodes; where more is claimed than there is, nothing is left, not less."""
+        nodes = self._cluster.nodes
+        return int(np.maximum(column[: nodes.size][nodes.alive[: nodes.size]], 0).sum())
+
+
+def _sum(pods: Pods) -> Amounts:
+    if len(pods) == 1:
+        return pods[0].cls.amounts
+    total: Counter[int] = Counter()
+    for pod in pods:
+        total.update(pod.cls.amounts)
+    return dict(total)
