@@ -93,16 +93,15 @@ async def _closed(runner: web.AppRunner, door: socket.socket) -> None:
     """Serves no more, and leaves no connection open for the garbage collector to find in another test.
 
     One that came in at the last moment is let come to its protocol before the server is closed, since a
-    closed server forgets it; one whose other side does not take its leave is cut.
+    closed server forgets it. All are cut: with TLS, closing them would wait for the other side.
     """
     assert runner.server is not None
     asyncio.get_running_loop().remove_reader(door)
     await _turns()
-    connections = runner.server.connections
-    await runner.cleanup()
-    for each in connections:
+    for each in runner.server.connections:
         if each.transport is not None:
             each.transport.abort()
+    await runner.cleanup()
 
 
 async def _end_all() -> None:

@@ -62,6 +62,14 @@ def config(live: LiveServer, tmp_path: Path) -> Path:
 
 
 @pytest.fixture
+def plain() -> Iterator[LiveServer]:
+    """Without TLS: there a connection is closed once both sides have said so, and kopf, when it ends,
+    does not wait for the other one."""
+    with LiveServer() as server:
+        yield server
+
+
+@pytest.fixture
 def client(config: Path) -> Iterator[Any]:
     with kubernetes.config.new_client_from_config(str(config)) as made:
         yield made
@@ -102,9 +110,9 @@ def test_the_dynamic_client(client: Any) -> None:
     assert config_maps.get(name="dynamic", namespace="default").data.a == "b"
 
 
-def test_a_kopf_operator(live: LiveServer, config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("KUBECONFIG", str(config))
-    live.post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", WIDGETS)
+def test_a_kopf_operator(plain: LiveServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KUBECONFIG", str(plain.kubeconfig(tmp_path / "config")))
+    plain.post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", WIDGETS)
     registry = kopf.OperatorRegistry()
     handled = threading.Event()
     ready, stop = threading.Event(), threading.Event()
@@ -140,8 +148,8 @@ def test_a_kopf_operator(live: LiveServer, config: Path, monkeypatch: pytest.Mon
         assert ready.wait(_PATIENCE)
         path = "/apis/example.com/v1/namespaces/default/widgets"
         body = {"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "w"}}
-        with live.watch(f"{path}?watch=1") as events:
-            live.post(path, {**body, "spec": {"size": 21}})
+        with plain.watch(f"{path}?watch=1") as events:
+            plain.post(path, {**body, "spec": {"size": 21}})
             doubled = next(
                 each["object"]
                 for each in events
@@ -149,9 +157,9 @@ def test_a_kopf_operator(live: LiveServer, config: Path, monkeypatch: pytest.Mon
             )
         assert doubled["status"]["doubled"] == 42
         assert doubled["metadata"]["finalizers"], "kopf wants to see it go"
-        live.delete(f"{path}/w")
+        plain.delete(f"{path}/w")
         assert handled.wait(_PATIENCE)
     finally:
         stop.set()
         operator.join(_PATIENCE)
-    assert live.get(f"{path}/w").code == 404
+    assert plain.get(f"{path}/w").code == 404

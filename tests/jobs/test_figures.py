@@ -4,7 +4,7 @@ from holdfast.backends.embedded.hands import Hands
 from holdfast.backends.embedded.setup import Setup
 from holdfast.backends.metrics import SchedulingMetrics
 from holdfast.sim.world import World
-from jobs.stage import Raw, actions, gang, group, node, pod, queue
+from jobs.stage import Raw, actions, gang, group, in_queue, node, pod, queue
 
 
 def test_figures_of_jobs_queues_and_holds() -> None:
@@ -35,3 +35,22 @@ def test_figures_of_jobs_queues_and_holds() -> None:
     assert 'holdfast_held_capacity{resource="cpu"} 4.0' in text
     assert 'holdfast_holds{state="waiting"} 2.0' in text
     assert "holdfast_backfilled_pods 0.0" in text
+
+
+def test_the_share_of_a_queue_is_counted_of_the_resource_it_has_most_of() -> None:
+    world = World(Setup.of(actions()), 0)
+    metrics = SchedulingMetrics(world.scheduler)
+    world.objects.create(node("n1", 4))
+    for name, priority in (("a", 7), ("b", 0)):
+        raw = queue(name, priority=priority, deserved={"cpu": "2"})
+        raw["metadata"]["namespace"] = ""
+        world.objects.create(raw)
+        for i in range(3):
+            one = pod(f"{name}-{i}", 1, annotations=in_queue(name), schedulerName="default-scheduler")
+            one["metadata"]["namespace"] = "default"
+            world.objects.create(one | {"status": {"phase": "Pending"}})
+    world.settle()
+    world.scheduler.round(world.clock.epoch())
+    text = metrics.text().decode()
+    assert 'holdfast_queue_share{queue="a"} 1.0' in text
+    assert 'holdfast_queue_share{queue="b"} 1.0' in text

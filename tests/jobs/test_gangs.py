@@ -343,3 +343,23 @@ def test_members_that_attract_each_other_find_places() -> None:
     members = [pod("g-0", 1, "g", affinity=near), pod("g-1", 1, "g", labels={"app": "db"})]
     played = play(node("n1"), node("n2"), group("g", 2), members)
     assert played.bound()["g-0"][1] == played.bound()["g-1"][1]
+
+
+@pytest.mark.parametrize(("needs", "placed"), [("4", 2), ("5", 0)])
+def test_what_is_reserved_for_members_counts_as_free_for_the_job(needs: str, placed: int) -> None:
+    def reserve(name: str) -> dict[str, object]:
+        container = {"name": "c", "resources": {"requests": {"cpu": "2"}}}
+        return {
+            "apiVersion": "scheduling.koordinator.sh/v1alpha1",
+            "kind": "Reservation",
+            "metadata": {"name": name},
+            "spec": {
+                "owners": [{"labelSelector": {"matchLabels": {"app": "g"}}}],
+                "template": {"spec": {"containers": [container]}},
+            },
+        }
+
+    late = [group("g", 2, at="5s", minResources={"cpu": needs})]
+    late += gang("g", 2, 2, at="5s", labels={"app": "g"})
+    played = play(node("n1", 2), node("n2", 2), reserve("r1"), reserve("r2"), late)
+    assert len(played.bound()) == placed

@@ -2,7 +2,10 @@
 
 import pytest
 
-from jobs.stage import SIM, Played, gang, group, node, play, pod, queue
+from holdfast.backends.embedded.setup import Setup
+from holdfast.core.decisions import Bind
+from holdfast.sim.world import World
+from jobs.stage import SIM, Played, actions, gang, group, node, play, pod, queue
 
 
 def counts(played: Played) -> dict[str, int]:
@@ -81,3 +84,17 @@ def test_dominant_shares_are_even_at_every_level() -> None:
     ]
     played = play(node("n1", 10, allocatable={"memory": "10G"}), queues, jobs, pods)
     assert counts(played) == {"sci": 5, "dev": 5, "prod": 5}
+
+
+def test_one_round_is_enough_for_all_of_it() -> None:
+    world = World(Setup.of(actions()), 0)
+    given = [node("n1", 8), queue("a"), group("g", 1, queue="a"), *gang("g", 4)]
+    for raw in given:
+        raw["metadata"]["namespace"] = "default" if raw["kind"] in ("Pod", "PodGroup") else ""
+        if raw["kind"] == "Pod":
+            raw["spec"]["schedulerName"] = "default-scheduler"
+            raw["status"] = {"phase": "Pending"}
+        world.objects.create(raw)
+    world.settle()
+    decisions = world.scheduler.round(world.clock.epoch())
+    assert sum(isinstance(decision, Bind) for decision in decisions) == 4

@@ -25,7 +25,7 @@ def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
         "apiVersion: scheduling.k8s.io/v1\nkind: PriorityClass\nmetadata: {name: high}\nvalue: 7\n---\n"
         "{apiVersion: v1, kind: Namespace, metadata: {name: team}}\n---\n" + NODE % "mine"
     )
-    with Running(folder, "--nodes", "2", "--apply", str(manifests)) as running:
+    with Running(folder, "--nodes", "2", "--apply", str(manifests), "--no-dashboard") as running:
         yield running
         assert running.stop() == (0, "")
 
@@ -133,6 +133,7 @@ def test_a_restart_keeps_all_and_old_kubeconfigs_keep_working(tmp_path: Path) ->
     ("arguments", "says"),
     [
         (["--data-dir", "{folder}/d", "--in-memory"], "contradict each other"),
+        (["--dashboard-port", "8080", "--no-dashboard"], "contradict each other"),
         (["--apply", "{folder}/none.yaml"], "none.yaml: No such file"),
         (["--config", "{folder}/bad.yaml"], "bad.yaml"),
         (["--apply", "{folder}/bad.yaml"], "no kind 'Nonsense' in version 'v1'"),

@@ -50,6 +50,7 @@ class _Turns:
         self._queues = round_.cluster.jobs.queues
         self._lanes: dict[str, deque[PodRecord]] = {}
         self._order: list[tuple[Any, str]] = []
+        self._started = False
 
     def take(self) -> None:
         round_ = self._round
@@ -60,6 +61,7 @@ class _Turns:
             self._queues.share_out(round_.queue.waiting(with_jobs=True, popped=self._popped()))
         self._order = [(self._standing(name), name) for name in self._lanes]
         heapq.heapify(self._order)
+        self._started = True
         while round_.pods_left > 0 and (pod := self._next()) is not None:
             if pod.job is not None:
                 own = self._queues.of(pod)
@@ -83,12 +85,15 @@ class _Turns:
             lane = self._lanes.get(name)
             if lane is None:
                 lane = self._lanes[name] = deque()
+            if not self._started:
+                lane.append(pod)
+                continue
             self._enter(lane, pod)
-            if len(lane) == 1 and self._order:
+            if len(lane) == 1:
                 heapq.heappush(self._order, (self._standing(name), name))
 
     def _enter(self, lane: deque[PodRecord], pod: PodRecord) -> None:
-        """Nearly all come in order; a job that got what it needs comes back with the rest of it."""
+        """Those who come while turns are taken: jobs that got what they need, with the rest of them."""
         key, at = self._round.queue.sort_key(pod), len(lane)
         while at and self._round.queue.sort_key(lane[at - 1]) > key:
             at -= 1

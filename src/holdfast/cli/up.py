@@ -54,6 +54,19 @@ def up(
             show_default=False,
         ),
     ] = None,
+    dashboard_port: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            max=65535,
+            metavar="PORT",
+            help="Where to serve the dashboard. This version has none, and says so.",
+            show_default=False,
+        ),
+    ] = None,
+    no_dashboard: Annotated[
+        bool, typer.Option("--no-dashboard", help="Serve no dashboard, as this version does anyway.")
+    ] = False,
 ) -> None:
     """Run a cluster in this process: API server, scheduler, simulated nodes.
 
@@ -61,6 +74,10 @@ def up(
     """
     if in_memory and data_dir is not None:
         raise Failure(1, ["--data-dir and --in-memory contradict each other"])
+    if no_dashboard and dashboard_port is not None:
+        raise Failure(1, ["--dashboard-port and --no-dashboard contradict each other"])
+    if dashboard_port is not None:
+        typer.echo("--dashboard-port: this version has no dashboard", err=True)
     log_to_stderr()
     setup = load_setup(config)
     try:

@@ -107,7 +107,7 @@ class PodIntake:
         """What the pod says of the job it belongs to, and of its length."""
         meta = pod.metadata
         annotations = meta.annotations
-        if annotations and annotations.keys() <= RESULTS:
+        if annotations and RESULTS.issuperset(annotations):
             annotations = {}
         if (
             annotations

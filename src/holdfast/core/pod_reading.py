@@ -52,7 +52,7 @@ def class_key(pod: Pod, with_volumes: bool = True) -> bytes:
     ]
     # Most pods have none of what follows; each present part carries its name, so that two
     # different absences never encode alike.
-    if meta.annotations and not meta.annotations.keys() <= RESULTS:
+    if meta.annotations and not RESULTS.issuperset(meta.annotations):
         annotations = scheduling_annotations(pod)
         if annotations:
             parts.append(("annotations", annotations))

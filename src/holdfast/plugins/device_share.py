@@ -17,7 +17,6 @@ from holdfast.core.view import Cells, View
 from holdfast.framework.config import DeviceShareArgs
 from holdfast.framework.interface import (
     FINE,
-    ByMaximum,
     Filter,
     Outcome,
     Plugin,
@@ -88,7 +87,7 @@ class DeviceShare(Plugin):
         if not self._devices.active:
             return Score.same(0, self._is_active)
         score = device_score(self._devices, asking, self._args.scoring_strategy)
-        return Score(score, Scope.USAGE, ByMaximum(), self._is_active)
+        return Score(score, Scope.USAGE, version=self._is_active)
 
     def reserve(self, pod: PodRecord, row: int) -> Outcome:
         if not self._devices.active or self._devices.settle_by(pod, self._ranker):

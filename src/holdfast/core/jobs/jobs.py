@@ -24,6 +24,7 @@ from holdfast.core.jobs.naming import (
 )
 from holdfast.core.jobs.queues import Queues
 from holdfast.core.pods import PodRecord
+from holdfast.core.promises.promise import Promise
 
 if TYPE_CHECKING:
     from holdfast.core.cluster import Cluster
@@ -152,15 +153,22 @@ class Jobs:
         return sorted(name for name in job.bond.partners if name not in self.known)
 
     def held_for(self, job: Job, slot: int) -> int:
-        """How much is held for members of the job: since it starves, or since others made room."""
-        rooms, held = self._cluster.promises.rooms, 0
-        if not self.holds and not rooms:
+        """How much is held for members of the job: since it starves, since others made room, or by
+        reservations they may draw on."""
+        promises = self._cluster.promises
+        if not promises.members and not promises.rooms:
             return 0
+        found: dict[str, Promise] = {}
+        classes = {member.cls.id: member.cls for member in job.members.values()}
+        for spec in {spec for cls in classes.values() for spec in promises.matching(cls)}:
+            usable = filter(promises.is_usable, promises.members.get(spec, {}).values())
+            found.update((promise.uid, promise) for promise in usable)
         for uid, member in job.members.items():
-            hold = self.holds.of(member)
-            for promise in (*([hold] if hold is not None else ()), *rooms.get(uid, {}).values()):
-                held += self.holds.left(promise, slot)
-        return held
+            hold = self.holds.of(member) if self.holds else None
+            if hold is not None:
+                found[hold.uid] = hold
+            found.update(promises.rooms.get(uid, {}))
+        return sum(self.holds.left(promise, slot) for promise in found.values())
 
     def companions(self, victims: Collection[PodRecord]) -> list[PodRecord]:
         """Who must go with these: the rest of every job that would run with fewer than it needs."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -85,10 +85,8 @@ class QueueRecord:
         return self.object.spec.reclaimable is not False
 
 
-class Standing(NamedTuple):
-    is_overused: bool
-    importance: int
-    share: float
+Standing = tuple[bool, int, float]
+"""Whether a queue has all it deserves, how little it matters, and how much of its share it has."""
 
 
 class Foresight:
@@ -300,7 +298,11 @@ class Queues:
         pod's turn in it; lower is first."""
         asked = pod.cls.amounts
         return tuple(
-            Standing(self._is_overused(record, asked), -record.priority, self.share_of(record))
+            (
+                self._is_overused(record, asked),
+                -record.priority,
+                dominant(record.allocated, record.share),
+            )
             for record in reversed(self.path(name))
         )
 

@@ -118,7 +118,7 @@ class Intake:
     def _is_settled(self, promise: Promise) -> bool:
         """Whether an object of which only the status is new says nothing but what was decided."""
         status, pod = promise.object.status, promise.pod
-        if promise.told is None or status != promise.told or pod is None:
+        if pod is None or promise.told is None or status != promise.told:
             return False
         promise.told = None
         return pod.phase is Phase.ASSIGNED and self._nodes.name(pod.row) == status.node_name
