@@ -171,3 +171,13 @@ def test_what_the_cluster_itself_needs_is_not_reclaimed(of_the_cluster: Raw) -> 
     given = [waiting(f"a-{i}", of="a", **of_the_cluster) for i in range(2)]
     late = waiting("b", of="b", at="10s")
     assert gone(play(node("n1", 2), queue("a"), queue("b"), given, late, config=RECLAIM)) == []
+
+
+@pytest.mark.parametrize(("least", "victims"), [(1, 2), (2, 1), (3, 0)])
+def test_those_a_job_can_do_without_go_though_others_of_it_must_not(least: int, victims: int) -> None:
+    job = [group("g", least, queue="a")]
+    job += [pod(f"g-{i}", 1, "g") for i in range(2)]
+    job += [pod("g-2", 1, "g", annotations={"volcano.sh/preemptable": "false"})]
+    late = [waiting(f"b-{i}", of="b", at="10s") for i in range(2)]
+    queues = [queue("a", deserved={"cpu": "1"}), queue("b", deserved={"cpu": "2"})]
+    assert len(gone(play(node("n1", 3), queues, job, late, config=RECLAIM))) == victims

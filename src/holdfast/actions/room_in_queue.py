@@ -116,15 +116,17 @@ class RoomInQueue:
         return [each for group in reversed(kept) for each, _ in group]
 
     def _groups(self, pods: list[PodRecord]) -> Iterator[list[tuple[PodRecord, int]]]:
-        """One after the other, the least important first; of a job that could not do without, all."""
-        pods = self._cluster.jobs.losable([pod for pod in pods if pod.row >= 0], self._below)
+        """One after the other, the least important first; of a job that could not do without, all, and
+        so nobody if one of them must stay."""
         pods.sort(key=self._order, reverse=True)
         gone: list[PodRecord] = []
         for pod in pods:
             if pod.row < 0 or not self._may_go(pod):
                 continue
-            group = [pod, *self._cluster.jobs.companions([*gone, pod])]
-            group = [each for each in group if each.row >= 0]
+            companions = self._cluster.jobs.companions([*gone, pod])
+            if any(p.cls.spared or p.cls.priority >= self._below for p in companions):
+                continue
+            group = [pod, *(each for each in companions if each.row >= 0)]
             gone += group
             yield [(each, each.row) for each in group]
 
