@@ -297,7 +297,8 @@ class ClassContest:
 
 
 def _rivals(cluster: Cluster, row: int, priority: int) -> list[PodRecord]:
-    """Pods of at least that priority the row is being cleared for, and for whom nothing is held."""
+    """Pods of at least that priority the row is being cleared for, and for whom nothing is held. Those
+    that were put somewhere meanwhile, if only to see how that would be, are there already."""
     nominated = cluster.nominations.get(cluster.nodes.name(row))
     if not nominated:
         return []
@@ -305,7 +306,7 @@ def _rivals(cluster: Cluster, row: int, priority: int) -> list[PodRecord]:
     return [
         pod
         for pod in nominated.values()
-        if pod.cls.priority >= priority and not (rooms and rooms.of(pod, row))
+        if pod.cls.priority >= priority and pod.row < 0 and not (rooms and rooms.of(pod, row))
     ]
 
 
