@@ -83,6 +83,9 @@ def scenario(draw: st.DrawFn) -> tuple[list[Raw], Raw]:
     given += [draw(plain_pod(i)) for i in range(draw(st.integers(1, 8)))]
     for i in range(draw(st.integers(0, 3))):
         given += draw(job(i))
+    for i in range(draw(st.integers(0, 3))):
+        at = f"{draw(st.integers(60, 200))}s"
+        given.append(pod(f"v{i}", draw(st.integers(1, 3)), at=at, priority=100))
     for _ in range(draw(st.integers(0, 2))):
         given.append(step(draw(TIMES), restart="scheduler"))
     if draw(st.booleans()):
@@ -157,7 +160,8 @@ def _no_job_is_cut(given: list[Raw], played: Played) -> None:
             if entry.event == "Bound":
                 life.running[entry.object] = tasks[entry.object]
             elif entry.event == "Succeeded":
-                life.done[entry.object] = life.running.pop(entry.object)
+                life.running.pop(entry.object, None)  # it may have been asked to go before
+                life.done[entry.object] = tasks[entry.object]
             elif entry.event in ("Preempted", "Evicted", "Deleted", "Failed"):
                 life.running.pop(entry.object, None)
             if entry.event in ("Bound", "Preempted", "Evicted"):
