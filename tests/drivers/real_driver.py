@@ -49,6 +49,9 @@ from holdfast.store.store import Store
 from realserver.server import RealServer
 
 _IDLE = 120.0
+_FORBIDDEN = 403
+_NOT_KNOWN_YET = "no PriorityClass with name"
+"""A server admits pods by the classes its own watch has shown it, which may be a moment late."""
 _RUNTIME_CLASSES = "/apis/node.k8s.io/v1/runtimeclasses"
 
 
@@ -130,7 +133,11 @@ class RealStage:
     ) -> tuple[int, Raw]:
         if body is not None and body.get("kind") == "Pod":
             body = self._with_runtime_class(body)
-        return self._requests.make(method, path, body, content_type)
+        status, said = self._requests.make(method, path, body, content_type)
+        end = time.monotonic() + PATIENCE
+        while status == _FORBIDDEN and _NOT_KNOWN_YET in said["message"] and time.monotonic() < end:
+            status, said = self._requests.make(method, path, body, content_type)
+        return status, said
 
     def _with_runtime_class(self, pod: Raw) -> Raw:
         """A real server takes a pod's overhead from its RuntimeClass alone."""

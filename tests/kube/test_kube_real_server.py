@@ -178,7 +178,6 @@ def test_definitions_are_installed_before_anything_else(
         with holdfast(real_cluster.kubeconfig("holdfast"), tmp_path / log, *flags):
             path = "/apis/scheduling.koordinator.sh/v1alpha1/reservations"
             assert real_cluster.client.request("GET", path)["items"] == []
-    _remove_definitions(real_cluster)
 
 
 def test_a_reservation_is_kept_for_its_owner(real_cluster: RealServer, tmp_path: Path) -> None:
@@ -217,13 +216,6 @@ def test_a_reservation_is_kept_for_its_owner(real_cluster: RealServer, tmp_path:
         run.wait_until(lambda: nodes_of(real_cluster) == {"stranger": "", "owner": "n1"})
         assert "reservation-allocated" in str(client.get(owner)["metadata"]["annotations"])
         run.wait_until(lambda: status().get("allocated", {}).get("cpu") == "2")
-    _remove_definitions(real_cluster)
-
-
-def _remove_definitions(server: RealServer) -> None:
-    crds = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-    for crd in server.client.request("GET", crds)["items"]:
-        server.client.request("DELETE", f"{crds}/{crd['metadata']['name']}")
 
 
 def test_leaders_hand_over_and_no_pod_is_bound_twice(real_cluster: RealServer, tmp_path: Path) -> None:

@@ -8,7 +8,6 @@ from builders import make_node, make_pod
 from kube.holdfast_process import holdfast
 from realserver.accounts import ACCOUNT, as_the_account, documents, ensure, of_the_provisioner
 from realserver.client import Json
-from realserver.definitions import CRDS
 from realserver.server import RealServer
 
 
@@ -44,8 +43,6 @@ def test_the_scheduler_runs_with_what_deploy_gives_it(real_cluster: RealServer, 
         assert run.stop() == 0
         refused = [e for e in run.events() if "forbidden" in str(e).lower()]
         assert refused == []
-    for definition in client.request("GET", CRDS)["items"]:
-        client.request("DELETE", f"{CRDS}/{definition['metadata']['name']}")
 
 
 def test_a_provisioner_of_its_own_needs_no_more_either(
@@ -83,5 +80,3 @@ def test_a_provisioner_of_its_own_needs_no_more_either(
         assert (making.stop(), run.stop()) == (0, 0)
         refused = [e for e in (*run.events(), *making.events()) if "forbidden" in str(e).lower()]
         assert refused == []
-    for definition in client.request("GET", CRDS)["items"]:
-        client.request("DELETE", f"{CRDS}/{definition['metadata']['name']}")

@@ -9,7 +9,6 @@ from builders import make_node, make_pod
 from holdfast.api.crds import definitions
 from kube.holdfast_process import holdfast
 from realserver.accounts import as_the_account, documents, ensure
-from realserver.definitions import CRDS
 from realserver.server import RealServer
 
 Json = dict[str, Any]
@@ -70,5 +69,3 @@ def test_a_pod_is_moved(real_cluster: RealServer, tmp_path: Path) -> None:
         assert run.stop() == 0
         refused = [event for event in run.events() if "forbidden" in str(event).lower()]
         assert refused == []
-    for definition in client.request("GET", CRDS)["items"]:
-        client.request("DELETE", f"{CRDS}/{definition['metadata']['name']}")

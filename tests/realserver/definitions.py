@@ -16,6 +16,7 @@ CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 @contextmanager
 def installed_definitions(server: RealServer) -> Iterator[None]:
     """Served, and ready to be watched, inside this context."""
+    remove_definitions(server)
     client = server.client
     made = [client.request("POST", CRDS, definition) for definition in definitions()]
     try:
@@ -23,8 +24,15 @@ def installed_definitions(server: RealServer) -> Iterator[None]:
             server.wait_until(partial(_is_served, client, each))
         yield
     finally:
-        for each in made:
-            client.request("DELETE", f"{CRDS}/{each['metadata']['name']}")
+        remove_definitions(server)
+
+
+def remove_definitions(server: RealServer) -> None:
+    """Returns when they are gone, with all objects of their kinds."""
+    client = server.client
+    for each in client.request("GET", CRDS)["items"]:
+        client.request("DELETE", f"{CRDS}/{each['metadata']['name']}")
+    server.wait_until(lambda: not client.request("GET", CRDS)["items"])
 
 
 def _is_served(client: Client, definition: Json) -> bool:

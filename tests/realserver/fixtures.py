@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from realserver.assets import SERVER, missing
+from realserver.definitions import remove_definitions
 from realserver.server import RealServer
 
 
@@ -21,6 +22,7 @@ def real_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealServer
 
 @pytest.fixture
 def real_cluster(real_server: RealServer) -> RealServer:
-    """The server without what other tests left in it."""
+    """The server without what other tests left in it, and without definitions."""
     real_server.empty()
+    remove_definitions(real_server)
     return real_server

@@ -18,9 +18,8 @@ import yaml
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from holdfast.api.names import RESERVATION_API
 from realserver.assets import SCHEDULER, folder
-from realserver.client import Client, Json, RefusedError
+from realserver.client import Client, RefusedError
 from realserver.process import ServerFailedError, ServerProcess, free_ports
 
 _USERS = {
@@ -43,7 +42,6 @@ _EMPTIED = (
     ("v1", "services"),
     ("v1", "nodes"),
     ("v1", "events"),
-    (RESERVATION_API, "reservations"),
 )
 _NEED_CONTROLLERS = ("ServiceAccount", "TaintNodesByCondition", "StorageObjectInUseProtection")
 """Admission plugins that wait for controllers, of which there are none: these would make service
@@ -100,21 +98,13 @@ class RealServer:
     def empty(self) -> None:
         """Takes away what a test may have left; namespaces and priority classes stay."""
         for api_version, plural in _EMPTIED:
-            for obj in self._there(api_version, plural):
+            for obj in self.client.list(api_version, plural):
                 if obj["metadata"]["name"] in _OWN:
                     continue
                 with suppress(RefusedError):
                     if obj["metadata"].get("finalizers"):
                         self.client.patch(obj, {"metadata": {"finalizers": None}})
                     self.client.delete(obj)
-
-    def _there(self, api_version: str, plural: str) -> list[Json]:
-        try:
-            return self.client.list(api_version, plural)
-        except RefusedError as error:
-            if error.status != 404:  # a kind nobody has defined
-                raise
-            return []
 
     def wait_until(self, ready: Callable[[], bool]) -> None:
         self._api_server.wait_until(ready)
