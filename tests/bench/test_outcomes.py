@@ -197,6 +197,14 @@ def test_jobs_and_queues_find_their_places(name: str, pods: int, batch: int) -> 
     assert outcome.per_node(placed).total() == len(placed) == pods
 
 
+def test_jobs_find_their_places_past_those_that_wait() -> None:
+    outcome = Outcome("QueuesPending", 20, 7)
+    waiting, placed = outcome.pods("oversized-queued-pod"), outcome.pods("queued-pod")
+    assert (len(waiting), len(placed)) == (40, 20)
+    assert {pod.row for pod in waiting} == {-1}
+    assert outcome.per_node(placed).total() == 20
+
+
 def test_others_leave_what_is_reserved_alone() -> None:
     outcome = Outcome("ReservationOthers", 20)
     assert outcome.per_node(outcome.pods("pod-")).total() == 4 + 40

@@ -48,6 +48,7 @@ def test_every_workload_becomes_a_plan_with_measured_pods(name: str) -> None:
         ("GangsOfThree", 5000, 3000),
         ("GangsOfThousand", 5000, 3000),
         ("Queues", 5000, 10000),
+        ("QueuesPending", 5000, 5000),
         ("ReservationOthers", 5000, 10000),
         ("ReservationOwners", 5000, 20000),
         ("ReservationOwnersAligned", 5000, 20000),
