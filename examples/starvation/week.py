@@ -18,6 +18,7 @@ being held for it, it starts when by chance so many nodes are empty enough, whic
 import json
 import random
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -158,32 +159,43 @@ def table(rows: list[Raw]) -> str:
     )
 
 
+LEFT, WIDTH, HEIGHT = 60, 820, 190
+
+
 def plot(rows: list[Raw]) -> str:
     """How full the cluster was, and how long each large job waited."""
     colours = ("#888", "#c33", "#36c", "#2a2", "#a3a")
+    hours = max((len(row["usage"]) for row in rows), default=0) or 1
+    longest = max((wait for row in rows for wait in row["waits"]), default=0.0) or 1.0
     parts = [
-        '<svg xmlns="http://www.w3.org/2000/svg" width="900" height="520" font-family="sans-serif">'
+        '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 900 540" font-family="sans-serif"'
+        ' font-size="12"><rect width="900" height="540" fill="white"/>',
+        *_grid(240, "cores in use", 100, "%", f"hours, to {hours}"),
+        *_grid(490, "waits of large jobs", longest, "h", "large jobs, by how long they waited"),
     ]
-    longest = max((w for row in rows for w in row["waits"]), default=1.0) or 1.0
     for i, row in enumerate(rows):
-        colour = colours[i % len(colours)]
-        hours = max(len(row["usage"]), 1)
-        line = " ".join(
-            f"{60 + 820 * t / hours:.1f},{230 - 200 * share:.1f}" for t, share in row["usage"]
-        )
-        parts.append(f'<polyline points="{line}" fill="none" stroke="{colour}"/>')
-        count = max(len(row["waits"]), 1)
-        line = " ".join(
-            f"{60 + 820 * (k + 1) / count:.1f},{490 - 200 * wait / longest:.1f}"
-            for k, wait in enumerate(row["waits"])
-        )
-        parts.append(f'<polyline points="{line}" fill="none" stroke="{colour}" stroke-width="2"/>')
-        parts.append(f'<text x="{70 + 170 * i}" y="20" fill="{colour}">{row["config"]}</text>')
-    parts.append('<text x="60" y="250" font-size="12">cores in use over the week, 0 to 100 %</text>')
-    parts.append(
-        f'<text x="60" y="510" font-size="12">waits of large jobs, sorted, 0 to {longest:.0f} h</text>'
-    )
+        colour, waits = colours[i % len(colours)], row["waits"]
+        usage = [(t / hours, share) for t, share in row["usage"]]
+        sorted_waits = [((k + 0.5) / len(waits), wait / longest) for k, wait in enumerate(waits)]
+        parts.append(_line(usage, 240, colour))
+        parts.append(_line(sorted_waits, 490, colour))
+        parts.append(f'<text x="{520 + 95 * i}" y="18" fill="{colour}">{row["config"]}</text>')
     return "\n".join([*parts, "</svg>"])
+
+
+def _grid(bottom: int, what: str, most: float, unit: str, along: str) -> Iterator[str]:
+    yield f'<text x="{LEFT}" y="{bottom - HEIGHT - 12}" font-weight="bold">{what}</text>'
+    yield f'<text x="{LEFT + WIDTH}" y="{bottom + 18}" text-anchor="end">{along}</text>'
+    for quarter in range(5):
+        y, amount = bottom - HEIGHT * quarter / 4, most * quarter / 4
+        yield f'<path d="M{LEFT} {y}h{WIDTH}" stroke="#ddd"/>'
+        yield f'<text x="{LEFT - 6}" y="{y + 4}" text-anchor="end">{amount:.0f} {unit}</text>'
+
+
+def _line(points: list[tuple[float, float]], bottom: int, colour: str) -> str:
+    """Through points of which both numbers are shares of the whole."""
+    line = " ".join(f"{LEFT + WIDTH * x:.1f},{bottom - HEIGHT * y:.1f}" for x, y in points)
+    return f'<polyline points="{line}" fill="none" stroke="{colour}" stroke-width="1.5"/>'
 
 
 def main(words: list[str]) -> None:
