@@ -9,10 +9,13 @@ from collections.abc import Callable, Collection
 
 from holdfast.actions.room_in_queue import RoomInQueue, is_critical
 from holdfast.actions.round import Action, Round
-from holdfast.core.decisions import Decision, Emit, Nominate
+from holdfast.core.decisions import Decision, Nominate, preemption
 from holdfast.core.decisions import Preempt as PreemptPod
 from holdfast.core.jobs import Job
 from holdfast.core.pods import Phase, PodRecord
+
+Found = list[tuple[PodRecord, str, tuple[Decision, ...]]]
+"""Members, the nodes that are cleared for them, and what has to be done for that."""
 
 
 class Preempt(Action):
@@ -69,7 +72,7 @@ class Preempt(Action):
         before = {
             pod: pod.nominated for there in cluster.nominations.values() for pod in there.values()
         }
-        found: list[tuple[PodRecord, str, tuple[Decision, ...]]] = []
+        found: Found = []
         victims: dict[str, PodRecord] = {}
         with cluster.ledger.transaction():
             ready = False
@@ -101,7 +104,7 @@ class Preempt(Action):
         self,
         round_: Round,
         pod: PodRecord,
-        found: list[tuple[PodRecord, str, tuple[Decision, ...]]],
+        found: Found,
         victims: dict[str, PodRecord],
     ) -> None:
         """Puts the pod where it fits, or would if others went, who then do."""
@@ -131,7 +134,7 @@ class Preempt(Action):
         self,
         round_: Round,
         pod: PodRecord,
-        found: list[tuple[PodRecord, str, tuple[Decision, ...]]],
+        found: Found,
         victims: dict[str, PodRecord],
     ) -> None:
         """Puts the pod where it fits once less important ones of its queue, which is full, are gone."""
@@ -151,22 +154,19 @@ class Preempt(Action):
         if place is None:
             return
         node = cluster.nodes.name(place.row)
-        condition = f"{pod.scheduler}: preempting to accommodate a higher priority pod"
         decisions: list[Decision] = []
         for victim in place.victims:
             cluster.ledger.remove(victim)
             victims[victim.uid] = victim
             victim.disrupted = True
-            decisions.append(PreemptPod(victim.ref, pod.ref, node, condition))
-            text = f"Preempted by pod {pod.uid} on node {node}"
-            decisions.append(Emit(victim.ref, "Normal", "Preempted", text, "Preempting"))
+            decisions += preemption(victim.ref, pod.ref, node, pod.scheduler)
         cluster.ledger.place(pod, place.row)
         found.append((pod, node, tuple(decisions)))
 
     def _decide(
         self,
         round_: Round,
-        found: list[tuple[PodRecord, str, tuple[Decision, ...]]],
+        found: Found,
         victims: dict[str, PodRecord],
     ) -> None:
         decisions = round_.cycle.decisions

@@ -204,3 +204,13 @@ Decision = (
     | SpecifyMigration
     | Emit
 )
+
+
+def preemption(victim: ObjectRef, preemptor: ObjectRef, node: str, scheduler: str) -> list[Decision]:
+    """A pod has to go for another, and is told so."""
+    condition = f"{scheduler}: preempting to accommodate a higher priority pod"
+    text = f"Preempted by pod {preemptor.uid} on node {node}"
+    return [
+        Preempt(victim, preemptor, node, condition),
+        Emit(victim, "Normal", "Preempted", text, "Preempting"),
+    ]

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from holdfast.core.changes import Change
 from holdfast.core.classes import PodClass
 from holdfast.core.cluster import Cluster
-from holdfast.core.decisions import CreateReservation, Decision, Emit, Nominate, Preempt
+from holdfast.core.decisions import CreateReservation, Decision, Nominate, preemption
 from holdfast.core.pods import PodRecord
 from holdfast.core.promises.rooms import room_for, template_of
 from holdfast.framework.config import DefaultPreemptionArgs
@@ -172,12 +172,9 @@ class DefaultPreemption(Plugin):
             if rival.cls.priority < pod.cls.priority and not self._is_held(rival, node):
                 self.cluster.nominate(rival, "")
                 decisions.append(Nominate(rival.ref, ""))
-        condition = f"{pod.scheduler}: preempting to accommodate a higher priority pod"
         for victim in (*victims, *self.cluster.jobs.companions(victims)):
             if victim.cls.terminating or victim.disrupted:
                 continue  # on its way out already, perhaps for the sake of another
             victim.disrupted = True  # so that the pod waits, should it be tried before that is seen
-            decisions.append(Preempt(victim.ref, pod.ref, node, condition))
-            text = f"Preempted by pod {pod.uid} on node {node}"
-            decisions.append(Emit(victim.ref, "Normal", "Preempted", text, "Preempting"))
+            decisions += preemption(victim.ref, pod.ref, node, pod.scheduler)
         return decisions
