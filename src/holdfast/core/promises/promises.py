@@ -329,6 +329,13 @@ class Promises:
         for room in self.rooms.get(pod.uid, {}).values():
             self.dirty[room.uid] = None
 
+    def preemptor_back(self, pod: PodRecord) -> None:
+        """It is not to be bound after all: room it took before that was held is to be held now."""
+        watcher = self._cluster.watcher
+        for room in self.rooms.get(pod.uid, {}).values():
+            if watcher is not None and room.pod is not None and room.pod.phase is Phase.PENDING:
+                watcher.pod_pending(room.pod)
+
     def inside(self, pod: PodRecord, row: int) -> str:
         """The uid of the reservation that a pod, were it on the row, would draw on."""
         drawable = self.drawable(pod.cls)
