@@ -101,19 +101,20 @@ class Cycle:
     def _hold_room(self, profile: Profile, pod: PodRecord, room: Promise, now: float) -> bool:
         """Room that was preempted is held where it is, whatever else is there still."""
         row = self._table.row(room.wants_node)
-        if room.released or room.deleting or row is None or not self._table.alive[row]:
+        owner = self._cluster.pods.get(room.preemptor)
+        taken = owner is not None and owner.draws_on == room.uid
+        if taken or room.released or room.deleting or row is None or not self._table.alive[row]:
             self._queue.forget(pod)
             return False
-        if self._goes_ahead(room, row, now):
+        if owner is not None and self._goes_ahead(owner, room, row, now):
             return True
         self._queue.take(pod)  # the owner may have come back at once, and its room with it
         return self.claim(profile, pod, row, now)
 
-    def _goes_ahead(self, room: Promise, row: int, now: float) -> bool:
+    def _goes_ahead(self, owner: PodRecord, room: Promise, row: int, now: float) -> bool:
         """Where victims were gone before their room could be held, there is no need to: the pod it is
         for takes it. Once, for it may have to wait before it tries again."""
-        owner = self._cluster.pods.get(room.preemptor)
-        if owner is None or room.offered or owner.nominated != room.wants_node:
+        if room.offered or owner.nominated != room.wants_node:
             return False
         profile = self.profiles.get(owner.scheduler)
         if profile is None or owner.job is not None or owner.queue:
@@ -126,6 +127,7 @@ class Cycle:
             return False
         room.offered = True
         self.draw(profile, owner, column, row)
+        owner.draws_on = owner.draws_on or room.uid
         return self.claim(profile, owner, row, now)
 
     def _drawn(self, profile: Profile, pod: PodRecord, row: int, column: Column, room: Promise) -> str:

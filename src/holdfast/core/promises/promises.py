@@ -78,8 +78,12 @@ class Promises:
     def drawing(self, promise: Promise) -> list[PodRecord]:
         """The pods on its node that draw on it; they may not be bound yet."""
         drawing = self._drawing.get(promise.uid)
-        row = promise.pod.row if promise.pod is not None else -1
-        return [pod for pod in drawing.values() if pod.row == row] if drawing else []
+        if not drawing:
+            return []
+        row: int | None = promise.pod.row if promise.pod is not None else -1
+        if row == -1 and promise.preemptor:
+            row = self._nodes.row(promise.wants_node)  # its pod may have taken the room before it did
+        return [pod for pod in drawing.values() if pod.row == row]
 
     def is_usable(self, promise: Promise) -> bool:
         """Whether owners can draw on it now. They are bound no sooner than it is."""
