@@ -151,9 +151,9 @@ class Tried:
         """The first so many candidates, in order; rows nothing is known of are tried as needed."""
         size = len(promising)
         while True:
-            found = np.flatnonzero(promising & self._suits[:size])[:wanted]
+            found = (promising & self._suits[:size]).nonzero()[0][:wanted]
             end = int(found[-1]) if len(found) == wanted else size
-            unknown = np.flatnonzero(promising[:end] & self._unknown[:end])
+            unknown = (promising[:end] & self._unknown[:end]).nonzero()[0]
             tried = unknown[: max(_AT_ONCE, wanted - len(found))].tolist()
             more = False
             for row in tried:
