@@ -243,8 +243,8 @@ class Jobs:
         if known is None or known.metadata.uid != group.metadata.uid:
             return
         del self._groups[name]
-        if group.spec.queue in self.queues.known:
-            self.queues.dirty[group.spec.queue] = None
+        if self.queues and group.spec.queue:
+            self.queues.changed()
         jobs = [self.known.get(name), self.known.get(name._replace(family=_OTHER[name.family]))]
         for job in jobs:
             if job is not None:
