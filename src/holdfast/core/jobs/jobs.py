@@ -61,8 +61,10 @@ class Jobs:
         return len(self.known)
 
     def get(self, namespace: str, name: str) -> Job | None:
+        """The one meant by this name; of two its PodGroup's status could be about, that it is about."""
         names = (JobName(family, namespace, name) for family in (VOLCANO, SIGS))
-        return next((self.known[each] for each in names if each in self.known), None)
+        found = [self.known[each] for each in names if each in self.known]
+        return next(filter(self.speaks_for, found), None)
 
     # Members
 
