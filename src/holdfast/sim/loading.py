@@ -3,6 +3,7 @@
 import json
 import re
 import sys
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from pathlib import Path
@@ -90,8 +91,7 @@ def _json(text: str, name: str) -> list[Document]:
     def pairs(found: list[tuple[str, Any]]) -> dict[str, Any]:
         mapping = dict(found)
         if len(mapping) != len(found):
-            keys = [key for key, _ in found]
-            twice = next(key for key in keys if keys.count(key) > 1)
+            [(twice, _)] = Counter(key for key, _ in found).most_common(1)
             raise BadFileError(1, 1, f"key {twice!r} is given twice")
         return mapping
 
