@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.api.documents import MAX_BYTES, MAX_DEPTH, BadFileError, Document
-from holdfast.api.yaml_documents import read_yaml
+from holdfast.api.yaml_documents import read_yaml, whole_number
 from holdfast.sim.errors import InvalidInput
 
 SUFFIXES = (".yaml", ".yml", ".json")
@@ -99,7 +99,7 @@ def _json(text: str, name: str) -> list[Document]:
         raise BadFileError(1, 1, f"not JSON: {constant} is no number")
 
     try:
-        data = json.loads(text, object_pairs_hook=pairs, parse_constant=no_number)
+        data = json.loads(text, object_pairs_hook=pairs, parse_constant=no_number, parse_int=whole_number)
         if _HALF_A_CHARACTER.search(text):
             json.dumps(data, ensure_ascii=False).encode()
     except RecursionError:
