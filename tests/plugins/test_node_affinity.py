@@ -195,6 +195,45 @@ def test_preferences_add_up_and_the_best_gets_100(
     assert scores(pod.obj(), *nodes, setup=only("NodeAffinity")) == expected
 
 
+NO_NUMBER = "for 'Gt', 'Lt' operators, the value must be an integer"
+NO_LABEL = (
+    "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and "
+    "must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', "
+    "regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')"
+)
+OPERATORS = 'supported values: "DoesNotExist", "Exists", "Gt", "In", "Lt", "NotIn"'
+
+
+@pytest.mark.parametrize(
+    ("wishes", "problem"),
+    [
+        (
+            [(1, has("disk", "Exists")), (1, has("cores", "Gt", "many"))],
+            f'[1].matchExpressions[0].values[0]: Invalid value: "many": {NO_NUMBER}',
+        ),
+        (
+            [(1, has("cores", "Lt", "a b")), (2, has("disk", "Like"))],
+            f'[[0].matchExpressions[0].values[0]: Invalid value: "a b": {NO_NUMBER}, '
+            f'[0].matchExpressions[0].values[0][cores]: Invalid value: "a b": {NO_LABEL}, '
+            f'[1].matchExpressions[0].operator: Unsupported value: "Like": {OPERATORS}]',
+        ),
+    ],
+)
+def test_a_preference_that_makes_no_sense(wishes: list[tuple[int, Term]], problem: str) -> None:
+    pod = make_pod("p")
+    for weight, wish in wishes:
+        pod.prefers_node(weight, wish["key"], wish["operator"], wish["values"])
+    nodes = [make_node("n1").obj(), make_node("n2").obj()]
+    assert why_not(pod.obj(), *nodes, setup=only("NodeAffinity")) == (
+        f'running PreScore plugin "NodeAffinity": {problem}'
+    )
+
+
+def test_a_preference_without_weight_need_not_make_sense() -> None:
+    pod = make_pod("p").prefers_node(0, "cores", "Gt", ["many"]).obj()
+    assert scores(pod, make_node("n1").obj(), setup=only("NodeAffinity")) == {"n1": 0}
+
+
 def test_only_nodes_that_fit_count_in_the_normalisation() -> None:
     nodes = [make_node("n1").label("a", "1").taint("k").obj(), make_node("n2").label("b", "1").obj()]
     pod = make_pod("p").prefers_node(50, "a", "Exists").prefers_node(10, "b", "Exists").obj()

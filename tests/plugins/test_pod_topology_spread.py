@@ -274,6 +274,7 @@ BAD = {"matchExpressions": [{"key": "app", "operator": "Like", "values": ["x"]}]
         (
             "DoNotSchedule",
             'running PreFilter plugin "PodTopologySpread": get constraints from pod: '
+            "obtaining pod's hard topology spread constraints: "
             '"Like" is not a valid label selector operator',
         ),
         (
