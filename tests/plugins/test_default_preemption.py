@@ -149,6 +149,24 @@ def test_enough_candidates_are_enough_only_if_one_breaks_no_budget(guarded: str,
     assert victims(driver.round()).split()[0] == expected
 
 
+@pytest.mark.parametrize(
+    ("pod", "objects", "setup"),
+    [
+        (urgent(), (), SETUP),
+        # A plugin cannot make sense of the pod.
+        (urgent().spread("zone", labelSelector={"matchLabels": {"a": "b c"}}), (node(),), SETUP),
+        # Nobody would clear a node for it.
+        (urgent("8"), (node(),), Setup()),
+    ],
+)
+def test_a_pod_that_fails_before_nodes_are_looked_at_for_victims_is_nominated_no_more(
+    pod: PodBuilder, objects: tuple[Object, ...], setup: Setup
+) -> None:
+    driver = Driver((setup,)).add(*objects, made := pod.nominated("n1").obj())
+    assert [d.node for d in driver.round() if isinstance(d, Nominate)] == [""]
+    assert driver.record(made).nominated == ""
+
+
 def test_pods_whose_budget_would_break_are_spared_first() -> None:
     pods = (there("a", 1), there("b", 50))
     assert victims(after(urgent(), node(), *pods).decisions) == "a"
