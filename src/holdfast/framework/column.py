@@ -74,6 +74,8 @@ class Column:
         self.cls = cls
         self.rejected: Rejected | None = None
         self.rejected_by = ""
+        self.unscorable: tuple[Rejected, str] | None = None
+        """What a plugin says that cannot score nodes for the class, and which one."""
         self.filters: list[tuple[str, Filter]] = []
         """In the profile's order, by the plugin's name."""
         self.diagnosis = Diagnosis(self._table, self.filters)
@@ -148,6 +150,11 @@ class Column:
             return Verdict(self.rejected.message, frozenset((self.rejected_by,)), self.rejected.error)
         return self.diagnosis.verdict()
 
+    def judge_unscorable(self) -> None:
+        """Where at most one node will do there is no choice, and nobody asks for scores."""
+        choice = np.count_nonzero(self.fits) > 1
+        self.rejected, self.rejected_by = self.unscorable if self.unscorable and choice else (None, "")
+
     @property
     def is_absolute(self) -> bool:
         """Whether the score of a row depends on nothing but that row."""
@@ -181,6 +188,7 @@ class Column:
         self.compiled += 1
         self.rejected = None
         self.rejected_by = ""
+        self.unscorable = None
         self.filters.clear()
         versions: list[Version] = []
         for plugin in plugins:
@@ -221,9 +229,9 @@ class Column:
             try:
                 score = scorer.score(self.cls)
             except HoldfastError as error:
-                if self.rejected is None:
+                if self.rejected is None and self.unscorable is None:
                     text = f'running PreScore plugin "{scorer.name}": {error}'
-                    self.rejected, self.rejected_by = Rejected(text, error=True), scorer.name
+                    self.unscorable = Rejected(text, error=True), scorer.name
                 continue
             if score is None:
                 continue
