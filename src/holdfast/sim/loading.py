@@ -99,7 +99,9 @@ def _json(text: str, name: str) -> list[Document]:
         raise BadFileError(1, 1, f"not JSON: {constant} is no number")
 
     try:
-        data = json.loads(text, object_pairs_hook=pairs, parse_constant=no_number, parse_int=whole_number)
+        data = json.loads(
+            text, object_pairs_hook=pairs, parse_constant=no_number, parse_int=whole_number
+        )
         if _HALF_A_CHARACTER.search(text):
             json.dumps(data, ensure_ascii=False).encode()
     except RecursionError:

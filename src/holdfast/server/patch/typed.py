@@ -27,7 +27,7 @@ class NotComparable(PatchError):
 
 
 def kind_of(shape: Shape, value: Any) -> str:
-    """map, list or scalar: what a value is; raises where its type says it is a map or list, and it is not."""
+    """map, list or scalar: what a value is; raises where it is no map or list, and ought to be."""
     kind = expected_kind(shape, value)
     if value is not None:
         if kind == "map":
