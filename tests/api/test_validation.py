@@ -124,6 +124,12 @@ def test_an_image_may_be_left_out_of_scenarios() -> None:
     assert found({**make_pod("p").raw(), "spec": {"containers": [{"name": "c"}]}}) == []
 
 
+def test_a_node_label_is_compared_with_what_is_no_number_in_vain_but_not_refused() -> None:
+    assert found(make_pod("p").prefers_node(1, "cores", "Gt", ["many"]).raw()) == []
+    assert found(make_pod("p").node_affinity("cores", "Lt", ["many"]).raw()) == []
+    assert found(make_pod("p").node_affinity("cores", "Lt", ["1", "2"]).raw())
+
+
 def test_fields_we_do_not_know_are_left_to_the_api_server() -> None:
     assert found(make_pod("p").spec(fieldOfTheFuture=1).raw()) == []
 
@@ -181,7 +187,8 @@ def test_nodes_are_refused_at(change: Callable[[NodeBuilder], NodeBuilder], fiel
         ),
         (
             lambda r: r.owner(labelSelector={"matchExpressions": [{"key": "a", "operator": "In"}]}),
-            "spec.owners[0].labelSelector.matchExpressions[0]: In needs at least one value",
+            "spec.owners[0].labelSelector.matchExpressions[0]: "
+            "values: Invalid value: null: for 'in', 'notin' operators, values set can't be empty",
         ),
         (
             lambda r: r.ttl("1h").expires("2026-01-02T00:00:00Z"),

@@ -168,6 +168,46 @@ def test_a_group_says_who_fits_and_who_does_not(cluster: Clustered) -> None:
     assert found["wouldSay"].startswith("0/3 nodes are available: 1 Insufficient cpu")
 
 
+def light(name: str, number: int) -> Raw:
+    """Labels that make pods a gang without any annotation."""
+    prefix = "pod-group.scheduling.sigs.k8s.io"
+    return {"labels": {f"{prefix}/name": name, f"{prefix}/min-available": str(number)}}
+
+
+def group(name: str, **spec: Any) -> Raw:
+    return {
+        "apiVersion": "scheduling.volcano.sh/v1beta1",
+        "kind": "PodGroup",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {"minMember": 1, **spec},
+    }
+
+
+def test_members_are_found_however_they_name_their_group(cluster: Clustered) -> None:
+    cluster.create(
+        group("light", minMember=3), pod("light-0", "1", metadata=light("light", 3))
+    ).settle()
+    found = explained(cluster, "podgroup", "light")
+    assert found["summary"] == "0 of 1 members have a node, 3 are needed. There are too few pods."
+    assert found["members"][0].startswith("Pod/default/light-0 waits: ")
+    found = explained(cluster, "pod", "light-0")
+    assert found["summary"] == (
+        "It is placed with the rest of its job only: "
+        "PodGroup/default/light has 1 of the 3 pods it needs."
+    )
+
+
+def test_queues_that_take_nothing_are_named(cluster: Clustered) -> None:
+    waits = {"annotations": {"scheduling.k8s.io/group-name": "queued"}}
+    cluster.create(group("queued", queue="nowhere"), pod("queued-0", "1", metadata=waits)).settle()
+    assert explained(cluster, "podgroup", "queued")["summary"] == (
+        "0 of 1 members have a node, 1 are needed. "
+        "No nodes are looked for: queue nowhere does not exist."
+    )
+    found = explained(cluster, "pod", "queued-0")
+    assert found["summary"] == "No node is looked for: queue nowhere does not exist."
+
+
 def test_text_is_for_people(cluster: Clustered) -> None:
     text = cluster("explain", "pod", "big").out
     for part in (

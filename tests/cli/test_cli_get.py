@@ -193,6 +193,7 @@ RESERVATIONS = "/apis/scheduling.koordinator.sh/v1alpha1/reservations"
             1,
             "error: there is no need to give a name after TYPE/NAME: 'small'\n",
         ),
+        (["get", "rsv/"], 1, "error: expected TYPE/NAME, got 'rsv/'\n"),
         (["get", "nodes", "-w"], 1, "error: --watch: of one type only, and not of nodes or queue\n"),
         (["describe", "rsv", "nothing"], 1, None),
     ],

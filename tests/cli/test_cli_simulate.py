@@ -70,6 +70,26 @@ def test_the_table_reads_without_a_terminal(tmp_path: Path) -> None:
     assert "\x1b" not in done.stdout
 
 
+def test_the_table_shows_messages_as_they_are(tmp_path: Path) -> None:
+    failed = """
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: p3}
+spec: {containers: [{name: c}]}
+status: {phase: Failed, message: "see [/var/log], [bold] and :warning:"}
+"""
+    done = run("simulate", written(tmp_path, "s.yaml", GOOD + failed))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "see [/var/log], [bold] and :warning:" in done.stdout
+
+
+def test_what_comes_by_stdin_must_be_text_too() -> None:
+    command = [sys.executable, "-m", "holdfast", "simulate", "-"]
+    done = subprocess.run(command, input=b"a: \xff", capture_output=True, timeout=120, check=False)
+    assert (done.returncode, done.stderr) == (1, b"error: -: not UTF-8 text, at byte 3\n")
+
+
 def test_several_configs_are_compared(tmp_path: Path) -> None:
     file = written(tmp_path, "s.yaml", GOOD)
     configs = [written(tmp_path, f"{name}.yaml", CONFIG) for name in ("a", "b")]

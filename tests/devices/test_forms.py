@@ -75,6 +75,13 @@ def test_a_device_that_makes_no_sense_is_given_to_nobody(resources: dict[str, st
     assert world.node_of("a") == ""
 
 
+@pytest.mark.parametrize("numa", [2**40, -7])
+def test_a_device_on_no_numa_node_there_could_be_is_given_all_the_same(numa: int) -> None:
+    world = LittleWorld(node("n1"), device("n1", gpu(0, numa=numa)))
+    world.put(pod("a", requests={"koordinator.sh/gpu": "50"}))
+    assert minors(world, "a") == [0]
+
+
 @pytest.mark.parametrize(
     "text",
     [

@@ -2,7 +2,7 @@
 
 import pytest
 
-from jobs.stage import Raw, actions, gang, group, node, play, pod, step
+from jobs.stage import Raw, actions, gang, group, in_queue, node, play, pod, queue, step
 
 AFTER = {"starvingJobTimeThreshold": 10, "backfill": True}
 ESTIMATE = "holdfast.io/run-estimate"
@@ -88,6 +88,18 @@ def test_the_expected_start_is_shown_on_the_hold() -> None:
     assert START not in hold["metadata"]["annotations"]
 
 
+def test_what_others_say_on_a_hold_stays() -> None:
+    given = [*busy("n1", 30, 90), pod("big", 2), estimated("small", 30, "20s", runs_for="40s")]
+    [made] = play(given, config=actions(**AFTER), until=15).all("Reservation")
+    note = {"metadata": {"annotations": {"note": ""}}}
+    name = made["metadata"]["name"]
+    written = step("16s", patch={"kind": "Reservation", "name": name, "merge": note})
+    [hold] = play(given, written, config=actions(**AFTER), until=75).all("Reservation")
+    annotations = hold["metadata"]["annotations"]
+    assert START in annotations
+    assert annotations["note"] == ""
+
+
 def test_the_room_of_a_gang_is_lent_until_all_of_it_is_free() -> None:
     """n1 is free at 30s, n2 at 90s: until then n1 is of use to others."""
     given = [*busy("n1", 30), *busy("n2", 90), group("g", 2), *gang("g", 2)]
@@ -124,6 +136,34 @@ def test_a_gang_is_let_in_whole() -> None:
     played = play(given, members, config=actions(**AFTER), until=91)
     assert played.times("g-0", "g-1") == [30, 30]
     assert played.times("big") == [90]
+
+
+def test_a_job_that_does_not_fit_holds_up_no_smaller_one() -> None:
+    said = {ESTIMATE: "50s"}
+    large = [group("g", 2), *gang("g", 2, at="20s", annotations=said)]
+    small = pod("small", 1, at="25s", annotations=said)
+    played = play(busy("n1", 30, 90), pod("big", 2), large, small, config=actions(**AFTER), until=60)
+    assert played.times("g-0", "g-1", "small") == [None, None, 30]
+
+
+@pytest.mark.parametrize(
+    ("of", "starts"),
+    [
+        pytest.param(queue("q", state="Closed"), [None, None], id="closed"),
+        pytest.param(queue("q", capability={"cpu": "1"}), [30, None], id="full"),
+    ],
+)
+@pytest.mark.parametrize("together", [False, True])
+def test_queues_have_their_say(of: Raw, starts: list[float | None], together: bool) -> None:
+    said = {ESTIMATE: "50s", **in_queue("q")}
+    job = group("small", 1, queue="q")
+    smalls = gang("small", 2, at="20s", annotations=said)
+    if not together:
+        smalls = [pod(f"small-{i}", 1, at="20s", annotations=said) for i in range(2)]
+    played = play(
+        of, busy("n1", 30, 30, 90), pod("big", 3), job, smalls, config=actions(**AFTER), until=60
+    )
+    assert played.times("small-0", "small-1") == starts
 
 
 def test_who_runs_longer_than_he_said_is_not_believed_again() -> None:

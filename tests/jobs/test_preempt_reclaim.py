@@ -85,6 +85,27 @@ def test_a_job_is_never_left_with_fewer_than_it_needs() -> None:
     assert len(victims(loose)) == 1
 
 
+@pytest.mark.parametrize(
+    ("policy", "least", "gone"),
+    [
+        ("", 2, ["g-2"]),
+        ("", 3, ["g-1", "g-2"]),
+        ("once-satisfied", 3, ["g-2"]),
+        ("waiting-and-running", 2, ["g-1", "g-2"]),
+    ],
+)
+def test_who_counts_when_a_job_loses_one(policy: str, least: int, gone: list[str]) -> None:
+    """One of its three has done its work."""
+    koord = "gang.scheduling.koordinator.sh/"
+    own = {koord + "name": "g", koord + "min-available": str(least), koord + "match-policy": policy}
+    job = [
+        low("g-0", annotations=own, runs_for="5s"),
+        *(low(f"g-{i}", annotations=own) for i in (1, 2)),
+    ]
+    high = low("high", cpu=2, at="10s", priority=9)
+    assert sorted(victims(play(node("n1", 3), job, high, config=PREEMPT))) == gone
+
+
 # Reclaim
 
 

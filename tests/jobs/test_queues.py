@@ -4,7 +4,20 @@ from typing import Any
 
 import pytest
 
-from jobs.stage import Played, Raw, actions, gang, group, in_queue, node, play, pod, queue, step
+from jobs.stage import (
+    VOLCANO,
+    Played,
+    Raw,
+    actions,
+    gang,
+    group,
+    in_queue,
+    node,
+    play,
+    pod,
+    queue,
+    step,
+)
 
 
 def pods(of: str, count: int, cpu: int = 1, **more: Any) -> list[Raw]:
@@ -98,7 +111,7 @@ def test_a_queue_made_later_is_found() -> None:
 
 def test_a_queue_that_is_deleted_takes_nothing_more() -> None:
     gone = step("5s", delete={"kind": "Queue", "name": "a"})
-    played = play(node("n1"), queue("a"), pods("a", 1), gone, pods("late", 0))
+    played = play(node("n1"), queue("a"), pods("a", 1), gone)
     late = play(node("n1"), queue("a"), gone, pod("p", 1, at="10s", annotations=in_queue("a")))
     assert counts(played) == {"a": 1}
     assert late.why("p") == "queue a does not exist"
@@ -113,6 +126,13 @@ def test_jobs_of_several_pods_are_in_the_queue_of_their_group() -> None:
     given = [queue("a", capability={"cpu": "3"}), group("g", 2, queue="a"), group("h", 2, queue="a")]
     played = play(node("n1", 8), given, gang("g", 2), gang("h", 2))
     assert sorted(played.bound()) == ["g-0", "g-1"]  # all of it or nothing
+
+
+def test_pods_whose_group_is_gone_are_in_no_queue() -> None:
+    gone = step("10s", delete={"kind": "PodGroup", "name": "g", "apiVersion": VOLCANO})
+    given = [queue("a", capability={"cpu": "1"}), group("g", 1, queue="a"), *gang("g", 1)]
+    played = play(node("n1"), given, pods("a", 1, at="1s"), gone)
+    assert played.times("g-0", "a-00") == [0, 10]
 
 
 def test_queues_below_a_queue_share_what_it_has() -> None:

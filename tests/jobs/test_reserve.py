@@ -110,6 +110,25 @@ def test_a_job_that_waits_for_its_own_pods_does_not_starve() -> None:
     assert played.events("PodGroup/default/g", "Starving", "Reserved") == []
 
 
+@pytest.mark.parametrize("at", ["5s", "15s"])
+def test_a_job_goes_on_starving_when_its_pods_are_made_anew(at: str) -> None:
+    """There is no node it could have before 30s."""
+    later = {"metadata": {"annotations": {"sim.holdfast.io/at": "30s"}}}
+    given = [*full("n1", 3, 20, 30, 40), node("n2", 4, **later), pod("o", 4, at="30s", nodeName="n2")]
+    job = [
+        group("g", 2),
+        pod("g-0", 2, "g", delete_at=at),
+        pod("g-1", 2, "g"),
+        pod("g-2", 2, "g", at=at),
+    ]
+    config = actions(**AFTER, reservedNodePercent=100)
+    played = play(given, job, config=config, until=35)
+    assert played.events("PodGroup/default/g", "Starving", "Reserved") == [
+        (10, "Starving"),
+        (30, "Reserved"),
+    ]
+
+
 # What it does to others
 
 

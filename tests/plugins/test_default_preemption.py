@@ -9,7 +9,7 @@ from holdfast.api.meta import Object
 from holdfast.api.node import Node
 from holdfast.core.decisions import Bind, Decision, Emit, Nominate, Preempt
 from reference.driving import Driver
-from reference.setup import Setup
+from reference.setup import Setup, document
 
 SETUP = Setup(preempts=True)
 NO_VICTIMS = "No preemption victims found for incoming pod"
@@ -122,6 +122,49 @@ def test_the_node_whose_victims_are_missed_least(pods: list[PodBuilder], expecte
 def test_a_node_where_no_budget_breaks_is_preferred(budgets: list[Object], expected: str) -> None:
     pods = (there("a", 1, "4"), there("b", 50, "4", "n2"))
     assert victims(after(urgent("4"), node(), node("n2"), *pods, *budgets).decisions) == expected
+
+
+@pytest.mark.parametrize(
+    ("guarded", "expected"),
+    [
+        ("", "p0"),
+        ("0", "p1"),
+        # The search for candidates goes on until there is one where no budget breaks,
+        ("01", "p2"),
+        ("0123", "p4"),
+        # or no node is left.
+        ("01234", "p0"),
+    ],
+)
+def test_enough_candidates_are_enough_only_if_one_breaks_no_budget(guarded: str, expected: str) -> None:
+    config = document([SETUP])
+    few = {"minCandidateNodesAbsolute": 2, "minCandidateNodesPercentage": 0}
+    config["profiles"][0]["pluginConfig"].append({"name": "DefaultPreemption", "args": few})
+    driver = Driver(config=config).add(make_budget("x", {"guarded": "yes"}, 0))
+    for i in range(5):
+        pod = there(f"p{i}", cpu="4", on=f"n{i}")
+        driver.add(node(f"n{i}"), pod.label("guarded", "yes" if str(i) in guarded else "no").obj())
+    for name in ("urgent", "urgent2"):
+        driver.add(make_pod(name).cpu("4").priority(100).obj())
+    assert victims(driver.round()).split()[0] == expected
+
+
+@pytest.mark.parametrize(
+    ("pod", "objects", "setup"),
+    [
+        (urgent(), (), SETUP),
+        # A plugin cannot make sense of the pod.
+        (urgent().spread("zone", labelSelector={"matchLabels": {"a": "b c"}}), (node(),), SETUP),
+        # Nobody would clear a node for it.
+        (urgent("8"), (node(),), Setup()),
+    ],
+)
+def test_a_pod_that_fails_before_nodes_are_looked_at_for_victims_is_nominated_no_more(
+    pod: PodBuilder, objects: tuple[Object, ...], setup: Setup
+) -> None:
+    driver = Driver((setup,)).add(*objects, made := pod.nominated("n1").obj())
+    assert [d.node for d in driver.round() if isinstance(d, Nominate)] == [""]
+    assert driver.record(made).nominated == ""
 
 
 def test_pods_whose_budget_would_break_are_spared_first() -> None:

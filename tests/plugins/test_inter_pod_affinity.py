@@ -227,6 +227,43 @@ def test_selectors_that_make_no_sense(pod: PodBuilder, expected: str) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("selector", "problem"),
+    [
+        (
+            {"matchLabels": {"app": "{{.x.}}"}},
+            'values[0][app]: Invalid value: "{{.x.}}": a valid label must be an empty string or '
+            "consist of alphanumeric characters, '-', '_' or '.', and must start and end with an "
+            "alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for "
+            "validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')",
+        ),
+        (
+            {"matchExpressions": [{"key": "app", "operator": "In"}]},
+            "values: Invalid value: null: for 'in', 'notin' operators, values set can't be empty",
+        ),
+        (
+            {"matchExpressions": [{"key": "app", "operator": "Exists", "values": ["a", "b"]}]},
+            'values: Invalid value: ["a","b"]: values set must be empty for exists and does not exist',
+        ),
+        (
+            {"matchExpressions": [{"key": "a/", "operator": "NotIn", "values": []}]},
+            '[key: Invalid value: "a/": name part must be non-empty; name part must consist of '
+            "alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric "
+            "character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is "
+            "'([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]'), "
+            "values: Invalid value: null: for 'in', 'notin' operators, values set can't be empty]",
+        ),
+    ],
+)
+def test_what_is_wrong_with_a_selector_is_said_in_kubernetes_words(
+    selector: dict[str, Any], problem: str
+) -> None:
+    pod = web().pod_affinity(ZONE, labelSelector=selector)
+    assert why_not(pod.obj(), *NODES, setup=AFFINITY) == (
+        f"0/4 nodes are available: parsing pod: requiredAffinityTerms: {problem}."
+    )
+
+
 def test_a_pod_there_with_terms_that_make_no_sense_bothers_nobody() -> None:
     odd = db().pod_anti_affinity(ZONE, labelSelector=BAD).on("a1").obj()
     assert fitting(web(), odd) == "a1 a2 b1 nowhere"

@@ -7,6 +7,9 @@ import pytest
 from builders import PodBuilder, make_node, make_pod
 from reference.driving import Driver, cluster_of, only, scores, why_not
 from reference.setup import Setup, document
+from storage_builders import make_claim, make_volume
+
+SETUP = Setup()
 
 MISMATCH = "node(s) didn't match Pod's node affinity/selector"
 Term = dict[str, Any]
@@ -193,6 +196,65 @@ def test_preferences_add_up_and_the_best_gets_100(
     for weight, wish in wishes:
         pod.prefers_node(weight, wish["key"], wish["operator"], wish["values"])
     assert scores(pod.obj(), *nodes, setup=only("NodeAffinity")) == expected
+
+
+NO_NUMBER = "for 'Gt', 'Lt' operators, the value must be an integer"
+NO_LABEL = (
+    "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and "
+    "must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', "
+    "regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')"
+)
+OPERATORS = 'supported values: "DoesNotExist", "Exists", "Gt", "In", "Lt", "NotIn"'
+
+
+@pytest.mark.parametrize(
+    ("wishes", "problem"),
+    [
+        (
+            [(1, has("disk", "Exists")), (1, has("cores", "Gt", "many"))],
+            f'[1].matchExpressions[0].values[0]: Invalid value: "many": {NO_NUMBER}',
+        ),
+        (
+            [(1, has("cores", "Lt", "a b")), (2, has("disk", "Like"))],
+            f'[[0].matchExpressions[0].values[0]: Invalid value: "a b": {NO_NUMBER}, '
+            f'[0].matchExpressions[0].values[0][cores]: Invalid value: "a b": {NO_LABEL}, '
+            f'[1].matchExpressions[0].operator: Unsupported value: "Like": {OPERATORS}]',
+        ),
+    ],
+)
+def test_a_preference_that_makes_no_sense(wishes: list[tuple[int, Term]], problem: str) -> None:
+    pod = make_pod("p")
+    for weight, wish in wishes:
+        pod.prefers_node(weight, wish["key"], wish["operator"], wish["values"])
+    nodes = [make_node("n1").obj(), make_node("n2").obj()]
+    assert why_not(pod.obj(), *nodes, setup=only("NodeAffinity")) == (
+        f'running PreScore plugin "NodeAffinity": {problem}'
+    )
+
+
+@pytest.mark.parametrize("claim", [False, True])
+def test_a_preference_matters_only_where_there_is_a_choice(claim: bool) -> None:
+    """Without one it may make no sense: nobody asks for it."""
+    pod = make_pod("p").cpu("2").prefers_node(1, "cores", "Gt", ["many"])
+    big, small = make_node("big").allocatable(cpu="4"), make_node("small").allocatable(cpu="1")
+    driver = Driver((SETUP,)).add(small.obj())
+    if claim:
+        made = make_claim("c").bound_to("v")
+        driver.add(made.obj(), make_volume("v").claimed_by("c").csi("d", "h").obj())
+        pod.claim("c")
+    assert driver.add(pod.obj()).messages() == {"p": "0/1 nodes are available: 1 Insufficient cpu."}
+    assert driver.add(big.obj()).binds(60.0) == {"p": "big"}
+    driver.add(make_node("other").allocatable(cpu="4").obj(), make_node("more").obj())
+    wants_too = make_pod("q").prefers_node(1, "cores", "Gt", ["many"]).obj()
+    problem = f'[0].matchExpressions[0].values[0]: Invalid value: "many": {NO_NUMBER}'
+    assert driver.add(wants_too).messages(120.0) == {
+        "q": f'running PreScore plugin "NodeAffinity": {problem}'
+    }
+
+
+def test_a_preference_without_weight_need_not_make_sense() -> None:
+    pod = make_pod("p").prefers_node(0, "cores", "Gt", ["many"]).obj()
+    assert scores(pod, make_node("n1").obj(), setup=only("NodeAffinity")) == {"n1": 0}
 
 
 def test_only_nodes_that_fit_count_in_the_normalisation() -> None:

@@ -2,6 +2,7 @@
 
 import pytest
 
+from holdfast.sim.errors import InvalidInput
 from sim.support import NODE, joined, pod, simulate
 
 EXPECT = "{apiVersion: sim.holdfast.io/v1alpha1, kind: Expect, %s}"
@@ -26,6 +27,7 @@ EXPECT = "{apiVersion: sim.holdfast.io/v1alpha1, kind: Expect, %s}"
         ("phases: {p: Succeeded, big: Pending}", None),
         ("phases: {p: Running}", "phases.p: expected Running, got Succeeded"),
         ("at: 1s, phases: {p: Running}", None),
+        ("phases: {1: Running}", "phases.1: there is no such pod"),
         ("absent: [Pod/default/q]", None),
         ("absent: [Pod/default/p]", "absent: Pod/default/p is there"),
         ("timeline: [{event: Bound}, {t: 5s, event: Succeeded}]", None),
@@ -46,3 +48,21 @@ def test_expectations(expected: str, complaint: str | None) -> None:
         assert len(unmet) == 1
         assert unmet[0].startswith("s.yaml: document 4, line 7: Expect: ")
         assert complaint in unmet[0]
+
+
+@pytest.mark.parametrize(
+    ("expected", "complaint"),
+    [
+        (
+            "absent: [{kind: Pod}]",
+            "absent[0]: expected an object such as Pod/default/web",
+        ),
+        ("bound: {p: 5}", "bound.p: expected a node's name, got 5"),
+        ("bound: [p]", "bound: expected a mapping of pods, got a list"),
+        ("timeline: [{t: soon}]", "timeline[0].t: not a duration: 'soon'"),
+    ],
+)
+def test_expectations_that_make_no_sense_are_refused(expected: str, complaint: str) -> None:
+    with pytest.raises(InvalidInput) as refused:
+        simulate(joined(NODE, EXPECT % expected))
+    assert complaint in str(refused.value)

@@ -25,6 +25,16 @@ def test_a_bound_pod_runs_at_once_and_ends_after_runs_for() -> None:
     }
 
 
+def test_a_pod_is_nominated_until_it_is_bound() -> None:
+    there = pod("low", "4", "nodeName: n1", stops_in="10s")
+    urgent = pod("high", "4", "priority: 100")
+    waiting = find(simulate(joined(NODE, there, urgent), until=5), "Pod", "high")
+    assert waiting["status"]["nominatedNodeName"] == "n1"
+    bound = find(simulate(joined(NODE, there, urgent), until=20), "Pod", "high")
+    assert bound["spec"]["nodeName"] == "n1"
+    assert "nominatedNodeName" not in bound["status"]
+
+
 def test_runs_for_counts_from_being_bound_not_from_creation() -> None:
     result = simulate(joined(NODE, pod("a", "4", runs_for="10s"), pod("b", "4", runs_for="5s")))
     assert (15.0, "Succeeded") in events(result, "Pod/default/b")

@@ -24,6 +24,10 @@ def values(text: str) -> list[Any]:
         ("a: 1e3", {"a": 1000.0}),
         ("a: 100m", {"a": "100m"}),
         ("a: 0x10", {"a": 16}),
+        ("a: 18446744073709551615", {"a": 2**64 - 1}),
+        ("a: 1000000000000000000000000000000", {"a": 1e30}),
+        ('{"a": -1000000000000000000000000000000}', {"a": -1e30}),
+        ("a: " + "1" * 5000, {"a": float("inf")}),
         ("a: 1:30", {"a": "1:30"}),
         ("a: 010", {"a": "010"}),
         ("a: yes", {"a": True}),
@@ -88,6 +92,8 @@ def test_aliases_cannot_make_a_small_file_huge(tmp_path: Path) -> None:
     [
         ('{"a": 1, "a": 2}', "key 'a' is given twice"),
         ('{"a": 1,}', "not JSON"),
+        ('{"a": NaN}', "not JSON: NaN is no number"),
+        (r'{"a": "\ud83d"}', "not Unicode text"),
         ("[" * 100_000, "nested deeper"),
         ("[" * 70 + "]" * 70, "nested deeper"),
     ],
@@ -107,6 +113,11 @@ def test_folders_are_read_in_order_and_lists_are_taken_apart(tmp_path: Path) -> 
     found = load_files([str(tmp_path)])
     assert [document.data["n"] for document in found] == [1, 2, 3]
     assert str(found[2]).endswith("b.yml: document 1, line 1, items[1]")
+
+
+def test_whole_surrogate_pairs_are_characters(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text(r'{"a": "\ud83d\ude00"}')
+    assert [document.data for document in load_files([str(tmp_path)])] == [{"a": "\U0001f600"}]
 
 
 def test_all_files_are_complained_about_at_once(tmp_path: Path) -> None:

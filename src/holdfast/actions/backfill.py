@@ -16,6 +16,7 @@ from holdfast.actions.round import Action, Round
 from holdfast.core.decisions import Emit
 from holdfast.core.jobs.outlook import overruns
 from holdfast.core.pods import PodRecord
+from holdfast.framework.queue import Key
 from holdfast.framework.resource_order import node_score
 from holdfast.framework.statement import Statement
 
@@ -33,7 +34,9 @@ class Backfill(Action):
     def __init__(self, arguments: Mapping[str, Any]) -> None:
         super().__init__(arguments)
         self._overran: set[object] = set()
+        """What is not let in again."""
         self._reported: set[str] = set()
+        """The uids of pods there are that ran longer than they said."""
         self._watched: dict[str, float] = {}
         self.placed = 0
         """How many pods were let in."""
@@ -51,20 +54,21 @@ class Backfill(Action):
         if not (until > round_.now).any():
             return
         latest = float(until.max())
-        in_vain: dict[int, float] = {}
+        in_vain: dict[Key | None, float] = {}
         for pod in round_.queue.unschedulable():
             estimate = round_.cluster.jobs.estimate(pod)
             if estimate is None or round_.now + estimate > latest or self._key(pod) in self._overran:
                 continue
             # What found no room will not find it for longer.
-            if pod.promise is not None or estimate >= in_vain.get(pod.cls.id, math.inf):
+            kind = round_.queue.kind(pod)
+            if pod.promise is not None or estimate >= in_vain.get(kind, math.inf):
                 continue
             if pod.job is not None:
                 placed = self._backfill_job(round_, pod, until)
             else:
                 placed = self._backfill_pod(round_, pod, until)
-            if not placed:
-                in_vain[pod.cls.id] = estimate
+            if not placed and pod.pin is None:
+                in_vain[kind] = estimate
 
     # Where, and how long
 
@@ -108,6 +112,8 @@ class Backfill(Action):
     # Letting in
 
     def _backfill_pod(self, round_: Round, pod: PodRecord, until: Floats) -> bool:
+        if round_.cluster.jobs.queues.refusal(pod):
+            return False
         row = self._row_for(round_, pod, until)
         if row < 0:
             return False
@@ -127,7 +133,7 @@ class Backfill(Action):
         let_in = []
         for pod in members:
             profile = round_.profiles[pod.scheduler]
-            if statement.place(profile, pod):
+            if round_.cluster.jobs.queues.refusal(pod) or statement.place(profile, pod):
                 continue
             row = self._row_for(round_, pod, until)
             if row >= 0 and statement.put(profile, pod, row):
@@ -156,6 +162,7 @@ class Backfill(Action):
 
     def _look_after(self, round_: Round) -> None:
         cluster = round_.cluster
+        self._reported = {uid for uid in self._reported if uid in cluster.pods}
         for uid, due in list(self._watched.items()):
             pod = cluster.pods.get(uid)
             if pod is None or uid in self._reported:
@@ -181,13 +188,13 @@ class Backfill(Action):
     def _report(self, round_: Round, pod: PodRecord) -> None:
         self._reported.add(pod.uid)
         self._watched.pop(pod.uid, None)
-        self._overran.add(self._key(pod))
+        if key := self._key(pod):
+            self._overran.add(key)
         text = "runs longer than it said where room is held for others: its job is not let in again"
         round_.cycle.decisions.append(Emit(pod.ref, "Warning", OVERRUN, text, "Scheduling"))
 
     def _key(self, pod: PodRecord) -> object:
-        """What stays the same of a job when its pods are made anew."""
+        """What stays the same of a job when its pods are made anew; empty if they are not."""
         if pod.job is not None:
             return pod.job.name
-        controller = next((owner.uid for owner in pod.cls.owners if owner.controller), "")
-        return controller or pod.uid
+        return next((owner.uid for owner in pod.cls.owners if owner.controller), "")

@@ -83,7 +83,7 @@ class Preempt(Action):
                 if ready:
                     break
         if ready and victims:
-            self._decide(round_, found, victims)
+            self._decide(round_, found)
             return victims.values()
         for victim in victims.values():
             victim.disrupted = False
@@ -163,12 +163,7 @@ class Preempt(Action):
         cluster.ledger.place(pod, place.row)
         found.append((pod, node, tuple(decisions)))
 
-    def _decide(
-        self,
-        round_: Round,
-        found: Found,
-        victims: dict[str, PodRecord],
-    ) -> None:
+    def _decide(self, round_: Round, found: Found) -> None:
         decisions = round_.cycle.decisions
         asked = set()
         for pod, node, made in found:

@@ -5,16 +5,16 @@ room held for it if none ahead of it could be scheduled now; if one could, that 
 action is over for this round.
 """
 
-import heapq
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from holdfast.actions.countdown import Countdown, waits
 from holdfast.actions.round import Action, Round
 from holdfast.api.duration import format_duration
 from holdfast.core.decisions import Bind, CreateReservation, Emit, ObjectRef
 from holdfast.core.jobs import Job
 from holdfast.core.jobs.making import hold_for, hold_name
-from holdfast.core.pods import Phase, PodRecord
+from holdfast.core.pods import PodRecord
 from holdfast.framework.gangs import READY
 from holdfast.framework.reserving import Plan
 from holdfast.framework.statement import Statement
@@ -49,25 +49,19 @@ class Reserve(Action):
         super().__init__(arguments)
         self._threshold = float(arguments["starvingJobTimeThreshold"])
         self._percent = float(arguments["reservedNodePercent"])
-        self._due: list[tuple[float, int, PodRecord]] = []
-        self._queued: dict[object, float] = {}
-        self._pushed = 0
+        self._countdown = Countdown()
         self._starving: dict[object, PodRecord] = {}
         self._told: dict[object, float] = {}
         self._refused: dict[object, str] = {}
         self._looked_at: dict[object, tuple[int, int]] = {}
-        self._now = 0.0
         self._spoken_for: set[int] = set()
         """In this round, the rows that jobs ahead wait for, where others have room held now."""
 
     def next_timer(self) -> float | None:
         """When the next of the jobs that wait starts to starve."""
-        while self._due and not _waits(self._due[0][2]):
-            self._pop()
-        return self._due[0][0] if self._due else None
+        return self._countdown.next()
 
     def run(self, round_: Round) -> None:
-        self._now = round_.now
         self._take_note(round_)
         if round_.cluster.has_changes() or round_.pods_left <= 0:
             return  # others may be scheduled yet
@@ -75,14 +69,14 @@ class Reserve(Action):
         if not units:
             return
         untried = round_.queue.untried()
-        in_vain: set[tuple[str, int]] = set()
+        in_vain: set[tuple[str, int, str | None]] = set()
         self._spoken_for = set()
         for unit in units:
             ahead = [pod for pod in untried if round_.queue.comes_before(pod, unit.pod)]
             if any(self._could_be_scheduled(round_, pod) for pod in ahead if pod is not unit.pod):
                 return
             self._tell(round_, unit)
-            kind = (unit.pod.scheduler, unit.pod.cls.id)
+            kind = (unit.pod.scheduler, unit.pod.cls.id, unit.pod.pin)
             if unit.job is not None:
                 self._reserve(round_, unit)
             elif kind not in in_vain and not self._reserve(round_, unit):
@@ -96,22 +90,11 @@ class Reserve(Action):
         refused, round_.queue.refused = round_.queue.refused, {}
         for pod in refused.values():
             unit = Unit(pod, pod.job)
-            due = unit.since + self._threshold
-            if unit.key not in self._starving and self._queued.get(unit.key) != due:
-                self._pushed += 1
-                self._queued[unit.key] = due
-                heapq.heappush(self._due, (due, self._pushed, pod))
-        while self._due and self._due[0][0] <= round_.now:
-            pod = self._pop()
-            if _waits(pod):
-                self._starving[Unit(pod, pod.job).key] = pod
-
-    def _pop(self) -> PodRecord:
-        due, _, pod = heapq.heappop(self._due)
-        key = Unit(pod, pod.job).key
-        if self._queued.get(key) == due:
-            del self._queued[key]
-        return pod
+            if unit.key in self._starving:
+                self._starving[unit.key] = pod
+            else:
+                self._countdown.put(unit.key, unit.since + self._threshold, pod)
+        self._starving.update(self._countdown.over(round_.now))
 
     def _in_need(self, round_: Round) -> list[Unit]:
         """The starving jobs that have no room held yet, in the queue's order."""
@@ -133,11 +116,11 @@ class Reserve(Action):
 
     def _unit(self, pod: PodRecord) -> Unit | None:
         if pod.job is None:
-            return Unit(pod, None) if _waits(pod) else None
+            return Unit(pod, None) if waits(pod) else None
         waiting = [member for member in pod.job.waiting() if member.promise is None]
         if pod.job.is_ready or not waiting:
             return None
-        return Unit(pod if _waits(pod) and pod in waiting else waiting[0], pod.job)
+        return Unit(pod if waits(pod) and pod in waiting else waiting[0], pod.job)
 
     def _is_helped_by_room(self, round_: Round, unit: Unit) -> bool:
         """Whether it waits for nothing but room."""
@@ -254,7 +237,3 @@ class Reserve(Action):
         if self._refused.get(unit.key) != text:
             self._refused[unit.key] = text
             round_.cycle.decisions.append(Emit(unit.ref, "Warning", CANNOT, text, "Reserving"))
-
-
-def _waits(pod: PodRecord) -> bool:
-    return pod.phase is Phase.PENDING and not pod.leaving and not pod.gone

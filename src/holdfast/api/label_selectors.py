@@ -7,17 +7,22 @@ selector are shared between the pods that mean the same.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
 from holdfast.api.errors import SelectorError
 from holdfast.api.meta import LabelSelector
-from holdfast.api.syntax import label_value_problem, qualified_name_problem
+from holdfast.api.name_words import label_key, label_value
 
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 _LABEL_OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist")
 _NODE_OPERATORS = (*_LABEL_OPERATORS, "Gt", "Lt")
+_EMPTY_SET = "for 'in', 'notin' operators, values set can't be empty"
+_NO_SET = "values set must be empty for exists and does not exist"
+_ONE_NUMBER = "for 'Gt', 'Lt' operators, exactly one value is required"
+_NUMBER = "for 'Gt', 'Lt' operators, the value must be an integer"
 
 
 class Requirement(NamedTuple):
@@ -88,25 +93,60 @@ def requirement(
     key: str, operator: str, values: list[str] | tuple[str, ...], *, node: bool = False
 ) -> Requirement:
     """A checked requirement; raises `SelectorError`. `node` also allows Gt and Lt."""
-    operators = _NODE_OPERATORS if node else _LABEL_OPERATORS
-    if operator not in operators:
-        sort = "node" if node else "label"
-        raise SelectorError(f'"{operator}" is not a valid {sort} selector operator')
-    if problem := qualified_name_problem(key):
-        raise SelectorError(f"key: {problem}")
-    if operator in ("In", "NotIn") and not values:
-        raise SelectorError(f"{operator} needs at least one value")
-    if operator in ("Exists", "DoesNotExist") and values:
-        raise SelectorError(f"{operator} takes no values")
-    if operator in ("Gt", "Lt") and (len(values) != 1 or as_integer(values[0]) is None):
-        if len(values) != 1:
-            raise SelectorError("values: for 'Gt', 'Lt' operators, exactly one value is required")
-        why = "for 'Gt', 'Lt' operators, the value must be an integer"
-        raise SelectorError(f'values[0]: Invalid value: "{values[0]}": {why}')
-    for value in values:
-        if problem := label_value_problem(value):
-            raise SelectorError(f"value: {problem}")
+    if problems := requirement_problems(key, operator, values, node=node):
+        raise SelectorError(aggregated(problems))
     return Requirement(key, operator, tuple(sorted(set(values))))
+
+
+def requirement_problems(
+    key: str,
+    operator: str,
+    values: list[str] | tuple[str, ...],
+    *,
+    node: bool = False,
+    path: str = "",
+) -> list[str]:
+    """What is wrong with a requirement that stands at a path, in kube-scheduler's words."""
+    at = f"{path}." if path else ""
+    if not node and operator not in _LABEL_OPERATORS:
+        return [f'"{operator}" is not a valid label selector operator']
+    if operator not in _NODE_OPERATORS:
+        known = ", ".join(f'"{name}"' for name in sorted(_NODE_OPERATORS))
+        return [f'{at}operator: Unsupported value: "{operator}": supported values: {known}']
+    found = []
+    if said := label_key(key):
+        found.append(f'{at}key: Invalid value: "{key}": {"; ".join(said)}')
+    shown = shown_values(values)
+    match operator:
+        case "In" | "NotIn" if not values:
+            found.append(f"{at}values: Invalid value: {shown}: {_EMPTY_SET}")
+        case "Exists" | "DoesNotExist" if values:
+            found.append(f"{at}values: Invalid value: {shown}: {_NO_SET}")
+        case "Gt" | "Lt":
+            if len(values) != 1:
+                found.append(f"{at}values: Invalid value: {shown}: {_ONE_NUMBER}")
+            found += [
+                f'{at}values[{i}]: Invalid value: "{value}": {_NUMBER}'
+                for i, value in enumerate(values)
+                if as_integer(value) is None
+            ]
+    found += [
+        f'{at}values[{i}][{key}]: Invalid value: "{value}": {"; ".join(said)}'
+        for i, value in enumerate(values)
+        if (said := label_value(value))
+    ]
+    return found
+
+
+def shown_values(values: list[str] | tuple[str, ...]) -> str:
+    """As Kubernetes shows them where they are wrong together."""
+    return json.dumps(list(values), ensure_ascii=False, separators=(",", ":")) if values else "null"
+
+
+def aggregated(problems: list[str]) -> str:
+    """Several problems in one line, each said once."""
+    said = list(dict.fromkeys(problems))
+    return said[0] if len(said) == 1 else f"[{', '.join(said)}]"
 
 
 def compile_selector(selector: LabelSelector | None) -> Selector:

@@ -10,7 +10,12 @@ from collections.abc import Mapping
 
 from holdfast.api.affinity import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
 from holdfast.api.errors import SelectorError
-from holdfast.api.label_selectors import Requirement, requirement
+from holdfast.api.label_selectors import (
+    Requirement,
+    requirement,
+    requirement_problems,
+    shown_values,
+)
 from holdfast.api.names import NODE_NAME_FIELD
 
 
@@ -23,11 +28,30 @@ def field_requirement(expression: NodeSelectorRequirement) -> Requirement:
     """A checked requirement on the node's name, the only field there is."""
     if expression.key != NODE_NAME_FIELD:
         raise SelectorError(f"unknown field {expression.key!r}; known: {NODE_NAME_FIELD}")
-    if expression.operator not in ("In", "NotIn"):
-        raise SelectorError(f"unknown operator {expression.operator!r}; known: In, NotIn")
-    if len(expression.values) != 1:
-        raise SelectorError(f"{expression.operator} on a field needs exactly one value")
+    if problem := _field_problem(expression, ""):
+        raise SelectorError(problem)
     return Requirement(expression.key, expression.operator, tuple(expression.values))
+
+
+def term_problems(term: NodeSelectorTerm, path: str) -> list[str]:
+    """What is wrong with a term that stands at a path, in kube-scheduler's words."""
+    found: list[str] = []
+    for i, e in enumerate(term.match_expressions):
+        at = f"{path}.matchExpressions[{i}]"
+        found += requirement_problems(e.key, e.operator, e.values, node=True, path=at)
+    for i, e in enumerate(term.match_fields):
+        if problem := _field_problem(e, f"{path}.matchFields[{i}]."):
+            found.append(problem)
+    return found
+
+
+def _field_problem(expression: NodeSelectorRequirement, at: str) -> str:
+    operator, values = expression.operator, expression.values
+    if operator not in ("In", "NotIn"):
+        return f'{at}operator: Unsupported value: "{operator}": supported values: "In", "NotIn"'
+    if len(values) != 1:
+        return f"{at}values: Invalid value: {shown_values(values)}: must have one element"
+    return ""
 
 
 def match_node_requirement(expression: NodeSelectorRequirement, labels: Mapping[str, str]) -> bool:

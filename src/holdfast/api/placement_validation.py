@@ -34,7 +34,11 @@ def check_label_selector(findings: Findings, selector: LabelSelector | None, pat
 def check_node_term(findings: Findings, term: NodeSelectorTerm, path: str) -> None:
     for i, expression in enumerate(term.match_expressions):
         with findings.at(f"{path}.matchExpressions[{i}]"):
-            node_requirement(expression)
+            if expression.operator in ("Gt", "Lt") and len(expression.values) == 1:
+                # An API server takes any label for a number; such a term selects nothing.
+                requirement(expression.key, "In", expression.values)
+            else:
+                node_requirement(expression)
     for i, expression in enumerate(term.match_fields):
         with findings.at(f"{path}.matchFields[{i}]"):
             field_requirement(expression)

@@ -91,8 +91,10 @@ def read_types(type: str, names: Sequence[str]) -> "list[tuple[Kind, tuple[str, 
     found: dict[str, list[str]] = {}
     for each in (type, *names):
         kind, slash, name = each.partition("/")
-        if not slash or not name:
+        if not slash:
             raise Failure(1, [f"there is no need to give a name after TYPE/NAME: {each!r}"])
+        if not name:
+            raise Failure(1, [f"expected TYPE/NAME, got {each!r}"])
         found.setdefault(kind, []).append(name)
     return [(find_kind(kind), tuple(named)) for kind, named in found.items()]
 

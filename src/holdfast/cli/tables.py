@@ -1,6 +1,7 @@
 """A run for people: what happened, what is left, and the figures."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from rich.box import SIMPLE_HEAD
@@ -52,10 +53,10 @@ def print_comparison(results: Sequence[tuple[str | None, Result]]) -> None:
 
 def _console() -> Console:
     """As wide as the terminal; where there is none, wide enough and always the same."""
-    console = Console(highlight=False, soft_wrap=False)
-    if not console.is_terminal:
-        console = Console(highlight=False, width=_PIPED_WIDTH, no_color=True)
-    return console
+    # What objects say of themselves is text, whatever brackets and colons are in it.
+    plain = partial(Console, highlight=False, markup=False, emoji=False)
+    console = plain()
+    return console if console.is_terminal else plain(width=_PIPED_WIDTH, no_color=True)
 
 
 def _table(title: str, *columns: str, right: bool = False) -> Table:

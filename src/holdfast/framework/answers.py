@@ -29,6 +29,8 @@ class Answers:
         self._cls = cls
         self.rejected: Rejected | None = None
         self.rejected_by = ""
+        self.unscorable: tuple[Rejected, str] | None = None
+        """What a plugin says that cannot score nodes for the class, and which one."""
         self.filters: list[tuple[str, Filter]] = []
         """In the profile's order, by the plugin's name."""
         self.versions: list[Version] = []
@@ -53,7 +55,8 @@ class Answers:
             if answer.version is not None:
                 self.versions.append(answer.version)
             if isinstance(answer, Rejected):
-                self._reject(answer, plugin)
+                if self.rejected is None:
+                    self.rejected, self.rejected_by = answer, plugin.name
             elif answer.passes is not everywhere:
                 self.filters.append((plugin.name, answer))
 
@@ -64,14 +67,11 @@ class Answers:
                 score = scorer.score(self._cls)
             except HoldfastError as error:
                 text = f'running PreScore plugin "{scorer.name}": {error}'
-                self._reject(Rejected(text, error=True), scorer)
+                if self.rejected is None and self.unscorable is None:
+                    self.unscorable = Rejected(text, error=True), scorer.name
                 continue
             if score is not None:
                 self._take(score, weight)
-
-    def _reject(self, rejected: Rejected, plugin: Plugin) -> None:
-        if self.rejected is None:
-            self.rejected, self.rejected_by = rejected, plugin.name
 
     def _take(self, score: Score, weight: int) -> None:
         if score.version is not None:

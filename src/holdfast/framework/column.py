@@ -63,6 +63,8 @@ class Column:
         self.cls = cls
         self.rejected: Rejected | None = None
         self.rejected_by = ""
+        self.unscorable: tuple[Rejected, str] | None = None
+        """What a plugin says that cannot score nodes for the class, and which one."""
         self.filters: list[tuple[str, Filter]] = []
         """In the profile's order, by the plugin's name."""
         self.diagnosis = Diagnosis(self._table, self.filters)
@@ -137,6 +139,11 @@ class Column:
             return Verdict(self.rejected.message, frozenset((self.rejected_by,)), self.rejected.error)
         return self.diagnosis.verdict()
 
+    def judge_unscorable(self) -> None:
+        """Where at most one node will do there is no choice, and nobody asks for scores."""
+        choice = np.count_nonzero(self.fits) > 1
+        self.rejected, self.rejected_by = self.unscorable if self.unscorable and choice else (None, "")
+
     @property
     def is_absolute(self) -> bool:
         """Whether the score of a row depends on nothing but that row."""
@@ -175,6 +182,7 @@ class Column:
     def _heed(self, answers: Answers) -> None:
         """Takes what was answered about all nodes at once."""
         self.rejected, self.rejected_by = answers.rejected, answers.rejected_by
+        self.unscorable = answers.unscorable
         self.filters[:] = answers.filters
         self._versions, self._settled = answers.asked()
         self._stamp = self._cluster.stamp

@@ -36,6 +36,8 @@ class Columns:
         elif len(columns) > _FEWEST // 2 and len(columns) > self._most() // 2:
             columns[key] = columns.pop(key)  # to the end of the line
         column.refresh()
+        if column.unscorable is not None:
+            column.judge_unscorable()
         return column
 
     def _most(self) -> int:

@@ -66,6 +66,7 @@ class Cycle:
     def schedule(self, profile: Profile, pod: PodRecord, now: float) -> bool:
         """Tries to find a node for the pod; whether one was found."""
         if not self._table.count:
+            self._nominate(pod, "")
             self.fail(profile, pod, NO_NODES, (), now)
             return False
         if pod.promise is not None and pod.promise.preemptor:
@@ -337,17 +338,21 @@ class Cycle:
         why = self.verdict(profile, pod, column)
         # Siblings fare the same, unless this pod has a node of its own in view.
         go_on = bool(pod.nominated) or pod.pin is not None
-        nomination = Nomination() if why.error else self.post_filter(profile, pod, column)
+        nomination = Nomination("") if why.error else self.post_filter(profile, pod, column)
         if nomination.claims:
             self._take_all(profile, nomination, now)
             return
         self.decisions.extend(nomination.decisions)
-        if nomination.node is not None and nomination.node != pod.nominated:
-            self._cluster.nominate(pod, nomination.node)
-            self.decisions.append(Nominate(pod.ref, nomination.node))
+        if nomination.node is not None:
+            self._nominate(pod, nomination.node)
         message = why.message(self._table.count, nomination.message)
         go_on = go_on or bool(nomination.node)
         self.fail(profile, pod, message, why.plugins, now, why.condition, go_on)
+
+    def _nominate(self, pod: PodRecord, node: str) -> None:
+        if node != pod.nominated:
+            self._cluster.nominate(pod, node)
+            self.decisions.append(Nominate(pod.ref, node))
 
     def make_room(self, profile: Profile, pod: PodRecord, now: float) -> bool:
         """Whether a reserve pod, with others of its job, was given a place at the cost of others."""
@@ -395,7 +400,7 @@ class Cycle:
 
         trial = trial_of(pod, column)
         messages = []
-        node: str | None = None
+        node = None if profile.post_filters else ""
         for plugin in profile.post_filters:
             nomination = plugin.post_filter(pod, trial)
             column.refresh()

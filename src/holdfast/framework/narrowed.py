@@ -120,10 +120,12 @@ class Narrowed(Column):
         order = self._profile.filter_order
         both = sorted((*self._plain.filters, *self._own), key=lambda named: order[named[0]])
         self.filters[:] = both
-        rejections = [self._own_rejected, (self._plain.rejected, self._plain.rejected_by)]
+        self.unscorable = self._plain.unscorable if self._own_rejected[0] is None else None
+        rejections = [self._own_rejected]
+        if self._plain.unscorable is None:
+            rejections.append((self._plain.rejected, self._plain.rejected_by))
         found = [r for r in rejections if r[0] is not None]
-        # A plugin that only scores comes after all that filter.
-        found.sort(key=lambda rejection: order.get(rejection[1], len(order)))
+        found.sort(key=lambda rejection: order[rejection[1]])
         self.rejected, self.rejected_by = found[0] if found else (None, "")
         self.diagnosis.reset()
 

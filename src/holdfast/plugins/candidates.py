@@ -102,6 +102,8 @@ class Tried:
         self._unknown: Bools = np.ones(capacity, dtype=np.bool_)
         self._suits: Bools = np.zeros(capacity, dtype=np.bool_)
         """The rows that are candidates. Of the others that are known, `_why` says why not."""
+        self._breaks: Bools = np.zeros(capacity, dtype=np.bool_)
+        """The candidates that would break a disruption budget."""
         self._rank: NDArray[np.float64] = np.zeros(capacity)
         self._ranks = Ranks()
         self._victims: dict[int, tuple[PodRecord, ...]] = {}
@@ -137,6 +139,7 @@ class Tried:
         self._unknown[row] = False
         if isinstance(found, Candidate):
             self._suits[row] = True
+            self._breaks[row] = found.cost[0] > 0
             self._victims[row] = found.victims
             rank = self._ranks.of(found.cost)
             if rank is None:
@@ -148,11 +151,17 @@ class Tried:
             self._why[row] = self._texts.setdefault(found, len(self._texts))
 
     def first(self, promising: Bools, wanted: int, attempt: Callable[[int], Found]) -> NDArray[np.intp]:
-        """The first so many candidates, in order; rows nothing is known of are tried as needed."""
+        """The first so many candidates, in order, and if all of them break budgets the first after them
+        that breaks none; rows nothing is known of are tried as needed."""
         size = len(promising)
         while True:
-            found = (promising & self._suits[:size]).nonzero()[0][:wanted]
-            end = int(found[-1]) if len(found) == wanted else size
+            suiting = (promising & self._suits[:size]).nonzero()[0]
+            found = suiting[:wanted]
+            enough = len(found) == wanted
+            if enough and self._breaks.item(found[0]) and self._breaks[found].all():
+                harmless = suiting[~self._breaks[suiting]][:1]
+                found, enough = np.append(found, harmless), bool(len(harmless))
+            end = int(found[-1]) if enough else size
             unknown = (promising[:end] & self._unknown[:end]).nonzero()[0]
             tried = unknown[: max(_AT_ONCE, wanted - len(found))].tolist()
             more = False

@@ -8,8 +8,9 @@ from holdfast.api.affinity import NodeAffinity as Affinity
 from holdfast.api.affinity import NodeSelectorTerm, PreferredSchedulingTerm
 from holdfast.api.decode import convert
 from holdfast.api.errors import SelectorError
+from holdfast.api.label_selectors import aggregated
 from holdfast.api.names import NODE_NAME_FIELD
-from holdfast.api.node_selectors import field_requirement, node_requirement
+from holdfast.api.node_selectors import field_requirement, node_requirement, term_problems
 from holdfast.core.changes import Change
 from holdfast.core.classes import PodClass
 from holdfast.core.cluster import Cluster
@@ -74,9 +75,16 @@ class NodeAffinity(Plugin):
         return Filter(passes, reasons, Scope.NODE, only=only)
 
     def score(self, cls: PodClass) -> Score | None:
-        terms = [*preferred_terms(self._added), *preferred_of(cls)]
-        for term in terms:
-            check_term(term.preference)
+        own = preferred_of(cls)
+        problems = [
+            problem
+            for i, term in enumerate(own)
+            if term.weight
+            for problem in term_problems(term.preference, f"[{i}]")
+        ]
+        if problems:
+            raise SelectorError(aggregated(problems))
+        terms = [*preferred_terms(self._added), *own]
         weighed = [
             (term.weight, mask)
             for term in terms

@@ -34,7 +34,7 @@ REASON = "node(s) didn't match pod topology spread constraints"
 REASON_NO_LABEL = REASON + " (missing required label)"
 _HARD, _SOFT = "DoNotSchedule", "ScheduleAnyway"
 _UNREADABLE = {
-    _HARD: "get constraints from pod",
+    _HARD: "get constraints from pod: obtaining pod's hard topology spread constraints",
     _SOFT: "calculating preScoreState: obtaining pod's soft topology spread constraints",
 }
 Bools = NDArray[np.bool_]

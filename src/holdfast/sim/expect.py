@@ -51,7 +51,8 @@ def read_expectation(data: Raw, found: list[InvalidObject]) -> Expectation | Non
     at = seconds(data["at"], _WHAT, "at", found) if data.get("at") is not None else None
     maps: dict[str, dict[str, Any]] = {}
     for part in _MAPS:
-        maps[part] = _typed(data, part, dict, "a mapping of pods", found) or {}
+        given = _typed(data, part, dict, "a mapping of pods", found) or {}
+        maps[part] = {str(pod): what for pod, what in given.items()}
     bound: dict[str, list[str]] = {}
     for pod, nodes in maps["bound"].items():
         bound[pod] = nodes if isinstance(nodes, list) else [nodes]
@@ -59,6 +60,10 @@ def read_expectation(data: Raw, found: list[InvalidObject]) -> Expectation | Non
             message = f"expected a node's name, got {described(nodes)}"
             found.append(InvalidObject(_WHAT, f"bound.{pod}", message))
     absent = _typed(data, "absent", list, "a list of objects", found) or []
+    for i, name in enumerate(absent):
+        if not isinstance(name, str):
+            message = f"expected an object such as Pod/default/web, got {described(name)}"
+            found.append(InvalidObject(_WHAT, f"absent[{i}]", message))
     lines = {part: _read_lines(data, part, found) for part in _LINES}
     if len(found) > before:
         return None

@@ -1,16 +1,21 @@
 """Files to documents: YAML and JSON, from files, folders and standard input."""
 
 import json
+import re
 import sys
+from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 from holdfast.api.documents import MAX_BYTES, MAX_DEPTH, BadFileError, Document
-from holdfast.api.yaml_documents import read_yaml
+from holdfast.api.yaml_documents import read_yaml, whole_number
 from holdfast.sim.errors import InvalidInput
 
 SUFFIXES = (".yaml", ".yml", ".json")
+_HALF_A_CHARACTER = re.compile(r"\\u[dD][89a-fA-F]")
+"""An escape that makes sense beside another one only."""
 
 
 def load_files(paths: Sequence[str]) -> list[Document]:
@@ -49,25 +54,24 @@ def load_one(path: str) -> Any:
 
 def _texts(paths: Sequence[str], problems: list[str]) -> Iterator[tuple[str, str]]:
     for given in paths:
-        if given == "-":
-            yield "-", sys.stdin.read()
-            continue
         path = Path(given)
-        files = [path]
-        if path.is_dir():
-            files = sorted(each for each in path.iterdir() if each.suffix in SUFFIXES)
-            if not files:
+        names = [given]
+        if given != "-" and path.is_dir():
+            names = sorted(str(each) for each in path.iterdir() if each.suffix in SUFFIXES)
+            if not names:
                 problems.append(f"{given}: no {', '.join(SUFFIXES)} file in this folder")
-        for file in files:
+        for name in names:
             try:
-                if file.stat().st_size > MAX_BYTES:
-                    problems.append(f"{file}: larger than {MAX_BYTES // 1024**2} MiB")
+                with nullcontext(sys.stdin.buffer) if name == "-" else Path(name).open("rb") as file:
+                    content = file.read(MAX_BYTES + 1)
+                if len(content) > MAX_BYTES:
+                    problems.append(f"{name}: larger than {MAX_BYTES // 1024**2} MiB")
                     continue
-                yield str(file), file.read_text(encoding="utf-8")
+                yield name, content.decode("utf-8-sig")
             except OSError as error:
-                problems.append(f"{file}: {error.strerror or error}")
+                problems.append(f"{name}: {error.strerror or error}")
             except UnicodeDecodeError as error:
-                problems.append(f"{file}: not UTF-8 text, at byte {error.start}")
+                problems.append(f"{name}: not UTF-8 text, at byte {error.start}")
 
 
 def _expanded(documents: list[Document]) -> Iterator[Document]:
@@ -87,15 +91,23 @@ def _json(text: str, name: str) -> list[Document]:
     def pairs(found: list[tuple[str, Any]]) -> dict[str, Any]:
         mapping = dict(found)
         if len(mapping) != len(found):
-            keys = [key for key, _ in found]
-            twice = next(key for key in keys if keys.count(key) > 1)
+            [(twice, _)] = Counter(key for key, _ in found).most_common(1)
             raise BadFileError(1, 1, f"key {twice!r} is given twice")
         return mapping
 
+    def no_number(constant: str) -> None:
+        raise BadFileError(1, 1, f"not JSON: {constant} is no number")
+
     try:
-        data = json.loads(text, object_pairs_hook=pairs)
+        data = json.loads(
+            text, object_pairs_hook=pairs, parse_constant=no_number, parse_int=whole_number
+        )
+        if _HALF_A_CHARACTER.search(text):
+            json.dumps(data, ensure_ascii=False).encode()
     except RecursionError:
         raise BadFileError(1, 1, f"nested deeper than {MAX_DEPTH} levels") from None
+    except UnicodeEncodeError:
+        raise BadFileError(1, 1, "not Unicode text: half of a surrogate pair") from None
     if _depth(data) > MAX_DEPTH:
         raise BadFileError(1, 1, f"nested deeper than {MAX_DEPTH} levels")
     return [Document(name, 1, 1, data)] if data is not None else []

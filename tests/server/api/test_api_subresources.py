@@ -44,6 +44,14 @@ def test_a_pod_is_bound_once(server: LiveServer) -> None:
         )
 
 
+def test_a_bound_pod_is_nominated_no_more(server: LiveServer) -> None:
+    server.post(PODS, pod("hoped"))
+    server.patch(f"{PODS}/hoped/status", {"status": {"nominatedNodeName": "n2"}})
+    assert server.get(f"{PODS}/hoped").body["status"]["nominatedNodeName"] == "n2"
+    server.post(f"{PODS}/hoped/binding", binding("hoped"))
+    assert "nominatedNodeName" not in server.get(f"{PODS}/hoped").body["status"]
+
+
 @pytest.mark.parametrize(
     ("body", "code", "message"),
     [

@@ -86,11 +86,9 @@ class Hands:
         conditions = with_condition(
             pod["status"].get("conditions") or [], condition, world.clock.stamp()
         )
-        bound = {
-            **pod,
-            "spec": {**pod["spec"], "nodeName": decision.node},
-            "status": {**pod["status"], "conditions": conditions},
-        }
+        status = {**pod["status"], "conditions": conditions}
+        status.pop("nominatedNodeName", None)  # no node is being cleared for it any more
+        bound = {**pod, "spec": {**pod["spec"], "nodeName": decision.node}, "status": status}
         if decision.annotations:
             metadata = pod["metadata"]
             annotations = {**(metadata.get("annotations") or {}), **decision.annotations}

@@ -87,6 +87,12 @@ def shown(resource: str, amount: int) -> str:
     return format_amount(resource, amount)
 
 
+def taint_text(taint: Raw) -> str:
+    """`key=value:effect`"""
+    value = f"={taint['value']}" if taint.get("value") else ""
+    return f"{taint.get('key')}{value}:{taint.get('effect')}"
+
+
 class Description:
     """`kubectl describe`'s look: names and values, values below each other, parts indented."""
 

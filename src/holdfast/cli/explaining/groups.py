@@ -1,51 +1,48 @@
 """Why a group of pods does not run: who of it has a node, and how many of the others would fit now."""
 
 from holdfast.api.kinds import KINDS
-from holdfast.api.names import (
-    GANG_NAME,
-    POD_GROUP_KEYS,
-    POD_GROUP_LABEL,
-    SIGS_PODGROUP_API,
-    VOLCANO_API,
-)
+from holdfast.api.names import SIGS_PODGROUP_API, VOLCANO_API
 from holdfast.backends.kubernetes.errors import ApiError
 from holdfast.cli.asking.picture import Picture
-from holdfast.cli.asking.server import POD, Raw, Server
+from holdfast.cli.asking.server import POD, RESERVATION, Raw, Server
 from holdfast.cli.explaining.helping import help_for
 from holdfast.cli.explaining.placing import place
 from holdfast.cli.explaining.pods import told
 from holdfast.cli.explaining.report import Report
-from holdfast.core.pods import Phase, PodRecord
+from holdfast.core.jobs import Job
+from holdfast.core.pods import PodRecord
 
 _GROUPS = (KINDS[VOLCANO_API, "PodGroup"], KINDS[SIGS_PODGROUP_API, "PodGroup"])
 
 
 async def explain_group(server: Server, picture: Picture, name: str, namespace: str) -> Report:
     raw = await _find(server, name, namespace)
-    needed = int((raw.get("spec") or {}).get("minMember") or 1)
     phase = (raw.get("status") or {}).get("phase") or "Pending"
     report = Report(f"PodGroup {namespace}/{name}", str(phase), "")
     report.events = await server.events(raw)
-    members = [
-        each
-        for each in picture.all(POD)
-        if each["metadata"].get("namespace") == namespace and group_of(each) == name
-    ]
-    known = [picture.cluster.pod(namespace, each["metadata"]["name"]) for each in members]
-    waiting = [pod for pod in known if pod is not None and pod.phase is Phase.PENDING]
-    placed = len(members) - len(waiting)
-    report.members = [_member(each) for each in members]
-    fit = _try_all(picture, waiting, report)
-    counted = f"{placed} of {len(members)} members have a node, {needed} are needed"
-    if len(members) < needed:
-        report.summary = f"{counted}. There are too few pods."
-    elif placed >= needed:
-        report.summary = f"{counted}. It runs."
-    elif placed + fit >= needed:
-        report.summary = f"{counted}. {fit} more fit now; it waits for its turn."
-    else:
-        report.summary = f"{counted}. Only {fit} more fit now."
+    job = picture.cluster.jobs.get(namespace, name)
+    if job is None:
+        report.summary = "It makes no sense to the scheduler."
+        return report
+    report.members = [_member(picture, pod) for pod in job.members.values()]
+    done = f", {len(job.done)} have done their work" if job.done else ""
+    counted = f"{len(list(job.placed()))} of {len(job.members)} members have a node{done}"
+    report.summary = f"{counted}, {job.min_member} are needed. {_standing(picture, job, report)}"
     return report
+
+
+def _standing(picture: Picture, job: Job, report: Report) -> str:
+    waiting = job.waiting()
+    fitting = _fitting(picture, waiting, report)
+    if job.is_ready:
+        return "It runs."
+    if job.lacks(waiting) or not waiting:
+        return "There are too few pods."
+    if refusal := picture.cluster.jobs.queues.refusal(waiting[0]):
+        return f"No nodes are looked for: {refusal}."
+    if job.would_be_ready(fitting):
+        return f"{len(fitting)} more fit now; it waits for its turn."
+    return f"Only {len(fitting)} more fit now."
 
 
 async def _find(server: Server, name: str, namespace: str) -> Raw:
@@ -61,21 +58,10 @@ async def _find(server: Server, name: str, namespace: str) -> Raw:
     raise refused
 
 
-def group_of(pod: Raw) -> str:
-    """The group a pod says it belongs to; empty if none."""
-    metadata = pod["metadata"]
-    labels, annotations = metadata.get("labels") or {}, metadata.get("annotations") or {}
-    for key in (*POD_GROUP_KEYS, GANG_NAME):
-        found = (labels if key == POD_GROUP_LABEL else annotations).get(key)
-        if found:
-            return str(found)
-    return ""
-
-
-def _try_all(picture: Picture, waiting: list[PodRecord], report: Report) -> int:
-    """How many of them would fit, one after the other; of the first that would not, why."""
+def _fitting(picture: Picture, waiting: list[PodRecord], report: Report) -> list[PodRecord]:
+    """Those that would fit, one after the other; of the first that would not, the report says why."""
     scheduler, ledger = picture.scheduler, picture.cluster.ledger
-    fit = 0
+    fitting = []
     with ledger.transaction():
         for pod in waiting:
             placing = place(scheduler, pod)
@@ -88,16 +74,18 @@ def _try_all(picture: Picture, waiting: list[PodRecord], report: Report) -> int:
             row = scheduler.cycle.find_row(placing.profile, pod, placing.column)
             pod.draws_on = placing.column.draws_on(row)
             ledger.place(pod, row)
-            fit += 1
+            fitting.append(pod)
     for pod in waiting:
         pod.draws_on = ""
-    return fit
+    return fitting
 
 
-def _member(raw: Raw) -> str:
-    metadata, spec = raw["metadata"], raw.get("spec") or {}
-    name = f"Pod/{metadata['namespace']}/{metadata['name']}"
-    if spec.get("nodeName"):
-        return f"{name} is on {spec['nodeName']}"
-    said = told(raw, "PodScheduled")
-    return f"{name} waits: {said}" if said else f"{name} waits"
+def _member(picture: Picture, pod: PodRecord) -> str:
+    if pod.row >= 0:
+        return f"{pod.ref} is on {picture.cluster.nodes.name(pod.row)}"
+    if pod.promise is None:
+        raw, condition = picture.find(POD, pod.name, pod.namespace), "PodScheduled"
+    else:
+        raw, condition = picture.find(RESERVATION, pod.name), "Scheduled"
+    said = told(raw, condition) if raw is not None else ""
+    return f"{pod.ref} waits: {said}" if said else f"{pod.ref} waits"

@@ -6,6 +6,7 @@ from holdfast.actions.scheduler import Scheduler
 from holdfast.api.tolerations import find_untolerated
 from holdfast.cli.asking.printing import shown
 from holdfast.cli.explaining.placing import Placing
+from holdfast.cli.explaining.report import few
 from holdfast.core.decisions import Preempt
 from holdfast.core.pods import PodRecord
 from holdfast.core.slots import PODS
@@ -80,7 +81,7 @@ def _room(scheduler: Scheduler, pod: PodRecord, placing: Placing) -> Iterator[st
 def _cordoned(placing: Placing) -> Iterator[str]:
     nodes = [name for name, blame in placing.blames.items() if blame.plugin == "NodeUnschedulable"]
     if nodes:
-        yield f"nodes that are cordoned (kubectl uncordon): {_few(nodes)}"
+        yield f"nodes that are cordoned (kubectl uncordon): {few(sorted(nodes), _MOST)}"
 
 
 def _taints(scheduler: Scheduler, pod: PodRecord, placing: Placing) -> Iterator[str]:
@@ -97,9 +98,4 @@ def _taints(scheduler: Scheduler, pod: PodRecord, placing: Placing) -> Iterator[
             value = f"={taint.value}" if taint.value else ""
             found.setdefault(f"{taint.key}{value}:{taint.effect}", []).append(name)
     for text, nodes in sorted(found.items()):
-        yield f"a toleration of {text} would open {_few(nodes)}"
-
-
-def _few(nodes: list[str]) -> str:
-    shown_ = ", ".join(sorted(nodes)[:_MOST])
-    return f"{shown_} and {len(nodes) - _MOST} more" if len(nodes) > _MOST else shown_
+        yield f"a toleration of {text} would open {few(sorted(nodes), _MOST)}"

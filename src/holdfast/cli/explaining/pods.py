@@ -68,8 +68,12 @@ def _waiting(picture: Picture, pod: PodRecord, raw: Raw, report: Report) -> None
         )
     elif nominated:
         report.summary = f"{nominated} is being cleared for it."
+    elif refusal := picture.cluster.jobs.queues.refusal(pod):
+        report.summary = f"No node is looked for: {refusal}."
     elif placing.message:
         report.summary = "No node will do."
+    elif held_up := _held_up(picture, pod):
+        report.summary = held_up
     elif asked := _asked_for(picture, pod):
         report.summary = asked
     else:
@@ -77,6 +81,17 @@ def _waiting(picture: Picture, pod: PodRecord, raw: Raw, report: Report) -> None
         report.summary = (
             f"A node will do now{best}. It waits for its turn, or the scheduler does not run."
         )
+
+
+def _held_up(picture: Picture, pod: PodRecord) -> str:
+    """Why a pod that would fit waits for the rest of its job, if it does."""
+    job = pod.job
+    if job is None or job.is_ready:
+        return ""
+    hindrance = picture.scheduler.gangs.hindrance(picture.cluster.jobs.partners(job), job.waiting())
+    if hindrance is not None:
+        return f"It is placed with the rest of its job only: {hindrance.problem.message}."
+    return f"A node will do for it, but it is placed with the rest of {job.name} only."
 
 
 def _asked_for(picture: Picture, pod: PodRecord) -> str:

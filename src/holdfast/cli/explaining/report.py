@@ -101,11 +101,12 @@ class Report:
 
     def _reasons(self) -> list[list[str]]:
         return [
-            [each.reason, str(len(each.nodes)), each.plugin, _few(each.nodes)] for each in self.nodes
+            [each.reason, str(len(each.nodes)), each.plugin, few(each.nodes)] for each in self.nodes
         ]
 
 
-def _few(names: list[str], most: int = 8) -> str:
+def few(names: list[str], most: int = 8) -> str:
+    """The first of them, and how many there are besides."""
     shown = ", ".join(names[:most])
     return f"{shown}, and {len(names) - most} more" if len(names) > most else shown
 

@@ -4,7 +4,7 @@ import time
 
 from holdfast.cli.asking.accounts import Account, accounts_of
 from holdfast.cli.asking.picture import CAPACITY, Picture, take_picture
-from holdfast.cli.asking.printing import Description, age, events, shown
+from holdfast.cli.asking.printing import Description, age, events, shown, taint_text
 from holdfast.cli.asking.server import NODE, Raw, Server
 from holdfast.cli.kinds.kind import Column, Found, Kind, Query, Row
 from holdfast.core.cluster import Cluster
@@ -52,7 +52,7 @@ class Nodes(Kind):
         labels = raw["metadata"].get("labels") or {}
         text.listed("Labels", [f"{key}={value}" for key, value in sorted(labels.items())])
         taints = (raw.get("spec") or {}).get("taints") or ()
-        text.listed("Taints", [_taint(taint) for taint in taints])
+        text.listed("Taints", [taint_text(taint) for taint in taints])
         headers = ("Resource", "Allocatable", "Requested", "Held", "Free", "Limits")
         limits = cluster.limits.ratios(accounts).get(name, {})
         lines = [
@@ -146,11 +146,6 @@ def _line(resource: str, of: Account) -> list[str]:
 def _percent(ratio: float | None) -> str:
     """Limits as a part of what is allocatable."""
     return f"{100 * ratio:.0f}%" if ratio is not None else "<none>"
-
-
-def _taint(raw: Raw) -> str:
-    value = f"={raw['value']}" if raw.get("value") else ""
-    return f"{raw.get('key')}{value}:{raw.get('effect')}"
 
 
 def _name(raw: Raw) -> str:

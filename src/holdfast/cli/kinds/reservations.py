@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 from holdfast.api.quantity import QuantityError, amount
 from holdfast.api.reservation import DEFAULT_TTL
-from holdfast.cli.asking.printing import Description, age, events, pairs, shown, some
+from holdfast.cli.asking.printing import Description, age, events, pairs, shown, some, taint_text
 from holdfast.cli.asking.server import RESERVATION, Raw, Server
 from holdfast.cli.kinds.kind import Column, PlainKind
 from holdfast.server.api.tables.columns import selector_text
@@ -63,7 +63,7 @@ class Reservations(PlainKind):
         text.field("Unschedulable", _yes(spec.get("unschedulable", False)))
         text.field("TTL", lifetime(spec))
         text.field("Expires", spec.get("expires"))
-        text.listed("Taints", [_taint(taint) for taint in spec.get("taints") or ()])
+        text.listed("Taints", [taint_text(taint) for taint in spec.get("taints") or ()])
         text.field("Requests", pairs(requests(spec.get("template"))))
         pod = (spec.get("template") or {}).get("spec") or {}
         if pod.get("nodeName"):
@@ -157,11 +157,6 @@ def _resources(status: Raw) -> list[list[str]]:
 def _condition(raw: Raw) -> list[str]:
     keys = ("type", "status", "reason", "lastTransitionTime", "message")
     return [str(raw.get(key) or "") for key in keys]
-
-
-def _taint(raw: Raw) -> str:
-    value = f"={raw['value']}" if raw.get("value") else ""
-    return f"{raw.get('key')}{value}:{raw.get('effect')}"
 
 
 def _yes(value: Any) -> str:

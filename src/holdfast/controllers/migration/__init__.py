@@ -5,6 +5,7 @@
 
 * `controller`: looks after every job
 * `move`: one job, and what is said of it
+* `steps`: what it does next
 * `room`: the reservation a job makes
 """
 

@@ -25,6 +25,7 @@ Rows = Any
 
 _FIRST_WIDTH = 4
 _FIRST_HOLDS = 16
+_LAST_NUMA = np.iinfo(np.int32).max
 NOWHERE = -1
 """The NUMA node or switch of a device that does not say."""
 
@@ -81,9 +82,9 @@ class TypeTable:
             self.total[:, row, at] = amounts[minor]
             self.known[row, at] = True
             if info.topology is not None:
-                where = (info.topology.node_id, info.topology.pcie_id)
-                self.numa[row, at] = info.topology.node_id
-                self.switch[row, at] = zlib.crc32(f"{where[0]} {where[1]}".encode()) >> 1
+                numa, switch = info.topology.node_id, info.topology.pcie_id
+                self.numa[row, at] = numa if 0 <= numa <= _LAST_NUMA else NOWHERE
+                self.switch[row, at] = zlib.crc32(f"{numa} {switch}".encode()) >> 1
         self.free[:, row] = self.total[:, row]
         self.mapped[row] = bool(infos) and all(info.topology is not None for info in infos.values())
         if infos:

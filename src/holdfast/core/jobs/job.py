@@ -220,8 +220,12 @@ class Job:
     @property
     def ready_members(self) -> int:
         """How many have a place, or have done their work."""
-        running = sum(member.row >= 0 for member in self.members.values())
-        return running if self.bond.policy == WAITING_AND_RUNNING else running + len(self.done)
+        return sum(member.row >= 0 for member in self.members.values()) + self._done_members
+
+    @property
+    def _done_members(self) -> int:
+        """How many count as there because they have done their work."""
+        return 0 if self.bond.policy == WAITING_AND_RUNNING else len(self.done)
 
     @property
     def is_ready(self) -> bool:
@@ -255,7 +259,7 @@ class Job:
     def can_do_without(self, gone: Collection[str]) -> bool:
         """Whether it would still be ready if these members, by uid, were gone."""
         rest = [member for member in self.placed() if member.uid not in gone]
-        if len(rest) + len(self.done) < self.min_member:
+        if len(rest) + self._done_members < self.still_needs:
             return False
         if not self.min_tasks:
             return True

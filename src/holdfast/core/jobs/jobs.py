@@ -61,8 +61,10 @@ class Jobs:
         return len(self.known)
 
     def get(self, namespace: str, name: str) -> Job | None:
+        """The one meant by this name; of two its PodGroup's status could be about, that it is about."""
         names = (JobName(family, namespace, name) for family in (VOLCANO, SIGS))
-        return next((self.known[each] for each in names if each in self.known), None)
+        found = [self.known[each] for each in names if each in self.known]
+        return next(filter(self.speaks_for, found), None)
 
     # Members
 
@@ -243,8 +245,8 @@ class Jobs:
         if known is None or known.metadata.uid != group.metadata.uid:
             return
         del self._groups[name]
-        if group.spec.queue in self.queues.known:
-            self.queues.dirty[group.spec.queue] = None
+        if self.queues and group.spec.queue:
+            self.queues.changed()
         jobs = [self.known.get(name), self.known.get(name._replace(family=_OTHER[name.family]))]
         for job in jobs:
             if job is not None:

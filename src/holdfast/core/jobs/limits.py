@@ -30,10 +30,8 @@ class Limits:
         """Why the pods, all of one queue, may not be placed, whatever room there is; empty if they
         may."""
         name = self._queues.of(pods[0])
-        if name:
-            over = self._queues.closed(pods[0]) or self._over_capability(self._queues.path(name), pods)
-            if over:
-                return over
+        if over := self._over_limit(name, pods):
+            return over
         promise = pods[0].promise
         if promise is not None and self._cluster.jobs.holds.knows(promise):
             return ""  # it was asked of the pod it is for
@@ -43,10 +41,8 @@ class Limits:
         """Why room on nodes would be no use to the pods, all of one queue; empty if it would. What is
         guaranteed to others may be free besides one day."""
         name = self._queues.of(pods[0])
-        if name:
-            over = self._queues.closed(pods[0]) or self._over_capability(self._queues.path(name), pods)
-            if over:
-                return over
+        if over := self._over_limit(name, pods):
+            return over
         nodes = self._cluster.nodes
         for slot, asked in _sum(pods).items():
             kept = self._guaranteed_to_others(name, slot, in_the_end=True)
@@ -54,7 +50,11 @@ class Limits:
                 return f"too much of {nodes.slots.name(slot)} is guaranteed to other queues"
         return ""
 
-    def _over_capability(self, path: list[QueueRecord], pods: Pods) -> str:
+    def _over_limit(self, name: str, pods: Pods) -> str:
+        """What the queue itself, or one above it, has against the pods."""
+        if why := self._queues.why_closed(name):
+            return why
+        path = self._queues.path(name)
         if not any(record.capability for record in path):
             return ""
         self._queues.refresh()

@@ -301,7 +301,7 @@ class Queues:
             (
                 self._is_overused(record, asked),
                 -record.priority,
-                dominant(record.allocated, record.share),
+                self.share_of(record),
             )
             for record in reversed(self.path(name))
         )

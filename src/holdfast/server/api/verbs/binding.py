@@ -81,4 +81,6 @@ def _scheduled(status: Raw, now: str) -> Raw:
         "lastTransitionTime": now,
     }
     others = [each for each in status.get("conditions") or [] if each.get("type") != "PodScheduled"]
-    return {**status, "conditions": [*others, condition]}
+    bound = {**status, "conditions": [*others, condition]}
+    bound.pop("nominatedNodeName", None)  # no node is being cleared for it any more
+    return bound
