@@ -103,8 +103,8 @@ class Cycle:
         """Room that was preempted is held where it is, whatever else is there still."""
         row = self._table.row(room.wants_node)
         owner = self._cluster.pods.get(room.preemptor)
-        taken = owner is not None and owner.draws_on == room.uid
-        if taken or room.released or room.deleting or row is None or not self._table.alive[row]:
+        placed = owner is not None and owner.phase is not Phase.PENDING
+        if placed or room.released or room.deleting or row is None or not self._table.alive[row]:
             self._queue.forget(pod)
             return False
         if owner is not None and self._goes_ahead(owner, room, row, now):
@@ -118,8 +118,8 @@ class Cycle:
         if room.offered or owner.nominated != room.wants_node:
             return False
         profile = self.profiles.get(owner.scheduler)
-        if profile is None or owner.job is not None or owner.queue:
-            return False  # those have more than a place to wait for
+        if profile is None or owner.job is not None or owner.queue or self._cluster.jobs.queues:
+            return False  # there is more than a place to wait for
         if profile.provisions and self._provisioning.concerns(owner):
             return False
         column = self.column(profile, owner.cls)
