@@ -1,4 +1,4 @@
-"""Whatever happens, what is preempted is held for those it is for, and for no longer than they need it."""
+"""What is preempted is held for those it is for, and for no longer than they need it."""
 
 from hypothesis import given
 from hypothesis import strategies as st
