@@ -111,6 +111,14 @@ def test_whole_seconds_cut_off_what_is_finer() -> None:
 
 
 @pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(2**63, "9999-12-31T23:59:59Z"), (253402300800, "9999-12-31T23:59:59Z")],
+)
+def test_what_no_year_can_say_is_said_to_be_the_last_moment(seconds: int, text: str) -> None:
+    assert format_time(seconds) == text
+
+
+@pytest.mark.parametrize(
     ("value", "total", "up", "down"),
     [(3, 10, 3, 3), ("50%", 5, 3, 2), ("0%", 5, 0, 0), ("100%", 7, 7, 7), ("25%", 10, 3, 2)],
 )

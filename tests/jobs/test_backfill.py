@@ -88,6 +88,18 @@ def test_the_expected_start_is_shown_on_the_hold() -> None:
     assert START not in hold["metadata"]["annotations"]
 
 
+def test_what_others_say_on_a_hold_stays() -> None:
+    given = [*busy("n1", 30, 90), pod("big", 2), estimated("small", 30, "20s", runs_for="40s")]
+    [made] = play(given, config=actions(**AFTER), until=15).all("Reservation")
+    note = {"metadata": {"annotations": {"note": ""}}}
+    name = made["metadata"]["name"]
+    written = step("16s", patch={"kind": "Reservation", "name": name, "merge": note})
+    [hold] = play(given, written, config=actions(**AFTER), until=75).all("Reservation")
+    annotations = hold["metadata"]["annotations"]
+    assert START in annotations
+    assert annotations["note"] == ""
+
+
 def test_the_room_of_a_gang_is_lent_until_all_of_it_is_free() -> None:
     """n1 is free at 30s, n2 at 90s: until then n1 is of use to others."""
     given = [*busy("n1", 30), *busy("n2", 90), group("g", 2), *gang("g", 2)]

@@ -9,6 +9,7 @@ import random
 import pytest
 
 from holdfast.backends.kubernetes.runner import BINDS_WAITING
+from holdfast.backends.kubernetes.traffic import RunnerFigures
 from holdfast.core.pods import Phase
 from kube.fake_api import FakeApi, Fault, Raw
 from kube.running_cluster import node, pod, running
@@ -281,6 +282,20 @@ def test_a_preemption_the_server_refuses_is_tried_again() -> None:
             await cluster.quiet()
             assert api.count("DELETE") == 3
             assert (await cluster.difference()).is_empty
+
+    run(story())
+
+
+def test_no_figure_is_told_twice() -> None:
+    async def story() -> None:
+        async with running(FakeApi()) as cluster:
+            await cluster.quiet()
+            told = [
+                (sample.name, *sorted(sample.labels.items()))
+                for family in RunnerFigures(lambda: cluster.runner, "lease").collect()
+                for sample in family.samples
+            ]
+            assert len(told) == len(set(told))
 
     run(story())
 

@@ -57,6 +57,12 @@ def test_any_number_will_do(ratio: str) -> None:
     assert it.node_of("a") == "n1"
 
 
+def test_nobody_is_too_big_to_be_refused() -> None:
+    it = twice(text='{"cpu": 1000}').put(plain("a", "9000000000000000"))
+    assert it.node_of("a") == ""
+    assert "1 Insufficient cpu" in it.message("a")
+
+
 def test_numa_nodes_are_amplified_like_their_node() -> None:
     it = twice(2).put(plain("a", "7", numa=SINGLE)).put(plain("b", "7", numa=SINGLE))
     assert sorted([*zones(it, "a"), *zones(it, "b")]) == [0, 1]

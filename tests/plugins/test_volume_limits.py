@@ -49,6 +49,8 @@ def node(limit: int | None, driver: str = "d") -> list[Object]:
         (1, ["a"], ["a"], True),
         (0, [], ["a"], False),
         (None, ["a", "b"], ["c"], True),
+        (2**70, ["a", "b"], ["c"], True),
+        (-(2**70), [], ["a"], False),
         (1, ["a"], [], True),
     ],
 )

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from holdfast.sim.errors import InvalidInput
 from holdfast.sim.simulation import Result
 from sim.support import NODE, find, joined, pod, simulate, step
 
@@ -101,3 +102,21 @@ def test_a_run_can_be_repeated() -> None:
     first, second = simulate(text, seed=3), simulate(text, seed=3)
     assert first.objects == second.objects
     assert first.timeline == second.timeline
+
+
+@pytest.mark.parametrize(
+    ("spec", "complaint"),
+    [
+        ({"replicas": 2**40}, "spec.replicas: must be between 0 and 2147483647"),
+        ({"template": {"spec": 5}}, "spec.template.spec: expected a map, got the number 5"),
+        ({"template": {"metadata": "x"}}, "spec.template.metadata: expected a map"),
+        ({"template": _template() | {"spec": {}}}, "spec.template.spec.containers: is required"),
+        ({"selector": {"matchLabels": {"app": "b"}}}, "spec.template.metadata.labels: must be what"),
+        ({"strategy": {"rollingUpdate": {"maxSurge": []}}}, "spec.strategy.rollingUpdate.maxSurge:"),
+        ({"strategy": 5}, "spec.strategy: expected a map"),
+    ],
+)
+def test_a_deployment_that_makes_no_sense_is_refused(spec: Raw, complaint: str) -> None:
+    with pytest.raises(InvalidInput) as refused:
+        simulate(joined(NODE, _workload(**spec)))
+    assert f"Deployment/default/web: {complaint}" in str(refused.value)

@@ -19,6 +19,9 @@ _SHAPE = re.compile(
     r"(?:\.[0-9]{1,9})?(?:Z|[+-][0-9]{2}:[0-9]{2})"
 )
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_FIRST = (datetime(1, 1, 1, tzinfo=UTC) - _EPOCH).total_seconds()
+_LAST = (datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC) - _EPOCH).total_seconds()
+"""What four digits of a year can say; what lies beyond is said to be this."""
 
 
 @lru_cache(maxsize=4096)
@@ -49,4 +52,4 @@ def format_micro_time(seconds: float) -> str:
 
 
 def _at(seconds: float) -> datetime:
-    return _EPOCH + timedelta(seconds=seconds)
+    return _EPOCH + timedelta(seconds=min(max(seconds, _FIRST), _LAST))

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from holdfast.api.decode import decode, object_name
+from holdfast.api.decode import convert, decode, object_name
 from holdfast.api.duration import parse_duration
 from holdfast.api.errors import InvalidObject
 from holdfast.api.findings import Findings
@@ -21,8 +21,9 @@ from holdfast.api.intorstring import scaled_value
 from holdfast.api.job_validation import Contradiction, group_contradictions, queue_contradictions
 from holdfast.api.jobs import PodGroup, Queue
 from holdfast.api.kinds import kind_info
+from holdfast.api.label_selectors import matches
 from holdfast.api.meta import Object, ResourceList
-from holdfast.api.metadata_validation import check_metadata
+from holdfast.api.metadata_validation import check_labels, check_metadata
 from holdfast.api.migration import PodMigrationJob
 from holdfast.api.node import Node
 from holdfast.api.placement_validation import check_label_selector
@@ -33,6 +34,7 @@ from holdfast.api.reservation import Reservation
 from holdfast.api.reservation_validation import check_reservation, check_taints
 from holdfast.api.schema import find_unknown, schema_of
 from holdfast.api.storage import PersistentVolume, PersistentVolumeClaim
+from holdfast.api.workloads import Deployment
 
 Check = Callable[[Findings, Any, Mapping[str, Any]], None]
 
@@ -136,6 +138,21 @@ def _check_migration(findings: Findings, job: PodMigrationJob, raw: Mapping[str,
             parse_duration(job.spec.ttl)
 
 
+def _check_deployment(findings: Findings, deployment: Deployment, raw: Mapping[str, Any]) -> None:
+    """Of workloads the only ones whose pods a scenario gets without saying so."""
+    findings.within("spec.replicas", deployment.spec.replicas, 0, 2**31 - 1)
+    check_label_selector(findings, deployment.spec.selector, "spec.selector")
+    if findings.errors or deployment.spec.template is None:
+        return
+    with findings.at("spec.template"):
+        made = convert(deployment.spec.template, Pod)
+        check_labels(findings, made.metadata.labels, "spec.template.metadata.labels")
+        check_pod_spec(findings, made.spec, "spec.template.spec")
+        if not matches(deployment.spec.selector, made.metadata.labels):
+            problem = "must be what spec.selector selects, or its pods would not be its own"
+            findings.add("spec.template.metadata.labels", problem)
+
+
 _CHECKS: dict[type[Object], Check] = {
     Pod: _check_pod,
     Node: _check_node,
@@ -147,4 +164,5 @@ _CHECKS: dict[type[Object], Check] = {
     PersistentVolumeClaim: _check_claim,
     PersistentVolume: _check_volume,
     PodMigrationJob: _check_migration,
+    Deployment: _check_deployment,
 }

@@ -9,6 +9,7 @@ from typing import Any
 
 from msgspec import field
 
+from holdfast.api.intorstring import IntOrString
 from holdfast.api.meta import Condition, LabelSelector, Object, Struct
 
 
@@ -39,6 +40,23 @@ class WorkloadSpec(Struct):
     min_ready_seconds: int = 0
 
 
+class RollingUpdate(Struct):
+    max_surge: IntOrString | None = None
+    max_unavailable: IntOrString | None = None
+
+
+class DeploymentStrategy(Struct):
+    type: str = ""
+    rolling_update: RollingUpdate | None = None
+
+
+class DeploymentSpec(WorkloadSpec):
+    strategy: DeploymentStrategy | None = None
+    paused: bool = False
+    progress_deadline_seconds: int | None = None
+    revision_history_limit: int | None = None
+
+
 class WorkloadStatus(Struct):
     replicas: int = 0
     ready_replicas: int = 0
@@ -63,7 +81,7 @@ class StatefulSet(Object):
 
 
 class Deployment(Object):
-    spec: WorkloadSpec = field(default_factory=WorkloadSpec)
+    spec: DeploymentSpec = field(default_factory=DeploymentSpec)
     status: WorkloadStatus = field(default_factory=WorkloadStatus)
 
 

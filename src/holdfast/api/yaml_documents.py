@@ -15,8 +15,11 @@ import yaml
 from holdfast.api.documents import MAX_ALIASED_NODES, MAX_ALIASES, MAX_DEPTH, BadFileError, Document
 
 _Parser: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-_INT = re.compile(r"[-+]?(?:0|[1-9][0-9]*)|0x[0-9a-fA-F]+|0o[0-7]+")
+_INT = re.compile(r"[-+]?(?:0|[1-9][0-9]*)|0x[0-9a-fA-F]{1,16}|0o[0-7]{1,21}")
 _FLOAT = re.compile(r"[-+]?(?:[0-9]+\.[0-9]*|\.[0-9]+|[0-9]+(?=[eE]))(?:[eE][-+]?[0-9]+)?")
+_LEAST_INT, _MOST_INT = -(2**63), 2**64 - 1
+_LONGEST_INT = 66
+"""Signs and prefixes included, in any base."""
 _WORDS: dict[str, Any] = {
     **dict.fromkeys(("", "~", "null", "Null", "NULL")),
     **dict.fromkeys(("true", "True", "TRUE", "yes", "Yes", "YES", "on", "On", "ON"), True),
@@ -193,6 +196,12 @@ class _Merged:
         self.value = value
 
 
+def whole_number(text: str) -> int | float:
+    """What has more than 64 bits is no whole number to those who read JSON, but a large one."""
+    value = int(text, 0) if len(text) <= _LONGEST_INT else float(text)
+    return value if _LEAST_INT <= value <= _MOST_INT else float(value)
+
+
 def _plain(text: str) -> Any:
     """What a plain scalar stands for."""
     value = _WORDS.get(text, _NOTHING)
@@ -200,7 +209,7 @@ def _plain(text: str) -> Any:
         return value
     if text[0] in "+-.0123456789":
         if _INT.fullmatch(text):
-            return int(text, 0)
+            return whole_number(text)
         if _FLOAT.fullmatch(text):
             return float(text)
     return text

@@ -22,7 +22,7 @@ class DefaultSelectors:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._known: dict[int, tuple[Hashable, Selector]] = {}
-        cluster.classes.on_dropped.append(lambda cls: self._forget(cls))
+        cluster.classes.on_dropped.append(self._forget)
 
     def of(self, cls: PodClass) -> Selector:
         """Selects everything if nothing is known to select the class."""

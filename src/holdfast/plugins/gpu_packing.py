@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from holdfast.core.classes import PodClass
 from holdfast.core.cluster import Cluster
 from holdfast.core.devices.fragmentation import Floats, Kind, Mix
-from holdfast.core.devices.requests import FULL, GPU, RATIO, Share
+from holdfast.core.devices.requests import CORE, FULL, GPU, RATIO, Share
+from holdfast.core.devices.requests import MEMORY as GPU_MEMORY
 from holdfast.core.devices.table import Ints, TypeTable
 from holdfast.core.slots import CPU, MEMORY
 from holdfast.core.view import Cells, View
@@ -77,7 +78,8 @@ class GpuPacking:
         nodes = self._cluster.nodes
         free = nodes.allocatable[:, row] - nodes.claimed[:, row]
         gpus = np.clip(available[RATIO], 0, FULL)[None]
-        percent = share.each[RATIO] or share.each[1] * FULL // max(1, int(table.total[1, row].max()))
+        biggest = max(1, int(table.total[GPU_MEMORY, row].max()))
+        percent = share.each[RATIO] or share.each[GPU_MEMORY] * FULL // biggest
         fit = self._mix.fit(gpus)
         after = self._mix.with_share(gpus, fit, free[None, CPU], free[None, MEMORY], percent)
         ranks: list[float] = (-after[0]).tolist()
@@ -109,5 +111,5 @@ class GpuPacking:
         asking = self._devices.sensible(cls)
         for share in asking.shares if asking is not None else ():
             if share.type == GPU:
-                return Kind(share.number, share.each[RATIO] or share.each[0] or 1, cpu, memory)
+                return Kind(share.number, share.each[RATIO] or share.each[CORE] or 1, cpu, memory)
         return Kind(0, 0, cpu, memory)

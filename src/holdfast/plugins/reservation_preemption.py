@@ -31,7 +31,7 @@ from holdfast.plugins.disruption_budgets import Budgets
 from holdfast.plugins.reservation_gangs import members_of
 
 _PATIENCE = 60.0
-"""How long to wait for that, in seconds."""
+"""How long victims nobody uses are waited for, in seconds."""
 _SHARE = 10
 _LEAST = 100
 """How many candidates are looked at: so many percent of the nodes, and no fewer than this."""

@@ -3,13 +3,14 @@
 import json
 import re
 import sys
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 from holdfast.api.documents import MAX_BYTES, MAX_DEPTH, BadFileError, Document
-from holdfast.api.yaml_documents import read_yaml
+from holdfast.api.yaml_documents import read_yaml, whole_number
 from holdfast.sim.errors import InvalidInput
 
 SUFFIXES = (".yaml", ".yml", ".json")
@@ -90,8 +91,7 @@ def _json(text: str, name: str) -> list[Document]:
     def pairs(found: list[tuple[str, Any]]) -> dict[str, Any]:
         mapping = dict(found)
         if len(mapping) != len(found):
-            keys = [key for key, _ in found]
-            twice = next(key for key in keys if keys.count(key) > 1)
+            [(twice, _)] = Counter(key for key, _ in found).most_common(1)
             raise BadFileError(1, 1, f"key {twice!r} is given twice")
         return mapping
 
@@ -99,7 +99,9 @@ def _json(text: str, name: str) -> list[Document]:
         raise BadFileError(1, 1, f"not JSON: {constant} is no number")
 
     try:
-        data = json.loads(text, object_pairs_hook=pairs, parse_constant=no_number)
+        data = json.loads(
+            text, object_pairs_hook=pairs, parse_constant=no_number, parse_int=whole_number
+        )
         if _HALF_A_CHARACTER.search(text):
             json.dumps(data, ensure_ascii=False).encode()
     except RecursionError:

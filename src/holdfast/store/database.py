@@ -124,10 +124,7 @@ class Database:
                 self._insert(chunk)
             if compacted is not None:
                 revisions = msgspec.json.encode(list(gone)).decode()
-                run(
-                    "DELETE FROM changes WHERE revision IN (SELECT value FROM json_each(?))",
-                    (revisions,),
-                )
+                run(_TAKE_OUT, (revisions,))
                 run("UPDATE state SET compacted = ?", (compacted,))
             run("COMMIT")
         except sqlite3.Error as error:

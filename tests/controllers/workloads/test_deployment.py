@@ -267,3 +267,19 @@ def test_events_tell_of_scaling() -> None:
     assert (
         f"Deployment/web ScalingReplicaSet Scaled up replica set {name} from 0 to 2" in cluster.emitted
     )
+
+
+def test_conditions_others_wrote_need_not_say_everything() -> None:
+    cluster = _deployed(run=False)
+    bare = [{"type": "Progressing", "status": "True"}, {"type": "Available", "status": "False"}]
+    deployment = _deployment(cluster)
+    status = {**deployment["status"], "conditions": bare}
+    cluster.store.update(cluster.key("Deployment", "web"), {**deployment, "status": status})
+    [only] = _sets(cluster)
+    failed = {**only["status"], "conditions": [{"type": "ReplicaFailure", "status": "True"}]}
+    cluster.store.update(
+        cluster.key("ReplicaSet", only["metadata"]["name"]), {**only, "status": failed}
+    )
+    cluster.settle()
+    cluster.run()
+    assert condition(_deployment(cluster), "Progressing")["reason"] == "NewReplicaSetAvailable"

@@ -190,7 +190,15 @@ def test_indexed_pods_have_their_numbers() -> None:
 
 @pytest.mark.parametrize("text", ["", "0", "0-2", "0,2-3,7", "1-4,6-7"])
 def test_numbers_are_written_short(text: str) -> None:
-    assert write(read(text)) == text
+    assert write(read(text, below=8)) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "numbers"),
+    [("x-y,1", {1}), ("2-", {2}), ("5,2-9000000000", {2, 3}), ("3-1", set()), ("-1", set())],
+)
+def test_numbers_that_make_no_sense_upset_nobody(text: str, numbers: set[int]) -> None:
+    assert read(text, below=4) == numbers
 
 
 def test_pods_of_a_deleted_job_are_let_go() -> None:

@@ -79,6 +79,12 @@ def test_claims_stay_with_the_name() -> None:
     assert cluster.get("PersistentVolumeClaim", "data-db-0") == claim
 
 
+def test_a_claim_template_without_a_name_upsets_nobody() -> None:
+    template = {"spec": {"accessModes": ["ReadWriteOnce"]}}
+    cluster = _set(1, volumeClaimTemplates=[template])
+    assert "volumes" not in cluster.get("Pod", "db-0")["spec"]
+
+
 UPDATES = {
     "all": ({}, ["b", "b", "b"]),
     "from a partition up": (

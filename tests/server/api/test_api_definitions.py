@@ -19,6 +19,8 @@ SCHEMA: dict[str, Any] = {
                 "size": {"type": "integer", "minimum": 1},
                 "colour": {"type": "string", "default": "red", "enum": ["red", "blue"]},
                 "replicas": {"type": "integer"},
+                "labels": {"type": "object", "additionalProperties": {"type": "string"}},
+                "tags": {"type": "array", "x-kubernetes-list-type": "set", "items": {"type": "string"}},
             },
         },
         "status": {"type": "object", "x-kubernetes-preserve-unknown-fields": True},
@@ -113,6 +115,22 @@ def test_objects_are_checked_defaulted_and_pruned(server: LiveServer) -> None:
         thing("Box", "b", {"size": 1, "weight": 5}),
     )
     assert (strict.code, 'unknown field "spec.weight"' in strict.message) == (400, True)
+
+
+@pytest.mark.parametrize(("field", "kind"), [("labels", "object"), ("tags", "array")])
+def test_what_is_neither_map_nor_list_is_invalid_however_it_comes(
+    server: LiveServer, field: str, kind: str
+) -> None:
+    server.post(DEFINITIONS, definition("bins", "Bin"))
+    good = server.post(path("bins"), thing("Bin", field, {"size": 1})).body
+    wrong = {**good, "spec": {"size": 1, field: 5}}
+    for answer in (
+        server.post(path("bins"), thing("Bin", "b", wrong["spec"])),
+        server.put(f"{path('bins')}/{field}", wrong),
+        server.patch(f"{path('bins')}/{field}", {"spec": wrong["spec"]}),
+    ):
+        assert answer.code == 422, answer.text
+        assert f"spec.{field} in body must be of type {kind}" in answer.message
 
 
 def test_objects_say_what_they_are(server: LiveServer) -> None:

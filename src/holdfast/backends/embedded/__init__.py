@@ -18,6 +18,9 @@ The same parts make up a simulation, whose clock is virtual, and `holdfast up`, 
     hands       what the scheduler's decisions do to the cluster; what they do to `reservations`, `jobs`
                 and `migrations` has files of its own
     resident    what all who live there have in common
+    namespaces  namespaces that are emptied
+    workloads   pods made from Deployments, Jobs and their like, and deleted with them; a simulation
+                knows Deployments only
     world       all of these, wired to the scheduler
 
 and what only `up` has:
@@ -25,9 +28,7 @@ and what only `up` has:
     cluster     the loop
     nodes       nodes that register and stay ready
     orphans     pods whose node is not there
-    namespaces  namespaces that are emptied
     expiry      events that are old
-    workloads   pods made from Deployments, Jobs and their like, and deleted with them
 
 May import `store`, `controllers`, `actions`, `plugins` and below. Nothing here blocks, and only
 `clock` reads the time.

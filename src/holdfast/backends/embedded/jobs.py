@@ -2,6 +2,7 @@
 
 import msgspec
 
+from holdfast.actions.reserve import RESERVED, STARVING
 from holdfast.backends.embedded.reservations import reservation_key
 from holdfast.backends.embedded.world import World
 from holdfast.core.decisions import (
@@ -10,9 +11,9 @@ from holdfast.core.decisions import (
     SetPodGroupStatus,
     SetQueueStatus,
 )
+from holdfast.framework.gangs import READY
 from holdfast.store.objects import Key
 
-STARVING, RESERVED, READY = "Starving", "Reserved", "Ready"
 _OF_JOBS = (STARVING, RESERVED, READY)
 
 
@@ -27,10 +28,11 @@ class JobHands:
         if raw is None or raw["metadata"]["uid"] != ref.uid:
             return
         metadata = raw["metadata"]
-        annotations = {**(metadata.get("annotations") or {}), **decision.annotations}
-        kept = {key: value for key, value in annotations.items() if value}
+        before, said = metadata.get("annotations") or {}, decision.annotations
+        kept = {key: value for key, value in before.items() if key not in said}
+        annotations = kept | {key: value for key, value in said.items() if value}
         self._objects.update(
-            reservation_key(ref.name), {**raw, "metadata": {**metadata, "annotations": kept}}
+            reservation_key(ref.name), {**raw, "metadata": {**metadata, "annotations": annotations}}
         )
 
     def set_group_status(self, decision: SetPodGroupStatus) -> None:

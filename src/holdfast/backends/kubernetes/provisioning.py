@@ -83,7 +83,7 @@ class ProvisionerRunner:
     def unsynced(self) -> list[str]:
         """The kinds that have not been read yet, with what stands in the way."""
         return [
-            f"{r.watched.info.resource}: {r.problem or 'not listed yet'}"
+            f"{r.watched.name}: {r.problem or 'not listed yet'}"
             for r in self.reflectors
             if not r.synced.is_set()
         ]
@@ -126,8 +126,7 @@ class ProvisionerRunner:
     def _reporter(self, watched: Watched) -> Callable[[str, str], None]:
         def report(what: str, particulars: str) -> None:
             level = "warning" if what == "failed" else "debug"
-            resource = watched.info.resource
-            self._log(f"reflector {what}", level=level, resource=resource, detail=particulars)
+            self._log(f"reflector {what}", level=level, resource=watched.name, detail=particulars)
 
         return report
 

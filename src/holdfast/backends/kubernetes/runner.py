@@ -127,7 +127,7 @@ class Runner:
     def unsynced(self) -> list[str]:
         """The kinds that have not been read yet, with what stands in the way."""
         return [
-            f"{r.watched.info.resource}: {r.problem or 'not listed yet'}"
+            f"{r.watched.name}: {r.problem or 'not listed yet'}"
             for r in self.reflectors
             if not r.synced.is_set()
         ]
@@ -235,7 +235,6 @@ class Runner:
     def _reporter(self, watched: Watched) -> Callable[[str, str], None]:
         def report(what: str, particulars: str) -> None:
             level = _LEVELS.get(what, "info")
-            resource = watched.info.resource
-            self._log(f"reflector {what}", level=level, resource=resource, detail=particulars)
+            self._log(f"reflector {what}", level=level, resource=watched.name, detail=particulars)
 
         return report

@@ -51,7 +51,7 @@ class RunnerFigures:
         runner = self._runner()
         if runner is None:
             return
-        kinds = [reflector.watched.info.resource for reflector in runner.reflectors]
+        kinds = [reflector.watched.name for reflector in runner.reflectors]
         yield _gauge(
             "holdfast_reflector_objects",
             "Objects of each kind that are known.",

@@ -15,11 +15,14 @@ def index_of(pod: Raw) -> int | None:
     return as_integer(annotations_of(pod).get(INDEX, ""))
 
 
-def read(text: str) -> set[int]:
+def read(text: str, below: int) -> set[int]:
+    """The numbers there may be; what is no number is passed over."""
     numbers: set[int] = set()
-    for part in filter(None, (text or "").split(",")):
+    for part in filter(None, text.split(",")):
         first, _, last = part.partition("-")
-        numbers.update(range(int(first), int(last or first) + 1))
+        start, end = as_integer(first), as_integer(last or first)
+        if start is not None and end is not None:
+            numbers.update(range(max(start, 0), min(end + 1, below)))
     return numbers
 
 

@@ -98,7 +98,7 @@ def _count(job: Raw, members: list[Member], outcome: Outcome) -> _Pods:
         [],
         int(status.get("succeeded") or 0),
         int(status.get("failed") or 0),
-        read(status.get("completedIndexes") or ""),
+        read(status.get("completedIndexes") or "", below=_completions(job)),
     )
     for ref, pod in members:
         if not ended(pod):

@@ -83,7 +83,7 @@ def _failure(conditions: list[Raw], members: list[Member], stamp: str) -> list[R
     for _, each in members:
         found = condition(each, FAILURE)
         if found is not None and found.get("status") == "True":
-            kept = {key: found[key] for key in ("type", "status", "reason", "message")}
+            kept = {key: found.get(key, "") for key in ("type", "status", "reason", "message")}
             return _set(conditions, kept, stamp)
     return without_condition(conditions, FAILURE)
 
@@ -161,7 +161,8 @@ def _set(conditions: list[Raw], new: Raw, stamp: str) -> list[Raw]:
         same = all(before.get(key) == new[key] for key in ("status", "reason"))
         if same and new["type"] != PROGRESSING:
             return conditions
-        since = before["lastTransitionTime"] if before.get("status") == new["status"] else stamp
+        same_status = before.get("status") == new["status"]
+        since = (before.get("lastTransitionTime") if same_status else None) or stamp
     else:
         since = stamp
     placed = {**new, "lastUpdateTime": stamp, "lastTransitionTime": since}

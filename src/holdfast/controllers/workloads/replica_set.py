@@ -1,4 +1,4 @@
-"""ReplicaSets (and ReplicationControllers): as many pods as asked for."""
+"""ReplicaSets: as many pods as asked for."""
 
 from __future__ import annotations
 

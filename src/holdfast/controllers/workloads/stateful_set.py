@@ -138,7 +138,9 @@ class _Maker:
     def _volumes(self, name: str, given: list[Raw]) -> list[Raw]:
         volumes = [*given]
         for template in self._owner["spec"].get("volumeClaimTemplates") or ():
-            volume = template["metadata"]["name"]
+            volume = (template.get("metadata") or {}).get("name")
+            if not volume:
+                continue  # no mount could name it
             claim_name = f"{volume}-{name}"
             volumes = [each for each in volumes if each["name"] != volume]
             volumes.append({"name": volume, "persistentVolumeClaim": {"claimName": claim_name}})

@@ -14,7 +14,7 @@ from holdfast.core.cpus.counts import Bools, Ints
 from holdfast.core.cpus.topology import FULL_CORES, SPREAD
 from holdfast.core.cpus.wants import NOT_WHOLE, POLICIES, Want
 from holdfast.core.nodes import NodeTable
-from holdfast.core.slots import CPU
+from holdfast.core.slots import CPU, MOST
 
 if TYPE_CHECKING:
     from holdfast.core.cpus.cpus import Cpus
@@ -173,7 +173,8 @@ class Judging:
             self._cpus.reach(int(holds.max()))
             own = own - 1000 * np.maximum(self._cpus.held[holds], 0)
         more = np.where(claimed >= own, np.ceil(own * ratio).astype(np.int64) - own, 0)
-        wanted = np.where(bound, np.ceil(want.milli * ratio).astype(np.int64), want.milli)
+        amplified = np.minimum(np.ceil(want.milli * ratio), float(MOST)).astype(np.int64)
+        wanted = np.where(bound, amplified, want.milli)
         room = self._nodes.allocatable[CPU, rows] - claimed - more
         lacking: Bools = (ratio > 1) & (wanted > room)
         return lacking

@@ -176,7 +176,7 @@ class Attached:
         if csi_node is not None:
             for driver in csi_node.spec.drivers:
                 if driver.allocatable is not None and driver.allocatable.count is not None:
-                    limits[driver.name] = driver.allocatable.count
+                    limits[driver.name] = min(max(0, driver.allocatable.count), NO_LIMIT)
             listed = csi_node.metadata.annotations.get(MIGRATED_PLUGINS_ANNOTATION, "")
             plugins = dict.fromkeys(listed.split(","), 1) if listed else {}
         self._write(self._limits, row, limits, NO_LIMIT)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from typing import Any
 
 import msgspec
@@ -180,15 +181,15 @@ def _duplicates(data: bytes) -> list[str]:
     def build(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         built = Twice(pairs)
         if len(built) != len(pairs):
-            names = [name for name, _ in pairs]
-            built.again = tuple(name for i, name in enumerate(names) if name in names[:i])
+            counts = Counter(name for name, _ in pairs)
+            built.again = tuple(name for name, count in counts.items() if count > 1)
         return built
 
     found: list[str] = []
 
     def walk(value: Any, path: str) -> None:
         if isinstance(value, Twice):
-            found.extend(f"{path}.{key}" if path else key for key in dict.fromkeys(value.again))
+            found.extend(f"{path}.{key}" if path else key for key in value.again)
             for key, each in value.items():
                 walk(each, f"{path}.{key}" if path else key)
         elif isinstance(value, list):

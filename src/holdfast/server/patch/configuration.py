@@ -10,7 +10,7 @@ from typing import Any
 
 from holdfast.server.patch.fields import path_step
 from holdfast.server.patch.ordering import go_text, go_type
-from holdfast.server.patch.typed import NotComparable, element_of, kind_of
+from holdfast.server.patch.typed import NotComparable, element_of, expected_kind
 from holdfast.server.schema.shapes import UNTYPED, Shape
 
 Mistakes = list[tuple[str, str]]
@@ -29,7 +29,7 @@ def mistakes_in(shape: Shape, config: Any) -> str:
 def _check(found: Mistakes, shape: Shape, value: Any, path: str) -> None:
     if value is None:
         return
-    kind = kind_of(shape, value)
+    kind = expected_kind(shape, value)
     if kind == "map":
         _check_map(found, shape, value, path)
     elif kind == "list":

@@ -13,7 +13,7 @@ from typing import Any
 
 from holdfast.server.patch.compare import same
 from holdfast.server.patch.fields import encode, order
-from holdfast.server.patch.typed import ABSENT, added_fields, element_of
+from holdfast.server.patch.typed import ABSENT, NotComparable, added_fields, element_of
 from holdfast.server.schema.shapes import UNTYPED, Shape
 
 Written = dict[str, Any]
@@ -53,6 +53,8 @@ def _map(shape: Shape) -> Writer:
     def write_map(value: Any) -> Written:
         if not value:
             return _LEAF
+        if value.__class__ is not dict:
+            raise NotComparable("expected map")
         written: Written = {".": _LEAF}
         for name in sorted(value) if len(value) > 1 else value:
             known = fields.get(name)
@@ -74,6 +76,8 @@ def _list(shape: Shape) -> Writer:
     def write_list(value: Any) -> Written:
         if not value:
             return _LEAF
+        if value.__class__ is not list:
+            raise NotComparable("expected list")
         write = writer(items)
         inner: Written = {}
         for item in value:

@@ -23,10 +23,22 @@ _key = lru_cache(maxsize=4096)(lambda name, text: f"k:{_encode({name: text}).dec
 
 
 class NotComparable(PatchError):
-    """An item of a list cannot be told from the others."""
+    """A value is not of its type, or an item of a list cannot be told from the others."""
 
 
 def kind_of(shape: Shape, value: Any) -> str:
+    """map, list or scalar: what a value is; raises where it is no map or list, and ought to be."""
+    kind = expected_kind(shape, value)
+    if value is not None:
+        if kind == "map":
+            if value.__class__ is not dict:
+                raise NotComparable("expected map")
+        elif kind == "list" and value.__class__ is not list:
+            raise NotComparable("expected list")
+    return kind
+
+
+def expected_kind(shape: Shape, value: Any) -> str:
     """map, list or scalar: what a value is to be taken for."""
     kind = shape.kind
     if kind == "struct" or kind == "map":

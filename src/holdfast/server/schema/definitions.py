@@ -22,7 +22,6 @@ SUBRESOURCE_STATUS = (
 )
 QUANTITY = "io.k8s.apimachinery.pkg.api.resource.Quantity"
 INT_OR_STRING = "io.k8s.apimachinery.pkg.util.intstr.IntOrString"
-TIME = META + "Time"
 MICRO_TIME = META + "MicroTime"
 RAW_EXTENSION = "io.k8s.apimachinery.pkg.runtime.RawExtension"
 

@@ -20,6 +20,11 @@ class Watched(NamedTuple):
     ended: bool = False
     """Whether it is about pods that have ended."""
 
+    @property
+    def name(self) -> str:
+        """As logs and figures have it; no two that are watched have the same."""
+        return f"{self.info.resource}/ended" if self.ended else self.info.resource
+
 
 def _kind(api_version: str, kind: str, field_selector: str = "", optional: bool = False) -> Watched:
     return Watched(KINDS[api_version, kind], field_selector, optional)
