@@ -185,6 +185,53 @@ def test_scale(server: LiveServer, plural: str) -> None:
     assert "spec.replicas: Invalid value: -1: must be greater than or equal to 0" in negative.message
 
 
+@pytest.mark.parametrize(
+    ("path", "body", "words"),
+    [
+        ("odd/eviction", {"metadata": 5}, "Eviction.metadata of type v1.ObjectMeta"),
+        (
+            "odd/eviction",
+            {**eviction("odd"), "deleteOptions": {"gracePeriodSeconds": "x"}},
+            "gracePeriodSeconds of type int64",
+        ),
+        ("odd/binding", {"metadata": {"name": "odd"}, "target": 5}, "Binding.target of type"),
+    ],
+)
+def test_what_is_asked_of_a_pod_must_be_readable(
+    server: LiveServer, path: str, body: dict[str, Any], words: str
+) -> None:
+    server.post(PODS, pod("odd"))
+    answer = server.post(f"{PODS}/{path}", body)
+    assert answer.code == 400
+    assert words in answer.message
+
+
+@pytest.mark.parametrize(
+    ("scale", "words"),
+    [
+        ({"spec": 5}, "cannot unmarshal number into Go struct field Scale.spec of type v1.ScaleSpec"),
+        ({"metadata": "x"}, "Scale.metadata of type v1.ObjectMeta"),
+        ({"spec": {"replicas": True}}, "cannot unmarshal bool into Go struct field"),
+        ({"spec": {"replicas": 2**31}}, "spec.replicas of type int32"),
+    ],
+)
+def test_scales_must_be_readable(server: LiveServer, scale: dict[str, Any], words: str) -> None:
+    path = "/apis/apps/v1/namespaces/default/replicasets"
+    template = {"metadata": {"labels": {"a": "b"}}, "spec": pod("x")["spec"]}
+    spec = {"selector": {"matchLabels": {"a": "b"}}, "template": template}
+    server.post(path, {"metadata": {"name": "odd"}, "spec": spec})
+    for answer in (server.put(f"{path}/odd/scale", scale), server.patch(f"{path}/odd/scale", scale)):
+        assert answer.code == 400
+        assert words in answer.message
+
+
+@pytest.mark.parametrize("body", [{"metadata": 5}, {"spec": 5}])
+def test_reviews_must_be_readable(server: LiveServer, body: dict[str, Any]) -> None:
+    answer = server.post("/apis/authorization.k8s.io/v1/subjectaccessreviews", body)
+    assert answer.code == 400
+    assert "cannot be handled as a SubjectAccessReview" in answer.message
+
+
 def test_reviews_say_that_everything_is_allowed_and_why(server: LiveServer) -> None:
     attributes = {"verb": "create", "resource": "pods"}
     access = server.post(
