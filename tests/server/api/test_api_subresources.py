@@ -161,6 +161,29 @@ def test_pending_and_unhealthy_pods_are_evicted_past_a_budget(server: LiveServer
     assert wrong.message == "name in URL does not match name in Eviction object"
 
 
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [
+        ({"resources": {"requests": {"cpu": "500m", "memory": "1Mi", "example.com/gpu": "1"}}}, 200),
+        ({"resources": {"limits": {"memory": "4Gi", "example.com/gpu": "1"}}}, 200),
+        ({"resources": {"limits": {"example.com/gpu": "2"}}}, 422),
+        ({"image": "other"}, 422),
+    ],
+)
+def test_only_cpu_and_memory_are_resized(server: LiveServer, change: dict[str, Any], code: int) -> None:
+    amounts = {"cpu": "1", "memory": "1Gi", "example.com/gpu": "1"}
+    container = {"name": "c", "image": "i", "resources": {"requests": amounts, "limits": amounts}}
+    server.post(PODS, pod("resized", containers=[container]))
+    raw = server.get(f"{PODS}/resized").body
+    now = raw["spec"]["containers"][0]
+    resources = {**now["resources"], **change.get("resources", {})}
+    raw["spec"]["containers"] = [{**now, **change, "resources": resources}]
+    answer = server.put(f"{PODS}/resized/resize", raw)
+    assert answer.code == code, answer.text
+    if code == 422:
+        assert "spec: Forbidden: only cpu and memory resources are mutable" in answer.message
+
+
 @pytest.mark.parametrize("plural", ["deployments", "replicasets", "statefulsets"])
 def test_scale(server: LiveServer, plural: str) -> None:
     kind = {"deployments": "Deployment", "replicasets": "ReplicaSet", "statefulsets": "StatefulSet"}
