@@ -99,6 +99,9 @@ def test_the_list_names_every_workload() -> None:
         (["SchedulingBasik"], "did you mean SchedulingBasic?"),
         (["openb"], "--trace DIR"),
         (["openb", "--trace", "/nonexistent"], "openb_node_list_all_node.csv"),
+        (["SchedulingBasic", "--mode", "embedded"], "it takes no workload"),
+        (["--mode", "kube", "--profile"], "--profile is for --mode core"),
+        (["SchedulingBasic", "--kubeconfig", "f"], "are for --mode kube"),
     ],
 )
 def test_what_cannot_be_run_is_said_with_exit_status_1(arguments: list[str], said: str) -> None:

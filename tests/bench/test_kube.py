@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import subprocess
 import sys
+from typing import Any, cast
 
 import pytest
 
 from holdfast.bench.errors import BenchError
+from holdfast.bench.kube import measure
 from holdfast.bench.kube.command import DEFAULT_ROWS
 from holdfast.bench.kube.measure import KubeResult
 from holdfast.bench.kube.objects import LABEL, content_of
@@ -58,6 +61,22 @@ def test_the_best_run_of_each_scheduler_counts() -> None:
 def test_a_program_that_is_none_is_said_to_be() -> None:
     with pytest.raises(BenchError, match="is not a program"):
         kube_scheduler("/no/such/program", "x")
+
+
+class Running:
+    def check(self) -> None:
+        pass
+
+
+def test_pods_are_not_waited_for_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(measure, "_PATIENCE", 0.01)
+
+    async def waited() -> None:
+        watching = asyncio.create_task(asyncio.sleep(60))
+        await measure._until_bound(watching, cast(Any, Running()))
+
+    with pytest.raises(BenchError, match="not every pod had its node after 0 s"):
+        asyncio.run(waited())
 
 
 def test_it_runs_and_leaves_nothing_behind(real_cluster: RealServer) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import aiohttp
 import pytest
 
+from holdfast.backends.kubernetes.errors import KubernetesError
 from holdfast.server.health import Check, Endpoints, health_app, ping, start_health
 
 
@@ -15,6 +16,9 @@ def ask(problems: dict[str, str], *paths: str) -> list[tuple[int, str]]:
     async def go() -> list[tuple[int, str]]:
         async def difference() -> Any:
             return {"missing_pods": ["Pod/default/p"]}
+
+        async def unreachable() -> Any:
+            raise KubernetesError("https://c:1: connection refused")
 
         endpoints = Endpoints(
             checks=[
@@ -24,7 +28,7 @@ def ask(problems: dict[str, str], *paths: str) -> list[tuple[int, str]]:
             ],
             metrics=lambda: b"scheduler_pending_pods 1\n",
             configz=lambda: {"parallelism": 16},
-            more={"/debug/compare": difference},
+            more={"/debug/compare": difference, "/debug/unreachable": unreachable},
         )
         runner, port = await start_health(health_app(endpoints), "127.0.0.1", 0)
         answers = []
@@ -80,3 +84,7 @@ def test_metrics_configuration_and_comparison() -> None:
     assert '"parallelism": 16' in configz[1]
     assert "version" in version[1]
     assert "Pod/default/p" in compared[1]
+
+
+def test_a_question_the_server_does_not_answer_says_why() -> None:
+    assert ask({}, "/debug/unreachable") == [(502, "https://c:1: connection refused\n")]

@@ -131,6 +131,7 @@ def bench(
         return
     options = Options(nodes, batch, repeat, trace, trace_nodes, trace_pods)
     try:
+        _check_mode(mode, workload, profile, kubeconfig or kube_scheduler)
         if mode is Mode.EMBEDDED:
             from holdfast.bench.embedded import command as embedded  # it brings the network along
 
@@ -153,6 +154,16 @@ def bench(
     except HoldfastError as error:
         typer.echo(f"error: {error}", err=True)
         raise typer.Exit(1) from None
+
+
+def _check_mode(mode: Mode, workload: list[str] | None, profile: bool, server: str | None) -> None:
+    """What a mode has no use for is refused rather than left unheeded. Raises BenchError."""
+    if mode is Mode.EMBEDDED and workload:
+        raise BenchError("--mode embedded has rows of its own; it takes no workload")
+    if mode is not Mode.CORE and profile:
+        raise BenchError("--profile is for --mode core")
+    if mode is not Mode.KUBE and server:
+        raise BenchError("--kubeconfig and --kube-scheduler are for --mode kube")
 
 
 def _on_a_server(

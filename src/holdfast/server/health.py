@@ -12,6 +12,7 @@ import msgspec
 from aiohttp import web
 
 from holdfast import __version__
+from holdfast.api.errors import HoldfastError
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +117,10 @@ def _local(
     async def respond(request: web.Request) -> web.Response:
         if request.remote not in ("127.0.0.1", "::1"):
             return web.Response(status=403, text="only from this machine\n")
-        return _json(await answer())
+        try:
+            return _json(await answer())
+        except HoldfastError as error:
+            return web.Response(status=502, text=f"{error}\n")
 
     return respond
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from apiserver import CONFIG_MAPS, PODS, LiveServer, config_map, pod
@@ -19,6 +21,29 @@ def test_a_deletion_says_what_is_gone(server: LiveServer) -> None:
     assert answer.body["status"] == "Success"
     assert answer.body["details"] == {"name": "gone", "kind": "configmaps", "uid": uid}
     assert server.delete(f"{CONFIG_MAPS}/gone").code == 404
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ([1], "the object provided is unrecognized (must be of type DeleteOptions)"),
+        ({"gracePeriodSeconds": "x"}, "DeleteOptions.gracePeriodSeconds of type int64"),
+        ({"preconditions": 5}, "DeleteOptions.preconditions of type v1.Preconditions"),
+        ({"orphanDependents": "x"}, "DeleteOptions.orphanDependents of type bool"),
+    ],
+)
+def test_options_must_be_readable(server: LiveServer, options: Any, words: str) -> None:
+    server.post(CONFIG_MAPS, config_map("stays"))
+    answer = server.delete(f"{CONFIG_MAPS}/stays", options)
+    assert answer.code == 400
+    assert words in answer.message
+
+
+def test_a_body_however_little_it_says_is_the_options(server: LiveServer) -> None:
+    server.post(PODS, pod("brief"))
+    bind(server, "brief")
+    answer = server.delete(f"{PODS}/brief?gracePeriodSeconds=5", {})
+    assert answer.body["metadata"]["deletionGracePeriodSeconds"] == 30
 
 
 @pytest.mark.parametrize(

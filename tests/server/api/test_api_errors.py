@@ -13,6 +13,9 @@ NOT_ALLOWED = "the server does not allow this method on the requested resource"
 UNRECOGNIZED = "the object provided is unrecognized (must be of type Pod): "
 NOT_JSON = f"{UNRECOGNIZED}couldn't get version/kind; json parse error: "
 
+MANY = "9" * 5000
+"""More digits than Python turns into a number."""
+
 
 @pytest.mark.parametrize(
     ("path", "message"),
@@ -215,6 +218,12 @@ def test_a_namespace_must_be_there(server: LiveServer) -> None:
         ("labelSelector=a%3D,", "found '', expected: identifier after ','"),
         ("labelSelector=,a", "found ',', expected: !, identifier, or 'end of string'"),
         ("limit=x", 'strconv.ParseInt: parsing "x": invalid syntax'),
+        (f"limit={MANY}", f'strconv.ParseInt: parsing "{MANY}": value out of range'),
+        (
+            f"resourceVersion={MANY}",
+            f'invalid resource version: resourceVersion: Invalid value: "{MANY}": strconv.ParseUint: '
+            f'parsing "{MANY}": value out of range',
+        ),
         (
             "continue=abc",
             "invalid continue token: continue key is not valid: invalid character 'i' looking for "

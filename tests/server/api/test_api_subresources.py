@@ -161,6 +161,29 @@ def test_pending_and_unhealthy_pods_are_evicted_past_a_budget(server: LiveServer
     assert wrong.message == "name in URL does not match name in Eviction object"
 
 
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [
+        ({"resources": {"requests": {"cpu": "500m", "memory": "1Mi", "example.com/gpu": "1"}}}, 200),
+        ({"resources": {"limits": {"memory": "4Gi", "example.com/gpu": "1"}}}, 200),
+        ({"resources": {"limits": {"example.com/gpu": "2"}}}, 422),
+        ({"image": "other"}, 422),
+    ],
+)
+def test_only_cpu_and_memory_are_resized(server: LiveServer, change: dict[str, Any], code: int) -> None:
+    amounts = {"cpu": "1", "memory": "1Gi", "example.com/gpu": "1"}
+    container = {"name": "c", "image": "i", "resources": {"requests": amounts, "limits": amounts}}
+    server.post(PODS, pod("resized", containers=[container]))
+    raw = server.get(f"{PODS}/resized").body
+    now = raw["spec"]["containers"][0]
+    resources = {**now["resources"], **change.get("resources", {})}
+    raw["spec"]["containers"] = [{**now, **change, "resources": resources}]
+    answer = server.put(f"{PODS}/resized/resize", raw)
+    assert answer.code == code, answer.text
+    if code == 422:
+        assert "spec: Forbidden: only cpu and memory resources are mutable" in answer.message
+
+
 @pytest.mark.parametrize("plural", ["deployments", "replicasets", "statefulsets"])
 def test_scale(server: LiveServer, plural: str) -> None:
     kind = {"deployments": "Deployment", "replicasets": "ReplicaSet", "statefulsets": "StatefulSet"}
@@ -183,6 +206,53 @@ def test_scale(server: LiveServer, plural: str) -> None:
     negative = server.patch(f"{path}/s/scale", {"spec": {"replicas": -1}})
     assert negative.code == 422
     assert "spec.replicas: Invalid value: -1: must be greater than or equal to 0" in negative.message
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "words"),
+    [
+        ("odd/eviction", {"metadata": 5}, "Eviction.metadata of type v1.ObjectMeta"),
+        (
+            "odd/eviction",
+            {**eviction("odd"), "deleteOptions": {"gracePeriodSeconds": "x"}},
+            "gracePeriodSeconds of type int64",
+        ),
+        ("odd/binding", {"metadata": {"name": "odd"}, "target": 5}, "Binding.target of type"),
+    ],
+)
+def test_what_is_asked_of_a_pod_must_be_readable(
+    server: LiveServer, path: str, body: dict[str, Any], words: str
+) -> None:
+    server.post(PODS, pod("odd"))
+    answer = server.post(f"{PODS}/{path}", body)
+    assert answer.code == 400
+    assert words in answer.message
+
+
+@pytest.mark.parametrize(
+    ("scale", "words"),
+    [
+        ({"spec": 5}, "cannot unmarshal number into Go struct field Scale.spec of type v1.ScaleSpec"),
+        ({"metadata": "x"}, "Scale.metadata of type v1.ObjectMeta"),
+        ({"spec": {"replicas": True}}, "cannot unmarshal bool into Go struct field"),
+        ({"spec": {"replicas": 2**31}}, "spec.replicas of type int32"),
+    ],
+)
+def test_scales_must_be_readable(server: LiveServer, scale: dict[str, Any], words: str) -> None:
+    path = "/apis/apps/v1/namespaces/default/replicasets"
+    template = {"metadata": {"labels": {"a": "b"}}, "spec": pod("x")["spec"]}
+    spec = {"selector": {"matchLabels": {"a": "b"}}, "template": template}
+    server.post(path, {"metadata": {"name": "odd"}, "spec": spec})
+    for answer in (server.put(f"{path}/odd/scale", scale), server.patch(f"{path}/odd/scale", scale)):
+        assert answer.code == 400
+        assert words in answer.message
+
+
+@pytest.mark.parametrize("body", [{"metadata": 5}, {"spec": 5}])
+def test_reviews_must_be_readable(server: LiveServer, body: dict[str, Any]) -> None:
+    answer = server.post("/apis/authorization.k8s.io/v1/subjectaccessreviews", body)
+    assert answer.code == 400
+    assert "cannot be handled as a SubjectAccessReview" in answer.message
 
 
 def test_reviews_say_that_everything_is_allowed_and_why(server: LiveServer) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from typing import Any
 
 from hypothesis import given
@@ -123,6 +124,40 @@ def test_what_a_creator_owns_is_what_comparing_with_nothing_finds(
     system = {"f:apiVersion": fields.LEAF, "f:kind": fields.LEAF}
     gained = fields.difference(gained, {**system, "f:metadata": {".": {}, "f:name": fields.LEAF}})
     assert entries(tracked).get(("me", "Update"), {}) == fields.encode(gained)
+
+
+def test_a_redefined_kind_does_not_inherit_how_fields_were_written() -> None:
+    text: Raw = {"type": "string"}
+    kinds: list[tuple[Raw, Any, Raw]] = [
+        (
+            {"type": "object", "additionalProperties": text},
+            {"a": "b"},
+            {".": {}, "f:a": {}},
+        ),
+        (
+            {"type": "array", "x-kubernetes-list-type": "set", "items": text},
+            ["a"],
+            {".": {}, 'v:"a"': {}},
+        ),
+        (text, "a", {}),
+    ]
+    for i in range(60):
+        part, value, owned = kinds[i % 3]
+        crd = widget_crd()
+        version = crd["spec"]["versions"][0]
+        version["schema"]["openAPIV3Schema"]["properties"]["spec"] = {
+            "type": "object",
+            "properties": {"extra": part},
+        }
+        catalogue = Catalogue()
+        catalogue.add_crd(crd)
+        type = catalogue.resource("example.com", "v1", "widgets")
+        assert type is not None
+        raw = {"apiVersion": "example.com/v1", "kind": "Widget", "spec": {"extra": value}}
+        tracked = track_update(type, None, {**raw, "metadata": {"name": "x"}}, "me", "", T1)
+        assert entries(tracked)["me", "Update"]["f:spec"]["f:extra"] == owned, i
+        del crd, catalogue, type
+        gc.collect()
 
 
 @given(objects)

@@ -127,26 +127,26 @@ class Binds:
         self._wanted = wanted
         self._path = f"/api/v1/pods?{_SELECTOR}"
         self._decoder = msgspec.json.Decoder(_Frame)
-        self.is_watching = asyncio.Event()
         self.at: dict[str, float] = {}
         """Names to the moment their bind was seen."""
 
-    async def watch(self) -> None:
-        """Returns when all have their nodes. Servers drop watches that fall behind: then we look."""
+    async def watch(self, version: str) -> None:
+        """From where `look` left off. Returns when all have their nodes. Servers drop watches that fall
+        behind: then we look."""
         while len(self.at) < len(self._wanted):
-            version = await self._list()
             try:
                 await self._follow(version)
             except KubernetesError:
                 await asyncio.sleep(_BETWEEN)
+            version = await self.look()
 
-    async def _list(self) -> str:
+    async def look(self) -> str:
+        """Which have their nodes now, and as of which version of the list."""
         listed = msgspec.json.decode(
             await self._client.call(get(self._path, timeout=120), attempts=5), type=_List
         )
         for pod in listed.items or ():
             self._saw(pod, time.monotonic())
-        self.is_watching.set()
         return listed.metadata.resource_version
 
     async def _follow(self, version: str) -> None:

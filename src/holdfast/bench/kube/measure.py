@@ -16,6 +16,7 @@ import msgspec
 
 from holdfast.backends.kubernetes.access import find_access
 from holdfast.backends.kubernetes.http.client import Client
+from holdfast.bench.errors import BenchError
 from holdfast.bench.kube.cluster import BenchCluster, Binds
 from holdfast.bench.kube.objects import Content, content_of
 from holdfast.bench.kube.schedulers import Candidate, Running
@@ -73,8 +74,7 @@ async def _one(
         await cluster.create_pods(content.measured, candidate.scheduler_name)
         names = {pod["metadata"]["name"] for pod in content.measured}
         binds = Binds(client, names)
-        watching = asyncio.create_task(binds.watch())
-        await binds.is_watching.wait()
+        watching = asyncio.create_task(binds.watch(await binds.look()))
         start = time.monotonic()
         with candidate.running() as running:
             await _until_bound(watching, running)
@@ -107,6 +107,8 @@ async def _until_bound(watching: "asyncio.Task[None]", running: Running) -> None
                 running.check()
                 await asyncio.wait([watching], timeout=_LOOK_EVERY)
             watching.result()
+    except TimeoutError:
+        raise BenchError(f"not every pod had its node after {_PATIENCE:.0f} s") from None
     finally:
         watching.cancel()
         await asyncio.gather(watching, return_exceptions=True)

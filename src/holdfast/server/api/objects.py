@@ -7,7 +7,7 @@ from functools import lru_cache
 from aiohttp import web
 
 from holdfast.server.api import answers, protobuf
-from holdfast.server.api.bodies import Body, media_of, read_json, read_object
+from holdfast.server.api.bodies import Body, media_of, read_object
 from holdfast.server.api.cluster import Call, Cluster
 from holdfast.server.api.encoding import as_media, in_form, list_in_form, to_bytes
 from holdfast.server.api.negotiate import Form, object_form
@@ -40,9 +40,11 @@ from holdfast.server.api.verbs import (
     scaling,
     updating,
 )
+from holdfast.server.api.verbs.bodies import read_known
 from holdfast.server.schema import ResourceType
 from holdfast.store import Raw
 
+_DELETE_OPTIONS = "io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions"
 _WRITES = {"POST": "CreateOptions", "PUT": "UpdateOptions", "PATCH": "PatchOptions"}
 _NO_DEFAULT_MANAGER = "application/apply-patch+yaml"
 _NEED_CONTAINERS = ("log", "exec", "attach", "portforward")
@@ -253,11 +255,10 @@ class Objects:
         if not data:
             return delete_options(request.query, None)
         content_type = request.headers.get("Content-Type", "")
-        if media_of(content_type) in ("application/yaml", protobuf.MEDIA_TYPE):
-            value = read_object(data, content_type, "DeleteOptions").value
-        else:
-            value = read_json(data)
-        return delete_options(request.query, value)
+        if media_of(content_type) not in ("application/yaml", protobuf.MEDIA_TYPE):
+            content_type = "application/json"  # which clients do not always say of these
+        value = read_object(data, content_type, "DeleteOptions").value
+        return delete_options(request.query, read_known(_DELETE_OPTIONS, value))
 
     async def _settled(self) -> None:
         """What the client is told of must not be taken back by a crash."""

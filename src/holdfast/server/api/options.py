@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from holdfast.server.api import fields
-from holdfast.server.api.bodies import go_kind
 from holdfast.server.api.fields import Problem
 from holdfast.server.api.status import bad_request, invalid
 from holdfast.store import Raw
 
 _INTEGER = re.compile(r"[+-]?[0-9]+")
-_TRUE = frozenset({"1", "t", "T", "true", "TRUE", "True"})
 _FIELD_VALIDATION = ("", "Ignore", "Strict", "Warn")
 _POLICIES = ("Foreground", "Background", "Orphan", "nil")
 _META = "meta.k8s.io"
@@ -133,25 +131,16 @@ def write_options(query: Query, kind: str, user_agent: str) -> WriteOptions:
 
 
 def delete_options(query: Query, body: Raw | None) -> DeleteOptions:
-    """A body, where there is one, is the options; else the query is. Raises ApiError 400 or 422."""
+    """A body, where there is one, is the options, as they were read; else the query is. Raises ApiError
+    400 or 422."""
     found: list[Problem] = []
-    if body:
+    if body is not None:
         dry_run = body.get("dryRun") or []
         if dry_run not in ([], ["All"]):
             found.append(fields.unsupported("dryRun", dry_run, ("All",)))
         grace, policy = body.get("gracePeriodSeconds"), body.get("propagationPolicy")
         orphan = body.get("orphanDependents")
-        conditions: Any = body.get("preconditions") or {}
-        if not isinstance(grace, int | None) or isinstance(grace, bool):
-            raise bad_request(
-                f"json: cannot unmarshal {go_kind(grace)} into Go struct field "
-                "DeleteOptions.gracePeriodSeconds of type int64"
-            )
-        if not isinstance(conditions, dict):
-            raise bad_request(
-                f"json: cannot unmarshal {go_kind(conditions)} into Go struct field "
-                "DeleteOptions.preconditions of type v1.Preconditions"
-            )
+        conditions = body.get("preconditions") or {}
     else:
         dry_run = ["All"] if _dry_run(query, found) else []
         grace, policy = _integer(query, "gracePeriodSeconds"), query.get("propagationPolicy")
@@ -198,10 +187,15 @@ def _integer(query: Query, name: str) -> int | None:
         return None
     if _INTEGER.fullmatch(text) is None:
         raise bad_request(f'strconv.ParseInt: parsing "{text}": invalid syntax')
-    value = int(text)
+    value = _bounded(text)
     if not -(2**63) <= value < 2**63:
         raise bad_request(f'strconv.ParseInt: parsing "{text}": value out of range')
     return value
+
+
+def _bounded(text: str) -> int:
+    """The number; of one with more digits than Python reads, something as far out of range."""
+    return int(text if len(text) < 100 else text[:100])
 
 
 def _flag(query: Query, name: str) -> bool | None:
@@ -219,4 +213,10 @@ def parse_revision(text: str) -> int:
             f"resourceVersion: Invalid value: {fields.quoted(text)}: strconv.ParseUint: "
             f"parsing {fields.quoted(text)}: invalid syntax"
         )
-    return int(text)
+    value = _bounded(text)
+    if value >= 2**64:
+        raise ValueError(
+            f"resourceVersion: Invalid value: {fields.quoted(text)}: strconv.ParseUint: "
+            f"parsing {fields.quoted(text)}: value out of range"
+        )
+    return value

@@ -64,14 +64,12 @@ Condition = Callable[[Raw], bool]
 class Selection:
     """Compiled once per request. `everything` says there is nothing to check."""
 
-    __slots__ = ("_fields", "_labels", "everything", "name")
+    __slots__ = ("_fields", "_labels", "everything")
 
-    def __init__(self, labels: Selector, conditions: Iterable[Condition], name: str = "") -> None:
+    def __init__(self, labels: Selector, conditions: Iterable[Condition]) -> None:
         self._labels = labels
         self._fields = tuple(conditions)
         self.everything = labels.everything and not self._fields
-        self.name = name
-        """The one name objects may have; "" where they may have any."""
 
     def matches(self, raw: Raw) -> bool:
         if not self._labels.everything and not self._labels.matches(
@@ -93,9 +91,7 @@ def select(type: ResourceType, labels: str, fields: str) -> Selection:
     except SelectorError as error:
         raise bad_request(str(error)) from None
     chosen = _field_selector(fields)
-    conditions = [_condition(type, *each) for each in chosen.conditions]
-    names = [each.value for each in chosen.conditions if each.path == _METADATA[0] and each.equal]
-    return Selection(selector, conditions, names[0] if names else "")
+    return Selection(selector, [_condition(type, *each) for each in chosen.conditions])
 
 
 def _field_selector(text: str) -> FieldSelector:

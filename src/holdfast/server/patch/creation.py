@@ -14,21 +14,20 @@ from typing import Any
 from holdfast.server.patch.compare import same
 from holdfast.server.patch.fields import encode, order
 from holdfast.server.patch.typed import ABSENT, NotComparable, added_fields, element_of
-from holdfast.server.schema.shapes import UNTYPED, Shape
+from holdfast.server.schema.shapes import NOT_COMPILED, UNTYPED, Shape
 
 Written = dict[str, Any]
 Writer = Callable[[Any], Written]
 
 _LEAF: Written = {}
-_known: dict[int, Writer | None] = {}
 
 
 def writer(shape: Shape) -> Writer | None:
     """What writes the fields of a part that was not there before; None where it is one field."""
-    key = id(shape)
-    if key not in _known:
-        _known[key] = _compile(shape)
-    return _known[key]
+    if shape.writer is NOT_COMPILED:
+        shape.writer = _compile(shape)
+    found: Writer | None = shape.writer
+    return found
 
 
 def _compile(shape: Shape) -> Writer | None:

@@ -20,6 +20,8 @@ from holdfast.server.schema.definitions import (
     definitions,
 )
 
+NOT_COMPILED: Any = object()
+
 
 class Shape:
     """One node. Built once per type and never changed after, but linked in cycles."""
@@ -39,6 +41,7 @@ class Shape:
         "nullable",
         "strategies",
         "values",
+        "writer",
         "zeroes",
     )
 
@@ -62,6 +65,8 @@ class Shape:
         self.nullable = False
         self.always: tuple[str, ...] = ()
         self.zeroes: frozenset[str] = frozenset()
+        self.writer: Any = NOT_COMPILED
+        """Kept here for `patch.creation`, so that it goes with the shape: kinds can be redefined."""
 
     def field(self, name: str) -> Shape | None:
         """The shape of what a map or struct has under a name."""
@@ -70,7 +75,8 @@ class Shape:
     def copy(self) -> Shape:
         other = Shape(self.kind)
         for slot in Shape.__slots__:
-            setattr(other, slot, getattr(self, slot))
+            if slot != "writer":
+                setattr(other, slot, getattr(self, slot))
         return other
 
     def __repr__(self) -> str:

@@ -28,6 +28,7 @@ _MAY_CHANGE = (
     "existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was "
     "previously negative)"
 )
+_RESIZABLE = ("cpu", "memory")
 _CONTAINERS = ("containers", "initContainers")
 
 _known_qos: dict[bytes, str] = {}
@@ -226,28 +227,34 @@ def _check_tolerations(old: Raw, new: Raw) -> list[Problem]:
 
 def _check_gates(old: Raw, new: Raw) -> list[Problem]:
     was = {each.get("name") for each in old.get("schedulingGates") or []}
-    added = [each for each in new.get("schedulingGates") or [] if each.get("name") not in was]
     return [
         fields.forbidden(
             f"spec.schedulingGates[{i}].name",
             f"only deletion is allowed, but found new scheduling gate '{each.get('name')}'",
         )
-        for i, each in enumerate(added)
+        for i, each in enumerate(new.get("schedulingGates") or [])
+        if each.get("name") not in was
     ]
 
 
 def _check_resize(old: Raw, new: Raw) -> list[Problem]:
-    def without_resources(spec: Raw) -> Raw:
-        return {
-            **spec,
-            **{
-                part: [_without(each, "resources") for each in spec[part]]
-                for part in _CONTAINERS
-                if part in spec
-            },
+    def fixed(container: Raw) -> Raw:
+        resources = container.get("resources") or {}
+        amounts = {
+            part: {
+                name: each
+                for name, each in (resources.get(part) or {}).items()
+                if name not in _RESIZABLE
+            }
+            for part in ("requests", "limits")
         }
+        return {**container, "resources": {**resources, **amounts}}
 
-    if without_resources(old) == without_resources(new):
+    def fixed_parts(spec: Raw) -> Raw:
+        lists = {part: [*map(fixed, spec[part])] for part in _CONTAINERS if part in spec}
+        return {**spec, **lists}
+
+    if fixed_parts(old) == fixed_parts(new):
         return []
     return [fields.forbidden("spec", "only cpu and memory resources are mutable")]
 

@@ -1,10 +1,12 @@
 """What a client sent, made into an object of the type it is for."""
 
+from typing import Any
+
 from holdfast.server.api import fields
 from holdfast.server.api.bodies import Body
 from holdfast.server.api.cluster import Call
 from holdfast.server.api.status import ApiError, bad_request, invalid
-from holdfast.server.schema import MALFORMED, UNKNOWN, ResourceType, read_object
+from holdfast.server.schema import MALFORMED, UNKNOWN, ResourceType, decoding, read_object
 from holdfast.store import Raw
 
 
@@ -23,18 +25,32 @@ def read(call: Call, body: Body, type: ResourceType | None = None) -> Raw:
     unknown: list[str] = []
     for problem in problems:
         if problem.reason == MALFORMED:
-            raise _cannot_be_handled(type, problem.message)
+            raise _cannot_be_handled(type.kind, type.version, problem.message)
         if problem.reason == UNKNOWN:
             unknown.append(problem.message)
     complaints = [f'duplicate field "{path}"' for path in twice] + unknown
     if complaints:
         if call.options.validation == "Strict":
-            raise _cannot_be_handled(type, f"strict decoding error: {', '.join(complaints)}")
+            why = f"strict decoding error: {', '.join(complaints)}"
+            raise _cannot_be_handled(type.kind, type.version, why)
         if call.options.validation == "Warn":
             for each in complaints:
                 call.warn(each)
     if not isinstance(raw.get("metadata"), dict):
         raw = {**raw, "metadata": {}}
+    return raw
+
+
+def read_known(definition: str, value: Any) -> Raw:
+    """What is sent to be acted on rather than kept, such as a Scale, by its OpenAPI name. Raises
+    ApiError 400."""
+    kind = definition.rpartition(".")[2]
+    if not isinstance(value, dict):
+        raise bad_request(f"the object provided is unrecognized (must be of type {kind})")
+    raw, problems = decoding.read(definition, value)
+    for problem in problems:
+        if problem.reason == MALFORMED:
+            raise _cannot_be_handled(kind, "v1", problem.message)
     return raw
 
 
@@ -56,7 +72,8 @@ def check_kind(call: Call, type: ResourceType, raw: Raw) -> None:
                 f"the API version in the data ({api_version}) does not match the expected API version "
                 f"({type.api_version})"
             )
-        name = (raw.get("metadata") or {}).get("name") or ""
+        metadata = raw.get("metadata")
+        name = metadata.get("name") or "" if isinstance(metadata, dict) else ""
         complaint = fields.invalid("kind", kind, f"must be {type.kind}")
         raise invalid(type.group, kind, name, [complaint])
     if call.cluster.catalogue.kind(group, version, kind) is None:
@@ -67,10 +84,8 @@ def check_kind(call: Call, type: ResourceType, raw: Raw) -> None:
     raise bad_request(f'{kind} in version "{version}" cannot be handled as a {type.kind}: {why}')
 
 
-def _cannot_be_handled(type: ResourceType, why: str) -> ApiError:
-    return bad_request(
-        f'{type.kind} in version "{type.version}" cannot be handled as a {type.kind}: {why}'
-    )
+def _cannot_be_handled(kind: str, version: str, why: str) -> ApiError:
+    return bad_request(f'{kind} in version "{version}" cannot be handled as a {kind}: {why}')
 
 
 def check_namespace(call: Call, raw: Raw) -> Raw:

@@ -21,10 +21,6 @@ from holdfast.store import AlreadyExists, Raw
 
 _TRIES = 8
 _NAMESPACES = Resource("", "namespaces")
-_JUDGED_ALIKE = tuple(
-    f"metadata.{field}"
-    for field in ("name", "generateName", "labels", "annotations", "ownerReferences", "finalizers")
-)
 _GIVEN_BY_SERVER = (
     "uid",
     "creationTimestamp",

@@ -83,7 +83,7 @@ def _ended(call: Call, options: DeleteOptions, raw: Raw) -> tuple[Raw, bool]:
         # It can be made to end sooner, never later.
         grace = left if options.grace is None else min(grace, left)
         unchanged = grace == left and finalizers == (metadata.get("finalizers") or [])
-        if unchanged and (grace or finalizers or _namespace_waits(call, raw)):
+        if unchanged and (grace or finalizers or namespace_waits(call, raw)):
             return raw, False
     changed = dict(metadata)
     if not already:
@@ -102,7 +102,7 @@ def _ended(call: Call, options: DeleteOptions, raw: Raw) -> tuple[Raw, bool]:
     if call.type.kind == "Namespace" and call.type.builtin:
         changed.pop("deletionGracePeriodSeconds", None)
         after["status"] = {**(raw.get("status") or {}), "phase": "Terminating"}
-    return after, not finalizers and not grace and not _namespace_waits(call, raw)
+    return after, not finalizers and not grace and not namespace_waits(call, raw)
 
 
 def _grace(call: Call, options: DeleteOptions, raw: Raw) -> int:
@@ -128,7 +128,7 @@ def _finalizers(options: DeleteOptions, existing: list[str]) -> list[str]:
     return [*kept, *wanted]
 
 
-def _namespace_waits(call: Call, raw: Raw) -> bool:
+def namespace_waits(call: Call, raw: Raw) -> bool:
     """A namespace goes when what is in it is gone, which its own finalizer stands for."""
     return (
         call.type.builtin

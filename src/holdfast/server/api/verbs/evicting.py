@@ -7,16 +7,18 @@ from holdfast.server.api.bodies import Body
 from holdfast.server.api.cluster import Call
 from holdfast.server.api.options import DeleteOptions, delete_options
 from holdfast.server.api.status import ApiError, Resource, bad_request, forbidden, too_many_requests
+from holdfast.server.api.verbs.bodies import read_known
 from holdfast.server.api.verbs.deleting import delete
 from holdfast.server.api.verbs.reading import found
 from holdfast.store import Key, Raw
 
+_EVICTION = "io.k8s.api.policy.v1.Eviction"
 _BUDGETS = Resource("policy", "poddisruptionbudgets")
 
 
 def evict(call: Call, body: Body) -> Raw:
     """Raises ApiError 429 when a budget does not allow it now."""
-    raw = body.value
+    raw = read_known(_EVICTION, body.value)
     name = (raw.get("metadata") or {}).get("name")
     if name != call.name:
         raise bad_request("name in URL does not match name in Eviction object")

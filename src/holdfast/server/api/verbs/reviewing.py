@@ -3,6 +3,7 @@ it."""
 
 from holdfast.server.api.bodies import Body
 from holdfast.server.api.cluster import Call
+from holdfast.server.api.verbs.bodies import read
 from holdfast.store import Raw
 
 USER = "holdfast-admin"
@@ -12,8 +13,8 @@ _WHY = "whoever has the token may do everything: there is no finer authorization
 
 def review(call: Call, body: Body) -> Raw:
     """The review with its answer."""
-    raw = {**body.value, "kind": call.type.kind, "apiVersion": call.type.api_version}
-    raw["metadata"] = dict(raw.get("metadata") or {})
+    raw = read(call, body)
+    raw = {**raw, "metadata": dict(raw["metadata"])}
     spec = raw.get("spec") or {}
     match call.type.kind:
         case "SelfSubjectReview":

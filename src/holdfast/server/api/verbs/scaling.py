@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
-
 from holdfast.server.api import fields
 from holdfast.server.api.bodies import Body, media_of, read_json
 from holdfast.server.api.cluster import Call
 from holdfast.server.api.status import MODIFIED, ApiError, bad_request, conflict, invalid
 from holdfast.server.api.tables.columns import selector_text
+from holdfast.server.api.verbs.bodies import read_known
 from holdfast.server.api.verbs.patching import JSON_PATCH, MERGE_PATCH, STRATEGIC
 from holdfast.server.api.verbs.reading import found
 from holdfast.server.api.verbs.updating import change
 from holdfast.server.patch import PatchError, json_patch, merge_patch
 from holdfast.store import Raw
+
+_SCALE = "io.k8s.api.autoscaling.v1.Scale"
 
 
 def get_scale(call: Call) -> Raw:
@@ -61,8 +62,9 @@ def patch_scale(call: Call, data: bytes, content_type: str) -> Raw:
     return _scaled(call, patched)
 
 
-def _scaled(call: Call, scale: Any) -> Raw:
-    if not isinstance(scale, dict) or scale.get("kind", "Scale") != "Scale":
+def _scaled(call: Call, sent: Any) -> Raw:
+    scale = read_known(_SCALE, sent)
+    if scale.get("kind", "Scale") != "Scale":
         raise bad_request("the object provided is unrecognized (must be of type Scale)")
     metadata = scale.get("metadata") or {}
     if metadata.get("name", call.name) != call.name:
@@ -71,11 +73,6 @@ def _scaled(call: Call, scale: Any) -> Raw:
             f"({call.name})"
         )
     replicas = (scale.get("spec") or {}).get("replicas", 0)
-    if not isinstance(replicas, int):
-        shown = msgspec.json.encode(replicas).decode()
-        raise bad_request(
-            f'Scale in version "v1" cannot be handled as a Scale: spec.replicas is {shown}'
-        )
     if replicas < 0:
         complaint = fields.invalid("spec.replicas", replicas, "must be greater than or equal to 0")
         raise invalid("autoscaling", "Scale", call.name, [complaint])

@@ -9,6 +9,7 @@ from holdfast.server.api.strategies.strategy import Strategy
 from holdfast.server.api.strategies.table import strategy_of
 from holdfast.server.api.verbs.bodies import check_namespace, read
 from holdfast.server.api.verbs.creating import create_object
+from holdfast.server.api.verbs.deleting import namespace_waits
 from holdfast.server.api.verbs.managing import changed_by
 from holdfast.server.api.verbs.reading import found
 from holdfast.server.api.views import shown, stored
@@ -90,7 +91,7 @@ def write(call: Call, before: Raw, after: Raw) -> Raw:
         metadata.get("deletionTimestamp")
         and not metadata.get("finalizers")
         and not metadata.get("deletionGracePeriodSeconds")
-        and not _namespace_waits(call, after)
+        and not namespace_waits(call, after)
     )
     if call.options.dry_run:
         return after
@@ -100,10 +101,6 @@ def write(call: Call, before: Raw, after: Raw) -> Raw:
     if after == before:
         return before
     return call.cluster.store.update(call.key, after)
-
-
-def _namespace_waits(call: Call, raw: Raw) -> bool:
-    return call.type.kind == "Namespace" and bool((raw.get("spec") or {}).get("finalizers"))
 
 
 def _prepared(call: Call, strategy: Strategy, before: Raw, after: Raw) -> Raw:
