@@ -69,7 +69,7 @@ class Life:
     def edit(self) -> None:
         """Somebody writes on a room, or closes a node."""
         rooms = sorted(self.rooms())
-        if rooms and self.choose((True, False)):
+        if self.choose((True, False)) and rooms:
             self.world.edit("Reservation", self.choose(rooms), metadata__labels__note="x")
         else:
             name, closed = self.choose(("n0", "n1", "n2")), self.choose((True, False))
