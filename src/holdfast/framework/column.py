@@ -151,15 +151,15 @@ class Column:
 
     @property
     def is_local(self) -> bool:
-        """Whether what is said of a row depends on nothing but that row."""
-        return self._keys is None
+        """Whether that a row will do, or why not, depends on nothing but that row."""
+        return not self._key_filters
 
     @property
     def needs(self) -> tuple[Need, ...] | None:
         """What must be free on a row that suits, where nothing else matters there."""
         asked, needs = self._needs
         if asked != self.compiled:
-            local = self._keys is None and len(self._usage_filters) == 1
+            local = self.is_local and len(self._usage_filters) == 1
             found = (f.needs for _, f in self.filters if f.scope is Scope.USAGE)
             needs = next(found) if local else None
             self._needs = self.compiled, needs
@@ -223,6 +223,8 @@ class Column:
             self._rebuild()
             return
         nodes, usage = cluster.nodes_changed, cluster.ledger.changed
+        if nodes.end == self._nodes_seen and usage.end == self._usage_seen:
+            return
         if nodes.end != self._nodes_seen:
             changed = nodes.since(self._nodes_seen)
             if changed is None or len(changed) > table.size // 4 or self._keys is not None:
