@@ -60,7 +60,7 @@ def test_figures_are_of_all_seeds_and_are_drawn(folder: Path) -> None:
 
 
 def test_a_plot_that_cannot_be_written_is_said(folder: Path) -> None:
-    with pytest.raises(BenchError, match="--plot .*: Is a directory"):
+    with pytest.raises(BenchError, match=r"--plot .*: Is a directory"):
         pack(folder, "all_node", "default", 1, folder)
 
 
