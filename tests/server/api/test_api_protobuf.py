@@ -15,7 +15,7 @@ MAGIC = b"k8s\x00"
 
 
 def part(number: int, content: bytes) -> bytes:
-    return bytes([number << 3 | 2]) + varint(len(content)) + content
+    return varint(number << 3 | 2) + varint(len(content)) + content
 
 
 def number(field: int, value: int) -> bytes:
