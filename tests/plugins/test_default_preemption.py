@@ -303,6 +303,16 @@ def test_a_less_important_pod_loses_its_nomination() -> None:
     assert nominated[:2] == [("rival", ""), ("urgent", "n1")]
 
 
+def test_a_less_important_pod_may_hope_on_where_nobody_else_has_to_go() -> None:
+    rival = make_pod("rival").cpu("4").priority(50)
+    driver = after(rival, node(), there("a", cpu="4"))
+    driver.update(leaving(there("a", cpu="4")).obj()).add(urgent().obj())
+    decisions = driver.round(1.0)
+    assert [(d.pod.name, d.node) for d in decisions if isinstance(d, Nominate)] == [("urgent", "n1")]
+    assert victims(decisions) == ""
+    assert driver.record(rival.obj()).nominated == "n1"
+
+
 def test_room_being_made_is_not_taken_by_less_or_equally_important_pods() -> None:
     driver = after(urgent("4"), node(), there("a", 0, "2"), there("b", 0, "2"))
     driver.delete(there("a").obj())

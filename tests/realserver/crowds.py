@@ -9,7 +9,7 @@ from holdfast.api.names import LIMIT_TO_ALLOCATABLE
 from reference import choices
 from reference.choices import NODE_NAMES, Chooser, rarely, sometimes
 from storage_builders import make_claim, make_class, make_csi_node, make_volume
-from strategies import ZONES
+from strategies import NAMESPACES, ZONES
 
 Json = dict[str, Any]
 
@@ -73,6 +73,55 @@ def storage(choose: Chooser) -> list[Json]:
             csi_node.raw_spec["drivers"][0]["topologyKeys"] = None
             made.append(csi_node.raw())
     return made
+
+
+def namespace_labels(choose: Chooser) -> dict[str, Any]:
+    """Of a namespace that is there already; None takes a label away."""
+    return {"team": choose((None, "a", "b"))}
+
+
+def others(choose: Chooser) -> list[Json]:
+    """Services and controllers, by which pods are spread without their asking, and budgets."""
+    made = [_service(f"s{i}", choose) for i in range(choose((0, 0, 1, 2)))]
+    if sometimes(choose):
+        made += [_controller(kind, choose) for kind in ("ReplicaSet", "StatefulSet")]
+    return made + [_budget(f"b{i}", choose) for i in range(choose((0, 1, 2)))]
+
+
+def _service(name: str, choose: Chooser) -> Json:
+    selector = choose(({"app": "a"}, {"app": "b"}, {"tier": "a"}))
+    spec = {"selector": selector, "ports": [{"port": 80}]}
+    return {"apiVersion": "v1", "kind": "Service", "metadata": _metadata(name, choose), "spec": spec}
+
+
+def _controller(kind: str, choose: Chooser) -> Json:
+    labels = {"app": choose(("a", "b"))}
+    template = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+    spec: Json = {"selector": {"matchLabels": labels}, "template": template}
+    if kind == "StatefulSet":
+        spec["serviceName"] = "s0"
+    return {"apiVersion": "apps/v1", "kind": kind, "metadata": {"name": "owner"}, "spec": spec}
+
+
+def _budget(name: str, choose: Chooser) -> Json:
+    """Nobody keeps its status up to date, so it allows for ever what it says at first."""
+    everybody = {"matchExpressions": [{"key": "app", "operator": "Exists"}]}
+    selector = choose(({"matchLabels": {"app": "a"}}, {"matchLabels": {"app": "b"}}, everybody, {}))
+    status: Json = {"currentHealthy": 1, "desiredHealthy": 1, "expectedPods": 1}
+    status["disruptionsAllowed"] = choose((0, 0, 1, 2))
+    if rarely(choose):
+        status["disruptedPods"] = {f"p{choose(range(1, 12))}": "2026-01-01T00:00:00Z"}
+    return {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": _metadata(name, choose),
+        "spec": {"minAvailable": 1, "selector": selector},
+        "status": status,
+    }
+
+
+def _metadata(name: str, choose: Chooser) -> Json:
+    return {"name": name, "namespace": choose(NAMESPACES)}
 
 
 def pod(choose: Chooser, name: str) -> PodBuilder:

@@ -168,13 +168,18 @@ class DefaultPreemption(Plugin):
 
     def _decisions(self, pod: PodRecord, node: str, victims: tuple[PodRecord, ...]) -> list[Decision]:
         decisions: list[Decision] = []
-        for rival in list(self.cluster.nominations.get(node, {}).values()):
+        staying = [
+            victim
+            for victim in (*victims, *self.cluster.jobs.companions(victims))
+            if not (victim.cls.terminating or victim.disrupted)
+        ]
+        # Where all are on their way out already, those for whose sake they are may still hope.
+        rivals = list(self.cluster.nominations.get(node, {}).values()) if staying else ()
+        for rival in rivals:
             if rival.cls.priority < pod.cls.priority and not self._is_held(rival, node):
                 self.cluster.nominate(rival, "")
                 decisions.append(Nominate(rival.ref, ""))
-        for victim in (*victims, *self.cluster.jobs.companions(victims)):
-            if victim.cls.terminating or victim.disrupted:
-                continue  # on its way out already, perhaps for the sake of another
+        for victim in staying:
             victim.disrupted = True  # so that the pod waits, should it be tried before that is seen
             decisions += preemption(victim.ref, pod.ref, node, pod.scheduler)
         return decisions
