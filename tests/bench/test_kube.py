@@ -6,17 +6,20 @@ import asyncio
 import json
 import subprocess
 import sys
+from io import StringIO
 from typing import Any, cast
 
 import pytest
+from rich.console import Console
 
 from holdfast.bench.errors import BenchError
 from holdfast.bench.kube import measure
 from holdfast.bench.kube.command import DEFAULT_ROWS
 from holdfast.bench.kube.measure import KubeResult
 from holdfast.bench.kube.objects import LABEL, content_of
-from holdfast.bench.kube.report import best_of
+from holdfast.bench.kube.report import best_of, print_results
 from holdfast.bench.kube.schedulers import kube_scheduler
+from holdfast.bench.machine import this_machine
 from holdfast.bench.plan import plan_of
 from holdfast.bench.workload import rows
 from realserver.server import RealServer
@@ -56,6 +59,15 @@ def test_the_best_run_of_each_scheduler_counts() -> None:
 
     runs = [[result("holdfast", 1), result("other", 9)], [result("holdfast", 5), result("other", 2)]]
     assert [r.pods_per_second for r in best_of(runs)] == [5, 9]
+
+
+def test_a_run_too_short_to_be_timed_is_still_shown() -> None:
+    def result(scheduler: str) -> KubeResult:
+        return KubeResult("w", scheduler, 1, 0, 1, 0.0, 0.0, 1.0, 0.0, 0.1, 1.0)
+
+    shown = Console(file=StringIO(), width=120)
+    print_results(shown, this_machine(), [result("holdfast"), result("kube-scheduler")])
+    assert isinstance(shown.file, StringIO) and "kube-scheduler" in shown.file.getvalue()
 
 
 def test_a_program_that_is_none_is_said_to_be() -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from holdfast.bench.errors import BenchError
 from holdfast.bench.packing.arrivals import MOST, NoGpusError, read_trace
 from holdfast.bench.packing.command import pack
 from holdfast.bench.packing.figures import figures, plot
@@ -56,6 +57,11 @@ def test_figures_are_of_all_seeds_and_are_drawn(folder: Path) -> None:
     assert file.read_text() == plot(found)
     assert all(each.strategy in file.read_text() for each in found)
     assert figures([]) == []
+
+
+def test_a_plot_that_cannot_be_written_is_said(folder: Path) -> None:
+    with pytest.raises(BenchError, match=r"--plot .*: Is a directory"):
+        pack(folder, "all_node", "default", 1, folder)
 
 
 @pytest.mark.parametrize("missing", ["no node", "no pod"])

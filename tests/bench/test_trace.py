@@ -82,11 +82,12 @@ def test_missing_files_are_named_with_where_to_get_them(tmp_path: Path) -> None:
         ("openb_node_list_all_node.csv", NODES.splitlines()[0], "empty"),
         ("openb_node_list_all_node.csv", NODES + "x,1e3,1,0,\n", "line 5, column cpu_milli"),
         ("openb_pod_list_default.csv", PODS.replace("460", "many", 1), "line 3, column gpu_milli"),
+        ("openb_pod_list_default.csv", PODS + "\udcff\n", "can't decode byte 0xff"),
         ("openb_pod_list_default.csv", PODS + "f,1\n", "column memory_mib: expected a whole number"),
     ],
 )
 def test_a_table_that_makes_no_sense_is_named(folder: Path, file: str, text: str, said: str) -> None:
-    (folder / file).write_text(text)
+    (folder / file).write_text(text, errors="surrogateescape")
     with pytest.raises(BenchError, match=file) as caught:
         plan_of_trace(folder)
     assert said in str(caught.value)

@@ -222,6 +222,8 @@ def test_what_the_server_refuses_is_said_in_its_words(cluster: Clustered) -> Non
     again = cluster("reserve", *PLAIN, "--name", "twice")
     text = 'reservations.scheduling.koordinator.sh "twice" already exists'
     assert (again.status, again.err) == (1, f"Error from server (AlreadyExists): {text}\n")
+    assert cluster("reserve", *PLAIN).status == 0
+    assert "--name gives another name" in cluster("reserve", *PLAIN).err
     missing = cluster("reserve", "deployment/none")
     assert missing.err == 'Error from server (NotFound): deployments.apps "none" not found\n'
     elsewhere = cluster("reserve", "deployment/web", "-n", "kube-system")

@@ -17,7 +17,11 @@ _CLUSTER_SCOPED = {
     "nodes", "namespaces", "persistentvolumes", "storageclasses", "csinodes", "csidrivers",
     "priorityclasses", "customresourcedefinitions",
 }  # fmt: skip
-_PLURALS = {"StorageClass": "storageclasses", "PriorityClass": "priorityclasses"}
+_PLURALS = {
+    "StorageClass": "storageclasses",
+    "PriorityClass": "priorityclasses",
+    "CSIStorageCapacity": "csistoragecapacities",
+}
 
 
 class RefusedError(Exception):

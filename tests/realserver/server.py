@@ -35,6 +35,7 @@ _EMPTIED = (
     ("storage.k8s.io/v1", "storageclasses"),
     ("storage.k8s.io/v1", "csinodes"),
     ("storage.k8s.io/v1", "csidrivers"),
+    ("storage.k8s.io/v1", "csistoragecapacities"),
     ("policy/v1", "poddisruptionbudgets"),
     ("apps/v1", "replicasets"),
     ("apps/v1", "statefulsets"),

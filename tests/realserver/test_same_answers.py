@@ -137,6 +137,10 @@ CASES: dict[str, Asked] = {
     "another namespace": Asked("POST", PODS, pod(metadata={"namespace": "other"})),
     "content type": Asked("POST", PODS, pod(), "text/plain"),
     "patch type": Asked("PATCH", f"{PODS}/x", "{}", "application/json"),
+    **{
+        f"labels {text}": Asked("GET", f"{PODS}?labelSelector={text}")
+        for text in ("a%24=b", "a=%24", "a+notin+(b,%24)", "!a/b/c", "a%3Ex", "a=b,c+in+x", "a==b==c")
+    },
     "version": Asked("GET", f"{PODS}?resourceVersion=abc"),
     "limit": Asked("GET", f"{PODS}?limit=abc"),
     "continue": Asked("GET", f"{PODS}?continue=abc"),

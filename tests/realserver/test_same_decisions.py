@@ -35,7 +35,7 @@ from strategies import NAMESPACES
 PODS = int(os.environ.get("HOLDFAST_REAL_PODS", "25"))
 CLUSTERS = int(os.environ.get("HOLDFAST_REAL_CLUSTERS", "4"))
 SEED = int(os.environ.get("HOLDFAST_REAL_SEED", "0"))
-_READ = (
+READ = (
     ("v1", "namespaces"),
     ("v1", "nodes"),
     ("v1", "services"),
@@ -47,7 +47,7 @@ _READ = (
     ("apps/v1", "statefulsets"),
     ("policy/v1", "poddisruptionbudgets"),
 )
-_KUBE = {
+KUBE = {
     "percentageOfNodesToScore": 100,
     "profiles": [
         {
@@ -92,9 +92,9 @@ class Side:
         for make in (self._crowd.nodes, crowds.storage, crowds.others):
             for raw in make(self._choose):
                 self._client.create(raw)
-        for api_version, plural in _READ:
+        for api_version, plural in READ:
             self._ours.add(*map(decode, self._client.list(api_version, plural)))
-        with self._server.kube_scheduler(_KUBE):
+        with self._server.kube_scheduler(KUBE):
             yield
 
     def next_pod(self) -> None:
@@ -109,19 +109,22 @@ class Side:
         self._ours.add(pod)
         best = self._best(pod)
         decisions = self._ours.round(self._ours.now + 60)
-        seen = self._wait(raw, lambda r: bool(_node(r) or _message(r)))
+        seen = self._wait(raw, lambda r: bool(node_of(r) or message_of(r)))
         own = [d for d in decisions if getattr(d, "pod", None) == self._ours.record(pod).ref]
         bound = next((d.node for d in own if isinstance(d, Bind)), "")
         told = next((d.message for d in own if isinstance(d, SetPodScheduled)), "")
         nominated = next((d.node for d in own if isinstance(d, Nominate) and d.node), "")
-        about = (wanted, {"ours": (bound or told, nominated), "kube": (_node(seen), _message(seen))})
-        if _node(seen):
-            assert _node(seen) in best and bound in best, (best, about)
+        about = (
+            wanted,
+            {"ours": (bound or told, nominated), "kube": (node_of(seen), message_of(seen))},
+        )
+        if node_of(seen):
+            assert node_of(seen) in best and bound in best, (best, about)
             self._ours.refuse(pod)
             self._settle(seen)
             self.outcomes["bound"] += 1
             return
-        assert _message(seen) == told, about
+        assert message_of(seen) == told, about
         assert seen["status"].get("nominatedNodeName", "") == nominated, about
         if not nominated:
             self.outcomes["unschedulable"] += 1
@@ -137,16 +140,16 @@ class Side:
                 gone = self._wait(victim, lambda r: bool(r["metadata"].get("deletionTimestamp")))
                 self._delete(gone)
         try:
-            bound = self._wait(raw, lambda r: bool(_node(r)), _SOON)
+            bound = self._wait(raw, lambda r: bool(node_of(r)), _SOON)
         except TimeoutError:
             # It is woken only by a pod that all its anti-affinity terms select, not by one of several,
             # nor by one that wanted to be alone.
             seen = self._client.get(raw)
-            assert "anti-affinity rules" in _message(seen), seen
+            assert "anti-affinity rules" in message_of(seen), seen
             self._delete(seen)
             self.outcomes["overlooked"] += 1
             return
-        assert _node(bound) == node, (node, bound)
+        assert node_of(bound) == node, (node, bound)
         left = [r for r in self._pods() if r["metadata"].get("deletionTimestamp")]
         assert not left, ("more victims than ours", left)
         self._settle(bound)
@@ -202,11 +205,11 @@ class Side:
                 raise
 
 
-def _node(raw: Json) -> str:
+def node_of(raw: Json) -> str:
     return str(raw["spec"].get("nodeName") or "")
 
 
-def _message(raw: Json) -> str:
+def message_of(raw: Json) -> str:
     conditions: list[Any] = raw["status"].get("conditions") or []
     told = [c for c in conditions if c["type"] == "PodScheduled" and c["status"] == "False"]
     return str(told[0].get("message", "")) if told else ""

@@ -114,6 +114,8 @@ def test_a_run_can_be_repeated() -> None:
         ({"selector": {"matchLabels": {"app": "b"}}}, "spec.template.metadata.labels: must be what"),
         ({"strategy": {"rollingUpdate": {"maxSurge": []}}}, "spec.strategy.rollingUpdate.maxSurge:"),
         ({"strategy": 5}, "spec.strategy: expected a map"),
+        ({"selector": None}, "spec.selector: is required"),
+        ({"template": None}, "spec.template: is required"),
     ],
 )
 def test_a_deployment_that_makes_no_sense_is_refused(spec: Raw, complaint: str) -> None:

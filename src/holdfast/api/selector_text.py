@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from holdfast.api.errors import SelectorError
 from holdfast.api.label_selectors import Requirement, Selector, requirement
+from holdfast.api.name_words import label_key
 
 _TOKEN = re.compile(r"\s*(==|!=|[=!<>(),]|[^\s=!<>(),]+)")
 _COMPARISONS = {"=": "In", "==": "In", "!=": "NotIn", ">": "Gt", "<": "Lt"}
@@ -58,13 +59,16 @@ def _requirement(tokens: list[str]) -> Requirement:
     if not tokens or tokens[0] in _SIGNS:
         raise SelectorError(f"found '{tokens[0] if tokens else ''}', expected: identifier")
     key = tokens.pop(0)
+    if said := label_key(key):
+        # Kubernetes names the field of a selector, and here there is none.
+        raise SelectorError(f'<nil>: Invalid value: "{key}": {"; ".join(said)}')
     if negated:
         return requirement(key, "DoesNotExist", [])
     if not tokens or tokens[0] == ",":
         return requirement(key, "Exists", [])
     sign = tokens.pop(0)
     if sign in _SETS:
-        return requirement(key, _SETS[sign], _values(tokens))
+        return requirement(key, _SETS[sign], sorted(set(_values(tokens))))
     if sign not in _COMPARISONS:
         raise SelectorError(f"found '{sign}', expected: in, notin, =, ==, !=, gt, lt")
     value = "" if not tokens or tokens[0] == "," else tokens.pop(0)

@@ -43,13 +43,14 @@ def format_time(seconds: float) -> str:
 @lru_cache(maxsize=256)
 def _second(seconds: int) -> str:
     # Hundreds of objects are written within a second.
-    return _at(seconds).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return f"{_at(seconds).isoformat(timespec='seconds')}Z"
 
 
 def format_micro_time(seconds: float) -> str:
     """Microseconds, as Leases and Events have them: `2026-01-01T00:00:00.000000Z`."""
-    return _at(seconds).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return f"{_at(seconds).isoformat(timespec='microseconds')}Z"
 
 
 def _at(seconds: float) -> datetime:
-    return _EPOCH + timedelta(seconds=min(max(seconds, _FIRST), _LAST))
+    """In UTC, which it does not say itself."""
+    return _EPOCH.replace(tzinfo=None) + timedelta(seconds=min(max(seconds, _FIRST), _LAST))

@@ -141,6 +141,9 @@ def _check_migration(findings: Findings, job: PodMigrationJob, raw: Mapping[str,
 def _check_deployment(findings: Findings, deployment: Deployment, raw: Mapping[str, Any]) -> None:
     """Of workloads the only ones whose pods a scenario gets without saying so."""
     findings.within("spec.replicas", deployment.spec.replicas, 0, 2**31 - 1)
+    for name in ("selector", "template"):
+        if getattr(deployment.spec, name) is None:
+            findings.add(f"spec.{name}", "is required")
     check_label_selector(findings, deployment.spec.selector, "spec.selector")
     if findings.errors or deployment.spec.template is None:
         return

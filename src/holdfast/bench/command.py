@@ -141,8 +141,11 @@ def bench(
             _on_a_server(workload or [], options, kubeconfig, kube_scheduler, output)
             return
         names = [find(name) for name in workload or ()] or [*rows(), *([TRACE] if trace else [])]
+        # What is wrong with the trace, or with where to draw, is said before anything is run.
         if TRACE in names:
-            options.plan(TRACE)  # what is wrong with a trace is said before anything is run
+            options.plan(TRACE)
+        if plot is not None and not plot.parent.is_dir():
+            raise BenchError(f"--plot {plot}: there is no folder {plot.parent}")
         if profile:
             _profile(console, names, options, output)
         else:

@@ -73,6 +73,13 @@ def _files(folder: Path, nodes: str, pods: str) -> tuple[Path, Path]:
 
 
 def _records(file: Path, columns: tuple[str, ...]) -> Iterator[Record]:
+    try:
+        yield from _checked_records(file, columns)
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise BenchError(f"{file}: {error}") from None
+
+
+def _checked_records(file: Path, columns: tuple[str, ...]) -> Iterator[Record]:
     with file.open(newline="", encoding="utf-8") as lines:
         reader = csv.DictReader(lines)
         absent = [column for column in columns if column not in (reader.fieldnames or ())]

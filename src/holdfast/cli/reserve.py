@@ -157,7 +157,7 @@ def reserve(
             found = await server.get(info, named, server.namespace)
             origin = source_of(found, server.namespace)
         made = _made(wishes, origin)
-        return made if dry_run else await _create(server, made, output)
+        return made if dry_run else await _create(server, made, output, bool(wishes.name))
 
     where = Where(kubeconfig, context, namespace)
     if dry_run:
@@ -193,7 +193,7 @@ def _read_file(file: str, namespace: str) -> "Source":
     return source_of(raw, namespace)
 
 
-async def _create(server: "Server", made: "list[Raw]", output: Made | None) -> "list[Raw]":
+async def _create(server: "Server", made: "list[Raw]", output: Made | None, named: bool) -> "list[Raw]":
     """One after the other; what was created before one was refused is said."""
     from holdfast.backends.kubernetes.errors import ApiError
     from holdfast.cli.asking.server import RESERVATION, refusal
@@ -204,10 +204,12 @@ async def _create(server: "Server", made: "list[Raw]", output: Made | None) -> "
             created.append(await server.create(RESERVATION, raw))
         except ApiError as error:
             _print(created, output)
-            text = refusal(error)
+            lines = [refusal(error)]
             if error.status == 404:
-                text = 'the server doesn\'t have a resource type "reservations" (see holdfast crds)'
-            raise Failure(1, [text], as_it_is=error.status != 404) from None
+                lines = ['the server doesn\'t have a resource type "reservations" (see holdfast crds)']
+            elif error.status == 409 and not named:
+                lines.append("--name gives another name than that of the source or owner")
+            raise Failure(1, lines, as_it_is=error.status != 404) from None
     return created
 
 

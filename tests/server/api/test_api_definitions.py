@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import pytest
 
 from apiserver import TABLE, LiveServer
+from holdfast.backends.embedded.clock import RealClock
+from holdfast.server.api.bootstrap import ensure_definition
+from holdfast.server.api.cluster import Cluster
+from holdfast.store import Store
 
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 SCHEMA: dict[str, Any] = {
@@ -215,6 +220,32 @@ def test_a_change_of_the_definition_counts_at_once(server: LiveServer) -> None:
     assert server.post(path("hats"), thing("Hat", "a", {})).code == 201
 
 
+def test_what_objects_are_kept_by_stays(server: LiveServer) -> None:
+    made = server.post(DEFINITIONS, definition("caps", "Cap")).body
+    server.post(path("caps"), thing("Cap", "a", {"size": 1}))
+    for names, field in (({"kind": "Hood"}, "spec.names.kind"), ({"plural": "hoods"}, "plural")):
+        changed = {**made["spec"], "names": {**made["spec"]["names"], **names}}
+        answer = server.put(f"{DEFINITIONS}/caps.example.com", {**made, "spec": changed})
+        assert answer.code == 422
+        assert field in answer.message and "field is immutable" in answer.message
+
+
+def test_our_own_definitions_are_brought_up_to_date() -> None:
+    cluster = Cluster(Store(), RealClock())
+    new = definition("hoods", "Hood")
+    old = copy.deepcopy(new)
+    schema = old["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    del schema["properties"]["spec"]["properties"]["colour"]
+    ensure_definition(cluster, old)
+    ensure_definition(cluster, new)
+    (kept,) = cluster.store.list("apiextensions.k8s.io", "CustomResourceDefinition")
+    assert kept["spec"]["versions"] == new["spec"]["versions"]
+    assert kept["metadata"]["generation"] == 2
+    revision = cluster.store.revision
+    ensure_definition(cluster, new)
+    assert cluster.store.revision == revision, "nothing is written where nothing is new"
+
+
 def test_names_can_be_taken(server: LiveServer) -> None:
     server.post(DEFINITIONS, definition("cups", "Cup"))
     second = definition("mugs", "Cup")
@@ -243,6 +274,15 @@ def test_definitions_that_make_no_sense(server: LiveServer, change: dict[str, An
     answer = server.post(DEFINITIONS, definition("bads", "Bad", **change))
     assert answer.code == 422
     assert words in answer.message
+
+
+def test_a_definition_goes_with_its_last_object(server: LiveServer) -> None:
+    server.post(DEFINITIONS, definition("twigs", "Twig"))
+    for name in ("a", "b"):
+        server.post(path("twigs"), thing("Twig", name, {"size": 1}))
+    assert server.delete(f"{DEFINITIONS}/twigs.example.com").code == 200
+    assert server.get(f"{DEFINITIONS}/twigs.example.com").code == 404
+    assert server.get(path("twigs")).code == 404
 
 
 def test_a_definition_takes_its_objects_with_it(server: LiveServer) -> None:

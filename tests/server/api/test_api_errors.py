@@ -215,6 +215,18 @@ def test_a_namespace_must_be_there(server: LiveServer) -> None:
             "unable to parse requirement: found 'b', expected: in, notin, =, ==, !=, gt, lt",
         ),
         ("labelSelector=a+in+b", "unable to parse requirement: found 'b' expected: '('"),
+        (
+            "labelSelector=a,!%24",
+            'unable to parse requirement: <nil>: Invalid value: "$": name part must consist of '
+            "alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric "
+            "character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is "
+            "'([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')",
+        ),
+        (
+            "labelSelector=a%3Eb",
+            'unable to parse requirement: values[0]: Invalid value: "b": '
+            "for 'Gt', 'Lt' operators, the value must be an integer",
+        ),
         ("labelSelector=a%3D,", "found '', expected: identifier after ','"),
         ("labelSelector=,a", "found ',', expected: !, identifier, or 'end of string'"),
         ("limit=x", 'strconv.ParseInt: parsing "x": invalid syntax'),

@@ -15,7 +15,7 @@ MAGIC = b"k8s\x00"
 
 
 def part(number: int, content: bytes) -> bytes:
-    return bytes([number << 3 | 2]) + varint(len(content)) + content
+    return varint(number << 3 | 2) + varint(len(content)) + content
 
 
 def number(field: int, value: int) -> bytes:
@@ -88,6 +88,7 @@ def test_times_and_zeros() -> None:
         envelope("v1", "ConfigMap", b"\x0f"),
         envelope("v1", "ConfigMap", b"\x08" + b"\xff" * 11),
         envelope("v1", "ConfigMap", part(1, part(1, b"\xff\xfe"))),
+        envelope("v1", "ConfigMap", part(1, part(17, part(7, part(1, b"[" * 100_000))))),
     ],
 )
 def test_what_is_broken_is_refused(data: bytes) -> None:

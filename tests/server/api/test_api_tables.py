@@ -334,7 +334,7 @@ def test_json_paths(path: str, found: list[Any]) -> None:
     assert compile_path(path)(DOCUMENT) == found
 
 
-@pytest.mark.parametrize("path", ["[", ".a[", ".a[?(@.b", ".a[?(b==1)]", ".a[?(@.b==x)]"])
+@pytest.mark.parametrize("path", ["[", ".a[", ".a[?(@.b", ".a[?(b==1)]", ".a[?(@.b==x)]", ".a[::0]"])
 def test_what_is_no_path_is_refused(path: str) -> None:
     with pytest.raises(ValueError, match="not a"):
         compile_path(path)

@@ -227,6 +227,14 @@ def test_kubectl_moves_from_client_side_to_server_side_without_conflict() -> Non
     assert [cause.field for cause in caught.value.causes] == [".data.b"]
 
 
+@pytest.mark.parametrize("last", ["[", "5", '{"apiVersion":"v1","data":5}', "[" * 100_000])
+def test_a_client_side_past_that_cannot_be_read_excuses_nothing(last: str) -> None:
+    name = "kubectl.kubernetes.io/last-applied-configuration"
+    live = created(config_map({"a": "1"}, annotations={name: last}), "kubectl-client-side-apply")
+    with pytest.raises(ApplyConflict):
+        applied(live, config_map({"a": "2"}), "kubectl")
+
+
 def test_more_than_ten_updaters_are_put_together() -> None:
     live = created(config_map({"k0": "v"}), "m00")
     for i in range(1, 12):

@@ -87,6 +87,13 @@ def test_a_patch_that_is_no_list_is_a_bad_request(operations: Any, found: str, w
     assert (caught.value.code, caught.value.message) == (400, text)
 
 
+def test_a_patch_has_so_many_operations_at_most() -> None:
+    with pytest.raises(PatchError) as caught:
+        json_patch(DOC, [op("test", "/x", None)] * 10_001)
+    assert (caught.value.code, caught.value.reason) == (413, "RequestEntityTooLarge")
+    assert caught.value.message.endswith("maximum operations in a JSON patch is 10000, got 10001")
+
+
 def test_what_is_not_touched_is_shared() -> None:
     result = json_patch(DOC, [op("add", "/x", 1)])
     assert result["a"] is DOC["a"]

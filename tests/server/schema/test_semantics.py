@@ -321,6 +321,41 @@ def test_templates_are_judged_like_pods(group: str, plural: str, before: str) ->
                 "spec: Required value: must specify a volume type",
             ],
         ),
+        (
+            "",
+            "persistentvolumes",
+            {
+                "spec": {
+                    "accessModes": ["ReadWriteOnce"],
+                    "capacity": {"storage": "1Gi"},
+                    "hostPath": {"path": "/a"},
+                    "nodeAffinity": {
+                        "required": {
+                            "nodeSelectorTerms": [
+                                {"matchExpressions": [{"key": "zone", "operator": "Near"}]}
+                            ]
+                        }
+                    },
+                }
+            },
+            [
+                "spec.nodeAffinity.required.nodeSelectorTerms[0].matchExpressions[0].operator: "
+                'Invalid value: "Near": not a valid selector operator'
+            ],
+        ),
+        (
+            "",
+            "persistentvolumes",
+            {
+                "spec": {
+                    "accessModes": ["ReadWriteOnce"],
+                    "capacity": {"storage": "1Gi"},
+                    "hostPath": {"path": "/a"},
+                    "nodeAffinity": {},
+                }
+            },
+            ["spec.nodeAffinity.required: Required value: must specify required node constraints"],
+        ),
     ],
 )
 def test_other_kinds(group: str, plural: str, raw: Any, expected: list[str]) -> None:

@@ -40,10 +40,8 @@ def print_results(console: Console, machine: Machine, results: list[KubeResult])
             f"{result.pods_per_second:.0f}",
             f"{result.cpu_seconds_per_1000_pods:.3f}",
             f"{result.peak_memory_mb:.0f}",
-            f"{result.pods_per_second / other.pods_per_second:.2f}" if other else "",
-            f"{result.cpu_seconds_per_1000_pods / other.cpu_seconds_per_1000_pods:.2f}"
-            if other
-            else "",
+            _times(result.pods_per_second, other.pods_per_second) if other else "",
+            _times(result.cpu_seconds_per_1000_pods, other.cpu_seconds_per_1000_pods) if other else "",
         )
     console.print(table)
     console.print(
@@ -52,3 +50,8 @@ def print_results(console: Console, machine: Machine, results: list[KubeResult])
         highlight=False,
     )
     console.print(str(machine), highlight=False)
+
+
+def _times(figure: float, other: float) -> str:
+    """A run of a pod or two can take no time that can be told."""
+    return f"{figure / other:.2f}" if other else ""

@@ -7,10 +7,12 @@ result shares with the object what no operation touched.
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import NoneType
 from typing import Any
 
 import msgspec
 
+from holdfast.server.patch.compare import same
 from holdfast.server.patch.errors import PatchError
 
 _MAX_OPERATIONS = 10_000
@@ -30,7 +32,10 @@ def json_patch(raw: Any, operations: Any) -> Any:
             raise _undecodable(operation, "handlers.jsonPatchOp")
     if len(operations) > _MAX_OPERATIONS:
         count = len(operations)
-        text = f"The allowed maximum operations in a JSON patch is {_MAX_OPERATIONS}, got {count}"
+        text = (
+            "Request entity too large: The allowed maximum operations in a JSON patch is "
+            f"{_MAX_OPERATIONS}, got {count}"
+        )
         raise PatchError(text, code=413, reason="RequestEntityTooLarge")
     copied = 0
     for operation in operations:
@@ -122,7 +127,7 @@ def _test(raw: Any, operation: dict[str, Any]) -> Any:
     wanted = operation.get("value")
     if found is _MISSING:
         found = None
-    if not _same(found, wanted):
+    if not same(found, wanted):
         raise _failed(f"testing value {path} failed: test failed")
     return raw
 
@@ -138,7 +143,7 @@ _OPERATIONS: dict[str, Callable[[Any, dict[str, Any]], Any]] = {
 
 
 def _undecodable(value: Any, wanted: str) -> PatchError:
-    kinds = {dict: "object", list: "array", str: "string", bool: "bool"}
+    kinds = {dict: "object", list: "array", str: "string", bool: "bool", NoneType: "null"}
     kind = kinds.get(type(value), "number")
     text = f"json: cannot unmarshal {kind} into Go value of type {wanted}"
     return PatchError(f"error decoding patch: {text}")
@@ -245,14 +250,3 @@ def _added(value: Any) -> Change:
         return [*parent[:i], value, *parent[i:]]
 
     return added
-
-
-def _same(a: Any, b: Any) -> bool:
-    """Equal as JSON: true is not 1."""
-    if isinstance(a, bool) or isinstance(b, bool):
-        return a is b
-    if isinstance(a, dict) and isinstance(b, dict):
-        return a.keys() == b.keys() and all(_same(value, b[key]) for key, value in a.items())
-    if isinstance(a, list) and isinstance(b, list):
-        return len(a) == len(b) and all(map(_same, a, b))
-    return bool(a == b)

@@ -35,7 +35,7 @@ def not_ours_already(
             return conflicts
         comparison = compare(type.shape, last, live)
         ours = field_set(type.shape, last)
-    except (msgspec.DecodeError, NotComparable):
+    except (msgspec.DecodeError, NotComparable, RecursionError):
         return conflicts
     for changed in comparison:
         ours = f.difference(ours, changed)

@@ -38,7 +38,7 @@ def decode(data: bytes) -> Raw:
         said = {number: _text(value, 0) for number, value in _fields(envelope.get(1, b""))}
         api_version, kind = said.get(1, ""), said.get(2, "")
         body = _message(_name(api_version, kind), envelope.get(2, b""), 0)
-    except (ValueError, TypeError, IndexError, OverflowError, struct.error) as error:
+    except (ValueError, TypeError, IndexError, OverflowError, RecursionError, struct.error) as error:
         raise ProtobufError(f"protobuf: {error}") from None
     return {"apiVersion": api_version, "kind": kind, **body}
 

@@ -168,9 +168,11 @@ def _check_changed(call: Call, before: Raw, after: Raw) -> list[Problem]:
         for name in ("group", "scope")
         if was.get(name) != now.get(name)
     ]
-    if (was.get("names") or {}).get("plural") != (now.get("names") or {}).get("plural"):
-        value = (now.get("names") or {}).get("plural")
-        found.append(fields.invalid("spec.names.plural", value, "field is immutable"))
+    old_names, new_names = was.get("names") or {}, now.get("names") or {}
+    for name in ("kind", "plural") if is_established(before) else ("plural",):
+        if old_names.get(name) != new_names.get(name):
+            value = new_names.get(name)
+            found.append(fields.invalid(f"spec.names.{name}", value, "field is immutable"))
     return found or _check_new(call, after)
 
 

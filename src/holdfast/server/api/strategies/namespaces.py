@@ -36,10 +36,6 @@ def _changed(call: Call, before: Raw, after: Raw) -> Raw:
 NAMESPACE = Strategy(returns_deleted=True, new=_new, changed=_changed)
 
 
-def _node_changed(call: Call, before: Raw, after: Raw) -> Raw:
-    return keep_status(call, before, after)
-
-
 def _check_node(call: Call, before: Raw, after: Raw) -> list[Problem]:
     was, now = (before.get("spec") or {}).get("podCIDR"), (after.get("spec") or {}).get("podCIDR")
     if was and was != now:
@@ -51,4 +47,4 @@ def _check_node(call: Call, before: Raw, after: Raw) -> list[Problem]:
     return []
 
 
-NODE = Strategy(changed=_node_changed, check_changed=_check_node)
+NODE = Strategy(changed=keep_status, check_changed=_check_node)

@@ -72,6 +72,8 @@ def _step(token: re.Match[str]) -> Step:
         return _index(int(token["index"]))
     if token["start"] is not None:
         bounds = [int(part) if part else None for part in (token["start"], token["stop"], token["by"])]
+        if bounds[2] == 0:
+            raise ValueError(f"not a JSONPath: the step of {token[0]!r} is 0")
         return _slice(slice(*bounds))
     if token["filter"] is not None:
         return _filter(token["filter"])

@@ -39,7 +39,6 @@ MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"
 APPLY = "application/apply-patch+yaml"
 _FOR_CUSTOM = (JSON_PATCH, MERGE_PATCH, APPLY)
-_MAX_OPERATIONS = 10_000
 _REJECTED = "the server rejected our request due to an error in our request"
 
 
@@ -94,18 +93,6 @@ def _patched(call: Call, view: Raw, data: bytes, media: str) -> Raw:
 
 
 def _by_operations(view: Raw, value: Any) -> Raw:
-    if not isinstance(value, list):
-        raise bad_request(
-            f"error decoding patch: json: cannot unmarshal {go_kind(value)} into Go value of type "
-            "[]handlers.jsonPatchOp"
-        )
-    if len(value) > _MAX_OPERATIONS:
-        raise ApiError(
-            413,
-            "RequestEntityTooLarge",
-            f"Request entity too large: The allowed maximum operations in a JSON patch is "
-            f"{_MAX_OPERATIONS}, got {len(value)}",
-        )
     try:
         return _an_object(json_patch(view, value))
     except PatchError as error:

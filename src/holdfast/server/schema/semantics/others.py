@@ -14,7 +14,7 @@ from holdfast.server.schema.problems import (
     field_problem,
     not_supported,
 )
-from holdfast.server.schema.semantics.placement import check_taints
+from holdfast.server.schema.semantics.placement import check_taints, check_volume_affinity
 from holdfast.server.schema.semantics.resources import check_quantity
 from holdfast.server.schema.semantics.selectors import check_label_selector
 
@@ -133,6 +133,8 @@ def check_volume(found: Found, raw: Part) -> None:
     if policy not in _RECLAIM:
         found.append(not_supported("spec.persistentVolumeReclaimPolicy", policy, _RECLAIM))
     _check_volume_mode(found, spec, "spec")
+    if "nodeAffinity" in spec:
+        check_volume_affinity(found, spec["nodeAffinity"], "spec.nodeAffinity")
     if not any(field not in _ABOUT_VOLUMES for field in spec):
         found.append(field_problem(REQUIRED, "spec", detail="must specify a volume type"))
 

@@ -46,18 +46,32 @@ def check_affinity(found: Found, affinity: Part, path: str) -> None:
 def _check_node_affinity(found: Found, node: Part, path: str) -> None:
     required = node.get(_REQUIRED)
     if required is not None:
-        where = f"{path}.{_REQUIRED}.nodeSelectorTerms"
-        terms = required.get("nodeSelectorTerms") or ()
-        if not terms:
-            why = "must have at least one node selector term"
-            found.append(field_problem(REQUIRED, where, detail=why))
-        for i, term in enumerate(terms):
-            check_node_selector_term(found, term, f"{where}[{i}]", strict=True)
+        _check_node_selector(found, required, f"{path}.{_REQUIRED}")
     for i, term in enumerate(node.get(_PREFERRED) or ()):
         where = f"{path}.{_PREFERRED}[{i}]"
         _check_weight(found, term, where)
         preference = term.get("preference") or {}
         check_node_selector_term(found, preference, f"{where}.preference", strict=False)
+
+
+def check_volume_affinity(found: Found, affinity: Part, path: str) -> None:
+    """From which nodes a volume can be reached."""
+    required = affinity.get("required")
+    if required is None:
+        why = "must specify required node constraints"
+        found.append(field_problem(REQUIRED, f"{path}.required", detail=why))
+    else:
+        _check_node_selector(found, required, f"{path}.required")
+
+
+def _check_node_selector(found: Found, selector: Part, path: str) -> None:
+    where = f"{path}.nodeSelectorTerms"
+    terms = selector.get("nodeSelectorTerms") or ()
+    if not terms:
+        why = "must have at least one node selector term"
+        found.append(field_problem(REQUIRED, where, detail=why))
+    for i, term in enumerate(terms):
+        check_node_selector_term(found, term, f"{where}[{i}]", strict=True)
 
 
 def _check_weight(found: Found, term: Part, where: str) -> None:
