@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from holdfast.core.classes import PodClass
 from holdfast.core.cluster import Cluster
 from holdfast.core.labels import LabelColumn
 from holdfast.core.topology import PodCounter
@@ -81,6 +82,9 @@ class Tally:
                     changed.add(code)
         return changed
 
+    def counts(self, cls: PodClass) -> bool:
+        return any(counter.counts(cls) for _, counter in self._weighted)
+
     def minimum(self) -> int:
         """The smallest sum of all domains that count; 0 if there are none."""
         sums = self.sums[:-1][self.domains]
@@ -127,6 +131,9 @@ class ByDomain:
     def refresh(self) -> list[int] | None:
         return None if self.tally.refresh() is None else []
 
+    def counts(self, cls: PodClass) -> bool:
+        return self.tally.counts(cls)
+
     def sum(self, view: View) -> Cells:
         return self.tally.sums[view.facet(self)]
 
@@ -160,6 +167,9 @@ class BySum:
                 self.cells[there] = value
                 rows += there.tolist()
         return rows
+
+    def counts(self, cls: PodClass) -> bool:
+        return self.tally.counts(cls)
 
     def sum(self, view: View) -> Cells:
         sums = view.facet(self)
@@ -199,6 +209,9 @@ class OnRow:
         for row in changed:
             self.cells[row] = self._counter.rows[row]
         return changed
+
+    def counts(self, cls: PodClass) -> bool:
+        return self._counter.counts(cls)
 
     def sum(self, view: View) -> Cells:
         sums = view.facet(self)

@@ -9,13 +9,18 @@ formulas worked out for every pod ask for several slots at once, where the view 
 and compute on a matrix with a line per slot.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
-from typing import Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.core.nodes import NodeTable
+
+if TYPE_CHECKING:
+    from holdfast.core.classes import PodClass
 
 Cells = Any
 """What a view gives: an int or bool for one row, an array for several."""
@@ -46,6 +51,9 @@ class Facet(Protocol):
 
     def refresh(self) -> list[int] | None:
         """Catches up; the rows whose number changed since the last call, None if any may have."""
+
+    def counts(self, cls: PodClass) -> bool:
+        """Whether pods of the class make a difference to it, or to what is made of it."""
 
 
 class View(Protocol):

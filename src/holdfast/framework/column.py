@@ -15,6 +15,7 @@ Scores that are normalised depend on all rows that pass all filters. They keep t
 worked out anew as a whole only when what the normalisation measures (say, the best raw score) changed.
 """
 
+from collections import Counter
 from collections.abc import Hashable
 from typing import Any
 
@@ -28,7 +29,7 @@ from holdfast.core.view import All, One, Some, View
 from holdfast.framework.alike import Alike, amounts
 from holdfast.framework.answers import Answers
 from holdfast.framework.barrier import add_barrier
-from holdfast.framework.diagnosis import Blame, Diagnosis, Verdict
+from holdfast.framework.diagnosis import Blame, Diagnosis, Verdict, first_blame
 from holdfast.framework.interface import Filter, Need, Plugin, Rejected, Scope
 from holdfast.framework.keyed import Keys
 from holdfast.framework.profile import Profile
@@ -79,6 +80,8 @@ class Column:
         self.corrected: tuple[Hashable, dict[int, Blame]] = (None, {})
         """What stands against nodes that are being cleared for others, and as of when."""
         self._needs: tuple[int, tuple[Need, ...] | None] = (-1, None)
+        self._minded: dict[int, bool] = {}
+        self._all_minded: tuple[int, list[PodClass]] = (-1, [])
         self._compile()
 
     # What a column answers
@@ -114,8 +117,10 @@ class Column:
         return self.rejected is None and bool(self._fits_node[row])
 
     def fits_row(self, row: int) -> bool:
-        if self.rejected is not None or not self._fits[row]:
-            return False
+        return self.rejected is None and bool(self._fits[row]) and self.fits_by_topology(row)
+
+    def fits_by_topology(self, row: int) -> bool:
+        """Whether topology has nothing against the row as things are."""
         return self._keys is None or bool(self._key_passes[self._keys.of[row]])
 
     def fits_as(self, view: One) -> bool:
@@ -156,12 +161,12 @@ class Column:
 
     @property
     def needs(self) -> tuple[Need, ...] | None:
-        """What must be free on a row that suits, where nothing else matters there."""
+        """What must be free on a row that suits, where nothing else matters there but topology, and
+        that after room."""
         asked, needs = self._needs
         if asked != self.compiled:
-            local = self.is_local and len(self._usage_filters) == 1
-            found = (f.needs for _, f in self.filters if f.scope is Scope.USAGE)
-            needs = next(found) if local else None
+            first = next((f for _, f in self.filters if f.scope is not Scope.NODE), None)
+            needs = first.needs if first is not None and len(self._usage_filters) == 1 else None
             self._needs = self.compiled, needs
         return needs
 
@@ -169,6 +174,37 @@ class Column:
     def needing(self) -> str:
         """The plugin whose needs these are."""
         return next(name for name, f in self.filters if f.scope is Scope.USAGE)
+
+    def topology_allows(self) -> Bools:
+        """The rows topology has nothing against."""
+        if self._keys is None:
+            return np.ones(self._size, dtype=np.bool_)
+        return self._key_passes[self._keys.of[: self._size]]
+
+    def against_by_topology(self, rows: NDArray[np.intp]) -> Counter[tuple[str, ...]]:
+        """What topology has against rows, which is the same for all that have the same key."""
+        found: Counter[tuple[str, ...]] = Counter()
+        keys = self._keys.of[rows] if self._keys is not None else rows[:0]
+        filters = [named for named in self.filters if named[1].scope is Scope.TOPOLOGY]
+        for key in distinct(keys).tolist():
+            those = rows[keys == key]
+            found[first_blame(filters, One(self._table, int(those[0]))).texts] += len(those)
+        return found
+
+    def minds(self, cls: PodClass) -> bool:
+        """Whether by topology pods of a class bear on where those of this one can be."""
+        minded = self._minded.get(cls.id)
+        if minded is None:
+            minded = self._minded[cls.id] = any(facet.counts(cls) for facet in self._minding)
+        return minded
+
+    def minded(self) -> list[PodClass]:
+        """The classes it minds."""
+        stamp, found = self._all_minded
+        if stamp != self._cluster.stamp:
+            found = [cls for cls in self._cluster.classes if self.minds(cls)]
+            self._all_minded = self._cluster.stamp, found
+        return found
 
     # Asking the plugins about the class
 
@@ -208,6 +244,9 @@ class Column:
         self._alike: Alike[Looked] | None = Alike(self._cluster.ledger.changed) if remembers else None
         keyed = self._key_filters or self._key_scores
         self._keys = Keys(self._table, answers.facets) if keyed else None
+        self._minding = [facet for _, f in self.filters for facet in f.facets]
+        self._minded = {}
+        self._all_minded = (-1, [])
         self._base = self._base[:0]
         self._size = 0
         self.diagnosis.reset()

@@ -172,13 +172,7 @@ class Diagnosis:
         """What stands against one node as it is."""
         if self._not_named(row):
             return Blame(self._naming()[0], (self._not_named_text(),), False)
-        view = One(self._table, row)
-        for plugin, test in self._filters:
-            if not test.passes(view):
-                reasons = [reason for reason in test.reasons(view) if reason.rows]
-                texts = tuple(reason.text for reason in reasons for _ in range(reason.times))
-                return Blame(plugin, texts, all(bool(reason.resolvable) for reason in reasons))
-        return FITS
+        return first_blame(self._filters, One(self._table, row))
 
     def _blame_all(self) -> NDArray[np.intp]:
         codes = self._blamed(All(self._table), np.arange(self._table.size))
@@ -250,6 +244,16 @@ class Diagnosis:
 
     def _not_named_text(self) -> str:
         return not_named_text(self._naming())
+
+
+def first_blame(filters: Iterable[tuple[str, Filter]], view: One) -> Blame:
+    """What the first filter that does not pass has against a row."""
+    for plugin, test in filters:
+        if not test.passes(view):
+            reasons = [reason for reason in test.reasons(view) if reason.rows]
+            texts = tuple(reason.text for reason in reasons for _ in range(reason.times))
+            return Blame(plugin, texts, all(bool(reason.resolvable) for reason in reasons))
+    return FITS
 
 
 def not_named_text(plugins: list[str]) -> str:

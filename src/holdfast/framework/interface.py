@@ -54,6 +54,7 @@ nothing, or less, are out.
 """
 
 import enum
+from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from typing import Any, ClassVar, NamedTuple, Protocol
 
@@ -258,6 +259,22 @@ class Trial(Protocol):
 
     def of(self, pod: PodRecord) -> tuple[int, "Trial"]:
         """Where another pod of the profile would go now, -1 if nowhere; and what to try for it."""
+
+    def allowed(self) -> NDArray[np.bool_] | None:
+        """Where topology has nothing against the pod, or may have nothing once others have left; None
+        where it has no say."""
+
+    def ruled_out(self, rows: NDArray[np.intp]) -> Counter[tuple[str, ...]]:
+        """What topology has against rows that are not `allowed`."""
+
+    @property
+    def passing(self) -> list[int]:
+        """The rows whose `victims` were found by more than what is on the row itself."""
+
+    @property
+    def is_separable(self) -> bool:
+        """Whether `victims` holds as long as nothing changes on the row, but for those `passing`, and
+        given that the row is `allowed`."""
 
     @property
     def is_local(self) -> bool:

@@ -6,6 +6,7 @@ first. What a reservation holds for such a pod is counted with the reservation, 
 is held for the pod itself counts as free.
 """
 
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from weakref import proxy
@@ -22,14 +23,14 @@ from holdfast.framework.column import Column
 from holdfast.framework.counting import count_reservations
 from holdfast.framework.diagnosis import FITS, Blame
 from holdfast.framework.drawing import DrawnOne
-from holdfast.framework.interface import Need, Order
+from holdfast.framework.interface import Order
 from holdfast.framework.owned import OwnedColumn
 
 
 class PodTrial:
     """One pod's attempt at nodes."""
 
-    __slots__ = ("_cluster", "_column", "_others", "_pinned", "_pod", "_rooms")
+    __slots__ = ("_allowed", "_cluster", "_column", "_others", "_pinned", "_pod", "_rooms", "passing")
 
     def __init__(
         self,
@@ -45,6 +46,8 @@ class PodTrial:
         self._pinned = pinned
         self._others = others
         self._rooms = cluster.promises.rooms
+        self._allowed: NDArray[np.bool_] | None = None
+        self.passing: list[int] = []
 
     def resolvable(self) -> NDArray[np.bool_]:
         nodes, rejected = self._cluster.nodes, self._column.rejected
@@ -93,18 +96,38 @@ class PodTrial:
         return self._column.is_local
 
     @property
+    def is_separable(self) -> bool:
+        return self._column.is_local or self._column.needs is not None
+
+    @property
     def version(self) -> int:
         return self._column.compiled
+
+    def allowed(self) -> NDArray[np.bool_] | None:
+        column = self._column
+        if column.is_local or column.needs is None or column.rejected is not None:
+            return None
+        column.refresh()
+        allowed, priority = column.topology_allows(), self._pod.cls.priority
+        for cls in column.minded():
+            if cls.priority < priority and cls.placed:
+                allowed[list(cls.placed)] = True  # until their pods there have left, who knows
+        self._allowed = allowed
+        return allowed
+
+    def ruled_out(self, rows: NDArray[np.intp]) -> Counter[tuple[str, ...]]:
+        return self._column.against_by_topology(rows)
 
     def victims(
         self, row: int, pods: list[PodRecord], spared_first: Order
     ) -> list[PodRecord] | tuple[str, ...]:
-        ledger, needs, rivals = self._cluster.ledger, self._column.needs, self.rivals(row)
+        ledger, column, rivals = self._cluster.ledger, self._column, self.rivals(row)
+        needs = column.needs
         if self._cluster.jobs.known:
             pods = self._cluster.jobs.losable(pods, self._pod.cls.priority)
         if (
             needs is not None
-            and self._column.suits_row(row)
+            and column.suits_row(row)
             and not (self._pod.uid in self._rooms and self._rooms.of(self._pod, row))
             and not (rivals and any(self._cluster.promises.inside(rival, row) for rival in rivals))
             and not any(pod.draws_on and ledger.holds.get(pod.draws_on) for pod in pods)
@@ -112,7 +135,14 @@ class PodTrial:
             spare = ledger.spare(row, needs, pods, rivals)
             if min(spare.values(), default=0) < 0:
                 return tuple([need.text for need in needs if spare[need.slot] < 0])
-            return ledger.to_remove(spare, spared_first(pods))
+            if column.is_local:
+                return ledger.to_remove(spare, spared_first(pods))
+            if not any(column.minds(each.cls) for each in (*pods, *rivals)):
+                column.refresh()
+                if column.fits_by_topology(row) or not self._is_allowed(row):
+                    return ledger.to_remove(spare, spared_first(pods))
+        if not column.is_local:
+            self.passing.append(row)
         with self._own_room_free(row):
             for pod in pods:
                 ledger.remove(pod)
@@ -126,11 +156,15 @@ class PodTrial:
                     victims.append(pod)
         return victims
 
+    def _is_allowed(self, row: int) -> bool:
+        return self._allowed is None or bool(self._allowed[row])
+
     def reservations_to_go(
         self, row: int, reserving: list[PodRecord], gone: list[PodRecord], spared_first: Order
     ) -> list[PodRecord] | tuple[str, ...]:
         needs = self._column.needs
-        if needs is not None and not self.rivals(row) and self._column.suits_row(row):
+        suits = self._column.is_local and self._column.suits_row(row)
+        if needs is not None and suits and not self.rivals(row):
             return to_go_for_amounts(self._cluster, row, needs, reserving, gone, spared_first)
         found = to_go(
             self._cluster,
@@ -191,10 +225,20 @@ class PodTrial:
             return self._blames_of([self._pod.nominated] if self._pod.nominated else [])
         known = self.known_corrections()
         if known is None:
-            known = self._blames_of(self._cluster.nominations)
+            known = self._blames_of(self._contested())
             if not self._sees_more:
                 self._column.corrected = (self._moment(), known)
         return known
+
+    def _contested(self) -> list[str]:
+        """The nodes that are being cleared for others, or for the pod itself."""
+        cluster, pod = self._cluster, self._pod
+        row, own = cluster.nodes.row, pod.nominated if self._sees_more else ""
+        return [
+            name
+            for name in cluster.nominations
+            if name == own or ((at := row(name)) is not None and self.rivals(at))
+        ]
 
     @property
     def _sees_more(self) -> bool:
@@ -229,6 +273,10 @@ class PodTrial:
         rivals = self.rivals(row)
         if not rivals:
             return None
+        if _is_about_room(self._cluster, self._column, row, rivals):
+            blame = _blame_room(self._cluster, self._column, row, rivals)
+            if blame is not None or not any(self._column.minds(rival.cls) for rival in rivals):
+                return blame
         with _placed(self._cluster, rivals, row, self._cluster.ledger.transaction()):
             self._column.refresh()
             blame = None if self._column.fits_row(row) else self._column.diagnosis.blame(row)
@@ -275,25 +323,32 @@ class ClassContest:
         rivals = _rivals(cluster, row, self._column.cls.priority)
         if not rivals:
             return None
-        needs = self._column.needs
-        if (
-            needs is not None
-            and not any(cluster.promises.inside(rival, row) for rival in rivals)
-            and self._column.suits_row(row)
-        ):
-            return self._blame_needs(row, needs, rivals)
+        if _is_about_room(cluster, self._column, row, rivals):
+            return _blame_room(cluster, self._column, row, rivals)
         with _placed(cluster, rivals, row, cluster.ledger.peek()):
             blame = self._column.diagnosis.blame(row)
         return blame if blame.plugin else None
 
-    def _blame_needs(self, row: int, needs: tuple[Need, ...], rivals: list[PodRecord]) -> Blame | None:
-        spare = self._cluster.ledger.spare(row, needs, (), rivals)
-        lacking = [need for need in needs if spare[need.slot] < 0]
-        if not lacking:
-            return None
-        offered = self._cluster.nodes.allocatable
-        hopeful = all(n.slot == PODS or n.amount <= offered.item(n.slot, row) for n in lacking)
-        return Blame(self._column.needing, tuple(need.text for need in lacking), hopeful)
+
+def _is_about_room(cluster: Cluster, column: Column, row: int, rivals: list[PodRecord]) -> bool:
+    """Whether nothing matters on the row but room, and after that topology."""
+    return (
+        column.needs is not None
+        and not any(cluster.promises.inside(rival, row) for rival in rivals)
+        and column.suits_row(row)
+    )
+
+
+def _blame_room(cluster: Cluster, column: Column, row: int, rivals: list[PodRecord]) -> Blame | None:
+    """What of room is lacking once rivals have theirs."""
+    needs = column.needs or ()
+    spare = cluster.ledger.spare(row, needs, (), rivals)
+    lacking = [need for need in needs if spare[need.slot] < 0]
+    if not lacking:
+        return None
+    offered = cluster.nodes.allocatable
+    hopeful = all(n.slot == PODS or n.amount <= offered.item(n.slot, row) for n in lacking)
+    return Blame(column.needing, tuple(need.text for need in lacking), hopeful)
 
 
 def _rivals(cluster: Cluster, row: int, priority: int) -> list[PodRecord]:

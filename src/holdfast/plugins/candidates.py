@@ -120,7 +120,7 @@ class Tried:
         else:
             for rows in changed:
                 if rows is not None and len(rows):
-                    self._forget(rows)
+                    self.forget(rows)
         self._version = version
         self.up_to_date()
 
@@ -128,10 +128,7 @@ class Tried:
         """Whatever was logged until now is of no concern: trials leave traces, but change nothing."""
         self._seen = [log.end for log in self._logs]
 
-    def forget(self, row: int) -> None:
-        self._forget(np.array([row]))
-
-    def _forget(self, rows: NDArray[np.intp]) -> None:
+    def forget(self, rows: int | list[int] | NDArray[np.intp]) -> None:
         self._unknown[rows] = True
         self._suits[rows] = False
 

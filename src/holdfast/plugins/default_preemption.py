@@ -8,6 +8,7 @@ What they leave is held for the pod by a reservation it owns, so that no one els
 draws on a reservation it owns already, and its victims did, it waits for its turn inside that.
 """
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -23,7 +24,7 @@ from holdfast.core.promises.rooms import room_for, template_of
 from holdfast.framework.config import DefaultPreemptionArgs
 from holdfast.framework.diagnosis import Blame, verdict
 from holdfast.framework.interface import Nomination, Plugin, Trial
-from holdfast.plugins.candidates import Found, Tried, candidate, importance
+from holdfast.plugins.candidates import Found, Texts, Tried, candidate, importance
 from holdfast.plugins.disruption_budgets import Budgets
 
 NEVER = "not eligible due to preemptionPolicy=Never."
@@ -72,9 +73,20 @@ class DefaultPreemption(Plugin):
         own = nodes.row(pod.nominated) if pod.nominated else None
         if own is not None:
             tried.forget(own)
-        rows = tried.first(promising, wanted, lambda row: self._try(pod, row, trial))
+        allowed = trial.allowed()
+
+        def attempt(row: int) -> Found:
+            return self._try(pod, row, trial)
+
+        rows = tried.first(promising if allowed is None else promising & allowed, wanted, attempt)
+        message = ""
+        if not len(rows):
+            reasons = Counter[Texts]()
+            if allowed is not None:
+                reasons = trial.ruled_out(tried.first(promising & ~allowed, nodes.size, attempt))
+            message = self._why_not(resolvable, promising, reasons + tried.reasons(promising))
         tried.up_to_date()
-        message = "" if len(rows) else self._why_not(resolvable, promising, tried)
+        tried.forget(trial.passing)
         if own is not None:
             tried.forget(own)  # to others the pod itself is in the way there
         if message:
@@ -108,7 +120,7 @@ class DefaultPreemption(Plugin):
 
     def _tried(self, pod: PodRecord, trial: Trial) -> Tried:
         """What is known from pods of the same class, less what could have changed since."""
-        if not trial.is_local:
+        if not trial.is_separable:
             return Tried(self.cluster)
         tried = self._known.get(pod.cls.id)
         if tried is None:
@@ -151,10 +163,9 @@ class DefaultPreemption(Plugin):
         return candidate(victims, sum(victim in violating for victim in victims))
 
     def _why_not(
-        self, resolvable: NDArray[np.bool_], promising: NDArray[np.bool_], tried: Tried
+        self, resolvable: NDArray[np.bool_], promising: NDArray[np.bool_], reasons: Counter[Texts]
     ) -> str:
         nodes, hopeful = self.cluster.nodes.count, int(np.count_nonzero(resolvable))
-        reasons = tried.reasons(promising)
         reasons[NO_VICTIMS,] = hopeful - int(np.count_nonzero(promising))
         reasons[NOT_HELPFUL,] = nodes - hopeful
         blames = {Blame(self.name, texts, False): count for texts, count in reasons.items()}
