@@ -145,6 +145,15 @@ def test_what_was_preempted_is_held_for_the_preemptor(batch: int) -> None:
     assert drawn == set(promises.known)
 
 
+def test_preemptors_that_must_be_spread_are() -> None:
+    outcome = Outcome("PreemptionSpread", 150, batch=100)
+    preemptors = outcome.pods("high-priority-spread-pod")
+    assert len(outcome.per_node(preemptors)) == len(preemptors) == 60
+    zones = outcome.per_zone(preemptors)
+    assert max(zones.values()) - min(zones.values()) <= 5
+    assert len(zones) == 3
+
+
 def test_on_a_larger_cluster_preemptors_still_find_it_full() -> None:
     plan = plan_of(rows()["PreemptionBasic"], 6000)
     assert (plan.pods(measured=False), plan.pods(measured=True)) == (24000, 5000)

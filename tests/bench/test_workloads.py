@@ -44,6 +44,7 @@ def test_every_workload_becomes_a_plan_with_measured_pods(name: str) -> None:
         ("MixedSchedulingBasePod", 5000, 5000),
         ("PreemptionBasic", 5000, 5000),
         ("PreemptionAsync", 5000, 5000),
+        ("PreemptionSpread", 5000, 2000),
         ("DynamicReservations", 1000, 1000),
         ("GangsOfThree", 5000, 3000),
         ("GangsOfThousand", 5000, 3000),

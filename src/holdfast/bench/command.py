@@ -121,7 +121,8 @@ def bench(
     DefaultTopologySpreading; MixedSchedulingBasePod; PreemptionBasic and PreemptionAsync;
     InTreePVs and CSIPVs. And our own: Mixed160, Memory50000Pods, openb; ReservationOwners
     (Aligned, Restricted, Once), ReservationOthers, ReservationPreemption, DynamicReservations,
-    LimitAware, GangsOfThree, GangsOfThousand, Queues, QueuesPending. --list describes them.
+    LimitAware, PreemptionSpread, GangsOfThree, GangsOfThousand, Queues, QueuesPending. --list
+    describes them.
 
     Progress goes to stderr, one line for each finished row.
     """
