@@ -82,7 +82,35 @@ def test_the_preemptor_gets_it_once_all_victims_have_left() -> None:
 def test_victims_that_leave_at_once_make_no_difference() -> None:
     made = full_node(graceful=False).put(pod("high", cpu="4", priority=10))
     assert made.node_of("high") == "n1"
+    assert made.drawn("high").startswith("preempted-for-high-")
+    status = rooms(made)["high"]["status"]
+    assert (status["phase"], status["nodeName"]) == ("Succeeded", "n1")
+    assert [owner["name"] for owner in status["currentOwners"]] == ["high"]
+    assert (status["allocatable"], status["allocated"]) == ({"cpu": "4"}, {"cpu": "4"})
+
+
+def test_room_that_was_there_before_it_could_be_held_is_held_after_a_bind_that_failed() -> None:
+    made = full_node(graceful=False)
+    made.refuse.add("pod-high")
+    made.put(pod("high", cpu="4", priority=10))
+    assert (made.node_of("high"), phase_of_room(made, "high")) == ("", "Available")
+    made.put(pod("higher", cpu="2", priority=1000, preemptionPolicy="Never"))
+    made.wait(15)
+    assert (made.node_of("high"), made.node_of("higher")) == ("n1", "")
     assert phase_of_room(made, "high") == "Succeeded"
+
+
+@pytest.mark.parametrize("unfinished", [{}, {"phase": "Pending"}])
+def test_a_restart_before_it_is_written_that_the_preemptor_has_it(unfinished: Raw) -> None:
+    made = full_node(graceful=False).put(pod("high", cpu="2", priority=10))
+    (room,) = [name for kind, name in made.objects if kind == "Reservation"]
+    made.objects["Reservation", room]["status"] = unfinished
+    made.restart()
+    made.settle()
+    assert phase_of_room(made, "high") == "Succeeded"
+    (survivor,) = [name for kind, name in made.objects if kind == "Pod" and name != "high"]
+    gone(made, survivor).put(pod("other", cpu="2", priority=0))
+    assert made.node_of("other") == "n1"  # the room is not taken twice
 
 
 @pytest.mark.parametrize("priority", [0, 10, 1000])

@@ -92,7 +92,10 @@ class Object(Struct):
 
 def condition(conditions: list[Condition], type: str) -> Condition | None:
     """The condition of that type, if there is one."""
-    return next((c for c in conditions if c.type == type), None)
+    for each in conditions:
+        if each.type == type:
+            return each
+    return None
 
 
 def controller_of(metadata: ObjectMeta) -> OwnerReference | None:

@@ -100,7 +100,9 @@ class ReservationLifecycle:
                 self._promises.available(promise)
                 self._tell(promise, "Available", f"There is room for {promise.name} on {node}")
         elif promise.preemptor and not promise.error:
-            return  # it is about to be placed
+            if bound_owners(self._promises, promise):
+                self._finish(promise, SUCCEEDED, "", now)  # its pod was there before it
+            return  # or it is about to be placed
         if promise.error:
             self._tell_invalid(promise)
         elif self._invalid:
@@ -135,7 +137,10 @@ class ReservationLifecycle:
     def _finish(self, promise: Promise, how: str, message: str, now: float) -> None:
         """The owners it has at this moment stay written on it."""
         pod = promise.pod
-        node = self._cluster.nodes.name(pod.row) if pod is not None and pod.row >= 0 else ""
+        if pod is not None and pod.row >= 0:
+            node = self._cluster.nodes.name(pod.row)
+        else:
+            node = promise.wants_node if how == SUCCEEDED else ""
         promise.final = status_of(self._promises, promise, node, now)
         promise.message = message
         self._promises.finish(promise, how)

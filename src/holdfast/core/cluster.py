@@ -191,6 +191,8 @@ class Cluster:
         pod.phase = Phase.PENDING
         if pod.cleared_for:
             self.nominate(pod, pod.cleared_for)  # as its object has said all the time
+            if pod.uid in self.promises.rooms:
+                self.promises.preemptor_back(pod)
 
     def changed(self, changes: int) -> None:
         """Something happened that may help pods that wait."""

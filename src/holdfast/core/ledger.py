@@ -279,9 +279,7 @@ class Ledger:
             if not on_row:
                 del self.pods[row]
             if cls.priority == self._table.lowest.item(row):
-                self._table.lowest[row] = min(
-                    (p.cls.priority for p in on_row.values()), default=NO_PODS
-                )
+                self._table.lowest[row] = _lowest(on_row.values(), cls.priority)
         hold = self.holds.get(pod.draws_on) if pod.draws_on else None
         if hold is not None and hold.row == row:
             fill, claims = self.holds.fills.step(hold.fill, cls, sign)
@@ -351,6 +349,18 @@ class Ledger:
         table.held_outdated[row] = None
         self.holds.put(hold, fill)
         self.changed.add(row)
+
+
+def _lowest(pods: Iterable[PodRecord], at_least: int) -> int:
+    """The lowest priority among them, if none can be below that."""
+    lowest = NO_PODS
+    for pod in pods:
+        priority = pod.cls.priority
+        if priority == at_least:
+            return priority
+        if priority < lowest:
+            lowest = priority
+    return lowest
 
 
 class Transaction:

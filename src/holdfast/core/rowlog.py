@@ -37,7 +37,7 @@ class RowLog:
         return self._rows[position - self._base : self.end - self._base]
 
 
-def distinct(rows: NDArray[np.intp]) -> NDArray[np.intp]:
+def distinct(rows: NDArray[np.int64]) -> NDArray[np.int64]:
     """Each row once, the lowest first. For the few there mostly are this is ten times as fast as
     `np.unique`, which also loads a good deal of numpy that nobody needs."""
     if len(rows) < 2:

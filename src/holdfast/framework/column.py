@@ -21,27 +21,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.api.errors import HoldfastError
 from holdfast.core.classes import PodClass
 from holdfast.core.cluster import Cluster
 from holdfast.core.rowlog import distinct
 from holdfast.core.view import All, One, Some, View
 from holdfast.framework.alike import Alike, amounts
+from holdfast.framework.answers import Answers
 from holdfast.framework.barrier import add_barrier
 from holdfast.framework.diagnosis import Blame, Diagnosis, Verdict
-from holdfast.framework.interface import (
-    Filter,
-    Need,
-    Plugin,
-    Rejected,
-    Scope,
-    Score,
-    Settled,
-    Version,
-    everywhere,
-)
+from holdfast.framework.interface import Filter, Need, Plugin, Rejected, Scope
 from holdfast.framework.keyed import Keys
-from holdfast.framework.normalized import Normalized
 from holdfast.framework.profile import Profile
 
 INFEASIBLE = -(2**61)
@@ -162,15 +151,15 @@ class Column:
 
     @property
     def is_local(self) -> bool:
-        """Whether what is said of a row depends on nothing but that row."""
-        return self._keys is None
+        """Whether that a row will do, or why not, depends on nothing but that row."""
+        return not self._key_filters
 
     @property
     def needs(self) -> tuple[Need, ...] | None:
         """What must be free on a row that suits, where nothing else matters there."""
         asked, needs = self._needs
         if asked != self.compiled:
-            local = self._keys is None and len(self._usage_filters) == 1
+            local = self.is_local and len(self._usage_filters) == 1
             found = (f.needs for _, f in self.filters if f.scope is Scope.USAGE)
             needs = next(found) if local else None
             self._needs = self.compiled, needs
@@ -183,85 +172,42 @@ class Column:
 
     # Asking the plugins about the class
 
-    def _ask(self, plugins: list[Plugin]) -> list[Version]:
-        """Asks plugins which nodes will do; what their answers depend on."""
+    def _ask(self, plugins: list[Plugin]) -> Answers:
+        """Asks plugins which nodes will do."""
         self.compiled += 1
-        self.rejected = None
-        self.rejected_by = ""
-        self.unscorable = None
-        self.filters.clear()
-        versions: list[Version] = []
-        for plugin in plugins:
-            answer: Filter | Rejected | None
-            try:
-                answer = plugin.filter(self.cls)
-            except HoldfastError as error:
-                answer = Rejected(f'running PreFilter plugin "{plugin.name}": {error}', error=True)
-            if answer is None:
-                continue
-            if answer.version is not None:
-                versions.append(answer.version)
-            if isinstance(answer, Rejected):
-                if self.rejected is None:
-                    self.rejected, self.rejected_by = answer, plugin.name
-            elif answer.passes is not everywhere:
-                self.filters.append((plugin.name, answer))
-        return versions
+        answers = Answers(self.cls)
+        answers.filter_by(plugins)
+        return answers
+
+    def _heed(self, answers: Answers) -> None:
+        """Takes what was answered about all nodes at once."""
+        self.rejected, self.rejected_by = answers.rejected, answers.rejected_by
+        self.unscorable = answers.unscorable
+        self.filters[:] = answers.filters
+        self._versions, self._settled = answers.asked()
+        self._stamp = self._cluster.stamp
 
     def _compile(self) -> None:
-        versions = self._ask(self._profile.filters)
-        versions += add_barrier(self._cluster, self._profile, self.cls, self.filters)
-        filters = [f for _, f in self.filters]
-        self._node_filters = [f.passes for f in filters if f.scope is Scope.NODE]
-        self._usage_filters = [f.passes for f in filters if f.scope is Scope.USAGE]
-        self._key_filters = [f.passes for f in filters if f.scope is Scope.TOPOLOGY]
-        self._only = [f.only for f in filters if f.only is not None]
-        self.constant = 0
-        self._node_scores: list[tuple[int, Any]] = []
-        self._usage_scores: list[tuple[int, Any]] = []
-        self._key_scores: list[tuple[int, Score]] = []
-        self._normalized: list[Normalized] = []
-        usage_filters = [f for f in filters if f.scope is Scope.USAGE]
-        self._by_amounts = all(f.by_amounts for f in usage_filters)
-        kinds = [f.kind for f in usage_filters]
-        facets = [facet for f in filters for facet in f.facets]
-        for scorer, weight in self._profile.scorers:
-            try:
-                score = scorer.score(self.cls)
-            except HoldfastError as error:
-                if self.rejected is None and self.unscorable is None:
-                    text = f'running PreScore plugin "{scorer.name}": {error}'
-                    self.unscorable = Rejected(text, error=True), scorer.name
-                continue
-            if score is None:
-                continue
-            if score.version is not None:
-                versions.append(score.version)
-            if score.constant is not None:
-                self.constant += weight * score.constant
-            elif score.scope is Scope.TOPOLOGY:
-                self._key_scores.append((weight, score))
-                facets.extend(score.facets)
-            elif score.normalize is not None:
-                self._normalized.append(Normalized(score, weight, score.normalize))
-                if score.scope is Scope.USAGE:
-                    self._by_amounts = self._by_amounts and score.by_amounts
-                    kinds.append(score.kind)
-            elif score.scope is Scope.NODE:
-                self._node_scores.append((weight, score.score))
-            else:
-                self._usage_scores.append((weight, score.score))
-                self._by_amounts = self._by_amounts and score.by_amounts
-                kinds.append(score.kind)
-        self._kinds = list(dict.fromkeys(kind for kind in kinds if kind is not None))
-        remembers = self._by_amounts and len(kinds) > _FEW_PARTS
+        answers = self._ask(self._profile.filters)
+        answers.versions += add_barrier(self._cluster, self._profile, self.cls, answers.filters)
+        answers.score_by(self._profile.scorers)
+        self._heed(answers)
+        self._node_filters = answers.passing(Scope.NODE)
+        self._usage_filters = answers.passing(Scope.USAGE)
+        self._key_filters = answers.passing(Scope.TOPOLOGY)
+        self._only = answers.only
+        self.constant = answers.constant
+        self._node_scores = answers.node_scores
+        self._usage_scores = answers.usage_scores
+        self._key_scores = answers.key_scores
+        self._normalized = answers.normalized
+        by_usage = answers.by_usage
+        self._by_amounts = all(part.by_amounts for part in by_usage)
+        self._kinds = list(dict.fromkeys(part.kind for part in by_usage if part.kind is not None))
+        remembers = self._by_amounts and len(by_usage) > _FEW_PARTS
         self._alike: Alike[Looked] | None = Alike(self._cluster.ledger.changed) if remembers else None
         keyed = self._key_filters or self._key_scores
-        self._keys = Keys(self._table, facets) if keyed else None
-        asked = [(version, version()) for version in versions]
-        self._settled = [pair for pair in asked if isinstance(pair[0], Settled)]
-        self._versions = [pair for pair in asked if not isinstance(pair[0], Settled)]
-        self._stamp = self._cluster.stamp
+        self._keys = Keys(self._table, answers.facets) if keyed else None
         self._base = self._base[:0]
         self._size = 0
         self.diagnosis.reset()
@@ -277,6 +223,8 @@ class Column:
             self._rebuild()
             return
         nodes, usage = cluster.nodes_changed, cluster.ledger.changed
+        if nodes.end == self._nodes_seen and usage.end == self._usage_seen:
+            return
         if nodes.end != self._nodes_seen:
             changed = nodes.since(self._nodes_seen)
             if changed is None or len(changed) > table.size // 4 or self._keys is not None:

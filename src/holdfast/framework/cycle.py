@@ -102,10 +102,34 @@ class Cycle:
     def _hold_room(self, profile: Profile, pod: PodRecord, room: Promise, now: float) -> bool:
         """Room that was preempted is held where it is, whatever else is there still."""
         row = self._table.row(room.wants_node)
-        if room.released or row is None or not self._table.alive[row]:
+        owner = self._cluster.pods.get(room.preemptor)
+        placed = owner is not None and owner.phase is not Phase.PENDING
+        if placed or room.released or room.deleting or row is None or not self._table.alive[row]:
             self._queue.forget(pod)
             return False
+        if owner is not None and self._goes_ahead(owner, room, row, now):
+            return True
+        self._queue.take(pod)  # the owner may have come back at once, and its room with it
         return self.claim(profile, pod, row, now)
+
+    def _goes_ahead(self, owner: PodRecord, room: Promise, row: int, now: float) -> bool:
+        """Where victims were gone before their room could be held, there is no need to: the pod it is
+        for takes it. Once, for it may have to wait before it tries again."""
+        if room.offered or owner.nominated != room.wants_node:
+            return False
+        profile = self.profiles.get(owner.scheduler)
+        if profile is None or owner.job is not None or owner.queue or self._cluster.jobs.queues:
+            return False  # there is more than a place to wait for
+        if profile.provisions and self._provisioning.concerns(owner):
+            return False
+        column = self.column(profile, owner.cls)
+        trial = PodTrial(self._cluster, column, owner, self._is_pinned(profile, owner))
+        if column.rejected is not None or not trial.fits(row) or not self.take(owner):
+            return False
+        room.offered = True
+        self.draw(profile, owner, column, row)
+        owner.draws_on = owner.draws_on or room.uid
+        return self.claim(profile, owner, row, now)
 
     def _drawn(self, profile: Profile, pod: PodRecord, row: int, column: Column, room: Promise) -> str:
         """What a pod draws on where room is held for it: that, unless it is not there yet or not

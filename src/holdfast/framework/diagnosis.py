@@ -11,13 +11,14 @@ without them.
 The blame of each row is kept, so that after a change only the changed rows are looked at again.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.core.nodes import NodeTable
+from holdfast.core.rowlog import distinct
 from holdfast.core.view import All, One, Some, View
 from holdfast.framework.interface import Filter
 
@@ -158,6 +159,15 @@ class Diagnosis:
         contested = self.contest.blame(row) if self.contest is not None else None
         return self.blame(row) if contested is None else contested
 
+    def _judge_contested(self, codes: NDArray[np.intp], among: Container[int]) -> None:
+        """Corrects the codes of those rows that are being cleared for others."""
+        if self.contest is None:
+            return
+        for row in self.contest.rows():
+            contested = self.contest.blame(row) if row in among else None
+            if contested is not None:
+                codes[row] = self._intern(contested)
+
     def blame(self, row: int) -> Blame:
         """What stands against one node as it is."""
         if self._not_named(row):
@@ -172,8 +182,7 @@ class Diagnosis:
 
     def _blame_all(self) -> NDArray[np.intp]:
         codes = self._blamed(All(self._table), np.arange(self._table.size))
-        for row in self.contest.rows() if self.contest is not None else ():
-            codes[row] = self._intern(self._judged(row))
+        self._judge_contested(codes, range(self._table.size))
         return codes
 
     def _blame_again(self, codes: NDArray[np.intp], outdated: set[int]) -> None:
@@ -181,8 +190,7 @@ class Diagnosis:
         rows = np.fromiter(outdated, dtype=np.intp, count=len(outdated))
         before = codes[rows]
         codes[rows] = self._blamed(Some(self._table, rows), rows)
-        for row in outdated.intersection(self.contest.rows()) if self.contest is not None else ():
-            codes[row] = self._intern(self._judged(row))
+        self._judge_contested(codes, outdated)
         after = codes[rows]
         kinds = len(self._blames)
         more = np.bincount(after, minlength=kinds) - np.bincount(before, minlength=kinds)
@@ -215,7 +223,7 @@ class Diagnosis:
                 combination |= (reason.rows & view.full(True)).astype(np.int64) << (2 * bit)
                 hopeless = reason.rows & ~(reason.resolvable & view.full(True))
                 combination |= hopeless.astype(np.int64) << (2 * bit + 1)
-            for value in np.unique(combination[failed]):
+            for value in distinct(combination[failed]):
                 bits = int(value)
                 those = [reason for bit, reason in enumerate(reasons) if bits >> (2 * bit) & 1]
                 texts = tuple(reason.text for reason in those for _ in range(reason.times))

@@ -77,11 +77,10 @@ class Narrowed(Column):
         return None
 
     def _compile(self) -> None:
-        versions = self._ask(self._profile.volume_filters)
+        self._heed(self._ask(self._profile.volume_filters))
         self._own = list(self.filters)
         self._checked = [own for _, own in self._own if own.passes is not everywhere]
         self._own_rejected = (self.rejected, self.rejected_by)
-        self._versions = [(version, version()) for version in versions]
         self._plain_compiled = -1
         self._size = 0
 
@@ -90,10 +89,8 @@ class Narrowed(Column):
             self._is_new = False  # both columns have just been made or brought up to date
         else:
             self._plain.refresh()
-            for version, seen in self._versions:
-                if version() != seen:
-                    self._compile()
-                    break
+            if self._is_outdated():
+                self._compile()
         if self._plain.compiled != self._plain_compiled:
             self._join()
         table, nodes, usage = self._table, self._cluster.nodes_changed, self._cluster.ledger.changed

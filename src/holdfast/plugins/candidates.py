@@ -155,14 +155,13 @@ class Tried:
         that breaks none; rows nothing is known of are tried as needed."""
         size = len(promising)
         while True:
-            suiting = np.flatnonzero(promising & self._suits[:size])
-            found = suiting[:wanted]
+            found = _first(promising, self._suits, wanted)
             enough = len(found) == wanted
-            if enough and self._breaks[found].all():
-                harmless = suiting[~self._breaks[suiting]][:1]
+            if enough and self._breaks.item(found[0]) and self._breaks[found].all():
+                harmless = _first(promising & self._suits[:size], ~self._breaks, 1)
                 found, enough = np.append(found, harmless), bool(len(harmless))
             end = int(found[-1]) if enough else size
-            unknown = np.flatnonzero(promising[:end] & self._unknown[:end])
+            unknown = (promising[:end] & self._unknown[:end]).nonzero()[0]
             tried = unknown[: max(_AT_ONCE, wanted - len(found))].tolist()
             more = False
             for row in tried:
@@ -183,3 +182,13 @@ class Tried:
         those = promising & ~self._suits[:size] & ~self._unknown[:size]
         counts = np.bincount(self._why[:size][those], minlength=len(self._texts))
         return Counter(dict(zip(self._texts, counts.tolist(), strict=True)))
+
+
+def _first(some: Bools, others: Bools, wanted: int) -> NDArray[np.intp]:
+    """The first so many rows that are among both. Mostly they are not far from the start."""
+    end, size = 2 * wanted, len(some)
+    while True:
+        found = (some[:end] & others[: min(end, size)]).nonzero()[0]
+        if len(found) >= wanted or end >= size:
+            return found[:wanted]
+        end *= 4

@@ -52,7 +52,10 @@ class DefaultPreemption(Plugin):
     def may_help(self, cls: PodClass) -> bool:
         if cls.promised_to >= 0:
             return False
-        return cls.pod.spec.preemption_policy != "Never" and bool(self._less_important(cls).any())
+        if cls.pod.spec.preemption_policy == "Never":
+            return False
+        nodes = self.cluster.nodes
+        return bool((nodes.alive & (nodes.lowest < cls.priority)).any())
 
     def post_filter(self, pod: PodRecord, trial: Trial) -> Nomination:
         if pod.promise is not None:
@@ -62,10 +65,11 @@ class DefaultPreemption(Plugin):
         resolvable = trial.resolvable()
         if self._is_under_way(pod, resolvable):
             return Nomination(message=f"preemption: {TERMINATING}")
-        promising = resolvable & self._less_important(pod.cls)
+        nodes = self.cluster.nodes
+        promising = resolvable & (nodes.lowest[: nodes.size] < pod.cls.priority)
         tried = self._tried(pod, trial)
         wanted = self._candidates_wanted(int(np.count_nonzero(resolvable)))
-        own = self.cluster.nodes.row(pod.nominated) if pod.nominated else None
+        own = nodes.row(pod.nominated) if pod.nominated else None
         if own is not None:
             tried.forget(own)
         rows = tried.first(promising, wanted, lambda row: self._try(pod, row, trial))
@@ -76,7 +80,7 @@ class DefaultPreemption(Plugin):
         if message:
             return Nomination("", message)
         chosen, victims = tried.best(rows)
-        node = self.cluster.nodes.name(chosen)
+        node = nodes.name(chosen)
         decisions = self._decisions(pod, node, victims)
         if victims and self._is_to_be_held(pod, chosen, trial.draws_on(chosen, victims)):
             decisions.append(self._held(pod, node, len(victims)))
@@ -113,11 +117,6 @@ class DefaultPreemption(Plugin):
         place = (queues.of(pod), queues.generation) if queues else None
         tried.catch_up((trial.version, self._budgets.version(), place))
         return tried
-
-    def _less_important(self, cls: PodClass) -> Any:
-        """The rows that have a pod less important than the class."""
-        nodes = self.cluster.nodes
-        return nodes.alive[: nodes.size] & (nodes.lowest[: nodes.size] < cls.priority)
 
     def _candidates_wanted(self, nodes: int) -> int:
         share = nodes * self._args.min_candidate_nodes_percentage // 100

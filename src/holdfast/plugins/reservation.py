@@ -96,7 +96,7 @@ class Reservation(Plugin):
         if not pod.draws_on:
             return FINE
         drawn = self.cluster.promises.known.get(pod.draws_on)
-        if drawn is None or drawn.pod is None or drawn.pod.row != row:
+        if drawn is None or drawn.pod is None or (drawn.pod.row != row and not drawn.offered):
             return Outcome(NOT_ACTIVE)
         if drawn.pod.phase is not Phase.ASSUMED or pod.uid in self.cluster.virtuals.waits:
             return FINE  # or DynamicReservation has it wait

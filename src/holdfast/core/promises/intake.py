@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from holdfast.api import names
 from holdfast.api.errors import HoldfastError, InvalidObject, SelectorError, TimeError
 from holdfast.api.meta import ObjectMeta
 from holdfast.api.quantity import QuantityError
@@ -23,7 +24,7 @@ from holdfast.core.promises.preempting import (
     victims_in,
 )
 from holdfast.core.promises.promise import FINISHED, LIVE, Promise
-from holdfast.core.promises.reading import counts_pods, held, terms_of, traits_of
+from holdfast.core.promises.reading import Terms, counts_pods, held, terms_of, traits_of
 from holdfast.core.promises.reserve_pod import node_and_scheduler, reserve_pod
 from holdfast.core.promises.rooms import preemptor_of
 from holdfast.core.slots import PODS
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
 
 _PRIVATE = Traits(private=True)
 _AMOUNTS_KEPT = 4096
+_OF_A_ROOM = {names.HELD_FOR, names.HELD_BECAUSE}
+"""The annotations of room held for a preemptor."""
 
 
 class _Told(NamedTuple):
@@ -55,6 +58,7 @@ class Intake:
         self._named: Counter[tuple[str, str]] = Counter()
         self._nobody: OwnerSpec | None = None
         self._last_room: tuple[Any, PodClass] | None = None
+        self._last_terms: tuple[Any, Terms] | None = None
         self._told = _Told({}, False, {}, ())
         self._amounts: dict[tuple[tuple[int, int], ...], Amounts] = {}
 
@@ -219,7 +223,7 @@ class Intake:
         else:
             self._reclass(record, cls)
         self._cluster.jobs.join(record, reservation.metadata, cls.namespace)
-        terms = terms_of(reservation, cls, self._nodes)
+        terms = self._terms(promise, cls)
         promise.wanted = self._interned(terms.wanted)
         promise.once = terms.once
         promise.order = terms.order
@@ -241,6 +245,16 @@ class Intake:
         cls = classes.acquire(reserve_pod(reservation), traits_of(reservation, spec, ""))
         self._last_room = asked, cls
         return cls
+
+    def _terms(self, promise: Promise, cls: PodClass) -> Terms:
+        """Room of preemptors that says nothing more is as alike as they are."""
+        meta = promise.object.metadata
+        if not promise.preemptor or meta.annotations.keys() != _OF_A_ROOM or len(meta.labels) > 1:
+            return terms_of(promise.object, cls, self._nodes)
+        which = cls.id, len(self._cluster.classes.counted)
+        if self._last_terms is None or self._last_terms[0] != which:
+            self._last_terms = which, terms_of(promise.object, cls, self._nodes)
+        return self._last_terms[1]
 
     def _reclass(self, record: PodRecord, cls: PodClass) -> None:
         before = record.cls

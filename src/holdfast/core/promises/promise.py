@@ -65,6 +65,7 @@ class Promise:
         "message",
         "name",
         "object",
+        "offered",
         "once",
         "order",
         "pod",
@@ -139,6 +140,8 @@ class Promise:
         """The uid of the pod whose preempted room it holds, if it was made for that."""
         self.released = False
         """Whether that pod needs it no more."""
+        self.offered = False
+        """Whether that pod took the room before it was held."""
         self.clears: frozenset[str] = frozenset()
         """The uids of reservations that have to go before it has the room it waits for."""
         self.leaving = False

@@ -78,8 +78,12 @@ class Promises:
     def drawing(self, promise: Promise) -> list[PodRecord]:
         """The pods on its node that draw on it; they may not be bound yet."""
         drawing = self._drawing.get(promise.uid)
-        row = promise.pod.row if promise.pod is not None else -1
-        return [pod for pod in drawing.values() if pod.row == row] if drawing else []
+        if not drawing:
+            return []
+        row: int | None = promise.pod.row if promise.pod is not None else -1
+        if row == -1 and promise.preemptor:
+            row = self._nodes.row(promise.wants_node)  # its pod may have taken the room before it did
+        return [pod for pod in drawing.values() if pod.row == row]
 
     def is_usable(self, promise: Promise) -> bool:
         """Whether owners can draw on it now. They are bound no sooner than it is."""
@@ -328,6 +332,13 @@ class Promises:
         """It may need what is held for it no more."""
         for room in self.rooms.get(pod.uid, {}).values():
             self.dirty[room.uid] = None
+
+    def preemptor_back(self, pod: PodRecord) -> None:
+        """It is not to be bound after all: room it took before that was held is to be held now."""
+        watcher = self._cluster.watcher
+        for room in self.rooms.get(pod.uid, {}).values():
+            if watcher is not None and room.pod is not None and room.pod.phase is Phase.PENDING:
+                watcher.pod_pending(room.pod)
 
     def inside(self, pod: PodRecord, row: int) -> str:
         """The uid of the reservation that a pod, were it on the row, would draw on."""

@@ -27,6 +27,10 @@ class Assumed:
         self._volumes_of: dict[str, set[str]] = {}
         self._claims_of: dict[str, set[ClaimKey]] = {}
 
+    def __contains__(self, pod: str) -> bool:
+        """Whether there are promises to the pod, or a memory of some."""
+        return pod in self._volumes_of or pod in self._claims_of
+
     def promise_volume(self, volume: str, claim: ObjectReference, pod: str) -> None:
         self.volumes.setdefault(volume, Promise(claim=claim)).pods.add(pod)
         self._volumes_of.setdefault(pod, set()).add(volume)

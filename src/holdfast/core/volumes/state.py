@@ -335,6 +335,8 @@ class Volumes:
     def release(self, pod: str) -> bool:
         """What was promised a pod and is not on the objects yet is promised no more; whether there
         was any of that."""
+        if pod not in self.assumed:
+            return False
         volumes, claims = self.assumed.kept_for(pod)
         for name in volumes:
             self._shelve(self._volumes[name], False)

@@ -1,0 +1,118 @@
+"""What plugins say of a class of pods: which nodes will do, how well, and for how long that holds."""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from holdfast.api.errors import HoldfastError
+from holdfast.core.classes import PodClass
+from holdfast.core.view import Facet
+from holdfast.framework.interface import (
+    Filter,
+    Plugin,
+    Rejected,
+    Scope,
+    Score,
+    Settled,
+    Version,
+    everywhere,
+)
+from holdfast.framework.normalized import Normalized
+
+Asked = tuple[Version, Any]
+"""What an answer depends on, and how that was."""
+
+
+class Answers:
+    """Scores are sorted by what they change with, each with its weight."""
+
+    def __init__(self, cls: PodClass) -> None:
+        self._cls = cls
+        self.rejected: Rejected | None = None
+        self.rejected_by = ""
+        self.unscorable: tuple[Rejected, str] | None = None
+        """What a plugin says that cannot score nodes for the class, and which one."""
+        self.filters: list[tuple[str, Filter]] = []
+        """In the profile's order, by the plugin's name."""
+        self.versions: list[Version] = []
+        self.constant = 0
+        """What all rows have alike."""
+        self.node_scores: list[tuple[int, Any]] = []
+        self.usage_scores: list[tuple[int, Any]] = []
+        self.key_scores: list[tuple[int, Score]] = []
+        self.normalized: list[Normalized] = []
+        self._by_usage: list[Score] = []
+
+    def filter_by(self, plugins: Iterable[Plugin]) -> None:
+        """Asks plugins which nodes will do."""
+        for plugin in plugins:
+            answer: Filter | Rejected | None
+            try:
+                answer = plugin.filter(self._cls)
+            except HoldfastError as error:
+                answer = Rejected(f'running PreFilter plugin "{plugin.name}": {error}', error=True)
+            if answer is None:
+                continue
+            if answer.version is not None:
+                self.versions.append(answer.version)
+            if isinstance(answer, Rejected):
+                if self.rejected is None:
+                    self.rejected, self.rejected_by = answer, plugin.name
+            elif answer.passes is not everywhere:
+                self.filters.append((plugin.name, answer))
+
+    def score_by(self, scorers: Iterable[tuple[Plugin, int]]) -> None:
+        """Asks plugins how well nodes will do."""
+        for scorer, weight in scorers:
+            try:
+                score = scorer.score(self._cls)
+            except HoldfastError as error:
+                text = f'running PreScore plugin "{scorer.name}": {error}'
+                if self.rejected is None and self.unscorable is None:
+                    self.unscorable = Rejected(text, error=True), scorer.name
+                continue
+            if score is not None:
+                self._take(score, weight)
+
+    def _take(self, score: Score, weight: int) -> None:
+        if score.version is not None:
+            self.versions.append(score.version)
+        if score.constant is not None:
+            self.constant += weight * score.constant
+            return
+        if score.scope is Scope.TOPOLOGY:
+            self.key_scores.append((weight, score))
+            return
+        if score.scope is Scope.USAGE:
+            self._by_usage.append(score)
+        if score.normalize is not None:
+            self.normalized.append(Normalized(score, weight, score.normalize))
+        elif score.scope is Scope.NODE:
+            self.node_scores.append((weight, score.score))
+        else:
+            self.usage_scores.append((weight, score.score))
+
+    def passing(self, scope: Scope) -> list[Callable[[Any], Any]]:
+        return [f.passes for _, f in self.filters if f.scope is scope]
+
+    @property
+    def only(self) -> list[frozenset[str]]:
+        """The names of the only nodes that will do, by each filter that knows them."""
+        return [f.only for _, f in self.filters if f.only is not None]
+
+    @property
+    def facets(self) -> list[Facet]:
+        """What rows are told apart by where topology matters."""
+        filtering = [facet for _, f in self.filters for facet in f.facets]
+        return filtering + [facet for _, score in self.key_scores for facet in score.facets]
+
+    @property
+    def by_usage(self) -> list[Filter | Score]:
+        """All that changes with pods coming and going on a row."""
+        return [*(f for _, f in self.filters if f.scope is Scope.USAGE), *self._by_usage]
+
+    def asked(self) -> tuple[list[Asked], list[Asked]]:
+        """What the answers depend on: what may change at any time, and what is settled until an object
+        changes."""
+        asked = [(version, version()) for version in self.versions]
+        settled = [pair for pair in asked if isinstance(pair[0], Settled)]
+        return [pair for pair in asked if not isinstance(pair[0], Settled)], settled
