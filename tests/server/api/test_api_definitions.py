@@ -276,6 +276,28 @@ def test_definitions_that_make_no_sense(server: LiveServer, change: dict[str, An
     assert words in answer.message
 
 
+@pytest.mark.parametrize(
+    ("part", "schema", "words"),
+    [
+        ("spec", None, "properties[spec].type: Required value"),
+        (
+            "status",
+            {"type": "array", "x-kubernetes-list-type": "set", "items": ["x"]},
+            "items: Required",
+        ),
+        ("status", {"type": "array", "x-kubernetes-list-type": "map", "items": 0.5}, "items: Required"),
+    ],
+)
+def test_schemas_that_are_none(server: LiveServer, part: str, schema: Any, words: str) -> None:
+    wrong = definition("nones", "None")
+    version = wrong["spec"]["versions"][0]
+    properties = {**SCHEMA["properties"], part: schema}
+    version["schema"] = {"openAPIV3Schema": {**SCHEMA, "properties": properties}}
+    answer = server.post(DEFINITIONS, wrong)
+    assert answer.code == 422, answer.text
+    assert words in answer.message
+
+
 def test_a_definition_goes_with_its_last_object(server: LiveServer) -> None:
     server.post(DEFINITIONS, definition("twigs", "Twig"))
     for name in ("a", "b"):

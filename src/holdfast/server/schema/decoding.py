@@ -156,9 +156,9 @@ def _struct(shape: Shape) -> Reader:
 
 def _map(shape: Shape, keep_zero: bool) -> Reader:
     assert shape.values is not None
-    read_value = _compile(shape.values, keep_zero=True)
-    zero = zero_of(shape.values)
-    go_type = "map[string]string" if shape.values.kind == "string" else "map[string]interface {}"
+    values = shape.values
+    read_value = _compile(values, keep_zero=True)
+    go_type = "map[string]string" if values.kind == "string" else "map[string]interface {}"
 
     def read_map(value: Any, path: Path, unknown: list[Path]) -> Any:
         if value.__class__ is not dict:
@@ -173,7 +173,7 @@ def _map(shape: Shape, keep_zero: bool) -> Reader:
             if new is not item:
                 if out is value:
                     out = dict(value)
-                out[key] = zero if new is DROP else new
+                out[key] = _zero(values, read_value, (path, key), unknown) if new is DROP else new
         return out
 
     return read_map
@@ -199,11 +199,12 @@ def _list(shape: Shape, keep_zero: bool) -> Reader:
             if new is not item:
                 if out is value:
                     out = list(value)
-                if new is DROP:
-                    new = (
-                        read_item({}, (path, i), unknown) if items.kind == "struct" else zero_of(items)
-                    )
-                out[i] = new
+                out[i] = _zero(items, read_item, (path, i), unknown) if new is DROP else new
         return out
 
     return read_list
+
+
+def _zero(shape: Shape, read: Reader, path: Path, unknown: list[Path]) -> Any:
+    """What Go makes of a null among the values of a map or the items of a list."""
+    return read({}, path, unknown) if shape.kind == "struct" else zero_of(shape)

@@ -25,14 +25,15 @@ _KINDS = ("atomic", "set", "map")
 
 def check_list_type(found: Found, schema: Schema, path: str) -> None:
     kind, keys = schema.get("x-kubernetes-list-type"), schema.get("x-kubernetes-list-map-keys") or []
+    items = schema.get("items")
     where = f"{path}.x-kubernetes-list-type"
     if kind is not None:
         said = schema.get("type", "")
         if said != "array":
             why = "must be array if x-kubernetes-list-type is specified"
             found.append(field_problem(INVALID if said else REQUIRED, f"{path}.type", said, why))
-        elif kind == "set":
-            _check_set_items(found, schema.get("items") or {}, f"{path}.items")
+        elif kind == "set" and isinstance(items, dict):
+            _check_set_items(found, items, f"{path}.items")
         if kind not in _KINDS:
             found.append(not_supported(where, kind, _KINDS))
     if keys and kind != "map":
@@ -40,7 +41,6 @@ def check_list_type(found: Found, schema: Schema, path: str) -> None:
         found.append(field_problem(REQUIRED if kind is None else INVALID, where, kind, why))
     if kind == "map":
         _check_keys(found, schema, keys, path)
-    items = schema.get("items")
     if kind in ("set", "map") and isinstance(items, dict) and items.get("nullable"):
         why = f"cannot be nullable when x-kubernetes-list-type is {kind}"
         found.append(field_problem(FORBIDDEN, f"{path}.items.nullable", detail=why))
