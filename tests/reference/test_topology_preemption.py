@@ -15,7 +15,6 @@ from holdfast.framework.interface import Nomination
 from reference import choices
 from reference.choices import Chooser, sometimes
 from reference.driving import profile_of
-from reference.scheduler import judge
 from reference.test_preemption import SETUP, Crowd
 from strategies import ZONES, examples
 
@@ -62,11 +61,6 @@ class Neighbours(Crowd):
         column = scheduler.cycle.column(profile, record.cls)
         nomination = scheduler.cycle.post_filter(profile, record, column)
         return nomination, [d.pod.name for d in nomination.decisions if isinstance(d, Preempt)]
-
-    def compare(self) -> str:
-        if judge(self.pod, self.world, SETUP.plugins()).totals:
-            return "fits"  # what it would choose is compared elsewhere
-        return super().compare()
 
     def follow(self) -> None:
         """Another of the same kind comes, after something happened."""

@@ -31,7 +31,7 @@ from holdfast.framework.answers import Answers
 from holdfast.framework.barrier import add_barrier
 from holdfast.framework.diagnosis import Blame, Diagnosis, Verdict, first_blame
 from holdfast.framework.interface import Filter, Need, Plugin, Rejected, Scope
-from holdfast.framework.keyed import Keys
+from holdfast.framework.keyed import Keys, KeyView
 from holdfast.framework.profile import Profile
 
 INFEASIBLE = -(2**61)
@@ -95,6 +95,15 @@ class Column:
             totals = np.where(among, totals, INFEASIBLE)
         row = int(totals.argmax())
         return row if totals.item(row) > INFEASIBLE // 2 else -1
+
+    def best_of(self, among: Bools) -> int:
+        """The same were there no rows but these, by which scores are normalised."""
+        if self.is_absolute or self.rejected is not None or not (self.fits & ~among).any():
+            return self.best(among)
+        passing = self.fits & among
+        totals = np.where(passing, self._rescored(passing), INFEASIBLE)
+        row = int(totals.argmax())
+        return row if passing.item(row) else -1
 
     def totals(self) -> Ints:
         """The score of each row, less what all rows have alike (`constant`); about INFEASIBLE, or less,
@@ -514,11 +523,28 @@ class Column:
         if self._normalized:
             self._normalize(slice(0, self._size))
         view.feasible = keys.counts() * passes
+        self._by_key = np.where(passes, 0, INFEASIBLE) + self._key_scored(view)
+
+    def _key_scored(self, view: KeyView) -> Any:
+        """The scores of keys, given how many nodes of each are `feasible`."""
+        total: Any = 0
         there = view.feasible > 0
-        by_key = np.where(passes, 0, INFEASIBLE)
         for weight, score in self._key_scores:
             scores = score.score(view)
             if score.normalize is not None and there.any():
                 scores = score.normalize.apply(scores, score.normalize.measure(scores[there]))
-            by_key = by_key + weight * scores
-        self._by_key = by_key
+            total = total + weight * scores
+        return total
+
+    def _rescored(self, passing: Bools) -> Ints:
+        """The scores of rows were these all that pass."""
+        total: Any = self._local[: self._size] if self._normalized else self._base[: self._size]
+        for each in self._normalized if passing.any() else ():
+            raw = each.raw[: self._size]
+            measure = each.normalize.measure(raw[passing])
+            total = total + each.weight * each.normalize.apply(raw, measure)
+        if self._keys is not None:
+            view, of = self._keys.view(), self._keys.of[: self._size]
+            view.feasible = np.bincount(of[passing], minlength=len(view.rows))
+            total = total + (self._key_scored(view) + np.zeros(len(view.rows), dtype=np.int64))[of]
+        return np.asarray(total, dtype=np.int64)

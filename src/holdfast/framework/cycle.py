@@ -157,20 +157,20 @@ class Cycle:
             row = table.row(pod.pin or "")
             return row if row is not None and table.alive[row] and trial.fits(row) else -1
         row = column.best()
-        if row < 0 or table.name(row) not in nominations:
+        if row < 0 or (column.is_absolute and table.name(row) not in nominations):
             return row
         if column.is_local and column.diagnosis.contest is not None:
             # A row that is being cleared for the pod itself was looked at before.
-            return column.best(column.diagnosis.passing())
-        untried = np.ones(table.size, dtype=np.bool_)
-        known = trial.known_corrections()
-        if known is not None:
-            untried[[each for each, blame in known.items() if blame.plugin]] = False
-            return column.best(untried)
-        while row >= 0 and table.name(row) in nominations and not trial.fits(row):
-            untried[row] = False
-            row = column.best(untried)
-        return row
+            return column.best_of(column.diagnosis.passing())
+        left = np.ones(table.size, dtype=np.bool_)
+        if column.is_absolute:
+            while row >= 0 and table.name(row) in nominations and not trial.fits(row):
+                left[row] = False
+                row = column.best(left)
+            return row
+        contested = [at for name in nominations if (at := table.row(name)) is not None]
+        left[[at for at in contested if column.fits_row(at) and not trial.fits(at)]] = False
+        return column.best_of(left)
 
     def verdict(self, profile: Profile, pod: PodRecord, column: Column) -> Verdict:
         """Why there is no row for the pod."""

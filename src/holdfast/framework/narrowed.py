@@ -48,6 +48,9 @@ class Narrowed(Column):
         self._whole.refresh()
         return self._whole.totals()
 
+    def best_of(self, among: Bools) -> int:
+        return self.best(among)
+
     @property
     def fits(self) -> Bools:
         return self._plain.fits & self._allowed[: self._size]
