@@ -250,11 +250,15 @@ class Drawing:
         return set(self._cls.ports) & set(promise.pod.cls.ports) if promise.pod is not None else set()
 
     def _shared_claims(self, promise: Promise) -> bool:
-        if promise.pod is None or not self._cls.volumes or not promise.pod.cls.volumes:
+        """Whether the pod names a claim of its namespace that the reservation names too."""
+        if promise.pod is None or promise.pod.cls.namespace != self._cls.namespace:
             return False
-        mine = {v.persistent_volume_claim for v in self._cls.volumes if v.persistent_volume_claim}
-        theirs = promise.pod.cls.volumes
-        return any(v.persistent_volume_claim in mine for v in theirs if v.persistent_volume_claim)
+        return not _claims(self._cls).isdisjoint(_claims(promise.pod.cls))
+
+
+def _claims(cls: PodClass) -> set[str]:
+    claims = (volume.persistent_volume_claim for volume in cls.volumes)
+    return {claim.claim_name for claim in claims if claim is not None}
 
 
 def _nothing(row: int) -> list[Hold]:
