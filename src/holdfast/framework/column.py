@@ -79,7 +79,10 @@ class Column:
         """How often the plugins were asked."""
         self.corrected: tuple[Hashable, dict[int, Blame]] = (None, {})
         """What stands against nodes that are being cleared for others, and as of when."""
-        self._needs: tuple[int, tuple[Need, ...] | None] = (-1, None)
+        self._needs_asked = -1
+        self._needs: tuple[Need, ...] | None = None
+        self.needing = ""
+        """The plugin whose needs these are, once they were asked for."""
         self._minded: dict[int, bool] = {}
         self._all_minded: tuple[int, list[PodClass]] = (-1, [])
         self._compile()
@@ -172,17 +175,13 @@ class Column:
     def needs(self) -> tuple[Need, ...] | None:
         """What must be free on a row that suits, where nothing else matters there but topology, and
         that after room."""
-        asked, needs = self._needs
-        if asked != self.compiled:
-            first = next((f for _, f in self.filters if f.scope is not Scope.NODE), None)
-            needs = first.needs if first is not None and len(self._usage_filters) == 1 else None
-            self._needs = self.compiled, needs
-        return needs
-
-    @property
-    def needing(self) -> str:
-        """The plugin whose needs these are."""
-        return next(name for name, f in self.filters if f.scope is Scope.USAGE)
+        if self._needs_asked != self.compiled:
+            self._needs_asked = self.compiled
+            others = (named for named in self.filters if named[1].scope is not Scope.NODE)
+            self.needing, first = next(others, ("", None))
+            single = len(self._usage_filters) == 1
+            self._needs = first.needs if first is not None and single else None
+        return self._needs
 
     def topology_allows(self) -> Bools:
         """The rows topology has nothing against."""
