@@ -32,6 +32,7 @@ from holdfast.framework.barrier import add_barrier
 from holdfast.framework.diagnosis import Blame, Diagnosis, Verdict, first_blame
 from holdfast.framework.interface import Filter, Need, Plugin, Rejected, Scope
 from holdfast.framework.keyed import Keys, KeyView
+from holdfast.framework.minding import Minding
 from holdfast.framework.profile import Profile
 
 INFEASIBLE = -(2**61)
@@ -83,8 +84,6 @@ class Column:
         self._needs: tuple[Need, ...] | None = None
         self.needing = ""
         """The plugin whose needs these are, once they were asked for."""
-        self._minded: dict[int, bool] = {}
-        self._all_minded: tuple[int, list[PodClass]] = (-1, [])
         self._compile()
 
     # What a column answers
@@ -199,21 +198,6 @@ class Column:
             found[first_blame(filters, One(self._table, int(those[0]))).texts] += len(those)
         return found
 
-    def minds(self, cls: PodClass) -> bool:
-        """Whether by topology pods of a class bear on where those of this one can be."""
-        minded = self._minded.get(cls.id)
-        if minded is None:
-            minded = self._minded[cls.id] = any(facet.counts(cls) for facet in self._minding)
-        return minded
-
-    def minded(self) -> list[PodClass]:
-        """The classes it minds."""
-        stamp, found = self._all_minded
-        if stamp != self._cluster.stamp:
-            found = [cls for cls in self._cluster.classes if self.minds(cls)]
-            self._all_minded = self._cluster.stamp, found
-        return found
-
     # Asking the plugins about the class
 
     def _ask(self, plugins: list[Plugin]) -> Answers:
@@ -252,9 +236,8 @@ class Column:
         self._alike: Alike[Looked] | None = Alike(self._cluster.ledger.changed) if remembers else None
         keyed = self._key_filters or self._key_scores
         self._keys = Keys(self._table, answers.facets) if keyed else None
-        self._minding = [facet for _, f in self.filters for facet in f.facets]
-        self._minded = {}
-        self._all_minded = (-1, [])
+        facets = [facet for _, f in self.filters for facet in f.facets]
+        self.minding = Minding(self._cluster.classes, facets)
         self._base = self._base[:0]
         self._size = 0
         self.diagnosis.reset()

@@ -109,7 +109,7 @@ class PodTrial:
             return None
         column.refresh()
         allowed, priority = column.topology_allows(), self._pod.cls.priority
-        for cls in column.minded():
+        for cls in column.minding.all(self._cluster.stamp):
             if cls.priority < priority and cls.placed:
                 allowed[list(cls.placed)] = True  # until their pods there have left, who knows
         self._allowed = allowed
@@ -137,7 +137,7 @@ class PodTrial:
                 return tuple([need.text for need in needs if spare[need.slot] < 0])
             if column.is_local:
                 return ledger.to_remove(spare, spared_first(pods))
-            if not any(column.minds(each.cls) for each in (*pods, *rivals)):
+            if not self._minds(pods) and not self._minds(rivals):
                 column.refresh()
                 if column.fits_by_topology(row) or not self._is_allowed(row):
                     return ledger.to_remove(spare, spared_first(pods))
@@ -155,6 +155,11 @@ class PodTrial:
                     ledger.remove(pod)
                     victims.append(pod)
         return victims
+
+    def _minds(self, pods: list[PodRecord]) -> bool:
+        """Whether by topology any of these pods bears on where this one can be."""
+        minds = self._column.minding.minds
+        return any(minds(pod.cls) for pod in pods)
 
     def _is_allowed(self, row: int) -> bool:
         return self._allowed is None or bool(self._allowed[row])
@@ -275,7 +280,7 @@ class PodTrial:
             return None
         if _is_about_room(self._cluster, self._column, row, rivals):
             blame = _blame_room(self._cluster, self._column, row, rivals)
-            if blame is not None or not any(self._column.minds(rival.cls) for rival in rivals):
+            if blame is not None or not self._minds(rivals):
                 return blame
         with _placed(self._cluster, rivals, row, self._cluster.ledger.transaction()):
             self._column.refresh()
