@@ -12,7 +12,8 @@ from holdfast.api.names import LIMIT_TO_ALLOCATABLE
 from holdfast.core.rowlog import RowLog
 from holdfast.framework import alike
 from holdfast.framework.alike import Alike
-from holdfast.framework.column import INFEASIBLE, Column
+from holdfast.framework.column import Column
+from holdfast.framework.rows import INFEASIBLE
 from storage_driving import Driver
 
 _RATIOS = ('{"cpu": "150%", "memory": 200}', '{"cpu": 120}', "{}", '{"cpu": "half"}')

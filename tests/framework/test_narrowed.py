@@ -7,8 +7,9 @@ import random
 import pytest
 
 from builders import make_pod
-from holdfast.framework.column import INFEASIBLE, Column
+from holdfast.framework.column import Column
 from holdfast.framework.narrowed import Narrowed
+from holdfast.framework.rows import INFEASIBLE
 from storage_builders import make_claim, make_csi_node, make_volume
 from storage_driving import Driver, big_node
 

@@ -9,8 +9,8 @@ import pytest
 
 from holdfast.core.holds import Hold
 from holdfast.framework import alike
-from holdfast.framework.column import INFEASIBLE
 from holdfast.framework.owned import OwnedColumn
+from holdfast.framework.rows import INFEASIBLE
 from reservations.little_world import LittleWorld, Raw, node, pod, reservation
 
 _ORDER = "scheduling.koordinator.sh/reservation-order"

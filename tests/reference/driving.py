@@ -13,12 +13,13 @@ from holdfast.core.decisions import Bind, Decision, SetPodScheduled
 from holdfast.core.events import Added, BindConfirmed, BindRefused, Deleted, Event, Updated
 from holdfast.core.pods import PodRecord
 from holdfast.core.validate import validate_state
-from holdfast.framework.column import INFEASIBLE, Column
+from holdfast.framework.column import Column
 from holdfast.framework.config import Configuration, load
 from holdfast.framework.diagnosis import NO_NODES
 from holdfast.framework.interface import Plugin
 from holdfast.framework.profile import Profile
 from holdfast.framework.registry import Registry
+from holdfast.framework.rows import INFEASIBLE
 from holdfast.plugins import IN_TREE
 from reference.setup import PLUGINS, Setup, document
 

@@ -13,9 +13,10 @@ import numpy as np
 from holdfast.core.classes import PodClass
 from holdfast.core.cluster import Cluster
 from holdfast.core.view import All, One
-from holdfast.framework.column import INFEASIBLE, Bools, Column, Ints
+from holdfast.framework.column import Column
 from holdfast.framework.interface import Filter, Need, Scope, everywhere
 from holdfast.framework.profile import Profile
+from holdfast.framework.rows import INFEASIBLE, Bools, Ints
 
 _FEW = 6
 

@@ -18,11 +18,12 @@ from holdfast.core.promises import Promise
 from holdfast.core.rowlog import distinct
 from holdfast.core.view import Cells, One, View
 from holdfast.framework.alike import Alike, amounts
-from holdfast.framework.column import INFEASIBLE, Bools, Column, Ints
+from holdfast.framework.column import Column
 from holdfast.framework.drawing import Drawing, DrawnOne, DrawnSome, pick
 from holdfast.framework.interface import Filter, Need, Reason, Scope
 from holdfast.framework.points import ROOM
 from holdfast.framework.profile import Profile
+from holdfast.framework.rows import INFEASIBLE, Bools, Ints
 
 NO_MATCH = "node(s) no reservations match reservation affinity"
 NONE_WILL_DO = "node(s) no reservation(s) to meet the requirements"

@@ -7,9 +7,10 @@ import numpy as np
 from holdfast.actions.scheduler import Scheduler
 from holdfast.cli.explaining.report import Ranked, Reason
 from holdfast.core.pods import PodRecord
-from holdfast.framework.column import INFEASIBLE, Column
+from holdfast.framework.column import Column
 from holdfast.framework.diagnosis import NO_NODES, Blame
 from holdfast.framework.profile import Profile
+from holdfast.framework.rows import INFEASIBLE
 
 _BEST = 5
 
