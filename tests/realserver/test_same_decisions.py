@@ -215,11 +215,11 @@ def message_of(raw: Json) -> str:
     return str(told[0].get("message", "")) if told else ""
 
 
-@pytest.mark.skipif(bool(missing(SCHEDULER)), reason=missing(SCHEDULER) or "-")
-def test_kube_scheduler_decides_the_same(real_server: RealServer) -> None:
+def play_all(server: RealServer, make: Callable[[int], Side]) -> Counter[str]:
+    """Every cluster, one pod after the other; how often what came of them."""
     outcomes: Counter[str] = Counter()
     for seed in range(SEED, SEED + CLUSTERS):
-        side = Side(real_server, choices.seeded(seed), (crowds, tight)[seed % 2])
+        side = make(seed)
         with side.started():
             for number in range(PODS):
                 try:
@@ -227,6 +227,14 @@ def test_kube_scheduler_decides_the_same(real_server: RealServer) -> None:
                 except Exception as error:
                     raise AssertionError(f"seed {seed}, pod {number + 1}") from error
         outcomes.update(side.outcomes)
-    real_server.empty()
+    server.empty()
+    return outcomes
+
+
+@pytest.mark.skipif(bool(missing(SCHEDULER)), reason=missing(SCHEDULER) or "-")
+def test_kube_scheduler_decides_the_same(real_server: RealServer) -> None:
+    outcomes = play_all(
+        real_server, lambda seed: Side(real_server, choices.seeded(seed), (crowds, tight)[seed % 2])
+    )
     assert outcomes["bound"] > PODS * CLUSTERS // 8, outcomes
     print(dict(outcomes))

@@ -7,7 +7,6 @@ others of the same size, and the same ones are left to the driver. Or the pod is
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -22,12 +21,11 @@ from realserver.server import RealServer
 from realserver.test_same_decisions import (
     CLUSTERS,
     KUBE,
-    PODS,
     READ,
-    SEED,
     Side,
     message_of,
     node_of,
+    play_all,
 )
 from reference import choices
 
@@ -118,16 +116,6 @@ def _sizes(given: dict[str, str], volumes: dict[str, Json]) -> dict[str, str]:
 
 @pytest.mark.skipif(bool(missing(SCHEDULER)), reason=missing(SCHEDULER) or "-")
 def test_kube_scheduler_chooses_the_same_volumes(real_server: RealServer) -> None:
-    outcomes: Counter[str] = Counter()
-    for seed in range(SEED, SEED + CLUSTERS):
-        side = StorageSide(real_server, choices.seeded(seed))
-        with side.started():
-            for number in range(PODS):
-                try:
-                    side.next_pod()
-                except Exception as error:
-                    raise AssertionError(f"seed {seed}, pod {number + 1}") from error
-        outcomes.update(side.outcomes)
-    real_server.empty()
+    outcomes = play_all(real_server, lambda seed: StorageSide(real_server, choices.seeded(seed)))
     assert outcomes["with volumes"] > CLUSTERS, outcomes
     print(dict(outcomes))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from builders import PodBuilder, Raw, make_node, make_pod
 from reference.choices import NODE_NAMES, Chooser, rarely, sometimes
+from reference.storage_choices import fill_capacity
 from storage_builders import (
     make_capacity,
     make_claim,
@@ -79,13 +80,7 @@ def _making_class(choose: Chooser) -> Raw:
 
 def _capacity(choose: Chooser, name: str) -> Raw:
     made = make_capacity(name, "make")
-    segment = choose(_SEGMENTS)
-    if segment is not None:
-        made.topology(**segment)
-    if not rarely(choose):
-        made.capacity(choose(_SIZES))
-    if rarely(choose):
-        made.largest(choose(_SIZES))
+    fill_capacity(choose, made, _SEGMENTS, _SIZES)
     return made.raw()
 
 

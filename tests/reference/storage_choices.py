@@ -3,10 +3,13 @@ rest. The names are few, so that much happens to the same claim."""
 
 from __future__ import annotations
 
-from builders import PodBuilder
+from collections.abc import Sequence
+
+from builders import PodBuilder, Raw
 from holdfast.api.meta import Object
 from reference.choices import NODE_NAMES, Chooser, rarely, sometimes
 from storage_builders import (
+    CapacityBuilder,
     make_attachment,
     make_capacity,
     make_claim,
@@ -31,7 +34,7 @@ _MODES = (
 )
 _ZONE, _HOST = "topology.kubernetes.io/zone", "kubernetes.io/hostname"
 _ZONE_LABELS = (_ZONE, _ZONE, "topology.kubernetes.io/region", "failure-domain.beta.kubernetes.io/zone")
-_TOPOLOGIES: tuple[dict[str, object] | None, ...] = (
+_TOPOLOGIES: tuple[Raw | None, ...] = (
     None,
     {},
     {"matchLabels": {_ZONE: "z1"}},
@@ -86,14 +89,20 @@ def storage_object(choose: Chooser) -> Object:
             return attachment.of(driver, choose((*VOLUMES, "v9")), choose(NODE_NAMES)).obj()
         case _:
             capacity = make_capacity(choose(("k0", "k1")), choose(("make", "make", "wait")))
-            topology = _TOPOLOGIES[choose(range(len(_TOPOLOGIES)))]
-            if topology is not None:
-                capacity.topology(**topology)
-            if not rarely(choose):
-                capacity.capacity(choose(_SIZES))
-            if rarely(choose):
-                capacity.largest(choose(_SIZES))
+            fill_capacity(choose, capacity, _TOPOLOGIES, _SIZES)
             return capacity.obj()
+
+
+def fill_capacity(
+    choose: Chooser, made: CapacityBuilder, topologies: Sequence[Raw | None], sizes: Sequence[str]
+) -> None:
+    topology = topologies[choose(range(len(topologies)))]
+    if topology is not None:
+        made.topology(**topology)
+    if not rarely(choose):
+        made.capacity(choose(sizes))
+    if rarely(choose):
+        made.largest(choose(sizes))
 
 
 def _class(choose: Chooser, name: str) -> Object:

@@ -27,6 +27,16 @@ VALUE = (
 )
 
 
+def volume_on(affinity: dict[str, Any]) -> dict[str, Any]:
+    spec = {
+        "accessModes": ["ReadWriteOnce"],
+        "capacity": {"storage": "1Gi"},
+        "hostPath": {"path": "/a"},
+        "nodeAffinity": affinity,
+    }
+    return {"spec": spec}
+
+
 def complaints(group: str, plural: str, raw: dict[str, Any]) -> list[str]:
     type = CATALOGUE.resource(group, "v1", plural)
     assert type is not None
@@ -324,20 +334,15 @@ def test_templates_are_judged_like_pods(group: str, plural: str, before: str) ->
         (
             "",
             "persistentvolumes",
-            {
-                "spec": {
-                    "accessModes": ["ReadWriteOnce"],
-                    "capacity": {"storage": "1Gi"},
-                    "hostPath": {"path": "/a"},
-                    "nodeAffinity": {
-                        "required": {
-                            "nodeSelectorTerms": [
-                                {"matchExpressions": [{"key": "zone", "operator": "Near"}]}
-                            ]
-                        }
-                    },
+            volume_on(
+                {
+                    "required": {
+                        "nodeSelectorTerms": [
+                            {"matchExpressions": [{"key": "zone", "operator": "Near"}]}
+                        ]
+                    }
                 }
-            },
+            ),
             [
                 "spec.nodeAffinity.required.nodeSelectorTerms[0].matchExpressions[0].operator: "
                 'Invalid value: "Near": not a valid selector operator'
@@ -346,14 +351,7 @@ def test_templates_are_judged_like_pods(group: str, plural: str, before: str) ->
         (
             "",
             "persistentvolumes",
-            {
-                "spec": {
-                    "accessModes": ["ReadWriteOnce"],
-                    "capacity": {"storage": "1Gi"},
-                    "hostPath": {"path": "/a"},
-                    "nodeAffinity": {},
-                }
-            },
+            volume_on({}),
             ["spec.nodeAffinity.required: Required value: must specify required node constraints"],
         ),
     ],
