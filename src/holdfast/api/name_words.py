@@ -9,45 +9,45 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-_LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
-_SUBDOMAIN = rf"{_LABEL}(\.{_LABEL})*"
-_NAME = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
-_VALUE = f"({_NAME})?"
-_is_label = re.compile(_LABEL).fullmatch
-_is_subdomain = re.compile(_SUBDOMAIN).fullmatch
-_is_name = re.compile(_NAME).fullmatch
-_is_value = re.compile(_VALUE).fullmatch
+LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+SUBDOMAIN = rf"{LABEL}(\.{LABEL})*"
+NAME = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
+VALUE = f"({NAME})?"
+_is_label = re.compile(LABEL).fullmatch
+_is_subdomain = re.compile(SUBDOMAIN).fullmatch
+_is_name = re.compile(NAME).fullmatch
+_is_value = re.compile(VALUE).fullmatch
 
 _ALPHANUMERIC = "and must start and end with an alphanumeric character"
-_BAD_LABEL = (
+LABEL_WORDS = (
     "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', "
-    f"{_ALPHANUMERIC} (e.g. 'my-name',  or '123-abc', regex used for validation is '{_LABEL}')"
+    f"{_ALPHANUMERIC} (e.g. 'my-name',  or '123-abc', regex used for validation is '{LABEL}')"
 )
-_BAD_SUBDOMAIN = (
+SUBDOMAIN_WORDS = (
     "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', "
-    f"{_ALPHANUMERIC} (e.g. 'example.com', regex used for validation is '{_SUBDOMAIN}')"
+    f"{_ALPHANUMERIC} (e.g. 'example.com', regex used for validation is '{SUBDOMAIN}')"
 )
-_BAD_NAME = (
+_NAME_WORDS = (
     f"must consist of alphanumeric characters, '-', '_' or '.', {_ALPHANUMERIC} "
-    f"(e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '{_NAME}')"
+    f"(e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '{NAME}')"
 )
-_BAD_VALUE = (
+VALUE_WORDS = (
     "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', "
     f"{_ALPHANUMERIC} "
-    f"(e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is '{_VALUE}')"
+    f"(e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is '{VALUE}')"
 )
 
 
 @lru_cache(maxsize=4096)
 def dns_label(text: str) -> tuple[str, ...]:
     found = ["must be no more than 63 bytes"] if len(text) > 63 else []
-    return (*found, _BAD_LABEL) if _is_label(text) is None else tuple(found)
+    return (*found, LABEL_WORDS) if _is_label(text) is None else tuple(found)
 
 
 @lru_cache(maxsize=4096)
 def dns_subdomain(text: str) -> tuple[str, ...]:
     found = ["must be no more than 253 bytes"] if len(text) > 253 else []
-    return (*found, _BAD_SUBDOMAIN) if _is_subdomain(text) is None else tuple(found)
+    return (*found, SUBDOMAIN_WORDS) if _is_subdomain(text) is None else tuple(found)
 
 
 @lru_cache(maxsize=4096)
@@ -55,7 +55,7 @@ def label_key(text: str) -> tuple[str, ...]:
     parts = text.split("/")
     if len(parts) > 2:
         prefixed = "with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"
-        return (f"a valid label key {_BAD_NAME} {prefixed}",)
+        return (f"a valid label key {_NAME_WORDS} {prefixed}",)
     found: list[str] = []
     if len(parts) == 2:
         if not parts[0]:
@@ -67,11 +67,11 @@ def label_key(text: str) -> tuple[str, ...]:
     elif len(name) > 63:
         found.append("name part must be no more than 63 bytes")
     if _is_name(name) is None:
-        found.append(f"name part {_BAD_NAME}")
+        found.append(f"name part {_NAME_WORDS}")
     return tuple(found)
 
 
 @lru_cache(maxsize=4096)
 def label_value(text: str) -> tuple[str, ...]:
     found = ["must be no more than 63 bytes"] if len(text) > 63 else []
-    return (*found, _BAD_VALUE) if _is_value(text) is None else tuple(found)
+    return (*found, VALUE_WORDS) if _is_value(text) is None else tuple(found)

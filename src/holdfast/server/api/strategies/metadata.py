@@ -6,26 +6,21 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from holdfast.api.name_words import (
+    LABEL,
+    LABEL_WORDS,
+    NAME,
+    SUBDOMAIN,
+    SUBDOMAIN_WORDS,
+    VALUE,
+    VALUE_WORDS,
+)
 from holdfast.server.api import fields
 from holdfast.server.schema import Problem, ResourceType
 from holdfast.store import Raw
 
-_LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
-_SUBDOMAIN = rf"{_LABEL}(\.{_LABEL})*"
-_NAME = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
-_VALUE = "(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?"
 _DNS_1035 = "[a-z]([-a-z0-9]*[a-z0-9])?"
 
-SUBDOMAIN_WORDS = (
-    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or "
-    "'.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used "
-    f"for validation is '{_SUBDOMAIN}')"
-)
-LABEL_WORDS = (
-    "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and "
-    "must start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used "
-    f"for validation is '{_LABEL}')"
-)
 _DNS_1035_WORDS = (
     "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an "
     "alphabetic character, and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', "
@@ -34,15 +29,10 @@ _DNS_1035_WORDS = (
 _KEY_WORDS = (
     "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end "
     "with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for "
-    f"validation is '{_NAME}')"
+    f"validation is '{NAME}')"
 )
-_VALUE_WORDS = (
-    "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', "
-    "and must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or "
-    f"'12345', regex used for validation is '{_VALUE}')"
-)
-_label, _subdomain = re.compile(_LABEL), re.compile(_SUBDOMAIN)
-_name, _value, _dns_1035 = re.compile(_NAME), re.compile(_VALUE), re.compile(_DNS_1035)
+_label, _subdomain = re.compile(LABEL), re.compile(SUBDOMAIN)
+_name, _value, _dns_1035 = re.compile(NAME), re.compile(VALUE), re.compile(_DNS_1035)
 _ANNOTATIONS = 256 * 1024
 STANDARD_FINALIZERS = frozenset({"kubernetes", "orphan", "foregroundDeletion"})
 _BAD_FINALIZER = "name is neither a standard finalizer name nor is it fully qualified"
@@ -102,7 +92,7 @@ def key_problems(text: str) -> list[str]:
 
 
 def value_problems(text: str) -> list[str]:
-    return [*_length(text, 63, "bytes"), *([] if _value.fullmatch(text) else [_VALUE_WORDS])]
+    return [*_length(text, 63, "bytes"), *([] if _value.fullmatch(text) else [VALUE_WORDS])]
 
 
 def _length(text: str, limit: int, unit: str = "characters") -> list[str]:
