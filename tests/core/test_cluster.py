@@ -162,7 +162,7 @@ def test_a_node_says_capacity_where_allocatable_is_missing() -> None:
         (node().unschedulable(), Change.NODE_TAINTS),
         (node().image("i"), Change.NODE_OTHER),
         (node().annotation("a", "b"), Change.NODE_OTHER),
-        (node().uid("other"), Change.NODE_ADDED),
+        (node().uid("other"), Change.NODE_REMOVED | Change.NODE_ADDED),
         (node().condition("Ready", "True"), Change.NONE),
         (node(), Change.NONE),
     ],

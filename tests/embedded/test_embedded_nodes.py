@@ -152,6 +152,18 @@ def test_a_deleted_nodes_pods_go_with_it() -> None:
     assert it.placed(waiting) == "n"
 
 
+def test_a_deleted_nodes_pods_go_with_it_though_the_node_is_back_at_once() -> None:
+    it = Driven()
+    node = it.node("n")
+    left = it.pod("a")
+    raw = it.get(node)
+    it.store.delete(node)
+    it.store.create(node, {**raw, "metadata": {**raw["metadata"], "uid": "another"}})
+    it.settle()
+    assert left not in it.store
+    assert it.placed(it.pod("b")) == "n"
+
+
 def test_a_pod_on_a_node_that_never_was_is_given_some_time() -> None:
     it = Driven()
     early, lost = it.pod("early", nodeName="soon"), it.pod("lost", nodeName="never")

@@ -124,7 +124,7 @@ class HoldCare:
         if self._suited.get(promise.uid) == changes:
             return ""
         name = nodes.name(row)
-        if not nodes.alive[row]:
+        if promise.node_gone or not nodes.alive[row]:
             return f"node {name} is gone"
         younger = [other for other in self._holds.on(row) if promise.is_before(other)]
         for slot, amount in promise.amounts.items():

@@ -58,7 +58,8 @@ class DynamicReservations:
             return
         gone = virtual.requester.uid not in self._virtuals.requirements.asks
         over = virtual.keep_until is None or virtual.keep_until <= now
-        if gone or over or not self._cluster.nodes.alive[virtual.row]:
+        lost = virtual.promise.node_gone or not self._cluster.nodes.alive[virtual.row]
+        if gone or over or lost:
             self._virtuals.drop(virtual)
 
     def _follow(self, uid: str, now: float) -> None:

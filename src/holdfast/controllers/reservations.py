@@ -87,7 +87,7 @@ class ReservationLifecycle:
         pod = promise.pod
         if pod is not None and pod.row >= 0:
             node = self._cluster.nodes.name(pod.row)
-            if not self._cluster.nodes.alive[pod.row]:
+            if promise.node_gone or not self._cluster.nodes.alive[pod.row]:
                 self._finish(promise, EXPIRED, f"node {node} is gone", now)
                 return
             if pod.phase is Phase.ASSUMED:
@@ -122,7 +122,9 @@ class ReservationLifecycle:
         if owner.phase is Phase.ASSUMED:
             return False  # it may come back
         row = self._cluster.nodes.row(promise.wants_node)
-        if owner.leaving or promise.released or row is None or not self._cluster.nodes.alive[row]:
+        if row is None or not self._cluster.nodes.alive[row] or promise.node_gone:
+            return True
+        if owner.leaving or promise.released:
             return True
         if not owner.nominated:
             self._cluster.nominate(owner, promise.wants_node)

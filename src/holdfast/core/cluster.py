@@ -308,6 +308,9 @@ class Cluster:
         table = self.nodes
         known = table.row(info.name)
         before = table.info.get(known) if known is not None else None
+        if before is not None and before.uid != info.uid:
+            self._drop_node(info.name, "replaced")
+            before = None
         if before is not None:
             changes = difference(before, info)
             if not changes:
@@ -340,6 +343,7 @@ class Cluster:
             return
         codes = self.topology.row_codes(row)
         self.nodes.drop(row)
+        self.promises.node_deleted(row)
         self.topology.relabel(row, codes)
         self._node_changed(row, Change.NODE_REMOVED)
         if self.ledger.is_empty(row):

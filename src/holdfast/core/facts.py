@@ -83,8 +83,6 @@ def with_devices(info: NodeInfo, offered: Mapping[str, int]) -> NodeInfo:
 def difference(before: NodeInfo, after: NodeInfo) -> int:
     """In what ways a node is another than before, as a `Change`."""
     changes = Change.NONE
-    if before.uid != after.uid:
-        changes |= Change.NODE_ADDED
     if before.allocatable != after.allocatable:
         changes |= Change.NODE_ALLOCATABLE
     if before.labels != after.labels:

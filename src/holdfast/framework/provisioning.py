@@ -168,7 +168,7 @@ class Provisioning:
             self._schedule_asker(id_of(promise.object.metadata), now)
             virtual = self._virtuals.of(promise)
             self._cycle.take(pod)  # it was told of what is set aside, but it is its turn anyway
-        if virtual is None or not self._cluster.nodes.alive[virtual.row]:
+        if virtual is None or virtual.promise.node_gone or not self._cluster.nodes.alive[virtual.row]:
             return self._cycle.place(profile, pod, now)
         why = self._virtuals.refusal(promise, virtual)
         if why:

@@ -52,9 +52,10 @@ class DynamicReservation(Plugin):
             return FINE
         if pod.leaving:
             return Outcome(LEAVING)
-        if not self.cluster.nodes.alive[row]:
-            return Outcome(NODE_GONE, retry=True)
         virtual = virtuals.by_id.get(virtuals.waits[pod.uid])
+        lost = virtual is not None and virtual.promise.node_gone
+        if lost or not self.cluster.nodes.alive[row]:
+            return Outcome(NODE_GONE, retry=True)
         if virtual is not None and not virtuals.taken_over(virtual):
             return self._waits(pod, virtual)
         drawn = self.cluster.promises.known.get(pod.draws_on)

@@ -17,12 +17,17 @@ class Orphans:
         self._clock = clock
         self._agenda = agenda
         self._kubelets = kubelets
-        self._deleted: dict[str, None] = {}
+        self._deleted: dict[Key, str] = {}
+        """Pods of nodes that were deleted, with their uids: a node of the same name that comes at once
+        is another, and a pod of the same name may be on it."""
 
     def changed(self, change: Change) -> None:
         _, key, before, after = change
         if key[:2] == NODE and after is None:
-            self._deleted[key.name] = None
+            for pod_key in self._kubelets.pods_on(key.name):
+                pod = self._objects.get(pod_key)
+                if pod is not None:
+                    self._deleted[pod_key] = pod["metadata"]["uid"]
         elif key[:2] == POD and after is not None:
             node = after["spec"].get("nodeName")
             new = before is None or not before["spec"].get("nodeName")
@@ -31,9 +36,10 @@ class Orphans:
 
     def settle(self) -> None:
         deleted, self._deleted = self._deleted, {}
-        for node in deleted:
-            for key in self._kubelets.pods_on(node):
-                self._collect(key)
+        for key, uid in deleted.items():
+            pod = self._objects.get(key)
+            if pod is not None and pod["metadata"]["uid"] == uid:
+                self._kubelets.delete(key, at_once=True)
 
     def _collect(self, key: Key) -> None:
         pod = self._objects.get(key)

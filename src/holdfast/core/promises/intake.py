@@ -326,6 +326,7 @@ class Intake:
             self._cluster.changed(Change.POD_LEFT)
         self.set_amounts(promise, self._held(promise, pod.cls))
         self._ledger.hold(pod, row, promise.amounts)
+        promise.node_gone = False
         if status.phase == ReservationPhase.WAITING:
             promises.waiting.join(promise)
             promises.clear(promise, victims_in(promise.object))

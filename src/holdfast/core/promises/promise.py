@@ -64,6 +64,7 @@ class Promise:
         "marked",
         "message",
         "name",
+        "node_gone",
         "object",
         "offered",
         "once",
@@ -134,6 +135,8 @@ class Promise:
         """Why it could not be given the size its template asks for by now."""
         self.resized = False
         """Whether it was given another size than it began with."""
+        self.node_gone = False
+        """Whether the node it has was deleted; one that is created again under its name is another."""
         self.wants_node = ""
         """The node its template names."""
         self.preemptor = ""

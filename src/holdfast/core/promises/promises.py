@@ -184,6 +184,7 @@ class Promises:
         pod = promise.pod
         assert pod is not None
         self._ledger.hold(pod, row, promise.amounts)
+        promise.node_gone = False
         if promise.clears or (promise.pre_allocation and not self.has_room(promise)):
             self.waiting.join(promise)
         if promise.clears:
@@ -311,6 +312,13 @@ class Promises:
             self.dirty[uid] = None
 
     # Following nodes and pods
+
+    def node_deleted(self, row: int) -> None:
+        """The node of this row is gone, and with it what is reserved there, even if another node of its
+        name comes before anybody looks."""
+        for hold in self._ledger.holds.on(row):
+            if hold.pod.promise is not None:
+                hold.pod.promise.node_gone = True
 
     def node_changed(self, row: int) -> None:
         for hold in self._ledger.holds.on(row):
