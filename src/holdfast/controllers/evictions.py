@@ -112,7 +112,7 @@ class ReservationEvictions:
         return decisions
 
     def _gone(self, victim: Promise, why: str) -> list[Decision]:
-        if victim.deleting:
+        if victim.deleting or victim.terminating:
             return []
         victim.deleting = True
         return [DeleteReservation(victim.ref, why)]

@@ -132,7 +132,7 @@ class ReservationLifecycle:
         return owner.nominated != promise.wants_node
 
     def _delete(self, promise: Promise, why: str) -> None:
-        if not promise.deleting:
+        if not promise.deleting and not promise.terminating:
             promise.deleting = True
             self._decisions.append(DeleteReservation(promise.ref, why))
 

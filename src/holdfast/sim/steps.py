@@ -107,6 +107,10 @@ class Steps:
         if key.kind == "Namespace":
             self._terminate(key)
             return
+        if key.kind == "Reservation":
+            if self._objects.end(key, self._world.clock.stamp()):
+                self._world.tell(key, DELETED)
+            return
         inside = kubelets.pods_on(key.name) if key.kind == "Node" else []
         self._objects.delete(key)
         self._world.tell(key, DELETED)

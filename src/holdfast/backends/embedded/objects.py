@@ -50,13 +50,37 @@ class Objects:
         before = self.get(key)
         if before is not None and raw.get("spec") is not before.get("spec"):
             raw = with_generation(before, raw)
+        if key.kind == "Reservation" and has_ended(raw):
+            self.delete(key)
+            return raw
         return self.store.update(key, raw)
+
+    def end(self, key: Key, now: str) -> bool:
+        """Deletes an object as the API server does: one with finalizers is marked, and goes when the
+        last of them is taken away. Whether it is gone."""
+        raw = self.get(key)
+        if raw is None:
+            return True
+        metadata = raw["metadata"]
+        if not metadata.get("finalizers"):
+            self.delete(key)
+            return True
+        if not metadata.get("deletionTimestamp"):
+            marked = {**metadata, "deletionTimestamp": now, "deletionGracePeriodSeconds": 0}
+            self.update(key, {**raw, "metadata": marked})
+        return False
 
     def _free_name(self, key: Key, prefix: str) -> str:
         while True:
             name = self.identity.name(prefix)
             if key._replace(name=name) not in self:
                 return name
+
+
+def has_ended(raw: Raw) -> bool:
+    """Whether an object was deleted and nothing keeps it any more."""
+    metadata = raw["metadata"]
+    return bool(metadata.get("deletionTimestamp")) and not metadata.get("finalizers")
 
 
 def with_condition(conditions: list[Raw], condition: Raw, now: str) -> list[Raw]:

@@ -7,8 +7,8 @@ from holdfast.api.names import RESERVATION_API
 from holdfast.api.reservation import ReservationPhase, ReservationStatus
 from holdfast.api.validation import validate
 from holdfast.backends.embedded.admission import admit
-from holdfast.backends.embedded.telling import COLLECTED, DELETED, PREEMPTED, UNSCHEDULABLE
-from holdfast.backends.embedded.world import World
+from holdfast.backends.embedded.telling import PREEMPTED, UNSCHEDULABLE
+from holdfast.backends.embedded.world import World, deletion_event
 from holdfast.core.decisions import (
     CreateReservation,
     DeleteReservation,
@@ -17,7 +17,6 @@ from holdfast.core.decisions import (
     SetReservationStatus,
 )
 from holdfast.core.events import BindConfirmed, BindRefused, WriteRefused
-from holdfast.core.promises.promise import FINISHED
 from holdfast.store.objects import Key, Raw
 
 
@@ -59,10 +58,10 @@ class ReservationHands:
         raw = self._this(ref)
         if raw is None:
             return
-        ended = (raw.get("status") or {}).get("phase") in FINISHED
-        event = COLLECTED if ended else DELETED
-        self._world.tell(reservation_key(ref.name), event, message=decision.message)
-        self._objects.delete(reservation_key(ref.name))
+        key = reservation_key(ref.name)
+        if not raw["metadata"].get("finalizers"):
+            self._world.tell(key, deletion_event(raw), message=decision.message)
+        self._objects.end(key, self._world.clock.stamp())
 
     def preempt(self, decision: PreemptReservation) -> None:
         ref = decision.reservation

@@ -23,10 +23,11 @@ from holdfast.backends.embedded.resident import Resident
 from holdfast.backends.embedded.setup import Setup
 from holdfast.backends.embedded.statuses import Reports
 from holdfast.backends.embedded.taints import Taints
-from holdfast.backends.embedded.telling import CREATED, Tell
+from holdfast.backends.embedded.telling import COLLECTED, CREATED, DELETED, Tell
 from holdfast.backends.embedded.volumes import Volumes
 from holdfast.core.decisions import Bind
 from holdfast.core.events import Added, Deleted, Event, Malformed, Updated
+from holdfast.core.promises.promise import FINISHED
 from holdfast.store.identity import Identity
 from holdfast.store.objects import POD, Change, Key, Raw
 from holdfast.store.store import Store
@@ -101,6 +102,8 @@ class World:
         _, key, before, after = change
         if after is None:
             self.agenda.forget(key)
+            if key.kind == "Reservation" and before and before["metadata"].get("deletionTimestamp"):
+                self.tell(key, deletion_event(before))  # its last finalizer kept it until now
         elif before is None and key.kind != "Event":
             self.agenda.created(key)
             node = (after.get("spec") or {}).get("nodeName") if key[:2] == POD else None
@@ -142,6 +145,12 @@ class World:
 
     def viewed(self, key: Key, view: Any) -> None:
         """Called with each object as the scheduler is about to be told of it."""
+
+
+def deletion_event(reservation: Raw) -> str:
+    """What the deletion of a reservation is called in the record."""
+    ended = (reservation.get("status") or {}).get("phase") in FINISHED
+    return COLLECTED if ended else DELETED
 
 
 def _view(key: Key, raw: Raw) -> Object:
