@@ -4,11 +4,16 @@ A definition that is deleted takes its objects with it: they are deleted first, 
 gone once the last of them is.
 """
 
+import structlog
+
 from holdfast.server.api.cluster import Call, Cluster
 from holdfast.server.api.options import DeleteOptions
 from holdfast.server.api.strategies.definitions import CLEANUP, GROUP, KIND, is_established
 from holdfast.server.api.verbs.deleting import delete
+from holdfast.server.schema import crd_warnings
 from holdfast.store import Change, Key, Raw
+
+_log = structlog.get_logger()
 
 
 class DefinitionKeeper:
@@ -20,6 +25,8 @@ class DefinitionKeeper:
         """Definitions on their way out, by the group and kind of their objects."""
         for raw in cluster.store.scan(GROUP, KIND):
             self._see(raw)
+            for warning in crd_warnings(raw):
+                _log.warning("rule disabled", definition=raw["metadata"]["name"], why=warning[:1024])
         self.stop = cluster.store.observe(self._changed)
 
     def _changed(self, change: Change) -> None:

@@ -2,19 +2,22 @@
 
 They are evaluated where the package `common-expression-language` is installed (`pip install
 'holdfast[cel]'`). Where it is not, or a rule calls what it does not know, the rule is not checked, and
-whoever creates the definition is warned.
+whoever creates the definition is warned. A rule beyond the limits (`rule_limits`) is refused when the
+definition is created; one that is kept from before is not evaluated.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import json
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache, lru_cache
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
 from holdfast.server.schema.custom.expressions import FUNCTIONS, escaped
-from holdfast.server.schema.problems import INVALID, REQUIRED, Problem, field_problem
+from holdfast.server.schema.custom.rule_limits import MAX_RULES, Nesting, scan, too_costly
+from holdfast.server.schema.problems import FORBIDDEN, INVALID, REQUIRED, Problem, field_problem
 
 Schema = dict[str, Any]
 Problems = list[Problem]
@@ -25,6 +28,10 @@ _ABSENT: Any = object()
 
 class NotEvaluated(Exception):
     """The rule says something that cannot be evaluated here."""
+
+
+class TooCostly(Exception):
+    """Evaluating the rule on this value could take longer than a request may."""
 
 
 @cache
@@ -39,7 +46,29 @@ def has_rules(schema: Schema) -> bool:
 
 def check_rules(schema: Schema, value: Any, old: Any, problems: Problems) -> None:
     """Every rule of a schema, on an object that is otherwise in order; `old` None on creation."""
-    _check(schema, value, _ABSENT if old is None else old, "", problems)
+    try:
+        _check(schema, value, _ABSENT if old is None else old, "", problems)
+    except TooCostly as error:
+        problems.append(error.args[0])
+
+
+def check_limits(found: Problems, schema: Schema, path: str) -> None:
+    """The rules of a schema that are too long, too deep or too many."""
+    count = 0
+    for where, rule in _rules_in(schema, path):
+        count += 1
+        for word in ("rule", "messageExpression"):
+            problem = scan(rule[word]).problem if isinstance(rule.get(word), str) else ""
+            if problem:
+                found.append(field_problem(INVALID, f"{where}.{word}", rule[word], problem))
+    if count > MAX_RULES:
+        why = (
+            "x-kubernetes-validations estimated rule cost total for entire OpenAPIv3 schema exceeds "
+            f"budget by factor of more than {count / MAX_RULES:.1f}x (try simplifying the rule, or "
+            "adding maxItems, maxProperties, and maxLength where arrays, maps, and strings are "
+            "declared)"
+        )
+        found.append(field_problem(FORBIDDEN, path, detail=why))
 
 
 def unevaluated_rules(schema: Schema, path: str) -> Iterator[tuple[str, str]]:
@@ -74,20 +103,20 @@ def _check(schema: Schema, value: Any, old: Any, path: str, problems: Problems) 
                 where = f"{path}.{name}" if path else name
                 _check(part, item, before.get(name, _ABSENT), where, problems)
     elif isinstance(value, list) and isinstance(schema.get("items"), dict):
+        keys = schema.get("x-kubernetes-list-map-keys") or ()
+        olds: dict[str, Any] = {}
+        if keys and isinstance(old, list):
+            for item in reversed(old):
+                olds[_identity(item, keys)] = item
         for i, item in enumerate(value):
-            before = _same_item(schema, item, old)
+            before = olds.get(_identity(item, keys), _ABSENT) if olds else _ABSENT
             _check(schema["items"], item, before, f"{path}[{i}]", problems)
 
 
-def _same_item(schema: Schema, item: Any, old: Any) -> Any:
-    """The item of the old list this one was; only lists with keys can tell."""
-    keys = schema.get("x-kubernetes-list-map-keys")
-    if not keys or not isinstance(old, list) or not isinstance(item, dict):
-        return _ABSENT
-    for other in old:
-        if isinstance(other, dict) and all(other.get(key) == item.get(key) for key in keys):
-            return other
-    return _ABSENT
+def _identity(item: Any, keys: Iterable[str]) -> str:
+    """Which item of a list with keys this is, also in an older version of the list."""
+    values = [item.get(key) for key in keys] if isinstance(item, dict) else item
+    return json.dumps(values, sort_keys=True)
 
 
 def _judge(schema: Schema, rule: Schema, value: Any, old: Any, path: str) -> Problem | None:
@@ -98,6 +127,13 @@ def _judge(schema: Schema, rule: Schema, value: Any, old: Any, path: str) -> Pro
     if old is not _ABSENT:
         variables["oldSelf"] = escaped(schema, old)
     said = rule.get("message", "").strip()
+    if too_costly(_nesting(text, rule), variables):
+        kind = "object" if isinstance(value, dict) else "array"
+        detail = (
+            "no further validation rules will be run due to call cost exceeds limit for rule: "
+            f"{said or text}"
+        )
+        raise TooCostly(field_problem(INVALID, path, kind, detail))
     try:
         if _evaluate(text, variables) is True:
             return None
@@ -113,6 +149,11 @@ def _judge(schema: Schema, rule: Schema, value: Any, old: Any, path: str) -> Pro
     if reason == REQUIRED or reason == "FieldValueForbidden" or isinstance(value, dict | list):
         return field_problem(reason, where, detail=message)
     return field_problem(reason, where, value, message)
+
+
+def _nesting(text: str, rule: Schema) -> Nesting:
+    message = scan(rule.get("messageExpression") or "").nesting
+    return max(scan(text).nesting, message, key=lambda each: each.order)
 
 
 def _message(rule: Schema, variables: dict[str, Any]) -> str:
@@ -140,6 +181,8 @@ def _evaluate(text: str, variables: dict[str, Any]) -> Any:
 
 @lru_cache(maxsize=1024)
 def _program(text: str) -> Callable[[dict[str, Any]], Any] | None:
+    if scan(text).problem:
+        return None
     cel = import_module("cel")
     try:
         compiled = cel.compile(text)

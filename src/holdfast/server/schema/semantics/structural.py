@@ -8,6 +8,7 @@ from typing import Any
 from holdfast.server.schema.custom.checking import compile_schema
 from holdfast.server.schema.custom.patterns import compiled_pattern
 from holdfast.server.schema.custom.reading import unknown_in
+from holdfast.server.schema.custom.rules import check_limits
 from holdfast.server.schema.problems import (
     FORBIDDEN,
     INVALID,
@@ -57,6 +58,7 @@ def check_schema(found: Found, schema: Schema, path: str) -> None:
     mine.sort(key=lambda problem: problem.text)
     found.extend(mine)
     _check_complete(found, schema, path)
+    check_limits(found, schema, path)
 
 
 def _check_part(found: Found, schema: Schema, path: str, level: str) -> None:
