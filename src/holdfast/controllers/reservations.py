@@ -96,6 +96,9 @@ class ReservationLifecycle:
                 self._finish(promise, SUCCEEDED, "", now)
                 return
             self._resize(promise)
+            if self._promises.replace_devices(promise):
+                self._renewed.add(promise.uid)
+                self._emit(promise, "DevicesReplaced", f"{promise.name} has other devices of {node}")
             if promise.waiting and self._may_have_it(promise):
                 self._promises.available(promise)
                 self._tell(promise, "Available", f"There is room for {promise.name} on {node}")

@@ -93,6 +93,9 @@ class Belongings:
         if isinstance(some, Device):
             self.devices.put(some.metadata.name)
             self._cluster.offer_again(some.metadata.name)
+            row = self._cluster.nodes.row(some.metadata.name)
+            if row is not None:
+                self._cluster.promises.node_changed(row)
         elif isinstance(some, NodeResourceTopology):
             self.cpus.put(some.metadata.name)
 
@@ -137,6 +140,10 @@ class Belongings:
         if self.awake:
             self.cpus.renew(pod)
             self.devices.renew(pod)
+
+    def replace(self, pod: PodRecord) -> bool | None:
+        """Gives a reserve pod other devices for those its node does not offer any more."""
+        return self.devices.replace(pod) if self.devices.active else None
 
     def row_opened(self, row: int) -> None:
         for keeper in self.keepers:

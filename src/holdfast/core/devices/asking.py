@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -296,6 +296,31 @@ class Asking:
             if selector is not None:
                 parts = (self._with_function(table, row, part, hold, selector) for part in parts)
             found[share.type] = tuple(parts)
+        return found
+
+    def substitute(
+        self, row: int, kept: Allocation, lost: Mapping[str, int], ranker: Ranker, ahead: bool
+    ) -> Allocation | None:
+        """What is kept, with as many other devices of each type as were lost; None if there are none,
+        or if the devices have to be chosen together."""
+        if self._wishes.joint or self._wishes.partition is not None:
+            return None
+        found: dict[str, tuple[Part, ...]] = dict(kept)
+        for share in self.shares:
+            number, wish = lost.get(share.type, 0), self._wishes.of(share.type)
+            if not number:
+                continue
+            if wish.for_all or wish.scope or wish.functions is not None or self._is_partitioned(share):
+                return None
+            table, parts = self._devices.tables[share.type], kept.get(share.type, ())
+            ok = self._ok(share, row, None, ahead)
+            ok[[table.place(row, part.minor) for part in parts]] = False
+            ranks = ranker(table, row, share, table.available(row))
+            places = nearest(table, row, ok, number, share.shared, ranks)
+            if places is None:
+                return None
+            new = (table.part(row, at, share.each) for at in places)
+            found[share.type] = tuple(sorted((*parts, *new), key=lambda part: part.minor))
         return found
 
     def _with_function(

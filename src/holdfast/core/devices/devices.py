@@ -15,6 +15,7 @@ from holdfast.core.custody import Custody
 from holdfast.core.devices.allocation import (
     MOST_OF_ONE,
     Allocation,
+    Part,
     read_allocation,
     write_allocation,
 )
@@ -151,6 +152,43 @@ class Devices(Custody[Allocation]):
                 self._leave(pod, pod.row)
                 self._enter(pod, pod.row)
         return self.settle(pod)
+
+    def replace(self, pod: PodRecord) -> bool | None:
+        """Gives a reserve pod other devices of its node for those that no longer offer what it reserves
+        of them, as unhealthy ones do not; what owners use stays. None if there is nothing to replace,
+        False if there are no others to be had now."""
+        row, had = pod.row, self.has(pod.uid)
+        if not had or row not in self._listed:
+            return None
+        drawn = {
+            (kind, part.minor)
+            for uid, other in self.there.get(row, {}).items()
+            if other.draws_on == pod.uid
+            for kind, parts in self.has(uid).items()
+            for part in parts
+        }
+        kept: dict[str, tuple[Part, ...]] = {}
+        lost: dict[str, int] = {}
+        for kind, parts in had.items():
+            stay = [
+                part
+                for part in parts
+                if (kind, part.minor) in drawn or self.tables[kind].offers(row, part)
+            ]
+            kept[kind] = tuple(stay)
+            lost[kind] = len(parts) - len(stay)
+        asking = self.sensible(pod.cls)
+        if asking is None or not any(lost.values()):
+            return None
+        self._leave(pod, row)
+        self.settled.pop(pod.uid, None)
+        if drawn:
+            found = asking.substitute(row, kept, lost, self.ranker, pod.cls.ahead)
+        else:
+            found = self._choose(pod, row, None)
+        self.settled[pod.uid] = found or had
+        self._enter(pod, row)
+        return bool(found)
 
     # How it is done with devices
 

@@ -90,6 +90,11 @@ class TypeTable:
         if infos:
             self.infos[row] = dict(infos)
 
+    def offers(self, row: int, part: Part) -> bool:
+        """Whether the device is there, healthy, and as big as the share of it."""
+        at = self.place(row, part.minor)
+        return all(amount <= self.total.item(i, row, at) for i, amount in enumerate(part.amounts))
+
     def take(self, row: int, parts: Iterable[Part], sign: int) -> None:
         """Somebody has these shares, or has them no more (-1)."""
         for part in parts:

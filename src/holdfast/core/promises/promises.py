@@ -56,6 +56,9 @@ class Promises:
         """Preempted room, held for preemptors."""
         self.departures = Departures()
         """Reservations that have to go for others."""
+        self.short_of_devices: dict[str, None] = {}
+        """The uids of reservations with devices their node does not offer any more, and has no other
+        free for."""
         self.softly_evicted: dict[str, None] = {}
         """The uids of reservations that say they are."""
         self.are_kept = True
@@ -363,10 +366,34 @@ class Promises:
             self.drew(pod, sign)
         if self.waiting:
             self._room_came(row)
+        if self.short_of_devices:
+            self._devices_came(row)
 
     def _room_came(self, row: int) -> None:
         """There may be room on the row for those that wait for some."""
         self.dirty.update(dict.fromkeys(self.waiting.hoping(row)))
+
+    def _devices_came(self, row: int) -> None:
+        """There may be devices on the row for reservations that lost some of theirs."""
+        for uid in list(self.short_of_devices):
+            promise = self.known.get(uid)
+            if promise is None or promise.pod is None:
+                del self.short_of_devices[uid]
+            elif promise.pod.row == row:
+                self.dirty[uid] = None
+
+    def replace_devices(self, promise: Promise) -> bool:
+        """Reserves other devices of the node for those it does not offer any more; whether it did."""
+        assert promise.pod is not None
+        replaced = self._cluster.belongings.replace(promise.pod)
+        if replaced is False:
+            self.short_of_devices[promise.uid] = None
+        elif self.short_of_devices:
+            self.short_of_devices.pop(promise.uid, None)
+        if replaced:
+            self.note(promise, "given other devices")
+            self.opened(promise)
+        return bool(replaced)
 
     def drew(self, pod: PodRecord, sign: int) -> None:
         """A pod on a node draws on a reservation, or does so no more. Only of bound ones there is
