@@ -27,7 +27,7 @@ EXPECT = "{apiVersion: sim.holdfast.io/v1alpha1, kind: Expect, %s}"
         ("phases: {p: Succeeded, big: Pending}", None),
         ("phases: {p: Running}", "phases.p: expected Running, got Succeeded"),
         ("at: 1s, phases: {p: Running}", None),
-        ("phases: {1: Running}", "phases.1: there is no such pod"),
+        ("phases: {'1': Running}", "phases.1: there is no such pod"),
         ("absent: [Pod/default/q]", None),
         ("absent: [Pod/default/p]", "absent: Pod/default/p is there"),
         ("timeline: [{event: Bound}, {t: 5s, event: Succeeded}]", None),

@@ -8,7 +8,16 @@ from typing import Any
 
 import pytest
 
-from holdfast.store import Change, Compacted, Key, Store, StoreFailed, open_store, pod_key
+from holdfast.store import (
+    Change,
+    Compacted,
+    Key,
+    NotEncodable,
+    Store,
+    StoreFailed,
+    open_store,
+    pod_key,
+)
 from holdfast.store.journal import FILE
 
 P = pod_key("default", "p")
@@ -240,5 +249,44 @@ def test_when_the_disk_takes_no_more_nothing_is_acknowledged_or_changed(tmp_path
         again = open_store(tmp_path)
         assert (again.revision, "spec" in again.list("", "Pod")[0]) == (1, False)
         again.close()
+
+    asyncio.run(write())
+
+
+def test_an_object_that_json_cannot_hold_fails_its_write_and_no_other(tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    store.create(P, raw())
+    deep: dict[str, Any] = {}
+    for _ in range(5_000):
+        deep = {"a": deep}
+    for spec in ({True: "x"}, {None: "x"}, {"a": {True: 1}}, {"a": object()}, "\ud800", deep):
+        with pytest.raises(NotEncodable, match="Pod/default/p: cannot be encoded as JSON"):
+            store.update(P, raw(spec=spec))
+    with pytest.raises(NotEncodable):
+        store.create(pod_key("default", "q"), raw("q", spec={True: "x"}))
+    assert (store.revision, store.get(pod_key("default", "q"))) == (1, None)
+    store.update(P, raw(spec="fine"))
+    store.flush()
+    assert store.failure is None
+    store = reopened(store, tmp_path)
+    assert [each["spec"] for each in store.list("", "Pod")] == ["fine"]
+    store.close()
+
+
+def test_the_thread_that_writes_never_ends_in_silence(tmp_path: Path) -> None:
+    async def write() -> None:
+        store = open_store(tmp_path)
+        journal: Any = store._journal
+
+        def surprise(*_: object) -> None:
+            raise LookupError("nobody thought of this")
+
+        journal._database.commit = surprise
+        store.create(P, raw())
+        with pytest.raises(StoreFailed, match="cannot be written: nobody thought of this"):
+            await asyncio.wait_for(store.settled(1), 10)
+        assert store.failure is not None
+        with pytest.raises(StoreFailed):
+            store.close()
 
     asyncio.run(write())

@@ -192,3 +192,42 @@ def test_without_a_journal_all_is_settled_at_once() -> None:
     asyncio.run(_settled(store, 1))
     with pytest.raises(FutureRevision):
         asyncio.run(_settled(store, 2))
+
+
+def test_history_is_bounded_by_bytes_too() -> None:
+    store = Store(keep=1_000, keep_bytes=100_000)
+    keys = [Key("", "ConfigMap", "default", f"c{i}") for i in range(5)]
+    for key in keys:
+        store.create(key, {"metadata": {"name": key.name}, "data": "x" * 10_000})
+    for turn in range(20):
+        for key in keys:
+            store.update(key, {"metadata": {"name": key.name}, "data": str(turn) * 10_000})
+    # Each change holds the version it replaced; no more than a quarter over the bound.
+    assert store.revision - store.compacted <= 13
+    with pytest.raises(Compacted):
+        store.changes_after(store.compacted - 1, "", "ConfigMap")
+    assert store.changes_after(store.compacted, "", "ConfigMap")
+    for key in keys:
+        store.delete(key)
+    assert store.revision - store.compacted <= 14
+
+
+def test_small_changes_are_bounded_by_number() -> None:
+    store = Store(keep=100, keep_bytes=10**9)
+    for i in range(500):
+        store.create(Key("", "ConfigMap", "default", f"c{i}"), {"metadata": {"name": f"c{i}"}})
+    assert 100 <= store.revision - store.compacted <= 126
+
+
+def test_a_listener_that_fails_keeps_no_other_from_being_told() -> None:
+    store = Store()
+    told: list[int] = []
+
+    def fails(change: Change) -> None:
+        raise LookupError("broken")
+
+    store.observe(fails)
+    store.observe(lambda change: told.append(change.revision))
+    with pytest.raises(LookupError):
+        store.create(Key("", "ConfigMap", "default", "c"), {"metadata": {"name": "c"}})
+    assert told == [1]

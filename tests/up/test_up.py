@@ -159,3 +159,15 @@ def test_what_cannot_be_is_said_plainly(tmp_path: Path, arguments: list[str], sa
         app(["up", *given], standalone_mode=False)
     assert failure.value.status == 1
     assert not (tmp_path / "out.yaml").exists()
+
+
+@pytest.mark.parametrize("content", ["", " \n", "\x00" * 20])
+def test_without_a_valid_token_it_does_not_come_up(tmp_path: Path, content: str) -> None:
+    data = tmp_path / "data"
+    (data / "pki").mkdir(parents=True)
+    (data / "pki" / "token").write_text(content)
+    code, errors = refused("--data-dir", str(data))
+    assert code == 1
+    assert f"{data}/pki/token: is" in errors
+    assert "delete it: a new token is made" in errors
+    assert "Traceback" not in errors

@@ -2,8 +2,9 @@
 
 Nothing here recurses, and everything has a limit, so that no file can exhaust the machine: on nesting,
 and on aliases (which are how a small file becomes a huge one). A key given twice is an error, since
-whoever wrote it meant something by both. Times stay text, and numbers are those of YAML 1.2 (`1:30` is
-text, not ninety).
+whoever wrote it meant something by both. So is a key that is not a string (`true:`, `null:`, `1:`):
+no object can hold it. Times stay text, and numbers are those of YAML 1.2 (`1:30` is text, not
+ninety).
 """
 
 import re
@@ -153,6 +154,8 @@ class _Reader:
                     raise self._bad(line, "<< takes a mapping or a list of mappings")
                 for key, inner in source.items():
                     top.value.setdefault(key, _Merged(inner))
+        elif not isinstance(top.key, str):
+            raise self._bad(line, _unsupported_key(top.key, value))
         elif top.key in top.value and not isinstance(top.value[top.key], _Merged):
             raise self._bad(line, f"key {top.key!r} is given twice")
         else:
@@ -194,6 +197,29 @@ class _Merged:
 
     def __init__(self, value: Any) -> None:
         self.value = value
+
+
+def _unsupported_key(key: Any, value: Any) -> str:
+    """The API server's words for a key that is not a string."""
+    kind, shown = {
+        bool: ("bool", str(key).lower()),
+        int: ("int", str(key)),
+        float: ("float64", str(key)),
+    }.get(type(key), ("%!s(<nil>)", "<nil>"))
+    match value:
+        case str():
+            of = '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
+        case bool():
+            of = str(value).lower()
+        case int() | float():
+            of = str(value)
+        case None:
+            of = "interface {}(nil)"
+        case dict():
+            of = "map[interface {}]interface {}{...}"
+        case _:
+            of = "[]interface {}{...}"
+    return f"unsupported map key of type: {kind}, key: {shown}, value: {of}"
 
 
 def whole_number(text: str) -> int | float:

@@ -32,7 +32,6 @@ _COLUMNS = 7
 _ROWS_AT_ONCE = 4_000
 """SQLite takes no more than 32,766 values in one statement."""
 
-_encode = msgspec.json.Encoder().encode
 Row = tuple[int, str, str, str, str, bytes | None, int]
 
 
@@ -92,8 +91,8 @@ class Database:
             raise self._damaged("it does not say what was compacted")
         return int(rows[0][0])
 
-    def rows(self) -> Iterator[tuple[int, Key, Raw | None]]:
-        """Revision, key and object, oldest first. Raises StoreFailed at what is damaged."""
+    def rows(self) -> Iterator[tuple[int, Key, Raw | None, int]]:
+        """Revision, key, object and its size, oldest first. Raises StoreFailed at what is damaged."""
         decode = msgspec.json.Decoder().decode
         columns = 'revision, "group", kind, namespace, name, object, checksum'
         try:
@@ -102,17 +101,25 @@ class Database:
                 key = Key(*names)
                 if _checksum(revision, key, data) != checksum:
                     raise self._damaged(f"the checksum of revision {revision} ({key}) is wrong")
-                yield revision, key, decode(data) if data is not None else None
+                if data is None:
+                    yield revision, key, None, 0
+                else:
+                    yield revision, key, decode(data), len(data)
         except (sqlite3.Error, TypeError, msgspec.DecodeError) as error:
             raise self._damaged(str(error)) from None
 
-    def commit(self, changes: Sequence[Change], gone: Iterable[int], compacted: int | None) -> None:
-        """Adds the changes and takes out the rows of revisions that are gone, all or nothing. Raises
-        StoreFailed.
+    def commit(
+        self,
+        changes: Sequence[tuple[Change, bytes | None]],
+        gone: Iterable[int],
+        compacted: int | None,
+    ) -> None:
+        """Adds the changes, with their objects encoded, and takes out the rows of revisions that are
+        gone, all or nothing. Raises StoreFailed.
 
         Few statements, however many rows: between two of them this thread must ask Python for its
         turn, and the event loop's thread is slow to give it."""
-        rows = [_row(change) for change in changes]
+        rows = [_row(change, data) for change, data in changes]
         chunks = [rows[i : i + _ROWS_AT_ONCE] for i in range(0, len(rows), _ROWS_AT_ONCE)]
         run = self._connection.execute
         try:
@@ -151,8 +158,7 @@ class Database:
         )
 
 
-def _row(change: Change) -> Row:
-    data = _encode(change.after) if change.after is not None else None
+def _row(change: Change, data: bytes | None) -> Row:
     return (change.revision, *change.key, data, _checksum(change.revision, change.key, data))
 
 

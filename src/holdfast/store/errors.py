@@ -7,6 +7,7 @@ HoldfastError
     ├── Conflict         not the version that was expected
     ├── Compacted        a revision too old to be remembered (410 Gone)
     ├── FutureRevision   a revision that has not been yet
+    ├── NotEncodable     an object that JSON cannot hold
     └── StoreFailed      the disk did not take a write, or the file cannot be used
 """
 
@@ -52,6 +53,12 @@ class FutureRevision(StoreError):
     def __init__(self, revision: int, current: int) -> None:
         self.revision, self.current = revision, current
         super().__init__(f"resource version {revision} is still to come; it is {current} now")
+
+
+class NotEncodable(_AboutObject):
+    """The write that brought it fails, and nothing else does."""
+
+    _says = "cannot be encoded as JSON"
 
 
 class StoreFailed(StoreError):

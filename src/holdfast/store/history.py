@@ -1,13 +1,19 @@
-"""The changes a store still remembers, so that a watch can go on where it stopped."""
+"""The changes a store still remembers, so that a watch can go on where it stopped.
+
+It is bounded by number and by bytes. What a change costs is the version of the object that it replaced:
+the newest version of an object is in the store anyway, and each older one is `before` of one change.
+"""
 
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterator
 
 from holdfast.store.errors import Compacted
-from holdfast.store.objects import Change
+from holdfast.store.objects import Change, Key
 
 _TRIM = 1024
+_OVERHEAD = 256
+"""Bytes that any change takes, however small its object."""
 
 
 class _OfKind:
@@ -30,17 +36,34 @@ class _OfKind:
 
 
 class History:
-    def __init__(self, keep: int) -> None:
+    def __init__(self, keep: int, keep_bytes: int) -> None:
         self.keep = keep
+        self.keep_bytes = keep_bytes
+        self.bytes = 0
+        """What the remembered changes hold beside the objects there are now, as JSON."""
         self.compacted = 0
         """Changes after this revision are all here; of those before it, none is."""
         self._all: deque[Change] = deque()
         self._kinds: dict[tuple[str, str], _OfKind] = {}
+        self._costs: deque[int] = deque()
+        """Of each change in `_all`."""
+        self._sizes: dict[Key, int] = {}
+        """Of the newest version of each object."""
 
     def __len__(self) -> int:
         return len(self._all)
 
-    def add(self, change: Change) -> None:
+    def sized(self, key: Key, size: int) -> None:
+        """Of an object whose changes are not remembered."""
+        self._sizes[key] = size
+
+    def add(self, change: Change, size: int) -> None:
+        """`size` is that of the object as JSON, 0 if it is gone."""
+        cost = _OVERHEAD + self._sizes.pop(change.key, 0)
+        if change.after is not None:
+            self._sizes[change.key] = size
+        self._costs.append(cost)
+        self.bytes += cost
         self._all.append(change)
         kind = change.key[:2]
         of_kind = self._kinds.get(kind)
@@ -69,9 +92,9 @@ class History:
         if revision < self.compacted:
             raise Compacted(revision, self.compacted)
 
-    def surplus(self) -> int:
-        """How many changes are remembered beyond those to keep."""
-        return len(self._all) - self.keep
+    def is_overfull(self) -> bool:
+        """Whether it is worth forgetting some: now and then, rather than one for each that comes."""
+        return (len(self._all) - self.keep) * 4 > self.keep or self.bytes * 4 > self.keep_bytes * 5
 
     def forget(self, revision: int) -> list[Change]:
         """Forgets the changes up to and including that revision, and says which these were."""
@@ -83,10 +106,17 @@ class History:
 
     def forget_surplus(self, up_to: int) -> list[Change]:
         """As `forget`, of the changes beyond those to keep, but none after `up_to`."""
-        surplus = self.surplus()
-        return self.forget(min(self._all[surplus - 1].revision, up_to)) if surplus > 0 else []
+        forgotten = []
+        while self._all and (len(self._all) > self.keep or self.bytes > self.keep_bytes):
+            if self._all[0].revision > up_to:
+                break
+            forgotten.append(self._forget_first())
+        if forgotten:
+            self.compacted = max(self.compacted, forgotten[-1].revision)
+        return forgotten
 
     def _forget_first(self) -> Change:
         change = self._all.popleft()
+        self.bytes -= self._costs.popleft()
         self._kinds[change.key[:2]].forget_first()
         return change

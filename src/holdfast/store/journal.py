@@ -37,7 +37,7 @@ class SqliteJournal:
         self._database = Database(path)
         self.durable = 0
         self.failure: StoreFailed | None = None
-        self._queue: deque[Change] = deque()
+        self._queue: deque[tuple[Change, bytes | None]] = deque()
         self._gone: deque[tuple[list[int], int]] = deque()
         self._written = 0
         self._something = threading.Event()
@@ -51,10 +51,12 @@ class SqliteJournal:
         history.compacted = compacted = self._database.compacted()
         revision = compacted
         with _collector_off():
-            for revision, key, after in self._database.rows():
+            for revision, key, after, size in self._database.rows():
                 of_kind = objects.setdefault(key[:2], {})
                 if revision > compacted:
-                    history.add(Change(revision, key, of_kind.get(key), after))
+                    history.add(Change(revision, key, of_kind.get(key), after), size)
+                elif after is not None:
+                    history.sized(key, size)
                 if after is None:
                     of_kind.pop(key, None)
                 else:
@@ -67,9 +69,9 @@ class SqliteJournal:
         self._thread = threading.Thread(target=self._run, name="holdfast-journal", daemon=True)
         self._thread.start()
 
-    def write(self, change: Change) -> None:
+    def write(self, change: Change, data: bytes | None) -> None:
         self._written = change.revision
-        self._queue.append(change)
+        self._queue.append((change, data))
         if not self._something.is_set():
             self._something.set()
 
@@ -116,9 +118,11 @@ class SqliteJournal:
             self._database.commit(changes, gone, forgotten[-1][1] if forgotten else None)
         except StoreFailed as failure:
             return failure
+        except Exception as error:  # this thread never ends without saying why
+            return StoreFailed(f"{self._database.path}: cannot be written: {error}")
         if changes:
             with self._committed:
-                self.durable = changes[-1].revision
+                self.durable = changes[-1][0].revision
                 self._committed.notify_all()
             self._progress()
         return None

@@ -17,7 +17,8 @@ Listener = Callable[[Change], None]
 
 
 class Listeners:
-    """Tells everyone of one change before anyone of the next: a listener may itself cause one."""
+    """Tells everyone of one change before anyone of the next: a listener may itself cause one. One that
+    fails keeps no other from being told; what it raised is raised in the end."""
 
     def __init__(self) -> None:
         self._listeners: tuple[Listener, ...] = ()
@@ -43,13 +44,19 @@ class Listeners:
         if self._telling:
             return
         self._telling = True
+        failed: Exception | None = None
         try:
             while self._untold:
                 told = self._untold.popleft()
                 for listener in self._listeners:
-                    listener(told)
+                    try:
+                        listener(told)
+                    except Exception as error:
+                        failed = failed or error
         finally:
             self._telling = False
+        if failed is not None:
+            raise failed
 
 
 class Waiting:

@@ -6,6 +6,8 @@ old one, so whoever holds a typed view, or the object as it was, can go on holdi
 
 from typing import Any, NamedTuple
 
+import msgspec
+
 Raw = dict[str, Any]
 
 
@@ -38,6 +40,10 @@ class Change(NamedTuple):
     key: Key
     before: Raw | None
     after: Raw | None
+
+
+encode = msgspec.json.Encoder().encode
+"""An object as it is written to disk. Raises TypeError, ValueError or RecursionError."""
 
 
 def pod_key(namespace: str, name: str) -> Key:

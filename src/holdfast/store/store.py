@@ -14,10 +14,17 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
-from holdfast.store.errors import AlreadyExists, Conflict, FutureRevision, NotFound, StoreFailed
+from holdfast.store.errors import (
+    AlreadyExists,
+    Conflict,
+    FutureRevision,
+    NotEncodable,
+    NotFound,
+    StoreFailed,
+)
 from holdfast.store.history import History
 from holdfast.store.notices import Listener, Listeners, Waiting
-from holdfast.store.objects import Change, Key, Raw
+from holdfast.store.objects import Change, Key, Raw, encode
 from holdfast.store.snapshot import Snapshot
 
 Kind = tuple[str, str]
@@ -27,6 +34,8 @@ Changes = list[Change]
 
 KEEP = 20_000
 """How many changes are remembered unless told otherwise."""
+KEEP_BYTES = 128 * 1024**2
+"""How many bytes of older versions they may hold. As many changes of objects of 6 KiB as `KEEP`."""
 _SNAPSHOTS = 8
 """Past snapshots kept at hand, for clients in the middle of a paged list."""
 
@@ -46,8 +55,8 @@ class Journal(Protocol):
         """From now on changes may be written. `progress` is called, in whatever thread, when
         `durable` or `failure` has changed."""
 
-    def write(self, change: Change) -> None:
-        """Takes the change, to commit it soon."""
+    def write(self, change: Change, data: bytes | None) -> None:
+        """Takes the change, to commit it soon; `data` is its object, encoded."""
 
     def forget(self, changes: Iterable[Change], compacted: int) -> None:
         """These changes need not be remembered, only what they led to."""
@@ -59,11 +68,15 @@ class Journal(Protocol):
 
 
 class Store:
-    def __init__(self, journal: Journal | None = None, keep: int = KEEP) -> None:
+    def __init__(
+        self, journal: Journal | None = None, keep: int = KEEP, keep_bytes: int = KEEP_BYTES
+    ) -> None:
         self._objects: dict[Kind, dict[Key, Raw]] = {}
         """By group and kind; within these in the order of creation."""
-        self._history = History(keep)
+        self._history = History(keep, keep_bytes)
         self._journal = journal
+        self._encodes = journal is not None or keep > 0
+        """Whether objects are encoded as they come. A simulation keeps nothing and need not."""
         self._loop: asyncio.AbstractEventLoop | None = None
         self.revision = 0
         """That of the latest change. An object's resourceVersion is this, as text."""
@@ -130,14 +143,14 @@ class Store:
     # Writing
 
     def create(self, key: Key, raw: Raw) -> Raw:
-        """Puts a new object in. Raises AlreadyExists."""
+        """Puts a new object in. Raises AlreadyExists or NotEncodable."""
         if key in self._objects.setdefault(key[:2], {}):
             raise AlreadyExists(key)
         return self._put(key, None, raw)
 
     def update(self, key: Key, raw: Raw, expected: str | None = None) -> Raw:
         """Puts a new version in the place of the old one; with `expected`, only if that is the
-        resourceVersion of the old one. Raises NotFound or Conflict."""
+        resourceVersion of the old one. Raises NotFound, Conflict or NotEncodable."""
         return self._put(key, self._found(key, expected), raw)
 
     def delete(self, key: Key, expected: str | None = None) -> Raw:
@@ -145,7 +158,7 @@ class Store:
         before = self._found(key, expected)
         self._check_failure()
         del self._objects[key[:2]][key]
-        self._happened(Change(self.revision + 1, key, before, None))
+        self._happened(Change(self.revision + 1, key, before, None), None)
         return before
 
     # Watching
@@ -224,14 +237,21 @@ class Store:
         self._check_failure()
         revision = self.revision + 1
         stored = {**raw, "metadata": {**raw["metadata"], "resourceVersion": str(revision)}}
+        data = None
+        if self._encodes:
+            # Before anything has changed: what cannot be written fails here, and hurts no one else.
+            try:
+                data = encode(stored)
+            except (TypeError, ValueError, OverflowError, RecursionError):
+                raise NotEncodable(key) from None
         self._objects[key[:2]][key] = stored
-        self._happened(Change(revision, key, before, stored))
+        self._happened(Change(revision, key, before, stored), data)
         return stored
 
-    def _happened(self, change: Change) -> None:
+    def _happened(self, change: Change, data: bytes | None) -> None:
         self.revision = change.revision
         self._current.pop(change.key[:2], None)
-        self._history.add(change)
+        self._history.add(change, len(data) if data is not None else 0)
         self._unsettled.append(change)
         if self._journal is None:
             self._observers.tell(change)
@@ -239,7 +259,7 @@ class Store:
             return
         if self._loop is None:
             self._loop = asyncio._get_running_loop()
-        self._journal.write(change)
+        self._journal.write(change, data)
         self._observers.tell(change)
 
     def _settle(self, durable: int) -> None:
@@ -248,10 +268,8 @@ class Store:
             change = unsettled.popleft()
             self.durable = change.revision
             self._subscribers.tell(change)
-        # Now and then, rather than one for each that comes.
-        history = self._history
-        if history.surplus() * 4 > history.keep:
-            self._forgot(history.forget_surplus(self.durable))
+        if self._history.is_overfull():
+            self._forgot(self._history.forget_surplus(self.durable))
 
     def _progress_in_thread(self) -> None:
         loop = self._loop

@@ -12,7 +12,11 @@ import pytest
 import yaml
 
 from apiserver import PODS, LiveServer
-from holdfast.server.api.credentials import make_credentials, write_kubeconfig
+from holdfast.backends.embedded.clock import RealClock
+from holdfast.server.api.cluster import Cluster
+from holdfast.server.api.credentials import InvalidCredentials, make_credentials, write_kubeconfig
+from holdfast.server.api.server import application
+from holdfast.store import Store
 
 
 @pytest.fixture(scope="module")
@@ -66,3 +70,46 @@ def test_the_kubeconfig_is_for_its_owner(tmp_path: Path) -> None:
     assert written["clusters"][0]["cluster"]["server"] == "https://127.0.0.1:1"
     write_kubeconfig(path, "https://127.0.0.1:2", credentials)
     assert [each.name for each in tmp_path.iterdir()] == ["config"]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "says"),
+    [
+        ("token", b"", "token: is empty.*delete it: a new token is made"),
+        ("token", b" \n\t\n", "token: is empty"),
+        ("token", b"short", "token: is not a token"),
+        ("token", b"with a space and more of it", "token: is not a token"),
+        ("token", b"\xff\xfe\x00\x01" * 8, "token: is not a token"),
+        ("token", b"a-token-of-two-lines\na-token-of-two-lines\n", "token: is not a token"),
+        ("ca.key", b"", "ca.key: is not a private key.*delete ca.key and ca.crt"),
+        ("ca.crt", b"-----BEGIN CERTIFICATE-----\n", "ca.crt: is not a certificate"),
+    ],
+)
+def test_a_file_that_is_no_credential_is_refused_and_left_alone(
+    tmp_path: Path, name: str, content: bytes, says: str
+) -> None:
+    make_credentials(tmp_path)
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(InvalidCredentials, match=says):
+        make_credentials(tmp_path)
+    assert (tmp_path / name).read_bytes() == content
+
+
+def test_a_certificate_of_another_key_is_refused(tmp_path: Path) -> None:
+    make_credentials(tmp_path / "a")
+    make_credentials(tmp_path / "b")
+    (tmp_path / "a" / "ca.crt").write_bytes((tmp_path / "b" / "ca.crt").read_bytes())
+    with pytest.raises(InvalidCredentials, match=r"ca\.crt: does not belong to ca\.key"):
+        make_credentials(tmp_path / "a")
+
+
+def test_a_token_folder_in_the_way_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "token").mkdir()
+    with pytest.raises(InvalidCredentials, match="token: Is a directory"):
+        make_credentials(tmp_path)
+
+
+@pytest.mark.parametrize("token", ["", " ", "\n"])
+def test_an_empty_token_does_not_stand_for_none(token: str) -> None:
+    with pytest.raises(ValueError, match="the token is empty"):
+        application(Cluster(Store(), RealClock()), token=token)

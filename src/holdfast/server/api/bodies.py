@@ -129,6 +129,8 @@ def _yaml(data: bytes, kind: str) -> Body:
     except UnicodeDecodeError:
         raise _unrecognized(kind, "yaml: invalid leading UTF-8 octet", data) from None
     except BadFileError as error:
+        if str(error).startswith("unsupported map key"):
+            raise _unrecognized(kind, str(error), data) from None
         said = str(error).removeprefix("not YAML: ").rpartition(", ")[2]
         raise _unrecognized(kind, f"yaml: line {error.line}: {said}", data) from None
     value = documents[0] if documents else {}

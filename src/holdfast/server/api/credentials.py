@@ -2,7 +2,8 @@
 
 Whoever has the token may do everything. It is in the kubeconfig that `holdfast up` writes, beside the
 authority's certificate, so that nothing need be trusted by hand. With a directory both outlive the
-process, and kubeconfigs written before a restart still work after it.
+process, and kubeconfigs written before a restart still work after it. A file there that cannot be used
+is never replaced or ignored: who may speak to the server is for its owner to say.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import base64
 import ipaddress
 import os
+import re
 import secrets
 import ssl
 import tempfile
@@ -20,9 +22,12 @@ from pathlib import Path
 
 import yaml
 from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from holdfast.api.errors import HoldfastError
 
 _CA_LASTS = timedelta(days=3650)
 _CERTIFICATE_LASTS = timedelta(days=365)
@@ -30,6 +35,15 @@ _CLOCKS_DIFFER = timedelta(hours=1)
 _NAMES = ("localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc")
 _ADDRESSES = ("127.0.0.1", "::1")
 _CONTEXT = "holdfast"
+_TOKEN = re.compile(r"[A-Za-z0-9._~+/-]{16,512}=*")
+"""What a header can carry (RFC 6750), and nobody guesses."""
+
+
+_BOTH = "delete ca.key and ca.crt: new ones are made, and clients need the new kubeconfig"
+
+
+class InvalidCredentials(HoldfastError):
+    """A file of the directory cannot be used; the message says what to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,10 +56,11 @@ class Credentials:
 
 def make_credentials(directory: Path | None = None, hosts: Iterable[str] = ()) -> Credentials:
     """Those kept in the directory, or new ones; kept there if there is one. The server's own
-    certificate is new each time, and good for the loopback addresses and `hosts`."""
+    certificate is new each time, and good for the loopback addresses and `hosts`. Raises
+    InvalidCredentials."""
     if directory is not None:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-    token = _kept(directory, "token", lambda: secrets.token_urlsafe(32).encode()).decode().strip()
+    token = _token(directory)
     key = _authority_key(directory)
     certificate = _authority_certificate(directory, key)
     pem = certificate.public_bytes(serialization.Encoding.PEM)
@@ -73,11 +88,29 @@ def _kept(directory: Path | None, name: str, make: Callable[[], bytes]) -> bytes
     if directory is None:
         return make()
     path = directory / name
-    if path.exists():
-        return path.read_bytes()
-    made = make()
-    write_secret(path, made)
+    try:
+        if path.exists():
+            return path.read_bytes()
+        made = make()
+        write_secret(path, made)
+    except OSError as error:
+        raise InvalidCredentials(f"{path}: {error.strerror or error}") from None
     return made
+
+
+def _invalid(directory: Path | None, name: str, why: str, remedy: str) -> InvalidCredentials:
+    path = (directory or Path()) / name
+    return InvalidCredentials(f"{path}: {why}. Bring it back from a backup, or {remedy}")
+
+
+def _token(directory: Path | None) -> str:
+    kept = _kept(directory, "token", lambda: secrets.token_urlsafe(32).encode())
+    token = kept.decode("ascii", errors="replace").strip()
+    if _TOKEN.fullmatch(token) is None:
+        why = "is empty" if not token else "is not a token (16 or more of A-Z a-z 0-9 - . _ ~ + /)"
+        remedy = "delete it: a new token is made, and clients need the new kubeconfig"
+        raise _invalid(directory, "token", why, remedy)
+    return token
 
 
 def write_secret(path: Path, content: bytes) -> None:
@@ -86,6 +119,8 @@ def write_secret(path: Path, content: bytes) -> None:
     try:
         with os.fdopen(descriptor, "wb") as file:
             file.write(content)
+            file.flush()
+            os.fsync(file.fileno())  # else a crash may leave the name without the content
         Path(temporary).replace(path)
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
@@ -96,8 +131,12 @@ def _authority_key(directory: Path | None) -> ec.EllipticCurvePrivateKey:
     def make() -> bytes:
         return _private(ec.generate_private_key(ec.SECP256R1()))
 
-    loaded = serialization.load_pem_private_key(_kept(directory, "ca.key", make), None)
-    assert isinstance(loaded, ec.EllipticCurvePrivateKey)
+    try:
+        loaded = serialization.load_pem_private_key(_kept(directory, "ca.key", make), None)
+    except (ValueError, TypeError, UnsupportedAlgorithm):
+        loaded = None
+    if not isinstance(loaded, ec.EllipticCurvePrivateKey):
+        raise _invalid(directory, "ca.key", "is not a private key of this server", _BOTH)
     return loaded
 
 
@@ -113,7 +152,14 @@ def _authority_certificate(directory: Path | None, key: ec.EllipticCurvePrivateK
         )
         return built.public_bytes(serialization.Encoding.PEM)
 
-    return x509.load_pem_x509_certificate(_kept(directory, "ca.crt", make))
+    try:
+        certificate = x509.load_pem_x509_certificate(_kept(directory, "ca.crt", make))
+        belongs = certificate.public_key() == key.public_key()
+    except (ValueError, UnsupportedAlgorithm):
+        raise _invalid(directory, "ca.crt", "is not a certificate", _BOTH) from None
+    if not belongs:
+        raise _invalid(directory, "ca.crt", "does not belong to ca.key", _BOTH)
+    return certificate
 
 
 def _tls(

@@ -29,20 +29,22 @@ from holdfast.server.api.status import (
 )
 from holdfast.server.api.streams import Streams
 from holdfast.server.api.watching import WatchHub
-from holdfast.store import Raw, StoreFailed
+from holdfast.store import NotEncodable, Raw, StoreFailed
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 _AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 _PUBLIC = frozenset({"/healthz", "/livez", "/readyz", "/version"})
+_PANIC = "This request caused apiserver to panic. Look in the logs for details."
 _log = structlog.get_logger()
 
 
 def application(
     cluster: Cluster, *, token: str | None = None, routes: Iterable[web.AbstractRouteDef] = ()
 ) -> web.Application:
-    """The API of a cluster. Without a token everyone may do everything: for tests, and for behind a
-    proxy that asks. `routes` are served beside it, such as health and metrics."""
+    """The API of a cluster. With None for the token everyone may do everything: for tests, and for
+    behind a proxy that asks. An empty token is an error, not the same as None. `routes` are served
+    beside it, such as health and metrics."""
     server = _Server(cluster, token)
     app = web.Application(client_max_size=LIMIT)
     app.router.add_routes(routes)
@@ -54,7 +56,9 @@ def application(
 class _Server:
     def __init__(self, cluster: Cluster, token: str | None) -> None:
         self._cluster = cluster
-        self._token = token.encode() if token else None
+        if token is not None and not token.strip():
+            raise ValueError("the token is empty")
+        self._token = token.encode() if token is not None else None
         self._definitions = DefinitionKeeper(cluster)
         self._hub = WatchHub(cluster)
         self._documents = Documents(cluster.catalogue)
@@ -75,11 +79,13 @@ class _Server:
             return answers.failure(too_large(LIMIT), accept)
         except StoreFailed as error:
             return answers.failure(internal(str(error)), accept)
+        except NotEncodable as error:
+            return answers.failure(internal(str(error)), accept)
         except web.HTTPException:
             raise
-        except Exception as error:
+        except Exception:
             _log.exception("request failed", method=request.method, path=request.path)
-            return answers.failure(internal(f"{type(error).__name__}: {error}"), accept)
+            return answers.failure(internal(_PANIC), accept)
 
     def _authenticate(self, request: web.Request) -> None:
         if self._token is None:
