@@ -80,6 +80,8 @@ class HoldCare:
 
     def _drop(self, promise: Promise, pod: PodRecord | None, why: str) -> list[Decision]:
         self._holds.dropped.add(promise.uid)
+        if pod is not None and promise.wants_node:
+            self._holds.released(pod, promise.wants_node)
         job = promise.object.metadata.annotations.get(HOLD_JOB, "")
         text = f"what {promise.name} holds for {job} is released: {why}"
         about = self._about(promise, pod, job)
@@ -120,22 +122,11 @@ class HoldCare:
         return self._never_there(promise, pod, reserve.row)
 
     def _never_there(self, promise: Promise, pod: PodRecord, row: int) -> str:
-        nodes, changes = self._cluster.nodes, self._cluster.nodes_changed.end
+        changes = self._cluster.nodes_changed.end
         if self._suited.get(promise.uid) == changes:
             return ""
-        name = nodes.name(row)
-        if promise.node_gone or not nodes.alive[row]:
-            return f"node {name} is gone"
-        younger = [other for other in self._holds.on(row) if promise.is_before(other)]
-        for slot, amount in promise.amounts.items():
-            if not nodes.slots.name(slot):
-                continue
-            others = nodes.held.item(slot, row) - self._holds.left(promise, slot)
-            others -= sum(self._holds.left(other, slot) for other in younger)
-            if others + nodes.permanent.item(slot, row) + amount > nodes.allocatable.item(slot, row):
-                return f"node {name} will never have the room"
-        if not self._reserving.suits(pod, row):
-            return f"node {name} does not suit its pod any more"
+        if obstacle := self._reserving.feasibility.obstacle(promise, pod, row):
+            return obstacle
         self._suited[promise.uid] = changes
         return ""
 

@@ -74,6 +74,7 @@ class Preempt(Action):
         }
         found: Found = []
         victims: dict[str, PodRecord] = {}
+        changes = cluster.changes
         with cluster.ledger.transaction():
             ready = False
             for pod in members:
@@ -89,6 +90,7 @@ class Preempt(Action):
             victim.disrupted = False
         for pod, node in before.items():
             cluster.nominate(pod, node)
+        cluster.undo_changes(changes)
         return ()
 
     def _have_reservations_go(self, round_: Round, reserving: list[PodRecord], jobs: list[Job]) -> None:

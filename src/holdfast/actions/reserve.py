@@ -135,8 +135,8 @@ class Reserve(Action):
         """Whether room is held already, as much as it needs to be ready."""
         holds = round_.cluster.jobs.holds
         if unit.job is None:
-            return holds.is_held(unit.pod)
-        return unit.job.would_be_ready(m for m in unit.job.waiting() if holds.is_held(m))
+            return holds.has_capacity(unit.pod)
+        return unit.job.would_be_ready(m for m in unit.job.waiting() if holds.has_capacity(m))
 
     def _could_be_scheduled(self, round_: Round, pod: PodRecord) -> bool:
         """Whether there is a place now for the job the pod is, or stands for."""

@@ -95,6 +95,10 @@ class Cluster:
         """Pending pods for which a node is being cleared, by the node's name and their uid."""
         self.stamp = 0
         """Moves with every change of a node or another object, and of the classes known."""
+        self.revision = 0
+        """Moves with every change of a node, a pod, a job, a queue, a reservation or another object
+        that can matter to where capacity is held for starving jobs. Their own holds do not count: what
+        follows from making or dropping one is no reason to make it again."""
         self.chronicle = Chronicle()
         self.intake = PodIntake(self)
         self.watcher: PodWatcher | None = None
@@ -125,6 +129,15 @@ class Cluster:
 
     def has_changes(self) -> bool:
         return bool(self._changes)
+
+    @property
+    def changes(self) -> int:
+        """The kinds of change that nobody has taken yet."""
+        return self._changes
+
+    def undo_changes(self, before: int) -> None:
+        """What was tried since then was undone: it has changed nothing, and wakes nobody up."""
+        self._changes = before
 
     def take_reports(self) -> list[Decision]:
         """What there is to say about objects that make no sense."""
@@ -251,6 +264,7 @@ class Cluster:
         some = after if after is not None else before
         assert some is not None
         self.stamp += 1
+        self.revision += 1
         kind = kind_of(some)
         self.versions[kind] = self.versions.get(kind, 0) + 1
         if isinstance(some, STORAGE_KINDS):
@@ -355,6 +369,7 @@ class Cluster:
 
     def _node_changed(self, row: int, changes: int) -> None:
         self.stamp += 1
+        self.revision += 1
         self.nodes_changed.add(row)
         self.promises.node_changed(row)
         for listen in self.node_listeners:
@@ -408,6 +423,7 @@ class Cluster:
             self.promises.confirm(pod.promise)
             return
         pod.phase = Phase.ASSIGNED
+        self.revision += 1
         if pod.job is not None:
             self.jobs.touch(pod.job)
         self.chronicle.note(self.now, pod.ref, "bound")

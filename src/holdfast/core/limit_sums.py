@@ -17,12 +17,16 @@ if TYPE_CHECKING:
 
 Sums = NDArray[np.int64]
 
+UNLIMITED = 2**62
+
 
 class LimitSums:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self.ceilings: list[Callable[[str, int], int]] = []
         """Each says of a resource and a row how much the limits there may add up to."""
+        self.columns: list[Callable[[str], Sums | None]] = []
+        """The same over all rows; None where a resource is not limited."""
 
     def count(self, resource: str) -> CountedLimit:
         """Where the sums of a resource are from now on."""
@@ -44,6 +48,17 @@ class LimitSums:
             if slot == counted.slot and self.ceilings:
                 return f"{resource} limit", min(most(resource, row) for most in self.ceilings)
         return "", 0
+
+    def ceiling(self, slot: int) -> Sums:
+        """How much of what a slot sums up every row may have; not to be written to."""
+        most = np.full(self._cluster.nodes.size, UNLIMITED, dtype=np.int64)
+        for resource, counted in self._cluster.classes.counted.items():
+            if slot == counted.slot:
+                for column in self.columns:
+                    cells = column(resource)
+                    if cells is not None:
+                        np.minimum(most, cells[: len(most)], out=most)
+        return most
 
     def of(self, resource: str) -> Sums:
         """The limits of pods and reservations, by row, whether or not they are counted."""

@@ -75,6 +75,7 @@ class PodIntake:
             known = PodRecord(ref, cls, spec.scheduler_name, self._cluster.now)
             known.created = meta.creation_timestamp
             self._pods[meta.uid] = known
+            self._cluster.revision += 1
             self._uid[meta.namespace, meta.name] = meta.uid
             self._read_job(known, pod)
             self._chronicle.note(self._cluster.now, ref, "added")
@@ -131,6 +132,7 @@ class PodIntake:
     def _reclass(self, known: PodRecord, pod: Pod, cls: PodClass) -> None:
         """The pod changed in a way scheduling can see."""
         before = known.cls
+        self._cluster.revision += 1
         if known.row >= 0:
             self._claim_as(known, cls)
             if gives_up(before, cls):
@@ -254,6 +256,7 @@ class PodIntake:
         if known.row >= 0:
             self._vacate(known)
         self._cluster.nominate(known, "")
+        self._cluster.revision += 1
         row = self._cluster.open_row(node)
         self._ledger.place(known, row)
         known.phase = Phase.ASSIGNED
@@ -272,6 +275,7 @@ class PodIntake:
 
     def _forget(self, pod: PodRecord, why: str) -> None:
         self._virtuals.requirements.forget_pod(pod.uid)
+        self._cluster.revision += 1
         if self._cluster.watcher is not None:
             self._cluster.watcher.pod_settled(pod)
         if pod.row >= 0:

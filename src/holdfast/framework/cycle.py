@@ -48,7 +48,7 @@ class Waiting:
 
 class Cycle:
     def __init__(self, cluster: Cluster, queue: SchedulingQueue) -> None:
-        self._cluster = cluster
+        self.cluster = self._cluster = cluster
         self._table = cluster.nodes
         self._queue = queue
         self._rooms = cluster.promises.rooms
@@ -262,11 +262,13 @@ class Cycle:
 
     def occupy(self, profile: Profile, pod: PodRecord, row: int) -> tuple[str, str] | None:
         """The pod claims its place there. If a plugin will not have it: which, and why."""
+        before = self._cluster.changes
         self._cluster.assume(pod, row)
         for position, plugin in enumerate(profile.reserve):
             outcome = plugin.reserve(pod, row)
             if outcome.message:
                 self._give_back(pod, row, profile.reserve[: position + 1])
+                self._cluster.undo_changes(before)
                 return plugin.name, outcome.message
         return None
 

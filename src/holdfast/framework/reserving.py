@@ -16,11 +16,10 @@ from holdfast.core.classes import PodClass
 from holdfast.core.cluster import Cluster
 from holdfast.core.jobs import Job
 from holdfast.core.pods import PodRecord
-from holdfast.core.view import All, One
 from holdfast.framework.column import Column
 from holdfast.framework.cycle import Cycle
+from holdfast.framework.hold_feasibility import HoldFeasibility, suitable
 from holdfast.framework.interface import Offer
-from holdfast.framework.points import BARRIER, ROOM
 from holdfast.framework.profile import Profile
 from holdfast.framework.resource_order import node_score
 from holdfast.framework.statement import Statement
@@ -46,6 +45,7 @@ class Reserving:
         self._holds = cluster.jobs.holds
         self._cycle = cycle
         self._profiles = profiles
+        self.feasibility = HoldFeasibility(cluster, cycle, profiles)
         self._named_at: tuple[int, int] = (-1, -1)
         self._named = np.empty(0, dtype=np.object_), np.empty(0, dtype=np.intp)
 
@@ -53,33 +53,11 @@ class Reserving:
 
     def suitable(self, column: Column, pod: PodRecord) -> Bools:
         """The rows that would do for the pod if there were room."""
-        nodes = self._nodes
-        if column.rejected is not None:
-            return np.zeros(nodes.size, dtype=np.bool_)
-        view = All(nodes)
-        rows = nodes.alive[: nodes.size].copy()
-        for name, test in column.filters:
-            if test.only is not None:
-                rows &= np.array([nodes.name(row) in test.only for row in range(nodes.size)])
-            if name not in (ROOM, BARRIER):
-                rows &= np.asarray(test.passes(view) & view.full(True))
+        rows = suitable(self._cluster, column)
         if pod.pin is not None:
+            nodes = self._nodes
             rows &= np.array([nodes.name(row) == pod.pin for row in range(nodes.size)])
         return rows
-
-    def column(self, profile: Profile, pod: PodRecord) -> Column:
-        return self._cycle.column(profile, pod.cls)
-
-    def suits(self, pod: PodRecord, row: int) -> bool:
-        """Whether one row would do for the pod if there were room."""
-        column = self._cycle.column(self._profiles[pod.scheduler], pod.cls)
-        if column.rejected is not None or not self._nodes.alive[row]:
-            return False
-        name, view = self._nodes.name(row), One(self._nodes, row)
-        return (pod.pin is None or pod.pin == name) and all(
-            (test.only is None or name in test.only) and (kind in (ROOM, BARRIER) or test.passes(view))
-            for kind, test in column.filters
-        )
 
     def idle(self, slot: int) -> NDArray[np.int64]:
         """What pods and other reservations leave of every row."""
@@ -135,7 +113,7 @@ class Reserving:
         statement = Statement(self._cycle)
         search = Search(self, self._cluster, self.most_nodes(percent), closed)
         for pod in tasks:
-            if self._holds.is_held(pod):
+            if self._holds.has_capacity(pod):
                 continue
             profile = self._profiles[pod.scheduler]
             row = search.row_for(profile, pod)
@@ -150,7 +128,7 @@ class Reserving:
         if not jobs:
             ready, on_condition = bool(placed), bool(waiting)
         else:
-            waiting += [pod for pod in tasks if self._holds.is_held(pod)]
+            waiting += [pod for pod in tasks if self._holds.has_capacity(pod)]
             ready = bool(placed) and all(job.is_ready for job in jobs)
             on_condition = bool(placed or held) and all(
                 job.would_be_ready(pod for pod in waiting if pod.job is job) for job in jobs
@@ -186,11 +164,9 @@ class Reserving:
         """A task for which no node that would do is large enough, whatever ends."""
         nodes = self._nodes
         for pod in tasks:
-            column = self._cycle.column(self._profiles[pod.scheduler], pod.cls)
-            room = self.suitable(column, pod)
-            for slot, amount in pod.cls.amounts.items():
-                left = (nodes.allocatable[slot] - nodes.permanent[slot])[: nodes.size]
-                room &= left >= amount
+            room = self.feasibility.rows(pod)
+            for slot, amount in self.feasibility.takes(pod.cls).items():
+                room &= self.feasibility.offered(slot) - nodes.permanent[slot, : nodes.size] >= amount
             if not room.any():
                 return pod
         return None
@@ -209,6 +185,7 @@ class Search:
         alone: bool = False,
     ) -> None:
         self._reserving = reserving
+        self._feasibility = reserving.feasibility
         self._cluster = cluster
         self._nodes = cluster.nodes
         self._holds = cluster.jobs.holds
@@ -245,8 +222,9 @@ class Search:
     def hold(self, pod: PodRecord, row: int) -> None:
         self.held.append((pod, row))
         self._marked[row] = self._barred[row] = True
+        takes = self._feasibility.takes(pod.cls)
         for slot, kept in self._kept.items():
-            kept[row] += pod.cls.amounts.get(slot, 0)
+            kept[row] += takes.get(slot, 0)
 
     def take(self, row: int) -> None:
         """The pod has its place on the row; what was worked out is out of date."""
@@ -259,12 +237,10 @@ class Search:
         return [row for row in rows if row is not None]
 
     def _ordered(self, profile: Profile, pod: PodRecord) -> list[int]:
-        column = self._reserving.column(profile, pod)
-        among = self._reserving.suitable(column, pod) & self._open
-        for slot, amount in pod.cls.amounts.items():
-            among &= (
-                self._keeps(slot, pod) + amount <= self._nodes.allocatable[slot, : self._nodes.size]
-            )
+        feasibility = self._feasibility
+        among = feasibility.rows(pod) & self._open
+        for slot, amount in feasibility.takes(pod.cls).items():
+            among &= self._keeps(slot, pod) + amount <= feasibility.offered(slot)
         among[self._unfit(pod)] = False
         more = self._most - int(self._marked.sum())
         return self._reserving.ordered(profile, pod, among, self._marked, more)
@@ -272,9 +248,10 @@ class Search:
     def _fits(self, pod: PodRecord, row: int) -> bool:
         if not self._marked[row] and int(self._marked.sum()) >= self._most:
             return False
+        feasibility = self._feasibility
         return all(
-            self._keeps(slot, pod)[row] + amount <= self._nodes.allocatable[slot, row]
-            for slot, amount in pod.cls.amounts.items()
+            self._keeps(slot, pod)[row] + amount <= feasibility.offered(slot)[row]
+            for slot, amount in feasibility.takes(pod.cls).items()
         )
 
     def _keeps(self, slot: int, pod: PodRecord) -> NDArray[np.int64]:
@@ -292,7 +269,7 @@ class Search:
         if pod.job is not None:
             besides += [(p.cls, p.row) for p in pod.job.placed() if not p.cls.permanent]
         for cls, row in besides:
-            kept[row] += cls.amounts.get(slot, 0)
+            kept[row] += self._feasibility.takes(cls).get(slot, 0)
         self._kept[slot] = kept
         return kept
 

@@ -8,6 +8,7 @@ from holdfast.framework.profile import Profile
 class Statement:
     def __init__(self, cycle: Cycle) -> None:
         self._cycle = cycle
+        self._changes = cycle.cluster.changes
         self.placed: list[tuple[Profile, PodRecord]] = []
 
     def place(self, profile: Profile, pod: PodRecord) -> bool:
@@ -32,6 +33,7 @@ class Statement:
         for profile, pod in reversed(self.placed):
             self._cycle.give_back(profile, pod)
         self.placed.clear()
+        self._cycle.cluster.undo_changes(self._changes)
 
     def commit(self, now: float) -> None:
         """All of them are to be bound."""

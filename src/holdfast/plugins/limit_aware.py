@@ -7,6 +7,7 @@ from typing import Any
 from holdfast.core.changes import Change
 from holdfast.core.classes import PodClass
 from holdfast.core.cluster import Cluster
+from holdfast.core.limit_sums import UNLIMITED
 from holdfast.core.view import Cells, One, View
 from holdfast.framework.config import LimitAwareArgs
 from holdfast.framework.interface import (
@@ -19,7 +20,7 @@ from holdfast.framework.interface import (
     Score,
     Settled,
 )
-from holdfast.plugins.limit_ceilings import UNLIMITED, Ceiling, Ceilings
+from holdfast.plugins.limit_ceilings import Ceiling, Ceilings
 
 REASON = "Insufficient {} limit"
 REASON_MALFORMED = "node(s) had a malformed limit-to-allocatable annotation"

@@ -13,11 +13,11 @@ from holdfast.api.errors import InvalidObject
 from holdfast.api.names import LIMIT_TO_ALLOCATABLE
 from holdfast.core.cluster import Cluster
 from holdfast.core.decisions import ObjectRef
+from holdfast.core.limit_sums import UNLIMITED
 from holdfast.core.limits import CountedLimit
 from holdfast.core.nodes import NodeInfo
 from holdfast.core.slots import MOST
 
-UNLIMITED = 2**62
 INVALID = "InvalidLimitToAllocatable"
 
 
@@ -53,10 +53,15 @@ class Ceilings:
             self._node_changed(row)
         cluster.node_listeners.append(self._node_changed)
         cluster.limits.ceilings.append(self.most)
+        cluster.limits.columns.append(self.column)
 
     def most(self, resource: str, row: int) -> int:
         ceiling = self.by_resource.get(resource)
         return ceiling.at[row] if ceiling is not None else UNLIMITED
+
+    def column(self, resource: str) -> NDArray[np.int64] | None:
+        ceiling = self.by_resource.get(resource)
+        return ceiling.cells if ceiling is not None else None
 
     def kind(self, row: int) -> tuple[int, ...] | None:
         """Rows of one kind have the same ceilings; or none, where that is None."""

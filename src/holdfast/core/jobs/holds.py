@@ -25,6 +25,15 @@ _MEMORY = 60.0
 """For so many seconds a node that refused a hold is not asked again for the same pod."""
 
 
+class Dropped(NamedTuple):
+    """A hold that did not last."""
+
+    revision: int
+    """Of the cluster: until that moves there is no use in making it again."""
+    until: float
+    """Nor before this time."""
+
+
 class Wanted(NamedTuple):
     """A hold that was decided and has not been seen yet."""
 
@@ -42,7 +51,7 @@ class Holds:
         """By the pod they are for."""
         self.dropped: set[str] = set()
         """The uids of those that are being deleted."""
-        self._unfit: dict[str, dict[str, float]] = {}
+        self._unfit: dict[str, dict[str, Dropped]] = {}
         self.bars_nodes = False
         """Whether nodes with a hold take nothing new, rather than the amounts alone being kept."""
         self.backfill = False
@@ -61,7 +70,7 @@ class Holds:
         """A reservation was seen. Finished ones hold nothing, and one that is for no pod in particular
         is none of ours, whatever its label says."""
         uid = pod_of(promise)
-        named = promise.object.metadata.labels.get(HOLD_LABEL) == STARVATION and uid
+        named = is_starvation_hold(promise) and uid
         if not named or promise.finished:
             self.drop(promise)
             return
@@ -84,15 +93,28 @@ class Holds:
         self.wanted[pod.uid] = Wanted(name, pod.uid, node)
 
     def refused(self, pod: PodRecord, node: str) -> None:
-        """The node would not have a hold for the pod after all."""
-        self._unfit.setdefault(pod.uid, {})[node] = self._cluster.now
+        """No node was found for the hold though it names one: the node is not asked for a while."""
+        self._remember(pod, node, self._cluster.now + _MEMORY)
+
+    def released(self, pod: PodRecord, node: str) -> None:
+        """The hold was dropped: the node is asked again when something changed that can matter."""
+        if node not in self._unfit.get(pod.uid, {}):
+            self._remember(pod, node, self._cluster.now)
+
+    def _remember(self, pod: PodRecord, node: str, until: float) -> None:
+        self._unfit.setdefault(pod.uid, {})[node] = Dropped(self._cluster.revision, until)
         for uid in [uid for uid in self._unfit if uid not in self._cluster.pods]:
             del self._unfit[uid]
 
     def unfit(self, pod: PodRecord) -> list[str]:
-        """The nodes that would not, the last time that was tried, not long ago."""
-        since = self._cluster.now - _MEMORY
-        return [node for node, when in self._unfit.get(pod.uid, {}).items() if when > since]
+        """The nodes on which a hold for the pod did not last, if nothing is different by now."""
+        known = self._unfit.get(pod.uid)
+        if not known:
+            return []
+        now, revision = self._cluster.now, self._cluster.revision
+        for node in [n for n, each in known.items() if each.revision != revision and each.until <= now]:
+            del known[node]
+        return list(known)
 
     def not_made(self, name: str) -> None:
         """A hold that was decided could not be written."""
@@ -107,6 +129,27 @@ class Holds:
     def is_held(self, pod: PodRecord) -> bool:
         """Whether there is, or will be, a hold for the pod."""
         return pod.uid in self.wanted or self.of(pod) is not None
+
+    def has_capacity(self, pod: PodRecord) -> bool:
+        """Whether capacity is held for the pod already, by a starvation hold or by another's doing: a
+        node is being cleared for it, or a reservation that is for this pod waits for as much."""
+        if self.is_held(pod):
+            return True
+        nodes, promises = self._cluster.nodes, self._cluster.promises
+        cleared = nodes.row(pod.nominated) if pod.nominated else None
+        if cleared is not None and nodes.alive[cleared]:
+            return True
+        rooms = promises.rooms.get(pod.uid)
+        if rooms and any(room.placed and not room.released for room in rooms.values()):
+            return True
+        return pod.cls.private and any(
+            promise.waiting
+            and not promise.leaving
+            and promise.uid not in self._known
+            and all(promise.amounts.get(slot, 0) >= amount for slot, amount in pod.cls.requests)
+            for spec in promises.matching(pod.cls)
+            for promise in promises.members.get(spec, {}).values()
+        )
 
     def knows(self, promise: Promise) -> bool:
         """Whether it is one of these."""
@@ -192,6 +235,11 @@ class Holds:
 def is_hold(cls: PodClass) -> bool:
     """Whether it is the class of reserve pods that hold room for starving jobs."""
     return cls.promised_to >= 0 and cls.labels.get(HOLD_LABEL) == STARVATION
+
+
+def is_starvation_hold(promise: Promise) -> bool:
+    """Whether its label says that it is the scheduler's, for a starving job."""
+    return promise.object.metadata.labels.get(HOLD_LABEL) == STARVATION
 
 
 def pod_of(promise: Promise) -> str:

@@ -319,6 +319,7 @@ class Jobs:
             self.known.pop(job.name, None)
 
     def _tell(self, *jobs: Job | None) -> None:
+        self._cluster.revision += 1
         for job in jobs:
             if job is not None and job.members and self.on_changed is not None:
                 self.on_changed(job)

@@ -67,6 +67,8 @@ def _template(pod: PodRecord, node: str) -> dict[str, Any]:
         preemption_policy=None,
         scheduling_gates=[],
         affinity=pod.cls.affinity,
+        # Their claims are made for pods; they cannot be found for a reserve pod.
+        volumes=[volume for volume in pod.cls.volumes if volume.ephemeral is None],
     )
     raw: dict[str, Any] = msgspec.to_builtins(spec)
     return {"metadata": {"namespace": pod.namespace, "labels": dict(seen.metadata.labels)}, "spec": raw}

@@ -172,6 +172,7 @@ class Queues:
 
     def changed(self) -> None:
         """Who counts where may be different from now on."""
+        self._cluster.revision += 1
         if not self._follows and self.known:
             self._follows = True
             self._cluster.ledger.listeners.append(self._moved)

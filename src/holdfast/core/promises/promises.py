@@ -17,6 +17,7 @@ from holdfast.core.changes import Change
 from holdfast.core.classes import PodClass, Traits
 from holdfast.core.fills import Amounts
 from holdfast.core.holds import Hold
+from holdfast.core.jobs.holds import is_starvation_hold
 from holdfast.core.pods import Phase, PodRecord
 from holdfast.core.promises.drawable import Drawable
 from holdfast.core.promises.intake import Intake
@@ -439,4 +440,6 @@ class Promises:
             self._ledger.changed.add(promise.pod.row)
 
     def note(self, promise: Promise, what: str, detail: str = "") -> None:
+        if not is_starvation_hold(promise):
+            self._cluster.revision += 1
         self._cluster.chronicle.note(self._cluster.now, promise.ref, what, detail)
