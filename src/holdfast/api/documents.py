@@ -7,6 +7,8 @@ MAX_BYTES = 256 * 1024**2
 MAX_DEPTH = 64
 MAX_ALIASES = 100
 MAX_ALIASED_NODES = 100_000
+MAX_DIRECTIVES = 100
+"""Lines such as `%TAG`: the parser compares each with all that came before."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,10 +1,10 @@
 """YAML to documents, event by event.
 
 Nothing here recurses, and everything has a limit, so that no file can exhaust the machine: on nesting,
-and on aliases (which are how a small file becomes a huge one). A key given twice is an error, since
-whoever wrote it meant something by both. So is a key that is not a string (`true:`, `null:`, `1:`):
-no object can hold it. Times stay text, and numbers are those of YAML 1.2 (`1:30` is text, not
-ninety).
+on aliases (which are how a small file becomes a huge one), and on directives. A key given twice is an
+error, since whoever wrote it meant something by both. So is a key that is not a string (`true:`,
+`null:`, `1:`): no object can hold it. Times stay text, and numbers are those of YAML 1.2 (`1:30` is
+text, not ninety).
 """
 
 import re
@@ -13,11 +13,19 @@ from typing import Any
 
 import yaml
 
-from holdfast.api.documents import MAX_ALIASED_NODES, MAX_ALIASES, MAX_DEPTH, BadFileError, Document
+from holdfast.api.documents import (
+    MAX_ALIASED_NODES,
+    MAX_ALIASES,
+    MAX_DEPTH,
+    MAX_DIRECTIVES,
+    BadFileError,
+    Document,
+)
 
 _Parser: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _INT = re.compile(r"[-+]?(?:0|[1-9][0-9]*)|0x[0-9a-fA-F]{1,16}|0o[0-7]{1,21}")
 _FLOAT = re.compile(r"[-+]?(?:[0-9]+\.[0-9]*|\.[0-9]+|[0-9]+(?=[eE]))(?:[eE][-+]?[0-9]+)?")
+_DIRECTIVE = re.compile(r"^%", re.MULTILINE)
 _LEAST_INT, _MOST_INT = -(2**63), 2**64 - 1
 _LONGEST_INT = 66
 """Signs and prefixes included, in any base."""
@@ -48,8 +56,21 @@ _NOTHING = object()
 _MERGE = object()
 
 
+def read_first(text: str) -> Any:
+    """The first document alone, as the API server reads a body; None if there is nothing in it."""
+    for document in _documents(text, ""):
+        return document.data
+    return None
+
+
 def read_yaml(text: str, name: str) -> Iterator[Document]:
+    """Every document with something in it."""
+    return (document for document in _documents(text, name) if document.data is not None)
+
+
+def _documents(text: str, name: str) -> Iterator[Document]:
     number, line = 1, 1
+    _check_directives(text)
     reader: _Reader | None = None
     parser = None
     try:
@@ -63,8 +84,7 @@ def read_yaml(text: str, name: str) -> Iterator[Document]:
                 reader = _Reader(number)
             elif isinstance(event, yaml.DocumentEndEvent):
                 assert reader is not None
-                if reader.root is not None:
-                    yield Document(name, number, reader.line, reader.root)
+                yield Document(name, number, reader.line, reader.root)
                 number += 1
             elif reader is not None:
                 reader.take(event, line)
@@ -78,6 +98,14 @@ def read_yaml(text: str, name: str) -> Iterator[Document]:
     finally:
         if parser is not None:
             parser.dispose()
+
+
+def _check_directives(text: str) -> None:
+    lines = _DIRECTIVE.finditer(text)
+    for count, match in enumerate(lines, 1):
+        if count > MAX_DIRECTIVES:
+            line = text.count("\n", 0, match.start()) + 1
+            raise BadFileError(1, line, f"not YAML: more than {MAX_DIRECTIVES} directives")
 
 
 class _Reader:

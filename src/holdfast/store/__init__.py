@@ -8,6 +8,7 @@
     snapshot   the objects of a kind at one revision
     journal    the same on disk: the thread that writes
     database   and the SQLite file it writes to
+    draft      the store for a request in another thread, whose write is committed later
     identity   uids, names and times of new objects
 
     store = Store()
@@ -20,6 +21,7 @@ journal it is durable a little later: whoever tells the outside world of it (an 
 waits for `settled`, and `subscribe` does so by itself.
 """
 
+from holdfast.store.draft import ChangedMeanwhile, Draft
 from holdfast.store.errors import (
     AlreadyExists,
     Compacted,
@@ -39,8 +41,10 @@ from holdfast.store.store import Store
 __all__ = [
     "AlreadyExists",
     "Change",
+    "ChangedMeanwhile",
     "Compacted",
     "Conflict",
+    "Draft",
     "FutureRevision",
     "Identity",
     "Key",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from aiohttp import web
@@ -12,6 +12,10 @@ from holdfast.server.api.encoding import to_bytes
 from holdfast.server.api.negotiate import JSON, media_type
 from holdfast.server.api.status import ApiError
 
+_ALL_WARNINGS = 4 * 1024
+_ONE_WARNING = 256
+_MOST_WARNINGS = 64
+"""Python's HTTP client, among others, refuses an answer of more than a hundred headers."""
 _PLAIN = "text/plain; charset=utf-8"
 
 
@@ -20,9 +24,22 @@ def answer(
 ) -> web.Response:
     headers: CIMultiDict[str] = CIMultiDict()
     headers["Content-Type"] = media
-    for each in warnings:
+    for each in _fitting(warnings):
         headers.add("Warning", f'299 - "{_escaped(each)}"')
     return web.Response(body=body, status=code, headers=headers)
+
+
+def _fitting(warnings: Iterable[str]) -> Iterator[str]:
+    """As the API server bounds them: all in full, or as many as fit, each cut short."""
+    warnings = list(warnings)
+    if sum(map(len, warnings)) > _ALL_WARNINGS:
+        warnings = [*dict.fromkeys(each[:_ONE_WARNING] for each in warnings)]
+    written = 0
+    for each in warnings[:_MOST_WARNINGS]:
+        written += len(each)
+        if written > _ALL_WARNINGS:
+            return
+        yield each
 
 
 def document(value: Any, code: int = 200, media: str = JSON) -> web.Response:

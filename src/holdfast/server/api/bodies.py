@@ -1,7 +1,7 @@
 """Reading what clients send: JSON or YAML, within limits.
 
 Nothing that can be sent exhausts the machine: a body has at most 3 MiB, nests at most 200 deep, and
-what YAML aliases make of it is bounded too.
+what YAML aliases make of it is bounded too. Of several YAML documents the first is read.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from holdfast.api.documents import BadFileError
-from holdfast.api.yaml_documents import read_yaml
+from holdfast.api.yaml_documents import read_first
 from holdfast.server.api import protobuf
 from holdfast.server.api.status import ApiError, bad_request
 
@@ -36,12 +36,13 @@ class _TooDeepError(Exception):
 class Body:
     """What a client sent, and the text it was read from if that was JSON."""
 
-    __slots__ = ("_data", "_kind", "value")
+    __slots__ = ("_data", "_keys", "_kind", "value")
 
-    def __init__(self, value: Any, data: bytes = b"", kind: str = "") -> None:
+    def __init__(self, value: Any, data: bytes = b"", kind: str = "", keys: int = 0) -> None:
         self.value = value
         self._data = data
         self._kind = kind
+        self._keys = keys
 
     @property
     def colons(self) -> int:
@@ -56,17 +57,10 @@ class Body:
         return _unrecognized(self._kind, why, text.encode())
 
     def duplicates(self) -> list[str]:
-        """Keys that were given twice, as paths; the last one counted. Raises ApiError 400 for what
-        nests too deep."""
-        if not self._data:
-            return []
-        try:
-            keys = _survey(self.value, MAX_DEPTH)
-        except _TooDeepError:
-            raise _too_deep(self._kind, self._data) from None
+        """Keys that were given twice, as paths; the last one counted."""
         # Colons inside of strings can make the count too large, never too small, and then the slow
         # way finds nothing.
-        return _duplicates(self._data) if self.colons != keys else []
+        return _duplicates(self._data) if self._data and self.colons != self._keys else []
 
 
 def media_of(content_type: str) -> str:
@@ -97,6 +91,18 @@ def unsupported_media(accepted: tuple[str, ...]) -> ApiError:
     )
 
 
+def read_applied(data: bytes, kind: str) -> Body:
+    """The body of an apply, which is YAML. JSON is YAML too, and read in a tenth of the time."""
+    if data[:1] == b"{":
+        try:
+            body = _json(data, kind)
+        except ApiError:
+            return _yaml(data, kind)
+        if not body.duplicates():
+            return body
+    return _yaml(data, kind)
+
+
 def read_json(data: bytes) -> Any:
     """Any JSON, within the limits. Raises ApiError 400."""
     try:
@@ -112,20 +118,21 @@ def read_json(data: bytes) -> Any:
 def _json(data: bytes, kind: str) -> Body:
     try:
         value = msgspec.json.decode(data)
+        keys = _survey(value, MAX_DEPTH)
     except msgspec.DecodeError as error:
         raise _unrecognized(kind, _NOT_JSON + _as_go_says(error, data), data) from None
-    except RecursionError:
-        raise _too_deep(kind, data) from None
+    except (RecursionError, _TooDeepError):
+        raise _unrecognized(kind, f"{_NOT_JSON}exceeded max depth", data) from None
     if value is None:
         value = {}
     if not isinstance(value, dict):
         raise _unrecognized(kind, _not_an_object(value), data)
-    return Body(value, data, kind)
+    return Body(value, data, kind, keys)
 
 
 def _yaml(data: bytes, kind: str) -> Body:
     try:
-        documents = [each.data for each in read_yaml(data.decode(), "")]
+        value = read_first(data.decode())
     except UnicodeDecodeError:
         raise _unrecognized(kind, "yaml: invalid leading UTF-8 octet", data) from None
     except BadFileError as error:
@@ -133,14 +140,11 @@ def _yaml(data: bytes, kind: str) -> Body:
             raise _unrecognized(kind, str(error), data) from None
         said = str(error).removeprefix("not YAML: ").rpartition(", ")[2]
         raise _unrecognized(kind, f"yaml: line {error.line}: {said}", data) from None
-    value = documents[0] if documents else {}
+    if value is None:
+        value = {}
     if not isinstance(value, dict):
         raise _unrecognized(kind, _not_an_object(value), data)
     return Body(value)
-
-
-def _too_deep(kind: str, data: bytes) -> ApiError:
-    return _unrecognized(kind, f"{_NOT_JSON}exceeded max depth", data)
 
 
 def _not_an_object(value: Any) -> str:

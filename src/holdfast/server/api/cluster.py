@@ -1,5 +1,6 @@
 """What the API is served from: the objects, the types, the time."""
 
+from copy import copy
 from dataclasses import dataclass, field
 
 from holdfast.backends.embedded.clock import Clock
@@ -9,9 +10,11 @@ from holdfast.server.api.status import Resource
 from holdfast.server.api.templates import PodTemplates
 from holdfast.server.api.views import key_of
 from holdfast.server.schema import Catalogue, ResourceType
-from holdfast.store import Identity, Key, RandomNames, Raw, Store
+from holdfast.store import Draft, Identity, Key, RandomNames, Raw, Store
 
 _DEFAULT = WriteOptions()
+_MOST_WARNINGS = 512
+"""More than an answer has room for."""
 
 
 class Cluster:
@@ -30,7 +33,14 @@ class Cluster:
         self.catalogue = catalogue if catalogue is not None else Catalogue()
         self.identity = identity if identity is not None else Identity(RandomNames(), clock.stamp)
         self.encoder = Encoder()
-        self.templates = PodTemplates(store)
+        self.templates: PodTemplates | None = PodTemplates(store)
+
+    def drafting(self, draft: Draft) -> "Cluster":
+        """The same cluster for a request in another thread, whose write is drafted."""
+        cluster = copy(self)
+        cluster.store = draft
+        cluster.templates = None  # which is not for threads
+        return cluster
 
     def stamp(self, after: float = 0.0) -> str:
         return self.clock.stamp(after)
@@ -61,7 +71,7 @@ class Call:
         return Resource(self.type.group, self.type.plural)
 
     def warn(self, text: str) -> None:
-        if text not in self.warnings:
+        if len(self.warnings) < _MOST_WARNINGS and text not in self.warnings:
             self.warnings.append(text)
 
     def named(self, name: str) -> "Call":

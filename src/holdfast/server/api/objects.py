@@ -10,7 +10,7 @@ from holdfast.server.api import answers, protobuf
 from holdfast.server.api.bodies import Body, media_of, read_object
 from holdfast.server.api.cluster import Call, Cluster
 from holdfast.server.api.encoding import as_media, in_form, list_in_form, to_bytes
-from holdfast.server.api.negotiate import Form, object_form
+from holdfast.server.api.negotiate import JSON, Form, object_form
 from holdfast.server.api.options import (
     DeleteOptions,
     ListOptions,
@@ -25,6 +25,7 @@ from holdfast.server.api.status import (
     bad_request,
     method_not_allowed,
     not_found,
+    too_large,
     unknown_resource,
 )
 from holdfast.server.api.streams import Streams
@@ -41,6 +42,8 @@ from holdfast.server.api.verbs import (
     updating,
 )
 from holdfast.server.api.verbs.bodies import read_known
+from holdfast.server.api.views import key_of
+from holdfast.server.api.workers import LARGE, MANY, Workers, Written
 from holdfast.server.schema import ResourceType
 from holdfast.store import Raw
 
@@ -67,6 +70,10 @@ class Objects:
     def __init__(self, cluster: Cluster, streams: Streams) -> None:
         self._cluster = cluster
         self._streams = streams
+        self._workers = Workers(cluster.store)
+
+    def close(self) -> None:
+        self._workers.close()
 
     async def handle(self, request: web.Request, target: Target, accept: str) -> web.StreamResponse:
         type = self._cluster.catalogue.resource(target.group, target.version, target.plural)
@@ -115,7 +122,12 @@ class Objects:
             raise method_not_allowed()
         if method == "POST" and not target.name:
             self._needs(type, "create")
-            raw = creating.create(call, await self._body(request, type.kind))
+            data, media = await request.read(), request.headers.get("Content-Type", "")
+            raw, _ = await self._workers.write(
+                call,
+                len(data),
+                lambda call: (creating.create(call, read_object(data, media, type.kind)), True),
+            )
             return await self._one(request, call, form, raw, 201)
         if method == "DELETE" and not target.name:
             return await self._collection(request, call, form)
@@ -130,11 +142,14 @@ class Objects:
         raise method_not_allowed()
 
     async def _change(self, request: web.Request, call: Call, form: Form) -> web.StreamResponse:
-        if request.method == "PUT":
-            raw, new = updating.update(call, await self._body(request, call.type.kind))
-        else:
-            content_type = request.headers.get("Content-Type", "")
-            raw, new = patching.patch(call, await request.read(), content_type)
+        data, media = await request.read(), request.headers.get("Content-Type", "")
+
+        def change(call: Call) -> Written:
+            if request.method == "PUT":
+                return updating.update(call, read_object(data, media, call.type.kind))
+            return patching.patch(call, data, media)
+
+        raw, new = await self._workers.write(call, len(data), change)
         return await self._one(request, call, form, raw, 201 if new else 200)
 
     async def _many(
@@ -152,20 +167,26 @@ class Objects:
             return await self._streams.watch(request, call, options, form, include)
         listed = reading.list_objects(call, options)
         await self._settled()
-        return self._listed(call, form, include, listed)
+        return await self._listed(call, form, include, listed)
 
-    def _listed(
+    async def _listed(
         self, call: Call, form: Form, include: str, listed: reading.Listed
     ) -> web.StreamResponse:
         type = call.type
         if form.kind == "PartialObjectMetadata":
             raise not_a_list(form.kind, type.list_kind)
-        if form.kind:
-            now = self._cluster.clock.epoch()
-            document = list_in_form(type, listed.objects, listed.metadata, form, now, include)
-            return answers.answer(to_bytes(document, form.media), 200, form.media, call.warnings)
-        encoded = self._cluster.encoder.list(type, listed.objects, listed.metadata)
-        return answers.answer(as_media(encoded, form.media), 200, form.media, call.warnings)
+        now = self._cluster.clock.epoch()
+
+        def encode() -> bytes:
+            if form.kind:
+                document = list_in_form(type, listed.objects, listed.metadata, form, now, include)
+                return to_bytes(document, form.media)
+            encoded = self._cluster.encoder.list(type, listed.objects, listed.metadata)
+            return as_media(encoded, form.media)
+
+        heavy = self._workers.is_heavy(len(listed.objects), len(type.columns))
+        body = await self._workers.compute(encode) if heavy else encode()
+        return answers.answer(body, 200, form.media, call.warnings)
 
     async def _one(
         self, request: web.Request, call: Call, form: Form, raw: Raw, code: int = 200
@@ -178,13 +199,21 @@ class Objects:
                 "NotAcceptable",
                 f"you requested {form.kind}, but the requested object is not a list",
             )
-        if form.kind:
-            include = request.query.get("includeObject", "")
-            check_include(include)
-            document = in_form(type, raw, form, self._cluster.clock.epoch(), include)
-            return answers.answer(to_bytes(document, form.media), code, form.media, call.warnings)
+        include = request.query.get("includeObject", "") if form.kind else ""
+        check_include(include)
         encoded = self._cluster.encoder.object(type, raw)
-        return answers.answer(as_media(encoded, form.media), code, form.media, call.warnings)
+        heavy = self._workers.answered(key_of(type, call.namespace, raw["metadata"]["name"]), encoded)
+        if not form.kind and form.media == JSON:
+            return answers.answer(encoded, code, form.media, call.warnings)
+        now = self._cluster.clock.epoch()
+
+        def encode() -> bytes:
+            if form.kind:
+                return to_bytes(in_form(type, raw, form, now, include), form.media)
+            return as_media(encoded, form.media)
+
+        body = await self._workers.compute(encode) if heavy or len(type.columns) > MANY else encode()
+        return answers.answer(body, code, form.media, call.warnings)
 
     async def _collection(self, request: web.Request, call: Call, form: Form) -> web.StreamResponse:
         self._needs(call.type, "deletecollection")
@@ -193,7 +222,7 @@ class Objects:
         chosen = list_options({**request.query, "watch": "false"}) if request.query else ListOptions()
         listed = deleting.delete_collection(call, chosen, await self._delete_options(request))
         await self._settled()
-        return self._listed(call, form, "", listed)
+        return await self._listed(call, form, "", listed)
 
     async def _subresource(self, request: web.Request, call: Call, accept: str) -> web.StreamResponse:
         sub = call.type.subresource(call.subresource)
@@ -225,8 +254,10 @@ class Objects:
             case "PUT":
                 scale = scaling.put_scale(call, await self._body(request, "Scale"))
             case "PATCH":
-                content_type = request.headers.get("Content-Type", "")
-                scale = scaling.patch_scale(call, await request.read(), content_type)
+                data, media = await request.read(), request.headers.get("Content-Type", "")
+                if len(data) > LARGE:
+                    raise too_large(LARGE)
+                scale = scaling.patch_scale(call, data, media)
             case _:
                 scale = scaling.get_scale(call)
         await self._settled()
@@ -247,8 +278,13 @@ class Objects:
         return answers.document(status, 201)
 
     async def _body(self, request: web.Request, kind: str) -> Body:
-        data = await request.read()
-        return read_object(data, request.headers.get("Content-Type", ""), kind)
+        data, media = await request.read(), request.headers.get("Content-Type", "")
+        return await self._read(data, media, kind)
+
+    async def _read(self, data: bytes, media: str, kind: str) -> Body:
+        if len(data) <= LARGE:
+            return read_object(data, media, kind)
+        return await self._workers.compute(lambda: read_object(data, media, kind))
 
     async def _delete_options(self, request: web.Request) -> DeleteOptions:
         data = await request.read()
@@ -257,7 +293,7 @@ class Objects:
         content_type = request.headers.get("Content-Type", "")
         if media_of(content_type) not in ("application/yaml", protobuf.MEDIA_TYPE):
             content_type = "application/json"  # which clients do not always say of these
-        value = read_object(data, content_type, "DeleteOptions").value
+        value = (await self._read(data, content_type, "DeleteOptions")).value
         return delete_options(request.query, read_known(_DELETE_OPTIONS, value))
 
     async def _settled(self) -> None:

@@ -67,6 +67,7 @@ class _Server:
     async def shutdown(self, app: web.Application) -> None:
         self._hub.close()
         self._definitions.stop()
+        self._objects.close()
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         accept = request.headers.get("Accept", "")

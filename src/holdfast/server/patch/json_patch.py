@@ -1,7 +1,8 @@
 """JSON patch (RFC 6902), with the liberties and the messages of Kubernetes.
 
 Its liberties: replacing a key that is not there adds it, and an index may count from the end. The
-result shares with the object what no operation touched.
+result shares with the object what no operation touched: a container is copied when it is first changed,
+and is the patch's own from then on.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ _MAX_OPERATIONS = 10_000
 _MAX_COPIED = 3 * 1024 * 1024
 _MISSING: Any = object()
 
-Change = Callable[[Any, str], Any]
-"""A container and a key in it, to the changed container."""
+Change = Callable[[Any, str], None]
+"""Changes a container, which is the patch's own, at a key."""
 
 
 def json_patch(raw: Any, operations: Any) -> Any:
@@ -37,108 +38,144 @@ def json_patch(raw: Any, operations: Any) -> Any:
             f"{_MAX_OPERATIONS}, got {count}"
         )
         raise PatchError(text, code=413, reason="RequestEntityTooLarge")
-    copied = 0
-    for operation in operations:
-        raw = _carried_out(raw, operation)
-        if operation["op"] == "copy":
-            copied += len(msgspec.json.encode(_get(raw, str(operation["path"]))))
-            if copied > _MAX_COPIED:
-                text = (
-                    "Unable to complete the copy, the accumulated size increase of copy is "
-                    f"{copied}, exceeding the limit {_MAX_COPIED}"
-                )
-                raise PatchError(text, code=422)
-    return raw
+    return _Patching(raw).carry_out(operations)
 
 
-def _carried_out(raw: Any, operation: dict[str, Any]) -> Any:
-    kind = operation.get("op")
-    carry_out = _OPERATIONS.get(kind) if isinstance(kind, str) else None
-    if carry_out is None:
-        raise _failed(f"Unexpected kind: {kind if isinstance(kind, str) else 'unknown'}")
-    return carry_out(raw, operation)
+class _Patching:
+    """The object as the operations so far have left it."""
 
+    def __init__(self, raw: Any) -> None:
+        self._raw = raw
+        self._own: dict[int, Any] = {}
+        """Containers that belong to the patch alone, by identity."""
+        self._copied = 0
 
-def _add(raw: Any, operation: dict[str, Any]) -> Any:
-    path = _path(operation, "add operation failed to decode path: missing value")
-    missing = f'add operation does not apply: doc is missing path: "{path}": missing value'
-    wrong = f"error in add for path: '{path}'"
-    return _changed(raw, path, missing, wrong, _added(operation.get("value")))
+    def carry_out(self, operations: list[dict[str, Any]]) -> Any:
+        for operation in operations:
+            kind = operation.get("op")
+            carry_out = _OPERATIONS.get(kind) if isinstance(kind, str) else None
+            if carry_out is None:
+                raise _failed(f"Unexpected kind: {kind if isinstance(kind, str) else 'unknown'}")
+            carry_out(self, operation)
+        return self._raw
 
+    def add(self, operation: dict[str, Any]) -> None:
+        path = _path(operation, "add operation failed to decode path: missing value")
+        missing = f'add operation does not apply: doc is missing path: "{path}": missing value'
+        wrong = f"error in add for path: '{path}'"
+        self._change(path, missing, wrong, _added(operation.get("value")))
 
-def _remove(raw: Any, operation: dict[str, Any]) -> Any:
-    path = _path(operation, "remove operation failed to decode path: missing value")
-    missing = f'remove operation does not apply: doc is missing path: "{path}": missing value'
-    return _changed(raw, path, missing, f"error in remove for path: '{path}'", _removed)
+    def remove(self, operation: dict[str, Any]) -> None:
+        path = _path(operation, "remove operation failed to decode path: missing value")
+        missing = f'remove operation does not apply: doc is missing path: "{path}": missing value'
+        self._change(path, missing, f"error in remove for path: '{path}'", _removed)
 
-
-def _replace(raw: Any, operation: dict[str, Any]) -> Any:
-    path = _path(
-        operation,
-        "replace operation failed to decode path: operation missing path field: missing value",
-    )
-    value = operation.get("value")
-    if not path:
-        return value
-    missing = f"replace operation does not apply: doc is missing path: {path}: missing value"
-
-    def replaced(parent: Any, key: str) -> Any:
-        if isinstance(parent, dict):
-            return {**parent, key: value}
-        i = _index(key, len(parent))
-        if i is None:
-            raise _failed(
-                f"replace operation does not apply: doc is missing key: {path}: missing value"
-            )
-        return [*parent[:i], value, *parent[i + 1 :]]
-
-    return _changed(raw, path, missing, f"error in remove for path: '{path}'", replaced)
-
-
-def _move(raw: Any, operation: dict[str, Any]) -> Any:
-    source = _path(operation, "move operation failed to decode from", "from")
-    missing = f"move operation does not apply: doc is missing from path: {source}: missing value"
-    key = source.rpartition("/")[2]
-    value = _get(raw, source)
-    raw = _changed(raw, source, missing, f"error in move for path: '{key}'", _removed)
-    path = _path(operation, "move operation failed to decode path: missing value")
-    missing = f"move operation does not apply: doc is missing destination path: {path}: missing value"
-    return _changed(raw, path, missing, f"error in move for path: '{path}'", _added(value))
-
-
-def _copy(raw: Any, operation: dict[str, Any]) -> Any:
-    source = _path(operation, "copy operation failed to decode from", "from")
-    if _get(raw, source.rpartition("/")[0]) is _MISSING:
-        raise _failed(
-            f"copy operation does not apply: doc is missing from path: {source}: missing value"
+    def replace(self, operation: dict[str, Any]) -> None:
+        path = _path(
+            operation,
+            "replace operation failed to decode path: operation missing path field: missing value",
         )
-    found = _get(raw, source)
-    value = None if found is _MISSING else found
-    path = _path(operation, "copy operation failed to decode path: missing value")
-    missing = f"copy operation does not apply: doc is missing destination path: {path}: missing value"
-    return _changed(raw, path, missing, "error while adding value during copy", _added(value))
+        value = operation.get("value")
+        if not path:
+            self._raw = value
+            return
+        missing = f"replace operation does not apply: doc is missing path: {path}: missing value"
+
+        def replaced(parent: Any, key: str) -> None:
+            if isinstance(parent, dict):
+                parent[key] = value
+                return
+            i = _index(key, len(parent))
+            if i is None:
+                raise _failed(
+                    f"replace operation does not apply: doc is missing key: {path}: missing value"
+                )
+            parent[i] = value
+
+        self._change(path, missing, f"error in remove for path: '{path}'", replaced)
+
+    def move(self, operation: dict[str, Any]) -> None:
+        source = _path(operation, "move operation failed to decode from", "from")
+        missing = f"move operation does not apply: doc is missing from path: {source}: missing value"
+        key = source.rpartition("/")[2]
+        value = _get(self._raw, source)
+        self._change(source, missing, f"error in move for path: '{key}'", _removed)
+        path = _path(operation, "move operation failed to decode path: missing value")
+        missing = (
+            f"move operation does not apply: doc is missing destination path: {path}: missing value"
+        )
+        self._change(path, missing, f"error in move for path: '{path}'", _added(value))
+
+    def copy(self, operation: dict[str, Any]) -> None:
+        source = _path(operation, "copy operation failed to decode from", "from")
+        if _get(self._raw, source.rpartition("/")[0]) is _MISSING:
+            raise _failed(
+                f"copy operation does not apply: doc is missing from path: {source}: missing value"
+            )
+        found = _get(self._raw, source)
+        encoded = msgspec.json.encode(None if found is _MISSING else found)
+        path = _path(operation, "copy operation failed to decode path: missing value")
+        missing = (
+            f"copy operation does not apply: doc is missing destination path: {path}: missing value"
+        )
+        # One of its own, since what is changed in the one must not change in the other.
+        value = msgspec.json.decode(encoded)
+        self._change(path, missing, "error while adding value during copy", _added(value))
+        self._copied += len(encoded)
+        if self._copied > _MAX_COPIED:
+            raise _failed(
+                "Unable to complete the copy, the accumulated size increase of copy is "
+                f"{self._copied}, exceeding the limit {_MAX_COPIED}"
+            )
+
+    def test(self, operation: dict[str, Any]) -> None:
+        path = _path(operation, "test operation failed to decode path")
+        if path and _get(self._raw, path.rpartition("/")[0]) in (_MISSING, None):
+            raise _failed(f"test operation does not apply: is missing path: {path}: missing value")
+        found = _get(self._raw, path)
+        wanted = operation.get("value")
+        if found is _MISSING:
+            found = None
+        if not same(found, wanted):
+            raise _failed(f"testing value {path} failed: test failed")
+
+    def _change(self, path: str, missing: str, wrong: str, change: Change) -> None:
+        """Changes the container a path leads to, which it and those on the way are made our own for."""
+        steps = _steps(path)
+        if not steps:
+            raise _failed(missing)
+        trail = [self._raw]
+        for step in steps[:-1]:
+            inner = _step_into(trail[-1], step)
+            if inner is _MISSING:
+                raise _failed(missing)
+            trail.append(inner)
+        if not isinstance(trail[-1], dict | list):
+            raise _failed(missing)
+        self._raw = here = self._ours(self._raw)
+        for step in steps[:-1]:
+            key: Any = step if isinstance(here, dict) else int(step)
+            here[key] = here = self._ours(here[key])
+        try:
+            change(here, steps[-1])
+        except LookupError as error:
+            raise _failed(f"{wrong}: {error.args[0]}") from None
+
+    def _ours(self, container: Any) -> Any:
+        if id(container) in self._own:
+            return container
+        ours = container.copy()
+        self._own[id(ours)] = ours
+        return ours
 
 
-def _test(raw: Any, operation: dict[str, Any]) -> Any:
-    path = _path(operation, "test operation failed to decode path")
-    if path and _get(raw, path.rpartition("/")[0]) in (_MISSING, None):
-        raise _failed(f"test operation does not apply: is missing path: {path}: missing value")
-    found = _get(raw, path)
-    wanted = operation.get("value")
-    if found is _MISSING:
-        found = None
-    if not same(found, wanted):
-        raise _failed(f"testing value {path} failed: test failed")
-    return raw
-
-
-_OPERATIONS: dict[str, Callable[[Any, dict[str, Any]], Any]] = {
-    "add": _add,
-    "remove": _remove,
-    "replace": _replace,
-    "move": _move,
-    "copy": _copy,
-    "test": _test,
+_OPERATIONS: dict[str, Callable[[_Patching, dict[str, Any]], None]] = {
+    "add": _Patching.add,
+    "remove": _Patching.remove,
+    "replace": _Patching.replace,
+    "move": _Patching.move,
+    "copy": _Patching.copy,
+    "test": _Patching.test,
 }
 
 
@@ -181,33 +218,6 @@ def _step_into(raw: Any, step: str) -> Any:
     return _MISSING
 
 
-def _changed(raw: Any, path: str, missing: str, wrong: str, change: Change) -> Any:
-    """A copy of the containers along the path, the last of them changed."""
-    steps = _steps(path)
-    if not steps:
-        raise _failed(missing)
-    trail = [raw]
-    for step in steps[:-1]:
-        inner = _step_into(trail[-1], step)
-        if inner is _MISSING:
-            raise _failed(missing)
-        trail.append(inner)
-    if not isinstance(trail[-1], dict | list):
-        raise _failed(missing)
-    try:
-        changed = change(trail[-1], steps[-1])
-    except LookupError as error:
-        raise _failed(f"{wrong}: {error.args[0]}") from None
-    for parent, step in zip(reversed(trail[:-1]), reversed(steps[:-1]), strict=True):
-        if isinstance(parent, dict):
-            changed = {**parent, step: changed}
-        else:
-            copy = list(parent)
-            copy[int(step)] = changed
-            changed = copy
-    return changed
-
-
 def _index(key: str, size: int) -> int | None:
     """Where in a list of this size; None is out of bounds or no number."""
     try:
@@ -226,27 +236,29 @@ def _not_an_index(key: str) -> LookupError:
         return LookupError(f'strconv.Atoi: parsing "{key}": invalid syntax')
 
 
-def _removed(parent: Any, key: str) -> Any:
+def _removed(parent: Any, key: str) -> None:
     if isinstance(parent, dict):
         if key not in parent:
             raise LookupError(f"Unable to remove nonexistent key: {key}: missing value")
-        return {name: value for name, value in parent.items() if name != key}
+        del parent[key]
+        return
     i = _index(key, len(parent))
     if i is None:
         raise _not_an_index(key)
-    return [*parent[:i], *parent[i + 1 :]]
+    del parent[i]
 
 
 def _added(value: Any) -> Change:
-    def added(parent: Any, key: str) -> Any:
+    def added(parent: Any, key: str) -> None:
         if isinstance(parent, dict):
-            return {**parent, key: value}
+            parent[key] = value
+            return
         i = len(parent) if key == "-" else _index(key, len(parent) + 1)
         if i is None:
             error = _not_an_index(key)
             if error.args[0].startswith("strconv"):
                 error = LookupError(f"value was not a proper array index: '{key}': {error.args[0]}")
             raise error
-        return [*parent[:i], value, *parent[i:]]
+        parent.insert(i, value)
 
     return added

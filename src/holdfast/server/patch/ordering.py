@@ -9,12 +9,17 @@ from holdfast.server.patch.errors import PatchError
 _GONE: Any = object()
 
 
-def position(items: list[Any], value: Any, merge_key: str) -> int | None:
-    """Where in a list the item with this key (or this plain value) is."""
+def positions(items: list[Any], merge_key: str) -> dict[Any, int]:
+    """Where in a list the item with each key is, by its `hashable`; the first, if there are more."""
+    found: dict[Any, int] = {}
     for i, item in enumerate(items):
-        if _name(item, merge_key) == value:
-            return i
-    return None
+        found.setdefault(hashable(_name(item, merge_key)), i)
+    return found
+
+
+def hashable(value: Any) -> Any:
+    """What stands for a key in a set: itself, unless it is a list or map, which no key should be."""
+    return repr(value) if value.__class__ in (dict, list) else value
 
 
 def _name(item: Any, merge_key: str) -> Any:

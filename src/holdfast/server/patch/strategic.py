@@ -86,10 +86,11 @@ def _retaining(raw: Raw, patch: Raw) -> tuple[Raw, Raw]:
     bad = PatchError("invalid patch format of retainKeys")
     if not isinstance(kept, list):
         raise bad
+    names = {ordering.hashable(key) for key in kept}
     for key, value in patch.items():
-        if value is not None and not key.startswith((_DELETE, _ORDER)) and key not in kept:
+        if value is not None and not key.startswith((_DELETE, _ORDER)) and key not in names:
             raise bad
-    return {key: value for key, value in raw.items() if key in kept}, patch
+    return {key: value for key, value in raw.items() if key in names}, patch
 
 
 def _put_in_order(shape: Shape, raw: Raw, patch: Raw, key: str) -> None:
@@ -125,19 +126,22 @@ def _merged_list(shape: Shape, old: list[Any], new: list[Any], deleting: bool) -
         return old
     if not ordering.holds_maps(old, new):
         if deleting:
-            return [item for item in old if item not in new]
-        merged = [item for i, item in enumerate(old + new) if item not in (old + new)[:i]]
-        return ordering.in_order(merged, new, old, "")
+            unwanted = set(new)
+            return [item for item in old if item not in unwanted]
+        return ordering.in_order([*dict.fromkeys([*old, *new])], new, old, "")
     merge_key = shape.merge_key
     if not merge_key:
         raise _internal(f"cannot merge lists without merge key for {ordering.go_type(old[:1])}")
     old, new = _special_items(old, new, merge_key)
     merged = list(old)
+    positions = ordering.positions(merged, merge_key)
     for item in new:
         if merge_key not in item:
             raise _internal(no_merge_key(item, merge_key))
-        i = ordering.position(merged, item[merge_key], merge_key)
+        name = ordering.hashable(item[merge_key])
+        i = positions.get(name)
         if i is None:
+            positions[name] = len(merged)
             merged.append(item)
         else:
             merged[i] = _merged(shape.items or UNTYPED, merged[i], item)
@@ -147,6 +151,7 @@ def _merged_list(shape: Shape, old: list[Any], new: list[Any], deleting: bool) -
 def _special_items(old: list[Any], new: list[Any], merge_key: str) -> tuple[list[Any], list[Any]]:
     """Items that say `$patch` are carried out; the others are left to be merged."""
     rest: list[Any] = []
+    unwanted: set[Any] = set()
     replace = False
     for item in new:
         directive = item.get(_PATCH, _GONE)
@@ -155,15 +160,18 @@ def _special_items(old: list[Any], new: list[Any], merge_key: str) -> tuple[list
         elif directive == "delete":
             if merge_key not in item:
                 raise _internal(no_merge_key(item, merge_key))
-            wanted = item[merge_key]
-            old = [one for one in old if one.get(merge_key, _GONE) != wanted]
+            unwanted.add(ordering.hashable(item[merge_key]))
         elif directive == "replace":
             replace = True
         elif directive == "merge":
             raise _internal("merging lists cannot yet be specified in the patch")
         else:
             raise _internal(f"unknown patch type: {directive} in map: {go_text(item)}")
-    return (rest, []) if replace else (old, rest)
+    if replace:
+        return rest, []
+    if unwanted:
+        old = [one for one in old if ordering.hashable(one.get(merge_key, _GONE)) not in unwanted]
+    return old, rest
 
 
 def _put(raw: Raw, name: str, value: Any) -> None:

@@ -11,6 +11,7 @@ Types are compiled once into nested functions, so that a plain pod costs a few t
 from __future__ import annotations
 
 from collections.abc import Callable
+from threading import Lock
 from typing import Any
 
 from holdfast.server.schema.leaves import DROP, Mismatch, leaf, zero_of
@@ -21,14 +22,20 @@ Path = tuple[Any, ...]
 """Where we are, innermost first: `(("containers", …), 0)` and so on; () is the top."""
 Reader = Callable[[Any, Path, list[Path]], Any]
 
+MOST_UNKNOWN = 100
+"""How many unknown fields are reported, as the API server's strict decoder has it."""
+
 _readers: dict[int, Reader] = {}
+"""Finished ones, by the identity of their shape."""
+_unfinished: dict[int, Reader] = {}
+_compiling = Lock()
 
 
 def read(definition: str, raw: dict[str, Any]) -> tuple[dict[str, Any], list[Problem]]:
     """The object as Kubernetes would keep it, and what is wrong with it.
 
     A malformed object is given back as it came, with that one problem. Unknown fields are dropped from
-    the answer and reported, one problem each.
+    the answer and reported, one problem each, the first hundred of them.
     """
     unknown: list[Path] = []
     reader = reader_of(builtin_shape(definition))
@@ -36,15 +43,16 @@ def read(definition: str, raw: dict[str, Any]) -> tuple[dict[str, Any], list[Pro
         result = reader(raw, (), unknown)
     except Mismatch as mismatch:
         return raw, [Problem(MALFORMED, mismatch.field, mismatch.text())]
-    return result, [unknown_field(path_text(path)) for path in unknown]
+    return result, [unknown_field(path_text(path)) for path in unknown[:MOST_UNKNOWN]]
 
 
 def reader_of(shape: Shape) -> Reader:
     """The compiled reader of a struct, map or list; shapes are few and live as long as we do."""
     reader = _readers.get(id(shape))
     if reader is None:
-        reader = _compile(shape, keep_zero=True)
-        _readers[id(shape)] = reader
+        with _compiling:
+            reader = _unfinished[id(shape)] = _compile(shape, keep_zero=True)
+            _readers.update(_unfinished)
     return reader
 
 
@@ -93,7 +101,7 @@ def _schema_or_other() -> Reader:
 
 
 def _struct(shape: Shape) -> Reader:
-    existing = _readers.get(id(shape))
+    existing = _unfinished.get(id(shape))
     if existing is not None:
         return existing
     fields: dict[str, Reader] = {}
@@ -140,7 +148,7 @@ def _struct(shape: Shape) -> Reader:
                 out[name] = make({}, path, unknown)
         return out
 
-    _readers[id(shape)] = read_struct
+    _unfinished[id(shape)] = read_struct
     forced = {name.removesuffix("?") for name in shape.always}
     for name, part in shape.fields.items():
         fields[name] = _compile(part, keep_zero=name in shape.zeroes or name in forced)

@@ -9,6 +9,7 @@ custom kinds from their schemas; both are the same here.
 from __future__ import annotations
 
 from functools import cache
+from threading import Lock
 from typing import Any
 
 from holdfast.server.schema.definitions import (
@@ -109,10 +110,12 @@ _SCHEMA_OR_OTHER.format = SCHEMA_OR_OTHER
 @cache
 def builtin_shape(name: str) -> Shape:
     """The shape of a built-in type, by its OpenAPI name."""
-    return _Builder(_known).shape({"$ref": name})
+    with _building:
+        return _Builder(_known).shape({"$ref": name})
 
 
 _known: dict[str, Shape] = {}
+_building = Lock()
 
 
 def schema_shape(schema: Definition) -> Shape:

@@ -29,6 +29,7 @@ def read(call: Call, body: Body, type: ResourceType | None = None) -> Raw:
         if problem.reason == UNKNOWN:
             unknown.append(problem.message)
     complaints = [f'duplicate field "{path}"' for path in twice] + unknown
+    complaints = complaints[: decoding.MOST_UNKNOWN]
     if complaints:
         if call.options.validation == "Strict":
             why = f"strict decoding error: {', '.join(complaints)}"

@@ -12,7 +12,7 @@ from holdfast.server.api.status import (
 )
 from holdfast.server.api.strategies import metadata as metadata_rules
 from holdfast.server.api.strategies.table import strategy_of
-from holdfast.server.api.templates import named
+from holdfast.server.api.templates import PodTemplates, named
 from holdfast.server.api.verbs.bodies import check_namespace, read
 from holdfast.server.api.verbs.managing import created_by
 from holdfast.server.api.views import key_of, shown, stored
@@ -33,14 +33,18 @@ _GIVEN_BY_SERVER = (
 
 def create(call: Call, body: Body) -> Raw:
     """The new object, as it is stored."""
-    if (call.type.group, call.type.kind) == ("", "Pod") and not call.options.dry_run:
-        return _create_pod(call, body)
+    templates = call.cluster.templates
+    if (
+        templates is not None
+        and (call.type.group, call.type.kind) == ("", "Pod")
+        and not call.options.dry_run
+    ):
+        return _create_pod(call, body, templates)
     return create_object(call, check_namespace(call, read(call, body)))
 
 
-def _create_pod(call: Call, body: Body) -> Raw:
+def _create_pod(call: Call, body: Body, templates: PodTemplates) -> Raw:
     """As any object, unless one of the same template came before."""
-    templates = call.cluster.templates
     key = templates.key(call, body)
     known = templates.copy(key, body) if key is not None else None
     if known is None:

@@ -11,8 +11,8 @@ from holdfast.server.api.bodies import (
     Body,
     go_kind,
     media_of,
+    read_applied,
     read_json,
-    read_object,
     unsupported_media,
 )
 from holdfast.server.api.cluster import Call
@@ -112,7 +112,7 @@ def _apply(call: Call, data: bytes) -> tuple[Raw, bool]:
     if not call.options.manager:
         complaint = fields.required("fieldManager", "is required for apply patch")
         raise invalid("meta.k8s.io", "PatchOptions", "", [complaint])
-    applied = read_object(data, "application/yaml", call.type.kind).value
+    applied = read_applied(data, call.type.kind).value
     if (applied.get("apiVersion"), applied.get("kind")) != (call.type.api_version, call.type.kind):
         group, _, version = str(applied.get("apiVersion") or "").rpartition("/")
         raise bad_request(f"invalid object type: {group}/{version}, Kind={applied.get('kind') or ''}")

@@ -28,7 +28,8 @@ def read(type: ResourceType, raw: Raw) -> tuple[Raw, list[Problem]]:
     except Mismatch as mismatch:
         return raw, [Problem(MALFORMED, mismatch.field, mismatch.text())]
     head = {key: raw[key] for key in ("apiVersion", "kind") if key in raw}
-    problems = [unknown_field(path) for path in [*extra, *sorted(unknown)]]
+    reported = [*extra, *sorted(unknown)][: decoding.MOST_UNKNOWN]
+    problems = [unknown_field(path) for path in reported]
     return {**head, "metadata": metadata, **read}, problems
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from threading import Lock
 from typing import Any
 
 from holdfast.server.schema.defaults.computed import COMPUTED
@@ -13,25 +14,37 @@ Fill = Callable[[Any], Any]
 """A part of an object to the same part with defaults: itself if there was nothing to add."""
 
 _known: dict[int, Fill | None] = {}
+"""Finished ones, by the identity of their shape."""
+_unfinished: dict[int, Fill | None] = {}
+_compiling = Lock()
 
 
 def defaulter(shape: Shape) -> Fill | None:
     """What fills in parts of this shape; None when neither it nor anything in it has defaults."""
     key = id(shape)
     if key not in _known:
-        _known[key] = None
-        _known[key] = _compile(shape)
+        with _compiling:
+            _defaulter(shape)
+            _known.update(_unfinished)
     return _known[key]
+
+
+def _defaulter(shape: Shape) -> Fill | None:
+    key = id(shape)
+    if key not in _unfinished:
+        _unfinished[key] = None
+        _unfinished[key] = _compile(shape)
+    return _unfinished[key]
 
 
 def _compile(shape: Shape) -> Fill | None:
     if shape.kind == "list" and shape.items is not None:
-        item = defaulter(shape.items)
+        item = _defaulter(shape.items)
         return None if item is None else _each(item)
     if shape.kind != "struct":
         return None
     name = shape.name.removeprefix("io.k8s.api.")
-    inner = [(field, fill) for field, part in shape.fields.items() if (fill := defaulter(part))]
+    inner = [(field, fill) for field, part in shape.fields.items() if (fill := _defaulter(part))]
     return _struct(PLAIN.get(name), COMPUTED.get(name), inner)
 
 

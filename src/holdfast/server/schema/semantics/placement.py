@@ -103,8 +103,9 @@ def _check_match_keys(found: Found, term: Part, where: str) -> None:
             continue
         for i, key in enumerate(keys):
             check_key(found, key, f"{where}.{field}[{i}]")
+    either = set(wanted).intersection(unwanted)
     for i, key in enumerate(wanted):
-        if key in unwanted:
+        if key in either:
             why = "exists in both matchLabelKeys and mismatchLabelKeys"
             found.append(field_problem(INVALID, f"{where}.matchLabelKeys[{i}]", key, why))
 
@@ -142,6 +143,10 @@ def _check_toleration(found: Found, toleration: Part, where: str) -> None:
 
 
 def check_spread(found: Found, constraints: list[Part], path: str) -> None:
+    last = {
+        (each.get("topologyKey"), each.get("whenUnsatisfiable")): i
+        for i, each in enumerate(constraints)
+    }
     for i, constraint in enumerate(constraints):
         where = f"{path}[{i}]"
         skew = constraint.get("maxSkew", 0)
@@ -153,11 +158,9 @@ def check_spread(found: Found, constraints: list[Part], path: str) -> None:
         if action not in ("DoNotSchedule", "ScheduleAnyway"):
             allowed = ("DoNotSchedule", "ScheduleAnyway")
             found.append(not_supported(f"{where}.whenUnsatisfiable", action, allowed))
-        for other in constraints[i + 1 :]:
-            if (other.get("topologyKey"), other.get("whenUnsatisfiable")) == (key, action):
-                place = f"{where}.{{topologyKey, whenUnsatisfiable}}"
-                found.append(field_problem(DUPLICATE, place, f"{{{key}, {action}}}"))
-                break
+        if last.get((key, action), i) > i:
+            place = f"{where}.{{topologyKey, whenUnsatisfiable}}"
+            found.append(field_problem(DUPLICATE, place, f"{{{key}, {action}}}"))
         _check_domains(found, constraint, where, action)
         _check_match_keys(found, constraint, where)
         check_label_selector(found, constraint.get("labelSelector"), f"{where}.labelSelector")

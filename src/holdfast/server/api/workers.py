@@ -1,0 +1,111 @@
+"""Requests too large for the event loop are worked out in threads beside it.
+
+While a request is worked out in the loop nobody else is served, so that is for requests whose work is a
+few milliseconds: a body of up to 64 KiB, for an object that is no larger. Anything else goes to a
+thread, which takes turns with the loop. Reading is safe there, since objects are never changed in
+place; a write is drafted and committed in the loop (`store.draft`), so that writes have one order. A
+request that somebody else's write came before is worked out again, as the API server does it.
+
+What is stored has the limit of etcd, and its words.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from copy import copy
+from typing import TypeVar
+
+import msgspec
+
+from holdfast.server.api.cluster import Call
+from holdfast.server.api.status import MODIFIED, ApiError, conflict
+from holdfast.store import Change, ChangedMeanwhile, Draft, Key, Raw, Store
+
+T = TypeVar("T")
+Written = tuple[Raw, bool]
+"""The object as it is now, and whether it is new."""
+
+LARGE = 64 * 1024
+"""Bytes of JSON that are too many for the loop."""
+MANY = 500
+"""Objects, or columns of a table, that are."""
+MAX_STORED = 1536 * 1024
+"""Bytes of JSON an object may have: etcd's limit on a request."""
+_THREADS = 2
+_TRIES = 8
+_TURN = 0.001
+"""Seconds a thread computes before another may: the loop waits this long, several times a request."""
+_encode = msgspec.json.Encoder().encode
+
+
+class Workers:
+    def __init__(self, store: Store) -> None:
+        self._pool: ThreadPoolExecutor | None = None
+        self._large: dict[Key, int] = {}
+        """The sizes of objects that are known to be large."""
+        self._stop = store.observe(self._changed)
+
+    async def compute(self, function: Callable[[], T]) -> T:
+        """What the function answers with, from a thread. It must not touch the store."""
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(_THREADS, "request")
+            sys.setswitchinterval(_TURN)
+        return await asyncio.get_running_loop().run_in_executor(self._pool, function)
+
+    async def write(self, call: Call, size: int, verb: Callable[[Call], Written]) -> Written:
+        """What the verb answers with, in the loop or from a thread, as the size of the request and of
+        the object say."""
+        if size <= LARGE and call.key not in self._large:
+            return verb(call)
+        for _ in range(_TRIES):
+            draft = Draft(call.cluster.store)
+            one = copy(call)
+            one.cluster = call.cluster.drafting(draft)
+            one.warnings = []
+
+            def work(one: Call = one, draft: Draft = draft) -> Written:
+                result = verb(one)
+                _check_size(draft)
+                return result
+
+            try:
+                answer, new = await self.compute(work)
+                committed = draft.commit()
+            except ChangedMeanwhile:
+                continue
+            finally:
+                call.warnings[:] = one.warnings
+            return (committed if committed is not None else answer), new
+        raise conflict(call.resource, call.name, MODIFIED)
+
+    def answered(self, key: Key, encoded: bytes) -> bool:
+        """Takes note of how large an object is that is shown; whether that is too much for the loop."""
+        if len(encoded) <= LARGE:
+            self._large.pop(key, None)
+            return False
+        self._large[key] = len(encoded)
+        return True
+
+    def is_heavy(self, objects: int, columns: int) -> bool:
+        """Whether showing that many objects is too much for the loop."""
+        return objects * (1 + columns / 16) > MANY or bool(self._large and objects)
+
+    def _changed(self, change: Change) -> None:
+        if change.after is None:
+            self._large.pop(change.key, None)
+
+    def close(self) -> None:
+        self._stop()
+        if self._pool is not None:
+            self._pool.shutdown(wait=False, cancel_futures=True)
+            self._pool = None
+
+
+def _check_size(draft: Draft) -> None:
+    if draft.pending is None or draft.pending.after is None:
+        return
+    if len(_encode(draft.pending.after)) > MAX_STORED:
+        raise ApiError(500, "", "etcdserver: request is too large")

@@ -1,0 +1,75 @@
+"""The store as a request in another thread sees it.
+
+A request that takes long is worked out beside the event loop, on objects as they are meanwhile: none
+of them is ever changed in place. What it would write is kept here, and committed in the loop's thread,
+provided that nobody else has written the same object since. Else the request is worked out once more.
+"""
+
+from __future__ import annotations
+
+from holdfast.store.errors import AlreadyExists
+from holdfast.store.objects import Change, Key, Raw
+from holdfast.store.store import Keys, Kind, Objects, Store
+
+
+class ChangedMeanwhile(Exception):
+    """Somebody else wrote the object the draft would write."""
+
+
+class Draft(Store):
+    """Takes one write. Reading copies in one step whatever it goes through, since the loop goes on."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._objects = store._objects
+        self.revision = store.revision
+        self.durable = store.durable
+        self.pending: Change | None = None
+        self._seen: dict[Key, Raw | None] = {}
+
+    def get(self, key: Key) -> Raw | None:
+        """As it was when first asked for."""
+        if key not in self._seen:
+            self._seen[key] = super().get(key)
+        return self._seen[key]
+
+    def create(self, key: Key, raw: Raw) -> Raw:
+        if self.get(key) is not None:
+            raise AlreadyExists(key)
+        return self._put(key, None, raw)
+
+    def delete(self, key: Key, expected: str | None = None) -> Raw:
+        before = self._found(key, expected)
+        self._happened(Change(self.revision, key, before, None))
+        return before
+
+    def keys_in(self, namespace: str) -> Keys:
+        kinds = [*self._objects.values()]
+        return [key for objects in kinds for key in [*objects] if key.namespace == namespace]
+
+    def commit(self) -> Raw | None:
+        """Writes what the draft would write, in the thread of the loop; the object as it is stored
+        then, None if nothing is written or the object is deleted. Raises ChangedMeanwhile."""
+        change = self.pending
+        if change is None:
+            return None
+        if self._store.get(change.key) is not change.before:
+            raise ChangedMeanwhile(change.key)
+        if change.after is None:
+            self._store.delete(change.key)
+            return None
+        if change.before is None:
+            return self._store.create(change.key, change.after)
+        return self._store.update(change.key, change.after)
+
+    def _put(self, key: Key, before: Raw | None, raw: Raw) -> Raw:
+        self._happened(Change(self.revision, key, before, raw))
+        return raw
+
+    def _happened(self, change: Change, data: bytes | None = None) -> None:
+        assert self.pending is None, "a draft takes one write"
+        self.pending = change
+
+    def _sorted(self, kind: Kind) -> tuple[Keys, Objects]:
+        items = sorted([*self._objects.get(kind, {}).items()], key=lambda item: item[0])
+        return [key for key, _ in items], [raw for _, raw in items]

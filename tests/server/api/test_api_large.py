@@ -1,0 +1,218 @@
+"""Requests that are large: what is refused, in which words, and who is served meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from typing import Any
+
+import pytest
+
+from apiserver import LiveServer, config_map, pod
+from holdfast.backends.embedded.clock import RealClock
+from holdfast.server.api.bodies import read_object
+from holdfast.server.api.cluster import Call, Cluster
+from holdfast.server.api.status import ApiError
+from holdfast.server.api.workers import LARGE, Workers, Written
+from holdfast.store import Key, Store
+
+PODS = "/api/v1/namespaces/default/pods"
+MAPS = "/api/v1/namespaces/default/configmaps"
+YAML = "application/yaml"
+KEY = Key("", "ConfigMap", "default", "a")
+
+
+def large(name: str, size: int) -> dict[str, Any]:
+    env = [{"name": "A", "value": "x" * size}]
+    return pod(name, containers=[{"name": "c", "image": "i", "env": env}])
+
+
+def cluster() -> Cluster:
+    return Cluster(Store(), RealClock())
+
+
+def config_maps(of: Cluster) -> Call:
+    type = of.catalogue.resource("", "v1", "configmaps")
+    assert type is not None
+    return Call(of, type, "default", "a")
+
+
+def test_an_object_is_as_large_as_etcd_takes(server: LiveServer) -> None:
+    assert server.post(PODS, large("fits", 1_400_000)).code == 201
+    refused = server.post(PODS, large("too-large", 1_600_000))
+    assert (refused.code, refused.message) == (500, "etcdserver: request is too large")
+    assert server.get(f"{PODS}/too-large").code == 404
+
+
+def test_a_large_object_is_changed_and_listed_as_any_other(server: LiveServer) -> None:
+    made = server.post(PODS, large("big", 200_000))
+    assert made.code == 201
+    revision = int(made.revision)
+    patched = server.patch(f"{PODS}/big", {"metadata": {"labels": {"a": "b"}}})
+    assert patched.body["metadata"]["labels"] == {"a": "b"}
+    assert int(patched.revision) > revision
+    assert (
+        server.patch(f"{PODS}/big", {"metadata": {"labels": {"a": "b"}}}).revision == patched.revision
+    )
+    stale = {**patched.body, "metadata": {**patched.body["metadata"], "resourceVersion": str(revision)}}
+    assert server.put(f"{PODS}/big", stale).reason == "Conflict"
+    assert server.post(PODS, large("big", 200_000)).reason == "AlreadyExists"
+    assert "big" in server.get(PODS).names
+    table = server.get(f"{PODS}/big", "application/json;as=Table;v=v1;g=meta.k8s.io")
+    assert table.body["rows"][0]["cells"][0] == "big"
+    assert "name: big" in server.get(f"{PODS}/big", YAML).text
+    dry = server.post(f"{PODS}?dryRun=All", large("dry", 200_000))
+    assert dry.code == 201
+    assert server.get(f"{PODS}/dry").code == 404
+    assert server.delete(f"{PODS}/big").code == 200
+
+
+def test_the_loop_goes_on_while_a_large_request_is_worked_out() -> None:
+    async def scenario() -> None:
+        of = cluster()
+        workers = Workers(of.store)
+        served = threading.Event()
+
+        def verb(call: Call) -> Written:
+            assert served.wait(30), "nobody else was served"
+            return call.cluster.store.create(call.key, {"metadata": {"name": "a"}}), True
+
+        waiting = asyncio.create_task(workers.write(config_maps(of), LARGE + 1, verb))
+        await asyncio.sleep(0)
+        assert of.store.get(KEY) is None
+        served.set()
+        raw, new = await waiting
+        workers.close()
+        assert new and raw is of.store.get(KEY)
+        assert raw["metadata"]["resourceVersion"] == "1"
+
+    asyncio.run(scenario())
+
+
+def test_a_large_request_is_worked_out_again_after_another_write() -> None:
+    async def scenario() -> None:
+        of = cluster()
+        of.store.create(KEY, {"metadata": {"name": "a"}, "data": {"n": "0"}})
+        workers = Workers(of.store)
+        tries: list[str] = []
+        began, written = threading.Event(), threading.Event()
+
+        def verb(call: Call) -> Written:
+            before = call.cluster.store.get(call.key)
+            assert before is not None
+            tries.append(before["data"]["n"])
+            call.warn("said once")
+            began.set()
+            assert written.wait(30)
+            after = {**before, "data": {**before["data"], "mine": "1"}}
+            return call.cluster.store.update(call.key, after), False
+
+        call = config_maps(of)
+        waiting = asyncio.create_task(workers.write(call, LARGE + 1, verb))
+        await asyncio.to_thread(began.wait, 30)
+        of.store.update(KEY, {"metadata": {"name": "a"}, "data": {"n": "1"}})
+        written.set()
+        raw, _ = await waiting
+        workers.close()
+        assert tries == ["0", "1"]
+        assert raw["data"] == {"n": "1", "mine": "1"}
+        assert call.warnings == ["said once"]
+
+    asyncio.run(scenario())
+
+
+def test_a_small_change_of_a_large_object_is_worked_out_beside_the_loop() -> None:
+    async def scenario() -> None:
+        of = cluster()
+        of.store.create(KEY, {"metadata": {"name": "a"}})
+        workers = Workers(of.store)
+        threads: list[str] = []
+
+        def verb(call: Call) -> Written:
+            threads.append(threading.current_thread().name)
+            raw = call.cluster.store.get(call.key)
+            assert raw is not None
+            return raw, False
+
+        main = threading.current_thread().name
+        await workers.write(config_maps(of), 10, verb)
+        workers.answered(KEY, b"x" * (LARGE + 1))
+        await workers.write(config_maps(of), 10, verb)
+        workers.answered(KEY, b"x")
+        await workers.write(config_maps(of), 10, verb)
+        workers.answered(KEY, b"x" * (LARGE + 1))
+        of.store.delete(KEY)
+        assert not workers.is_heavy(1, 0), "what is deleted is forgotten"
+        workers.close()
+        assert [name == main for name in threads] == [True, False, True]
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("kind", ["unknown", "duplicate"])
+def test_warnings_are_bounded(server: LiveServer, kind: str) -> None:
+    body = pod(f"warned-{kind}")
+    if kind == "unknown":
+        body["spec"] |= {f"unknown{i}": 1 for i in range(50_000)}
+        text = json.dumps(body)
+    else:
+        twice = ",".join('"restartPolicy":"Always"' for _ in range(50_000))
+        text = json.dumps(body).replace('"spec": {', '"spec": {' + twice + ",")
+    answer = server.ask("POST", f"{PODS}?fieldValidation=Warn", text.encode())
+    assert answer.code == 201
+    assert 1 <= len(answer.warnings) <= 64
+    assert sum(map(len, answer.warnings)) < 6000
+
+
+def test_errors_about_unknown_fields_are_bounded(server: LiveServer) -> None:
+    body = pod("strict")
+    body["spec"] |= {f"unknown{i}": 1 for i in range(50_000)}
+    answer = server.post(f"{PODS}?fieldValidation=Strict", body)
+    assert answer.code == 400
+    assert answer.message.count("unknown field") == 100
+
+
+def test_of_several_yaml_documents_the_first_is_read(server: LiveServer) -> None:
+    first = json.dumps(config_map("first"))
+    text = first + "\n---\n" + "}" * 1000 + "\n---\n" * 300_000
+    assert server.ask("POST", MAPS, text.encode(), YAML).code == 201
+    assert server.get(f"{MAPS}/first").code == 200
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("".join(f"%TAG !a{i}! tag:x,{i}:\n" for i in range(100_000)) + "---\na: b", "more than 100"),
+        ("[" * 1_000_000, "nested deeper than 64 levels"),
+        ("- " * 1_000_000, "nested deeper than 64 levels"),
+        ("a: &x [y]\nb: [" + "*x, " * 200_000 + "]", "more than 100 aliases"),
+    ],
+)
+def test_yaml_that_would_take_long_is_refused(text: str, said: str) -> None:
+    with pytest.raises(ApiError, match=said) as error:
+        read_object(text.encode(), YAML, "ConfigMap")
+    assert error.value.code == 400
+
+
+@pytest.mark.parametrize("depth", [250, 100_000])
+def test_json_that_nests_too_deep_is_refused(server: LiveServer, depth: int) -> None:
+    text = '{"apiVersion":"v1","kind":"ConfigMap","data":' + '{"a":' * depth + "1" + "}" * depth + "}"
+    answer = server.ask("POST", MAPS, text.encode())
+    assert answer.code == 400
+    assert "exceeded max depth" in answer.message
+    options = server.ask("DELETE", f"{MAPS}/none", text.encode())
+    assert options.code == 400
+
+
+def test_an_applied_configuration_is_the_same_as_json_and_as_yaml(server: LiveServer) -> None:
+    apply = "application/apply-patch+yaml"
+    as_json = json.dumps(config_map("applied") | {"data": {"a": "1"}}).encode()
+    made = server.ask("PATCH", f"{MAPS}/applied?fieldManager=m", as_json, apply)
+    assert made.code == 201
+    as_yaml = b"# as yaml\n" + as_json
+    again = server.ask("PATCH", f"{MAPS}/applied?fieldManager=m", as_yaml, apply)
+    assert again.body["metadata"] == made.body["metadata"]
+    twice = as_json.replace(b'"a": "1"', b'"a": "1", "a": "2"')
+    refused = server.ask("PATCH", f"{MAPS}/applied?fieldManager=m", twice, apply)
+    assert refused.code == 400
