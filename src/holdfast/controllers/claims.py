@@ -41,17 +41,6 @@ def volume_for(
     return min(fitting, key=lambda v: (_size(v), v.metadata.name), default=None)
 
 
-def default_class(classes: Iterable[StorageClass]) -> str:
-    """The class of claims that name none: the default one, the newest if there are several."""
-    defaults = [
-        (cls.metadata.creation_timestamp or "", cls.metadata.name)
-        for cls in classes
-        if cls.metadata.annotations.get(names.DEFAULT_STORAGE_CLASS_ANNOTATION) == "true"
-    ]
-    newest = max((created for created, _ in defaults), default="")
-    return min((name for created, name in defaults if created == newest), default="")
-
-
 def reach_of_new(
     cls: StorageClass, node: Node | None, csi_node: CSINode | None
 ) -> list[NodeSelectorTerm]:

@@ -134,6 +134,8 @@ class Drawing:
             return True
         if self._shared_ports(promise) or self._shared_claims(promise):
             return True
+        if self._cls.volumes and self._cluster.volumes.serves(self._cls, hold):
+            return True
         # Who must use a reservation may do so though it holds nothing the pod asks for.
         return self.required and not any(slot in hold.amounts for slot, _ in self._asked)
 

@@ -1,6 +1,9 @@
 """NodeVolumeLimits: no node gets more volumes of a CSI driver than the driver says it can have."""
 
+from collections import Counter
 from collections.abc import Hashable
+
+import numpy as np
 
 from holdfast.core.changes import Change
 from holdfast.core.classes import PodClass
@@ -31,7 +34,7 @@ class NodeVolumeLimits(Plugin):
     def filter(self, cls: PodClass) -> Filter | Rejected | None:
         volumes = self.cluster.volumes
         wanted = volumes.wanted(cls)
-        if not wanted.claims and not wanted.inline:
+        if not wanted.claims and not wanted.inline and not wanted.reserved:
             return None
         version = self._version(cls)
         new = dict.fromkeys(wanted.inline)
@@ -47,11 +50,13 @@ class NodeVolumeLimits(Plugin):
             volume = volumes.identity(use.key)
             if volume is not None:
                 new[volume] = None
-        return self._limited(list(new), version)
+        reserved = Counter(volumes.driver_of(volumes.class_of(use)) for use in wanted.reserved)
+        return self._limited(list(new), reserved, version)
 
-    def _limited(self, new: list[Migrated], version: Version) -> Filter:
+    def _limited(self, new: list[Migrated], reserved: Counter[str], version: Version) -> Filter:
+        """`reserved` are places among the volumes of a driver, for volumes yet to be made."""
         attached = self.cluster.volumes.attached
-        by_driver: dict[str, list[Migrated]] = {}
+        by_driver: dict[str, list[Migrated]] = {driver: [] for driver in reserved if driver}
         for volume in new:
             by_driver.setdefault(volume.driver, []).append(volume)
         if not by_driver:
@@ -75,8 +80,11 @@ class NodeVolumeLimits(Plugin):
                     continue
                 used = [on_row(volume, view) for volume in volumes]
                 there_already = [cells for cells in used if cells is not None]
-                more = len(volumes) - sum(there_already)
-                enough = view.take(left) >= more
+                more = len(volumes) + reserved[driver] - sum(there_already)
+                room = view.take(left)
+                if view.holds is not None:
+                    room = room + self._left_to_owner(view, driver, volumes, more)
+                enough = room >= more
                 if there_already:
                     enough = enough | (more == 0)
                 ok = enough if ok is None else ok & enough
@@ -87,11 +95,24 @@ class NodeVolumeLimits(Plugin):
 
         return Filter(passes, reasons, Scope.USAGE, version=version)
 
+    def _left_to_owner(self, view: View, driver: str, volumes: list[Migrated], more: Cells) -> Cells:
+        """How many of its new volumes an owner can have in place of those its reservation reserves."""
+        spare = self.cluster.volumes.spare
+        if view.single:
+            return min(more, spare(view.rows, view.holds, driver, volumes))
+        left = np.zeros(len(view.rows), dtype=np.int64)
+        for at in np.flatnonzero(
+            np.isin(view.rows, list(self.cluster.volumes.attached.spare))
+        ).tolist():
+            left[at] = spare(int(view.rows[at]), int(view.holds[at]), driver, volumes)
+        return np.minimum(more, left)
+
     def watches(self, cls: PodClass) -> list[Hashable]:
         volumes = self.cluster.volumes
         wanted = volumes.wanted(cls)
         found = [*wanted.inline, *(volumes.identity(use.key) for use in wanted.claims)]
         drivers = dict.fromkeys(volume.driver for volume in found if volume is not None)
+        drivers |= dict.fromkeys(volumes.driver_of(volumes.class_of(use)) for use in wanted.reserved)
         return [
             *self._identities(cls),
             *(stamps.of_limits(driver) for driver in drivers),
@@ -104,8 +125,11 @@ class NodeVolumeLimits(Plugin):
     def _identities(self, cls: PodClass) -> list[Hashable]:
         """What the identity of the pod's volumes depends on."""
         volumes = self.cluster.volumes
-        keys = []
-        for use in volumes.wanted(cls).claims:
+        keys: list[Hashable] = []
+        wanted = volumes.wanted(cls)
+        for each in wanted.reserved:
+            keys += [stamps.of_class(volumes.class_of(each)), stamps.DEFAULT_CLASS]
+        for use in wanted.claims:
             keys.append(stamps.of_claim(use.key))
             claim = volumes.claim(use.key)
             if claim is not None:

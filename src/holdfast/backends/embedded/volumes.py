@@ -10,7 +10,8 @@ from holdfast.api.decode import convert
 from holdfast.api.node import Node
 from holdfast.api.storage import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass
 from holdfast.backends.embedded.objects import Objects, key_of
-from holdfast.controllers.claims import default_class, reach_of_new, volume_for
+from holdfast.controllers.claims import reach_of_new, volume_for
+from holdfast.core.volumes.objects import default_class
 from holdfast.store.objects import Key, Raw, node_key
 
 WAIT = "WaitForFirstConsumer"

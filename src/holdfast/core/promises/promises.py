@@ -399,6 +399,8 @@ class Promises:
     def drew(self, pod: PodRecord, sign: int) -> None:
         """A pod on a node draws on a reservation, or does so no more. Only of bound ones there is
         something to tell."""
+        if pod.cls.volumes:
+            self._cluster.volumes.drew(pod)
         drawing = self._drawing.get(pod.draws_on)
         if sign > 0:
             if drawing is None:

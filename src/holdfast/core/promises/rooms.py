@@ -39,7 +39,7 @@ def template_of(cls: PodClass) -> dict[str, Any]:
     asked = msgspec.structs.replace(
         cls.pod.spec,
         affinity=cls.affinity,
-        volumes=[volume for volume in cls.volumes if volume.ephemeral is None],
+        volumes=list(cls.volumes),
         node_name="",
         scheduling_gates=[],
         active_deadline_seconds=None,

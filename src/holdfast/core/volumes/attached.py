@@ -1,8 +1,9 @@
 """Volumes per driver on each row, and how many of them the row can have.
 
-A volume several pods of a row use is attached there once. What a VolumeAttachment says is attached
-counts too, unless a pod of the row uses it anyway. Rows are counted anew when something on them
-changed, and then only when somebody asks.
+A volume several pods of a row use is attached there once. Reservations count with what they have left
+for their owners (see `reserved`). What a VolumeAttachment says is attached counts too, unless a pod of
+the row uses it anyway. Rows are counted anew when something on them changed, and then only when asked
+for.
 """
 
 from collections import Counter
@@ -16,7 +17,7 @@ from holdfast.api.storage import CSINode, PersistentVolume, VolumeAttachment
 from holdfast.core.nodes import NodeTable
 from holdfast.core.rowlog import RowLog
 from holdfast.core.volumes.migration import Migrated
-from holdfast.core.volumes.objects import ClaimKey
+from holdfast.core.volumes.reserved import Spare
 from holdfast.core.volumes.uses import RowUse
 
 NO_LIMIT = 2**31 - 1
@@ -29,19 +30,19 @@ class Attached:
         self,
         nodes: NodeTable,
         nodes_changed: RowLog,
-        claims: RowUse[ClaimKey],
-        inline: RowUse[Migrated],
-        identify: Callable[[ClaimKey], Migrated | None],
+        settle: Callable[[int, Iterable[Migrated]], tuple[set[Migrated], Spare]],
         volume: Callable[[str], PersistentVolume | None],
     ) -> None:
         self._nodes = nodes
         self._nodes_changed = nodes_changed
-        self._claims = claims
-        self._inline = inline
-        self._identify = identify
+        self._settle = settle
+        """The volumes of the pods and reservations on a row where these are attached, worked out anew;
+        and what reservations have left there for other volumes of their owners."""
         self._volume = volume
         self.volumes: RowUse[Migrated] = RowUse(nodes)
         """Volumes pods use, by row; see `marks`."""
+        self.spare: dict[int, Spare] = {}
+        """What reservations have left for volumes of their owners, by row."""
         self._limits: dict[str, Column] = {}
         self._counts: dict[str, Column] = {}
         self._left: dict[str, Column] = {}
@@ -155,15 +156,19 @@ class Attached:
     # Counting
 
     def _recount(self, row: int) -> None:
-        here = self.expected(row)
+        node = self._nodes.name(row)
+        attached = self._attached(node) if node in self._attachments else set()
+        here, spare = self._settle(row, attached)
+        if spare:
+            self.spare[row] = spare
+        else:
+            self.spare.pop(row, None)
         before = self.volumes.on(row)
         for volume in before.keys() - here:
             self.volumes.add(volume, row, -1)
         for volume in here - before.keys():
             self.volumes.add(volume, row, 1)
-        node = self._nodes.name(row)
-        if node in self._attachments:
-            here |= self._attached(node)
+        here |= attached
         counts: dict[str, int] = {}
         for volume in here:
             counts[volume.driver] = counts.get(volume.driver, 0) + 1
@@ -183,13 +188,14 @@ class Attached:
         self._write(self._migrated, row, plugins, 0)
 
     def expected(self, row: int) -> set[Migrated]:
-        """The volumes of the pods on a row, worked out anew."""
-        volumes = {self._identify(claim) for claim in self._claims.on(row)}
-        volumes.update(self._inline.on(row))
-        return {volume for volume in volumes if volume is not None}
+        """The volumes of the pods and reservations on a row, worked out anew."""
+        return self._settle(row, self._attached(self._nodes.name(row)))[0]
+
+    def attachments(self) -> list[VolumeAttachment]:
+        return [each for there in self._attachments.values() for each in there.values()]
 
     def _attached(self, node: str) -> set[Migrated]:
-        found = set()
+        found: set[Migrated] = set()
         for attachment in self._attachments.get(node, {}).values():
             spec = attachment.spec
             volume = self._volume(spec.source.persistent_volume_name or "")

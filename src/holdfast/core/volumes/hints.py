@@ -24,6 +24,7 @@ from holdfast.core.volumes.capacities import largest_volume
 from holdfast.core.volumes.migration import DRIVERS, migrated_volume
 from holdfast.core.volumes.objects import ClaimKey, is_free, volume_class
 from holdfast.core.volumes.stamps import (
+    DEFAULT_CLASS,
     MIGRATED,
     of_attached,
     of_capacities,
@@ -71,7 +72,7 @@ def _volume(before: PersistentVolume | None, after: PersistentVolume | None) -> 
 
 
 def _class(before: StorageClass | None, after: StorageClass | None) -> Hint:
-    touched: list[Hashable] = []
+    touched: list[Hashable] = [DEFAULT_CLASS]
     changes = Change.STORAGE_CLASSES
     if before is not None and (after is None or before.provisioner != after.provisioner):
         touched.append(of_attached(DRIVERS.get(before.provisioner, before.provisioner)))

@@ -1,12 +1,13 @@
 """What claims, volumes and pods say of each other."""
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from holdfast.api import names
 from holdfast.api.errors import QuantityError
 from holdfast.api.meta import ObjectReference, ResourceList, controller_of
 from holdfast.api.quantity import parse
-from holdfast.api.storage import PersistentVolume, PersistentVolumeClaim
+from holdfast.api.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
 from holdfast.core.classes import PodClass
 from holdfast.core.volumes.migration import Migrated, migrated_inline
 
@@ -40,13 +41,28 @@ class DiskUse(NamedTuple):
     read_only: bool
 
 
+class ReservedUse(NamedTuple):
+    """A generic ephemeral volume in the template of a reservation."""
+
+    volume: str
+    """Its name in the template."""
+    storage_class: str | None
+
+
 class Wanted(NamedTuple):
-    """What pods of a class want of storage."""
+    """What pods of a class want of storage.
+
+    The claim of a generic ephemeral volume is created with its pod. A reserve pod never exists as an
+    object, so for it there is no such claim: what a reservation reserves of such a volume is a place
+    among the volumes its driver can attach to the node, and nothing else.
+    """
 
     claims: tuple[ClaimUse, ...]
     disks: tuple[DiskUse, ...]
     inline: tuple[Migrated, ...]
     """In-tree disks that count as volumes of a CSI driver."""
+    reserved: tuple[ReservedUse, ...] = ()
+    """Of reserve pods: their generic ephemeral volumes."""
 
 
 NOTHING = Wanted((), (), ())
@@ -58,10 +74,16 @@ def wanted(cls: PodClass) -> Wanted:
     claims: list[ClaimUse] = []
     disks: list[DiskUse] = []
     inline: list[Migrated] = []
+    reserved: list[ReservedUse] = []
     for volume in cls.volumes:
         if volume.persistent_volume_claim is not None:
             name = volume.persistent_volume_claim.claim_name
             claims.append(ClaimUse(ClaimKey(cls.namespace, name), False))
+            continue
+        if volume.ephemeral is not None and cls.promised_to >= 0:
+            template = volume.ephemeral.volume_claim_template
+            storage_class = template.spec.storage_class_name if template is not None else None
+            reserved.append(ReservedUse(volume.name, storage_class))
             continue
         if volume.ephemeral is not None:
             name = f"{cls.pod.metadata.name}-{volume.name}"
@@ -82,13 +104,24 @@ def wanted(cls: PodClass) -> Wanted:
         disk = migrated_inline(volume)
         if disk is not None:
             inline.append(disk)
-    return Wanted(tuple(claims), tuple(disks), tuple(inline))
+    return Wanted(tuple(claims), tuple(disks), tuple(inline), tuple(reserved))
 
 
 def claim_class(claim: PersistentVolumeClaim) -> str:
     """The storage class a claim asks for; the annotation of old comes first."""
     given = claim.metadata.annotations.get(names.STORAGE_CLASS_ANNOTATION)
     return given if given is not None else claim.spec.storage_class_name or ""
+
+
+def default_class(classes: Iterable[StorageClass]) -> str:
+    """The class of claims that name none: the default one, the newest if there are several."""
+    defaults = [
+        (cls.metadata.creation_timestamp or "", cls.metadata.name)
+        for cls in classes
+        if cls.metadata.annotations.get(names.DEFAULT_STORAGE_CLASS_ANNOTATION) == "true"
+    ]
+    newest = max((created for created, _ in defaults), default="")
+    return min((name for created, name in defaults if created == newest), default="")
 
 
 def volume_class(volume: PersistentVolume) -> str:

@@ -8,6 +8,10 @@ MIGRATED: Hashable = ("migrated",)
 """Which in-tree plugins have been replaced on which nodes."""
 
 
+DEFAULT_CLASS: Hashable = ("default class",)
+"""Which storage class claims have that name none."""
+
+
 def of_claim(key: ClaimKey) -> Hashable:
     return "claim", key
 

@@ -5,7 +5,7 @@ volume, class and driver, and the free volumes and the free capacity of each cla
 has the stamp 0.
 """
 
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Container, Hashable, Iterable
 from typing import Any
 
 from holdfast.api.meta import Object, ObjectReference
@@ -20,6 +20,7 @@ from holdfast.api.storage import (
     VolumeAttachment,
 )
 from holdfast.core.classes import PodClass, PodClasses
+from holdfast.core.holds import Hold
 from holdfast.core.ledger import Ledger
 from holdfast.core.nodes import NodeTable
 from holdfast.core.pods import PodRecord
@@ -36,15 +37,19 @@ from holdfast.core.volumes.migration import (
 from holdfast.core.volumes.objects import (
     ClaimKey,
     DiskUse,
+    ReservedUse,
     Wanted,
     claim_class,
+    default_class,
     is_free,
     reference,
     volume_class,
     wanted,
 )
 from holdfast.core.volumes.pool import Pool
+from holdfast.core.volumes.reserved import Reserved, Spare, settle
 from holdfast.core.volumes.stamps import (
+    DEFAULT_CLASS,
     of_capacities,
     of_claim,
     of_class,
@@ -92,9 +97,11 @@ class Volumes:
         self.claim_uses: RowUse[ClaimKey] = RowUse(nodes)
         self.disk_uses: RowUse[DiskUse] = RowUse(nodes)
         self._inline_uses: RowUse[Migrated] = RowUse(nodes)
-        self.attached = Attached(
-            nodes, nodes_changed, self.claim_uses, self._inline_uses, self.identity, self.volume
-        )
+        self._users: dict[int, dict[str, PodRecord]] = {}
+        """Pods and reserve pods with volumes, by row and uid."""
+        self._reserving: dict[int, dict[str, PodRecord]] = {}
+        """The reserve pods among them."""
+        self.attached = Attached(nodes, nodes_changed, self._volumes_on, self.volume)
         self._put: dict[type, Callable[[Any, Any], None]] = {
             PersistentVolumeClaim: self._put_claim,
             PersistentVolume: self._put_volume,
@@ -197,8 +204,88 @@ class Volumes:
             self.disk_uses.add(disk, row, sign)
         for volume in uses.inline:
             self._inline_uses.add(volume, row, sign)
-        if uses.claims or uses.inline:
+        if uses.claims or uses.inline or uses.reserved:
+            _index_pod(self._users, row, pod, sign)
+            if pod.promise is not None:
+                _index_pod(self._reserving, row, pod, sign)
             self.attached.stale((row,))
+
+    def drew(self, pod: PodRecord) -> None:
+        """A pod on a row is allocated from another reservation than before."""
+        if pod.cls.volumes and pod.row in self._reserving:
+            self.attached.stale((pod.row,))
+
+    def _volumes_on(self, row: int, attached: Iterable[Migrated]) -> tuple[set[Migrated], Spare]:
+        """The volumes of pods and reservations on a row, and what these have left for their owners."""
+        reserving = self._reserving.get(row)
+        if not reserving:
+            known = (self.identity(key) for key in self.claim_uses.on(row))
+            found = {volume for volume in known if volume is not None}
+            found.update(self._inline_uses.on(row))
+            return found, {}
+        used: set[Migrated] = set()
+        allocated: dict[str, set[Migrated]] = {uid: set() for uid in reserving}
+        for uid, pod in self._users[row].items():
+            if uid not in reserving:
+                volumes = self._volumes_of(pod)
+                used |= volumes
+                if pod.draws_on in allocated:
+                    allocated[pod.draws_on] |= volumes
+        return settle(
+            used,
+            attached,
+            [
+                Reserved(uid, frozenset(self._volumes_of(pod)), frozenset(allocated[uid]))
+                for uid, pod in reserving.items()
+            ],
+        )
+
+    def _volumes_of(self, pod: PodRecord) -> set[Migrated]:
+        """The volumes of a pod, or a reserve pod, that drivers count."""
+        uses = self.wanted(pod.cls)
+        known = (self.identity(use.key) for use in uses.claims)
+        found = {volume for volume in known if volume is not None}
+        found.update(uses.inline)
+        for use in uses.reserved:
+            driver = self.driver_of(self.class_of(use))
+            if driver:
+                # No handle a driver gives looks like this.
+                found.add(Migrated(driver, f"reserved:{pod.uid}/{use.volume}"))
+        return found
+
+    def class_of(self, use: ReservedUse) -> str:
+        """The storage class of an ephemeral volume."""
+        if use.storage_class is not None:
+            return use.storage_class
+        return default_class(self._classes.values())
+
+    def driver_of(self, storage_class: str) -> str:
+        """The driver whose volumes those of the class count as; none if they do not count."""
+        known = self._classes.get(storage_class)
+        if known is None or known.provisioner in NOT_COUNTED:
+            return ""
+        return DRIVERS.get(known.provisioner, known.provisioner)
+
+    def spare(self, row: int, hold: int, driver: str, besides: Container[Migrated]) -> int:
+        """How many places among the volumes of a driver the reservation of this hold has left for
+        volumes of its owners, `besides` these."""
+        for each in self._ledger.holds.on(row) if row in self.attached.spare else ():
+            if each.index == hold:
+                left = self.attached.spare[row].get(each.pod.uid, ())
+                return sum(v.driver == driver and v not in besides for v in left)
+        return 0
+
+    def serves(self, cls: PodClass, hold: Hold) -> bool:
+        """Whether a reservation has a place left for a volume of a pod of the class."""
+        if hold.row not in self._reserving:
+            return False
+        self.attached.refresh()
+        left = self.attached.spare.get(hold.row, {}).get(hold.pod.uid)
+        if not left:
+            return False
+        uses, drivers = self.wanted(cls), {volume.driver for volume in left}
+        asked = [*uses.inline, *(self.identity(use.key) for use in uses.claims)]
+        return any(volume is not None and volume.driver in drivers for volume in asked)
 
     def _class_dropped(self, cls: PodClass) -> None:
         self._wanted.pop(cls.id, None)
@@ -273,6 +360,11 @@ class Volumes:
         else:
             self._classes[name] = after
         self._stamp(of_class(name), after)
+        self._stamp(DEFAULT_CLASS, self._classes)
+        for row, reserving in self._reserving.items():
+            if any(self.wanted(pod.cls).reserved for pod in reserving.values()):
+                self.attached.stale((row,))
+                self._rows_changed((row,))
         if before is None or after is None or before.provisioner != after.provisioner:
             for key, claim in self._claims.items():
                 if claim_class(claim) == name:
@@ -364,9 +456,8 @@ class Volumes:
         storage_class = self._classes.get(claim_class(claim))
         if storage_class is None:
             return None
-        provisioner = storage_class.provisioner
-        driver = DRIVERS.get(provisioner, provisioner)
-        if not driver or provisioner in NOT_COUNTED:
+        driver = self.driver_of(storage_class.metadata.name)
+        if not driver:
             return None
         # No handle a driver gives looks like this.
         return Migrated(driver, f"claim:{key}")
@@ -389,7 +480,12 @@ class Volumes:
         """What is kept here against a recount, in words."""
         found = []
         recount = Volumes(self._nodes, Ledger(self._nodes), PodClasses(lambda _: 0), RowLog())
-        objects = (*self._claims.values(), *self._volumes.values(), *self._classes.values())
+        objects = (
+            *self._claims.values(),
+            *self._volumes.values(),
+            *self._classes.values(),
+            *self.attached.attachments(),
+        )
         for obj in objects:
             recount.put(None, obj)
         for pod in pods.values():
@@ -429,6 +525,16 @@ def _as_claim(ref: ObjectReference) -> PersistentVolumeClaim:
     claim.metadata.namespace, claim.metadata.name = ref.namespace, ref.name
     claim.metadata.uid = ref.uid
     return claim
+
+
+def _index_pod(table: dict[int, dict[str, PodRecord]], row: int, pod: PodRecord, sign: int) -> None:
+    there = table.setdefault(row, {})
+    if sign > 0:
+        there[pod.uid] = pod
+    else:
+        there.pop(pod.uid, None)
+        if not there:
+            del table[row]
 
 
 def _index(table: dict[Any, set[Any]], key: Any, value: Any, there: bool) -> None:
