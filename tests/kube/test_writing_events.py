@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from builders import make_pod
-from holdfast.core.decisions import Emit
+from holdfast.core.decisions import Emit, ObjectRef
 from kube.fake_api import Fault
 from kube.virtual_time import run, until
 from kube.writing_desk import FOREVER, desk, ref
@@ -64,6 +66,36 @@ def test_an_event_is_as_kube_scheduler_writes_it() -> None:
             }
             assert event["reportingInstance"].startswith("holdfast-scheduler-")
             assert event["eventTime"] == "2026-01-01T00:00:00.000000Z"
+
+    run(story())
+
+
+@pytest.mark.parametrize(
+    ("kind", "given", "api_version"),
+    [
+        ("Node", "", "v1"),
+        ("PersistentVolume", "", "v1"),
+        ("Reservation", "", "scheduling.koordinator.sh/v1alpha1"),
+        ("PodMigrationJob", "", "scheduling.koordinator.sh/v1alpha1"),
+        ("Queue", "", "scheduling.volcano.sh/v1beta1"),
+        ("PodGroup", "scheduling.volcano.sh/v1beta1", "scheduling.volcano.sh/v1beta1"),
+        ("PodGroup", "scheduling.sigs.k8s.io/v1alpha1", "scheduling.sigs.k8s.io/v1alpha1"),
+    ],
+)
+def test_an_event_says_the_api_version_of_what_it_is_about(
+    kind: str, given: str, api_version: str
+) -> None:
+    async def story() -> None:
+        async with desk() as d:
+            about = ObjectRef(kind, "", "x", "u-1", given)
+            await d.do(Emit(about, "Normal", "Said", "text", "Scheduling"))
+            (event,) = d.api.all("/apis/events.k8s.io/v1/events")
+            assert event["regarding"] == {
+                "apiVersion": api_version,
+                "kind": kind,
+                "name": "x",
+                "uid": "u-1",
+            }
 
     run(story())
 

@@ -56,6 +56,44 @@ def _images(kubectl: Kubectl, label: str) -> list[str]:
     )
 
 
+def test_events_are_found_by_the_object_they_are_about(kubectl: Kubectl) -> None:
+    kubectl("create", "deployment", "told", "--image=told:1", "--replicas=1")
+    kubectl("rollout", "status", "deployment/told", "--timeout=30s")
+    (pod,) = _shown(kubectl, "pods", "-l", "app=told")["items"]
+    name = pod["metadata"]["name"]
+    assert "Successfully assigned" in kubectl("events", "--for", f"pod/{name}").out
+    assert "Scaled up replica set" in kubectl("events", "--for", "deployment/told").out
+    assert "Successfully assigned" in kubectl("describe", "pod", name).out
+    (event,) = [
+        each
+        for each in _shown(kubectl, "events")["items"]
+        if each["reason"] == "Scheduled" and each["involvedObject"]["name"] == name
+    ]
+    about = event["involvedObject"]
+    assert int(about.pop("resourceVersion")) <= int(pod["metadata"]["resourceVersion"])
+    assert about == {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "namespace": "default",
+        "name": name,
+        "uid": pod["metadata"]["uid"],
+    }
+    assert event["reportingComponent"] == "default-scheduler"
+    reservation = {
+        "apiVersion": "scheduling.koordinator.sh/v1alpha1",
+        "kind": "Reservation",
+        "metadata": {"name": "told"},
+        "spec": {
+            "owners": [{"labelSelector": {"matchLabels": {"app": "none"}}}],
+            "template": {"spec": {"containers": [{"name": "c"}], "nodeName": "node-1"}},
+        },
+    }
+    kubectl("apply", "-f", "-", stdin=json.dumps(reservation))
+    kubectl("wait", "rsv/told", "--for=jsonpath={.status.phase}=Available", "--timeout=30s")
+    assert "Successfully assigned told" in kubectl("events", "--for", "reservation/told").out
+    kubectl("delete", "deployment/told", "rsv/told")
+
+
 def test_rollouts_of_a_deployment(kubectl: Kubectl) -> None:
     kubectl("create", "deployment", "web", "--image=web:1", "--replicas=3")
     done = 'deployment "web" successfully rolled out'

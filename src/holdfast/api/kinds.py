@@ -203,6 +203,7 @@ _ROWS = (
 
 KINDS: dict[tuple[str, str], KindInfo] = {(row.api_version, row.kind): row for row in _ROWS}
 
+_API_VERSIONS = {row.kind: row.api_version for row in reversed(_ROWS)}
 _CLUSTER_SCOPED = frozenset(row.kind for row in _ROWS if not row.namespaced)
 
 
@@ -212,6 +213,11 @@ def kind_info(api_version: str, kind: str) -> KindInfo:
         return KINDS[api_version, kind]
     except KeyError:
         raise InvalidObject("", *_unknown(api_version, kind)) from None
+
+
+def api_version_of(kind: str) -> str:
+    """The apiVersion of a known kind, of several groups the first in the table; else empty."""
+    return _API_VERSIONS.get(kind, "")
 
 
 def is_cluster_scoped(kind: str) -> bool:

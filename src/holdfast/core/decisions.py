@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from holdfast.api.jobs import PodGroupStatus, QueueStatus
+from holdfast.api.kinds import api_version_of
 from holdfast.api.meta import ObjectReference
 from holdfast.api.migration import PodMigrationJobStatus
 from holdfast.api.names import VOLCANO_API
@@ -20,10 +21,23 @@ class ObjectRef(msgspec.Struct, frozen=True):
     namespace: str
     name: str
     uid: str
+    api_version: str = ""
+    """Given for kinds that several API groups have; empty where the kind alone says it."""
 
     def __str__(self) -> str:
         parts = (self.kind, self.namespace, self.name) if self.namespace else (self.kind, self.name)
         return "/".join(parts)
+
+    def reference(self) -> dict[str, str]:
+        """As an Event refers to the object: `involvedObject`, or `regarding`."""
+        fields = {
+            "apiVersion": self.api_version or api_version_of(self.kind),
+            "kind": self.kind,
+            "namespace": self.namespace,
+            "name": self.name,
+            "uid": self.uid,
+        }
+        return {field: value for field, value in fields.items() if value}
 
 
 class Bind(msgspec.Struct, frozen=True):

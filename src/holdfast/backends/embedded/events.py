@@ -4,7 +4,7 @@ with a count."""
 from holdfast.api import names
 from holdfast.backends.embedded.clock import Clock
 from holdfast.backends.embedded.objects import Objects
-from holdfast.core.decisions import Emit
+from holdfast.core.decisions import Emit, ObjectRef
 from holdfast.store.objects import Key, Raw
 
 _REMEMBERED = 100_000
@@ -38,9 +38,6 @@ class Recorder:
     def _new(self, event: Emit, component: str, now: str) -> Raw:
         self._count += 1
         about = event.about
-        involved = {"kind": about.kind, "name": about.name, "uid": about.uid}
-        if about.namespace:
-            involved["namespace"] = about.namespace
         return {
             "apiVersion": "v1",
             "kind": "Event",
@@ -48,7 +45,7 @@ class Recorder:
                 "name": f"{about.name}.{self._count:016x}",
                 "namespace": about.namespace or names.DEFAULT_NAMESPACE,
             },
-            "involvedObject": involved,
+            "involvedObject": self._involved(about),
             "type": event.type,
             "reason": event.reason,
             "message": event.message,
@@ -59,3 +56,12 @@ class Recorder:
             "source": {"component": component},
             "reportingComponent": component,
         }
+
+    def _involved(self, about: ObjectRef) -> Raw:
+        """With the version the object has now, as client-go refers to objects."""
+        involved = about.reference()
+        group = involved.get("apiVersion", "").rpartition("/")[0]
+        raw = self._objects.get(Key(group, about.kind, about.namespace, about.name))
+        if raw is not None and raw["metadata"]["uid"] == about.uid:
+            involved["resourceVersion"] = raw["metadata"]["resourceVersion"]
+        return involved

@@ -126,7 +126,11 @@ class WorkloadControllers:
     def _emit(self, said: Emit) -> None:
         metadata = said.about["metadata"]
         about = ObjectRef(
-            said.about["kind"], metadata.get("namespace", ""), metadata["name"], metadata["uid"]
+            said.about["kind"],
+            metadata.get("namespace", ""),
+            metadata["name"],
+            metadata["uid"],
+            said.about["apiVersion"],
         )
         event = decisions.Emit(about, said.type, said.reason, said.message)
         self._recorder.emit(event, said.source)

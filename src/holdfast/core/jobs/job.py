@@ -100,8 +100,10 @@ class Job:
 
     @property
     def ref(self) -> ObjectRef:
-        uid = self.group.metadata.uid if self.group is not None else ""
-        return ObjectRef("PodGroup", self.name.namespace, self.name.name, uid)
+        if self.group is None:
+            return ObjectRef("PodGroup", self.name.namespace, self.name.name, "")
+        uid, api_version = self.group.metadata.uid, self.group.api_version
+        return ObjectRef("PodGroup", self.name.namespace, self.name.name, uid, api_version)
 
     @property
     def is_known(self) -> bool:

@@ -9,7 +9,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
 
-from holdfast.api.names import DEFAULT_NAMESPACE, RESERVATION_API
+from holdfast.api.names import DEFAULT_NAMESPACE
 from holdfast.api.timestamps import format_micro_time, format_time
 from holdfast.backends.kubernetes.errors import ApiError, Deposed
 from holdfast.backends.kubernetes.http.backoff import Backoff
@@ -23,12 +23,6 @@ _MOST_SERIES = 10_000
 _ATTEMPTS = 6
 _NAME_LIMIT = 253
 _NOTE_LIMIT = 1024
-_API_VERSIONS = {
-    "Pod": "v1",
-    "Node": "v1",
-    "Reservation": RESERVATION_API,
-    "PodMigrationJob": RESERVATION_API,
-}
 _ALREADY_EXISTS = 409
 
 
@@ -93,12 +87,6 @@ class Recorder:
     def _body(
         self, event: Emit, controller: str, namespace: str, name: str, now: float
     ) -> dict[str, Any]:
-        about = event.about
-        regarding = {"kind": about.kind, "name": about.name, "uid": about.uid}
-        if about.kind in _API_VERSIONS:
-            regarding["apiVersion"] = _API_VERSIONS[about.kind]
-        if about.namespace:
-            regarding["namespace"] = about.namespace
         return {
             "apiVersion": "events.k8s.io/v1",
             "kind": "Event",
@@ -109,7 +97,7 @@ class Recorder:
             "action": event.action or "Scheduling",
             "type": event.type,
             "reason": event.reason,
-            "regarding": regarding,
+            "regarding": event.about.reference(),
             "note": event.message[:_NOTE_LIMIT],
         }
 
