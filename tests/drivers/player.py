@@ -13,7 +13,7 @@ from holdfast.api.documents import Document
 from holdfast.api.duration import parse_duration as duration
 from holdfast.api.kinds import KINDS, KindInfo, kind_info
 from holdfast.backends.embedded.world import World
-from holdfast.sim.clock import VirtualClock, since_start
+from holdfast.sim.clock import VirtualClock
 from holdfast.sim.expect import Expectation, failures
 from holdfast.sim.happenings import Apply, Check, Create, Delete, Patch, Restart, Scenario, Target
 from holdfast.sim.steps import with_allocatable
@@ -94,11 +94,11 @@ class Player:
         world, clock = self._stage.world, self._stage.clock
         while True:
             timer = world.scheduler.next_timer()
-            dues = [world.agenda.next_time(), None if timer is None else since_start(timer)]
+            dues = [world.agenda.next_time(), None if timer is None else clock.since_start(timer)]
             due = min((each for each in dues if each is not None), default=None)
             if due is None or due >= t:
                 break
-            if timer is not None and since_start(timer) == due:
+            if timer is not None and clock.since_start(timer) == due:
                 clock.advance_to_timer(timer)
             else:
                 clock.advance(due)

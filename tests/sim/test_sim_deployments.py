@@ -1,4 +1,4 @@
-"""Deployments of a scenario have pods; other owners are only there to be referred to."""
+"""Deployments of a scenario have pods. Other owners are in `test_sim_dumps`."""
 
 import json
 from typing import Any
@@ -76,18 +76,6 @@ def test_pods_of_a_deployment_run_until_they_are_deleted(runs_for: str) -> None:
     template["spec"]["activeDeadlineSeconds"] = 5
     result = simulate(joined(NODE, _workload(replicas=1, template=template)))
     assert (_running(result), len(_pods(result)), result.end) == (1, 1, 0.0)
-
-
-@pytest.mark.parametrize("kind", ["ReplicaSet", "StatefulSet", "DaemonSet", "Job"])
-def test_other_owners_are_left_alone(kind: str) -> None:
-    result = simulate(joined(NODE, _workload(), _workload(kind), pod("mine")))
-    owners = {
-        each["metadata"]["ownerReferences"][0]["kind"]
-        for each in _pods(result)
-        if each["metadata"].get("ownerReferences")
-    }
-    assert owners == {"ReplicaSet"}
-    assert len(_pods(result)) == 3
 
 
 def test_owners_that_are_not_there_count_as_present() -> None:

@@ -135,6 +135,14 @@ _ROWS = (
         namespaced=False,
         has_status=False,
     ),
+    _row(
+        "node.k8s.io/v1",
+        "RuntimeClass",
+        "runtimeclasses",
+        policy.RuntimeClass,
+        namespaced=False,
+        has_status=False,
+    ),
     _row("coordination.k8s.io/v1", "Lease", "leases", policy.Lease, has_status=False),
     _row(
         _STORAGE,

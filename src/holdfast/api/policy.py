@@ -1,11 +1,12 @@
-"""Disruption budgets, priority classes, namespaces, leases."""
+"""Disruption budgets, priority and runtime classes, namespaces, leases."""
 
 from __future__ import annotations
 
 from msgspec import field
 
+from holdfast.api.affinity import Toleration
 from holdfast.api.intorstring import IntOrString
-from holdfast.api.meta import Condition, LabelSelector, Object, Struct
+from holdfast.api.meta import Condition, LabelSelector, Object, ResourceList, Struct
 
 
 class PodDisruptionBudgetSpec(Struct):
@@ -37,6 +38,21 @@ class PriorityClass(Object):
     global_default: bool = False
     description: str = ""
     preemption_policy: str | None = None
+
+
+class RuntimeOverhead(Struct):
+    pod_fixed: ResourceList = field(default_factory=dict)
+
+
+class RuntimeScheduling(Struct):
+    node_selector: dict[str, str] = field(default_factory=dict)
+    tolerations: list[Toleration] = field(default_factory=list)
+
+
+class RuntimeClass(Object):
+    handler: str = ""
+    overhead: RuntimeOverhead | None = None
+    scheduling: RuntimeScheduling | None = None
 
 
 class NamespaceStatus(Struct):

@@ -22,19 +22,27 @@ from holdfast.api.job_validation import Contradiction, group_contradictions, que
 from holdfast.api.jobs import PodGroup, Queue
 from holdfast.api.kinds import kind_info
 from holdfast.api.label_selectors import matches
-from holdfast.api.meta import Object, ResourceList
+from holdfast.api.meta import LabelSelector, Object, ResourceList
 from holdfast.api.metadata_validation import check_labels, check_metadata
 from holdfast.api.migration import PodMigrationJob
 from holdfast.api.node import Node
 from holdfast.api.placement_validation import check_label_selector
 from holdfast.api.pod import Pod
-from holdfast.api.pod_validation import check_pod_spec, check_resource_list
-from holdfast.api.policy import PodDisruptionBudget, PriorityClass
+from holdfast.api.pod_validation import check_pod_spec, check_resource_list, check_tolerations
+from holdfast.api.policy import PodDisruptionBudget, PriorityClass, RuntimeClass
 from holdfast.api.reservation import Reservation
 from holdfast.api.reservation_validation import check_reservation, check_taints
 from holdfast.api.schema import find_unknown, schema_of
 from holdfast.api.storage import PersistentVolume, PersistentVolumeClaim
-from holdfast.api.workloads import Deployment
+from holdfast.api.workloads import (
+    DaemonSet,
+    Deployment,
+    Job,
+    JobSpec,
+    ReplicaSet,
+    StatefulSet,
+    WorkloadSpec,
+)
 
 Check = Callable[[Findings, Any, Mapping[str, Any]], None]
 
@@ -118,6 +126,13 @@ def _check_priority_class(findings: Findings, priority: PriorityClass, raw: Mapp
         findings.one_of("preemptionPolicy", priority.preemption_policy, policies)
 
 
+def _check_runtime_class(findings: Findings, runtime: RuntimeClass, raw: Mapping[str, Any]) -> None:
+    if runtime.overhead is not None:
+        check_resource_list(findings, runtime.overhead.pod_fixed, "overhead.podFixed")
+    if runtime.scheduling is not None:
+        check_tolerations(findings, runtime.scheduling.tolerations, "scheduling.tolerations")
+
+
 def _check_claim(findings: Findings, claim: PersistentVolumeClaim, raw: Mapping[str, Any]) -> None:
     check_resource_list(findings, claim.spec.resources.requests, "spec.resources.requests")
     check_label_selector(findings, claim.spec.selector, "spec.selector")
@@ -139,19 +154,43 @@ def _check_migration(findings: Findings, job: PodMigrationJob, raw: Mapping[str,
 
 
 def _check_deployment(findings: Findings, deployment: Deployment, raw: Mapping[str, Any]) -> None:
-    """Of workloads the only ones whose pods a scenario gets without saying so."""
-    findings.within("spec.replicas", deployment.spec.replicas, 0, 2**31 - 1)
     for name in ("selector", "template"):
         if getattr(deployment.spec, name) is None:
             findings.add(f"spec.{name}", "is required")
-    check_label_selector(findings, deployment.spec.selector, "spec.selector")
-    if findings.errors or deployment.spec.template is None:
+    _check_template(findings, deployment.spec, deployment.spec.selector)
+
+
+def _check_workload(
+    findings: Findings, workload: ReplicaSet | StatefulSet | DaemonSet, raw: Mapping[str, Any]
+) -> None:
+    """Without a template it makes no pods, and is there for pods to refer to."""
+    spec = workload.spec
+    if spec.template is not None and spec.selector is None:
+        findings.add("spec.selector", "is required")
+    _check_template(findings, spec, spec.selector)
+
+
+def _check_job(findings: Findings, job: Job, raw: Mapping[str, Any]) -> None:
+    for name in ("parallelism", "completions"):
+        findings.within(f"spec.{name}", getattr(job.spec, name), 0, 2**31 - 1)
+    if job.spec.template is not None:
+        _check_template(findings, job.spec, None)
+
+
+def _check_template(
+    findings: Findings, spec: WorkloadSpec | JobSpec, selector: LabelSelector | None
+) -> None:
+    """The pods that are made; they are to be those the selector selects, where there is one."""
+    if isinstance(spec, WorkloadSpec):
+        findings.within("spec.replicas", spec.replicas, 0, 2**31 - 1)
+    check_label_selector(findings, selector, "spec.selector")
+    if findings.errors or spec.template is None:
         return
     with findings.at("spec.template"):
-        made = convert(deployment.spec.template, Pod)
+        made = convert(spec.template, Pod)
         check_labels(findings, made.metadata.labels, "spec.template.metadata.labels")
         check_pod_spec(findings, made.spec, "spec.template.spec")
-        if not matches(deployment.spec.selector, made.metadata.labels):
+        if selector is not None and not matches(selector, made.metadata.labels):
             problem = "must be what spec.selector selects, or its pods would not be its own"
             findings.add("spec.template.metadata.labels", problem)
 
@@ -164,8 +203,13 @@ _CHECKS: dict[type[Object], Check] = {
     Queue: _check_queue,
     PodDisruptionBudget: _check_budget,
     PriorityClass: _check_priority_class,
+    RuntimeClass: _check_runtime_class,
     PersistentVolumeClaim: _check_claim,
     PersistentVolume: _check_volume,
     PodMigrationJob: _check_migration,
     Deployment: _check_deployment,
+    ReplicaSet: _check_workload,
+    StatefulSet: _check_workload,
+    DaemonSet: _check_workload,
+    Job: _check_job,
 }

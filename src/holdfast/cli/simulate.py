@@ -39,6 +39,16 @@ def simulate(
         str | None,
         typer.Option("--until", metavar="D", help="When to stop, such as 90s; else when all is done."),
     ] = None,
+    start: Annotated[
+        str | None,
+        typer.Option(
+            "--start",
+            metavar="TIME",
+            help="When virtual time starts, such as 2026-01-01T00:00:00Z, which is the default; of "
+            "objects read from a cluster, the newest time they carry.",
+            show_default=False,
+        ),
+    ] = None,
     seed: Annotated[int, typer.Option("--seed", metavar="N", help="What uids are made from.")] = 0,
     output: Annotated[Output, typer.Option("-o", "--output", help="What to print.")] = Output.TABLE,
     report: Annotated[
@@ -53,7 +63,7 @@ def simulate(
     from holdfast.sim.scenario import read_scenario
     from holdfast.sim.simulation import Simulation
 
-    end = _until(until)
+    end, begin = _until(until), _start(start)
     configs: list[str | None] = [*config] if config else [None]
     setups = [load_setup(path) for path in configs]
     results: list[tuple[str | None, Result]] = []
@@ -62,11 +72,13 @@ def simulate(
     gc.set_threshold(_GARBAGE_AFTER, *thresholds[1:])
     try:
         scenario = read_scenario(load_files(files))
+        for note in scenario.notes:
+            typer.echo(note, err=True)
         for path, setup in zip(configs, setups, strict=True):
             for warning in setup.configuration.warnings:
                 typer.echo(f"warning: {path}: {warning}", err=True)
             with_progress = _progress(path)
-            result = Simulation(scenario, setup, seed).run(end, with_progress)
+            result = Simulation(scenario, setup, seed, begin).run(end, with_progress)
             results.append((path, result))
     except InvalidInput as error:
         raise Failure(1, error.problems) from None
@@ -120,6 +132,18 @@ def _until(text: str | None) -> float | None:
     if seconds < 0:
         raise Failure(1, [f"--until: must not be negative: {text}"])
     return seconds
+
+
+def _start(text: str | None) -> float | None:
+    from holdfast.api.errors import TimeError
+    from holdfast.api.timestamps import parse_time
+
+    if text is None:
+        return None
+    try:
+        return parse_time(text)
+    except TimeError as error:
+        raise Failure(1, [f"--start: {error}"]) from None
 
 
 def _progress(path: str | None) -> "Progress | None":

@@ -2,14 +2,15 @@
 
     loading     files to documents (`api.documents`, `api.yaml_documents`), with limits and line numbers
     scenario    documents to what happens when (`happenings`); what is wrong with them is found here,
-                with `step_documents`, `expect`, `timing` and `reading`
+                with `step_documents`, `expect`, `timing`, `reading`, `strict_decoding` (misspelt
+                fields), `skipped_kinds`, `owners` (references by name) and `start_time`
     clock       virtual time
     updates     what an API server does not let an update change in a pod
     timeline    what happened, in order
     accounts    requests against capacity, kept apart from the core's own books
     invariants  what must hold after every step
     world       the embedded cluster with all of these
-    deployments their pods
+    workloads   pods of Deployments, Jobs and so on, as `up` makes them
     steps       what the scenario does to the world
     simulation  the loop
     summary     figures about a run

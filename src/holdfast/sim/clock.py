@@ -13,20 +13,21 @@ _DIGITS = 6
 class VirtualClock:
     """Stands still until it is told to move, and never goes back."""
 
-    def __init__(self) -> None:
+    def __init__(self, start: float = START) -> None:
         self.t = 0.0
-        self._epoch = START
-        self._stamp = format_time(START)
+        self._start = start
+        self._epoch = start
+        self._stamp = format_time(start)
 
     def advance(self, t: float) -> None:
         self.t = max(self.t, t)
-        self._epoch = START + self.t
+        self._epoch = self._start + self.t
         self._stamp = format_time(self._epoch)
 
     def advance_to_timer(self, due: float) -> None:
         """To the moment a timer of the core asks for. What the core is then told as the time is no
         earlier than that, whatever rounding does to it, so that the timer has run out."""
-        self.advance(since_start(due))
+        self.advance(self.since_start(due))
         self._epoch = max(self._epoch, due)
 
     def epoch(self) -> float:
@@ -35,8 +36,7 @@ class VirtualClock:
 
     def stamp(self, after: float = 0.0) -> str:
         """Now, or some seconds later, as objects say it."""
-        return format_time(START + self.t + after) if after else self._stamp
+        return format_time(self._start + self.t + after) if after else self._stamp
 
-
-def since_start(epoch: float) -> float:
-    return round(epoch - START, _DIGITS)
+    def since_start(self, epoch: float) -> float:
+        return round(epoch - self._start, _DIGITS)

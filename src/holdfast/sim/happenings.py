@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from holdfast.api.documents import Document
+from holdfast.sim.clock import START
 from holdfast.sim.expect import Expectation
 from holdfast.store.objects import Key, Raw
 
@@ -71,3 +72,7 @@ class Happening:
 class Scenario:
     happenings: tuple[Happening, ...]
     at_the_end: tuple[tuple[Document, Expectation], ...]
+    start: float = START
+    """When virtual time starts, in seconds since the epoch."""
+    notes: tuple[str, ...] = ()
+    """What of the input is not made use of, a line each."""

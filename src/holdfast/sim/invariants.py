@@ -9,7 +9,7 @@ from holdfast.core.cluster import Cluster
 from holdfast.core.jobs.holds import STARVATION
 from holdfast.core.pods import Phase
 from holdfast.core.validate import validate_state
-from holdfast.sim.clock import since_start
+from holdfast.sim.clock import VirtualClock
 from holdfast.store.store import Store
 
 RESERVATION_GROUP = RESERVATION_API.partition("/")[0]
@@ -68,7 +68,7 @@ def _held_in_vain(cluster: Cluster, store: Store) -> Iterable[str]:
             yield f"{name}: what it holds is for {pod.job.name}, which does not exist"
 
 
-def stories(cluster: Cluster, problems: Iterable[str]) -> list[str]:
+def stories(cluster: Cluster, clock: VirtualClock, problems: Iterable[str]) -> list[str]:
     """What happened to the objects that problems name."""
     names = dict.fromkeys(
         word.rstrip(":,")
@@ -80,5 +80,5 @@ def stories(cluster: Cluster, problems: Iterable[str]) -> list[str]:
     for name in list(names)[:10]:
         lines = cluster.story(name)[-_STORY_LINES:]
         told.append(f"story of {name}:")
-        told.extend(f"  {line._replace(time=since_start(line.time))}" for line in lines)
+        told.extend(f"  {line._replace(time=clock.since_start(line.time))}" for line in lines)
     return told

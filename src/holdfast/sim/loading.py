@@ -4,7 +4,7 @@ import json
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ def load_files(paths: Sequence[str]) -> list[Document]:
     documents: list[Document] = []
     for name, text in _texts(paths, problems):
         try:
-            documents.extend(_expanded(load_text(text, name)))
+            documents.extend(load_text(text, name))
         except BadFileError as error:
             place = f"{name}: document {error.number}, line {error.line}"
             problems.append(f"{place}: {error}")
@@ -34,7 +34,12 @@ def load_files(paths: Sequence[str]) -> list[Document]:
 
 
 def load_text(text: str, name: str) -> list[Document]:
-    """The documents of one text; those with nothing in them are left out but counted."""
+    """The documents of one text; those with nothing in them are left out but counted. A list stands for
+    its items."""
+    return list(_expanded(_documents(text, name)))
+
+
+def _documents(text: str, name: str) -> list[Document]:
     if name.endswith(".json") or text.lstrip()[:1] == "{":
         try:
             return _json(text, name)
@@ -74,17 +79,33 @@ def _texts(paths: Sequence[str], problems: list[str]) -> Iterator[tuple[str, str
                 problems.append(f"{name}: not UTF-8 text, at byte {error.start}")
 
 
-def _expanded(documents: list[Document]) -> Iterator[Document]:
+def _expanded(documents: Iterable[Document]) -> Iterator[Document]:
     for document in documents:
-        data = document.data
-        if not (isinstance(data, dict) and data.get("kind") == "List" and "items" in data):
+        item_kind = _item_kind(document.data)
+        if item_kind is None:
             yield document
             continue
-        items = data["items"] or []
+        items = document.data["items"] or []
         if not isinstance(items, list):
             raise BadFileError(document.number, document.line, "items: expected a list")
-        for i, item in enumerate(items):
-            yield Document(document.file, document.number, document.line, item, i)
+        yield from _expanded(
+            Document(document.file, document.number, document.line, {**item_kind, **item}, i)
+            if isinstance(item, dict)
+            else Document(document.file, document.number, document.line, item, i)
+            for i, item in enumerate(items)
+        )
+
+
+def _item_kind(data: Any) -> dict[str, Any] | None:
+    """Of a list, what its items need not say: those of a PodList are Pods. None if it is no list."""
+    if not isinstance(data, dict) or "items" not in data:
+        return None
+    kind = data.get("kind")
+    if kind == "List":
+        return {}
+    if isinstance(kind, str) and kind.endswith("List") and "apiVersion" in data and "spec" not in data:
+        return {"apiVersion": data["apiVersion"], "kind": kind.removesuffix("List")}
+    return None
 
 
 def _json(text: str, name: str) -> list[Document]:

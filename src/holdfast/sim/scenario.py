@@ -5,6 +5,7 @@ later; or an Expect, which says what should have come of it. Everything that can
 before anything runs is found here, all of it at once.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from holdfast.api import names
@@ -17,13 +18,17 @@ from holdfast.backends.embedded.agenda import STATED, STATED_FIRST
 from holdfast.sim.errors import InvalidInput
 from holdfast.sim.expect import Expectation, read_expectation
 from holdfast.sim.happenings import Apply, Check, Create, Happening, Scenario
+from holdfast.sim.owners import owners_without_pods, with_owner_uids
 from holdfast.sim.reading import described
+from holdfast.sim.skipped_kinds import counted, is_skipped
+from holdfast.sim.start_time import start_time
 from holdfast.sim.step_documents import STEP, read_step
+from holdfast.sim.strict_decoding import unknown_field_errors
 from holdfast.sim.timing import timing
 from holdfast.store.objects import Raw
 
 EXPECT = "Expect"
-_FIRST = ("Namespace", "PriorityClass", "StorageClass")
+_FIRST = ("Namespace", "PriorityClass", "RuntimeClass", "StorageClass")
 """Kinds that others need when they are created; of objects created at one time these come first,
 wherever they stand in the files."""
 
@@ -33,6 +38,9 @@ def read_scenario(documents: Sequence[Document]) -> Scenario:
     problems: list[str] = []
     happenings: list[Happening] = []
     at_the_end: list[tuple[Document, Expectation]] = []
+    skipped: Counter[tuple[str, str]] = Counter()
+    unknown: Counter[str] = Counter()
+    given: list[Raw] = []
     for position, document in enumerate(documents):
         data = document.data
         found: list[InvalidObject] = []
@@ -40,21 +48,62 @@ def read_scenario(documents: Sequence[Document]) -> Scenario:
             problems.append(f"{document}: expected an object, got {described(data)}")
             continue
         if data.get("apiVersion") == names.SIM_API or data.get("kind") in (STEP, EXPECT):
-            _read_own(data, document, position, found, happenings, at_the_end)
+            applied = data.get("apply") if data.get("kind") == STEP else None
+            if isinstance(applied, dict) and _is_skipped(applied):
+                skipped[_group_and_kind(applied)] += 1
+            else:
+                _read_own(data, document, position, found, happenings, at_the_end)
+        elif _is_skipped(data):
+            skipped[_group_and_kind(data)] += 1
+            given.append(data)
         else:
             raw = drop_nulls(data)
             found.extend(validate(raw))
+            found.extend(_misspelt(raw, found, unknown))
             if not found:
                 times = timing(raw, found)
                 order = (STATED_FIRST if raw["kind"] in _FIRST else STATED, position)
                 happenings.append(Happening(times[names.SIM_AT], order, document, Create(raw)))
+                if not times[names.SIM_AT]:
+                    given.append(raw)
         problems.extend(f"{document}: {each}" for each in found)
     problems.extend(_missing_classes(happenings))
     if not documents:
         problems.append("no documents were given")
     if problems:
         raise InvalidInput(problems)
-    return Scenario(tuple(happenings), tuple(at_the_end))
+    notes = []
+    if skipped:
+        notes.append(f"skipped: {counted(skipped)}")
+    if unknown:
+        fields = ", ".join(sorted(unknown))
+        notes.append(f"ignored: fields this version does not know: {fields}")
+    happenings = with_owner_uids(happenings)
+    notes.extend(owners_without_pods(happenings))
+    return Scenario(tuple(happenings), tuple(at_the_end), start_time(given), tuple(notes))
+
+
+def _is_skipped(data: Raw) -> bool:
+    return is_skipped(data.get("apiVersion"), data.get("kind"))
+
+
+def _group_and_kind(data: Raw) -> tuple[str, str]:
+    return data["apiVersion"].rpartition("/")[0], data["kind"]
+
+
+def _misspelt(
+    raw: Raw, known: Sequence[InvalidObject], unknown: Counter[str]
+) -> Iterator[InvalidObject]:
+    """Fields that do not exist. In an object a server has stored they are not misspelt but newer than
+    we are: these are counted."""
+    if any(each.field in ("kind", "apiVersion") for each in known):
+        return
+    places = {each.field for each in known}
+    for error in unknown_field_errors(raw):
+        if raw["metadata"].get("resourceVersion"):
+            unknown[f"{raw['kind']} {error.field}"] += 1
+        elif error.field not in places:
+            yield error
 
 
 def _read_own(
@@ -91,6 +140,8 @@ def _missing_classes(happenings: Sequence[Happening]) -> Iterator[str]:
     for happening, raw in objects:
         name = raw.get("spec", {}).get("priorityClassName") if raw["kind"] == "Pod" else None
         if name and name not in known and name not in SYSTEM_CLASSES:
+            if raw["spec"].get("priority") is not None:
+                continue  # a pod that was admitted elsewhere: its class is not in the dump
             prefix = "apply." if isinstance(happening.action, Apply) else ""
             yield (
                 f"{happening.origin}: {object_name(raw)}: {prefix}spec.priorityClassName: "

@@ -18,7 +18,6 @@ from holdfast.api.errors import InvalidObject
 from holdfast.backends.embedded.hands import Hands
 from holdfast.backends.embedded.setup import Setup
 from holdfast.sim.accounts import Accounts
-from holdfast.sim.clock import since_start
 from holdfast.sim.errors import InvalidInput
 from holdfast.sim.expect import Expectation, failures
 from holdfast.sim.happenings import Check, Happening, Scenario
@@ -52,10 +51,12 @@ class Result:
 
 
 class Simulation:
-    def __init__(self, scenario: Scenario, setup: Setup, seed: int = 0) -> None:
+    def __init__(
+        self, scenario: Scenario, setup: Setup, seed: int = 0, start: float | None = None
+    ) -> None:
         self._scenario = scenario
         self._seed = seed
-        self._world = World(setup, seed)
+        self._world = World(setup, seed, scenario.start if start is None else start)
         self._steps = Steps(self._world)
         self._hands = Hands(self._world)
         self._moments = 0
@@ -110,10 +111,10 @@ class Simulation:
         """Moves the clock to when something is due next; False when nothing is."""
         clock = self._world.clock
         stated = self._world.agenda.next_time()
-        timer = self._world.scheduler.next_timer()
+        timer = self._next_timer()
         if stated is None and (until is None or timer is None):
             return False
-        due = since_start(timer) if timer is not None else None
+        due = clock.since_start(timer) if timer is not None else None
         if timer is not None and due is not None and (stated is None or due < stated):
             if until is not None and due > until:
                 return False
@@ -126,6 +127,15 @@ class Simulation:
             return False
         clock.advance(stated)
         return True
+
+    def _next_timer(self) -> float | None:
+        """Of the scheduler and of the workload controllers, whose is the earlier."""
+        world = self._world
+        timers = [world.scheduler.next_timer()]
+        due = world.workloads.next_due()
+        if due is not None and due > world.clock.epoch():
+            timers.append(due)
+        return min((each for each in timers if each is not None), default=None)
 
     def _settle(self) -> None:
         """Rounds until nothing follows from anything any more."""

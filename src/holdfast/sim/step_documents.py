@@ -9,6 +9,7 @@ from holdfast.api.kinds import KINDS, KindInfo
 from holdfast.api.validation import validate
 from holdfast.sim.happenings import Action, Apply, Delete, Patch, Restart, Target
 from holdfast.sim.reading import described, hint, seconds, unknown_fields
+from holdfast.sim.strict_decoding import unknown_field_errors
 from holdfast.sim.timing import timing
 from holdfast.store.objects import Raw
 
@@ -52,7 +53,11 @@ def _read_action(verb: str, given: Any, found: list[InvalidObject]) -> Action | 
         return None
     if verb == "apply":
         raw = drop_nulls(given)
-        found.extend(each.within(each.object or STEP, "apply") for each in validate(raw))
+        problems = validate(raw)
+        if not any(each.field in ("kind", "apiVersion") for each in problems):
+            places = {each.field for each in problems}
+            problems += [each for each in unknown_field_errors(raw) if each.field not in places]
+        found.extend(each.within(each.object or STEP, "apply") for each in problems)
         metadata = raw.get("metadata")
         if isinstance(metadata, dict) and not metadata.get("name") and metadata.get("generateName"):
             message = "is required: apply must know whether the object is there"
@@ -67,7 +72,22 @@ def _read_action(verb: str, given: Any, found: list[InvalidObject]) -> Action | 
     if not isinstance(merge, dict):
         found.append(InvalidObject(STEP, "patch.merge", "is required: a JSON merge patch"))
         return None
-    return Patch(target, merge) if target is not None else None
+    if target is None:
+        return None
+    found.extend(_misspelt(target, merge))
+    return Patch(target, merge)
+
+
+def _misspelt(target: Target, merge: Raw) -> list[InvalidObject]:
+    """Fields of a patch that the object cannot have: of none of the kinds it may be of."""
+    fewest: list[InvalidObject] | None = None
+    for info in KINDS.values():
+        if info.kind == target.kind and info.group in target.groups:
+            part = {**drop_nulls(merge), "apiVersion": info.api_version, "kind": info.kind}
+            unknown = [*unknown_field_errors(part)]
+            if fewest is None or len(unknown) < len(fewest):
+                fewest = unknown
+    return [InvalidObject(str(target), f"patch.merge.{e.field}", e.message) for e in fewest or ()]
 
 
 def _read_target(given: Raw, path: str, found: list[InvalidObject]) -> Target | None:

@@ -127,9 +127,7 @@ class Steps:
 
     def _admitted(self, raw: Raw, key: Key) -> Raw:
         try:
-            return admit(
-                raw, self._objects.scan("scheduling.k8s.io", "PriorityClass"), self._world.clock.stamp()
-            )
+            return admit(raw, self._objects.scan, self._world.clock.stamp())
         except InvalidObject as error:
             raise error.within(str(key)) from None
 

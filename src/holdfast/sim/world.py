@@ -11,12 +11,12 @@ from holdfast.backends.embedded.statuses import BareReports
 from holdfast.backends.embedded.world import World as EmbeddedWorld
 from holdfast.core.decisions import Bind
 from holdfast.sim.accounts import Accounts
-from holdfast.sim.clock import VirtualClock
-from holdfast.sim.deployments import Deployments
+from holdfast.sim.clock import START, VirtualClock
 from holdfast.sim.errors import InvariantBroken
 from holdfast.sim.invariants import stories
 from holdfast.sim.summary import Figures
 from holdfast.sim.timeline import Timeline
+from holdfast.sim.workloads import ScenarioWorkloads
 from holdfast.store.identity import Identity, SeededNames
 from holdfast.store.objects import Change, Key
 from holdfast.store.store import Store
@@ -25,8 +25,8 @@ from holdfast.store.store import Store
 class World(EmbeddedWorld):
     clock: VirtualClock
 
-    def __init__(self, setup: Setup, seed: int) -> None:
-        clock = VirtualClock()
+    def __init__(self, setup: Setup, seed: int, start: float = START) -> None:
+        clock = VirtualClock(start)
         identity = Identity(SeededNames(seed), clock.stamp)
         self.timeline = Timeline(clock)
         self.accounts = Accounts()
@@ -43,8 +43,11 @@ class World(EmbeddedWorld):
             self.timeline.tell,
             all_budgets=False,
         )
+        self.workloads = ScenarioWorkloads(
+            self.objects, clock, self.agenda, self.kubelets, self.recorder
+        )
         self.residents += [
-            Deployments(self.objects, clock, self.agenda, self.kubelets, self.recorder),
+            self.workloads,
             Namespaces(self.objects, clock, self.kubelets, self.timeline.tell),
         ]
 
@@ -67,7 +70,8 @@ class World(EmbeddedWorld):
         return self._checked[asked]
 
     def broken(self, problems: list[str]) -> InvariantBroken:
-        return InvariantBroken(self.clock.t, problems, stories(self.scheduler.cluster, problems))
+        told = stories(self.scheduler.cluster, self.clock, problems)
+        return InvariantBroken(self.clock.t, problems, told)
 
     def viewed(self, key: Key, view: Any) -> None:
         self.views[key] = view

@@ -226,6 +226,29 @@ def test_pods_are_given_what_admission_gives(server: LiveServer) -> None:
     assert critical.body["spec"]["priority"] == 2_000_001_000
 
 
+def test_a_runtime_class_gives_pods_their_overhead(server: LiveServer) -> None:
+    runtime = {
+        "metadata": {"name": "kata"},
+        "handler": "kata",
+        "overhead": {"podFixed": {"cpu": "250m"}},
+        "scheduling": {"nodeSelector": {"kata": "yes"}, "tolerations": [{"key": "kata"}]},
+    }
+    server.post("/apis/node.k8s.io/v1/runtimeclasses", runtime)
+    spec = server.post(PODS, pod("heavy", runtimeClassName="kata")).body["spec"]
+    assert (spec["overhead"], spec["nodeSelector"]) == ({"cpu": "250m"}, {"kata": "yes"})
+    assert "kata" in [each["key"] for each in spec["tolerations"]]
+    for refused, why in (
+        (pod("lost", runtimeClassName="nope"), 'pod rejected: RuntimeClass "nope" not found'),
+        (
+            pod("odd", runtimeClassName="kata", overhead={"cpu": "1"}),
+            "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead",
+        ),
+    ):
+        said = server.post(PODS, refused)
+        name = refused["metadata"]["name"]
+        assert (said.code, said.message) == (403, f'pods "{name}" is forbidden: {why}')
+
+
 def test_a_default_class_gives_pods_their_priority(server: LiveServer) -> None:
     classes = "/apis/scheduling.k8s.io/v1/priorityclasses"
     server.post(classes, {"metadata": {"name": "usual"}, "value": 7, "globalDefault": True})

@@ -14,7 +14,7 @@ from holdfast.api.decode import convert
 from holdfast.api.errors import InvalidObject
 from holdfast.api.pod import Pod
 from holdfast.api.reservation import DEFAULT_TTL
-from holdfast.api.resources import qos_class
+from holdfast.api.resources import amounts, qos_class
 from holdfast.store.objects import Raw
 
 GATED_REASON = "SchedulingGated"
@@ -29,17 +29,27 @@ SYSTEM_CLASSES = {
 }
 
 
-def admit(raw: Raw, priority_classes: Iterable[Raw], now: str) -> Raw:
+Scan = Callable[[str, str], Iterable[Raw]]
+"""All objects of a group and kind."""
+
+
+def admit(raw: Raw, scan: Scan, now: str) -> Raw:
     """The object as it would be stored. Raises InvalidObject for what only the cluster's state
     makes wrong."""
     if raw["kind"] == "Pod":
-        return _pod(raw, list(priority_classes), now)
+        return _pod(raw, scan, now)
     complete = _COMPLETE.get(raw["kind"])
     return complete(raw, now) if complete is not None else raw
 
 
-def _pod(raw: Raw, priority_classes: list[Raw], now: str) -> Raw:
+def _pod(raw: Raw, scan: Scan, now: str) -> Raw:
     spec = dict(raw.get("spec") or {})
+    name = spec.get("runtimeClassName")
+    if name:
+        classes = scan("node.k8s.io", "RuntimeClass")
+        chosen = next((each for each in classes if each["metadata"]["name"] == name), None)
+        if chosen is not None:  # else it was admitted elsewhere, or has no overhead to speak of
+            apply_runtime_class(spec, chosen)
     host_network = bool(spec.get("hostNetwork"))
     for field in ("containers", "initContainers"):
         if spec.get(field):
@@ -47,7 +57,7 @@ def _pod(raw: Raw, priority_classes: list[Raw], now: str) -> Raw:
     spec.setdefault("restartPolicy", "Always")
     spec.setdefault("terminationGracePeriodSeconds", DEFAULT_GRACE)
     spec.setdefault("schedulerName", names.DEFAULT_SCHEDULER)
-    _give_priority(spec, priority_classes)
+    _give_priority(spec, list(scan("scheduling.k8s.io", "PriorityClass")))
     status = dict(raw.get("status") or {})
     status.setdefault("phase", "Pending")
     completed = {**raw, "spec": spec, "status": status}
@@ -56,6 +66,33 @@ def _pod(raw: Raw, priority_classes: list[Raw], now: str) -> Raw:
     if spec.get("schedulingGates") and not status.get("conditions"):
         status["conditions"] = [gated_condition(now)]
     return completed
+
+
+def apply_runtime_class(spec: Raw, runtime_class: Raw) -> None:
+    """Overhead, node selector and tolerations, as the RuntimeClass admission plugin sets them. Raises
+    InvalidObject in its words where the pod says otherwise."""
+    overhead = (runtime_class.get("overhead") or {}).get("podFixed")
+    if overhead:
+        given = spec.get("overhead")
+        if given and amounts(given) != amounts(overhead):
+            message = "Pod's Overhead doesn't match RuntimeClass's defined Overhead"
+            raise InvalidObject("", "spec.overhead", f"pod rejected: {message}")
+        spec["overhead"] = given or overhead
+    scheduling = runtime_class.get("scheduling") or {}
+    selector = dict(spec.get("nodeSelector") or {})
+    for key, value in (scheduling.get("nodeSelector") or {}).items():
+        if selector.setdefault(key, value) != value:
+            message = (
+                f"conflict: runtimeClass.scheduling.nodeSelector[{key}] = {value}; "
+                f"pod.spec.nodeSelector[{key}] = {selector[key]}"
+            )
+            raise InvalidObject("", "spec.nodeSelector", f"pod rejected: {message}")
+    if selector:
+        spec["nodeSelector"] = selector
+    tolerations = [*(spec.get("tolerations") or [])]
+    tolerations += [each for each in scheduling.get("tolerations") or [] if each not in tolerations]
+    if tolerations:
+        spec["tolerations"] = tolerations
 
 
 _known_qos: dict[bytes, str] = {}
@@ -112,6 +149,9 @@ def _give_priority(spec: Raw, classes: list[Raw]) -> None:
     if name:
         chosen = next((each for each in classes if each["metadata"]["name"] == name), None)
         if chosen is None and name not in SYSTEM_CLASSES:
+            if given is not None:  # it was admitted elsewhere, where the class is
+                spec.setdefault("preemptionPolicy", "PreemptLowerPriority")
+                return
             raise InvalidObject(
                 "", "spec.priorityClassName", f"no PriorityClass with name {name} was found"
             )

@@ -41,6 +41,8 @@ class Kubelets:
         self._tell = tell
         self._arrived: dict[str, dict[Key, None]] = {}
         self._started: dict[str, float] = {}
+        self._ran_before: dict[str, float] = {}
+        """How long pods have run when they are first seen, by their own account."""
         self._end_at: dict[str, tuple[tuple[float, str], Entry]] = {}
         self._stopping: dict[str, tuple[float, Entry]] = {}
         """When they will have stopped."""
@@ -62,6 +64,7 @@ class Kubelets:
             assert before is not None
             uid = before["metadata"]["uid"]
             self._started.pop(uid, None)
+            self._ran_before.pop(uid, None)
             self._end_at.pop(uid, None)
             self._stopping.pop(uid, None)
             self._stopped.discard(uid)
@@ -76,12 +79,20 @@ class Kubelets:
                 uid = after["metadata"]["uid"]
                 if uid not in self._started:
                     self._started[uid] = self._clock.t
+                    if before is None:
+                        self._ran_before[uid] = self._has_run(after)
                     self._tell(key, RUNNING, node=node)
                 self._plan_end(key, after)
             else:
                 self._arrived.setdefault(node, {})[key] = None
         if "deletionTimestamp" in after["metadata"]:
             self._told_to_stop(key, after)
+
+    def _has_run(self, pod: Raw) -> float:
+        with suppress(TimeError):
+            started = pod["status"].get("startTime")
+            return max(0.0, self._clock.epoch() - parse_time(started)) if started else 0.0
+        return 0.0
 
     def settle(self) -> None:
         """Starts pods that are on a node by now."""
@@ -147,7 +158,7 @@ class Kubelets:
             ends.append((start + runs_for, SUCCEEDED))
         deadline = pod["spec"].get("activeDeadlineSeconds")
         if deadline is not None:
-            ends.append((start + deadline, FAILED))
+            ends.append((start + deadline - self._ran_before.get(uid, 0.0), FAILED))
         # Of the two at one moment, the pod was done in time.
         end = min(ends, key=lambda each: each[0], default=None)
         planned = self._end_at.get(uid)

@@ -33,7 +33,7 @@ class ReservationHands:
         if problems := validate(raw):
             self._world.feed(WriteRefused(name, str(problems[0])))
         else:
-            self._objects.create(admit(raw, (), self._world.clock.stamp()))
+            self._objects.create(admit(raw, self._objects.scan, self._world.clock.stamp()))
 
     def set_status(self, decision: SetReservationStatus) -> None:
         ref = decision.reservation

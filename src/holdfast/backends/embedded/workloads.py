@@ -75,10 +75,9 @@ class WorkloadControllers:
             self._emit(action)
 
     def _create(self, action: Create, now: float) -> None:
-        classes = self._objects.scan("scheduling.k8s.io", "PriorityClass")
         said: Emit | None
         try:
-            made = self._put(admit(action.raw, classes, self._clock.stamp()))
+            made = self._put(admit(action.raw, self._objects.scan, self._clock.stamp()))
             said = self._workloads.created(action, made)
         except (InvalidObject, AlreadyExists) as error:
             said = self._workloads.refused(action, str(error), now)

@@ -32,7 +32,7 @@ from holdfast.store.identity import Identity
 from holdfast.store.objects import POD, Change, Key, Raw
 from holdfast.store.store import Store
 
-_NOT_FED = ("Event", "Lease", "Binding")
+_NOT_FED = ("Event", "Lease", "Binding", "RuntimeClass")
 """Kinds no scheduler watches."""
 FED: dict[tuple[str, str], type[Object]] = {
     (info.group, info.kind): info.type for info in KINDS.values() if info.kind not in _NOT_FED

@@ -41,7 +41,7 @@ def claim(
     for ref, raw in view.free(kind, owner["metadata"]["namespace"], selector):
         if not is_going(raw) and may_adopt(raw):
             owners = raw["metadata"].get("ownerReferences") or []
-            others = [each for each in owners if each["uid"] != uid]
+            others = [each for each in owners if each.get("uid") != uid]
             adopted = with_metadata(raw, ownerReferences=[*others, reference_to(owner)])
             outcome.update(ref, raw, adopted)
             mine.append((ref, adopted))
@@ -49,5 +49,5 @@ def claim(
 
 
 def _released(raw: Raw, uid: str) -> Raw:
-    owners = [each for each in raw["metadata"]["ownerReferences"] if each["uid"] != uid]
+    owners = [each for each in raw["metadata"]["ownerReferences"] if each.get("uid") != uid]
     return with_metadata(raw, ownerReferences=owners)

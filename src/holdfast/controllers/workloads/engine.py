@@ -56,8 +56,8 @@ _RETRY = 10.0
 
 
 class Workloads:
-    def __init__(self, objects: Objects) -> None:
-        self.view = View(objects)
+    def __init__(self, objects: Objects, *, partial: bool = False) -> None:
+        self.view = View(objects, partial=partial)
         self._to_see: dict[Ref, None] = {}
         self._to_collect: dict[Ref, None] = {}
         self._due: list[tuple[float, Ref]] = []

@@ -39,8 +39,12 @@ def _judge_owners(view: View, ref: Ref, raw: Raw, outcome: Outcome) -> None:
     owners = raw["metadata"].get("ownerReferences") or []
     if not owners:
         return
-    found = {each["uid"]: _owner(view, ref, each) for each in owners}
-    there = [each for each in owners if found[each["uid"]] is not None]
+    found = {each.get("uid", ""): _owner(view, ref, each) for each in owners}
+    there = [
+        each
+        for each in owners
+        if found[each.get("uid", "")] is not None or not view.is_gone(each.get("uid", ""))
+    ]
     if not there:
         if TRACKING in (raw["metadata"].get("finalizers") or ()):
             kept = [each for each in raw["metadata"]["finalizers"] if each != TRACKING]
@@ -48,7 +52,7 @@ def _judge_owners(view: View, ref: Ref, raw: Raw, outcome: Outcome) -> None:
         if not is_going(raw):
             outcome.actions.append(Delete(ref, raw["metadata"]["uid"]))
         return
-    staying = [each for each in there if not _deletes_dependents(found[each["uid"]])]
+    staying = [each for each in there if not _deletes_dependents(found[each.get("uid", "")])]
     if staying and len(staying) < len(owners):
         # One owner is enough to stay; those that go are forgotten.
         outcome.actions.append(Update(ref, with_metadata(raw, ownerReferences=staying)))
@@ -63,7 +67,7 @@ def _owner(view: View, ref: Ref, owner: Raw) -> Raw | None:
     """The owner itself, in the dependent's namespace or outside namespaces; not another of its name."""
     for namespace in (ref.namespace, ""):
         found = view.get(owner_ref(owner, namespace))
-        if found is not None and found["metadata"]["uid"] == owner["uid"]:
+        if found is not None and found["metadata"]["uid"] == owner.get("uid", ""):
             return found
     return None
 
@@ -81,7 +85,9 @@ def _let_go(view: View, ref: Ref, raw: Raw, outcome: Outcome) -> None:
     for dependent in view.dependents(uid):
         each = view.get(dependent)
         if each is not None:
-            kept = [owner for owner in each["metadata"]["ownerReferences"] if owner["uid"] != uid]
+            kept = [
+                owner for owner in each["metadata"]["ownerReferences"] if owner.get("uid", "") != uid
+            ]
             outcome.actions.append(Update(dependent, with_metadata(each, ownerReferences=kept)))
     outcome.actions.append(Update(ref, _without(raw, ORPHAN)))
 
@@ -92,7 +98,7 @@ def _wait_for_dependents(view: View, ref: Ref, raw: Raw, outcome: Outcome) -> No
     for dependent in view.dependents(uid):
         each = view.get(dependent)
         owners = each["metadata"].get("ownerReferences") or () if each is not None else ()
-        if any(owner["uid"] == uid and owner.get("blockOwnerDeletion") for owner in owners):
+        if any(owner.get("uid", "") == uid and owner.get("blockOwnerDeletion") for owner in owners):
             return
     outcome.actions.append(Update(ref, _without(raw, FOREGROUND)))
 

@@ -34,15 +34,17 @@ def recorded(view: View, ref: Ref, owner: Raw, in_use: set[str], outcome: Outcom
         if present is None:
             name = f"{ref.name}-{digest}"
             if view.get(Ref("apps", _KIND, ref.namespace, name)) is None:
-                made = _revision(owner, name, digest, template, newest + 1)
+                made = new_revision(owner, name, digest, template, newest + 1)
                 outcome.actions.append(Create(made, ref, announce=False))
         elif int(present[1]["revision"]) < newest:
             outcome.update(present[0], present[1], {**present[1], "revision": newest + 1})
         _clean_up(owner, [each for each in known if each is not present], in_use, outcome)
+    if present is not None:
+        digest = labels_of(present[1]).get(REVISION_LABEL) or digest
     return History(digest, {each_ref.name: _template(each) for each_ref, each in known})
 
 
-def _revision(owner: Raw, name: str, digest: str, template: Raw, number: int) -> Raw:
+def new_revision(owner: Raw, name: str, digest: str, template: Raw, number: int) -> Raw:
     labels = (template.get("metadata") or {}).get("labels") or {}
     return {
         "apiVersion": "apps/v1",

@@ -20,34 +20,39 @@ class Objects(Protocol):
 
 
 _ADOPTABLE = ("Pod", "ReplicaSet")
+_OWNER_GROUPS = ("apps", "batch")
 Label = tuple[str, str, str, str]
 """Kind, namespace, key and value."""
 
 
 class View:
     """The objects, an index of dependents by the uid of their owner, and one of those that no
-    controller has by their labels."""
+    controller has by their labels. A partial view need not have every owner: only those it has seen
+    can be gone."""
 
-    def __init__(self, objects: Objects) -> None:
+    def __init__(self, objects: Objects, *, partial: bool = False) -> None:
         self.objects = objects
         self.get = objects.get
         self._dependents: dict[str, dict[Ref, None]] = {}
         self._free: dict[Label, dict[Ref, None]] = {}
+        self._seen: set[str] | None = set() if partial else None
 
     def changed(self, ref: Ref, before: Raw | None, after: Raw | None) -> None:
         was = before["metadata"].get("ownerReferences") if before is not None else None
         now = after["metadata"].get("ownerReferences") if after is not None else None
         if ref.kind in _ADOPTABLE:
             self._index_free(ref, before, after)
+        if self._seen is not None and ref.group in _OWNER_GROUPS:
+            self._seen.update(raw["metadata"]["uid"] for raw in (before, after) if raw is not None)
         if was == now:
             return
         for owner in was or ():
-            known = self._dependents.get(owner["uid"], {})
+            known = self._dependents.get(owner.get("uid", ""), {})
             known.pop(ref, None)
             if not known:
-                self._dependents.pop(owner["uid"], None)
+                self._dependents.pop(owner.get("uid", ""), None)
         for owner in now or ():
-            self._dependents.setdefault(owner["uid"], {})[ref] = None
+            self._dependents.setdefault(owner.get("uid", ""), {})[ref] = None
 
     def _index_free(self, ref: Ref, before: Raw | None, after: Raw | None) -> None:
         was = labels_of(before) if before is not None and controller_of(before) is None else {}
@@ -75,6 +80,10 @@ class View:
         for ref, raw in found:
             if raw is not None and controller_of(raw) is None and selects(selector, labels_of(raw)):
                 yield ref, raw
+
+    def is_gone(self, uid: str) -> bool:
+        """Whether an owner that is not there has gone, and is not just unknown here."""
+        return self._seen is None or uid in self._seen
 
     def dependents(self, uid: str) -> list[Ref]:
         return [*self._dependents.get(uid, ())]
@@ -109,12 +118,13 @@ def controller_of(raw: Raw) -> Raw | None:
 
 def controller_uid(raw: Raw) -> str | None:
     owner = controller_of(raw)
-    return owner["uid"] if owner is not None else None
+    return owner.get("uid", "") if owner is not None else None
 
 
 def owner_ref(owner: Raw, namespace: str) -> Ref:
     """Where an owner reference points, for a dependent in that namespace."""
-    return Ref(group_of(owner["apiVersion"]), owner["kind"], namespace, owner["name"])
+    group = group_of(owner.get("apiVersion", ""))
+    return Ref(group, owner.get("kind", ""), namespace, owner.get("name", ""))
 
 
 def reference_to(raw: Raw) -> Raw:

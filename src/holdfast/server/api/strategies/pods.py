@@ -9,16 +9,20 @@ import msgspec
 
 from holdfast.api import names
 from holdfast.api.decode import convert
+from holdfast.api.errors import InvalidObject, MalformedText
 from holdfast.api.pod import Pod
 from holdfast.api.resources import qos_class
+from holdfast.backends.embedded.admission import apply_runtime_class
 from holdfast.server.api import fields
 from holdfast.server.api.cluster import Call
+from holdfast.server.api.status import Resource, forbidden
 from holdfast.server.api.strategies.priorities import give_priority
 from holdfast.server.api.strategies.strategy import Strategy, keep_spec, keep_status
 from holdfast.server.schema import Problem
-from holdfast.store import Raw
+from holdfast.store import Key, Raw
 
 DEFAULT_GRACE = 30
+_PODS = Resource("", "pods")
 _SHAPES_KEPT = 10_000
 _ENDED = ("Succeeded", "Failed")
 _TOLERATED_SECONDS = 300
@@ -36,6 +40,7 @@ _known_qos: dict[bytes, str] = {}
 
 def _new(call: Call, raw: Raw) -> Raw:
     spec = dict(raw.get("spec") or {})
+    _run_as_its_class_says(call, spec)
     give_priority(call, spec)
     _tolerate_trouble(spec)
     status: Raw = {"phase": "Pending"}
@@ -53,6 +58,22 @@ def _new(call: Call, raw: Raw) -> Raw:
     built = {**raw, "spec": spec, "status": status}
     status["qosClass"] = _qos(built)
     return built
+
+
+def _run_as_its_class_says(call: Call, spec: Raw) -> None:
+    """Raises ApiError 403, as Kubernetes' admission words it."""
+    name = spec.get("runtimeClassName")
+    if not name:
+        return
+    chosen = call.cluster.store.get(Key("node.k8s.io", "RuntimeClass", "", name))
+    if chosen is None:
+        raise forbidden(_PODS, call.name, f'pod rejected: RuntimeClass "{name}" not found')
+    try:
+        apply_runtime_class(spec, chosen)
+    except MalformedText:
+        return  # what cannot be read is refused by validation, in its own words
+    except InvalidObject as error:
+        raise forbidden(_PODS, call.name, error.message) from None
 
 
 def _tolerate_trouble(spec: Raw) -> None:

@@ -1,0 +1,65 @@
+"""Kinds that scheduling does not read: they are skipped and counted, so that a dump of a cluster
+loads.
+
+A kind is skipped if it is listed here, or if its API group is none that Holdfast reads (custom
+resources, and Kubernetes' own groups such as rbac.authorization.k8s.io). Any other kind of a group
+Holdfast reads is probably misspelt, and an error.
+"""
+
+from collections import Counter
+from difflib import SequenceMatcher
+from typing import Any
+
+from holdfast.api.kinds import KINDS, api_version_of
+from holdfast.api.names import SIM_API
+
+_UNREAD = {
+    "": (
+        "ComponentStatus",
+        "ConfigMap",
+        "Endpoints",
+        "LimitRange",
+        "PodTemplate",
+        "ResourceQuota",
+        "Secret",
+        "ServiceAccount",
+    ),
+    "apps": ("ControllerRevision",),
+    "batch": ("CronJob",),
+    "coordination.k8s.io": ("LeaseCandidate",),
+    "policy": ("PodSecurityPolicy",),
+    "scheduling.k8s.io": ("PodGroup", "Workload"),
+    "scheduling.koordinator.sh": ("PodMigrationPolicy",),
+    "scheduling.sigs.k8s.io": ("ElasticQuota",),
+    "storage.k8s.io": ("VolumeAttributesClass",),
+}
+_DOTLESS = ("autoscaling", "extensions")
+"""Kubernetes' own groups without a dot that nothing is read of; custom groups have a dot."""
+_GROUPS = {info.group for info in KINDS.values()}
+_OURS = SIM_API.partition("/")[0]
+_MISSPELT = 0.75
+
+
+def is_skipped(api_version: Any, kind: Any) -> bool:
+    if not (isinstance(api_version, str) and isinstance(kind, str) and api_version and kind):
+        return False
+    group = api_version.rpartition("/")[0]
+    if group in _GROUPS or group == _OURS:
+        return kind in _UNREAD.get(group, ())
+    if "." not in group and group not in _DOTLESS:
+        return False
+    groups = {info.group for info in KINDS.values() if info.kind == kind}
+    if group in _DOTLESS:
+        return not groups
+    return not any(SequenceMatcher(None, group, known).ratio() >= _MISSPELT for known in groups)
+
+
+def counted(skipped: Counter[tuple[str, str]]) -> str:
+    """`31 ConfigMap, 12 Secret`, of what is counted by group and kind: the commonest first."""
+    by_name: Counter[str] = Counter()
+    for (group, kind), count in skipped.items():
+        read = api_version_of(kind)
+        is_other = bool(read) and read.rpartition("/")[0] != group
+        by_name[f"{kind}.{group}" if is_other else kind] += count
+    ordered = sorted(by_name.items(), key=lambda each: (-each[1], each[0]))
+    return ", ".join(f"{count} {name}" for name, count in ordered)
