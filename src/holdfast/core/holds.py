@@ -77,8 +77,8 @@ class HoldTable:
         self._on_row: dict[int, dict[str, Hold]] = {}
         self._free: list[int] = []
         self._size = 0
-        self.waiting: dict[int, set[str]] = {}
-        """By row, the uids of those that do not have their room yet."""
+        self.waiting: dict[int, dict[str, None]] = {}
+        """By row, the uids of those that do not have their room yet, as they came."""
 
     def __iter__(self) -> Iterator[Hold]:
         return iter(self._by_uid.values())

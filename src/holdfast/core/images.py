@@ -43,7 +43,7 @@ class Images:
         # Where no other node has the image, this one's word on its size is the only one.
         resized = [
             name
-            for name in names & before
+            for name in sorted(names & before)
             if self._images[name].nodes == 1 and self._images[name].size != sizes[name]
         ]
         if names == before and not resized:
@@ -51,7 +51,7 @@ class Images:
         self.version += 1
         for name in resized:
             self._images[name].size = sizes[name]
-        for name in before - names:
+        for name in sorted(before - names):
             image = self._images[name]
             image.present[row] = False
             image.nodes -= 1

@@ -179,7 +179,7 @@ def _columns(cluster: Cluster) -> list[str]:
             if kept != right:
                 problems.append(f"row {row}: label {column.key} is {kept!r}, should be {right!r}")
     names = {name for info in table.info.values() for name in info.images}
-    for name in names:
+    for name in sorted(names):
         kept_image, right_image = table.images.get(name), images.get(name)
         if kept_image is None or right_image is None:
             problems.append(f"image {name} is not known")

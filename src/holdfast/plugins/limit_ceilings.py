@@ -76,7 +76,7 @@ class Ceilings:
         ratios, problem = self._ratios(info) if info is not None else ({}, "")
         self._tell(row, info, problem)
         offered = info.allocatable if info is not None else {}
-        for resource in ratios.keys() - self.by_resource.keys():
+        for resource in sorted(ratios.keys() - self.by_resource.keys()):
             counted = self._cluster.limits.count(resource)
             self.by_resource[resource] = Ceiling(counted, self._cluster.nodes.capacity)
         self._grow()

@@ -57,7 +57,7 @@ async def compare(client: Client, scheduler: Scheduler) -> Difference:
     on_server = {pod.metadata.uid: pod for pod in pods}
     known = cluster.pods
     misplaced = []
-    for uid in on_server.keys() & known.keys():
+    for uid in sorted(on_server.keys() & known.keys()):
         record, node = known[uid], on_server[uid].spec.node_name
         believed = cluster.nodes.name(record.row) if record.phase is Phase.ASSIGNED else ""
         if record.phase is not Phase.ASSUMED and believed != node:

@@ -126,8 +126,8 @@ class OwnerSpec:
     def matches(self, cls: PodClass) -> bool:
         return any(alternative.matches(cls) for alternative in self.alternatives)
 
-    def clues(self) -> set[Clue]:
-        return {alternative.clue() for alternative in self.alternatives}
+    def clues(self) -> list[Clue]:
+        return list(dict.fromkeys(alternative.clue() for alternative in self.alternatives))
 
     def names(self) -> Iterator[PodName]:
         for alternative in self.alternatives:

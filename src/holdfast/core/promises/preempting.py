@@ -100,11 +100,11 @@ class Departures:
         return next(iter(self._for.get(uid, {}).values()), None)
 
     def begin(self, preemptor: Promise) -> None:
-        for uid in preemptor.clears:
+        for uid in sorted(preemptor.clears):
             self._for.setdefault(uid, {})[preemptor.uid] = preemptor
 
     def end(self, preemptor: Promise) -> None:
-        for uid in preemptor.clears:
+        for uid in sorted(preemptor.clears):
             waiting = self._for.get(uid, {})
             waiting.pop(preemptor.uid, None)
             if not waiting:

@@ -234,7 +234,7 @@ class Promises:
         promise.clears = victims
         self.departures.begin(promise)
         promise.message = self._awaited(promise) or promise.message
-        for uid in before | victims:
+        for uid in sorted(before | victims):
             victim = self.known.get(uid)
             if victim is not None:
                 self.see_leaving(victim)

@@ -266,8 +266,8 @@ class Virtuals:
         """What is not as it would be were it worked out anew."""
         cluster = self._cluster
         known = {uid for uid, promise in cluster.promises.known.items() if promise.virtual}
-        problems = [f"{id} is set aside, but not known" for id in self.by_id.keys() - known]
-        problems += [f"{id} is known, but not set aside" for id in known - self.by_id.keys()]
+        problems = [f"{id} is set aside, but not known" for id in sorted(self.by_id.keys() - known)]
+        problems += [f"{id} is known, but not set aside" for id in sorted(known - self.by_id.keys())]
         asked_by = {virtual.requester.uid: virtual for virtual in self.by_id.values()}
         if asked_by != self._by_requester:
             problems.append(

@@ -1,6 +1,7 @@
 """Reservations that have a node but not yet the room, or not for all they ask, by the row they are on.
 
 They are served oldest first: what pods there leave falls to the oldest until it has all it asks for.
+One that has its room and asks for more comes after all that wait for theirs.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ class WaitingLine:
         self._nodes = cluster.nodes
         self._limits = cluster.limits
         self._on_row = cluster.ledger.holds.waiting
-        self._growing: dict[int, set[str]] = {}
+        self._growing: dict[int, dict[str, None]] = {}
 
     def __bool__(self) -> bool:
         return bool(self._on_row or self._growing)
@@ -35,20 +36,22 @@ class WaitingLine:
         return self._on_row.get(row, ())
 
     def hoping(self, row: int) -> Collection[str]:
-        """The uids of those that may want room that comes free there."""
-        if row in self._growing:
-            return self._growing.pop(row) | self._on_row.get(row, set())
-        return self._on_row.get(row, ())
+        """The uids of those that may want room that comes free there, in the order they get it."""
+        there = self._on_row.get(row, {})
+        if len(there) > 1:
+            known = self._promises.known
+            there = dict.fromkeys(sorted(there, key=lambda uid: (known[uid].created, known[uid].name)))
+        return there | self._growing.pop(row, {})
 
     def wants_more(self, promise: Promise) -> None:
         """There was no room to resize it; it is to be tried again when there may be."""
         assert promise.pod is not None
-        self._growing.setdefault(promise.pod.row, set()).add(promise.uid)
+        self._growing.setdefault(promise.pod.row, {})[promise.uid] = None
 
     def join(self, promise: Promise) -> None:
         assert promise.pod is not None
         promise.waiting = True
-        self._on_row.setdefault(promise.pod.row, set()).add(promise.uid)
+        self._on_row.setdefault(promise.pod.row, {})[promise.uid] = None
 
     def leave(self, promise: Promise) -> None:
         if not promise.waiting:
@@ -56,7 +59,7 @@ class WaitingLine:
         assert promise.pod is not None
         promise.waiting = False
         there = self._on_row[promise.pod.row]
-        there.discard(promise.uid)
+        there.pop(promise.uid, None)
         if not there:
             del self._on_row[promise.pod.row]
 
@@ -81,10 +84,11 @@ class WaitingLine:
 
     def shortage(self, promise: Promise, amounts: Amounts | None = None) -> Amounts:
         """By slot, how much is missing for that. Younger reservations that wait there do not count: it
-        comes before them."""
+        comes before them, but for what it asks for beyond what it has."""
         hold = promise.hold
         assert hold is not None
-        row, nodes, behind = hold.row, self._nodes, self._behind(promise)
+        row, nodes = hold.row, self._nodes
+        behind = self._behind(promise) if amounts is None else []
         short: Amounts = {}
         for slot, promised in (hold.amounts if amounts is None else amounts).items():
             if amounts is not None and promised <= hold.amounts.get(slot, 0):

@@ -42,8 +42,8 @@ class Assumed:
     def kept_for(self, pod: str) -> tuple[list[str], list[ClaimKey]]:
         """The volumes and claims that only this pod's promises stand for."""
         return (
-            [name for name in self._volumes_of.get(pod, ()) if _only(self.volumes.get(name), pod)],
-            [key for key in self._claims_of.get(pod, ()) if _only(self.claims.get(key), pod)],
+            sorted(n for n in self._volumes_of.get(pod, ()) if _only(self.volumes.get(n), pod)),
+            sorted(key for key in self._claims_of.get(pod, ()) if _only(self.claims.get(key), pod)),
         )
 
     def of(self, pod: str) -> tuple[list[str], list[ClaimKey]]:
@@ -55,10 +55,10 @@ class Assumed:
 
     def release(self, pod: str) -> None:
         """The pod has no promises any more."""
-        for name in self._volumes_of.pop(pod, ()):
+        for name in sorted(self._volumes_of.pop(pod, ())):
             if _left(self.volumes.get(name), pod):
                 del self.volumes[name]
-        for key in self._claims_of.pop(pod, ()):
+        for key in sorted(self._claims_of.pop(pod, ())):
             if _left(self.claims.get(key), pod):
                 del self.claims[key]
 

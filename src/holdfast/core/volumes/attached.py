@@ -164,13 +164,13 @@ class Attached:
         else:
             self.spare.pop(row, None)
         before = self.volumes.on(row)
-        for volume in before.keys() - here:
+        for volume in sorted(before.keys() - here):
             self.volumes.add(volume, row, -1)
-        for volume in here - before.keys():
+        for volume in sorted(here - before.keys()):
             self.volumes.add(volume, row, 1)
         here |= attached
         counts: dict[str, int] = {}
-        for volume in here:
+        for volume in sorted(here):
             counts[volume.driver] = counts.get(volume.driver, 0) + 1
         self._write(self._counts, row, counts, 0)
 

@@ -327,7 +327,7 @@ class Volumes:
             self._volumes[name] = after
             self._shelve(after, True)
         self._stamp(of_volume(name), after)
-        for key in self._claims_of.get(name, ()):
+        for key in sorted(self._claims_of.get(name, ())):
             self._identity_changed(key)
         self._rows_changed(self.attached.put_volume(name))
 
@@ -503,7 +503,7 @@ class Volumes:
             if here != should:
                 found.append(f"row {row} has volumes {here}, should have {should}")
         stray = self.assumed.pods() - set(pods)
-        found.extend(f"promises to pod {uid}, which is gone" for uid in stray)
+        found.extend(f"promises to pod {uid}, which is gone" for uid in sorted(stray))
         for name, promise in self.assumed.volumes.items():
             if promise.claim is not None:
                 recount.assume_volume(recount._volumes[name], _as_claim(promise.claim), "recount")
