@@ -52,12 +52,19 @@ _OPEN = frozenset(
 
 
 def find_unknown(
-    findings: Findings, raw: Any, schema: Schema, path: str = "", *, misplaced_only: bool = False
+    findings: Findings,
+    raw: Any,
+    schema: Schema,
+    path: str = "",
+    *,
+    misplaced_only: bool = False,
+    mistakes_only: bool = False,
 ) -> None:
     """Report fields the schema does not have, with the name or place that was probably meant.
 
     With `misplaced_only`, names that are known nowhere in the schema are let pass: an API
-    server is older or newer than we are, but a known name in a wrong place is a mistake.
+    server is older or newer than we are, but a known name in a wrong place is a mistake. With
+    `mistakes_only`, so are names that are nearly a known one.
     """
     whole = schema
 
@@ -81,6 +88,8 @@ def find_unknown(
                 findings.add(where, f"unknown field here; it belongs to {home}")
             elif not misplaced_only:
                 close = get_close_matches(str(key), schema, n=1)
+                if mistakes_only and not close:
+                    continue
                 hint = f"; did you mean {close[0]}?" if close else _known(schema)
                 findings.add(where, f"unknown field{hint}")
 

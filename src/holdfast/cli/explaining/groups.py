@@ -8,6 +8,7 @@ from holdfast.cli.asking.server import POD, RESERVATION, Raw, Server
 from holdfast.cli.explaining.helping import help_for
 from holdfast.cli.explaining.placing import place
 from holdfast.cli.explaining.pods import told
+from holdfast.cli.explaining.queues import over_capability
 from holdfast.cli.explaining.report import Report
 from holdfast.core.jobs import Job
 from holdfast.core.pods import PodRecord
@@ -33,11 +34,15 @@ async def explain_group(server: Server, picture: Picture, name: str, namespace: 
 
 def _standing(picture: Picture, job: Job, report: Report) -> str:
     waiting = job.waiting()
+    full = over_capability(picture, waiting[: max(1, job.still_needs - job.ready_members)])
     fitting = _fitting(picture, waiting, report)
     if job.is_ready:
         return "It runs."
     if job.lacks(waiting) or not waiting:
         return "There are too few pods."
+    if full is not None:
+        text, never = full
+        return f"It can never start: {text}." if never else f"It waits for its queue: {text}."
     if refusal := picture.cluster.jobs.queues.refusal(waiting[0]):
         return f"No nodes are looked for: {refusal}."
     if job.would_be_ready(fitting):
@@ -64,12 +69,14 @@ def _fitting(picture: Picture, waiting: list[PodRecord], report: Report) -> list
     fitting = []
     with ledger.transaction():
         for pod in waiting:
+            if picture.cluster.jobs.queues.refusal(pod):
+                continue
             placing = place(scheduler, pod)
             if placing.message:
                 if not report.would_say:
                     report.would_say = placing.message
                     report.nodes = placing.reasons
-                    report.help = help_for(scheduler, pod, placing)
+                    report.help = help_for(picture, pod, placing)
                 continue
             row = scheduler.cycle.find_row(placing.profile, pod, placing.column)
             pod.draws_on = placing.column.draws_on(row)

@@ -1,10 +1,13 @@
 """Why a pod has no node, or where it went and why."""
 
+from holdfast.actions.scheduler import Scheduler
+from holdfast.backends.embedded.setup import SERVED
 from holdfast.cli.asking.picture import Picture
 from holdfast.cli.asking.server import POD, Raw, Server
-from holdfast.cli.explaining.helping import help_for
+from holdfast.cli.explaining.helping import help_for, stopping_on
 from holdfast.cli.explaining.placing import place, rank
 from holdfast.cli.explaining.promised import promised_to
+from holdfast.cli.explaining.queues import over_capability
 from holdfast.cli.explaining.report import Report
 from holdfast.core.pods import PodRecord
 
@@ -54,8 +57,11 @@ def _waiting(picture: Picture, pod: PodRecord, raw: Raw, report: Report) -> None
     report.nodes = placing.reasons
     report.ranked = rank(scheduler, placing)
     report.reservations = promised_to(picture.cluster, placing.column)
-    report.help = help_for(scheduler, pod, placing)
     nominated = (raw.get("status") or {}).get("nominatedNodeName")
+    if nominated and placing.message:
+        report.help = stopping_on(picture, nominated)
+    else:
+        report.help = help_for(picture, pod, placing)
     if pod.leaving:
         report.summary = "It is being deleted, and gets no node any more."
     elif pod.gates:
@@ -63,13 +69,17 @@ def _waiting(picture: Picture, pod: PodRecord, raw: Raw, report: Report) -> None
         report.help.insert(0, f"scheduling gates to remove: {', '.join(pod.gates)}")
     elif scheduler.profile_of(pod.scheduler) is None:
         report.summary = (
-            f"It asks for {pod.scheduler}, which is not one of ours "
-            f"({', '.join(profile.scheduler_name for profile in scheduler.profiles)}); see --config."
+            f"It asks for {pod.scheduler}, which is not one of ours ({', '.join(_served(scheduler))}); "
+            "see --config."
         )
+        report.help = []
     elif nominated:
         report.summary = f"{nominated} is being cleared for it."
     elif refusal := picture.cluster.jobs.queues.refusal(pod):
         report.summary = f"No node is looked for: {refusal}."
+        if full := over_capability(picture, [pod]):
+            text, never = full
+            report.help.insert(0, f"{text}: it can never start" if never else text)
     elif placing.message:
         report.summary = "No node will do."
     elif held_up := _held_up(picture, pod):
@@ -81,6 +91,12 @@ def _waiting(picture: Picture, pod: PodRecord, raw: Raw, report: Report) -> None
         report.summary = (
             f"A node will do now{best}. It waits for its turn, or the scheduler does not run."
         )
+
+
+def _served(scheduler: Scheduler) -> list[str]:
+    """The names pods may ask for: those of profiles, and those served by them besides."""
+    own = [profile.scheduler_name for profile in scheduler.profiles]
+    return [*own, *(each for each in SERVED if each not in own and scheduler.profile_of(each))]
 
 
 def _held_up(picture: Picture, pod: PodRecord) -> str:

@@ -70,7 +70,7 @@ def _waiting(picture: Picture, promise: Promise, report: Report) -> None:
     report.would_say = placing.message
     report.nodes = placing.reasons
     report.ranked = rank(scheduler, placing)
-    report.help = help_for(scheduler, pod, placing)
+    report.help = help_for(picture, pod, placing)
     if pod.scheduler and scheduler.profile_of(pod.scheduler) is None:
         report.summary = (
             f"Its template asks for {pod.scheduler}, which is not one of ours; see --config."

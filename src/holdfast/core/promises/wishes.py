@@ -5,12 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TypeVar
 
+import msgspec
+
 from holdfast.api import names
 from holdfast.api.affinity import Taint
 from holdfast.api.annotations import ExactMatchReservation, ReservationAffinity
 from holdfast.api.decode import decode_json
 from holdfast.api.errors import InvalidObject
+from holdfast.api.findings import Findings
+from holdfast.api.meta import Struct
 from holdfast.api.node_selectors import match_node_selector_term
+from holdfast.api.schema import find_unknown, schema_of
 from holdfast.api.tolerations import find_untolerated, tolerated
 from holdfast.core.classes import PodClass
 from holdfast.core.promises.promise import Promise
@@ -109,10 +114,16 @@ class Wish:
         )
 
 
-T = TypeVar("T")
+T = TypeVar("T", bound=Struct)
 
 
 def _read(text: str, type: type[T], annotation: str) -> T:
-    """An annotation that is empty says nothing, but it is there."""
-    said = "{}" if text in ("", "null") else text
-    return decode_json(said, type, field=f"metadata.annotations[{annotation}]")
+    """An annotation that is empty says nothing, but it is there. A misspelt field is an error, since
+    the pod would be placed as if it were not given; a field that is like none may be a newer one."""
+    said, field = "{}" if text in ("", "null") else text, f"metadata.annotations[{annotation}]"
+    read = decode_json(said, type, field=field)
+    findings = Findings("")
+    find_unknown(findings, msgspec.json.decode(said), schema_of(type), mistakes_only=True)
+    if findings.errors:
+        raise findings.errors[0].within(prefix=field)
+    return read
