@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 import http.client
 import json
-import socket
 import ssl
 import threading
 from collections.abc import Callable, Iterator
@@ -21,13 +20,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from aiohttp import web
-
 from holdfast.backends.embedded.clock import RealClock
 from holdfast.server.api.bootstrap import bootstrap
 from holdfast.server.api.cluster import Cluster
 from holdfast.server.api.credentials import Credentials, write_kubeconfig
-from holdfast.server.api.server import application
+from holdfast.server.api.server import ApiServer
+from holdfast.server.listener import Bounds, Listener
 from holdfast.store import Store
 
 Raw = dict[str, Any]
@@ -89,19 +87,17 @@ async def _turns() -> None:
         await asyncio.sleep(0)
 
 
-async def _closed(runner: web.AppRunner, door: socket.socket) -> None:
+async def _closed(api: ApiServer, listener: Listener) -> None:
     """Serves no more, and leaves no connection open for the garbage collector to find in another test.
 
-    One that came in at the last moment is let come to its protocol before the server is closed, since a
-    closed server forgets it. All are cut: with TLS, closing them would wait for the other side.
+    All are cut: with TLS, closing them would wait for the other side.
     """
-    assert runner.server is not None
-    asyncio.get_running_loop().remove_reader(door)
+    await listener.stop_accepting()
     await _turns()
-    for each in runner.server.connections:
-        if each.transport is not None:
-            each.transport.abort()
-    await runner.cleanup()
+    listener.cut_all()
+    await _turns()
+    api.close()
+    await listener.close(1.0)
 
 
 async def _end_all() -> None:
@@ -119,11 +115,14 @@ class LiveServer:
         store: Store | None = None,
         credentials: Credentials | None = None,
         setup: Callable[[Cluster], None] = lambda cluster: None,
+        bounds: Bounds | None = None,
     ) -> None:
         self.cluster = Cluster(store or Store(), RealClock())
         self.credentials = credentials
         self.port = 0
         self._setup = setup
+        self._bounds = bounds
+        self.listener: Listener | None = None
         self._loop = asyncio.new_event_loop()
         self._started = threading.Event()
         self._thread = threading.Thread(target=self._serve, daemon=True)
@@ -152,17 +151,18 @@ class LiveServer:
     async def _served(self) -> None:
         bootstrap(self.cluster)
         token = self.credentials.token if self.credentials else None
-        runner = web.AppRunner(application(self.cluster, token=token), shutdown_timeout=1.0)
-        await runner.setup()
+        api = ApiServer(self.cluster, token=token)
         self._setup(self.cluster)
-        tls = self.credentials.tls if self.credentials else None
-        door = socket.create_server(("127.0.0.1", 0))
-        await web.SockSite(runner, door, ssl_context=tls).start()
-        self.port = door.getsockname()[1]
+        listener = Listener(
+            api.handle, self.credentials.tls if self.credentials else None, self._bounds
+        )
+        await listener.start("127.0.0.1", 0)
+        self.listener = listener
+        self.port = listener.addresses[0][1]
         self._stop = asyncio.Event()
         self._started.set()
         await self._stop.wait()
-        await _closed(runner, door)
+        await _closed(api, listener)
 
     def run(self, function: Callable[[], T]) -> T:
         """Calls a function in the server's thread."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from aiohttp.test_utils import TestClient, TestServer
+from aiohttp import web
+from aiohttp.test_utils import RawTestServer, TestClient
 
 from drivers.player import JSON, Deletions
 from holdfast.api.crds import definitions
@@ -14,7 +15,7 @@ from holdfast.backends.embedded.setup import Setup
 from holdfast.server.api.bootstrap import bootstrap, ensure_definition
 from holdfast.server.api.cluster import Cluster
 from holdfast.server.api.definitions import DefinitionKeeper
-from holdfast.server.api.server import application
+from holdfast.server.api.server import ApiServer
 from holdfast.sim.clock import VirtualClock
 from holdfast.sim.timeline import Entry, Timeline
 from holdfast.store import Raw, Store
@@ -37,7 +38,8 @@ class EmbeddedStage:
         for definition in definitions():
             ensure_definition(api, definition)
         keeper.stop()
-        async with TestClient(TestServer(application(api))) as self._client:
+        client: TestClient[web.BaseRequest, None] = TestClient(RawTestServer(ApiServer(api).handle))
+        async with client as self._client:
             await self.quiet()
             self.timeline.entries.clear()
             yield

@@ -7,9 +7,19 @@ from typing import Any
 
 import aiohttp
 import pytest
+from aiohttp.test_utils import make_mocked_request
 
 from holdfast.backends.kubernetes.errors import KubernetesError
-from holdfast.server.health import Check, Endpoints, health_app, ping, start_health
+from holdfast.server.health import (
+    OPEN_PATHS,
+    Check,
+    Endpoints,
+    Health,
+    closed_paths,
+    is_open,
+    ping,
+    start_health,
+)
 
 
 def ask(problems: dict[str, str], *paths: str) -> list[tuple[int, str]]:
@@ -30,7 +40,7 @@ def ask(problems: dict[str, str], *paths: str) -> list[tuple[int, str]]:
             configz=lambda: {"parallelism": 16},
             more={"/debug/compare": difference, "/debug/unreachable": unreachable},
         )
-        runner, port = await start_health(health_app(endpoints), "127.0.0.1", 0)
+        listener, port = await start_health(endpoints, "127.0.0.1", 0)
         answers = []
         try:
             async with aiohttp.ClientSession() as session:
@@ -38,7 +48,7 @@ def ask(problems: dict[str, str], *paths: str) -> list[tuple[int, str]]:
                     async with session.get(f"http://127.0.0.1:{port}{path}") as response:
                         answers.append((response.status, await response.text()))
         finally:
-            await runner.cleanup()
+            await listener.close(1.0)
         return answers
 
     return asyncio.run(go())
@@ -88,3 +98,43 @@ def test_metrics_configuration_and_comparison() -> None:
 
 def test_a_question_the_server_does_not_answer_says_why() -> None:
     assert ask({}, "/debug/unreachable") == [(502, "https://c:1: connection refused\n")]
+
+
+@pytest.mark.parametrize(
+    ("path", "open_paths", "expected"),
+    [
+        ("/healthz", ("/healthz",), True),
+        ("/healthz/", ("/healthz",), True),
+        ("/healthz/ping", ("/healthz",), True),
+        ("/healthz/ping/more", ("/healthz",), False),
+        ("/healthzz", ("/healthz",), False),
+        ("/metrics", ("/healthz",), False),
+        ("/metrics", ("/healthz", "/metrics"), True),
+        ("/metrics/cadvisor", ("/metrics",), False),
+        ("/metrics/cadvisor", ("/metrics*",), True),
+        ("/api/v1/pods", ("/healthz", "/metrics"), False),
+        ("//healthz", ("/healthz",), False),
+    ],
+)
+def test_which_paths_are_open(path: str, open_paths: tuple[str, ...], expected: bool) -> None:
+    assert is_open(path, open_paths) is expected
+
+
+def test_what_leads_to_objects_is_never_open() -> None:
+    given = ("/healthz", "/api", "/api/*", "/apis/apps", "/openapi/v2", "/*", "*", "metrics")
+    assert closed_paths(given) == list(given[1:])
+
+
+@pytest.mark.parametrize(
+    ("path", "code"), [("/healthz", 200), ("/metrics", 403), ("/debug/compare", 403), ("/version", 200)]
+)
+def test_other_machines_see_what_is_open(path: str, code: int) -> None:
+    async def never() -> Any:
+        raise AssertionError
+
+    async def asked() -> int:
+        health = Health(Endpoints(metrics=lambda: b"", more={"/debug/compare": never}))
+        request = make_mocked_request("GET", path).clone(remote="192.0.2.7")
+        return (await health.alone(request, OPEN_PATHS)).status
+
+    assert asyncio.run(asked()) == code

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 from aiohttp import ClientSession
-from aiohttp.test_utils import TestServer
+from aiohttp.test_utils import RawTestServer
 
 from holdfast.api.crds import definitions
 from holdfast.backends.embedded.cluster import EmbeddedCluster
@@ -19,7 +19,7 @@ from holdfast.framework.config import API_VERSION, KIND
 from holdfast.server.api.bootstrap import bootstrap, ensure_definition
 from holdfast.server.api.cluster import Cluster
 from holdfast.server.api.definitions import DefinitionKeeper
-from holdfast.server.api.server import application
+from holdfast.server.api.server import ApiServer
 from holdfast.store import Store
 from holdfast.store.objects import pod_key
 from provisioning.asking_world import ERROR, ID, asking, required
@@ -69,7 +69,7 @@ class Served:
         for definition in definitions():
             ensure_definition(api, definition)
         keeper.stop()
-        self.server = TestServer(application(api))
+        self.server = RawTestServer(ApiServer(api).handle)
         self._changed = asyncio.Event()
         self.log = Path()
         self.store.observe(lambda change: self._changed.set())

@@ -5,7 +5,16 @@ from typing import Annotated
 import typer
 
 from holdfast.cli.asking.options import Kubeconfig
-from holdfast.cli.serving import HealthAddress, failures, logger, read_address, run_loop
+from holdfast.cli.serving import (
+    DEFAULT_OPEN_PATHS,
+    HealthAddress,
+    OpenPaths,
+    failures,
+    logger,
+    read_address,
+    read_open_paths,
+    run_loop,
+)
 
 _DEFAULT_HEALTH = "0.0.0.0:10261"
 
@@ -20,6 +29,7 @@ def provisioner(
         str, typer.Option("--lease-namespace", metavar="NS", help="Where the lease is.")
     ] = "kube-system",
     health_address: HealthAddress = _DEFAULT_HEALTH,
+    open_paths: OpenPaths = DEFAULT_OPEN_PATHS,
 ) -> None:
     """Create the reservations pods ask for by a template.
 
@@ -33,6 +43,8 @@ def provisioner(
     log = logger()
     with failures(health_address):
         access = find_access(kubeconfig)
-        settings = ProvisionerSettings(access, leader_elect, lease_namespace, health, log)
+        settings = ProvisionerSettings(
+            access, leader_elect, lease_namespace, health, log, read_open_paths(open_paths)
+        )
         log("starting", server=access.server, access=access.origin)
         run_loop(lambda: serve(settings))

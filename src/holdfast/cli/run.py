@@ -5,7 +5,16 @@ from typing import Annotated, Any
 import typer
 
 from holdfast.cli.asking.options import optional
-from holdfast.cli.serving import HealthAddress, failures, logger, read_address, run_loop
+from holdfast.cli.serving import (
+    DEFAULT_OPEN_PATHS,
+    HealthAddress,
+    OpenPaths,
+    failures,
+    logger,
+    read_address,
+    read_open_paths,
+    run_loop,
+)
 
 _DEFAULT_HEALTH = "0.0.0.0:10259"
 
@@ -34,6 +43,7 @@ def run(
         ),
     ] = None,
     health_address: HealthAddress = _DEFAULT_HEALTH,
+    open_paths: OpenPaths = DEFAULT_OPEN_PATHS,
 ) -> None:
     """Schedule the pods of a Kubernetes cluster that ask for it.
 
@@ -59,6 +69,7 @@ def run(
             elect=configuration.leader_election.leader_elect if leader_elect is None else leader_elect,
             install_crds=install_crds,
             health=health,
+            open_paths=read_open_paths(open_paths),
             log=log,
         )
         log("starting", server=access.server, access=access.origin, profiles=_names(configuration))

@@ -21,6 +21,28 @@ HealthAddress = Annotated[
 ]
 
 
+OpenPaths = Annotated[
+    str,
+    typer.Option(
+        "--authorization-always-allow-paths",
+        metavar="PATHS",
+        help="Paths served to everyone, separated by commas; a `*` may stand at the end. Others, such"
+        " as /metrics and /configz, are for those with credentials or, without any, on this machine.",
+    ),
+]
+DEFAULT_OPEN_PATHS = "/healthz,/livez,/readyz,/version"
+
+
+def read_open_paths(text: str) -> tuple[str, ...]:
+    """Raises Failure."""
+    from holdfast.server.health import closed_paths
+
+    paths = tuple(path.strip() for path in text.split(",") if path.strip())
+    for path in closed_paths(paths):
+        raise Failure(1, [f"--authorization-always-allow-paths: {path!r} cannot be open to everyone"])
+    return paths
+
+
 def read_address(text: str) -> tuple[str, int] | None:
     """Raises Failure."""
     if not text:

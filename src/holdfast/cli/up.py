@@ -9,6 +9,7 @@ import typer
 from holdfast.api.errors import HoldfastError
 from holdfast.cli.failing import Failure
 from holdfast.cli.logs import log_to_stderr
+from holdfast.cli.serving import DEFAULT_OPEN_PATHS, OpenPaths, read_open_paths
 from holdfast.cli.setups import load_setup
 from holdfast.server.applying import NotApplied
 from holdfast.server.up import Up, UpSettings, serve
@@ -67,6 +68,7 @@ def up(
     no_dashboard: Annotated[
         bool, typer.Option("--no-dashboard", help="Serve no dashboard, as this version does anyway.")
     ] = False,
+    open_paths: OpenPaths = DEFAULT_OPEN_PATHS,
 ) -> None:
     """Run a cluster in this process: API server, scheduler, simulated nodes.
 
@@ -85,7 +87,16 @@ def up(
         kubeconfig = kubeconfig_out or (data_dir / "kubeconfig" if data_dir else Path(KUBECONFIG))
         if data_dir is not None:
             data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-        settings = UpSettings(setup, kubeconfig.absolute(), nodes, documents, host, port, data_dir)
+        settings = UpSettings(
+            setup,
+            kubeconfig.absolute(),
+            nodes,
+            documents,
+            host,
+            port,
+            data_dir,
+            read_open_paths(open_paths),
+        )
         asyncio.run(serve(settings, lambda running: _say(running, settings)))
     except (InvalidInput, NotApplied) as error:
         raise Failure(1, error.problems) from None

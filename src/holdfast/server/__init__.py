@@ -8,4 +8,7 @@ running        all that `holdfast run` is made of
 provisioning   all that `holdfast provisioner` is made of
 service        what those two share: a lease to work under, health, an end
 health         `/healthz`, `/metrics` and their like
+listener       accepts connections within limits
+limits         all of these, with their reasons
+rare_log       a log that clients cannot fill
 """

@@ -1,6 +1,6 @@
 """All that `holdfast provisioner` is made of, put together: client, runner, service."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
@@ -13,6 +13,7 @@ from holdfast.backends.kubernetes.http.client import Client
 from holdfast.backends.kubernetes.provisioning import ProvisionerRunner
 from holdfast.backends.kubernetes.traffic import Requests
 from holdfast.framework.config import LeaderElection
+from holdfast.server.health import OPEN_PATHS
 from holdfast.server.service import Answers, Log, Service
 
 HEALTH_PORT = 10261
@@ -26,6 +27,7 @@ class ProvisionerSettings:
     lease_namespace: str = "kube-system"
     health: tuple[str, int] | None = ("0.0.0.0", HEALTH_PORT)
     log: Log = field(default=lambda *_, **__: None)
+    open_paths: Collection[str] = OPEN_PATHS
 
 
 async def run(settings: ProvisionerSettings) -> None:
@@ -46,6 +48,7 @@ async def run(settings: ProvisionerSettings) -> None:
             settings.health,
             lambda: generate_latest(registry),
             lambda: {"leaderElection": msgspec.to_builtins(lease)},
+            open_paths=settings.open_paths,
         )
         await service.run(runner, answers)
 

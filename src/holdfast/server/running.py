@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import signal
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
@@ -20,6 +21,7 @@ from holdfast.backends.kubernetes.traffic import Requests, RunnerFigures
 from holdfast.backends.metrics import SchedulingMetrics
 from holdfast.framework.config import Configuration, VolumeBindingArgs, to_mapping
 from holdfast.framework.registry import Registry
+from holdfast.server.health import OPEN_PATHS
 from holdfast.server.service import Answers, Log, Service
 
 HEALTH_PORT = 10259
@@ -34,6 +36,7 @@ class RunSettings:
     elect: bool
     install_crds: bool = False
     health: tuple[str, int] | None = ("0.0.0.0", HEALTH_PORT)
+    open_paths: Collection[str] = OPEN_PATHS
     log: Log = field(default=lambda *_, **__: None)
 
 
@@ -82,6 +85,7 @@ class _Running:
             self._metrics.text,
             lambda: to_mapping(settings.configuration),
             {"/debug/compare": self._compare},
+            settings.open_paths,
         )
         await service.run(runner, answers)
 

@@ -12,7 +12,7 @@ import math
 import signal
 import socket
 import uuid
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Any, NamedTuple, Protocol
 
 from holdfast.backends.kubernetes.clock import Clock
@@ -21,12 +21,14 @@ from holdfast.backends.kubernetes.errors import KubernetesError
 from holdfast.backends.kubernetes.fence import Fence
 from holdfast.backends.kubernetes.http.client import Client
 from holdfast.framework.config import LeaderElection
-from holdfast.server.health import Check, Endpoints, health_app, ping, start_health
+from holdfast.server.health import OPEN_PATHS, Check, Endpoints, ping, start_health
 
 _STALE_AFTER = 20.0
 """How much longer than its duration a lease may go without renewal before we are called dead."""
 _LAST_WRITES = 20.0
 """How long writes on their way are waited for when we stop, in seconds."""
+_LAST_ANSWERS = 2.0
+"""How long requests for health are waited for when we stop, in seconds."""
 _LEVELS = {"failed": "warning", "lost": "warning", "not released": "warning"}
 
 Log = Callable[..., None]
@@ -59,6 +61,8 @@ class Answers(NamedTuple):
     metrics: Callable[[], bytes]
     configz: Callable[[], Mapping[str, Any]]
     more: Mapping[str, Callable[[], Awaitable[Any]]] = {}
+    open_paths: Collection[str] = OPEN_PATHS
+    """What callers on other machines may ask for."""
 
 
 class Service:
@@ -135,9 +139,13 @@ class Service:
         ]
         endpoints = Endpoints(checks, answers.metrics, answers.configz, answers.more)
         host, port = answers.where
-        served, port = await start_health(health_app(endpoints), host, port)
+        listener, port = await start_health(endpoints, host, port, answers.open_paths)
         self._log("serving", host=host, port=port)
-        return served.cleanup
+
+        async def close() -> None:
+            await listener.close(_LAST_ANSWERS)
+
+        return close
 
     def _stale_lease(self) -> str:
         if self._elect and self._election.is_stale(_STALE_AFTER):

@@ -9,13 +9,13 @@ import asyncio
 import gc
 import os
 import signal
+import socket
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import yaml
-from aiohttp import web
 
 from holdfast.api.crds import definitions
 from holdfast.api.documents import Document
@@ -32,9 +32,10 @@ from holdfast.server.api.credentials import (
     write_secret,
 )
 from holdfast.server.api.definitions import DefinitionKeeper
-from holdfast.server.api.server import application
+from holdfast.server.api.server import ApiServer
 from holdfast.server.applying import apply_documents
-from holdfast.server.health import Check, Endpoints, health_app, ping
+from holdfast.server.health import OPEN_PATHS, Check, Endpoints, Health, ping
+from holdfast.server.listener import Listener
 from holdfast.store import Store, open_store
 
 GARBAGE_AFTER = (100_000, 50, 100)
@@ -58,6 +59,8 @@ class UpSettings:
     port: int = 0
     folder: Path | None = None
     """Where it is kept; None for in memory only."""
+    open_paths: Sequence[str] = OPEN_PATHS
+    """What is served without the token."""
 
 
 class Up:
@@ -77,7 +80,8 @@ class Up:
         except BaseException:
             self.store.close()
             raise
-        self._runner: web.AppRunner | None = None
+        self._server: ApiServer | None = None
+        self._listener: Listener | None = None
         self._running: asyncio.Task[None] | None = None
         self.address = ""
 
@@ -95,38 +99,34 @@ class Up:
         """Serves, then writes the kubeconfig. Raises UpError."""
         settings = self._settings
         self._running = asyncio.create_task(self.cluster.run())
-        app = application(self.api, token=self.credentials.token, routes=self._health())
-        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=_LAST_ANSWERS)
-        await self._runner.setup()
+        self._server = ApiServer(
+            self.api,
+            token=self.credentials.token,
+            health=self._health(),
+            open_paths=settings.open_paths,
+        )
+        self._listener = Listener(self._server.handle, self.credentials.tls)
         try:
-            tls = self.credentials.tls
-            await web.TCPSite(self._runner, settings.host, settings.port, ssl_context=tls).start()
+            await self._listener.start(settings.host, settings.port)
         except OSError as error:
-            why = os.strerror(error.errno).lower() if error.errno else str(error)
+            known = error.errno and not isinstance(error, socket.gaierror)
+            why = os.strerror(error.errno or 0).lower() if known else str(error)
             raise UpError(f"cannot listen on {settings.host}:{settings.port}: {why}") from None
-        self.address = self._reachable_at(self._runner.addresses[0][1])
+        self.address = self._reachable_at(self._listener.addresses[0][1])
         await self.store.settled(self.store.revision)
         _write_kubeconfig(settings.kubeconfig, self.address, self.credentials)
 
-    def _health(self) -> list[web.RouteDef]:
-        """Served to everyone, as `holdfast run` does."""
-
+    def _health(self) -> Health:
         def failure() -> str:
             return str(self.store.failure or "")
 
-        endpoints = Endpoints(
-            checks=[ping(), Check("store", failure)],
-            metrics=self.cluster.metrics.text,
-            configz=lambda: to_mapping(self._settings.setup.configuration),
+        return Health(
+            Endpoints(
+                checks=[ping(), Check("store", failure)],
+                metrics=self.cluster.metrics.text,
+                configz=lambda: to_mapping(self._settings.setup.configuration),
+            )
         )
-        app = health_app(endpoints)
-        return [
-            web.get(route.resource.canonical, route.handler)
-            for route in app.router.routes()
-            if route.method == "GET" and route.resource is not None
-            # Which version of Kubernetes this is, clients ask the API.
-            if route.resource.canonical != "/version"
-        ]
 
     async def ended(self) -> None:
         """Returns only when the cluster went down by itself, with what it died of."""
@@ -135,8 +135,10 @@ class Up:
 
     async def close(self) -> None:
         self.cluster.stop()
-        if self._runner is not None:
-            await self._runner.cleanup()
+        if self._listener is not None and self._server is not None:
+            await self._listener.stop_accepting()
+            self._server.close()
+            await self._listener.close(_LAST_ANSWERS)
         if self._running is not None:
             await asyncio.gather(self._running, return_exceptions=True)
         self.store.close()

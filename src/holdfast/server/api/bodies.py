@@ -18,7 +18,6 @@ from holdfast.api.yaml_documents import read_first
 from holdfast.server.api import protobuf
 from holdfast.server.api.status import ApiError, bad_request
 
-LIMIT = 3 * 1024 * 1024
 MAX_DEPTH = 200
 
 _POSITION = re.compile(r" \(byte (\d+)\)$")

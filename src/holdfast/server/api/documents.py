@@ -23,7 +23,9 @@ class Documents:
         self._generation = -1
         self._made: dict[str, bytes] = {}
 
-    def answer(self, path: list[str], request: web.Request, accept: str) -> web.StreamResponse | None:
+    def answer(
+        self, path: list[str], request: web.BaseRequest, accept: str
+    ) -> web.StreamResponse | None:
         match path:
             case ["v2"]:
                 if _wants_protobuf(accept):
@@ -59,7 +61,7 @@ class Documents:
         return openapi.encode_document(self._catalogue.openapi_v2())
 
     def _served(
-        self, request: web.Request, name: str, make: Callable[[], bytes], media: str = JSON
+        self, request: web.BaseRequest, name: str, make: Callable[[], bytes], media: str = JSON
     ) -> web.Response:
         body = self._body(name, make)
         tag = f'"{hashlib.sha256(body).hexdigest().upper()}"'

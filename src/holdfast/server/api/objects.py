@@ -10,6 +10,7 @@ from holdfast.server.api import answers, protobuf
 from holdfast.server.api.bodies import Body, media_of, read_object
 from holdfast.server.api.cluster import Call, Cluster
 from holdfast.server.api.encoding import as_media, in_form, list_in_form, to_bytes
+from holdfast.server.api.incoming import read_body
 from holdfast.server.api.negotiate import JSON, Form, object_form
 from holdfast.server.api.options import (
     DeleteOptions,
@@ -75,7 +76,7 @@ class Objects:
     def close(self) -> None:
         self._workers.close()
 
-    async def handle(self, request: web.Request, target: Target, accept: str) -> web.StreamResponse:
+    async def handle(self, request: web.BaseRequest, target: Target, accept: str) -> web.StreamResponse:
         type = self._cluster.catalogue.resource(target.group, target.version, target.plural)
         if type is None:
             if not any(each.group == target.group for each in self._cluster.catalogue):
@@ -93,7 +94,7 @@ class Objects:
         except ApiError as error:
             return answers.failure(error, accept, call.warnings)
 
-    def _write_options(self, request: web.Request) -> WriteOptions:
+    def _write_options(self, request: web.BaseRequest) -> WriteOptions:
         agent = request.headers.get("User-Agent", "")
         if not request.query_string and request.method == "POST":
             return _usual_options(agent)
@@ -103,7 +104,7 @@ class Objects:
         return write_options(request.query, _WRITES[request.method], agent)
 
     async def _dispatched(
-        self, request: web.Request, target: Target, call: Call, accept: str
+        self, request: web.BaseRequest, target: Target, call: Call, accept: str
     ) -> web.StreamResponse:
         method, type = request.method, call.type
         if type.deprecation:
@@ -122,7 +123,7 @@ class Objects:
             raise method_not_allowed()
         if method == "POST" and not target.name:
             self._needs(type, "create")
-            data, media = await request.read(), request.headers.get("Content-Type", "")
+            data, media = await read_body(request), request.headers.get("Content-Type", "")
             raw, _ = await self._workers.write(
                 call,
                 len(data),
@@ -141,8 +142,8 @@ class Objects:
             return await self._change(request, call, form)
         raise method_not_allowed()
 
-    async def _change(self, request: web.Request, call: Call, form: Form) -> web.StreamResponse:
-        data, media = await request.read(), request.headers.get("Content-Type", "")
+    async def _change(self, request: web.BaseRequest, call: Call, form: Form) -> web.StreamResponse:
+        data, media = await read_body(request), request.headers.get("Content-Type", "")
 
         def change(call: Call) -> Written:
             if request.method == "PUT":
@@ -153,7 +154,7 @@ class Objects:
         return await self._one(request, call, form, raw, 201 if new else 200)
 
     async def _many(
-        self, request: web.Request, target: Target, call: Call, form: Form
+        self, request: web.BaseRequest, target: Target, call: Call, form: Form
     ) -> web.StreamResponse:
         options = list_options(request.query)
         include = request.query.get("includeObject", "")
@@ -189,7 +190,7 @@ class Objects:
         return answers.answer(body, 200, form.media, call.warnings)
 
     async def _one(
-        self, request: web.Request, call: Call, form: Form, raw: Raw, code: int = 200
+        self, request: web.BaseRequest, call: Call, form: Form, raw: Raw, code: int = 200
     ) -> web.StreamResponse:
         await self._settled()
         type = call.type
@@ -215,7 +216,7 @@ class Objects:
         body = await self._workers.compute(encode) if heavy or len(type.columns) > MANY else encode()
         return answers.answer(body, code, form.media, call.warnings)
 
-    async def _collection(self, request: web.Request, call: Call, form: Form) -> web.StreamResponse:
+    async def _collection(self, request: web.BaseRequest, call: Call, form: Form) -> web.StreamResponse:
         self._needs(call.type, "deletecollection")
         if call.type.namespaced and not call.namespace:
             raise method_not_allowed()
@@ -224,7 +225,9 @@ class Objects:
         await self._settled()
         return await self._listed(call, form, "", listed)
 
-    async def _subresource(self, request: web.Request, call: Call, accept: str) -> web.StreamResponse:
+    async def _subresource(
+        self, request: web.BaseRequest, call: Call, accept: str
+    ) -> web.StreamResponse:
         sub = call.type.subresource(call.subresource)
         if sub is None:
             if call.type.resource == "pods" and call.subresource in _NEED_CONTAINERS:
@@ -249,12 +252,12 @@ class Objects:
             case _:
                 return await self._change(request, call, form)
 
-    async def _scale(self, request: web.Request, call: Call, form: Form) -> web.StreamResponse:
+    async def _scale(self, request: web.BaseRequest, call: Call, form: Form) -> web.StreamResponse:
         match request.method:
             case "PUT":
                 scale = scaling.put_scale(call, await self._body(request, "Scale"))
             case "PATCH":
-                data, media = await request.read(), request.headers.get("Content-Type", "")
+                data, media = await read_body(request), request.headers.get("Content-Type", "")
                 if len(data) > LARGE:
                     raise too_large(LARGE)
                 scale = scaling.patch_scale(call, data, media)
@@ -263,7 +266,7 @@ class Objects:
         await self._settled()
         return answers.document(scale, media=form.media)
 
-    async def _posted(self, request: web.Request, call: Call, accept: str) -> web.StreamResponse:
+    async def _posted(self, request: web.BaseRequest, call: Call, accept: str) -> web.StreamResponse:
         """Of kinds that are asked rather than kept."""
         if request.method != "POST" or call.name:
             raise method_not_allowed()
@@ -277,8 +280,8 @@ class Objects:
         await self._settled()
         return answers.document(status, 201)
 
-    async def _body(self, request: web.Request, kind: str) -> Body:
-        data, media = await request.read(), request.headers.get("Content-Type", "")
+    async def _body(self, request: web.BaseRequest, kind: str) -> Body:
+        data, media = await read_body(request), request.headers.get("Content-Type", "")
         return await self._read(data, media, kind)
 
     async def _read(self, data: bytes, media: str, kind: str) -> Body:
@@ -286,8 +289,8 @@ class Objects:
             return read_object(data, media, kind)
         return await self._workers.compute(lambda: read_object(data, media, kind))
 
-    async def _delete_options(self, request: web.Request) -> DeleteOptions:
-        data = await request.read()
+    async def _delete_options(self, request: web.BaseRequest) -> DeleteOptions:
+        data = await read_body(request)
         if not data:
             return delete_options(request.query, None)
         content_type = request.headers.get("Content-Type", "")

@@ -7,13 +7,11 @@
 from __future__ import annotations
 
 import hmac
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Iterable
 
-import structlog
 from aiohttp import web
 
 from holdfast.server.api import answers, discovery, paths
-from holdfast.server.api.bodies import LIMIT
 from holdfast.server.api.cluster import Cluster
 from holdfast.server.api.definitions import DefinitionKeeper
 from holdfast.server.api.documents import Documents
@@ -23,92 +21,124 @@ from holdfast.server.api.status import (
     ApiError,
     internal,
     method_not_allowed,
-    too_large,
+    too_many_requests,
     unauthorized,
+    unavailable,
     unknown_resource,
 )
 from holdfast.server.api.streams import Streams
 from holdfast.server.api.watching import WatchHub
+from holdfast.server.health import OPEN_PATHS, Endpoints, Health, is_open
+from holdfast.server.limits import IN_FLIGHT
+from holdfast.server.listener import Connection
+from holdfast.server.rare_log import RareLog
 from holdfast.store import NotEncodable, Raw, StoreFailed
 
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
-
 _AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
-_PUBLIC = frozenset({"/healthz", "/livez", "/readyz", "/version"})
 _PANIC = "This request caused apiserver to panic. Look in the logs for details."
-_log = structlog.get_logger()
+_BUSY = "Too many requests, please try again later."
+_FULL = "too many connections, please try again later"
 
 
-def application(
-    cluster: Cluster, *, token: str | None = None, routes: Iterable[web.AbstractRouteDef] = ()
-) -> web.Application:
-    """The API of a cluster. With None for the token everyone may do everything: for tests, and for
-    behind a proxy that asks. An empty token is an error, not the same as None. `routes` are served
-    beside it, such as health and metrics."""
-    server = _Server(cluster, token)
-    app = web.Application(client_max_size=LIMIT)
-    app.router.add_routes(routes)
-    app.router.add_route("*", "/{path:.*}", server.handle)
-    app.on_shutdown.append(server.shutdown)
-    return app
+class ApiServer:
+    """Answers requests with `handle`. With None for the token everyone may do everything: for tests,
+    and for behind a proxy that asks. An empty token is an error, not the same as None.
 
+    `health` is served beside the API; the paths in `open_paths` without the token."""
 
-class _Server:
-    def __init__(self, cluster: Cluster, token: str | None) -> None:
-        self._cluster = cluster
+    def __init__(
+        self,
+        cluster: Cluster,
+        *,
+        token: str | None = None,
+        health: Health | None = None,
+        open_paths: Iterable[str] = OPEN_PATHS,
+    ) -> None:
         if token is not None and not token.strip():
             raise ValueError("the token is empty")
+        self._cluster = cluster
         self._token = token.encode() if token is not None else None
+        self._health = health if health is not None else Health(Endpoints())
+        self._open = frozenset(open_paths)
         self._definitions = DefinitionKeeper(cluster)
         self._hub = WatchHub(cluster)
         self._documents = Documents(cluster.catalogue)
         self._objects = Objects(cluster, Streams(cluster, self._hub))
+        self._in_flight = 0
+        self._log = RareLog()
 
-    async def shutdown(self, app: web.Application) -> None:
+    def close(self) -> None:
+        """Ends all watches."""
         self._hub.close()
         self._definitions.stop()
         self._objects.close()
 
-    async def handle(self, request: web.Request) -> web.StreamResponse:
+    async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        """Nothing is done for a request, nor read of its body, before it is known who sent it."""
         accept = request.headers.get("Accept", "")
+        connection = request.protocol
+        if isinstance(connection, Connection):
+            connection.heard()
         try:
-            self._authenticate(request)
-            return await self._answered(request, accept)
+            if self._is_trusted(request) and isinstance(connection, Connection):
+                self._admit(connection)
+            return await self._limited(request, accept)
         except ApiError as error:
             return answers.failure(error, accept)
-        except web.HTTPRequestEntityTooLarge:
-            return answers.failure(too_large(LIMIT), accept)
         except StoreFailed as error:
             return answers.failure(internal(str(error)), accept)
         except NotEncodable as error:
             return answers.failure(internal(str(error)), accept)
-        except web.HTTPException:
+        except ConnectionError:
             raise
-        except Exception:
-            _log.exception("request failed", method=request.method, path=request.path)
+        except Exception as error:
+            self._log.exception("request failed", error, method=request.method, path=request.path)
             return answers.failure(internal(_PANIC), accept)
 
-    def _authenticate(self, request: web.Request) -> None:
+    def _is_trusted(self, request: web.BaseRequest) -> bool:
+        """False for one who may see what everyone may see. Raises ApiError 401 for all others without
+        the token."""
         if self._token is None:
-            return
+            return True
         given = request.headers.get("Authorization")
-        if given is None and request.path in _PUBLIC:
-            return
-        scheme, _, token = (given or "").partition(" ")
-        if scheme.lower() != "bearer" or not hmac.compare_digest(token.strip().encode(), self._token):
+        if given is None:
+            if is_open(request.path, self._open):
+                return False
             raise unauthorized()
+        scheme, _, token = given.partition(" ")
+        if scheme.lower() != "bearer" or not hmac.compare_digest(
+            token.strip().encode(errors="surrogateescape"), self._token
+        ):
+            raise unauthorized()
+        return True
 
-    async def _answered(self, request: web.Request, accept: str) -> web.StreamResponse:
+    def _admit(self, connection: Connection) -> None:
+        if not connection.authenticated():
+            connection.close()
+            raise unavailable(_FULL)
+
+    async def _limited(self, request: web.BaseRequest, accept: str) -> web.StreamResponse:
+        if self._in_flight - len(self._hub) >= IN_FLIGHT:
+            raise too_many_requests(_BUSY, 1)
+        self._in_flight += 1
+        try:
+            return await self._answered(request, accept)
+        finally:
+            self._in_flight -= 1
+
+    async def _answered(self, request: web.BaseRequest, accept: str) -> web.StreamResponse:
         path = request.path
+        if (answer := await self._health.answer(request)) is not None:
+            return answer
         target = paths.parse(request.rel_url.raw_path)
         if target is not None and target.plural:
             return await self._objects.handle(request, target, accept)
-        answer = self._discovered(request, path.rstrip("/") or "/", accept)
-        if answer is None:
+        found = self._discovered(request, path.rstrip("/") or "/", accept)
+        if found is None:
             return answers.page_not_found() if target is None else self._unknown(target)
         if request.method not in ("GET", "HEAD"):
             raise method_not_allowed()
-        return answer
+        return found
 
     def _unknown(self, target: paths.Target) -> web.StreamResponse:
         known = any(each.group == target.group for each in self._cluster.catalogue)
@@ -116,7 +146,9 @@ class _Server:
             raise unknown_resource()
         return answers.page_not_found()
 
-    def _discovered(self, request: web.Request, path: str, accept: str) -> web.StreamResponse | None:
+    def _discovered(
+        self, request: web.BaseRequest, path: str, accept: str
+    ) -> web.StreamResponse | None:
         catalogue = self._cluster.catalogue
         if path in ("/api", "/apis"):
             core = path == "/api"
@@ -129,8 +161,6 @@ class _Server:
         match path.split("/")[1:]:
             case ["version"]:
                 return answers.document(discovery.VERSION, media=media_type(accept))
-            case ["healthz" | "livez" | "readyz"]:
-                return answers.text("ok")
             case ["api", version]:
                 resources = discovery.resource_list(catalogue, "", version)
                 return _if_any(resources, accept)

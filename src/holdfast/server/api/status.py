@@ -174,6 +174,10 @@ def revision_too_large(asked: int, current: int, retry_after: int = 1) -> ApiErr
     return ApiError(504, "Timeout", message, details, {"Retry-After": str(retry_after)})
 
 
+def unavailable(message: str) -> ApiError:
+    return ApiError(503, "ServiceUnavailable", message, {"retryAfterSeconds": 1}, {"Retry-After": "1"})
+
+
 def internal(message: str) -> ApiError:
     details: Raw = {"causes": [{"message": message}]}
     return ApiError(500, "InternalError", f"Internal error occurred: {message}", details)

@@ -28,7 +28,7 @@ class Streams:
         self._hub = hub
 
     async def watch(
-        self, request: web.Request, call: Call, options: ListOptions, form: Form, include: str
+        self, request: web.BaseRequest, call: Call, options: ListOptions, form: Form, include: str
     ) -> web.StreamResponse:
         chosen = select(call.type, options.label_selector, options.field_selector)
         watcher = Watcher(self._cluster, call.type, call.namespace, chosen, form, include)

@@ -1,0 +1,70 @@
+"""What one client, and all clients together, can make the API server of `holdfast up` spend.
+
+SECURITY.md has the table of these for users. Where the real API server has a limit, it is ours too.
+"""
+
+MIB = 1024**2
+
+# A request
+
+BODY_BYTES = 3 * MIB
+"""Of a request's body, as sent and once more when decompressed: the real API server's."""
+REQUEST_LINE_BYTES = 32 * 1024
+"""Method, path and query. Long selectors are legal; no client of Kubernetes comes near this."""
+HEADER_BYTES = 16 * 1024
+"""Of one header: tokens and lists of media types are longer than most servers expect."""
+HEADERS = 64
+"""With the two above, headers take at most 1 MiB, as with the real API server."""
+
+# Time, in seconds
+
+HANDSHAKE_SECONDS = 10.0
+"""For TLS to be agreed on. On a busy machine it takes some tenths of a second."""
+FAREWELL_SECONDS = 2.0
+"""For a client to answer when TLS is ended; then the connection is cut."""
+HEADER_SECONDS = 32.0
+"""From the connection to the end of the first request's headers: the real API server's."""
+IDLE_SECONDS = 90.0
+"""Between two requests: the real API server's, and what Go's clients count on."""
+REQUEST_SECONDS = 60.0
+"""For a body to come: the real API server's timeout of a request."""
+STALLED_SECONDS = 60.0
+"""How long a client may take nothing of what is sent to it. Longer than a laptop swaps."""
+UNREAD_SECONDS = 1.0
+"""How long the rest of a refused request is read, so that the client sees the answer."""
+SWEEP_SECONDS = 1.0
+"""Between two looks for connections that are to be cut."""
+
+# Numbers
+
+STRANGERS = 256
+"""Connections that have not authenticated yet. One more cuts the oldest: honest clients authenticate in
+milliseconds, so half-sent requests never keep them out."""
+MEMBERS = 1000
+"""Connections that have, of some 100 KiB each: 20 operators with a watch for each of 50 kinds."""
+WATCHES = 800
+"""Watches among these, so that 200 connections are left for everything else."""
+IN_FLIGHT = 600
+"""Requests being answered, watches aside: the real API server's 400 reads and 200 writes."""
+SPARE_FILES = 64
+"""File descriptors never used for connections: the database, its journal, and what libraries open."""
+BACKLOG = 512
+"""Connections the kernel holds until they are accepted."""
+
+# Memory
+
+WATCHER_BYTES = 64 * MIB
+"""Events that wait for one watcher. A list of 20,000 pods, all changed while it looked away."""
+WATCHERS_BYTES = 256 * MIB
+"""Events that wait for all watchers. Beyond it those that are furthest behind are cut."""
+CHUNK_BYTES = 64 * 1024
+"""Sent at a time to a watcher or of a list, before it is asked whether the client keeps up."""
+ENCODED_BYTES = 64 * MIB
+"""Encoded objects kept to be sent again."""
+
+# The event loop, and the log
+
+SLICE_SECONDS = 0.01
+"""Work on one request before others have their turn."""
+LOG_LINES_PER_MINUTE = 60
+"""Of one kind, about what clients make go wrong; those left out are counted."""
