@@ -143,7 +143,7 @@ def test_a_small_change_of_a_large_object_is_worked_out_beside_the_loop() -> Non
         await workers.write(config_maps(of), 10, verb)
         workers.answered(KEY, b"x" * (LARGE + 1))
         of.store.delete(KEY)
-        assert not workers.is_heavy(1, 0), "what is deleted is forgotten"
+        assert not workers.is_heavy(1, config_maps(of).type), "what is deleted is forgotten"
         workers.close()
         assert [name == main for name in threads] == [True, False, True]
 

@@ -8,7 +8,7 @@ import pytest
 
 from holdfast.api.timestamps import format_time, parse_time
 from holdfast.server.api.tables.columns import human_duration, selector_text
-from holdfast.server.api.tables.jsonpath import compile_path
+from holdfast.server.api.tables.jsonpath import Budget, compile_path
 from holdfast.server.api.tables.render import printer_of, table
 from holdfast.server.schema import Catalogue
 
@@ -331,7 +331,7 @@ DOCUMENT = {
     ],
 )
 def test_json_paths(path: str, found: list[Any]) -> None:
-    assert compile_path(path)(DOCUMENT) == found
+    assert compile_path(path)(DOCUMENT, Budget()) == found
 
 
 @pytest.mark.parametrize("path", ["[", ".a[", ".a[?(@.b", ".a[?(b==1)]", ".a[?(@.b==x)]", ".a[::0]"])

@@ -44,7 +44,7 @@ from holdfast.server.api.verbs import (
 )
 from holdfast.server.api.verbs.bodies import read_known
 from holdfast.server.api.views import key_of
-from holdfast.server.api.workers import LARGE, MANY, Workers, Written
+from holdfast.server.api.workers import LARGE, Workers, Written
 from holdfast.server.schema import ResourceType
 from holdfast.store import Raw
 
@@ -185,7 +185,7 @@ class Objects:
             encoded = self._cluster.encoder.list(type, listed.objects, listed.metadata)
             return as_media(encoded, form.media)
 
-        heavy = self._workers.is_heavy(len(listed.objects), len(type.columns))
+        heavy = self._workers.is_heavy(len(listed.objects), type)
         body = await self._workers.compute(encode) if heavy else encode()
         return answers.answer(body, 200, form.media, call.warnings)
 
@@ -213,7 +213,7 @@ class Objects:
                 return to_bytes(in_form(type, raw, form, now, include), form.media)
             return as_media(encoded, form.media)
 
-        body = await self._workers.compute(encode) if heavy or len(type.columns) > MANY else encode()
+        body = await self._workers.compute(encode) if heavy else encode()
         return answers.answer(body, code, form.media, call.warnings)
 
     async def _collection(self, request: web.BaseRequest, call: Call, form: Form) -> web.StreamResponse:

@@ -1,10 +1,11 @@
 """Requests too large for the event loop are worked out in threads beside it.
 
 While a request is worked out in the loop nobody else is served, so that is for requests whose work is a
-few milliseconds: a body of up to 64 KiB, for an object that is no larger. Anything else goes to a
-thread, which takes turns with the loop. Reading is safe there, since objects are never changed in
-place; a write is drafted and committed in the loop (`store.draft`), so that writes have one order. A
-request that somebody else's write came before is worked out again, as the API server does it.
+few milliseconds: a body of up to 64 KiB, for an object that is no larger, less where its schema has
+patterns and rules that take long to check. Anything else goes to a thread, which takes turns with the
+loop. Reading is safe there, since objects are never changed in place; a write is drafted and committed
+in the loop (`store.draft`), so that writes have one order. A request that somebody else's write came
+before is worked out again, as the API server does it.
 
 What is stored has the limit of etcd, and its words.
 """
@@ -22,6 +23,7 @@ import msgspec
 
 from holdfast.server.api.cluster import Call
 from holdfast.server.api.status import MODIFIED, ApiError, conflict
+from holdfast.server.schema import ResourceType, custom
 from holdfast.store import Change, ChangedMeanwhile, Draft, Key, Raw, Store
 
 T = TypeVar("T")
@@ -31,7 +33,11 @@ Written = tuple[Raw, bool]
 LARGE = 64 * 1024
 """Bytes of JSON that are too many for the loop."""
 MANY = 500
-"""Objects, or columns of a table, that are."""
+"""Objects that are."""
+_COLUMNS = 16
+"""Columns of a table that cost as much as their object."""
+_DEEP = 50
+"""Columns that one counts for which searches all of the object."""
 MAX_STORED = 1536 * 1024
 """Bytes of JSON an object may have: etcd's limit on a request."""
 _THREADS = 2
@@ -58,7 +64,7 @@ class Workers:
     async def write(self, call: Call, size: int, verb: Callable[[Call], Written]) -> Written:
         """What the verb answers with, in the loop or from a thread, as the size of the request and of
         the object say."""
-        if size <= LARGE and call.key not in self._large:
+        if size * custom.weight(call.type) <= LARGE and call.key not in self._large:
             return verb(call)
         for _ in range(_TRIES):
             draft = Draft(call.cluster.store)
@@ -89,9 +95,10 @@ class Workers:
         self._large[key] = len(encoded)
         return True
 
-    def is_heavy(self, objects: int, columns: int) -> bool:
+    def is_heavy(self, objects: int, type: ResourceType) -> bool:
         """Whether showing that many objects is too much for the loop."""
-        return objects * (1 + columns / 16) > MANY or bool(self._large and objects)
+        columns = sum(_DEEP if ".." in column.json_path else 1 for column in type.columns)
+        return objects * (1 + columns / _COLUMNS) > MANY or bool(self._large and objects)
 
     def _changed(self, change: Change) -> None:
         if change.after is None:

@@ -8,6 +8,8 @@ from typing import Any
 from holdfast.server.schema.custom.rules import unevaluated_rules
 from holdfast.server.schema.types import Column, ResourceType, ScalePaths, Subresource
 
+MAX_COLUMNS = 100
+"""Printer columns a version may have. Of a definition kept from before, those beyond are not shown."""
 _VERSION = re.compile(r"v([1-9][0-9]*)(?:(alpha|beta)([1-9][0-9]*))?")
 _STAGES = {"": 2, "beta": 1, "alpha": 0}
 
@@ -60,7 +62,9 @@ def _type(name: str, spec: dict[str, Any], version: dict[str, Any]) -> ResourceT
         categories=tuple(names.get("categories") or ()),
         namespaced=spec["scope"] == "Namespaced",
         subresources=tuple(found),
-        columns=tuple(_column(column) for column in version.get("additionalPrinterColumns") or ()),
+        columns=tuple(
+            _column(column) for column in (version.get("additionalPrinterColumns") or ())[:MAX_COLUMNS]
+        ),
         schema=(version.get("schema") or {}).get("openAPIV3Schema"),
         crd=name,
         scale=_scale(scale) if scale is not None else None,

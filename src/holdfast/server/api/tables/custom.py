@@ -1,12 +1,11 @@
 """The columns a CustomResourceDefinition names."""
 
-from collections.abc import Callable
 from typing import Any
 
 import msgspec
 
 from holdfast.server.api.tables.columns import NAME, Column, Printer, since
-from holdfast.server.api.tables.jsonpath import compile_path
+from holdfast.server.api.tables.jsonpath import Budget, Find, OutOfBudget, compile_path
 from holdfast.server.schema.types import Column as Wanted
 from holdfast.store import Raw
 
@@ -16,8 +15,6 @@ _AGE = Wanted(
     json_path=".metadata.creationTimestamp",
     description="How long ago the object was created.",
 )
-
-Find = Callable[[Any], list[Any]]
 
 
 def custom_printer(wanted: tuple[Wanted, ...]) -> Printer:
@@ -29,7 +26,9 @@ def custom_printer(wanted: tuple[Wanted, ...]) -> Printer:
     )
 
     def cells(raw: Raw, now: float) -> list[Any]:
-        return [raw["metadata"]["name"], *(_cell(find, type, raw, now) for find, type in finders)]
+        budget = Budget()
+        found = [_cell(find, type, raw, now, budget) for find, type in finders]
+        return [raw["metadata"]["name"], *found]
 
     return Printer((NAME, *columns), cells)
 
@@ -38,11 +37,14 @@ def _finder(path: str) -> Find:
     try:
         return compile_path(path)
     except ValueError:
-        return lambda raw: []
+        return lambda raw, budget: []
 
 
-def _cell(find: Find, type: str, raw: Raw, now: float) -> Any:
-    found = find(raw)
+def _cell(find: Find, type: str, raw: Raw, now: float, budget: Budget) -> Any:
+    try:
+        found = find(raw, budget)
+    except OutOfBudget:
+        return None
     if not found or found[0] is None:
         return None
     value = found[0]

@@ -2,6 +2,9 @@
 
 .spec.replicas    .metadata.labels['a\\.b']    .items[0]  [-1]  [1:3]  [*]    ..name
 .status.conditions[?(@.type=="Ready")].status
+
+A path is evaluated in time linear in the object: what is reached twice counts once. What looks at more
+parts of an object than its budget allows finds nothing.
 """
 
 from __future__ import annotations
@@ -11,7 +14,25 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from typing import Any
 
-Step = Callable[[Any], Iterator[Any]]
+MAX_LENGTH = 4096
+_MAX_PARTS = 100_000
+
+
+class Budget:
+    """How many parts of an object may still be looked at, by however many paths share it."""
+
+    __slots__ = ("left",)
+
+    def __init__(self, parts: int = _MAX_PARTS) -> None:
+        self.left = parts
+
+
+class OutOfBudget(Exception):
+    pass
+
+
+Find = Callable[[Any, Budget], list[Any]]
+Step = Callable[[Any, Budget], Iterable[Any]]
 
 _TOKEN = re.compile(
     r"""
@@ -38,17 +59,35 @@ _SIGNS: dict[str, Callable[[Any, Any], bool]] = {
 
 
 @lru_cache(maxsize=1024)
-def compile_path(text: str) -> Callable[[Any], list[Any]]:
-    """Raises ValueError for what is not a path."""
+def compile_path(text: str) -> Find:
+    """Raises ValueError for what is not a path; the answer raises OutOfBudget."""
+    if len(text) > MAX_LENGTH:
+        raise ValueError(f"not a JSONPath: longer than {MAX_LENGTH} characters")
     steps = list(_steps(text.removeprefix("{").removesuffix("}").removeprefix("$")))
 
-    def find(root: Any) -> list[Any]:
-        found: Iterable[Any] = [root]
+    def find(root: Any, budget: Budget) -> list[Any]:
+        found: list[Any] = [root]
         for step in steps:
-            found = [inner for each in found for inner in step(each)]
-        return list(found)
+            if step is _descendants:
+                found = _all_below(found, budget)
+            else:
+                found = _once([inner for each in found for inner in step(each, budget)])
+            budget.left -= len(found)
+            if budget.left < 0:
+                raise OutOfBudget
+        return found
 
     return find
+
+
+def _once(found: list[Any]) -> list[Any]:
+    """Each map and list once, where it came first."""
+    if len(found) < 2:
+        return found
+    seen: dict[int, Any] = {}
+    for i, each in enumerate(found):
+        seen.setdefault(id(each) if each.__class__ in (dict, list) else -i - 1, each)
+    return [*seen.values()]
 
 
 def _steps(text: str) -> Iterator[Step]:
@@ -82,40 +121,53 @@ def _step(token: re.Match[str]) -> Step:
 
 
 def _field(name: str) -> Step:
-    def step(value: Any) -> Iterator[Any]:
-        if isinstance(value, dict) and name in value:
-            yield value[name]
+    def step(value: Any, budget: Budget) -> Iterable[Any]:
+        return (value[name],) if isinstance(value, dict) and name in value else ()
 
     return step
 
 
 def _index(number: int) -> Step:
-    def step(value: Any) -> Iterator[Any]:
-        if isinstance(value, list) and -len(value) <= number < len(value):
-            yield value[number]
+    def step(value: Any, budget: Budget) -> Iterable[Any]:
+        inside = isinstance(value, list) and -len(value) <= number < len(value)
+        return (value[number],) if inside else ()
 
     return step
 
 
 def _slice(part: slice) -> Step:
-    def step(value: Any) -> Iterator[Any]:
-        if isinstance(value, list):
-            yield from value[part]
+    def step(value: Any, budget: Budget) -> Iterable[Any]:
+        return value[part] if isinstance(value, list) else ()
 
     return step
 
 
-def _children(value: Any) -> Iterator[Any]:
+def _children(value: Any, budget: Budget) -> Iterable[Any]:
     if isinstance(value, dict):
-        yield from value.values()
-    elif isinstance(value, list):
-        yield from value
+        return value.values()
+    return value if isinstance(value, list) else ()
 
 
-def _descendants(value: Any) -> Iterator[Any]:
-    yield value
-    for each in _children(value):
-        yield from _descendants(each)
+def _descendants(value: Any, budget: Budget) -> Iterable[Any]:
+    return _all_below([value], budget)
+
+
+def _all_below(roots: list[Any], budget: Budget) -> list[Any]:
+    """These parts and all that is in them, each map and list once."""
+    found: list[Any] = []
+    seen: set[int] = set()
+    waiting = roots[::-1]
+    while waiting:
+        each = waiting.pop()
+        if each.__class__ in (dict, list):
+            if id(each) in seen:
+                continue
+            seen.add(id(each))
+            waiting.extend(reversed([*_children(each, budget)]))
+        found.append(each)
+        if len(found) > budget.left:
+            raise OutOfBudget
+    return found
 
 
 def _filter(text: str) -> Step:
@@ -126,8 +178,8 @@ def _filter(text: str) -> Step:
     sign = _SIGNS.get(condition["sign"] or "")
     wanted = _literal(condition["right"]) if sign is not None else None
 
-    def holds(value: Any) -> bool:
-        found = left(value)
+    def holds(value: Any, budget: Budget) -> bool:
+        found = left(value, budget)
         if sign is None:
             return bool(found)
         try:
@@ -135,8 +187,8 @@ def _filter(text: str) -> Step:
         except TypeError:
             return False
 
-    def step(value: Any) -> Iterator[Any]:
-        yield from (each for each in _children(value) if holds(each))
+    def step(value: Any, budget: Budget) -> Iterable[Any]:
+        return [each for each in _children(value, budget) if holds(each, budget)]
 
     return step
 

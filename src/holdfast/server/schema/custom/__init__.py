@@ -3,10 +3,11 @@
 read       fields the schema does not have fall out, and nulls where none are allowed
 defaulted  what the schema gives where nothing was said
 check      types, ranges, patterns, alternatives, lists that are sets or maps
+weight     what checking costs, so that it is done where it keeps nobody waiting
 """
 
-from holdfast.server.schema.custom.checking import check
+from holdfast.server.schema.custom.checking import check, weight
 from holdfast.server.schema.custom.defaulting import defaulted
 from holdfast.server.schema.custom.reading import read
 
-__all__ = ["check", "defaulted", "read"]
+__all__ = ["check", "defaulted", "read", "weight"]

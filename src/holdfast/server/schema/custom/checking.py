@@ -6,14 +6,14 @@ finds to the problems.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
+from math import inf
 from typing import Any
 
 from holdfast.server.schema.custom.alternatives import alternatives
 from holdfast.server.schema.custom.formats import FORMATS
 from holdfast.server.schema.custom.listing import list_checks
-from holdfast.server.schema.custom.patterns import compiled_pattern
+from holdfast.server.schema.custom.regexp import BadPattern, Regexp, TooCostly, compiled
 from holdfast.server.schema.custom.rules import check_rules, has_rules
 from holdfast.server.schema.problems import (
     INVALID,
@@ -33,6 +33,8 @@ Problems = list[Problem]
 Check = Callable[[Any, str, Problems], None]
 
 _BLOCKING = frozenset({REQUIRED, TOO_LONG, TOO_MANY, TYPE_INVALID})
+_PATTERN_PER_BYTE = 20.0
+"""Instructions of a pattern that cost about as much as what else is done with a byte."""
 _RULES_LEFT = (
     "some validation rules were not checked because the object was invalid; "
     "correct the existing errors to complete validation"
@@ -47,6 +49,29 @@ _TYPES = {
 }
 
 
+def weight(type: ResourceType) -> float:
+    """What checking an object by its schema may cost per byte, compared with one that has no patterns
+    and rules; infinite as long as the schema is not compiled, which costs more than that."""
+    if type.schema is None:
+        return 1.0
+    return float(type.made.get("weight", inf))
+
+
+def _weight(schema: Schema) -> float:
+    rules = longest = 0
+    waiting: list[Any] = [schema]
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, list):
+            waiting.extend(part)
+        elif isinstance(part, dict):
+            rules += len(part.get("x-kubernetes-validations") or ())
+            pattern = _pattern(part.get("pattern"))
+            longest = max(longest, pattern.size if pattern is not None else 0)
+            waiting.extend(part.values())
+    return 1 + rules + longest / _PATTERN_PER_BYTE
+
+
 def check(type: ResourceType, raw: dict[str, Any], old: dict[str, Any] | None) -> Problems:
     """Everything the schema has against an object that was read and defaulted."""
     problems: Problems = []
@@ -56,6 +81,7 @@ def check(type: ResourceType, raw: dict[str, Any], old: dict[str, Any] | None) -
     made = type.made.get("check")
     if made is None:
         made = type.made["check"] = (compile_schema(schema), has_rules(schema))
+        type.made["weight"] = _weight(schema)
     by_schema, by_rules = made
     by_schema(raw, "", problems)
     if not by_rules:
@@ -143,13 +169,14 @@ def _add_strings(checks: list[Check], schema: Schema) -> None:
         if shortest is not None and len(value) < shortest:
             text = f"{path} in body should be at least {shortest} chars long"
             problems.append(field_problem(INVALID, path, value, text))
-        elif (
-            pattern is not None
-            and (longest is None or len(value) <= longest)
-            and pattern.search(value) is None
-        ):
-            text = f"{path} in body should match '{schema['pattern']}'"
-            problems.append(field_problem(INVALID, path, value, text))
+        elif pattern is not None and (longest is None or len(value) <= longest):
+            try:
+                matches = pattern.search(value)
+            except TooCostly:
+                matches = False
+            if not matches:
+                text = f"{path} in body should match '{schema['pattern']}'"
+                problems.append(field_problem(INVALID, path, value, text))
         if well_formed is not None and not well_formed(value):
             text = f"{path} in body must be of type {format}: {shown(value)}"
             problems.append(field_problem(TYPE_INVALID, path, value, text))
@@ -157,12 +184,13 @@ def _add_strings(checks: list[Check], schema: Schema) -> None:
     checks.append(check_string)
 
 
-def _pattern(text: Any) -> re.Pattern[str] | None:
+def _pattern(text: Any) -> Regexp | None:
+    """A definition kept from before may have one that is refused now: it is not checked."""
     if not isinstance(text, str):
         return None
     try:
-        return compiled_pattern(text)
-    except re.error:
+        return compiled(text)
+    except BadPattern:
         return None
 
 

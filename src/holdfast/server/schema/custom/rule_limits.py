@@ -20,8 +20,10 @@ MAX_OPERATORS = 4_000
 """In all, wherever they are: a bound that holds however the library reads a text."""
 MAX_RULES = 2_000
 """In one schema: each is compiled, and evaluated on every write."""
-_BUDGET = 250_000
+CALL_BUDGET = 250_000
 """Iterations of macros one evaluation may take: a few tenths of a second."""
+BUDGET = 10 * CALL_BUDGET
+"""Iterations all evaluations on one object may take."""
 _COPY = 64
 """`map` and `filter` copy what they have so far in every iteration: so many items cost as one more."""
 _TEXT = 1_024
@@ -149,14 +151,14 @@ def _order(nesting: Nesting) -> int:
     return nesting.order
 
 
-def too_costly(nesting: Nesting, variables: dict[str, Any]) -> bool:
-    """Whether evaluating a rule on these values could take longer than a request may."""
+def cost(nesting: Nesting, variables: dict[str, Any]) -> float:
+    """How many iterations evaluating a rule on these values may take."""
     if not nesting.order:
-        return False
+        return 0.0
     items, longest = _extent(variables)
     copy = items * (1 + items / _COPY)
     iterations = float(items) ** nesting.loops * copy**nesting.copies
-    return iterations * (1 + longest / _TEXT) > _BUDGET
+    return iterations * (1 + longest / _TEXT)
 
 
 def _extent(value: Any) -> tuple[int, int]:

@@ -16,7 +16,14 @@ from importlib.util import find_spec
 from typing import Any
 
 from holdfast.server.schema.custom.expressions import FUNCTIONS, escaped
-from holdfast.server.schema.custom.rule_limits import MAX_RULES, Nesting, scan, too_costly
+from holdfast.server.schema.custom.rule_limits import (
+    BUDGET,
+    CALL_BUDGET,
+    MAX_RULES,
+    Nesting,
+    cost,
+    scan,
+)
 from holdfast.server.schema.problems import FORBIDDEN, INVALID, REQUIRED, Problem, field_problem
 
 Schema = dict[str, Any]
@@ -47,7 +54,7 @@ def has_rules(schema: Schema) -> bool:
 def check_rules(schema: Schema, value: Any, old: Any, problems: Problems) -> None:
     """Every rule of a schema, on an object that is otherwise in order; `old` None on creation."""
     try:
-        _check(schema, value, _ABSENT if old is None else old, "", problems)
+        _Checking(problems).part(schema, value, _ABSENT if old is None else old, "")
     except TooCostly as error:
         problems.append(error.args[0])
 
@@ -89,66 +96,84 @@ def _rules_in(schema: Schema, path: str) -> Iterator[tuple[str, Schema]]:
             yield from _rules_in(schema[word], f"{path}.{word}")
 
 
-def _check(schema: Schema, value: Any, old: Any, path: str, problems: Problems) -> None:
-    for rule in schema.get(_RULES) or ():
-        problem = _judge(schema, rule, value, old, path)
-        if problem is not None:
-            problems.append(problem)
-    if isinstance(value, dict):
-        fields, values = schema.get("properties") or {}, schema.get("additionalProperties")
-        before = old if isinstance(old, dict) else {}
-        for name, item in value.items():
-            part = fields.get(name, values)
-            if isinstance(part, dict) and item is not None:
-                where = f"{path}.{name}" if path else name
-                _check(part, item, before.get(name, _ABSENT), where, problems)
-    elif isinstance(value, list) and isinstance(schema.get("items"), dict):
-        keys = schema.get("x-kubernetes-list-map-keys") or ()
-        olds: dict[str, Any] = {}
-        if keys and isinstance(old, list):
-            for item in reversed(old):
-                olds[_identity(item, keys)] = item
-        for i, item in enumerate(value):
-            before = olds.get(_identity(item, keys), _ABSENT) if olds else _ABSENT
-            _check(schema["items"], item, before, f"{path}[{i}]", problems)
+class _Checking:
+    """All rules of a schema on one object."""
+
+    def __init__(self, problems: Problems) -> None:
+        self._problems = problems
+        self._left = float(BUDGET)
+
+    def part(self, schema: Schema, value: Any, old: Any, path: str) -> None:
+        for rule in schema.get(_RULES) or ():
+            problem = self._judge(schema, rule, value, old, path)
+            if problem is not None:
+                self._problems.append(problem)
+        if isinstance(value, dict):
+            fields, values = schema.get("properties") or {}, schema.get("additionalProperties")
+            before = old if isinstance(old, dict) else {}
+            for name, item in value.items():
+                part = fields.get(name, values)
+                if isinstance(part, dict) and item is not None:
+                    where = f"{path}.{name}" if path else name
+                    self.part(part, item, before.get(name, _ABSENT), where)
+        elif isinstance(value, list) and isinstance(schema.get("items"), dict):
+            keys = schema.get("x-kubernetes-list-map-keys") or ()
+            olds: dict[str, Any] = {}
+            if keys and isinstance(old, list):
+                for item in reversed(old):
+                    olds[_identity(item, keys)] = item
+            for i, item in enumerate(value):
+                before = olds.get(_identity(item, keys), _ABSENT) if olds else _ABSENT
+                self.part(schema["items"], item, before, f"{path}[{i}]")
+
+    def _judge(self, schema: Schema, rule: Schema, value: Any, old: Any, path: str) -> Problem | None:
+        text = rule.get("rule", "")
+        if "oldSelf" in text and (old is _ABSENT or rule.get("optionalOldSelf")):
+            return None
+        variables = {"self": escaped(schema, value)}
+        if old is not _ABSENT:
+            variables["oldSelf"] = escaped(schema, old)
+        said = rule.get("message", "").strip()
+        self._spend(cost(_nesting(text, rule), variables), said or text, value, path)
+        try:
+            if _evaluate(text, variables) is True:
+                return None
+        except NotEvaluated:
+            return None
+        except KeyError as error:
+            detail = f"no such key: {error.args[0]} evaluating rule: {said or text}"
+            return field_problem(INVALID, path, _kind(value), detail)
+        message = _message(rule, variables) or said or f"failed rule: {text}"
+        where = path + rule.get("fieldPath", "") if rule.get("fieldPath") else path
+        reason = rule.get("reason") or INVALID
+        if reason == REQUIRED or reason == "FieldValueForbidden" or isinstance(value, dict | list):
+            return field_problem(reason, where, detail=message)
+        return field_problem(reason, where, value, message)
+
+    def _spend(self, iterations: float, rule: str, value: Any, path: str) -> None:
+        if iterations > CALL_BUDGET:
+            why = (
+                "no further validation rules will be run due to call cost exceeds limit for rule: "
+                f"{rule}"
+            )
+            raise TooCostly(field_problem(INVALID, path, _kind(value), why))
+        self._left -= iterations
+        if self._left < 0:
+            why = (
+                "validation failed due to running out of cost budget, no further validation rules "
+                "will be run"
+            )
+            raise TooCostly(field_problem(INVALID, path, _kind(value), why))
+
+
+def _kind(value: Any) -> str:
+    return "object" if isinstance(value, dict) else "array"
 
 
 def _identity(item: Any, keys: Iterable[str]) -> str:
     """Which item of a list with keys this is, also in an older version of the list."""
     values = [item.get(key) for key in keys] if isinstance(item, dict) else item
     return json.dumps(values, sort_keys=True)
-
-
-def _judge(schema: Schema, rule: Schema, value: Any, old: Any, path: str) -> Problem | None:
-    text = rule.get("rule", "")
-    if "oldSelf" in text and (old is _ABSENT or rule.get("optionalOldSelf")):
-        return None
-    variables = {"self": escaped(schema, value)}
-    if old is not _ABSENT:
-        variables["oldSelf"] = escaped(schema, old)
-    said = rule.get("message", "").strip()
-    if too_costly(_nesting(text, rule), variables):
-        kind = "object" if isinstance(value, dict) else "array"
-        detail = (
-            "no further validation rules will be run due to call cost exceeds limit for rule: "
-            f"{said or text}"
-        )
-        raise TooCostly(field_problem(INVALID, path, kind, detail))
-    try:
-        if _evaluate(text, variables) is True:
-            return None
-    except NotEvaluated:
-        return None
-    except KeyError as error:
-        kind = "object" if isinstance(value, dict) else "array"
-        detail = f"no such key: {error.args[0]} evaluating rule: {said or text}"
-        return field_problem(INVALID, path, kind, detail)
-    message = _message(rule, variables) or said or f"failed rule: {text}"
-    where = path + rule.get("fieldPath", "") if rule.get("fieldPath") else path
-    reason = rule.get("reason") or INVALID
-    if reason == REQUIRED or reason == "FieldValueForbidden" or isinstance(value, dict | list):
-        return field_problem(reason, where, detail=message)
-    return field_problem(reason, where, value, message)
 
 
 def _nesting(text: str, rule: Schema) -> Nesting:

@@ -8,12 +8,21 @@ from __future__ import annotations
 
 from typing import Any
 
-from holdfast.server.schema.problems import INVALID, REQUIRED, Problem, field_problem
+from holdfast.server.schema.crd import MAX_COLUMNS
+from holdfast.server.schema.problems import (
+    INVALID,
+    REQUIRED,
+    TOO_LONG,
+    TOO_MANY,
+    Problem,
+    field_problem,
+)
 from holdfast.server.schema.semantics.structural import check_schema
 
 Found = list[Problem]
 Part = dict[str, Any]
 
+_LONGEST_PATH = 4096
 _COLUMN_TYPES = ("boolean", "date", "integer", "number", "string")
 _COLUMN_FORMATS = ("byte", "date", "date-time", "double", "float", "int32", "int64", "password")
 
@@ -65,7 +74,12 @@ _NO_PATH = "must be a simple json path starting with ."
 
 
 def _check_columns(found: Found, version: Part, path: str) -> None:
-    for i, column in enumerate(version.get("additionalPrinterColumns") or ()):
+    columns = version.get("additionalPrinterColumns") or ()
+    if len(columns) > MAX_COLUMNS:
+        why = f"Too many: {len(columns)}: must have at most {MAX_COLUMNS} items"
+        found.append(Problem(TOO_MANY, path, why))
+        return
+    for i, column in enumerate(columns):
         where = f"{path}[{i}]"
         if not column.get("name"):
             found.append(field_problem(REQUIRED, f"{where}.name"))
@@ -83,3 +97,6 @@ def _check_columns(found: Found, version: Part, path: str) -> None:
             found.append(field_problem(REQUIRED, f"{where}.JSONPath"))
         elif not text.startswith("."):
             found.append(field_problem(INVALID, f"{where}.JSONPath", text, _NO_PATH))
+        elif len(text) > _LONGEST_PATH:
+            why = f"may not be more than {_LONGEST_PATH} bytes"
+            found.append(field_problem(TOO_LONG, f"{where}.JSONPath", detail=why))

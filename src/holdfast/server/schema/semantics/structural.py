@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 from holdfast.server.schema.custom.checking import compile_schema
-from holdfast.server.schema.custom.patterns import compiled_pattern
 from holdfast.server.schema.custom.reading import unknown_in
+from holdfast.server.schema.custom.regexp import BadPattern, compiled
 from holdfast.server.schema.custom.rules import check_limits
 from holdfast.server.schema.problems import (
     FORBIDDEN,
@@ -146,8 +145,8 @@ def _check_pattern(found: Found, schema: Schema, path: str) -> None:
     pattern = schema.get("pattern")
     if isinstance(pattern, str):
         try:
-            compiled_pattern(pattern)
-        except re.error as error:
+            compiled(pattern)
+        except BadPattern as error:
             why = f"must be a valid regular expression, but isn't: {error}"
             found.append(field_problem(INVALID, f"{path}.pattern", pattern, why))
 
