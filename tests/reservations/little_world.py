@@ -340,6 +340,7 @@ class LittleWorld:
         status = msgspec.to_builtins(decision.status)
         metadata = raw["metadata"]
         annotations = {**metadata.get("annotations", {}), **decision.annotations}
+        annotations = {key: value for key, value in annotations.items() if value}
         self._store({**raw, "metadata": {**metadata, "annotations": annotations}, "status": status})
 
     def _change(self, kind: str, name: str, changes: Raw) -> None:

@@ -5,6 +5,7 @@ takes effect in the core at once; the status follows, and is written again until
 """
 
 import heapq
+from collections.abc import Mapping
 
 from holdfast.api.errors import TimeError
 from holdfast.api.meta import condition
@@ -93,12 +94,17 @@ class ReservationLifecycle:
             if pod.phase is Phase.ASSUMED:
                 return  # its status is being written
             if promise.once and not promise.leaving and bound_owners(self._promises, promise):
+                if promise.waiting:
+                    self._promises.available(promise)
+                    self._write(promise, now)
                 self._finish(promise, SUCCEEDED, "", now)
                 return
             self._resize(promise)
             if self._promises.replace_devices(promise):
                 self._renewed.add(promise.uid)
                 self._emit(promise, "DevicesReplaced", f"{promise.name} has other devices of {node}")
+            if promise.clears:
+                promise.message = self._promises.awaited(promise)
             if promise.waiting and self._may_have_it(promise):
                 self._promises.available(promise)
                 self._tell(promise, "Available", f"There is room for {promise.name} on {node}")
@@ -203,16 +209,25 @@ class ReservationLifecycle:
         pod = promise.pod
         node = self._cluster.nodes.name(pod.row) if pod is not None and pod.row >= 0 else ""
         status = status_of(self._promises, promise, node, now)
-        if promise.uid in self._renewed and pod is not None and node:
-            self._renewed.discard(promise.uid)
-            has = self._cluster.belongings.told(pod, pod.row)
-            promise.told = status
-            self._decisions.append(SetReservationStatus(promise.ref, status, annotations=has))
-        elif status == promise.object.status:
+        renewed = promise.uid in self._renewed and bool(node)
+        if status == promise.object.status and not renewed:
             promise.told = None
-        elif status != promise.told:
+        elif status != promise.told or renewed:
             promise.told = status
-            self._decisions.append(SetReservationStatus(promise.ref, status))
+            self._renewed.discard(promise.uid)
+            has = self._has(promise)
+            self._decisions.append(SetReservationStatus(promise.ref, status, annotations=has))
+
+    def _has(self, promise: Promise) -> Mapping[str, str]:
+        """The annotations that say which CPUs and devices it has, as far as its object does not say so
+        yet; empty where it has none any more, since it waits again."""
+        pod, belongings = promise.pod, self._cluster.belongings
+        if pod is None or pod.row < 0 or not belongings.awake:
+            return {}
+        has, said = belongings.told(pod, pod.row), promise.object.metadata.annotations
+        if promise.waiting:
+            has |= {key: "" for key in belongings.annotations if key in said}
+        return {key: value for key, value in has.items() if said.get(key) != value}
 
     def _set_timer(self, uid: str, due: float | None) -> None:
         if due is None:

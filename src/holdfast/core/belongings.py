@@ -6,12 +6,13 @@ until then none of this costs anything.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from holdfast.api.devices import Device, NodeResourceTopology
 from holdfast.api.meta import Object, ObjectMeta
 from holdfast.core.classes import PodClass
 from holdfast.core.cpus import Cpus
+from holdfast.core.custody import Horizon
 from holdfast.core.devices import Devices
 from holdfast.core.holds import Hold
 from holdfast.core.pods import PodRecord
@@ -28,6 +29,8 @@ _NONE: frozenset[int] = frozenset()
 
 class Keeper(Protocol):
     active: bool
+    lacks: ClassVar[str]
+    """What a Waiting reservation is told that it waits for."""
 
     def annotate(self, pod: PodRecord, row: int, into: dict[str, str]) -> None:
         """Adds what is to be written on a pod that is bound to the row."""
@@ -48,6 +51,21 @@ class Keeper(Protocol):
         """What a reserve pod on its row has not got free yet. Reservations `behind` it, by uid, do not
         count."""
 
+    def withdraw(self, pod: PodRecord, row: int) -> None:
+        """Drops the plan of a Waiting reservation."""
+
+    def plan(self, pod: PodRecord, row: int, horizon: Horizon) -> bool:
+        """Plans things for a Waiting reservation that has no plan; False if there are too few."""
+
+    def plan_nothing(self, pod: PodRecord, row: int) -> None:
+        """Nothing on the node can serve a Waiting reservation, whoever ends."""
+
+    def accept(self, pod: PodRecord) -> None:
+        """A reservation that waited has what was planned for it."""
+
+    def unplan(self, pod: PodRecord) -> None:
+        """A reservation waits no more, or not there."""
+
     def problems(self) -> list[str]:
         """What is not as it would be were it worked out anew."""
 
@@ -58,6 +76,8 @@ class Belongings:
         self.cpus = Cpus(cluster)
         self.devices = Devices(cluster)
         self.keepers: tuple[Keeper, ...] = (self.cpus, self.devices)
+        self.annotations = (self.cpus.annotation, self.devices.annotation)
+        """Where it is written what a pod, or a reservation, has."""
         self.awake = False
         """Whether any keeper has anything to keep."""
 
@@ -93,11 +113,13 @@ class Belongings:
         if isinstance(some, Device):
             self.devices.put(some.metadata.name)
             self._cluster.offer_again(some.metadata.name)
-            row = self._cluster.nodes.row(some.metadata.name)
-            if row is not None:
-                self._cluster.promises.node_changed(row)
         elif isinstance(some, NodeResourceTopology):
             self.cpus.put(some.metadata.name)
+        else:
+            return
+        row = self._cluster.nodes.row(some.metadata.name)
+        if row is not None:
+            self._cluster.promises.node_changed(row)
 
     def offered(self, node: str) -> dict[str, int]:
         """What a node offers by what is known of its devices, for those who look at amounts."""
@@ -124,6 +146,38 @@ class Belongings:
         if not self.awake:
             return []
         return [what for keeper in self.keepers for what in keeper.lacking(pod, behind)]
+
+    def plan(self, row: int, waiting: list[PodRecord]) -> dict[str, list[str]]:
+        """Plans anew what reservations that wait on a row would get, the first one first; by uid, what
+        there is not enough of for each as things are now."""
+        keepers = [keeper for keeper in self.keepers if keeper.active]
+        lacking: dict[str, list[str]] = {}
+        for pod in waiting if keepers else ():
+            for keeper in keepers:
+                keeper.withdraw(pod, row)
+        for pod in waiting if keepers else ():
+            for horizon in Horizon:
+                short = [keeper for keeper in keepers if not keeper.plan(pod, row, horizon)]
+                if horizon is Horizon.NOW:
+                    lacking[pod.uid] = [keeper.lacks for keeper in short]
+                if not short:
+                    break
+                for keeper in keepers:
+                    keeper.withdraw(pod, row)
+            else:
+                for keeper in keepers:
+                    keeper.plan_nothing(pod, row)
+        return lacking
+
+    def accept(self, pod: PodRecord) -> None:
+        """A reservation that waited has what was planned for it."""
+        for keeper in self.keepers:
+            keeper.accept(pod)
+
+    def unplan(self, pod: PodRecord) -> None:
+        """A reservation waits no more, or not there."""
+        for keeper in self.keepers:
+            keeper.unplan(pod)
 
     def node_changed(self, row: int) -> None:
         self.cpus.node_changed(row)

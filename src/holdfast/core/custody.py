@@ -6,12 +6,18 @@ out on a node. When a pod is scheduled here, what it was given in thought become
 (`settled`), and is written on it when it is bound.
 
 A reservation has things like a pod. What its owners take of them is theirs; it holds what is left.
+
+A Waiting reservation has nothing yet: which things it gets is chosen when it becomes Available, among
+those that are free then. Until then there is a plan (`planned`): things that are free, or become free
+when pods that leave (or may end) are gone. A plan keeps others from taking them, is never written on
+the object, and is made anew whenever something on the node changes.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
+from enum import IntEnum
 from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
 
 import numpy as np
@@ -22,13 +28,27 @@ from holdfast.core.pods import PodRecord
 
 if TYPE_CHECKING:
     from holdfast.core.cluster import Cluster
+    from holdfast.core.promises.promise import Promise
 
 T = TypeVar("T")
+
+
+class Horizon(IntEnum):
+    """Which pods and reservations count as gone when things are chosen."""
+
+    NOW = 0
+    """None: what is chosen is free."""
+    SOON = 1
+    """Those on their way out: pods being deleted, and the victims of the reservation itself."""
+    LATER = 2
+    """All pods but those that never end, and the victims of the reservation itself."""
 
 
 class Custody(ABC, Generic[T]):
     annotation: ClassVar[str]
     """Where it is written what a pod has."""
+    lacks: ClassVar[str]
+    """What a Waiting reservation is told that it waits for."""
 
     def __init__(self, cluster: Cluster, nothing: T) -> None:
         self._cluster = cluster
@@ -41,6 +61,8 @@ class Custody(ABC, Generic[T]):
         """Moves with every change of what there is."""
         self.settled: dict[str, T] = {}
         """What pods and reservations have, by uid."""
+        self.planned: dict[str, T] = {}
+        """What Waiting reservations would get; others may have it still."""
         self.guessed: dict[str, T] = {}
         """What those on a row seem to have that do not say."""
         self.there: dict[int, dict[str, PodRecord]] = {}
@@ -65,9 +87,12 @@ class Custody(ABC, Generic[T]):
         """Reads what there is on a row, of which nobody has anything yet; False if nothing says."""
 
     @abstractmethod
-    def _choose(self, pod: PodRecord, row: int, hold: int | None) -> T | None:
+    def _choose(
+        self, pod: PodRecord, row: int, hold: int | None, horizon: Horizon = Horizon.NOW
+    ) -> T | None:
         """What a pod would be given on a row, perhaps drawing on a hold there; `nothing` if there is
-        not enough, None if it asks for nothing of the sort."""
+        not enough, None if it asks for nothing of the sort. Horizons other than NOW are for reserve
+        pods that wait."""
 
     @abstractmethod
     def _is_as_asked(self, pod: PodRecord, what: T) -> bool:
@@ -92,8 +117,11 @@ class Custody(ABC, Generic[T]):
     # What is asked
 
     def has(self, uid: str) -> T:
-        found = self.settled.get(uid)
-        return found if found is not None else self.guessed.get(uid, self.nothing)
+        for kept in (self.settled, self.planned, self.guessed):
+            found = kept.get(uid)
+            if found is not None:
+                return found
+        return self.nothing
 
     def annotate(self, pod: PodRecord, row: int, into: dict[str, str]) -> None:
         """Adds what is to be written on a pod that is bound to the row."""
@@ -121,6 +149,7 @@ class Custody(ABC, Generic[T]):
         ledger = self._cluster.ledger
         for uid in self.there.pop(row, {}):
             self.guessed.pop(uid, None)
+            self.planned.pop(uid, None)
             index = self._hold.pop(uid, None)
             if index is not None:
                 self._release(index)
@@ -155,7 +184,9 @@ class Custody(ABC, Generic[T]):
 
     def settle(self, pod: PodRecord) -> bool:
         """The pod, just put on its row, has what it was given in thought; False if it asks for
-        something and was given nothing."""
+        something and was given nothing. A Waiting reservation gets nothing yet."""
+        if pod.promise is not None and pod.promise.waiting:
+            return True
         found = self.guessed.get(pod.uid)
         if found is None:
             return True
@@ -166,6 +197,7 @@ class Custody(ABC, Generic[T]):
 
     def unsettle(self, pod: PodRecord) -> None:
         """The pod is not to be bound after all. It may still be on its row."""
+        self.unplan(pod)
         found = self.settled.pop(pod.uid, None)
         if found is not None and pod.row >= 0 and pod.uid in self.there.get(pod.row, ()):
             self.guessed[pod.uid] = found
@@ -174,6 +206,8 @@ class Custody(ABC, Generic[T]):
         """What a reserve pod would have on its row by what it asks for now; None if it has just that.
         While owners have a part of it, nothing else will do."""
         there, row = self.there.get(pod.row, {}), pod.row
+        if pod.promise is not None and pod.promise.waiting:
+            return None  # it is planned anew
         if pod.uid not in there or self._is_as_asked(pod, self.has(pod.uid)):
             return None
         if any(other.draws_on == pod.uid for other in there.values()):
@@ -203,6 +237,63 @@ class Custody(ABC, Generic[T]):
     def forget(self, uid: str) -> None:
         """The pod, or reservation, is on no row any more, and gone for good."""
         self.settled.pop(uid, None)
+        self.planned.pop(uid, None)
+
+    # What Waiting reservations would get
+
+    def withdraw(self, pod: PodRecord, row: int) -> None:
+        """Drops the plan of a Waiting reservation, and whatever it had before it had to wait."""
+        if pod.uid in self.there.get(row, ()):
+            self._leave(pod, row)
+        self.settled.pop(pod.uid, None)
+        self.planned.pop(pod.uid, None)
+
+    def plan(self, pod: PodRecord, row: int, horizon: Horizon) -> bool:
+        """Plans things for a Waiting reservation that has no plan; False if there are too few."""
+        found = self._choose(pod, row, None, horizon) if self.governed[row] else None
+        if found is None:
+            return True
+        if not found:
+            return False
+        self.planned[pod.uid] = found
+        self._enter(pod, row)
+        return True
+
+    def plan_nothing(self, pod: PodRecord, row: int) -> None:
+        """Nothing on the node can serve a Waiting reservation, whoever ends."""
+        if self.governed[row] and self._choose(pod, row, None, Horizon.LATER) is not None:
+            self.planned[pod.uid] = self.nothing
+            self._enter(pod, row)
+
+    def accept(self, pod: PodRecord) -> None:
+        """A reservation that waited has what was planned for it."""
+        found = self.planned.pop(pod.uid, None)
+        if found:
+            self.settled[pod.uid] = found
+        elif found is not None:
+            self.guessed[pod.uid] = found
+
+    def unplan(self, pod: PodRecord) -> None:
+        """A reservation waits no more, or not there. It may still be on its row."""
+        found = self.planned.pop(pod.uid, None)
+        if found is not None and pod.row >= 0 and pod.uid in self.there.get(pod.row, ()):
+            self.guessed[pod.uid] = found
+
+    def _stays(self, pod: PodRecord, waits: Promise | None, horizon: Horizon) -> bool:
+        """Whether a pod, or reserve pod, counts as there for a reservation that waits."""
+        victims = waits.clears if waits is not None else ()
+        if pod.uid in victims or (pod.draws_on and pod.draws_on in victims):
+            return False
+        if pod.promise is not None or horizon is Horizon.NOW:
+            return True
+        if waits is not None and (pod.disrupted or pod.leaving or pod.cls.terminating):
+            return False
+        return horizon is Horizon.SOON or pod.cls.permanent
+
+    def _staying(self, row: int, waits: Promise | None, horizon: Horizon) -> dict[str, PodRecord]:
+        """Those on the row that count as there."""
+        there = self.there.get(row, {})
+        return {uid: pod for uid, pod in there.items() if self._stays(pod, waits, horizon)}
 
     def moved(self, pod: PodRecord, row: int, sign: int) -> None:
         """The ledger's word: a pod, or a reserve pod, came to a row or left it."""
@@ -214,7 +305,7 @@ class Custody(ABC, Generic[T]):
     # Keeping count
 
     def _enter(self, pod: PodRecord, row: int) -> None:
-        what = self.settled.get(pod.uid)
+        what = self.settled.get(pod.uid, self.planned.get(pod.uid))
         if what is None:
             what = self._choose(pod, row, self._hold_on(pod, row)) if self.governed[row] else None
             if what is None:

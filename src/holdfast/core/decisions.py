@@ -135,7 +135,7 @@ class SetReservationStatus(msgspec.Struct, frozen=True):
     status: ReservationStatus
     binds: bool = False
     annotations: Mapping[str, str] = _NOTHING
-    """Written on the reservation before its status."""
+    """Written on the reservation before its status; an empty value takes one away."""
 
 
 class DeleteReservation(msgspec.Struct, frozen=True):

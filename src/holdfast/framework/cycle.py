@@ -132,13 +132,13 @@ class Cycle:
         return self.claim(profile, owner, row, now)
 
     def _drawn(self, profile: Profile, pod: PodRecord, row: int, column: Column, room: Promise) -> str:
-        """What a pod draws on where room is held for it: that, unless it is not there yet or not
-        enough, and the pod fits by another reservation."""
+        """What a pod draws on where room is held for it: that, unless it is not enough and the pod fits
+        by another reservation. Of what is not there yet nobody draws anything."""
         enough = all(room.amounts.get(slot, 0) >= amount for slot, amount in pod.cls.requests)
-        if not column.owned or (enough and not room.waiting):
+        if not room.waiting and (enough or not column.owned):
             return room.uid
         trial = PodTrial(self._cluster, column, pod, self._is_pinned(profile, pod))
-        return trial.draws_on(row, ()) or room.uid
+        return trial.draws_on(row, ()) or ("" if room.waiting else room.uid)
 
     def find_row(self, profile: Profile, pod: PodRecord, column: Column) -> int:
         """The best row for the pod, or -1. A node being cleared for it comes before all others."""
@@ -253,12 +253,16 @@ class Cycle:
     # A node was found
 
     def claim(self, profile: Profile, pod: PodRecord, row: int, now: float) -> bool:
+        before = self._cluster.changes
         refused = self.occupy(profile, pod, row)
         if refused is not None:
             plugin, message = refused
             self.fail(profile, pod, message, {plugin}, now, go_on=True)
-            return False
-        return self._permit(profile, pod, row, profile.permit, now)
+        elif self._permit(profile, pod, row, profile.permit, now):
+            return True
+        # What was taken and given back helps nobody, least of all the pod itself.
+        self._cluster.undo_changes(before)
+        return False
 
     def occupy(self, profile: Profile, pod: PodRecord, row: int) -> tuple[str, str] | None:
         """The pod claims its place there. If a plugin will not have it: which, and why."""
@@ -366,6 +370,7 @@ class Cycle:
     def _take_all(self, profile: Profile, nomination: Nomination, now: float) -> None:
         """Reserve pods take their places, all of them or none."""
         taken: list[PodRecord] = []
+        before = self._cluster.changes
         for pod, row, clears in nomination.claims:
             assert pod.promise is not None
             self._queue.forget(pod)
@@ -379,6 +384,7 @@ class Cycle:
             plugin, message = refused
             for each in nomination.claims:
                 self.fail(profile, each.pod, message, {plugin}, now, go_on=True)
+            self._cluster.undo_changes(before)
             return
         self.decisions.extend(nomination.decisions)
         for pod in taken:

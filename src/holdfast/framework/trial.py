@@ -67,8 +67,8 @@ class PodTrial:
 
     def fits(self, row: int) -> bool:
         room = self._rooms.of(self._pod, row) if self._rooms else None
-        if room is None:
-            return self._fits(row)
+        if room is None or room.waiting:
+            return self._fits(row)  # only beside what is not there yet
         if self._is_amounts_only(room, row):
             assert room.hold is not None
             self._column.refresh()
@@ -212,7 +212,9 @@ class PodTrial:
         """What stands against the row."""
         if self._rooms and self._rooms.of(self._pod, row) is not None:
             with self._own_room_free(row, as_promised=True):
-                return self._blame(row)
+                blame = self._blame(row)
+            if blame != FITS:
+                return blame
         return self._blame(row)
 
     def _blame(self, row: int) -> Blame:

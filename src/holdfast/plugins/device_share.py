@@ -58,16 +58,16 @@ class DeviceShare(Plugin):
             return None
         if not self._devices.active:
             return Filter.nothing(self._is_active)
-        ahead = cls.ahead
+        later = self._devices.ahead if cls.ahead else None
 
         def passes(view: View) -> Cells:
-            found = asking.serves(view.rows, view.holds, ahead)
+            found = asking.serves(view.rows, view.holds, later)
             return bool(found) if view.single else found
 
         def reasons(view: View) -> list[Reason]:
             return [
                 Reason(lack.text, bool(lack.rows) if view.single else lack.rows, not lack.hopeless)
-                for lack in asking.lacks(view.rows, view.holds, ahead)
+                for lack in asking.lacks(view.rows, view.holds, later)
             ]
 
         return Filter(passes, reasons, Scope.USAGE, self._is_active)

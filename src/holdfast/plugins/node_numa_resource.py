@@ -69,7 +69,7 @@ class NodeNUMAResource(Plugin):
             holds = None if view.holds is None else np.atleast_1d(view.holds)
             by_numa = None
             if asking is not None and devices.active:
-                by_numa = partial(asking.by_numa, ahead=cls.ahead)
+                by_numa = partial(asking.by_numa, later=devices.ahead if cls.ahead else None)
             claimed = np.atleast_1d(view.claimed(CPU))
             rows = np.atleast_1d(view.rows)
             return judging.lacks(want, rows, holds, claimed, by_numa, explain, cls.ahead)

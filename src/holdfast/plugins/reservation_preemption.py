@@ -49,6 +49,8 @@ class ReservationPreemption(Plugin):
         self._soft = given.eviction == "Soft"
         self._budgets = Budgets(cluster)
         self._known: dict[int, Tried] = {}
+        self._patient: dict[str, float] = {}
+        """Until when a reservation is not written before its victims are gone, by uid."""
         cluster.classes.on_dropped.append(self._forget)
 
     def _forget(self, cls: PodClass) -> None:
@@ -74,15 +76,21 @@ class ReservationPreemption(Plugin):
     def permit(self, pod: PodRecord, row: int) -> Outcome:
         """Victims nobody uses are gone in a moment, worth waiting for before anything is written."""
         promise, promises = pod.promise, self.cluster.promises
-        if promise is None or not promise.clears or self._soft:
+        if promise is None or not promise.clears or self._soft or promise.pre_allocation:
             return FINE
         awaited = promises.awaits(promise)
         if any(promises.drawing(victim) for victim in awaited):
             return FINE
-        if awaited or not promises.has_room(promise):
+        if not awaited and promises.has_room(promise):
+            promises.available(promise)
+            return FINE
+        if pod.uid not in self._patient:
+            self._patient = {uid: t for uid, t in self._patient.items() if uid in promises.known}
+            self._patient[pod.uid] = self.cluster.now + _PATIENCE
+        if self.cluster.now < self._patient[pod.uid]:
             return Outcome(wait=_PATIENCE)
-        promises.available(promise)
-        return FINE
+        del self._patient[pod.uid]
+        return FINE  # it waits on its node, where everybody can see it
 
     # One
 

@@ -50,6 +50,7 @@ class ReservationHands:
         if decision.annotations:
             metadata = raw["metadata"]
             annotations = {**(metadata.get("annotations") or {}), **decision.annotations}
+            annotations = {key: value for key, value in annotations.items() if value}
             written["metadata"] = {**metadata, "annotations": annotations}
         self._objects.update(reservation_key(ref.name), written)
 

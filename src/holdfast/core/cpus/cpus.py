@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 import numpy as np
@@ -27,20 +27,36 @@ from holdfast.core.cpus.topology import (
     read_ratios,
 )
 from holdfast.core.cpus.wants import POLICIES, CpuWantError, Want, read_want
-from holdfast.core.custody import Custody
+from holdfast.core.custody import Custody, Horizon
 from holdfast.core.holds import Hold
 from holdfast.core.pods import PodRecord
 from holdfast.core.slots import CPU
 
 if TYPE_CHECKING:
     from holdfast.core.cluster import Cluster
+    from holdfast.core.promises.promise import Promise
 
 _NO_SLOTS: frozenset[int] = frozenset()
 _CPU_SLOT = frozenset((CPU,))
 
 
+class Claimed(NamedTuple):
+    """What pods and reservations leave of a row."""
+
+    room: Room
+    unshared: Room
+    """The same without the CPUs needed by those that have an amount of a NUMA node and no CPUs."""
+    in_use: frozenset[int]
+    """The CPUs pods have."""
+    lefts: dict[str, Room]
+    """What reservations have left, by uid."""
+    shared: Counter[int]
+    """By NUMA node, the cpu of those that have an amount of it and no CPUs."""
+
+
 class Cpus(Custody[Holding]):
     annotation = names.RESOURCE_STATUS
+    lacks = "cpuset"
 
     def __init__(self, cluster: Cluster) -> None:
         super().__init__(cluster, Holding())
@@ -173,7 +189,9 @@ class Cpus(Custody[Holding]):
         return [lack.text for lack in lacks]
 
     def lacking(self, pod: PodRecord, behind: Iterable[str]) -> list[str]:
-        """Whether a reserve pod's CPUs, or its room of NUMA nodes, are still somebody else's."""
+        """Whether a reserve pod has no CPUs, or they or its room of NUMA nodes are somebody else's."""
+        if self.guessed.get(pod.uid) == self.nothing:
+            return ["cpuset"]
         mine = self.has(pod.uid).cpus
         theirs: set[int] = set()
         room = self.free(pod.row)
@@ -193,16 +211,10 @@ class Cpus(Custody[Holding]):
         }
         return sorted(short)
 
-    def ahead(self, row: int) -> Room:
-        """What would be free on the row were there no pods but those that stay for good."""
-        topology = self.topologies.get(row)
-        room = everything(topology)
-        for uid, pod in self.there.get(row, {}).items():
-            if uid in self._hold:
-                room = room.less(self.left(self._hold[uid]))
-            elif pod.cls.permanent:
-                room = room.less(room_of(topology, self.has(uid)))
-        return room
+    def ahead(self, row: int, waits: Promise | None, horizon: Horizon) -> Room:
+        """What would be free on the row for a reservation that waits, were those gone that count as
+        gone. What they have from reservations that stay goes back to these."""
+        return self._claimed(row, self._staying(row, waits, horizon)).unshared
 
     def annotate(self, pod: PodRecord, row: int, into: dict[str, str]) -> None:
         super().annotate(pod, row, into)
@@ -220,7 +232,8 @@ class Cpus(Custody[Holding]):
         counts = self._ahead
         counts.fit(len(self.resources), len(self.valid), self._widest)
         for row in self._outdated:
-            counts.tell(row, self.topologies.get(row), self.ahead(row), self.resources)
+            free = self.ahead(row, None, Horizon.LATER)
+            counts.tell(row, self.topologies.get(row), free, self.resources)
         self._outdated.clear()
         return counts
 
@@ -268,7 +281,9 @@ class Cpus(Custody[Holding]):
             if (topology.amplified, topology.cpu_ratio) != before:
                 self._recount(row)
 
-    def _choose(self, pod: PodRecord, row: int, hold: int | None) -> Holding | None:
+    def _choose(
+        self, pod: PodRecord, row: int, hold: int | None, horizon: Horizon = Horizon.NOW
+    ) -> Holding | None:
         want = self.sensible(pod.cls)
         if want is None:
             return None
@@ -277,8 +292,10 @@ class Cpus(Custody[Holding]):
         counts = None
         if asking is not None and row in self.topologies:
             holds = None if hold is None else np.array([hold])
-            counts = asking.by_numa(np.array([row]), holds, self.counts.width, pod.cls.ahead)
-        return self.placing.choose(want, row, hold, pod.cls.ahead, counts)
+            later = devices.later(pod.promise, horizon)
+            counts = asking.by_numa(np.array([row]), holds, self.counts.width, later)
+        later_room = None if horizon is Horizon.NOW else self.ahead(row, pod.promise, horizon)
+        return self.placing.choose(want, row, hold, later_room, counts)
 
     def _is_as_asked(self, pod: PodRecord, what: Holding) -> bool:
         want = self.sensible(pod.cls)
@@ -291,23 +308,43 @@ class Cpus(Custody[Holding]):
         topology, there = self.topologies.get(row), self.there.get(row, {})
         if self._ahead is not None:
             self._outdated.add(row)
-        room = everything(topology)
-        given = room.cpus
-        owned: dict[str, list[Holding]] = {}
         single: set[int] = set()
         several: set[int] = set()
-        own = 0
-        shared: Counter[int] = Counter()
-        """By NUMA node, the cpu of those who have an amount of it and no CPUs of their own."""
-        for uid, pod in there.items():
+        for uid in there:
             has = self.has(uid)
             numa = set(cpus_of_numa(topology, has.cpus)) if topology is not None else set()
             if len(numa) == 1:
                 single |= numa
             else:
                 several |= numa
+        claimed = self._claimed(row, there)
+        free = self._free[row] = claimed.unshared
+        self.own[row] = len(claimed.in_use) + sum(len(left.cpus) for left in claimed.lefts.values())
+        self._fit()
+        self.counts.tell(row, topology, free, self.resources)
+        for numa_node in single | several:
+            if numa_node < self.counts.width:
+                self.counts.single[row, numa_node] = numa_node not in several
+                self.counts.several[row, numa_node] = numa_node in several
+        for uid, left in claimed.lefts.items():
+            if uid in self._hold:
+                others = claimed.shared - Counter(self._shared(uid, left))
+                free = without_shared(topology, claimed.room, others)
+                # What pods have is nobody else's, even where a plan or an object says so.
+                usable = left._replace(cpus=left.cpus - claimed.in_use)
+                self._hold_has(self._hold[uid], row, there[uid], topology, free, usable)
+
+    def _claimed(self, row: int, there: Mapping[str, PodRecord]) -> Claimed:
+        """What these pods and reserve pods leave of a row."""
+        topology = self.topologies.get(row)
+        room = everything(topology)
+        given, in_use = room.cpus, frozenset[int]()
+        owned: dict[str, list[Holding]] = {}
+        shared: Counter[int] = Counter()
+        for uid, pod in there.items():
             if pod.promise is None:
-                own += len(has.cpus)
+                has = self.has(uid)
+                in_use |= has.cpus
                 room = room.less(room_of(topology, has))
                 shared.update(has.shared)
                 if pod.draws_on in self._hold:
@@ -320,23 +357,9 @@ class Cpus(Custody[Holding]):
                     left = left.less(room_of(topology, has), most=True)
                 # Of CPUs the node has no more nothing is left to anybody.
                 lefts[uid] = left = left._replace(cpus=left.cpus & given)
-                own += len(left.cpus)
                 room = room.less(left)
                 shared.update(self._shared(uid, left))
-        free = without_shared(topology, room, shared)
-        self._free[row] = free
-        self.own[row] = own
-        self._fit()
-        self.counts.tell(row, topology, free, self.resources)
-        for numa_node in single | several:
-            if numa_node < self.counts.width:
-                self.counts.single[row, numa_node] = numa_node not in several
-                self.counts.several[row, numa_node] = numa_node in several
-        for uid, left in lefts.items():
-            if uid in self._hold:
-                others = shared - Counter(self._shared(uid, left))
-                free = without_shared(topology, room, others)
-                self._hold_has(self._hold[uid], row, there[uid], topology, free, left)
+        return Claimed(room, without_shared(topology, room, shared), in_use, lefts, shared)
 
     def _shared(self, uid: str, left: Room) -> dict[int, int]:
         """What is left to a reservation of cpu that is no CPUs of their own."""

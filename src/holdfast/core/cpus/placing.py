@@ -81,10 +81,11 @@ class Placing:
     # What a pod gets
 
     def choose(
-        self, want: Want, row: int, hold: int | None, ahead: bool, devices: Devices = None
+        self, want: Want, row: int, hold: int | None, later: Room | None, devices: Devices = None
     ) -> Holding | None:
-        """Nothing if there is not enough; None if the pod wants nothing of the sort there. `devices`
-        are those it wants as well, by NUMA node."""
+        """Nothing if there is not enough; None if the pod wants nothing of the sort there. `later` is
+        what will be free, for those that can wait; `devices` are those it wants as well, by NUMA
+        node."""
         topology = self._cpus.topologies.get(row)
         bound, policy = self.is_bound(want, row), self.numa_policy(want, row)
         if topology is None or not (bound or policy):
@@ -98,9 +99,9 @@ class Placing:
             free, first = self._cpus.drawable(hold, row), self._cpus.left(hold)
             reserved = (numa for numa, amounts in first.zones.items() if any(amounts.values()))
             near = frozenset(reserved) | {topology.cpus[cpu].numa for cpu in first.cpus}
-        if ahead:
+        if later is not None:
             asked = self._asked(want)
-            first, free = free, self._cpus.ahead(row)
+            first, free = free, later
             near = frozenset(
                 numa
                 for numa, amounts in first.zones.items()
@@ -110,7 +111,7 @@ class Placing:
         if not policy:
             taken = take_cpus(topology, free.cpus, first.cpus, want.cpus, manner, self._cpus.apart(row))
             return Holding(taken) if taken is not None else Holding()
-        for zones in self._candidates(want, row, policy, free, near, bound, manner, ahead):
+        for zones in self._candidates(want, row, policy, free, near, bound, manner, later is None):
             if policy != BEST_EFFORT and not _has_devices(zones, devices):
                 continue
             found = self._spread(want, row, zones, free, first.cpus, bound, manner)
@@ -134,7 +135,7 @@ class Placing:
         near: frozenset[int],
         bound: bool,
         manner: Manner,
-        ahead: bool,
+        now: bool,
     ) -> list[tuple[int, ...]]:
         """NUMA nodes to try, the best first: as few as possible; those that are `near`, then by how
         full they are."""
@@ -146,7 +147,7 @@ class Placing:
             for zones in combinations(sorted(topology.zones), size):
                 if not self._suffice(zones, asked, free, topology, bound, manner, want):
                     continue
-                if want.exclusive and policy != BEST_EFFORT and not ahead:
+                if want.exclusive and policy != BEST_EFFORT and now:
                     shunned = counts.several if size == 1 else counts.single
                     if any(shunned[row, numa] for numa in zones):
                         continue

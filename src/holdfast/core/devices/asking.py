@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -26,6 +26,11 @@ NOT_MAPPED = "node(s) missing GPU Device Topology Tree"
 MANY_SHARED = "node(s) Unsupported Multi-Shared GPU"
 NO_FUNCTIONS = "Insufficient {} VirtualFunctions"
 NOT_JOINT = "node(s) Device Joint-Allocate rules violation"
+
+
+Later = Callable[[TypeTable, Rows], Ints] | None
+"""What will be free of devices of rows, [line, (row,) place], for those that can wait; None for those
+that cannot."""
 
 
 class Lack(NamedTuple):
@@ -54,27 +59,27 @@ class Asking:
 
     # Many rows
 
-    def serves(self, rows: Rows, holds: Rows | None, ahead: bool = False) -> Bools:
+    def serves(self, rows: Rows, holds: Rows | None, later: Later = None) -> Bools:
         """The rows that can serve, or of which nothing is known; `holds` are the reservations that may
         be drawn on there."""
-        fits = ~self._devices.governed[rows] | self._together(rows, holds, ahead)
+        fits = ~self._devices.governed[rows] | self._together(rows, holds, later)
         for share in self.shares:
-            enough = self._enough(share, rows, self._ok(share, rows, holds, ahead))
+            enough = self._enough(share, rows, self._ok(share, rows, holds, later))
             fits = fits & (enough | ~self._devices.governed[rows])
         return fits
 
-    def lacks(self, rows: Rows, holds: Rows | None, ahead: bool = False) -> list[Lack]:
+    def lacks(self, rows: Rows, holds: Rows | None, later: Later = None) -> list[Lack]:
         """Why rows that cannot serve cannot."""
         lacks = []
         governed = self._devices.governed[rows]
         for share in self.shares:
             table = self._devices.tables[share.type]
-            lacking = governed & ~self._enough(share, rows, self._ok(share, rows, holds, ahead))
+            lacking = governed & ~self._enough(share, rows, self._ok(share, rows, holds, later))
             some = table.known[rows].any(axis=-1)
             lacks.append(Lack(NONE_THERE.format(share.type), lacking & ~some, True))
             lacks += self._too_few(share, table, rows, lacking & some)
         if self._wishes.same_switch:
-            apart = governed & ~self._together(rows, holds, ahead)
+            apart = governed & ~self._together(rows, holds, later)
             for lack in lacks:
                 apart = apart & ~lack.rows
             lacks.append(Lack(NOT_JOINT, apart, False))
@@ -86,17 +91,17 @@ class Asking:
             table = self._devices.tables[share.type]
             table.reach(hold)
             held = (table.left[:, hold] > 0).any(axis=0)
-            if (self._ok(share, row, hold, False) & held).any():
+            if (self._ok(share, row, hold, None) & held).any():
                 return True
         return False
 
-    def _ok(self, share: Share, rows: Rows, holds: Rows | None, ahead: bool) -> Bools:
+    def _ok(self, share: Share, rows: Rows, holds: Rows | None, later: Later) -> Bools:
         """The devices, [(row,) place], that could be among those given."""
         table = self._devices.tables[share.type]
         if holds is not None:
             table.reach(int(np.max(holds)))
-        if ahead:
-            ok = table.serve(rows, share.each, free=self._devices.promised_room(table))
+        if later is not None:
+            ok = table.serve(rows, share.each, available=later(table, rows))
         else:
             ok = table.serve(rows, share.each, holds)
         ok = ok & table.known[rows]
@@ -165,23 +170,23 @@ class Asking:
             return [] if wish is not None or partitions.honoured else None
         return sorted(minors.index(minor) for minor in chosen)
 
-    def _together(self, rows: Rows, holds: Rows | None, ahead: bool) -> Bools:
+    def _together(self, rows: Rows, holds: Rows | None, later: Later) -> Bools:
         """Whether devices that must be on the same switches can be."""
         if not self._wishes.same_switch:
             return np.ones(np.shape(rows), dtype=np.bool_)
         leading, followers = self._joint_shares()
         table = self._devices.tables[leading.type]
-        near = self._ok(leading, rows, holds, ahead)
+        near = self._ok(leading, rows, holds, later)
         for follower in followers:
-            near = near & self._beside(follower, table.switch[rows], rows, holds, ahead)
+            near = near & self._beside(follower, table.switch[rows], rows, holds, later)
         enough: Bools = near.sum(axis=-1) >= leading.number
         return enough
 
     def _beside(
-        self, share: Share, switches: Any, rows: Rows, holds: Rows | None, ahead: bool
+        self, share: Share, switches: Any, rows: Rows, holds: Rows | None, later: Later
     ) -> Bools:
         """The places, by their switch, on whose switch there is a device for the share."""
-        ok = self._ok(share, rows, holds, ahead)
+        ok = self._ok(share, rows, holds, later)
         own = self._devices.tables[share.type].switch[rows]
         theirs = np.expand_dims(np.where(ok, own, -9), -2)
         beside: Bools = (np.expand_dims(switches, -1) == theirs).any(axis=-1)
@@ -250,7 +255,7 @@ class Asking:
     # One row
 
     def by_numa(
-        self, rows: Rows, holds: Rows | None, width: int, ahead: bool = False
+        self, rows: Rows, holds: Rows | None, width: int, later: Later = None
     ) -> list[tuple[str, int, Ints]]:
         """Of each share the type, how many devices it wants, and how many there are for it on each NUMA
         node, [row, NUMA node]; devices that do not say where they are count everywhere. Where nothing
@@ -259,7 +264,7 @@ class Asking:
         governed = self._devices.governed[rows]
         for share in self.shares:
             table = self._devices.tables[share.type]
-            ok, numa = self._ok(share, rows, holds, ahead), table.numa[rows]
+            ok, numa = self._ok(share, rows, holds, later), table.numa[rows]
             counts = [(ok & ((numa == at) | (numa < 0))).sum(axis=-1) for at in range(width)]
             there: Ints = np.where(governed[:, None], np.stack(counts, axis=-1), share.number)
             found.append((share.type, share.number, there))
@@ -270,7 +275,7 @@ class Asking:
         row: int,
         hold: int | None,
         ranker: Ranker,
-        ahead: bool,
+        later: Later,
         zones: frozenset[int] = frozenset(),
     ) -> Allocation | None:
         """What a pod would get on the row, on these NUMA nodes if any are named; None if it cannot have
@@ -279,14 +284,14 @@ class Asking:
         near: list[int] = []
         for share in self._in_order():
             table = self._devices.tables[share.type]
-            ok = self._ok(share, row, hold, ahead)
+            ok = self._ok(share, row, hold, later)
             if zones:
                 ok = ok & np.isin(table.numa[row], [NOWHERE, *zones])
             joint = share.type in self._wishes.joint
             if joint and self._wishes.same_switch and not near:
                 for follower in self._joint_shares()[1]:
-                    ok = ok & self._beside(follower, table.switch[row], row, hold, ahead)
-            places = self._places(share, table, row, hold, ok, ranker, ahead, near)
+                    ok = ok & self._beside(follower, table.switch[row], row, hold, later)
+            places = self._places(share, table, row, hold, ok, ranker, later, near)
             if places is None:
                 return None
             if not near:
@@ -299,7 +304,7 @@ class Asking:
         return found
 
     def substitute(
-        self, row: int, kept: Allocation, lost: Mapping[str, int], ranker: Ranker, ahead: bool
+        self, row: int, kept: Allocation, lost: Mapping[str, int], ranker: Ranker
     ) -> Allocation | None:
         """What is kept, with as many other devices of each type as were lost; None if there are none,
         or if the devices have to be chosen together."""
@@ -313,7 +318,7 @@ class Asking:
             if wish.for_all or wish.scope or wish.functions is not None or self._is_partitioned(share):
                 return None
             table, parts = self._devices.tables[share.type], kept.get(share.type, ())
-            ok = self._ok(share, row, None, ahead)
+            ok = self._ok(share, row, None, None)
             ok[[table.place(row, part.minor) for part in parts]] = False
             ranks = ranker(table, row, share, table.available(row))
             places = nearest(table, row, ok, number, share.shared, ranks)
@@ -341,7 +346,7 @@ class Asking:
         hold: int | None,
         ok: Bools,
         ranker: Ranker,
-        ahead: bool,
+        later: Later,
         near: list[int],
     ) -> list[int] | None:
         wish = self._wishes.of(share.type)
@@ -357,7 +362,7 @@ class Asking:
         first = np.zeros_like(ok)
         if hold is not None:
             first = ok & (table.left[:, hold] > 0).any(axis=0)
-        elif ahead:
+        elif later is not None:
             first = ok & table.serve(row, share.each)
         if self._is_partitioned(share):
             partition = self._partition(share, table, row, ok, first)

@@ -11,7 +11,7 @@ from holdfast.api import names
 from holdfast.api.devices import Device, DeviceInfo
 from holdfast.api.quantity import QuantityError, amount
 from holdfast.core.classes import PodClass
-from holdfast.core.custody import Custody
+from holdfast.core.custody import Custody, Horizon
 from holdfast.core.devices.allocation import (
     MOST_OF_ONE,
     Allocation,
@@ -19,7 +19,7 @@ from holdfast.core.devices.allocation import (
     read_allocation,
     write_allocation,
 )
-from holdfast.core.devices.asking import Asking
+from holdfast.core.devices.asking import Asking, Later
 from holdfast.core.devices.choosing import Ranker, most_free
 from holdfast.core.devices.partitions import Partitions, read_partitions
 from holdfast.core.devices.requests import (
@@ -30,13 +30,14 @@ from holdfast.core.devices.requests import (
     DeviceRequestError,
     device_request,
 )
-from holdfast.core.devices.table import Bools, Ints, TypeTable
+from holdfast.core.devices.table import Bools, Ints, Rows, TypeTable
 from holdfast.core.devices.wishes import read_wishes
 from holdfast.core.holds import Hold
 from holdfast.core.pods import PodRecord
 
 if TYPE_CHECKING:
     from holdfast.core.cluster import Cluster
+    from holdfast.core.promises.promise import Promise
 
 _NO_SLOTS: frozenset[int] = frozenset()
 _ANYWHERE: frozenset[int] = frozenset()
@@ -44,6 +45,7 @@ _ANYWHERE: frozenset[int] = frozenset()
 
 class Devices(Custody[Allocation]):
     annotation = names.DEVICE_ALLOCATED
+    lacks = "devices"
 
     def __init__(self, cluster: Cluster) -> None:
         super().__init__(cluster, {})
@@ -116,14 +118,45 @@ class Devices(Custody[Allocation]):
             kept = self._ahead[table.kind] = table.total.copy(), set(self.there)
         room, outdated = kept
         for row in outdated:
-            room[:, row] = table.total[:, row]
-            for uid, pod in self.there.get(row, {}).items():
-                if uid in self._hold:
-                    room[:, row] -= table.left[:, self._hold[uid]]
-                elif pod.cls.permanent:
-                    room[:, row] -= table.spread(row, self.has(uid).get(table.kind, ()))
+            room[:, row] = self._unclaimed(table, row, self._staying(row, None, Horizon.LATER))
         outdated.clear()
         return room
+
+    def later(self, waits: Promise | None, horizon: Horizon) -> Later:
+        """What will be free for a reservation that waits, once those are gone that count as gone."""
+        if horizon is Horizon.NOW:
+            return None
+
+        def available(table: TypeTable, rows: Rows) -> Ints:
+            if np.ndim(rows):
+                return np.stack([available(table, int(row)) for row in rows], axis=1)
+            row = int(rows)
+            return self._unclaimed(table, row, self._staying(row, waits, horizon))
+
+        return available
+
+    def ahead(self, table: TypeTable, rows: Rows) -> Ints:
+        """The same on any rows, for one that does not know yet where it will wait, nor whose end it
+        brings about."""
+        return self.promised_room(table)[:, rows]
+
+    def _unclaimed(self, table: TypeTable, row: int, there: Mapping[str, PodRecord]) -> Ints:
+        """What these pods and reserve pods leave of the devices of a row, [line, place]."""
+        parts = {uid: self.has(uid).get(table.kind, ()) for uid in there}
+        for uid in there:
+            table.spread(row, parts[uid])  # whatever they have is given a place
+        free: Ints = table.total[:, row].copy()
+        taken: dict[str, Ints] = {}
+        for uid, pod in there.items():
+            if pod.promise is None and parts[uid]:
+                spread = table.spread(row, parts[uid])
+                free -= spread
+                if pod.draws_on in self._hold:
+                    taken[pod.draws_on] = taken.get(pod.draws_on, 0) + spread
+        for uid, pod in there.items():
+            if pod.promise is not None and parts[uid]:
+                free -= np.maximum(table.spread(row, parts[uid]) - taken.get(uid, 0), 0)
+        return free
 
     def _outdate(self, row: int) -> None:
         for _, outdated in self._ahead.values():
@@ -133,6 +166,8 @@ class Devices(Custody[Allocation]):
         """Of a reserve pod: the types it has not got free on its row yet. Reservations `behind` it, by
         uid, do not count."""
         lacking = []
+        if pod.uid in self.guessed and not self.guessed[pod.uid]:
+            return ["devices"]
         for kind, parts in self.has(pod.uid).items():
             table = self.tables[kind]
             wanted = table.spread(pod.row, parts) > 0
@@ -158,6 +193,8 @@ class Devices(Custody[Allocation]):
         of them, as unhealthy ones do not; what owners use stays. None if there is nothing to replace,
         False if there are no others to be had now."""
         row, had = pod.row, self.has(pod.uid)
+        if pod.promise is not None and pod.promise.waiting:
+            return None  # it is planned anew
         if not had or row not in self._listed:
             return None
         drawn = {
@@ -183,7 +220,7 @@ class Devices(Custody[Allocation]):
         self._leave(pod, row)
         self.settled.pop(pod.uid, None)
         if drawn:
-            found = asking.substitute(row, kept, lost, self.ranker, pod.cls.ahead)
+            found = asking.substitute(row, kept, lost, self.ranker)
         else:
             found = self._choose(pod, row, None)
         self.settled[pod.uid] = found or had
@@ -220,17 +257,19 @@ class Devices(Custody[Allocation]):
             self.partitions[row] = partitions
         return isinstance(device, Device)
 
-    def _choose(self, pod: PodRecord, row: int, hold: int | None) -> Allocation | None:
+    def _choose(
+        self, pod: PodRecord, row: int, hold: int | None, horizon: Horizon = Horizon.NOW
+    ) -> Allocation | None:
         asking = self.sensible(pod.cls)
         if asking is None:
             return None
-        ahead = pod.cls.ahead
+        later = self.later(pod.promise, horizon)
         near, must = self.aligned(pod, row)
         if near:
-            found = asking.choose(row, hold, self.ranker, ahead, near)
+            found = asking.choose(row, hold, self.ranker, later, near)
             if found or must:
                 return found or self.nothing
-        return asking.choose(row, hold, self.ranker, ahead) or self.nothing
+        return asking.choose(row, hold, self.ranker, later) or self.nothing
 
     def aligned(self, pod: PodRecord, row: int) -> tuple[frozenset[int], bool]:
         """The NUMA nodes a pod has on the row, and whether its devices must be there too."""

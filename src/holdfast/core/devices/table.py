@@ -136,11 +136,12 @@ class TypeTable:
         rows: Rows,
         each: tuple[int, ...],
         holds: Rows | None = None,
-        free: Ints | None = None,
+        available: Ints | None = None,
     ) -> Bools:
         """The devices of rows, [(row,) place], of which so much can be had; or could, were so much
-        free."""
-        available = self.available(rows, holds) if free is None else free[:, rows]
+        available."""
+        if available is None:
+            available = self.available(rows, holds)
         if self.kind != GPU:
             ok: Bools = available[0] >= each[0]
             return ok

@@ -310,7 +310,8 @@ class Intake:
         """The object says where it holds its room, by our doing or by another's."""
         promises, pod, status = self._promises, promise.pod, promise.object.status
         assert pod is not None
-        self._cluster.belongings.seen(pod, promise.object.metadata)
+        if status.phase == ReservationPhase.AVAILABLE and not promise.waiting:
+            self._cluster.belongings.seen(pod, promise.object.metadata)
         row = self._cluster.open_row(node)
         if pod.row == row:
             if pod.phase is Phase.ASSUMED:

@@ -203,10 +203,15 @@ class Promise:
 
     def is_before(self, other: Promise) -> bool:
         """Whether it is served first where both wait."""
-        return (self.created, self.name) < (other.created, other.name)
+        return age(self) < age(other)
 
     def __repr__(self) -> str:
         return f"<{self.ref}>"
+
+
+def age(promise: Promise) -> tuple[float, str]:
+    """Orders reservations that wait in one place: the oldest is served first."""
+    return promise.created, promise.name
 
 
 def _same_spec(one: Reservation, other: Reservation) -> bool:

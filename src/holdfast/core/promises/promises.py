@@ -211,7 +211,7 @@ class Promises:
         pod = promise.pod
         assert pod is not None
         pod.phase = Phase.ASSIGNED
-        promise.message = self._awaited(promise)
+        promise.message = self.awaited(promise)
         if self._cluster.watcher is not None:
             self._cluster.watcher.bind_confirmed(pod)
         self.note(promise, "waiting" if promise.waiting else "available", self._nodes.name(pod.row))
@@ -219,6 +219,8 @@ class Promises:
 
     def available(self, promise: Promise) -> None:
         """The room it waited for is there."""
+        assert promise.pod is not None
+        self._cluster.belongings.accept(promise.pod)
         self.waiting.leave(promise)
         self.clear(promise, frozenset())
         promise.message = ""
@@ -233,7 +235,7 @@ class Promises:
         self.departures.end(promise)
         promise.clears = victims
         self.departures.begin(promise)
-        promise.message = self._awaited(promise) or promise.message
+        promise.message = self.awaited(promise) or promise.message
         for uid in sorted(before | victims):
             victim = self.known.get(uid)
             if victim is not None:
@@ -260,7 +262,8 @@ class Promises:
         found = (self.known.get(uid) for uid in sorted(promise.clears))
         return [each for each in found if each is not None and each.pod is not None]
 
-    def _awaited(self, promise: Promise) -> str:
+    def awaited(self, promise: Promise) -> str:
+        """Whom it waits for, in words; empty if they are gone."""
         names = ", ".join(sorted(each.name for each in self.awaits(promise)))
         return f"waiting for what is preempted to go: {names}" if names else ""
 
@@ -299,7 +302,7 @@ class Promises:
         promise.resized = True
         self.note(promise, "resized")
         self.opened(promise)
-        self._room_came(pod.row)
+        self.room_came(pod.row)
 
     def refused(self, promise: Promise, message: str) -> None:
         """No node was found, or where it was to go it cannot."""
@@ -366,11 +369,11 @@ class Promises:
         if pod.draws_on:
             self.drew(pod, sign)
         if self.waiting:
-            self._room_came(row)
+            self.room_came(row)
         if self.short_of_devices:
             self._devices_came(row)
 
-    def _room_came(self, row: int) -> None:
+    def room_came(self, row: int) -> None:
         """There may be room on the row for those that wait for some."""
         self.dirty.update(dict.fromkeys(self.waiting.hoping(row)))
 

@@ -2,6 +2,8 @@
 
 They are served oldest first: what pods there leave falls to the oldest until it has all it asks for.
 One that has its room and asks for more comes after all that wait for theirs.
+They hold amounts from the start. Which CPUs and devices one gets is chosen when everything it claims is
+free: amounts, ports, volumes, CPUs and devices; then it is Available.
 """
 
 from __future__ import annotations
@@ -9,9 +11,12 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
+from holdfast.core.classes import PodClass
 from holdfast.core.fills import Amounts
 from holdfast.core.holds import Hold
-from holdfast.core.promises.promise import Promise
+from holdfast.core.pods import PodRecord
+from holdfast.core.ports import conflict
+from holdfast.core.promises.promise import Promise, age
 
 if TYPE_CHECKING:
     from holdfast.core.cluster import Cluster
@@ -40,7 +45,7 @@ class WaitingLine:
         there = self._on_row.get(row, {})
         if len(there) > 1:
             known = self._promises.known
-            there = dict.fromkeys(sorted(there, key=lambda uid: (known[uid].created, known[uid].name)))
+            there = dict.fromkeys(sorted(there, key=lambda uid: age(known[uid])))
         return there | self._growing.pop(row, {})
 
     def wants_more(self, promise: Promise) -> None:
@@ -52,12 +57,14 @@ class WaitingLine:
         assert promise.pod is not None
         promise.waiting = True
         self._on_row.setdefault(promise.pod.row, {})[promise.uid] = None
+        self._plan(promise.pod.row)
 
     def leave(self, promise: Promise) -> None:
         if not promise.waiting:
             return
         assert promise.pod is not None
         promise.waiting = False
+        self._cluster.belongings.unplan(promise.pod)
         there = self._on_row[promise.pod.row]
         there.pop(promise.uid, None)
         if not there:
@@ -74,13 +81,50 @@ class WaitingLine:
             names.name(slot) or self._limits.allowed(slot, hold.row)[0]
             for slot in self.shortage(promise, amounts)
         ]
+        if amounts is None:
+            lacking += self._claims_of_others(promise)
         if not belongings.awake:
             return lacking
-        if amounts is None:
+        if amounts is None and promise.waiting:
+            lacking += self._plan(hold.row).get(promise.uid, [])
+        elif amounts is None:
             lacking += belongings.lacking(hold.pod, [each.pod.uid for each in self._behind(promise)])
         elif not lacking:
             lacking += belongings.lacking_anew(hold.pod)
         return lacking
+
+    def _plan(self, row: int) -> dict[str, list[str]]:
+        """Plans which CPUs and devices those that wait on a row would get; by uid, what they lack."""
+        belongings = self._cluster.belongings
+        if not belongings.awake:
+            return {}
+        known = self._promises.known
+        there = sorted((known[uid] for uid in self.on(row) if uid in known), key=age)
+        return belongings.plan(row, [each.pod for each in there if each.pod is not None])
+
+    def _claims_of_others(self, promise: Promise) -> list[str]:
+        """What of its ports and volumes somebody else has."""
+        hold = promise.hold
+        assert hold is not None
+        cls = hold.pod.cls
+        if not cls.ports and not cls.volumes:
+            return []
+        ours = [hold.pod, *(each.pod for each in self._behind(promise))]
+        ours += self._promises.drawing(promise)
+        taken = ["ports"] if self._ports_taken(cls, hold.row, ours) else []
+        if cls.volumes and self._cluster.volumes.is_claimed(cls, hold.row, [pod.cls for pod in ours]):
+            taken.append("volumes")
+        return taken
+
+    def _ports_taken(self, cls: PodClass, row: int, ours: list[PodRecord]) -> bool:
+        """Whether others than `ours` have a port of the class on the row."""
+        in_use = self._nodes.ports
+        for port in cls.ports:
+            uses = sum(counts.item(row) for counts in in_use.conflicts(port))
+            uses -= sum(conflict(port, theirs) for pod in ours for theirs in pod.cls.ports)
+            if uses > 0:
+                return True
+        return False
 
     def shortage(self, promise: Promise, amounts: Amounts | None = None) -> Amounts:
         """By slot, how much is missing for that. Younger reservations that wait there do not count: it

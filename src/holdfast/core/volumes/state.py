@@ -5,7 +5,7 @@ volume, class and driver, and the free volumes and the free capacity of each cla
 has the stamp 0.
 """
 
-from collections.abc import Callable, Container, Hashable, Iterable
+from collections.abc import Callable, Container, Hashable, Iterable, Sequence
 from typing import Any
 
 from holdfast.api.meta import Object, ObjectReference
@@ -35,6 +35,7 @@ from holdfast.core.volumes.migration import (
     migrated_volume,
 )
 from holdfast.core.volumes.objects import (
+    ONE_POD,
     ClaimKey,
     DiskUse,
     ReservedUse,
@@ -168,6 +169,37 @@ class Volumes:
         if key not in self._identities:
             self._identities[key] = self._identify(key, claim)
         return self._identities[key]
+
+    def is_claimed(self, cls: PodClass, row: int, ours: Sequence[PodClass]) -> bool:
+        """Whether others have what a reserve pod on the row claims: a disk that is not shared, a claim
+        for one pod only, or the last volume of a driver that the node can have. `ours` are the classes
+        of those on the row that do not count, its own among them."""
+        wanted, alive = self.wanted(cls), self._nodes.alive
+        others = [self.wanted(each) for each in ours]
+        for use in wanted.claims:
+            claim = self.claim(use.key)
+            if claim is None or ONE_POD not in claim.spec.access_modes:
+                continue
+            uses = sum(count for at, count in self.claim_uses.rows(use.key).items() if alive[at])
+            uses -= sum(theirs.key == use.key for each in others for theirs in each.claims)
+            if uses > 0:
+                return True
+        for mine in wanted.disks:
+            for read_only in (False, True)[: 1 if mine.read_only else 2]:
+                disk = DiskUse(mine.disk, read_only)
+                uses = self.disk_uses.rows(disk).get(row, 0)
+                uses -= sum(theirs == disk for each in others for theirs in each.disks)
+                if uses > 0:
+                    return True
+        found = [*wanted.inline, *(self.identity(use.key) for use in wanted.claims)]
+        drivers = dict.fromkeys(volume.driver for volume in found if volume is not None)
+        drivers |= dict.fromkeys(self.driver_of(self.class_of(use)) for use in wanted.reserved)
+        self.attached.refresh()
+        for driver in drivers:
+            left = self.attached.left(driver)
+            if left is not None and left.item(row) < 0:
+                return True
+        return False
 
     def stamps(self, keys: Iterable[Hashable]) -> Callable[[], Hashable]:
         """Changes when something with one of these stamps does."""

@@ -103,9 +103,8 @@ class Reservations:
                 return None
             try:
                 if wanted.annotations:
-                    body = {
-                        "metadata": {"uid": ref.uid, "annotations": dict(wanted.annotations)},
-                    }
+                    annotations = {key: value or None for key, value in wanted.annotations.items()}
+                    body = {"metadata": {"uid": ref.uid, "annotations": annotations}}
                     await self._sender.write("PATCH", path_of(_INFO, "", ref.name), body, MERGE)
                 await self._sender.write(
                     "PATCH", path_of(_INFO, "", ref.name, "status"), _patch(wanted), JSON_PATCH
