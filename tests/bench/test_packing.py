@@ -50,6 +50,27 @@ def test_a_run_tells_how_full_gpus_were_at_each_point(folder: Path, strategy: st
     )
 
 
+def test_pods_that_ask_for_a_gpu_model_take_no_other(folder: Path) -> None:
+    """Of 20 GPUs 8 are P100: pods for these alone ask for all that is asked for, and get no more."""
+    nodes = ["sn,cpu_milli,memory_mib,gpu,model"]
+    nodes += [f"gpu-{i},64000,262144,4,{'P100' if i < 2 else 'T4'}" for i in range(5)]
+    pods = ["name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec"]
+    pods += [f"p-{i},1000,1024,1,1000,V100|P100" for i in range(20)]
+    (folder / "openb_node_list_all_node.csv").write_text("\n".join(nodes))
+    (folder / "openb_pod_list_default.csv").write_text("\n".join(pods))
+    done = run(read_trace(folder, "all_node", "default"), "binpack", seed=0)
+    assert done.allocated[130] == 8 / 20
+    assert done.fragments[130] == pytest.approx(12 / 20)
+
+
+def test_pods_alike_but_for_the_model_are_told_apart(folder: Path) -> None:
+    pods = ["cpu_milli,memory_mib,num_gpu,gpu_spec", "1,1,1,T4", "1,1,1,", "1,1,1,T4", "1,1,1,P100| T4"]
+    (folder / "openb_pod_list_default.csv").write_text("\n".join(pods))
+    trace = read_trace(folder, "all_node", "default")
+    assert (trace.shape_of, trace.models) == ([0, 1, 0, 2], [("T4",), (), ("P100", "T4")])
+    assert trace.wants == [1.0, 1.0, 1.0]
+
+
 def test_figures_are_of_all_seeds_and_are_drawn(folder: Path) -> None:
     file = folder / "plot.svg"
     found = pack(folder, "all_node", "default", 2, file)

@@ -66,6 +66,29 @@ def test_a_trace_runs_and_a_model_nobody_has_is_not_found(folder: Path) -> None:
     assert sorted(drive.placed) == [f"openb-pod-0000{n}" for n in range(4)]
 
 
+def test_columns_about_gpus_may_be_missing(tmp_path: Path) -> None:
+    (tmp_path / "openb_node_list_all_node.csv").write_text("sn,cpu_milli,memory_mib\nn,32000,1024\n")
+    (tmp_path / "openb_pod_list_default.csv").write_text("cpu_milli,memory_mib\n1000,1\n2000,1\n")
+    drive = Drive(plan_of_trace(tmp_path), batch=2)
+    drive.run()
+    assert set(drive.placed.values()) == {"n"}
+    assert len(drive.placed) == 2
+
+
+@pytest.mark.parametrize(
+    ("columns", "values", "milli"),
+    [("num_gpu", "2", "2000"), ("gpu_milli", "460", "460"), ("num_gpu,gpu_milli", "1,", "1000")],
+)
+def test_what_a_pod_does_not_say_of_gpus_is_filled_in(
+    folder: Path, columns: str, values: str, milli: str
+) -> None:
+    text = f"name,cpu_milli,memory_mib,{columns}\na,1,1,{values}\n"
+    (folder / "openb_pod_list_default.csv").write_text(text)
+    step = plan_of_trace(folder).steps[1]
+    assert isinstance(step, Pods)
+    assert step.maker.pending(0).spec.containers[0].resources.requests[GPU_MILLI] == milli
+
+
 def test_missing_files_are_named_with_where_to_get_them(tmp_path: Path) -> None:
     (tmp_path / "openb_node_list_all_node.csv").write_text(NODES)
     with pytest.raises(BenchError, match="alibaba/clusterdata") as caught:

@@ -2,7 +2,8 @@
 
 Two tables in a folder. Pods come in the order of the file; when they left is not used. A node offers
 its GPUs twice: whole as `nvidia.com/gpu`, and in thousandths as `alibabacloud.com/gpu-milli`. A pod
-that wants whole GPUs takes of both, one that shares a GPU only of the latter.
+that wants whole GPUs takes of both, one that shares a GPU only of the latter. A pod with a `gpu_spec`
+goes to nodes of those GPU models only. Columns about GPUs may be missing, and so may `qos` and `name`.
 """
 
 import csv
@@ -22,6 +23,7 @@ QOS = "alibabacloud.com/qos"
 
 _NODE_COLUMNS = ("sn", "cpu_milli", "memory_mib", "gpu", "model")
 _POD_COLUMNS = ("name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli", "gpu_spec", "qos")
+_REQUIRED = ("sn", "cpu_milli", "memory_mib")
 _NUMBERS = ("_milli", "_mib", "gpu")
 """How the names of columns of numbers end."""
 
@@ -82,16 +84,28 @@ def _records(file: Path, columns: tuple[str, ...]) -> Iterator[Record]:
 def _checked_records(file: Path, columns: tuple[str, ...]) -> Iterator[Record]:
     with file.open(newline="", encoding="utf-8") as lines:
         reader = csv.DictReader(lines)
-        absent = [column for column in columns if column not in (reader.fieldnames or ())]
-        if absent:
-            raise BenchError(f"{file}: there is no column {', '.join(absent)}")
+        absent = set(columns).difference(reader.fieldnames or ())
+        if not absent.isdisjoint(_REQUIRED):
+            missing = ", ".join(column for column in columns if column in absent)
+            raise BenchError(f"{file}: there is no column {missing}")
         for record in reader:
             for column in columns:
-                value = record[column] or ""
-                if column.endswith(_NUMBERS) and not value.isdecimal():
+                value = record.get(column) or ""
+                if not value and column not in _REQUIRED:
+                    record[column] = _default(column, record)
+                elif column.endswith(_NUMBERS) and not value.isdecimal():
                     where = f"{file}, line {reader.line_num}, column {column}"
                     raise BenchError(f"{where}: expected a whole number, got {value!r}")
             yield record
+
+
+def _default(column: str, record: Record) -> str:
+    """A pod that says only how many GPUs, or only how much of one, wants whole ones, or one."""
+    if column == "num_gpu" and (record.get("gpu_milli") or "0") != "0":
+        return "1"
+    if column == "gpu_milli" and (record.get("num_gpu") or "0") != "0":
+        return "1000"
+    return "0" if column.endswith(_NUMBERS) else ""
 
 
 def _node(record: Record) -> Raw:
@@ -104,7 +118,7 @@ def _node(record: Record) -> Raw:
     gpus = int(record["gpu"])
     if gpus:
         offered |= {GPU: str(gpus), GPU_MILLI: str(gpus * 1000)}
-        labels[MODEL] = record["model"]
+        labels |= model_label(record)
     return {
         "apiVersion": "v1",
         "kind": "Node",
@@ -122,12 +136,25 @@ def _pod(record: Record) -> Raw:
             requests[GPU] = str(gpus)
     main = {"name": "main", "image": "openb", "resources": {"requests": requests}}
     spec: dict[str, object] = {"containers": [main]}
-    if record["gpu_spec"]:
-        spec["affinity"] = _models(record["gpu_spec"].split("|"))
-    return {"metadata": {"labels": {QOS: record["qos"]}}, "spec": spec}
+    labels = {QOS: record["qos"]} if record["qos"] else {}
+    return {"metadata": {"labels": labels}, "spec": spec | affinity_to_models(record)}
 
 
-def _models(models: list[str]) -> Raw:
-    term = {"matchExpressions": [{"key": MODEL, "operator": "In", "values": models}]}
+def model_label(record: Record) -> dict[str, str]:
+    """Of a node."""
+    return {MODEL: record["model"]} if record["model"] else {}
+
+
+def models_asked_for(record: Record) -> tuple[str, ...]:
+    """The GPU models a pod may have; empty if any will do."""
+    return tuple(sorted({model.strip() for model in record["gpu_spec"].split("|")} - {""}))
+
+
+def affinity_to_models(record: Record) -> Raw:
+    """The part of a pod's spec that keeps it to nodes of the models it asks for."""
+    models = models_asked_for(record)
+    if not models:
+        return {}
+    term = {"matchExpressions": [{"key": MODEL, "operator": "In", "values": list(models)}]}
     required = {"nodeSelectorTerms": [term]}
-    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
+    return {"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}}

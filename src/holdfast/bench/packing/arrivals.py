@@ -5,6 +5,7 @@ random, until together they ask for 130 % of all GPUs; they come in random order
 """
 
 import random
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +14,14 @@ from holdfast.api import names
 from holdfast.api.meta import Object
 from holdfast.bench.errors import BenchError
 from holdfast.bench.making import PodMaker, Raw, make_object
-from holdfast.bench.trace import Record, node_records, pod_records
+from holdfast.bench.trace import (
+    Record,
+    affinity_to_models,
+    model_label,
+    models_asked_for,
+    node_records,
+    pod_records,
+)
 from holdfast.core.devices.fragmentation import Kind
 
 MOST = 1.3
@@ -37,6 +45,10 @@ class Trace:
     """GPUs each shape asks for."""
     kinds: list[tuple[Kind, int]]
     """What the pods of the trace ask for, and how many ask for it."""
+    models: list[tuple[str, ...]]
+    """Of each kind the GPU models it asks for; empty if any will do."""
+    model_of: dict[str, str]
+    """The GPU model of each node, by its name."""
 
     def arrivals(self, seed: int) -> list[int]:
         """The shapes of the pods that come, in their order."""
@@ -62,7 +74,10 @@ def read_trace(folder: Path, nodes: str, pods: str) -> Trace:
     records: list[Record] = []
     shape_of = []
     for record in pod_records(folder, pods):
-        key = (record["cpu_milli"], record["memory_mib"], record["num_gpu"], record["gpu_milli"])
+        key = (
+            *(record[column] for column in ("cpu_milli", "memory_mib", "num_gpu", "gpu_milli")),
+            *models_asked_for(record),
+        )
         if key not in numbers:
             numbers[key] = len(numbers)
             records.append(record)
@@ -70,10 +85,14 @@ def read_trace(folder: Path, nodes: str, pods: str) -> Trace:
     wants = [int(r["num_gpu"]) * int(r["gpu_milli"]) / 1000 for r in records]
     if not any(wants):
         raise NoGpusError(f"{folder}: no pod of {pods} asks for a GPU")
-    kinds = [(_kind(record), shape_of.count(shape)) for shape, record in enumerate(records)]
+    pods_of = Counter(shape_of)
+    kinds = [(_kind(record), pods_of[shape]) for shape, record in enumerate(records)]
     objects = [made for number, record in enumerate(machines) for made in _with_device(record, number)]
     gpus = sum(int(record["gpu"]) for record in machines)
-    return Trace(objects, gpus, [_pod(r) for r in records], shape_of, wants, kinds)
+    asked_for = [models_asked_for(record) for record in records]
+    model_of = {record["sn"]: record["model"] for record in machines}
+    pods_made = [_pod(record) for record in records]
+    return Trace(objects, gpus, pods_made, shape_of, wants, kinds, asked_for, model_of)
 
 
 def _kind(record: Record) -> Kind:
@@ -87,7 +106,7 @@ def _with_device(record: Record, number: int) -> Iterator[Object]:
         {
             "apiVersion": "v1",
             "kind": "Node",
-            "metadata": {"name": record["sn"]},
+            "metadata": {"name": record["sn"], "labels": model_label(record)},
             "status": {"allocatable": offered, "capacity": offered},
         },
         "",
@@ -116,4 +135,4 @@ def _pod(record: Record) -> Raw:
     if percent:
         requests[names.GPU_PERCENT] = str(percent)
     main = {"name": "main", "image": "openb", "resources": {"requests": requests}}
-    return {"metadata": {}, "spec": {"containers": [main]}}
+    return {"metadata": {}, "spec": {"containers": [main]} | affinity_to_models(record)}

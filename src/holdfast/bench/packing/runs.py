@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from holdfast.actions.scheduler import Scheduler
 from holdfast.bench.packing.arrivals import Trace
@@ -77,7 +78,13 @@ def _fragments(scheduler: Scheduler, trace: Trace) -> float:
     table = scheduler.cluster.belongings.devices.tables[GPU]
     free = nodes.allocatable[:, : nodes.size] - nodes.claimed[:, : nodes.size]
     gpus = np.maximum(table.free[RATIO, : nodes.size], 0)
-    return fragments(trace.kinds, gpus, free[CPU], free[MEMORY]) / (100 * trace.gpus)
+    models = [trace.model_of.get(nodes.name(row), "") for row in range(nodes.size)]
+    having: dict[tuple[str, ...], NDArray[np.bool_] | None] = {(): None}
+    for wanted in trace.models:
+        if wanted not in having:
+            having[wanted] = np.isin(models, wanted)
+    rows_of = [having[wanted] for wanted in trace.models]
+    return fragments(trace.kinds, gpus, free[CPU], free[MEMORY], rows_of) / (100 * trace.gpus)
 
 
 def _scheduler(strategy: str) -> Scheduler:
