@@ -14,7 +14,7 @@ import http.client
 import json
 import ssl
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -171,6 +171,10 @@ class LiveServer:
             return function()
 
         return asyncio.run_coroutine_threadsafe(called(), self._loop).result(_PATIENCE)
+
+    def wait(self, waiting: Coroutine[Any, Any, T]) -> T:
+        """Runs a coroutine in the server's loop."""
+        return asyncio.run_coroutine_threadsafe(waiting, self._loop).result(_PATIENCE)
 
     def kubeconfig(self, path: Path) -> Path:
         if self.credentials is not None:

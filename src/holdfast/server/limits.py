@@ -61,6 +61,8 @@ CHUNK_BYTES = 64 * 1024
 """Sent at a time to a watcher or of a list, before it is asked whether the client keeps up."""
 ENCODED_BYTES = 64 * MIB
 """Encoded objects kept to be sent again."""
+TEMPLATE_BYTES = 64 * 1024
+"""Of a pod that others are made from; 1,024 of these are kept."""
 
 # The event loop, and the log
 

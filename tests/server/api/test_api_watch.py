@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import socket
 from collections.abc import Iterator
 from contextlib import ExitStack
 from itertools import islice
@@ -10,10 +12,10 @@ from typing import Any
 import pytest
 
 from apiserver import CONFIG_MAPS, TABLE, LiveServer, config_map
-from holdfast.server.api import watching
+from holdfast.server.api import streams, watching
 from holdfast.server.api.negotiate import PLAIN
 from holdfast.server.api.selection import EVERYTHING
-from holdfast.server.api.watching import Shared, Watcher
+from holdfast.server.api.watching import Shared, Watcher, WatchHub
 from holdfast.store import Change, Key
 
 Raw = dict[str, Any]
@@ -216,3 +218,95 @@ def test_watches_end_when_the_server_does() -> None:
             server.post(CONFIG_MAPS, config_map("a"))
             assert told(events, 1) == [("ADDED", "a")]
         assert list(events) == []
+
+
+def _watchers(server: LiveServer, count: int) -> tuple[WatchHub, list[Watcher]]:
+    type = server.cluster.catalogue.resource("", "v1", "configmaps")
+    assert type is not None
+    hub = WatchHub(server.cluster)
+    watchers = [Watcher(server.cluster, type, "default", EVERYTHING, PLAIN) for _ in range(count)]
+    for watcher in watchers:
+        hub.add(watcher)
+    return hub, watchers
+
+
+def test_what_waits_for_a_watcher_is_bounded_by_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watching, "WATCHER_BYTES", 5_000)
+    with LiveServer() as server:
+
+        def change() -> tuple[list[bool], int, bytes]:
+            hub, (watcher,) = _watchers(server, 1)
+            closed = []
+            for i in range(4):
+                raw = {**config_map(f"c{i}"), "data": {"x": "x" * 1_500}}
+                server.cluster.store.create(Key("", "ConfigMap", "default", f"c{i}"), raw)
+                closed.append(watcher.closed)
+            watcher.bookmark(100)
+            hub.close()
+            return closed, hub.waiting, b"".join(watcher._pending)
+
+        closed, waiting, rest = server.run(change)
+        assert closed == [False, False, False, True]
+        # What is dropped must not be taken for seen: no bookmark follows.
+        assert (waiting, rest) == (0, b"")
+
+
+def test_what_waits_for_all_watchers_is_bounded_and_the_slowest_go(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(watching, "WATCHERS_BYTES", 30_000)
+    with LiveServer() as server:
+
+        async def read(watcher: Watcher) -> None:
+            while watcher.waiting:
+                await watcher.next(0)
+
+        async def change() -> tuple[list[bool], int]:
+            hub, watchers = _watchers(server, 4)
+            for i in range(8):
+                raw = {**config_map(f"c{i}"), "data": {"x": "x" * 1_500}}
+                server.cluster.store.create(Key("", "ConfigMap", "default", f"c{i}"), raw)
+                await read(watchers[0])
+            closed = [watcher.closed for watcher in watchers]
+            waiting = hub.waiting
+            for watcher in watchers:
+                hub.remove(watcher)
+            assert (hub.waiting, len(hub)) == (0, 0)
+            hub.close()
+            return closed, waiting
+
+        closed, waiting = server.wait(change())
+        assert not closed[0]
+        assert any(closed[1:])
+        assert waiting <= 30_000
+
+
+def test_one_who_never_reads_is_gone_when_its_time_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streams, "FAREWELL_SECONDS", 0.0)
+    with LiveServer() as server, socket.socket() as client:
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        client.settimeout(20)
+        client.connect(("127.0.0.1", server.port))
+        client.sendall(
+            f"GET {CONFIG_MAPS}?watch=1&timeoutSeconds=1 HTTP/1.1\r\nHost: h\r\n\r\n".encode()
+        )
+        client.recv(1)
+        for i in range(20):
+            server.post(CONFIG_MAPS, {**config_map(f"big{i}"), "data": {"x": "x" * 900_000}})
+        listener = server.listener
+        assert listener is not None
+
+        async def alone() -> None:
+            """Until no connection but that of nobody is left."""
+            while listener.connections:
+                await asyncio.sleep(0.05)
+
+        server.wait(alone())
+
+
+def test_there_are_only_so_many_watches(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streams, "WATCHES", 1)
+    with LiveServer() as server, server.watch(f"{CONFIG_MAPS}?watch=1"):
+        answer = server.get(f"{CONFIG_MAPS}?watch=1")
+        assert (answer.code, answer.reason) == (429, "TooManyRequests")
+        assert server.get(CONFIG_MAPS).code == 200

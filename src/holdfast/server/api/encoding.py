@@ -14,6 +14,7 @@ import yaml
 from holdfast.server.api.negotiate import YAML, Form
 from holdfast.server.api.tables.render import partial_metadata, table
 from holdfast.server.api.views import shown
+from holdfast.server.limits import ENCODED_BYTES
 from holdfast.server.schema.types import ResourceType
 from holdfast.store import Raw
 
@@ -25,6 +26,7 @@ _Dumper: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 class Encoder:
     def __init__(self) -> None:
         self._recent: OrderedDict[tuple[str, str, str], tuple[Raw, bytes]] = OrderedDict()
+        self._bytes = 0
 
     def object(self, type: ResourceType, raw: Raw) -> bytes:
         """JSON of a stored object as its type shows it."""
@@ -39,8 +41,9 @@ class Encoder:
         encoded = _encode(ordered(type, raw))
         if known is None:
             self._recent[key] = (raw, encoded)
-            if len(self._recent) > _KEPT:
-                self._recent.popitem(last=False)
+            self._bytes += len(encoded)
+            while len(self._recent) > _KEPT or self._bytes > ENCODED_BYTES:
+                self._bytes -= len(self._recent.popitem(last=False)[1][1])
         return encoded
 
     def list(self, type: ResourceType, objects: Iterable[Raw], metadata: Raw) -> bytes:

@@ -11,9 +11,10 @@ from holdfast.server.api.cluster import Call, Cluster
 from holdfast.server.api.negotiate import JSON, Form
 from holdfast.server.api.options import ListOptions, parse_revision
 from holdfast.server.api.selection import select
-from holdfast.server.api.status import ApiError, expired, revision_too_large
+from holdfast.server.api.status import ApiError, expired, revision_too_large, too_many_requests
 from holdfast.server.api.views import storage_group
 from holdfast.server.api.watching import Watcher, WatchHub
+from holdfast.server.limits import FAREWELL_SECONDS, WATCHES
 from holdfast.store import Compacted, FutureRevision
 
 BOOKMARKS_EVERY = 60.0
@@ -30,15 +31,25 @@ class Streams:
     async def watch(
         self, request: web.BaseRequest, call: Call, options: ListOptions, form: Form, include: str
     ) -> web.StreamResponse:
+        if len(self._hub) >= WATCHES:
+            raise too_many_requests("Too many requests, please try again later.", 1)
         chosen = select(call.type, options.label_selector, options.field_selector)
         watcher = Watcher(self._cluster, call.type, call.namespace, chosen, form, include)
         self._begin(watcher, options)
         response = web.StreamResponse(headers={"Content-Type": JSON})
         response.enable_chunked_encoding()
+        loop = asyncio.get_running_loop()
+        ends = loop.time() + (options.timeout or LONGEST * (1 + random.random()))
         try:
-            await response.prepare(request)
-            await self._feed(response, watcher, options)
-            await response.write_eof()
+            # One that does not read is blocked in a write when its time is over.
+            async with asyncio.timeout_at(ends + FAREWELL_SECONDS):
+                await response.prepare(request)
+                await self._feed(response, watcher, options, ends)
+                await response.write_eof()
+        except TimeoutError:
+            watcher.terminate()
+            if request.transport is not None:
+                request.transport.abort()
         except ConnectionError:
             watcher.close()  # whoever watched has gone, as everyone does in the end
         except asyncio.CancelledError:
@@ -91,10 +102,10 @@ class Streams:
             changes = []  # the hub brings it when it has come
         watcher.begin_after(revision, changes)
 
-    async def _feed(self, response: web.StreamResponse, watcher: Watcher, options: ListOptions) -> None:
+    async def _feed(
+        self, response: web.StreamResponse, watcher: Watcher, options: ListOptions, ends: float
+    ) -> None:
         loop = asyncio.get_running_loop()
-        lasts = options.timeout if options.timeout else LONGEST * (1 + random.random())
-        ends = loop.time() + lasts
         bookmark_at = loop.time() + BOOKMARKS_EVERY
         while True:
             now = loop.time()
@@ -102,6 +113,8 @@ class Streams:
             text = await watcher.next(max(wait, 0))
             if text:
                 await response.write(text)
+                # A client that keeps up never makes us wait: others have their turn all the same.
+                await asyncio.sleep(0)
             if watcher.closed and not text:
                 return
             now = loop.time()

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from holdfast.server.api.bodies import Body
+from holdfast.server.limits import TEMPLATE_BYTES
 from holdfast.store import Change, Raw, Store
 
 if TYPE_CHECKING:
@@ -46,6 +47,8 @@ class PodTemplates:
         try:
             text = _encode(nameless)
         except RecursionError:
+            return None
+        if len(text) > TEMPLATE_BYTES:
             return None
         return text, call.namespace, call.options.manager, call.options.validation
 

@@ -1,7 +1,9 @@
 """Watches: each change is encoded once per form and handed to all who watch its kind.
 
-A watcher has a bounded queue. One that does not read fast enough is cut off and comes back with the
-revision it saw last, as Kubernetes' clients do.
+A watcher has a bounded queue, and so have all watchers together. One that does not read fast enough is
+terminated, as by the real API server: what waits for it is dropped, the stream ends after the last
+whole event, and the client comes back with the revision it saw last. Nothing may be sent after that
+event, not even a bookmark, or the client would take what was dropped for seen.
 """
 
 from __future__ import annotations
@@ -9,7 +11,6 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Iterator, Sequence
-from itertools import islice
 
 import msgspec
 
@@ -18,11 +19,13 @@ from holdfast.server.api.encoding import in_form, ordered
 from holdfast.server.api.negotiate import Form
 from holdfast.server.api.selection import Selection
 from holdfast.server.api.views import shown, storage_group
+from holdfast.server.limits import CHUNK_BYTES, WATCHER_BYTES, WATCHERS_BYTES
 from holdfast.server.schema import ResourceType
 from holdfast.store import Change, Raw
 
 MAX_PENDING = 20_000
-"""How many changes a client may be behind, beside what there was when it began."""
+"""How many changes a client may be behind, beside what there was when it began. There is a limit on
+their bytes too (`limits`)."""
 _CHUNK = 256
 _INITIAL_END = {"k8s.io/initial-events-end": "true"}
 _encode = msgspec.json.Encoder().encode
@@ -55,6 +58,9 @@ class Watcher:
         """What there was to tell when the watch began; encoded as it is sent, however much it is."""
         self._behind = False
         self._pending: deque[bytes] = deque()
+        self.waiting = 0
+        """Bytes in `_pending`."""
+        self._hub: WatchHub | None = None
         self._ready = asyncio.Event()
         self.closed = False
 
@@ -94,6 +100,8 @@ class Watcher:
         self._behind = True
 
     def bookmark(self, revision: int) -> None:
+        if self.closed:
+            return
         self.told = max(self.told, revision)
         self._put(self._bookmark(revision))
 
@@ -118,15 +126,33 @@ class Watcher:
         self.close()
 
     def close(self) -> None:
+        """Nothing more comes; what waits is still sent."""
         self.closed = True
         self._ready.set()
 
+    def terminate(self) -> None:
+        """Nothing more is sent."""
+        self.close()
+        self._pending.clear()
+        self._counted(-self.waiting)
+        self._backlog, self._behind = iter(()), False
+
+    def joined(self, hub: WatchHub) -> None:
+        self._hub = hub
+
+    def left(self) -> None:
+        self._counted(-self.waiting)
+        self._hub = None
+
+    def _counted(self, more: int) -> None:
+        self.waiting += more
+        if self._hub is not None:
+            self._hub.waiting += more
+
     async def next(self, timeout: float | None) -> bytes:
-        """What there is, at once; empty when nothing came in time or nothing will."""
+        """What there is, at once and some of it; empty when nothing came in time or nothing will."""
         while self._behind:
-            chunk = [*islice(self._backlog, _CHUNK)]
-            self._behind = len(chunk) == _CHUNK
-            text = b"".join(filter(None, chunk))
+            text = self._some_backlog()
             if text:
                 return text
             await asyncio.sleep(0)
@@ -137,9 +163,23 @@ class Watcher:
                     await self._ready.wait()
             except TimeoutError:
                 return b""
-        text = b"".join(self._pending)
-        self._pending.clear()
-        return text
+        pending, some, size = self._pending, [], 0
+        while pending and size < CHUNK_BYTES:
+            some.append(pending.popleft())
+            size += len(some[-1])
+        self._counted(-size)
+        return b"".join(some)
+
+    def _some_backlog(self) -> bytes:
+        some, size = [], 0
+        for looked, text in enumerate(self._backlog, 1):
+            if text is not None:
+                some.append(text)
+                size += len(text)
+            if looked == _CHUNK or size >= CHUNK_BYTES:
+                return b"".join(some)
+        self._behind = False
+        return b"".join(some)
 
     def _judged(self, change: Change) -> tuple[str, Raw | None]:
         """What the change is to someone who sees only what they chose."""
@@ -167,8 +207,9 @@ class Watcher:
 
     def _put(self, text: bytes) -> None:
         self._pending.append(text)
-        if len(self._pending) > MAX_PENDING:
-            self.close()
+        self._counted(len(text))
+        if len(self._pending) > MAX_PENDING or self.waiting > WATCHER_BYTES:
+            self.terminate()
         self._ready.set()
 
 
@@ -201,18 +242,27 @@ class WatchHub:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._watchers: dict[tuple[str, str], dict[Watcher, None]] = {}
+        self.waiting = 0
+        """Bytes that wait for watchers, all together."""
+        self._number = 0
         self._stop = cluster.store.subscribe(self._changed)
 
     def __len__(self) -> int:
-        return sum(map(len, self._watchers.values()))
+        return self._number
 
     def add(self, watcher: Watcher) -> None:
         kind = (storage_group(watcher.type), watcher.type.kind)
         self._watchers.setdefault(kind, {})[watcher] = None
+        self._number += 1
+        self.waiting += watcher.waiting
+        watcher.joined(self)
 
     def remove(self, watcher: Watcher) -> None:
         kind = (storage_group(watcher.type), watcher.type.kind)
-        self._watchers.get(kind, {}).pop(watcher, None)
+        if watcher in self._watchers.get(kind, {}):
+            del self._watchers[kind][watcher]
+            self._number -= 1
+            watcher.left()
 
     def close(self) -> None:
         self._stop()
@@ -229,6 +279,14 @@ class WatchHub:
             shared = Shared(self._cluster)
             for watcher in list(watchers):
                 watcher.take(change, shared)
+            if self.waiting > WATCHERS_BYTES:
+                self._terminate_slowest()
+
+    def _terminate_slowest(self) -> None:
+        for watcher in sorted(self._all(), key=lambda each: each.waiting, reverse=True):
+            if self.waiting <= WATCHERS_BYTES * 3 // 4:
+                return
+            watcher.terminate()
 
 
 def _event(sort: str, encoded: bytes) -> bytes:
