@@ -114,7 +114,7 @@ def _node(record: Record) -> Raw:
         "memory": f"{record['memory_mib']}Mi",
         "pods": "110",
     }
-    labels = {}
+    labels: dict[str, str] = {}
     gpus = int(record["gpu"])
     if gpus:
         offered |= {GPU: str(gpus), GPU_MILLI: str(gpus * 1000)}
@@ -135,9 +135,11 @@ def _pod(record: Record) -> Raw:
         if milli >= 1000:
             requests[GPU] = str(gpus)
     main = {"name": "main", "image": "openb", "resources": {"requests": requests}}
-    spec: dict[str, object] = {"containers": [main]}
     labels = {QOS: record["qos"]} if record["qos"] else {}
-    return {"metadata": {"labels": labels}, "spec": spec | affinity_to_models(record)}
+    return {
+        "metadata": {"labels": labels},
+        "spec": {"containers": [main], **affinity_to_models(record)},
+    }
 
 
 def model_label(record: Record) -> dict[str, str]:

@@ -135,4 +135,4 @@ def _pod(record: Record) -> Raw:
     if percent:
         requests[names.GPU_PERCENT] = str(percent)
     main = {"name": "main", "image": "openb", "resources": {"requests": requests}}
-    return {"metadata": {}, "spec": {"containers": [main]} | affinity_to_models(record)}
+    return {"metadata": {}, "spec": {"containers": [main], **affinity_to_models(record)}}
