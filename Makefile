@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: demo test check bench format clean
+.PHONY: demo test check bench soak soak-lives format clean
 .DEFAULT_GOAL := help
 
 help:
@@ -12,6 +12,7 @@ help:
 	@echo "make test    run all tests"
 	@echo "make check   lint, types, layers"
 	@echo "make bench   the core benchmark table (BENCH='SchedulingBasic' narrows it)"
+	@echo "make soak    many random lives with the capacity audit (LIVES=100000 FROM=0 JOBS=2)"
 	@echo "make format  let ruff rewrite the code"
 
 $(STAMP): pyproject.toml
@@ -33,6 +34,15 @@ check: $(STAMP)
 
 bench: $(STAMP)
 	$(BIN)/holdfast bench --mode core $(BENCH)
+
+LIVES ?= 100000
+FROM  ?= 0
+JOBS  ?= $(shell nproc)
+
+soak: soak-lives
+
+soak-lives: $(STAMP)
+	PYTHONPATH=src:tests $(BIN)/python -m mixtures.soak --lives $(LIVES) --from $(FROM) --jobs $(JOBS)
 
 format: $(STAMP)
 	$(BIN)/ruff check --fix .

@@ -12,6 +12,8 @@ from hypothesis import HealthCheck, settings
 
 from realserver.fixtures import real_cluster, real_server
 
+os.environ.setdefault("HOLDFAST_AUDIT", "1")  # `holdfast simulate` of tests runs the capacity audit
+
 __all__ = ["real_cluster", "real_server"]
 
 _common = settings(

@@ -55,6 +55,14 @@ def simulate(
         Path | None,
         typer.Option("--report", metavar="DIR", help="Write the run to this folder as well."),
     ] = None,
+    audit: Annotated[
+        bool,
+        typer.Option(
+            "--audit",
+            envvar="HOLDFAST_AUDIT",
+            help="Check every write of the scheduler by an independent count of capacity.",
+        ),
+    ] = False,
 ) -> None:
     """Run a scenario on a cluster that is not there, in virtual time."""
     from holdfast.cli.setups import load_setup
@@ -78,7 +86,7 @@ def simulate(
             for warning in setup.configuration.warnings:
                 typer.echo(f"warning: {path}: {warning}", err=True)
             with_progress = _progress(path)
-            result = Simulation(scenario, setup, seed, begin).run(end, with_progress)
+            result = Simulation(scenario, setup, seed, begin, audit=audit).run(end, with_progress)
             results.append((path, result))
     except InvalidInput as error:
         raise Failure(1, error.problems) from None

@@ -8,6 +8,7 @@
     updates     what an API server does not let an update change in a pod
     timeline    what happened, in order
     accounts    requests against capacity, kept apart from the core's own books
+    audit       every write of the scheduler checked by an independent count
     invariants  what must hold after every step
     world       the embedded cluster with all of these
     workloads   pods of Deployments, Jobs and so on, as `up` makes them

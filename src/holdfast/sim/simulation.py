@@ -17,6 +17,7 @@ from holdfast.api.documents import Document
 from holdfast.api.errors import InvalidObject
 from holdfast.backends.embedded.hands import Hands
 from holdfast.backends.embedded.setup import Setup
+from holdfast.core.decisions import Decision
 from holdfast.sim.accounts import Accounts
 from holdfast.sim.errors import InvalidInput
 from holdfast.sim.expect import Expectation, failures
@@ -52,11 +53,19 @@ class Result:
 
 class Simulation:
     def __init__(
-        self, scenario: Scenario, setup: Setup, seed: int = 0, start: float | None = None
+        self,
+        scenario: Scenario,
+        setup: Setup,
+        seed: int = 0,
+        start: float | None = None,
+        *,
+        audit: bool = True,
     ) -> None:
+        """With `audit` every write of the scheduler is checked by the capacity audit."""
         self._scenario = scenario
         self._seed = seed
-        self._world = World(setup, seed, scenario.start if start is None else start)
+        begin = scenario.start if start is None else start
+        self._world = World(setup, seed, begin, audit=audit)
         self._steps = Steps(self._world)
         self._hands = Hands(self._world)
         self._moments = 0
@@ -102,10 +111,14 @@ class Simulation:
             try:
                 self._steps.take(action, happening.order[1])
             except InvalidObject as error:
-                at = f"at {self._world.clock.t:g}s"
-                raise InvalidInput([f"{happening.origin}: {error} ({at})"]) from None
+                self.refused(happening, error)
 
         return come
+
+    def refused(self, happening: Happening, error: InvalidObject) -> None:
+        """The scenario asks for what an API server refuses: it is not one that can be run."""
+        at = f"at {self._world.clock.t:g}s"
+        raise InvalidInput([f"{happening.origin}: {error} ({at})"]) from None
 
     def _next_moment(self, until: float | None) -> bool:
         """Moves the clock to when something is due next; False when nothing is."""
@@ -145,12 +158,22 @@ class Simulation:
             world.fed = False
             decisions = world.scheduler.round(world.clock.epoch())
             for decision in decisions:
-                self._hands.carry_out(decision)
+                self._carry_out(decision)
             stated = world.agenda.next_time()
             due = stated is not None and stated <= world.clock.t
             if not (decisions or world.fed or due):
                 return
         raise world.broken([f"no end of decisions at {world.clock.t:g}s"])
+
+    def _carry_out(self, decision: Decision) -> None:
+        audit = self._world.audit
+        if audit is None:
+            self._hands.carry_out(decision)
+            return
+        audit.begin()
+        self._hands.carry_out(decision)
+        if problems := audit.end():
+            raise self._world.broken(problems)
 
     def _look(self) -> None:
         """Compares what is with what the scenario expects."""
@@ -163,6 +186,8 @@ class Simulation:
 
     def _check_state(self, *, last: bool = False) -> None:
         world = self._world
+        if world.audit is not None and (problems := world.audit.at_rest(world.clock.epoch())):
+            raise world.broken(problems)
         self._unchecked += 1
         if last or self._unchecked * _OBJECTS_PER_CHECK >= len(world.views):
             self._unchecked = 0

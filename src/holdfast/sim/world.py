@@ -1,4 +1,4 @@
-"""The simulated cluster: time is virtual, a record is kept, and a second set of books."""
+"""The simulated cluster: time is virtual, a record is kept, a second set of books, and an audit."""
 
 from typing import Any
 
@@ -11,6 +11,7 @@ from holdfast.backends.embedded.statuses import BareReports
 from holdfast.backends.embedded.world import World as EmbeddedWorld
 from holdfast.core.decisions import Bind
 from holdfast.sim.accounts import Accounts
+from holdfast.sim.audit import Audit
 from holdfast.sim.clock import START, VirtualClock
 from holdfast.sim.errors import InvariantBroken
 from holdfast.sim.invariants import stories
@@ -25,8 +26,9 @@ from holdfast.store.store import Store
 class World(EmbeddedWorld):
     clock: VirtualClock
 
-    def __init__(self, setup: Setup, seed: int, start: float = START) -> None:
+    def __init__(self, setup: Setup, seed: int, start: float = START, *, audit: bool = False) -> None:
         clock = VirtualClock(start)
+        self.audit = Audit(setup.plugins, setup.checks) if audit else None
         identity = Identity(SeededNames(seed), clock.stamp)
         self.timeline = Timeline(clock)
         self.accounts = Accounts()
@@ -77,8 +79,10 @@ class World(EmbeddedWorld):
         self.views[key] = view
 
     def changed(self, change: Change) -> None:
-        super().changed(change)
         _, key, before, after = change
+        if self.audit is not None:
+            self.audit.changed(key.kind, key.namespace, key.name, before, after)
+        super().changed(change)
         if after is None:
             self.views.pop(key, None)
         view, t = self.views.get(key), self.clock.t

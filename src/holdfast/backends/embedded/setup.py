@@ -53,6 +53,13 @@ class Setup:
     def serves(self, scheduler_name: str) -> bool:
         return self.profile(scheduler_name) is not None
 
+    def plugins(self, scheduler_name: str) -> frozenset[str]:
+        """The plugins that can keep pods of this scheduler name from a node, or from being bound."""
+        profile = self.profile(scheduler_name)
+        if profile is None:
+            return frozenset()
+        return frozenset(ref.name for point in ("filter", "permit") for ref in profile.points[point])
+
     def checks(self, scheduler_name: str, resource: str) -> bool:
         """Whether pods of this scheduler name go only where there is room in this resource."""
         profile = self.profile(scheduler_name)

@@ -1,0 +1,288 @@
+"""Watches every write of a run and names those of the scheduler that break a rule.
+
+Others may oversell a node: a user shrinks it, creates a pod that names it, resizes one in place. So
+what is judged is the difference a write of the scheduler made: a rule that is broken by more than
+before. Rules about statuses hold once nothing more follows at a moment.
+"""
+
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+from typing import Any
+
+from holdfast.sim.audit import lifecycle
+from holdfast.sim.audit.capacity import (
+    CLAIMED,
+    OVER_WAITING,
+    OVER_WAITING_BUT_HOLDS,
+    PLUGIN_OF,
+    Excess,
+    Key,
+    excesses,
+    unreachable_volumes,
+)
+from holdfast.sim.audit.cluster import ClusterState, Gang
+from holdfast.sim.audit.facts import PodFacts, Raw, ReservationFacts, gang_of
+
+_WITH_HOLDS = (CLAIMED, OVER_WAITING)
+"""Starvation holds are lent to pods that say how long they run: rules for those leave holds out."""
+_WRITES = 200
+_WRITES_PER_OBJECT = 30
+"""At one moment a scheduler that converges writes no more than this."""
+
+Plugins = Callable[[str], frozenset[str]]
+"""The plugins of the profile that pods of a scheduler name fall under."""
+Counts = Callable[[str, str], bool]
+"""Whether pods of a scheduler name go only where there is enough of a resource."""
+
+
+class Audit:
+    def __init__(self, plugins: Plugins, counts: Counts) -> None:
+        self._plugins = lru_cache(plugins)
+        self._counts = lru_cache(counts)
+        self._cluster = ClusterState()
+        self._known: dict[str, dict[Key, Excess]] = {}
+        """What was wrong with each node when last looked at."""
+        self._stale: dict[str, None] = {}
+        """Nodes that changed since."""
+        self._in_write = False
+        self._writes = 0
+        self._bound: list[PodFacts] = []
+        self._reserved: list[ReservationFacts] = []
+        self._said: list[str] = []
+        self._to_settle: dict[str, None] = {}
+        """Uids of reservations to look at when everything has settled."""
+        self._gangs: dict[Gang, None] = {}
+        """Gangs of which members were bound at this moment."""
+        self._satisfied: set[Gang] = set()
+        """Gangs that had all they need once, or of which someone else bound or removed members."""
+
+    def begin(self) -> None:
+        """The scheduler is about to write: all that is wrong now, it did not do."""
+        self._in_write = True
+        for name in self._stale:
+            self._known[name] = excesses(self._cluster, self._cluster.node(name))
+        self._stale.clear()
+
+    def end(self) -> list[str]:
+        """The write is done. Every rule that it broke."""
+        self._in_write = False
+        said, self._said = self._said, []
+        if self._bound or self._reserved:
+            said.extend(self._judge())
+            self._bound.clear()
+            self._reserved.clear()
+        if self._writes > _WRITES + _WRITES_PER_OBJECT * self._cluster.objects:
+            said.append(f"no progress: {self._writes} writes at one moment")
+        return said
+
+    def at_rest(self, now: float) -> list[str]:
+        """Nothing more follows at this moment. Every rule that does not hold."""
+        self._writes = 0
+        said: list[str] = []
+        for uid in self._to_settle:
+            reservation = self._cluster.reservations.get(uid)
+            if reservation is not None:
+                said.extend(lifecycle.status_at_rest(self._cluster, reservation, now))
+        self._to_settle.clear()
+        for gang in self._gangs:
+            said.extend(self._judge_gang(gang))
+        self._gangs.clear()
+        return said
+
+    def changed(
+        self, kind: str, namespace: str, name: str, before: Raw | None, after: Raw | None
+    ) -> None:
+        """One object is another than before: None is one that is not there."""
+        if self._in_write:
+            self._writes += 1
+        if kind == "Event":
+            return
+        self._cluster.objects += (after is not None) - (before is not None)
+        cluster = self._cluster
+        if kind == "Pod":
+            self._pod(before, after)
+        elif kind == "Reservation":
+            self._reservation(before, after)
+        elif kind == "Node":
+            cluster.put_node(name, after)
+            self._stale[name] = None
+            for uid in cluster.node(name).reservations:
+                self._to_settle[uid] = None
+        elif kind == "Device":
+            cluster.put_device(name, after)
+            self._stale[name] = None
+        elif kind == "NodeResourceTopology":
+            cluster.put_topology(name, after)
+            self._stale[name] = None
+        elif kind == "CSINode":
+            cluster.put_csi_node(name, after)
+            self._stale[name] = None
+        elif kind == "PodGroup":
+            _put(cluster.groups, (namespace, name), after)
+        elif kind == "PersistentVolumeClaim":
+            _put(cluster.claims, (namespace, name), after)
+            self._claim(after)
+        elif kind == "PersistentVolume":
+            _put(cluster.volumes, name, after)
+
+    def _pod(self, before: Raw | None, after: Raw | None) -> None:
+        cluster = self._cluster
+        raw = after if after is not None else before
+        assert raw is not None
+        uid = raw["metadata"]["uid"]
+        was = cluster.pods.get(uid)
+        node = (before or {"spec": {}})["spec"].get("nodeName") or ""
+        if after is None:
+            cluster.drop_pod(raw)
+            if gang := gang_of(raw["metadata"]):
+                self._satisfied.add(gang[:2])
+            pod = None
+        else:
+            pod = cluster.put_pod(after)
+            now = after["spec"].get("nodeName") or ""
+            if node and now != node:
+                self._said.append(f"pod moved: {_named(after)}: from Node/{node} to {now or 'none'}")
+            if now and not node:
+                self._arrived(after, pod)
+        for each in (was, pod):
+            if each is not None:
+                self._stale[each.node] = None
+                if each.reservation:
+                    self._to_settle[each.reservation] = None
+
+    def _arrived(self, raw: Raw, pod: PodFacts | None) -> None:
+        gang = gang_of(raw["metadata"])
+        if not self._in_write:
+            if gang is not None:
+                self._satisfied.add(gang[:2])
+            return
+        scheduler = raw["spec"].get("schedulerName") or ""
+        if gang is not None and "Coscheduling" in self._plugins(scheduler):
+            self._gangs[gang[:2]] = None
+        if pod is not None:
+            self._bound.append(pod)
+
+    def _reservation(self, before: Raw | None, after: Raw | None) -> None:
+        cluster = self._cluster
+        raw = after if after is not None else before
+        assert raw is not None
+        uid = raw["metadata"]["uid"]
+        was = cluster.reservations.get(uid)
+        now: ReservationFacts | None = None
+        if after is None:
+            cluster.drop_reservation(uid)
+        else:
+            now = cluster.put_reservation(after)
+            self._to_settle[uid] = None
+            if self._in_write and was is not None:
+                self._said.extend(lifecycle.phase_change(was, now))
+                self._reserved.append(now)
+        for each in (was, now):
+            if each is not None and each.node:
+                self._stale[each.node] = None
+
+    def _claim(self, claim: Raw | None) -> None:
+        """A volume is one claim's only."""
+        volume = ((claim or {}).get("spec") or {}).get("volumeName")
+        if not self._in_write or claim is None or not volume:
+            return
+        having = [
+            key
+            for key, each in self._cluster.claims.items()
+            if (each.get("spec") or {}).get("volumeName") == volume
+        ]
+        if len(having) > 1:
+            names = " and ".join("/".join(("PersistentVolumeClaim", *key)) for key in having)
+            self._said.append(f"a volume has two claims: PersistentVolume/{volume}: {names}")
+
+    def _judge(self) -> Iterator[str]:
+        """What the write made worse, on the nodes that it changed."""
+        cluster = self._cluster
+        for pod in self._bound:
+            yield from lifecycle.bind(cluster, pod)
+            yield from self._volumes(pod)
+            yield from self._unhealthy(pod)
+        actors: list[PodFacts | ReservationFacts] = [*self._bound, *self._reserved]
+        plugins = frozenset[str]().union(*(self._plugins(each.scheduler) for each in actors))
+        for name in self._stale:
+            node = cluster.node(name)
+            before, after = self._known.get(name, {}), excesses(cluster, node)
+            self._known[name] = after
+            for key, excess in after.items():
+                known = before.get(key)
+                if known is not None and excess.amount <= known.amount:
+                    continue
+                rule, about = key
+                if PLUGIN_OF[rule] in plugins and self._binds(rule, about, actors):
+                    by = ", ".join(map(str, actors))
+                    yield f"{rule}: Node/{name}: {excess.figures} (by {by})"
+        self._stale.clear()
+
+    def _binds(self, rule: str, about: str, actors: list[PodFacts | ReservationFacts]) -> bool:
+        """Whether the rule is one for those who were written."""
+        if PLUGIN_OF[rule] == "NodeResourcesFit" and not any(
+            self._counts(each.scheduler, about) for each in actors
+        ):
+            return False
+        if rule in (OVER_WAITING, OVER_WAITING_BUT_HOLDS) and (not self._bound or self._cluster.asking):
+            return False
+        if rule in _WITH_HOLDS:
+            return not any(pod.says_how_long for pod in self._bound)
+        if PLUGIN_OF[rule] == "LimitAware":
+            return not all(isinstance(each, PodFacts) and each.is_daemon for each in actors)
+        return True
+
+    def _volumes(self, pod: PodFacts) -> Iterator[str]:
+        cluster, plugins = self._cluster, self._plugins(pod.scheduler)
+        if not pod.usage.claims:
+            return
+        if "VolumeBinding" in plugins:
+            for volume in unreachable_volumes(cluster, cluster.node(pod.node), pod):
+                yield f"volume out of reach: {pod} on Node/{pod.node}: PersistentVolume/{volume}"
+        if "VolumeRestrictions" not in plugins:
+            return
+        for claim in pod.usage.claims:
+            modes = ((cluster.claims.get(claim) or {}).get("spec") or {}).get("accessModes") or ()
+            if "ReadWriteOncePod" not in modes:
+                continue
+            others = [
+                other
+                for other in cluster.pods.values()
+                if other.uid != pod.uid and claim in other.usage.claims
+            ]
+            if others:
+                named = f"PersistentVolumeClaim/{claim[0]}/{claim[1]}"
+                yield f"claim for one pod used twice: {named}: {others[0]} and {pod}"
+
+    def _unhealthy(self, pod: PodFacts) -> Iterator[str]:
+        devices = self._cluster.node(pod.node).devices
+        if devices is None or "DeviceShare" not in self._plugins(pod.scheduler):
+            return
+        for share in pod.usage.devices:
+            key = (share.type, share.minor)
+            if key in devices.unhealthy or key not in devices.totals:
+                yield f"unhealthy device given: {pod} on Node/{pod.node}: {share.type} {share.minor}"
+
+    def _judge_gang(self, gang: Gang) -> Iterator[str]:
+        if gang in self._satisfied:
+            return
+        found = lifecycle.gang_at_rest(self._cluster, gang)
+        if found is None:
+            return
+        placed, needs = found
+        if placed >= needs:
+            self._satisfied.add(gang)
+        elif placed:
+            yield f"gang in part: PodGroup/{gang[0]}/{gang[1]}: {placed} placed, {needs} needed"
+
+
+def _put(into: dict[Any, Raw], key: Any, raw: Raw | None) -> None:
+    if raw is None:
+        into.pop(key, None)
+    else:
+        into[key] = raw
+
+
+def _named(raw: Raw) -> str:
+    metadata = raw["metadata"]
+    return f"Pod/{metadata.get('namespace', '')}/{metadata['name']}"

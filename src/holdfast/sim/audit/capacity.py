@@ -1,0 +1,356 @@
+"""How far each rule of capacity is broken on a node.
+
+A rule has a key for every thing it is about (a resource, a port, a CPU), so that two states of one
+node can be compared: what a write made worse has a higher amount under some key.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from itertools import combinations
+from typing import Any, NamedTuple
+
+from holdfast.sim.audit.cluster import ClusterState, NodeState
+from holdfast.sim.audit.facts import PodFacts, Port, Raw, ReservationFacts, Usage, is_device_resource
+from holdfast.sim.audit.owners import expression, owns
+from holdfast.sim.audit.quantity import Amounts, add, cpu_text
+
+REQUESTED = "pod requests exceed allocatable"
+CLAIMED = "pods and reservations exceed allocatable"
+CLAIMED_BUT_HOLDS = "pods and reservations other than starvation holds exceed allocatable"
+OVER_WAITING = "a pod takes what a Waiting reservation is owed"
+OVER_WAITING_BUT_HOLDS = "a pod takes what a Waiting reservation other than a starvation hold is owed"
+SLOTS = "more pods than the node takes"
+PORTS = "a host port is in use twice"
+RESERVED_PORTS = "a reserved host port is not its owner's"
+DEVICES = "a device is given out beyond what it has"
+RESERVED_DEVICES = "a reserved device is not its owner's"
+FUNCTIONS = "a virtual function is given twice"
+CPUS = "an exclusive CPU is given twice"
+RESERVED_CPUS = "a reserved CPU is not its owner's"
+UNKNOWN_CPUS = "a CPU that the node does not have is given"
+NUMA = "a NUMA node is given out beyond what it has"
+LIMITS = "limits exceed the node's ratio"
+VOLUMES = "more volumes than the node's driver takes"
+RESTRICTED = "owners of a Restricted reservation exceed it"
+
+PLUGIN_OF = {
+    REQUESTED: "NodeResourcesFit",
+    CLAIMED: "NodeResourcesFit",
+    CLAIMED_BUT_HOLDS: "NodeResourcesFit",
+    OVER_WAITING: "NodeResourcesFit",
+    OVER_WAITING_BUT_HOLDS: "NodeResourcesFit",
+    SLOTS: "NodeResourcesFit",
+    PORTS: "NodePorts",
+    RESERVED_PORTS: "NodePorts",
+    DEVICES: "DeviceShare",
+    RESERVED_DEVICES: "DeviceShare",
+    FUNCTIONS: "DeviceShare",
+    CPUS: "NodeNUMAResource",
+    RESERVED_CPUS: "NodeNUMAResource",
+    UNKNOWN_CPUS: "NodeNUMAResource",
+    NUMA: "NodeNUMAResource",
+    LIMITS: "LimitAware",
+    VOLUMES: "NodeVolumeLimits",
+    RESTRICTED: "Reservation",
+}
+"""A rule binds only pods and reservations whose profile has its plugin."""
+
+
+class Excess(NamedTuple):
+    amount: int
+    """How much is too much."""
+    figures: str
+
+
+Key = tuple[str, str]
+"""The rule, and what of the node it is about."""
+
+
+def excesses(cluster: ClusterState, node: NodeState) -> dict[Key, Excess]:
+    """Everything that is wrong with the node; nothing can be with one that is not there."""
+    found: dict[Key, Excess] = {}
+    if node.raw is None:
+        return found
+    _resources(cluster, node, found)
+    _limits(cluster, node, found)
+    reservations = [each for each in node.reservations.values() if each.phase == "Available"]
+    if node.special or any(each.usage.is_special for each in reservations):
+        _ports(cluster, node, reservations, found)
+        _devices(cluster, node, reservations, found)
+        _cpus(cluster, node, reservations, found)
+        _numa(cluster, node, reservations, found)
+        if node.volume_limits:
+            _volumes(cluster, node, reservations, found)
+    return found
+
+
+def remaining(
+    cluster: ClusterState, reservation: ReservationFacts, of: Callable[[Usage], Amounts]
+) -> Amounts:
+    """What it keeps beyond what its owners use, by resource; never less than nothing."""
+    left = dict(of(reservation.usage))
+    for pod in cluster.owners_of(reservation):
+        for name, amount in of(pod.usage).items():
+            if name in left:
+                left[name] -= amount
+    return {name: max(0, amount) for name, amount in left.items() if name != "pods"}
+
+
+def _requests(usage: Usage) -> Amounts:
+    return usage.requests
+
+
+def _resources(cluster: ClusterState, node: NodeState, found: dict[Key, Excess]) -> None:
+    available: Amounts = {}
+    waiting: Amounts = {}
+    held: Amounts = {}
+    """Of `available`, what starvation holds keep."""
+    held_waiting: Amounts = {}
+    slots = len(node.pods)
+    for each in node.reservations.values():
+        left = remaining(cluster, each, _requests)
+        if each.phase == "Available":
+            add(available, left)
+            slots += max(0, each.slots - len(cluster.owners_of(each)))
+            if each.policy == "Restricted":
+                _restricted(cluster, each, found)
+        else:
+            add(waiting, left)
+        if each.is_starvation_hold:
+            add(held if each.phase == "Available" else held_waiting, left)
+    for name in sorted({*node.used, *available, *waiting}):
+        if name == "pods" or (name not in node.allocatable and _by_device(node, name)):
+            continue
+        has, used = node.allocatable.get(name, 0), node.used.get(name, 0)
+        kept, owed = available.get(name, 0), waiting.get(name, 0)
+        holds = held.get(name, 0)
+        said = f"{name}: pods {used}, reservations {kept}, waiting ones {owed}, allocatable {has}"
+        _note(found, REQUESTED, name, used - has, said)
+        claimed = used + kept - has
+        _note(found, CLAIMED, name, claimed, said)
+        _note(found, CLAIMED_BUT_HOLDS, name, claimed - holds, said)
+        _note(found, OVER_WAITING, name, claimed + owed, said)
+        holds += held_waiting.get(name, 0)
+        _note(found, OVER_WAITING_BUT_HOLDS, name, claimed + owed - holds, said)
+    if "pods" in node.allocatable:
+        has = node.allocatable["pods"]
+        _note(found, SLOTS, "pods", slots - has, f"pods: {slots}, allocatable {has}")
+
+
+def _restricted(cluster: ClusterState, reservation: ReservationFacts, found: dict[Key, Excess]) -> None:
+    if "scheduling.koordinator.sh/reservation-restricted-options" in reservation.annotations:
+        return
+    taken: Amounts = {}
+    for pod in cluster.owners_of(reservation):
+        add(taken, pod.usage.requests)
+    for name, amount in reservation.usage.requests.items():
+        if name != "pods" and not is_device_resource(name):
+            used = taken.get(name, 0)
+            said = f"{reservation}: {name}: owners {used}, reserved {amount}"
+            _note(found, RESTRICTED, f"{reservation.name} {name}", used - amount, said)
+
+
+def _by_device(node: NodeState, name: str) -> bool:
+    return node.devices is not None and is_device_resource(name)
+
+
+def _limits(cluster: ClusterState, node: NodeState, found: dict[Key, Excess]) -> None:
+    if not node.limits:
+        return
+    total = dict(node.used_limits)
+    for each in node.reservations.values():
+        if each.phase == "Available":
+            add(total, remaining(cluster, each, lambda usage: usage.limits))
+    for name, most in node.limits.items():
+        amount = total.get(name, 0)
+        _note(found, LIMITS, name, amount - most, f"{name}: limits {amount}, at most {most}")
+
+
+def _ports(
+    cluster: ClusterState,
+    node: NodeState,
+    reservations: list[ReservationFacts],
+    found: dict[Key, Excess],
+) -> None:
+    used = [(port, pod) for pod in node.special.values() for port in pod.usage.ports]
+    for (port, pod), (other, another) in combinations(used, 2):
+        if pod is not another and port.conflicts(other):
+            _count(found, PORTS, _port_key(port, other), f"{pod} and {another}: {port}")
+    for reservation in reservations:
+        for reserved in reservation.usage.ports:
+            for port, pod in used:
+                if reserved.conflicts(port) and not owns(pod, reservation):
+                    said = f"{pod}: {port} is reserved by {reservation}"
+                    _count(found, RESERVED_PORTS, f"{reservation.name} {port}", said)
+
+
+def _port_key(*ports: Port) -> str:
+    return " ".join(sorted(map(str, ports)))
+
+
+def _devices(
+    cluster: ClusterState,
+    node: NodeState,
+    reservations: list[ReservationFacts],
+    found: dict[Key, Excess],
+) -> None:
+    """Shares by device, and what reservations still keep of it."""
+    used: dict[tuple[str, int], Amounts] = {}
+    functions: Counter[tuple[str, int, str]] = Counter()
+    for pod in node.special.values():
+        for share in pod.usage.devices:
+            add(used.setdefault((share.type, share.minor), {}), share.resources)
+            functions.update((share.type, *each) for each in share.functions)
+    for function, times in functions.items():
+        if times > 1:
+            key = " ".join(map(str, function))
+            _note(found, FUNCTIONS, key, times - 1, f"{key}: {times} times")
+    kept = _kept_devices(cluster, reservations)
+    for device in sorted({*used, *kept}):
+        totals = node.devices.totals.get(device) if node.devices is not None else None
+        if totals is None:
+            continue  # whoever has a device that is gone keeps it
+        for name in sorted({*used.get(device, {}), *kept.get(device, {})}):
+            has = totals.get(name, 0)
+            taken, left = used.get(device, {}).get(name, 0), kept.get(device, {}).get(name, 0)
+            key = f"{device[0]} {device[1]} {name}"
+            said = f"{key}: pods {taken}, reservations {left}, of {has}"
+            _note(found, DEVICES, key, taken - has, said)
+            _note(found, RESERVED_DEVICES, key, taken + left - has, said)
+
+
+def _kept_devices(
+    cluster: ClusterState, reservations: Iterable[ReservationFacts]
+) -> dict[tuple[str, int], Amounts]:
+    kept: dict[tuple[str, int], Amounts] = {}
+    for reservation in reservations:
+        if not reservation.usage.devices:
+            continue
+        left: dict[tuple[str, int], Amounts] = {}
+        for share in reservation.usage.devices:
+            add(left.setdefault((share.type, share.minor), {}), share.resources)
+        for pod in cluster.owners_of(reservation):
+            for share in pod.usage.devices:
+                if (share.type, share.minor) in left:
+                    add(left[share.type, share.minor], share.resources, -1)
+        for device, resources in left.items():
+            rest = {name: max(0, amount) for name, amount in resources.items()}
+            add(kept.setdefault(device, {}), rest)
+    return kept
+
+
+def _cpus(
+    cluster: ClusterState,
+    node: NodeState,
+    reservations: list[ReservationFacts],
+    found: dict[Key, Excess],
+) -> None:
+    having: dict[int, list[PodFacts]] = {}
+    for pod in node.special.values():
+        for cpu in pod.usage.cpus:
+            having.setdefault(cpu, []).append(pod)
+    for cpu, pods in sorted(having.items()):
+        if len(pods) > 1:
+            said = f"cpu {cpu}: {' and '.join(map(str, pods))}"
+            _note(found, CPUS, str(cpu), len(pods) - 1, said)
+    if node.topology is not None and node.topology.cpus:
+        for cpu in sorted(having.keys() - node.topology.cpus):
+            _note(found, UNKNOWN_CPUS, str(cpu), 1, f"cpu {cpu}: {having[cpu][0]}")
+    for reservation in reservations:
+        for cpu in sorted(reservation.usage.cpus):
+            strangers = [pod for pod in having.get(cpu, ()) if pod.reservation != reservation.uid]
+            if strangers:
+                text = cpu_text(reservation.usage.cpus)
+                said = f"cpu {cpu}: {strangers[0]} has it, {reservation} holds {text}"
+                _note(found, RESERVED_CPUS, f"{reservation.name} {cpu}", len(strangers), said)
+    for one, other in combinations(reservations, 2):
+        for cpu in sorted(one.usage.cpus & other.usage.cpus):
+            said = f"cpu {cpu}: {one} and {other} hold it"
+            _note(found, RESERVED_CPUS, f"{one.name} {other.name} {cpu}", 1, said)
+
+
+def _numa(
+    cluster: ClusterState,
+    node: NodeState,
+    reservations: list[ReservationFacts],
+    found: dict[Key, Excess],
+) -> None:
+    if node.topology is None or not node.topology.numa:
+        return
+    total: dict[int, Amounts] = {}
+    for pod in node.special.values():
+        for share in pod.usage.numa:
+            add(total.setdefault(share.node, {}), share.resources)
+    for reservation in reservations:
+        left: dict[int, Amounts] = {}
+        for share in reservation.usage.numa:
+            add(left.setdefault(share.node, {}), share.resources)
+        for pod in cluster.owners_of(reservation):
+            for share in pod.usage.numa:
+                if share.node in left:
+                    add(left[share.node], share.resources, -1)
+        for zone, resources in left.items():
+            rest = {name: max(0, amount) for name, amount in resources.items()}
+            add(total.setdefault(zone, {}), rest)
+    for zone, resources in total.items():
+        has = node.topology.numa.get(zone, {})
+        for name, amount in resources.items():
+            if name in has:
+                said = f"NUMA node {zone}: {name}: {amount} of {has[name]}"
+                _note(found, NUMA, f"{zone} {name}", amount - has[name], said)
+
+
+def _volumes(
+    cluster: ClusterState,
+    node: NodeState,
+    reservations: list[ReservationFacts],
+    found: dict[Key, Excess],
+) -> None:
+    users = [pod.usage for pod in node.special.values()]
+    by_driver: dict[str, set[str]] = {}
+    for usage in users:
+        for claim in usage.claims:
+            volume = cluster.volumes.get(_volume_name(cluster.claims.get(claim)))
+            csi = ((volume or {}).get("spec") or {}).get("csi")
+            if csi:
+                handle = str(csi.get("volumeHandle") or "")
+                by_driver.setdefault(csi.get("driver", ""), set()).add(handle)
+    for driver, most in node.volume_limits.items():
+        count = len(by_driver.get(driver, ()))
+        _note(found, VOLUMES, driver, count - most, f"{driver}: {count} volumes, at most {most}")
+
+
+def unreachable_volumes(cluster: ClusterState, node: NodeState, pod: PodFacts) -> list[str]:
+    """Volumes of the pod that cannot be used from the node."""
+    found = []
+    for claim in pod.usage.claims:
+        volume = cluster.volumes.get(_volume_name(cluster.claims.get(claim)))
+        if volume is None:
+            continue
+        required = ((volume.get("spec") or {}).get("nodeAffinity") or {}).get("required") or {}
+        terms = required.get("nodeSelectorTerms") or ()
+        if terms and not any(_term(term, node) for term in terms):
+            found.append(str(volume["metadata"]["name"]))
+    return found
+
+
+def _term(term: Raw, node: NodeState) -> bool:
+    fields = {"metadata.name": node.name}
+    expressions, on_fields = term.get("matchExpressions") or (), term.get("matchFields") or ()
+    return all(expression(each, node.labels) for each in expressions) and all(
+        expression(each, fields) for each in on_fields
+    )
+
+
+def _volume_name(claim: Raw | None) -> str:
+    return str(((claim or {}).get("spec") or {}).get("volumeName") or "")
+
+
+def _note(found: dict[Key, Excess], rule: str, about: str, amount: int, figures: Any) -> None:
+    if amount > 0:
+        found[rule, about] = Excess(amount, figures)
+
+
+def _count(found: dict[Key, Excess], rule: str, about: str, figures: str) -> None:
+    before = found.get((rule, about))
+    found[rule, about] = Excess(before.amount + 1 if before else 1, figures)

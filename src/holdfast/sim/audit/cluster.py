@@ -1,0 +1,171 @@
+"""The objects of a run as facts, by node; kept in step with every change."""
+
+from dataclasses import dataclass, field
+
+from holdfast.sim.audit.facts import (
+    ENDED,
+    DeviceFacts,
+    PodFacts,
+    Raw,
+    ReservationFacts,
+    TopologyFacts,
+    device_facts,
+    gang_of,
+    limit_ratios,
+    pod_facts,
+    reservation_facts,
+    topology_facts,
+)
+from holdfast.sim.audit.quantity import Amounts, add, amounts
+
+Gang = tuple[str, str]
+
+_REQUIREMENT = "scheduling.koordinator.sh/new-reservation-requirement"
+
+
+@dataclass(slots=True)
+class NodeState:
+    name: str
+    raw: Raw | None = None
+    """None while there is no such node."""
+    allocatable: Amounts = field(default_factory=dict)
+    limits: Amounts = field(default_factory=dict)
+    """To how much limits may add up, of resources of which the node says so."""
+    devices: DeviceFacts | None = None
+    topology: TopologyFacts | None = None
+    volume_limits: dict[str, int] = field(default_factory=dict)
+    pods: dict[str, PodFacts] = field(default_factory=dict)
+    special: dict[str, PodFacts] = field(default_factory=dict)
+    """Pods with ports, devices, CPUs, NUMA amounts or claims."""
+    reservations: dict[str, ReservationFacts] = field(default_factory=dict)
+    used: Amounts = field(default_factory=dict)
+    used_limits: Amounts = field(default_factory=dict)
+
+    @property
+    def labels(self) -> dict[str, str]:
+        return ((self.raw or {}).get("metadata") or {}).get("labels") or {}
+
+    def put(self, pod: PodFacts) -> None:
+        self.pods[pod.uid] = pod
+        if pod.usage.is_special:
+            self.special[pod.uid] = pod
+        add(self.used, pod.usage.requests)
+        add(self.used_limits, pod.usage.limits)
+
+    def drop(self, pod: PodFacts) -> None:
+        del self.pods[pod.uid]
+        self.special.pop(pod.uid, None)
+        add(self.used, pod.usage.requests, -1)
+        add(self.used_limits, pod.usage.limits, -1)
+
+
+class ClusterState:
+    def __init__(self) -> None:
+        self.nodes: dict[str, NodeState] = {}
+        self.pods: dict[str, PodFacts] = {}
+        """Pods that are on a node and have not ended, by uid."""
+        self.existing: dict[str, Raw] = {}
+        """All pods, by uid."""
+        self.reservations: dict[str, ReservationFacts] = {}
+        """By uid."""
+        self.owners: dict[str, dict[str, PodFacts]] = {}
+        """By the uid of a reservation, the pods bound through it that are there."""
+        self.gangs: dict[Gang, dict[str, Raw]] = {}
+        """The members of each gang, by uid."""
+        self._member_of: dict[str, Gang] = {}
+        self.groups: dict[Gang, Raw] = {}
+        """PodGroups."""
+        self.claims: dict[tuple[str, str], Raw] = {}
+        self.volumes: dict[str, Raw] = {}
+        self.asking: set[str] = set()
+        """Uids of pods that have asked for a reservation: capacity may be set aside for them, and for
+        those that share it, of which no object tells."""
+        self.objects = 0
+        """How many there are besides Events."""
+
+    def node(self, name: str) -> NodeState:
+        state = self.nodes.get(name)
+        if state is None:
+            state = self.nodes[name] = NodeState(name)
+        return state
+
+    def put_node(self, name: str, raw: Raw | None) -> None:
+        state = self.node(name)
+        state.raw = raw
+        state.allocatable = amounts(((raw or {}).get("status") or {}).get("allocatable"))
+        ratios = limit_ratios(raw) if raw is not None else {}
+        state.limits = {
+            resource: percent * state.allocatable.get(resource, 0) // 100
+            for resource, percent in ratios.items()
+        }
+
+    def put_device(self, name: str, raw: Raw | None) -> None:
+        self.node(name).devices = device_facts(raw) if raw is not None else None
+
+    def put_topology(self, name: str, raw: Raw | None) -> None:
+        self.node(name).topology = topology_facts(raw) if raw is not None else None
+
+    def put_csi_node(self, name: str, raw: Raw | None) -> None:
+        self.node(name).volume_limits = {
+            driver["name"]: int(count)
+            for driver in ((raw or {}).get("spec") or {}).get("drivers") or ()
+            if (count := (driver.get("allocatable") or {}).get("count")) is not None
+        }
+
+    def put_pod(self, raw: Raw) -> PodFacts | None:
+        """The pod's facts if it is on a node and has not ended."""
+        uid = raw["metadata"]["uid"]
+        self.existing[uid] = raw
+        if _REQUIREMENT in (raw["metadata"].get("annotations") or {}):
+            self.asking.add(uid)
+        self._put_member(uid, raw)
+        self._displace(uid)
+        if not raw["spec"].get("nodeName") or (raw.get("status") or {}).get("phase") in ENDED:
+            return None
+        pod = pod_facts(raw)
+        self.pods[uid] = pod
+        self.node(pod.node).put(pod)
+        if pod.reservation:
+            self.owners.setdefault(pod.reservation, {})[uid] = pod
+        return pod
+
+    def drop_pod(self, raw: Raw) -> None:
+        uid = raw["metadata"]["uid"]
+        self.existing.pop(uid, None)
+        self.asking.discard(uid)
+        self._put_member(uid, None)
+        self._displace(uid)
+
+    def _displace(self, uid: str) -> None:
+        pod = self.pods.pop(uid, None)
+        if pod is not None:
+            self.node(pod.node).drop(pod)
+            self.owners.get(pod.reservation, {}).pop(uid, None)
+
+    def _put_member(self, uid: str, raw: Raw | None) -> None:
+        gang = gang_of(raw["metadata"]) if raw is not None else None
+        was = self._member_of.pop(uid, None)
+        if was is not None:
+            self.gangs[was].pop(uid, None)
+        if gang is not None and raw is not None:
+            self._member_of[uid] = gang[:2]
+            self.gangs.setdefault(gang[:2], {})[uid] = raw
+
+    def put_reservation(self, raw: Raw) -> ReservationFacts:
+        reservation = reservation_facts(raw)
+        self.drop_reservation(reservation.uid)
+        self.reservations[reservation.uid] = reservation
+        if reservation.is_live and reservation.node:
+            self.node(reservation.node).reservations[reservation.uid] = reservation
+        return reservation
+
+    def drop_reservation(self, uid: str) -> None:
+        before = self.reservations.pop(uid, None)
+        if before is not None and before.node:
+            self.node(before.node).reservations.pop(uid, None)
+
+    def owners_of(self, reservation: ReservationFacts) -> list[PodFacts]:
+        """The pods bound through it that are on its node."""
+        return [
+            pod for pod in self.owners.get(reservation.uid, {}).values() if pod.node == reservation.node
+        ]

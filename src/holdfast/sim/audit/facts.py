@@ -1,0 +1,441 @@
+"""Raw objects, read as far as capacity depends on them."""
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from holdfast.sim.audit.quantity import Amounts, add, amounts, counted, cpu_list, millis, raise_to
+
+Raw = dict[str, Any]
+
+ENDED = ("Succeeded", "Failed")
+_KOORDINATOR = "scheduling.koordinator.sh/"
+_PREEMPTOR_LABEL = "holdfast.io/preemptor-uid"
+_HOLD_LABEL = "holdfast.io/hold"
+_GANG = "gang.scheduling.koordinator.sh/"
+_DEVICE_RESOURCES = (
+    "nvidia.com/gpu",
+    "amd.com/gpu",
+    "dcu.com/gpu",
+    "koordinator.sh/gpu",
+    "koordinator.sh/rdma",
+    "koordinator.sh/fpga",
+)
+
+
+class Port(NamedTuple):
+    ip: str
+    protocol: str
+    number: int
+
+    def conflicts(self, other: "Port") -> bool:
+        if (self.protocol, self.number) != (other.protocol, other.number):
+            return False
+        return self.ip == other.ip or "0.0.0.0" in (self.ip, other.ip)
+
+    def __str__(self) -> str:
+        return f"{self.ip}:{self.number}/{self.protocol}"
+
+
+class DeviceShare(NamedTuple):
+    """What someone has of one device."""
+
+    type: str
+    minor: int
+    resources: Amounts
+    functions: tuple[tuple[int, str], ...]
+    """Virtual functions, by minor and bus."""
+
+
+class NumaShare(NamedTuple):
+    node: int
+    resources: Amounts
+
+
+@dataclass(slots=True)
+class Usage:
+    """What a pod uses, or a reservation keeps, of a node."""
+
+    requests: Amounts
+    limits: Amounts
+    ports: tuple[Port, ...]
+    devices: tuple[DeviceShare, ...]
+    cpus: frozenset[int]
+    numa: tuple[NumaShare, ...]
+    claims: tuple[tuple[str, str], ...]
+    """Namespace and name."""
+
+    @property
+    def is_special(self) -> bool:
+        return bool(self.ports or self.devices or self.cpus or self.numa or self.claims)
+
+
+@dataclass(slots=True)
+class PodFacts:
+    namespace: str
+    name: str
+    uid: str
+    node: str
+    scheduler: str
+    labels: Mapping[str, str]
+    annotations: Mapping[str, str]
+    owner_references: list[Raw]
+    usage: Usage
+    reservation: str
+    """The uid of the reservation it was bound through."""
+    reservation_name: str
+    deleting: bool
+    has_deadline: bool
+
+    def __str__(self) -> str:
+        return f"Pod/{self.namespace}/{self.name}"
+
+    @property
+    def is_daemon(self) -> bool:
+        return any(each.get("kind") == "DaemonSet" for each in self.owner_references)
+
+    @property
+    def says_how_long(self) -> bool:
+        said = {**self.labels, **self.annotations}
+        return self.has_deadline or "holdfast.io/run-estimate" in said or "volcano.sh/job-name" in said
+
+
+@dataclass(slots=True)
+class ReservationFacts:
+    name: str
+    uid: str
+    phase: str
+    node: str
+    scheduler: str
+    labels: Mapping[str, str]
+    annotations: Mapping[str, str]
+    usage: Usage
+    """`requests` is what it holds by its status."""
+    slots: int
+    owners: list[Raw]
+    once: bool
+    policy: str
+    namespace: str
+    expires: float | None
+    status: Raw
+    created: str
+
+    def __str__(self) -> str:
+        return f"Reservation/{self.name}"
+
+    @property
+    def is_preemption_hold(self) -> bool:
+        return _PREEMPTOR_LABEL in self.labels
+
+    @property
+    def is_starvation_hold(self) -> bool:
+        return _HOLD_LABEL in self.labels
+
+    @property
+    def is_live(self) -> bool:
+        return self.phase in ("Available", "Waiting")
+
+
+@dataclass(slots=True)
+class DeviceFacts:
+    """The devices of a node: by type and minor what each has, and which are unhealthy."""
+
+    totals: dict[tuple[str, int], Amounts] = field(default_factory=dict)
+    unhealthy: set[tuple[str, int]] = field(default_factory=set)
+
+
+@dataclass(slots=True)
+class TopologyFacts:
+    cpus: frozenset[int] = frozenset()
+    numa: dict[int, Amounts] = field(default_factory=dict)
+
+
+def pod_facts(raw: Raw) -> PodFacts:
+    metadata, spec = raw["metadata"], raw["spec"]
+    annotations = metadata.get("annotations") or {}
+    allocated = _json(annotations.get(_KOORDINATOR + "reservation-allocated"))
+    namespace = metadata.get("namespace", "")
+    return PodFacts(
+        namespace=namespace,
+        name=metadata["name"],
+        uid=metadata["uid"],
+        node=spec.get("nodeName") or "",
+        scheduler=spec.get("schedulerName") or "",
+        labels=metadata.get("labels") or {},
+        annotations=annotations,
+        owner_references=metadata.get("ownerReferences") or [],
+        usage=_usage(raw, annotations, namespace, metadata["name"]),
+        reservation=str(allocated.get("uid") or ""),
+        reservation_name=str(allocated.get("name") or ""),
+        deleting="deletionTimestamp" in metadata,
+        has_deadline=spec.get("activeDeadlineSeconds") is not None,
+    )
+
+
+def reservation_facts(raw: Raw) -> ReservationFacts:
+    metadata, spec = raw["metadata"], raw.get("spec") or {}
+    annotations = metadata.get("annotations") or {}
+    status = raw.get("status") or {}
+    template = spec.get("template") or {}
+    pod_spec = template.get("spec") or {}
+    namespace = (template.get("metadata") or {}).get("namespace") or "default"
+    # Volumes made for one pod only are not the reservation's to count.
+    made = {"metadata": template.get("metadata") or {}, "spec": pod_spec}
+    usage = _usage(made, annotations, namespace, "")
+    if status.get("allocatable"):
+        usage.requests = amounts(status["allocatable"])
+    return ReservationFacts(
+        name=metadata["name"],
+        uid=metadata["uid"],
+        phase=status.get("phase") or "Pending",
+        node=status.get("nodeName") or "",
+        scheduler=pod_spec.get("schedulerName") or "default-scheduler",
+        labels=metadata.get("labels") or {},
+        annotations=annotations,
+        usage=usage,
+        slots=max(1, usage.requests.get("pods", 0)),
+        owners=spec.get("owners") or [],
+        once=spec.get("allocateOnce") is not False,
+        policy=spec.get("allocatePolicy") or "",
+        namespace=namespace,
+        expires=_expiry(metadata, spec),
+        status=status,
+        created=metadata.get("creationTimestamp") or "",
+    )
+
+
+def device_facts(raw: Raw) -> DeviceFacts:
+    facts = DeviceFacts()
+    for info in (raw.get("spec") or {}).get("devices") or ():
+        key = (info.get("type", ""), int(info.get("minor") or 0))
+        facts.totals[key] = amounts(info.get("resources"))
+        if not info.get("health"):
+            facts.unhealthy.add(key)
+    return facts
+
+
+def topology_facts(raw: Raw) -> TopologyFacts:
+    annotations = raw["metadata"].get("annotations") or {}
+    detail = _json(annotations.get("node.koordinator.sh/cpu-topology")).get("detail") or ()
+    numa = {}
+    for zone in raw.get("zones") or ():
+        name = str(zone.get("name", ""))
+        if zone.get("type") == "Node" and name.startswith("node-") and name[5:].isdigit():
+            listed = {each.get("name"): each.get("allocatable") for each in zone.get("resources") or ()}
+            numa[int(name[5:])] = amounts({str(k): v for k, v in listed.items() if v is not None})
+    return TopologyFacts(frozenset(int(each.get("id", 0)) for each in detail), numa)
+
+
+def limit_ratios(raw: Raw) -> dict[str, int]:
+    """By resource, to how many percent of allocatable limits may add up; of a malformed
+    annotation nothing."""
+    text = (raw["metadata"].get("annotations") or {}).get("node.koordinator.sh/limit-to-allocatable")
+    ratios = {}
+    for name, value in _json(text).items():
+        shown = str(value).removesuffix("%")
+        if shown.isdigit():
+            ratios[name] = int(shown)
+    return ratios
+
+
+def is_device_resource(name: str) -> bool:
+    return name in _DEVICE_RESOURCES or name.startswith("koordinator.sh/gpu")
+
+
+def gang_of(metadata: Raw) -> tuple[str, str, int | None] | None:
+    """The gang a pod belongs to: namespace, name, and how many it needs if the pod says so; None
+    of a pod without one, or of a gang that need not be whole."""
+    annotations, labels = metadata.get("annotations") or {}, metadata.get("labels") or {}
+    namespace = metadata.get("namespace", "")
+    for name in (
+        labels.get("pod-group.scheduling.sigs.k8s.io"),
+        annotations.get("scheduling.volcano.sh/group-name"),
+        annotations.get("scheduling.k8s.io/group-name"),
+    ):
+        if name:
+            return namespace, name, None
+    name, needs = annotations.get(_GANG + "name"), annotations.get(_GANG + "min-available", "")
+    if name and needs.isdigit() and annotations.get(_GANG + "mode") != "NonStrict":
+        return namespace, name, int(needs)
+    return None
+
+
+@lru_cache(maxsize=4096)
+def parse_time(text: str) -> float:
+    """Seconds since the epoch."""
+    return datetime.fromisoformat(text).timestamp()
+
+
+def _json(text: str | None) -> dict[str, Any]:
+    if not text:
+        return {}
+    try:
+        found = json.loads(text)
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _usage(raw: Raw, annotations: Mapping[str, str], namespace: str, name: str) -> Usage:
+    spec = raw["spec"]
+    status = _json(annotations.get(_KOORDINATOR + "resource-status"))
+    return Usage(
+        requests=pod_requests(raw),
+        limits=_pod_limits(raw),
+        ports=_ports(spec),
+        devices=_devices(annotations.get(_KOORDINATOR + "device-allocated")),
+        cpus=cpu_list(status.get("cpuset") or ""),
+        numa=tuple(
+            NumaShare(int(each.get("node") or 0), amounts(each.get("resources")))
+            for each in status.get("numaNodeResources") or ()
+        ),
+        claims=_claims(spec, namespace, name),
+    )
+
+
+def pod_requests(raw: Raw) -> Amounts:
+    """Containers and sidecars together, or an init container with the sidecars before it if that is
+    more; pod-level requests in their place; overhead. A resize counts until it is found infeasible."""
+    status = raw.get("status") or {}
+    infeasible = any(
+        each.get("type") == "PodResizePending" and each.get("reason") == "Infeasible"
+        for each in status.get("conditions") or ()
+    )
+    running = {
+        each.get("name"): each
+        for field_name in ("containerStatuses", "initContainerStatuses")
+        for each in status.get(field_name) or ()
+    }
+
+    def requested(container: Raw, counts_status: bool) -> Amounts:
+        resources = container.get("resources") or {}
+        wanted = {**millis(resources.get("limits")), **millis(resources.get("requests"))}
+        seen = running.get(container.get("name")) if counts_status else None
+        if seen is not None and seen.get("resources") is not None:
+            wanted = {} if infeasible else wanted
+            raise_to(wanted, millis(seen["resources"].get("requests")))
+            raise_to(wanted, millis(seen.get("allocatedResources")))
+        return wanted
+
+    spec = raw["spec"]
+    total = _peak(spec, requested)
+    total.update(_pod_level(spec, requested))
+    add(total, millis(spec.get("overhead")))
+    return counted(total)
+
+
+def _pod_limits(raw: Raw) -> Amounts:
+    """Per container the larger of limit and request."""
+
+    def limit(container: Raw, counts_status: bool) -> Amounts:
+        return _larger(container.get("resources") or {})
+
+    spec = raw["spec"]
+    total = _peak(spec, limit)
+    for name, value in _larger(spec.get("resources") or {}).items():
+        if _is_pod_level(name):
+            total[name] = value
+    add(total, millis(spec.get("overhead")))
+    return counted(total)
+
+
+def _larger(resources: Raw) -> Amounts:
+    both = millis(resources.get("requests"))
+    raise_to(both, millis(resources.get("limits")))
+    return both
+
+
+def _peak(spec: Raw, of: Callable[[Raw, bool], Amounts]) -> Amounts:
+    total: Amounts = {}
+    for container in spec.get("containers") or ():
+        add(total, of(container, True))
+    sidecars: Amounts = {}
+    highest: Amounts = {}
+    for container in spec.get("initContainers") or ():
+        if container.get("restartPolicy") == "Always":
+            own = of(container, True)
+            add(total, own)
+            add(sidecars, own)
+        else:
+            during = dict(sidecars)
+            add(during, of(container, False))
+            raise_to(highest, during)
+    raise_to(total, highest)
+    return total
+
+
+def _is_pod_level(name: str) -> bool:
+    return name in ("cpu", "memory") or name.startswith("hugepages-")
+
+
+def _pod_level(spec: Raw, of: Callable[[Raw, bool], Amounts]) -> Amounts:
+    whole = spec.get("resources") or {}
+    requests, limits = millis(whole.get("requests")), millis(whole.get("limits"))
+    if limits:
+        summed = _peak(spec, lambda container, _: of(container, False))
+        kept = {name: value for name, value in summed.items() if not name.startswith("hugepages-")}
+        requests = {**limits, **kept, **requests}
+    return {name: value for name, value in requests.items() if _is_pod_level(name)}
+
+
+def _ports(spec: Raw) -> tuple[Port, ...]:
+    listed = [*(spec.get("containers") or ())]
+    listed += [c for c in spec.get("initContainers") or () if c.get("restartPolicy") == "Always"]
+    return tuple(
+        Port(port.get("hostIP") or "0.0.0.0", port.get("protocol") or "TCP", int(number))
+        for container in listed
+        for port in container.get("ports") or ()
+        if (
+            number := port.get("hostPort")
+            or (port.get("containerPort") if spec.get("hostNetwork") else None)
+        )
+    )
+
+
+def _devices(text: str | None) -> tuple[DeviceShare, ...]:
+    return tuple(
+        DeviceShare(
+            type,
+            int(each.get("minor") or 0),
+            amounts(each.get("resources")),
+            tuple(
+                (int(vf.get("minor") or 0), str(vf.get("busID") or ""))
+                for vf in (each.get("extension") or {}).get("vfs") or ()
+            ),
+        )
+        for type, shares in _json(text).items()
+        for each in shares
+    )
+
+
+def _claims(spec: Raw, namespace: str, pod: str) -> tuple[tuple[str, str], ...]:
+    found = []
+    for volume in spec.get("volumes") or ():
+        if volume.get("persistentVolumeClaim"):
+            found.append((namespace, volume["persistentVolumeClaim"].get("claimName", "")))
+        elif volume.get("ephemeral") and pod:
+            found.append((namespace, f"{pod}-{volume.get('name')}"))
+    return tuple(found)
+
+
+def _expiry(metadata: Raw, spec: Raw) -> float | None:
+    """When it ends: by `expires`, or its ttl from its creation on."""
+    if spec.get("expires"):
+        return parse_time(spec["expires"])
+    ttl = _duration(str(spec.get("ttl") or ""))
+    created = metadata.get("creationTimestamp")
+    return parse_time(created) + ttl if ttl and created else None
+
+
+_UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
+
+
+@lru_cache(maxsize=4096)
+def _duration(text: str) -> float:
+    """A Go duration in seconds; 0 of what is none."""
+    parts = re.findall(r"(\d+\.?\d*|\.\d+)(ns|us|µs|ms|s|m|h)", text)
+    return sum(float(number) * _UNITS[unit] for number, unit in parts)

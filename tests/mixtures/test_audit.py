@@ -1,0 +1,543 @@
+"""The capacity audit notices every kind of wrong write, and blames nobody for the writes of others.
+
+Each row is a state, a write of the scheduler, and what is to be said of it."""
+
+import copy
+import json
+from typing import Any
+
+import pytest
+
+from holdfast.sim.audit import Audit
+
+Raw = dict[str, Any]
+KOORD = "scheduling.koordinator.sh/"
+START = 1767225600.0
+"""2026-01-01T00:00:00Z"""
+
+
+def node(name: str = "n1", annotations: Raw | None = None, **allocatable: str) -> Raw:
+    metadata = {"name": name, "labels": {"host": name}, "annotations": annotations or {}}
+    return {
+        "kind": "Node",
+        "metadata": metadata,
+        "status": {"allocatable": allocatable or {"cpu": "4"}},
+    }
+
+
+def pod(name: str, on: str = "", cpu: str = "1", **more: Any) -> Raw:
+    annotations = more.pop("annotations", {})
+    through = more.pop("through", None)
+    if through:
+        told = {"name": through, "uid": f"{through}-uid"}
+        annotations = {**annotations, KOORD + "reservation-allocated": json.dumps(told)}
+    metadata = {
+        "name": name,
+        "namespace": "default",
+        "uid": f"{name}-uid",
+        "annotations": annotations,
+        "labels": more.pop("labels", {"app": "web"}),
+        **more.pop("metadata", {}),
+    }
+    container = {"name": "c", "resources": {"requests": {"cpu": cpu}}, **more.pop("container", {})}
+    spec = {"schedulerName": "s", "containers": [container], **more}
+    if on:
+        spec["nodeName"] = on
+    return {"kind": "Pod", "metadata": metadata, "spec": spec, "status": {"phase": "Pending"}}
+
+
+def reservation(name: str, phase: str = "Pending", cpu: str = "2", **more: Any) -> Raw:
+    status: Raw = {"phase": phase}
+    if phase in ("Available", "Waiting"):
+        status |= {"nodeName": "n1", "allocatable": {"cpu": cpu}}
+        ready = "True" if phase == "Available" else "False"
+        status["conditions"] = [
+            {"type": "Scheduled", "status": "True", "reason": "Scheduled"},
+            {"type": "Ready", "status": ready, "reason": phase},
+        ]
+    status |= more.pop("status", {})
+    metadata = {
+        "name": name,
+        "uid": f"{name}-uid",
+        "creationTimestamp": "2026-01-01T00:00:00Z",
+        "annotations": more.pop("annotations", {}),
+        "labels": more.pop("labels", {}),
+    }
+    container = {
+        "name": "c",
+        "resources": {"requests": {"cpu": cpu}},
+        **more.pop("container", {}),
+    }
+    spec = {
+        "template": {"spec": {"schedulerName": "s", "containers": [container], **more.pop("pod", {})}},
+        "owners": [{"labelSelector": {"matchLabels": {"app": "owner"}}}],
+        "allocateOnce": False,
+        **more,
+    }
+    return {"kind": "Reservation", "metadata": metadata, "spec": spec, "status": status}
+
+
+def port(number: int, ip: str = "", protocol: str = "TCP") -> Raw:
+    return {"ports": [{"hostPort": number, "hostIP": ip, "protocol": protocol}]}
+
+
+def devices(*healthy: bool) -> Raw:
+    listed = [
+        {"type": "gpu", "minor": i, "health": health, "resources": {"koordinator.sh/gpu-core": "100"}}
+        for i, health in enumerate(healthy)
+    ]
+    return {"kind": "Device", "metadata": {"name": "n1"}, "spec": {"devices": listed}}
+
+
+def gpu(minor: int, share: int = 100, function: int | None = None) -> Raw:
+    given: Raw = {"minor": minor, "resources": {"koordinator.sh/gpu-core": str(share)}}
+    if function is not None:
+        given["extension"] = {"vfs": [{"minor": function, "busID": "b"}]}
+    return {KOORD + "device-allocated": json.dumps({"gpu": [given]})}
+
+
+def cpus(text: str, **numa: int) -> Raw:
+    shares = [{"node": int(zone[1:]), "resources": {"cpu": str(n)}} for zone, n in numa.items()]
+    told = {"cpuset": text, "numaNodeResources": shares}
+    return {KOORD + "resource-status": json.dumps(told)}
+
+
+def topology(count: int = 4) -> Raw:
+    detail = [{"id": i} for i in range(count)]
+    zone = {"name": "node-0", "type": "Node", "resources": [{"name": "cpu", "allocatable": "2"}]}
+    told = {"node.koordinator.sh/cpu-topology": json.dumps({"detail": detail})}
+    metadata = {"name": "n1", "annotations": told}
+    return {"kind": "NodeResourceTopology", "metadata": metadata, "zones": [zone]}
+
+
+def claim(name: str, volume: str = "", mode: str = "ReadWriteOnce") -> Raw:
+    metadata = {"name": name, "namespace": "default", "uid": f"{name}-uid"}
+    spec = {"volumeName": volume, "accessModes": [mode]}
+    return {"kind": "PersistentVolumeClaim", "metadata": metadata, "spec": spec}
+
+
+def volume(name: str, host: str = "n1") -> Raw:
+    selector = [{"matchExpressions": [{"key": "host", "operator": "In", "values": [host]}]}]
+    spec = {
+        "csi": {"driver": "d", "volumeHandle": name},
+        "nodeAffinity": {"required": {"nodeSelectorTerms": selector}},
+    }
+    return {"kind": "PersistentVolume", "metadata": {"name": name}, "spec": spec}
+
+
+def csi_node(count: int) -> Raw:
+    driver = {"name": "d", "allocatable": {"count": count}}
+    return {"kind": "CSINode", "metadata": {"name": "n1"}, "spec": {"drivers": [driver]}}
+
+
+def using(*claims: str) -> list[Raw]:
+    return [{"name": each, "persistentVolumeClaim": {"claimName": each}} for each in claims]
+
+
+def group(needs: int) -> Raw:
+    metadata = {"name": "g", "namespace": "default"}
+    return {"kind": "PodGroup", "metadata": metadata, "spec": {"minMember": needs}}
+
+
+IN_GROUP = {"scheduling.k8s.io/group-name": "g"}
+LIMITED = {"node.koordinator.sh/limit-to-allocatable": '{"cpu": "100%"}'}
+OWNER = {"app": "owner"}
+
+
+class Cluster:
+    """Objects by kind and name, and an audit that hears of every change."""
+
+    def __init__(self) -> None:
+        every = frozenset(
+            "NodeResourcesFit NodePorts DeviceShare NodeNUMAResource LimitAware NodeVolumeLimits "
+            "VolumeBinding VolumeRestrictions Reservation Coscheduling".split()
+        )
+        self.audit = Audit(lambda scheduler: every, lambda scheduler, resource: True)
+        self.objects: dict[tuple[str, str], Raw] = {}
+
+    def put(self, raw: Raw) -> None:
+        key = (raw["kind"], raw["metadata"]["name"])
+        before = self.objects.get(key)
+        self.objects[key] = raw = copy.deepcopy(raw)
+        namespace = raw["metadata"].get("namespace", "")
+        self.audit.changed(raw["kind"], namespace, raw["metadata"]["name"], before, raw)
+
+    def write(self, *objects: Raw) -> list[str]:
+        """As the scheduler."""
+        self.audit.begin()
+        for each in objects:
+            self.put(each)
+        return self.audit.end()
+
+
+def played(state: list[Raw], write: list[Raw], now: float = START) -> list[str]:
+    cluster = Cluster()
+    for each in state:
+        cluster.put(each)
+    settled = cluster.audit.at_rest(START)
+    assert settled == []
+    return cluster.write(*write) + cluster.audit.at_rest(now)
+
+
+RULES = {
+    "requests": (
+        [node(), pod("a", "n1", "3"), pod("b", cpu="2")],
+        [pod("b", "n1", "2")],
+        "pod requests exceed allocatable: Node/n1: cpu: pods 5000, reservations 0, waiting ones 0, "
+        "allocatable 4000 (by Pod/default/b)",
+    ),
+    "init containers": (
+        [node(), pod("a", cpu="1")],
+        [pod("a", "n1", initContainers=[{"name": "i", "resources": {"requests": {"cpu": "5"}}}])],
+        "pod requests exceed",
+    ),
+    "sidecars": (
+        [node(), pod("a", cpu="3")],
+        [
+            pod(
+                "a",
+                "n1",
+                "3",
+                initContainers=[
+                    {
+                        "name": "i",
+                        "restartPolicy": "Always",
+                        "resources": {"requests": {"cpu": "2"}},
+                    }
+                ],
+            )
+        ],
+        "pods 5000",
+    ),
+    "overhead": ([node(), pod("a")], [pod("a", "n1", "4", overhead={"cpu": "1m"})], "pods 4001"),
+    "pod-level requests": (
+        [node(), pod("a")],
+        [pod("a", "n1", resources={"requests": {"cpu": "6"}})],
+        "pods 6000",
+    ),
+    "limits in place of requests": (
+        [node(), pod("a")],
+        [pod("a", "n1", container={"resources": {"limits": {"cpu": "4100m"}}})],
+        "pods 4100",
+    ),
+    "a resource the node does not have": (
+        [node(), pod("a")],
+        [pod("a", "n1", container={"resources": {"requests": {"example.com/x": "1"}}})],
+        "example.com/x: pods 1",
+    ),
+    "a stranger takes what is reserved": (
+        [node(), reservation("r", "Available"), pod("a", cpu="3")],
+        [pod("a", "n1", "3")],
+        "pods and reservations exceed allocatable: Node/n1: cpu: pods 3000, reservations 2000",
+    ),
+    "a reservation takes what is in use": (
+        [node(), pod("a", "n1", "3"), reservation("r")],
+        [reservation("r", "Available")],
+        "pods and reservations exceed allocatable: Node/n1: cpu: pods 3000, reservations 2000, "
+        "waiting ones 0, allocatable 4000 (by Reservation/r)",
+    ),
+    "a reservation grows beyond the node": (
+        [node(), pod("a", "n1", "2"), reservation("r", "Available")],
+        [reservation("r", "Available", "3")],
+        "pods and reservations exceed",
+    ),
+    "what a Waiting reservation is owed": (
+        [node(), pod("b", "n1", "1"), reservation("r", "Waiting", "3"), pod("a")],
+        [pod("a", "n1")],
+        "a pod takes what a Waiting reservation is owed",
+    ),
+    "pods": (
+        [node(cpu="4", pods="1"), pod("a", "n1"), pod("b")],
+        [pod("b", "n1")],
+        "pods: 2, allocatable 1",
+    ),
+    "slot of a reservation": (
+        [node(cpu="4", pods="1"), reservation("r", "Available"), pod("b")],
+        [pod("b", "n1")],
+        "pods: 2, allocatable 1",
+    ),
+    "host ports": (
+        [node(), pod("a", "n1", container=port(80)), pod("b")],
+        [pod("b", "n1", container=port(80, "10.0.0.1"))],
+        "a host port is in use twice",
+    ),
+    "reserved host ports": (
+        [node(), reservation("r", "Available", container=port(80)), pod("b")],
+        [pod("b", "n1", container=port(80))],
+        "a reserved host port is not its owner's",
+    ),
+    "a reservation Available while its port is in use": (
+        [node(), pod("b", "n1", container=port(80)), reservation("r", container=port(80))],
+        [reservation("r", "Available", container=port(80))],
+        "a reserved host port is not its owner's",
+    ),
+    "devices": (
+        [node(), devices(True), pod("a", "n1", annotations=gpu(0, 60)), pod("b")],
+        [pod("b", "n1", annotations=gpu(0, 50))],
+        "a device is given out beyond what it has: Node/n1: gpu 0 koordinator.sh/gpu-core: pods 110",
+    ),
+    "reserved devices": (
+        [node(), devices(True), reservation("r", "Available", annotations=gpu(0)), pod("b")],
+        [pod("b", "n1", annotations=gpu(0, 50))],
+        "a reserved device is not its owner's",
+    ),
+    "unhealthy devices": (
+        [node(), devices(True, False), pod("b")],
+        [pod("b", "n1", annotations=gpu(1))],
+        "unhealthy device given",
+    ),
+    "virtual functions": (
+        [node(), devices(True, True), pod("a", "n1", annotations=gpu(0, 10, 3)), pod("b")],
+        [pod("b", "n1", annotations=gpu(0, 10, 3))],
+        "a virtual function is given twice",
+    ),
+    "exclusive CPUs": (
+        [node(), topology(), pod("a", "n1", annotations=cpus("0-1")), pod("b")],
+        [pod("b", "n1", annotations=cpus("1"))],
+        "an exclusive CPU is given twice: Node/n1: cpu 1",
+    ),
+    "reserved CPUs": (
+        [node(), topology(), reservation("r", "Available", annotations=cpus("0-1")), pod("b")],
+        [pod("b", "n1", annotations=cpus("1"))],
+        "a reserved CPU is not its owner's: Node/n1: cpu 1",
+    ),
+    "CPUs reserved twice": (
+        [
+            node(),
+            topology(),
+            reservation("r", "Available", "1", annotations=cpus("0")),
+            reservation("s"),
+        ],
+        [reservation("s", "Available", "1", annotations=cpus("0"))],
+        "a reserved CPU is not its owner's: Node/n1: cpu 0",
+    ),
+    "CPUs the node does not have": (
+        [node(), topology(), pod("b")],
+        [pod("b", "n1", annotations=cpus("9"))],
+        "a CPU that the node does not have is given",
+    ),
+    "NUMA nodes": (
+        [node(), topology(), pod("a", "n1", annotations=cpus("", n0=2)), pod("b")],
+        [pod("b", "n1", annotations=cpus("", n0=1))],
+        "a NUMA node is given out beyond what it has",
+    ),
+    "limits": (
+        [node(annotations=LIMITED), pod("a")],
+        [pod("a", "n1", container={"resources": {"requests": {"cpu": "1"}, "limits": {"cpu": "5"}}})],
+        "limits exceed the node's ratio",
+    ),
+    "volume limits": (
+        [node(), csi_node(1), volume("v"), volume("w"), claim("c", "v"), claim("d", "w"), pod("a")],
+        [pod("a", "n1", volumes=using("c", "d"))],
+        "more volumes than the node's driver takes",
+    ),
+    "volume out of reach": (
+        [node(), volume("v", "n2"), claim("c", "v"), pod("a")],
+        [pod("a", "n1", volumes=using("c"))],
+        "volume out of reach: Pod/default/a on Node/n1: PersistentVolume/v",
+    ),
+    "claims for one pod": (
+        [node(), claim("c", mode="ReadWriteOncePod"), pod("a", "n1", volumes=using("c")), pod("b")],
+        [pod("b", "n1", volumes=using("c"))],
+        "claim for one pod used twice",
+    ),
+    "one volume, two claims": (
+        [node(), volume("v"), claim("c", "v"), claim("d")],
+        [claim("d", "v")],
+        "a volume has two claims",
+    ),
+    "owners beyond a Restricted reservation": (
+        [node(), reservation("r", "Available", allocatePolicy="Restricted"), pod("a", labels=OWNER)],
+        [pod("a", "n1", "3", labels=OWNER, through="r")],
+        "owners of a Restricted reservation exceed it",
+    ),
+    "through a reservation of others": (
+        [node(), reservation("r", "Available"), pod("a")],
+        [pod("a", "n1", through="r")],
+        "bound through a reservation it does not own",
+    ),
+    "through a Waiting reservation": (
+        [node(), reservation("r", "Waiting"), pod("a", labels=OWNER)],
+        [pod("a", "n1", labels=OWNER, through="r")],
+        "bound through a reservation that is not Available: Pod/default/a: Reservation/r is Waiting",
+    ),
+    "through no reservation": (
+        [node(), pod("a", labels=OWNER)],
+        [pod("a", "n1", labels=OWNER, through="r")],
+        "bound through a reservation that does not exist",
+    ),
+    "without the reservation it must use": (
+        [node(), pod("a")],
+        [pod("a", "n1", annotations={KOORD + "reservation-affinity": "{}"})],
+        "bound without the reservation it must use",
+    ),
+    "allocateOnce": (
+        [
+            node(),
+            reservation(
+                "r", "Available", allocateOnce=True, status={"phase": "Pending", "nodeName": ""}
+            ),
+            pod("a", "n1", labels=OWNER, through="r"),
+            pod("b", labels=OWNER),
+        ],
+        [reservation("r", "Available", allocateOnce=True), pod("b", "n1", labels=OWNER, through="r")],
+        "allocateOnce used twice: Reservation/r: Pod/default/a and Pod/default/b",
+    ),
+    "a node that does not exist": ([pod("a")], [pod("a", "n9")], "bound to a node that does not exist"),
+    "a pod being deleted": (
+        [node(), pod("a")],
+        [pod("a", "n1", metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"})],
+        "bound while being deleted",
+    ),
+    "another node": (
+        [node(), node("n2"), pod("a", "n1")],
+        [pod("a", "n2")],
+        "pod moved: Pod/default/a: from Node/n1 to n2",
+    ),
+    "Waiting to Succeeded": (
+        [node(), reservation("r", "Waiting")],
+        [reservation("r", "Succeeded", status={"conditions": []})],
+        "phase transition: Reservation/r: from Waiting to Succeeded",
+    ),
+    "out of Failed": (
+        [
+            node(),
+            reservation(
+                "r",
+                "Failed",
+                status={"conditions": [{"type": "Ready", "status": "False", "reason": "Expired"}]},
+            ),
+        ],
+        [reservation("r", "Available")],
+        "phase transition: Reservation/r: from Failed to Available",
+    ),
+    "a reservation moves": (
+        [node(), node("n2"), reservation("r", "Available")],
+        [reservation("r", "Available", status={"nodeName": "n2"})],
+        "reservation moved",
+    ),
+    "owners that are not listed": (
+        [node(), reservation("r", "Available"), pod("a", labels=OWNER)],
+        [pod("a", "n1", labels=OWNER, through="r")],
+        "reservation status: Reservation/r: currentOwners [], bound through it are [Pod/default/a]",
+    ),
+    "owners that are gone": (
+        [node(), reservation("r")],
+        [reservation("r", "Available", status={"currentOwners": [{"uid": "x-uid", "name": "x"}]})],
+        "currentOwners [x], bound through it are []",
+    ),
+    "allocated": (
+        [node(), reservation("r", "Available"), pod("a", labels=OWNER)],
+        [
+            pod("a", "n1", labels=OWNER, through="r"),
+            reservation(
+                "r",
+                "Available",
+                status={"currentOwners": [{"uid": "a-uid", "name": "a"}], "allocated": {"cpu": "2"}},
+            ),
+        ],
+        "allocated cpu 2000, its owners request 1000",
+    ),
+    "Available without a node": (
+        [node(), reservation("r")],
+        [reservation("r", "Available", status={"nodeName": ""})],
+        "reservation status: Reservation/r: Available with nodeName ''",
+    ),
+    "a condition that says otherwise": (
+        [node(), reservation("r")],
+        [reservation("r", "Available", status={"conditions": []})],
+        "reservation status: Reservation/r: Available, but Ready is missing",
+    ),
+    "on a node that is gone": (
+        [reservation("r")],
+        [reservation("r", "Available")],
+        "reservation on a node that does not exist",
+    ),
+    "a gang in part": (
+        [node(), group(2), pod("a", annotations=IN_GROUP), pod("b", annotations=IN_GROUP)],
+        [pod("a", "n1", annotations=IN_GROUP)],
+        "gang in part: PodGroup/default/g: 1 placed, 2 needed",
+    ),
+}
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_a_wrong_write_is_noticed(rule: str) -> None:
+    state, write, message = RULES[rule]
+    assert any(message in each for each in played(state, write)), played(state, write)
+
+
+def test_an_expired_reservation_is_noticed() -> None:
+    held = reservation("r", "Available", ttl="1m")
+    found = played([node(), reservation("r", ttl="1m")], [held], START + 120)
+    assert found == ["reservation outlives its time: Reservation/r: Available"]
+
+
+def test_writes_without_end_are_noticed() -> None:
+    cluster = Cluster()
+    for _ in range(1000):
+        if found := cluster.write(node()):
+            assert "no progress" in found[0]
+            return
+    raise AssertionError("a thousand writes at one moment went unnoticed")
+
+
+RIGHT = {
+    "as much as there is": ([node(), pod("a", "n1", "3"), pod("b")], [pod("b", "n1")]),
+    "an owner takes what is reserved for it": (
+        [node(), pod("x", "n1", "2"), reservation("r", "Available"), pod("a", labels=OWNER)],
+        [
+            pod("a", "n1", labels=OWNER, through="r"),
+            reservation(
+                "r",
+                "Available",
+                status={"currentOwners": [{"uid": "a-uid", "name": "a"}], "allocated": {"cpu": "1"}},
+            ),
+        ],
+    ),
+    "one waits for what is in use": (
+        [node(), pod("a", "n1", "4"), reservation("r")],
+        [reservation("r", "Waiting")],
+    ),
+    "ports on different addresses": (
+        [node(), pod("a", "n1", container=port(80, "10.0.0.1")), pod("b")],
+        [pod("b", "n1", container=port(80, "10.0.0.2"))],
+    ),
+    "ports of different protocols": (
+        [node(), pod("a", "n1", container=port(80)), pod("b")],
+        [pod("b", "n1", container=port(80, protocol="UDP"))],
+    ),
+    "init containers run one after another": (
+        [node(), pod("a")],
+        [
+            pod(
+                "a",
+                "n1",
+                initContainers=[
+                    {"name": f"i{i}", "resources": {"requests": {"cpu": "4"}}} for i in (1, 2)
+                ],
+            )
+        ],
+    ),
+    "a whole gang": (
+        [node(), group(2), pod("a", annotations=IN_GROUP), pod("b", annotations=IN_GROUP)],
+        [pod("a", "n1", annotations=IN_GROUP), pod("b", "n1", annotations=IN_GROUP)],
+    ),
+    "nothing worse on a node that others oversold": (
+        [node(), pod("a", "n1", "6"), pod("b", cpu="0")],
+        [pod("b", "n1", "0")],
+    ),
+}
+
+
+@pytest.mark.parametrize("what", RIGHT)
+def test_a_right_write_is_left_alone(what: str) -> None:
+    state, write = RIGHT[what]
+    assert played(state, write) == []
+
+
+@pytest.mark.parametrize("rule", ["requests", "host ports", "devices", "exclusive CPUs", "limits"])
+def test_what_others_do_is_nobodys_fault(rule: str) -> None:
+    state, write, _ = RULES[rule]
+    assert played([*state, *write], []) == []
+    assert played([*state, *write, pod("late", cpu="0")], [pod("late", "n1", "0")]) == []
