@@ -357,3 +357,11 @@ def test_preemption_does_not_help_where_limits_stay_too_high() -> None:
         "0/1 nodes are available: 1 Insufficient cpu limit. preemption: 0/1 nodes are available: "
         "1 Insufficient cpu limit."
     )
+
+
+@pytest.mark.parametrize("count", [64, 128])
+def test_a_pod_may_be_seen_before_its_node_where_the_table_is_full(count: int) -> None:
+    driver = Driver((LIMIT_AWARE,)).add(*(node(f"n{at}", cpu="1").obj() for at in range(count)))
+    driver.add(pod("early").on("later").obj(), pod("big", limit="2").obj())
+    message = f"0/{count} nodes are available: {count} Insufficient cpu limit."
+    assert driver.messages()["big"].startswith(message)

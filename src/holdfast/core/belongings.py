@@ -43,8 +43,6 @@ class Keeper(Protocol):
     def load(self, row: int) -> None:
         """The row is another node's from now on."""
 
-    def grow(self, capacity: int) -> None: ...
-
     def row_closed(self, row: int) -> None: ...
 
     def lacking(self, pod: PodRecord, behind: list[str]) -> list[str]:
@@ -208,11 +206,6 @@ class Belongings:
         for keeper in self.keepers:
             if keeper.active:
                 keeper.row_closed(row)
-
-    def grow(self, capacity: int) -> None:
-        for keeper in self.keepers:
-            if keeper.active:
-                keeper.grow(capacity)
 
     def problems(self) -> list[str]:
         return [problem for keeper in self.keepers if keeper.active for problem in keeper.problems()]

@@ -67,7 +67,7 @@ class Cluster:
         self.nodes = NodeTable()
         self.ledger = Ledger(self.nodes)
         self.classes = PodClasses(self.nodes.slot)
-        self.topology = Topology(self.classes, self.nodes.labels, self.nodes.capacity)
+        self.topology = Topology(self.classes, self.nodes.labels, self.nodes.columns)
         self.ledger.listeners.append(self.topology.pod_moved)
         self.ledger.on_emptied = self._row_emptied
         self.classes.on_added.append(self._class_came_or_went)
@@ -341,13 +341,10 @@ class Cluster:
 
     def open_row(self, name: str) -> int:
         """The row of a node of that name, whether or not there is one yet."""
-        known, capacity = self.nodes.row(name), self.nodes.capacity
+        known = self.nodes.row(name)
         if known is not None:
             return known
         row = self.nodes.open_row(name)
-        if self.nodes.capacity != capacity:
-            self.topology.grow(self.nodes.capacity)
-            self.belongings.grow(self.nodes.capacity)
         self.belongings.row_opened(row)
         return row
 

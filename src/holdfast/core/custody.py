@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 
 from holdfast.api.meta import ObjectMeta
 from holdfast.core.pods import PodRecord
+from holdfast.core.row_columns import cells_of
 
 if TYPE_CHECKING:
     from holdfast.core.cluster import Cluster
@@ -49,14 +50,15 @@ class Custody(ABC, Generic[T]):
     """Where it is written what a pod has."""
     lacks: ClassVar[str]
     """What a Waiting reservation is told that it waits for."""
+    governed: NDArray[np.bool_] = cells_of("_governed")
+    """The rows of which it is known what there is, or that somebody has some of it."""
 
     def __init__(self, cluster: Cluster, nothing: T) -> None:
         self._cluster = cluster
         self.nothing = nothing
         self.active = False
         """Whether there is anything to have."""
-        self.governed: NDArray[np.bool_] = np.zeros(0, dtype=np.bool_)
-        """The rows of which it is known what there is, or that somebody has some of it."""
+        self._governed = cluster.nodes.columns.new(np.bool_)
         self.version = 0
         """Moves with every change of what there is."""
         self.settled: dict[str, T] = {}
@@ -107,7 +109,7 @@ class Custody(ABC, Generic[T]):
         """A hold has nothing any more."""
 
     @abstractmethod
-    def _open(self, capacity: int) -> None:
+    def _open(self) -> None:
         """The first thing there is was heard of."""
 
     def _count(self, pod: PodRecord, row: int, what: T, sign: int) -> None:
@@ -336,9 +338,6 @@ class Custody(ABC, Generic[T]):
 
     # Rows
 
-    def grow(self, capacity: int) -> None:
-        self.governed = np.pad(self.governed, (0, capacity - len(self.governed)))
-
     def row_closed(self, row: int) -> None:
         self._listed.discard(row)
         self.governed[row] = False
@@ -349,9 +348,7 @@ class Custody(ABC, Generic[T]):
     def _activate(self) -> None:
         if not self.active:
             self.active = True
-            capacity = self._cluster.nodes.capacity
-            self.governed = np.zeros(capacity, dtype=np.bool_)
-            self._open(capacity)
+            self._open()
             self._cluster.belongings.wake()
 
     def _strays(self) -> list[str]:

@@ -9,21 +9,26 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
+from holdfast.core.row_columns import RowColumns, cells_of
+
 
 class Image:
-    __slots__ = ("nodes", "present", "size")
+    __slots__ = ("_present", "nodes", "size")
 
-    def __init__(self, size: int, capacity: int) -> None:
+    present: NDArray[np.bool_] = cells_of("_present")
+    """The rows that have it."""
+
+    def __init__(self, size: int, columns: RowColumns) -> None:
         self.size = size
         self.nodes = 0
-        self.present: NDArray[np.bool_] = np.zeros(capacity, dtype=np.bool_)
+        self._present = columns.new(np.bool_)
 
 
 class Images:
     """`version` moves when any image appears on or disappears from a node."""
 
-    def __init__(self, capacity: int) -> None:
-        self._capacity = capacity
+    def __init__(self, columns: RowColumns) -> None:
+        self._columns = columns
         self._images: dict[str, Image] = {}
         self._on_row: dict[int, frozenset[str]] = {}
         self.version = 0
@@ -62,19 +67,13 @@ class Images:
                 continue
             found = self._images.get(name)
             if found is None:
-                found = self._images[name] = Image(sizes[name], self._capacity)
+                found = self._images[name] = Image(sizes[name], self._columns)
             found.present[row] = True
             found.nodes += 1
         if names:
             self._on_row[row] = names
         else:
             self._on_row.pop(row, None)
-
-    def grow(self, capacity: int) -> None:
-        more = capacity - self._capacity
-        self._capacity = capacity
-        for image in self._images.values():
-            image.present = np.pad(image.present, (0, more))
 
 
 def normalized(name: str) -> str:

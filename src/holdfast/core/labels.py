@@ -10,6 +10,8 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
+from holdfast.core.row_columns import RowColumns, cells_of
+
 ABSENT = -1
 NO_SUCH_VALUE = -2
 """A code no row has: what a value never seen on a node compares as."""
@@ -18,9 +20,11 @@ NO_SUCH_VALUE = -2
 class LabelColumn:
     """The values of one label key over all rows."""
 
-    def __init__(self, key: str, capacity: int) -> None:
+    codes: NDArray[np.int32] = cells_of("_codes")
+
+    def __init__(self, key: str, columns: RowColumns) -> None:
         self.key = key
-        self.codes: NDArray[np.int32] = np.full(capacity, ABSENT, dtype=np.int32)
+        self._codes = columns.new(np.int32, ABSENT)
         self.values: list[str] = []
         self._code: dict[str, int] = {}
 
@@ -38,23 +42,19 @@ class LabelColumn:
     def set(self, row: int, value: str | None) -> None:
         self.codes[row] = ABSENT if value is None else self.intern(value)
 
-    def grow(self, capacity: int) -> None:
-        more = np.full(capacity - len(self.codes), ABSENT, dtype=np.int32)
-        self.codes = np.concatenate([self.codes, more])
-
 
 class LabelColumns:
     """The columns asked for so far, over the labels of the nodes there are."""
 
-    def __init__(self, capacity: int) -> None:
-        self._capacity = capacity
+    def __init__(self, columns: RowColumns) -> None:
+        self._rows = columns
         self._columns: dict[str, LabelColumn] = {}
         self._labels: dict[int, Mapping[str, str]] = {}
 
     def column(self, key: str) -> LabelColumn:
         column = self._columns.get(key)
         if column is None:
-            column = self._columns[key] = LabelColumn(key, self._capacity)
+            column = self._columns[key] = LabelColumn(key, self._rows)
             for row, labels in self._labels.items():
                 column.set(row, labels.get(key))
         return column
@@ -74,8 +74,3 @@ class LabelColumns:
 
     def known(self) -> Iterable[LabelColumn]:
         return self._columns.values()
-
-    def grow(self, capacity: int) -> None:
-        self._capacity = capacity
-        for column in self._columns.values():
-            column.grow(capacity)

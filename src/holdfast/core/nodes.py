@@ -17,6 +17,7 @@ from holdfast.api.affinity import Taint
 from holdfast.core.images import Images
 from holdfast.core.labels import LabelColumns
 from holdfast.core.ports import PortUse
+from holdfast.core.row_columns import RowColumns
 from holdfast.core.slots import CPU, MEMORY, NONZERO_CPU, NONZERO_MEMORY, Slots
 from holdfast.core.taints import EMPTY, TaintSets
 
@@ -74,9 +75,11 @@ class NodeTable:
         self.unschedulable: NDArray[np.bool_] = np.zeros(self.capacity, dtype=np.bool_)
         self.taint_set: NDArray[np.int32] = np.zeros(self.capacity, dtype=np.int32)
         self.taints = TaintSets()
-        self.labels = LabelColumns(self.capacity)
-        self.ports = PortUse(self.capacity)
-        self.images = Images(self.capacity)
+        self.columns = RowColumns(self.capacity)
+        """What others keep per row."""
+        self.labels = LabelColumns(self.columns)
+        self.ports = PortUse(self.columns)
+        self.images = Images(self.columns)
         self.info: dict[int, NodeInfo] = {}
         self.sparse: frozenset[int] = frozenset()
         """The slots of which some node has nothing."""
@@ -187,9 +190,7 @@ class NodeTable:
         self.alive = np.pad(self.alive, (0, more))
         self.unschedulable = np.pad(self.unschedulable, (0, more))
         self.taint_set = np.pad(self.taint_set, (0, more))
-        self.labels.grow(capacity)
-        self.ports.grow(capacity)
-        self.images.grow(capacity)
+        self.columns.grow(capacity)
         self.capacity = capacity
 
     def _resize(self, slots: int, capacity: int) -> None:

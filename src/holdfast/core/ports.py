@@ -9,6 +9,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from holdfast.core.row_columns import RowColumn, RowColumns
+
 WILDCARD = "0.0.0.0"
 
 
@@ -31,10 +33,10 @@ def conflict(one: HostPort, other: HostPort) -> bool:
 class PortUse:
     """For each address, and for each port over all addresses, how often each row uses it."""
 
-    def __init__(self, capacity: int) -> None:
-        self._capacity = capacity
-        self._by_address: dict[HostPort, Counts] = {}
-        self._by_port: dict[tuple[str, int], Counts] = {}
+    def __init__(self, columns: RowColumns) -> None:
+        self._columns = columns
+        self._by_address: dict[HostPort, RowColumn[np.int32]] = {}
+        self._by_port: dict[tuple[str, int], RowColumn[np.int32]] = {}
 
     def add(self, row: int, port: HostPort, count: int) -> None:
         self.uses(port)[row] += count
@@ -44,16 +46,16 @@ class PortUse:
         """How often each row uses this port on exactly this address."""
         counts = self._by_address.get(port)
         if counts is None:
-            counts = self._by_address[port] = np.zeros(self._capacity, dtype=np.int32)
-        return counts
+            counts = self._by_address[port] = self._columns.new(np.int32)
+        return counts.cells
 
     def uses_anywhere(self, port: HostPort) -> Counts:
         """How often each row uses this port on any address."""
         key = (port.protocol, port.port)
         counts = self._by_port.get(key)
         if counts is None:
-            counts = self._by_port[key] = np.zeros(self._capacity, dtype=np.int32)
-        return counts
+            counts = self._by_port[key] = self._columns.new(np.int32)
+        return counts.cells
 
     def conflicts(self, port: HostPort) -> tuple[Counts, ...]:
         """The counts of which any that is not zero is a conflict."""
@@ -62,12 +64,4 @@ class PortUse:
         return (self.uses(port), self.uses(port._replace(ip=WILDCARD)))
 
     def in_use(self, row: int) -> dict[HostPort, int]:
-        return {port: int(c[row]) for port, c in self._by_address.items() if c[row]}
-
-    def grow(self, capacity: int) -> None:
-        more = capacity - self._capacity
-        self._capacity = capacity
-        for port, counts in self._by_address.items():
-            self._by_address[port] = np.pad(counts, (0, more))
-        for number, counts in self._by_port.items():
-            self._by_port[number] = np.pad(counts, (0, more))
+        return {port: int(c.cells[row]) for port, c in self._by_address.items() if c.cells[row]}

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from holdfast.core.classes import PodClass, PodClasses
 from holdfast.core.labels import LabelColumn, LabelColumns
 from holdfast.core.pods import PodRecord
+from holdfast.core.row_columns import RowColumns, cells_of
 from holdfast.core.rowlog import RowLog
 
 Counts = NDArray[np.int64]
@@ -22,11 +23,13 @@ Counts = NDArray[np.int64]
 class PodCounter:
     """How many pods of certain classes are on each row, and in each domain of the keys asked for."""
 
-    __slots__ = ("__weakref__", "_columns", "_domains", "changed", "counts", "rows")
+    __slots__ = ("__weakref__", "_columns", "_domains", "_rows", "changed", "counts")
 
-    def __init__(self, counts: Callable[[PodClass], bool], capacity: int) -> None:
+    rows: Counts = cells_of("_rows")
+
+    def __init__(self, counts: Callable[[PodClass], bool], columns: RowColumns) -> None:
         self.counts = counts
-        self.rows: Counts = np.zeros(capacity, dtype=np.int64)
+        self._rows = columns.new(np.int64)
         self.changed = RowLog(keep=4096)
         self._domains: dict[str, Counts] = {}
         self._columns: dict[str, LabelColumn] = {}
@@ -43,7 +46,7 @@ class PodCounter:
         return totals
 
     def add(self, row: int, count: int) -> None:
-        self.rows[row] += count
+        self._rows.cells[row] += count
         for column in self._columns.values():
             code = column.codes.item(row)
             if code >= 0:
@@ -66,9 +69,6 @@ class PodCounter:
         """The domains' totals worked out anew, to be compared with those kept."""
         return {key: self._recount(column) for key, column in self._columns.items()}
 
-    def grow(self, capacity: int) -> None:
-        self.rows = np.pad(self.rows, (0, capacity - len(self.rows)))
-
     def _recount(self, column: LabelColumn) -> Counts:
         present = column.codes >= 0
         return np.bincount(
@@ -82,10 +82,10 @@ class Topology:
     A counter lives as long as whoever asked for it keeps it.
     """
 
-    def __init__(self, classes: PodClasses, labels: LabelColumns, capacity: int) -> None:
+    def __init__(self, classes: PodClasses, labels: LabelColumns, columns: RowColumns) -> None:
         self._classes = classes
         self._labels = labels
-        self._capacity = capacity
+        self._columns = columns
         self._counters: WeakValueDictionary[Hashable, PodCounter] = WeakValueDictionary()
         self._of_class: dict[int, list[ref[PodCounter]]] = {}
         classes.on_added.append(self._class_added)
@@ -95,7 +95,7 @@ class Topology:
         """The counter of that key, made and filled if it is new."""
         found = self._counters.get(key)
         if found is None:
-            found = self._counters[key] = PodCounter(counts, self._capacity)
+            found = self._counters[key] = PodCounter(counts, self._columns)
             for cls in self._classes:
                 if counts(cls):
                     self._of_class.setdefault(cls.id, []).append(ref(found))
@@ -130,11 +130,6 @@ class Topology:
             if new != old:
                 for counter in self._counters.values():
                     counter.relabel(row, key, old, new)
-
-    def grow(self, capacity: int) -> None:
-        self._capacity = capacity
-        for counter in self._counters.values():
-            counter.grow(capacity)
 
     def _class_dropped(self, cls: PodClass) -> None:
         self._of_class.pop(cls.id, None)

@@ -158,7 +158,7 @@ def _pods(cluster: Cluster) -> list[str]:
 def _columns(cluster: Cluster) -> list[str]:
     table = cluster.nodes
     problems = []
-    images = Images(table.capacity)
+    images = Images(table.columns)
     for row, info in table.info.items():
         offered = {r: table.allocatable[s, row] for s, r in table.slots.resources()}
         if {r: a for r, a in offered.items() if a} != {r: a for r, a in info.allocatable.items() if a}:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from holdfast.core.cluster import Cluster
 from holdfast.core.pods import PodRecord
+from holdfast.core.row_columns import cells_of
 
 _NOT_STARTED = float("inf")
 _PRIORITY_OFFSET = 2**31
@@ -90,6 +91,14 @@ class Ranks:
 class Tried:
     """What came of the rows tried for a class, as long as it holds."""
 
+    _unknown: Bools = cells_of("_unknown_column")
+    _suits: Bools = cells_of("_suits_column")
+    """The rows that are candidates. Of the others that are known, `_why` says why not."""
+    _breaks: Bools = cells_of("_breaks_column")
+    """The candidates that would break a disruption budget."""
+    _rank: NDArray[np.float64] = cells_of("_rank_column")
+    _why: NDArray[np.intp] = cells_of("_why_column")
+
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._logs = (cluster.ledger.changed, cluster.nodes_changed, cluster.starts)
@@ -98,24 +107,21 @@ class Tried:
         self._clear()
 
     def _clear(self) -> None:
-        capacity = self._cluster.nodes.capacity
-        self._unknown: Bools = np.ones(capacity, dtype=np.bool_)
-        self._suits: Bools = np.zeros(capacity, dtype=np.bool_)
-        """The rows that are candidates. Of the others that are known, `_why` says why not."""
-        self._breaks: Bools = np.zeros(capacity, dtype=np.bool_)
-        """The candidates that would break a disruption budget."""
-        self._rank: NDArray[np.float64] = np.zeros(capacity)
+        columns = self._cluster.nodes.columns
+        self._unknown_column = columns.new(np.bool_, True)
+        self._suits_column = columns.new(np.bool_)
+        self._breaks_column = columns.new(np.bool_)
+        self._rank_column = columns.new(np.float64)
         self._ranks = Ranks()
         self._victims: dict[int, tuple[PodRecord, ...]] = {}
-        self._why: NDArray[np.intp] = np.zeros(capacity, dtype=np.intp)
+        self._why_column = columns.new(np.intp)
         self._texts: dict[Texts, int] = {}
 
     def catch_up(self, version: Hashable) -> None:
         """Forgets rows where something changed, all of them if the version is another."""
         changed = [log.since(seen) for log, seen in zip(self._logs, self._seen, strict=True)]
-        capacity = len(self._unknown)
-        grown = capacity != self._cluster.nodes.capacity or len(self._ranks) > 2 * capacity
-        if grown or version != self._version or any(rows is None for rows in changed):
+        crowded = len(self._ranks) > 2 * len(self._unknown)
+        if crowded or version != self._version or any(rows is None for rows in changed):
             self._clear()
         else:
             for rows in changed:

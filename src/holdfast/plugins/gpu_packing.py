@@ -17,6 +17,7 @@ from holdfast.core.devices.fragmentation import Floats, Kind, Mix
 from holdfast.core.devices.requests import CORE, FULL, GPU, RATIO, Share
 from holdfast.core.devices.requests import MEMORY as GPU_MEMORY
 from holdfast.core.devices.table import Ints, TypeTable
+from holdfast.core.row_columns import cells_of
 from holdfast.core.slots import CPU, MEMORY
 from holdfast.core.view import Cells, View
 
@@ -27,6 +28,11 @@ _FIRST = 32
 
 
 class GpuPacking:
+    _now: Floats = cells_of("_now_column")
+    """The fragmentation of every row."""
+    _fit: Ints = cells_of("_fit_column")
+    """How many times each want fits each row."""
+
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._devices = cluster.belongings.devices
@@ -34,10 +40,8 @@ class GpuPacking:
         self._seen = 0
         self.version = 0
         """Moves with the idea of which pods come."""
-        self._now: Floats = np.zeros(0, dtype=np.float32)
-        """The fragmentation of every row."""
-        self._fit: Ints = np.zeros((0, 0), dtype=np.int64)
-        """How many times each want fits each row."""
+        self._now_column = cluster.nodes.columns.new(np.float32)
+        self._fit_column = cluster.nodes.columns.new(np.int64, trail=(0,))
         self._position = -1
 
     def look(self) -> int:
@@ -89,9 +93,8 @@ class GpuPacking:
         """With what happened on rows since the last call."""
         nodes, changed, mix = self._cluster.nodes, self._cluster.ledger.changed, self._mix
         rows = changed.since(self._position) if self._position >= 0 else None
-        if rows is None or len(self._now) != nodes.capacity or len(rows) > nodes.size:
-            self._now = np.zeros(nodes.capacity, dtype=np.float32)
-            self._fit = np.zeros((nodes.capacity, mix.wants), dtype=np.int64)
+        if rows is None or len(rows) > nodes.size:
+            self._fit_column = nodes.columns.new(np.int64, trail=(mix.wants,))
             rows = np.arange(nodes.size)
         self._position = changed.end
         if len(rows):

@@ -54,28 +54,28 @@ class LimitAware(Plugin):
         if not wanted and not some_malformed:
             return Filter.nothing(self._version)
         left = self._left_ahead if cls.ahead else _left
-        needs = [(ceiling.at, ceiling.counted.slot, amount) for ceiling, amount, _ in wanted]
+        needs = [(ceiling.column, ceiling.counted.slot, amount) for ceiling, amount, _ in wanted]
         plain = not cls.ahead and not some_malformed
 
         def passes(view: View) -> Cells:
             if not (plain and isinstance(view, One)):
                 return several(view)
             row, claims = view.rows, view.claims
-            for at, slot, amount in needs:
-                if at[row] - claims[slot] < amount:
+            for most, slot, amount in needs:
+                if most.cells.item(row) - claims[slot] < amount:
                     break
             else:
                 return True
             return False
 
         def several(view: View) -> Cells:
-            enough = view.take(ceilings.makes_sense) if some_malformed else True
+            enough = view.take(ceilings.valid) if some_malformed else True
             for ceiling, amount, _ in wanted:
                 enough = enough & (left(view, ceiling) >= amount)
             return enough
 
         def reasons(view: View) -> list[Reason]:
-            malformed = view.take(ceilings.makes_sense) ^ True
+            malformed = view.take(ceilings.valid) ^ True
             return [Reason(REASON_MALFORMED, malformed, resolvable=False)] + [
                 Reason(
                     text,
@@ -98,7 +98,7 @@ class LimitAware(Plugin):
         """The share of what limits may add up to that would still be left; less than nothing where they
         add up to more already."""
         counted = [
-            (ceiling, ceiling.at, ceiling.counted.scored, cls.limits.scored(resource), weight)
+            (ceiling, ceiling.column, ceiling.counted.scored, cls.limits.scored(resource), weight)
             for resource, weight in self._weights.items()
             if (ceiling := self._ceilings.by_resource.get(resource)) is not None
         ]
@@ -110,8 +110,8 @@ class LimitAware(Plugin):
                 return several(view)
             total = weights = 0
             row, claims = view.rows, view.claims
-            for _, at, slot, added, weight in counted:
-                most = at[row]
+            for _, column, slot, added, weight in counted:
+                most = column.cells.item(row)
                 if most < UNLIMITED and most > 0:
                     left = (most - claims[slot] - added) * MAX_SCORE
                     if left >= 0:

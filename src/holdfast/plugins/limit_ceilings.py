@@ -16,6 +16,7 @@ from holdfast.core.decisions import ObjectRef
 from holdfast.core.limit_sums import UNLIMITED
 from holdfast.core.limits import CountedLimit
 from holdfast.core.nodes import NodeInfo
+from holdfast.core.row_columns import RowColumns, cells_of
 from holdfast.core.slots import MOST
 
 INVALID = "InvalidLimitToAllocatable"
@@ -24,30 +25,24 @@ INVALID = "InvalidLimitToAllocatable"
 class Ceiling:
     """Of one resource."""
 
-    def __init__(self, counted: CountedLimit, capacity: int) -> None:
+    cells: NDArray[np.int64] = cells_of("column")
+
+    def __init__(self, counted: CountedLimit, columns: RowColumns) -> None:
         self.counted = counted
-        self.cells: NDArray[np.int64] = np.full(capacity, UNLIMITED, dtype=np.int64)
-        self.at: list[int] = [UNLIMITED] * capacity
-        """The same as plain numbers, for who looks at one row."""
-
-    def grow(self, capacity: int) -> None:
-        more = capacity - len(self.at)
-        self.cells = np.pad(self.cells, (0, more), constant_values=UNLIMITED)
-        self.at += [UNLIMITED] * more
-
-    def put(self, row: int, most: int) -> None:
-        self.cells[row] = self.at[row] = most
+        self.column = columns.new(np.int64, UNLIMITED)
 
 
 class Ceilings:
+    valid: NDArray[np.bool_] = cells_of("_valid")
+    """The rows whose nodes are not malformed."""
+
     def __init__(self, cluster: Cluster, default: dict[str, int]) -> None:
         self._cluster = cluster
         self._default = default
         self._faulty: dict[int, ObjectRef] = {}
         self.by_resource: dict[str, Ceiling] = {}
         """Of all resources that are limited on some node, or were."""
-        self.makes_sense: NDArray[np.bool_] = np.ones(cluster.nodes.capacity, dtype=np.bool_)
-        """The rows whose nodes are not malformed."""
+        self._valid = cluster.nodes.columns.new(np.bool_, True)
         self._kinds: dict[int, tuple[int, ...]] = {}
         for _, row in cluster.nodes.names():
             self._node_changed(row)
@@ -57,7 +52,7 @@ class Ceilings:
 
     def most(self, resource: str, row: int) -> int:
         ceiling = self.by_resource.get(resource)
-        return ceiling.at[row] if ceiling is not None else UNLIMITED
+        return ceiling.cells.item(row) if ceiling is not None else UNLIMITED
 
     def column(self, resource: str) -> NDArray[np.int64] | None:
         ceiling = self.by_resource.get(resource)
@@ -78,18 +73,17 @@ class Ceilings:
         offered = info.allocatable if info is not None else {}
         for resource in sorted(ratios.keys() - self.by_resource.keys()):
             counted = self._cluster.limits.count(resource)
-            self.by_resource[resource] = Ceiling(counted, self._cluster.nodes.capacity)
-        self._grow()
+            self.by_resource[resource] = Ceiling(counted, self._cluster.nodes.columns)
         cells = [0 if problem else 1]
         for resource, ceiling in self.by_resource.items():
             percent = ratios.get(resource)
             cell = UNLIMITED
             if percent is not None:
                 cell = min(percent * offered.get(resource, 0) // 100, MOST)
-            ceiling.put(row, cell)
+            ceiling.cells[row] = cell
             cells.append(cell)
         self._kinds[row] = tuple(cells)
-        self.makes_sense[row] = not problem
+        self.valid[row] = not problem
 
     def _ratios(self, info: NodeInfo) -> tuple[dict[str, int], str]:
         """By resource; and what is wrong with what the node says."""
@@ -109,12 +103,3 @@ class Ceilings:
             self._cluster.complain(told, INVALID, "")
         if row in self._faulty:
             self._cluster.complain(self._faulty[row], INVALID, problem)
-
-    def _grow(self) -> None:
-        capacity = self._cluster.nodes.capacity
-        if len(self.makes_sense) < capacity:
-            more = capacity - len(self.makes_sense)
-            self.makes_sense = np.pad(self.makes_sense, (0, more), constant_values=True)
-        for ceiling in self.by_resource.values():
-            if len(ceiling.at) < capacity:
-                ceiling.grow(capacity)

@@ -30,6 +30,7 @@ from holdfast.core.cpus.wants import POLICIES, CpuWantError, Want, read_want
 from holdfast.core.custody import Custody, Horizon
 from holdfast.core.holds import Hold
 from holdfast.core.pods import PodRecord
+from holdfast.core.row_columns import RowColumns, cells_of
 from holdfast.core.slots import CPU
 
 if TYPE_CHECKING:
@@ -57,13 +58,27 @@ class Claimed(NamedTuple):
 class Cpus(Custody[Holding]):
     annotation = names.RESOURCE_STATUS
     lacks = "cpuset"
+    valid: NDArray[np.bool_] = cells_of("_valid")
+    """The rows whose CPUs can be told apart."""
+    per_core: NDArray[np.int64] = cells_of("_per_core")
+    own: NDArray[np.int64] = cells_of("_own")
+    """How many CPUs of each row are exclusive to somebody."""
+    ratio: NDArray[np.float64] = cells_of("_ratio")
+    """How many times its CPUs a node claims to have."""
+    odd_ratio: NDArray[np.bool_] = cells_of("_odd_ratio")
+    """The rows that say so in an invalid way."""
+    full_cores_only: NDArray[np.bool_] = cells_of("_full_cores_only")
+    """The rows whose kubelet gives whole cores and nothing else."""
+    kubelet_policy: NDArray[np.int64] = cells_of("_kubelet_policy")
+    """The NUMA policies of kubelets, by their place in `POLICIES`."""
 
     def __init__(self, cluster: Cluster) -> None:
         super().__init__(cluster, Holding())
         self.topologies: dict[int, Topology] = {}
-        self.counts = Counts(0)
+        columns = cluster.nodes.columns
+        self.counts = Counts(columns)
         """By row."""
-        self.drawn = Counts(0)
+        self.drawn = Counts(RowColumns(0))
         """By hold: the row as owners of that reservation see it."""
         self._ahead: Counts | None = None
         """By row as it would be without pods that end; once somebody has asked."""
@@ -71,22 +86,16 @@ class Cpus(Custody[Holding]):
         """The rows of which that is to be worked out anew."""
         self.resources: list[str] = [names.CPU, names.MEMORY]
         """What is counted per NUMA node; the first index of `room` and `offers`."""
-        self.valid: NDArray[np.bool_] = np.zeros(0, dtype=np.bool_)
-        """The rows whose CPUs can be told apart."""
-        self.per_core: NDArray[np.int64] = np.ones(0, dtype=np.int64)
-        self.own: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
-        """How many CPUs of each row are somebody's own."""
+        self._valid = columns.new(np.bool_)
+        self._per_core = columns.new(np.int64, 1)
+        self._own = columns.new(np.int64)
+        self._ratio = columns.new(np.float64, 1.0)
+        self._odd_ratio = columns.new(np.bool_)
+        self._full_cores_only = columns.new(np.bool_)
+        self._kubelet_policy = columns.new(np.int64)
         self.held: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
         """How many of them each reservation has left, by hold; -1 of those that never had anything."""
-        self.ratio: NDArray[np.float64] = np.ones(0, dtype=np.float64)
-        """How many times its CPUs a node claims to have."""
-        self.odd_ratio: NDArray[np.bool_] = np.zeros(0, dtype=np.bool_)
-        """The rows that say so in a way that makes no sense."""
         self._widest = 1
-        self.full_cores_only: NDArray[np.bool_] = np.zeros(0, dtype=np.bool_)
-        """The rows whose kubelet gives whole cores and nothing else."""
-        self.kubelet_policy: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
-        """The NUMA policies of kubelets, by their place in `POLICIES`."""
         self.default_policy = FULL_CORES
         self.fullest_first = False
         self.judging = Judging(self, cluster.nodes)
@@ -138,7 +147,7 @@ class Cpus(Custody[Holding]):
 
     def reach(self, hold: int) -> None:
         """Makes room for a hold of this index."""
-        self.drawn.fit(len(self.resources), hold + 1, self.counts.width)
+        self.drawn.fit(len(self.resources), self.counts.width, hold + 1)
         more = len(self.drawn.free) - len(self.held)
         if more > 0:
             self.held = np.pad(self.held, (0, more), constant_values=-1)
@@ -228,9 +237,10 @@ class Cpus(Custody[Holding]):
     def counts_ahead(self) -> Counts:
         """What would be free on rows were there no pods but those that stay for good."""
         if self._ahead is None:
-            self._ahead, self._outdated = Counts(0), set(self.topologies)
+            self._ahead = Counts(self._cluster.nodes.columns)
+            self._outdated = set(self.topologies)
         counts = self._ahead
-        counts.fit(len(self.resources), len(self.valid), self._widest)
+        counts.fit(len(self.resources), self._widest)
         for row in self._outdated:
             free = self.ahead(row, None, Horizon.LATER)
             counts.tell(row, self.topologies.get(row), free, self.resources)
@@ -406,8 +416,8 @@ class Cpus(Custody[Holding]):
     def _fit(self) -> None:
         width = self._widest
         if width > self.counts.width or len(self.resources) > len(self.counts.room):
-            self.counts.fit(len(self.resources), len(self.valid), width)
-            self.drawn.fit(len(self.resources), 0, width)
+            self.counts.fit(len(self.resources), width)
+            self.drawn.fit(len(self.resources), width)
 
     def _release(self, index: int) -> None:
         self._left.pop(index, None)
@@ -416,28 +426,9 @@ class Cpus(Custody[Holding]):
             self.drawn.clear(index)
             self.held[index] = -1
 
-    def _open(self, capacity: int) -> None:
-        self.counts.fit(len(self.resources), capacity, self.counts.width)
-        self.drawn.fit(len(self.resources), 1, self.counts.width)
-        self.valid = np.zeros(capacity, dtype=np.bool_)
-        self.per_core = np.ones(capacity, dtype=np.int64)
-        self.full_cores_only = np.zeros(capacity, dtype=np.bool_)
-        self.kubelet_policy = np.zeros(capacity, dtype=np.int64)
-        self.own = np.zeros(capacity, dtype=np.int64)
-        self.ratio = np.ones(capacity, dtype=np.float64)
-        self.odd_ratio = np.zeros(capacity, dtype=np.bool_)
-
-    def grow(self, capacity: int) -> None:
-        super().grow(capacity)
-        more = capacity - len(self.valid)
-        self.counts.fit(len(self.resources), capacity, self.counts.width)
-        self.valid = np.pad(self.valid, (0, more))
-        self.per_core = np.pad(self.per_core, (0, more), constant_values=1)
-        self.full_cores_only = np.pad(self.full_cores_only, (0, more))
-        self.kubelet_policy = np.pad(self.kubelet_policy, (0, more))
-        self.own = np.pad(self.own, (0, more))
-        self.ratio = np.pad(self.ratio, (0, more), constant_values=1.0)
-        self.odd_ratio = np.pad(self.odd_ratio, (0, more))
+    def _open(self) -> None:
+        self.counts.fit(len(self.resources), self.counts.width)
+        self.drawn.fit(len(self.resources), self.counts.width, 1)
 
     def row_closed(self, row: int) -> None:
         super().row_closed(row)

@@ -335,13 +335,9 @@ class Devices(Custody[Allocation]):
         for table in self.tables.values():
             table.hold(index, None)
 
-    def _open(self, capacity: int) -> None:
-        self.tables = {kind: TypeTable(kind, capacity) for kind in LINES}
-
-    def grow(self, capacity: int) -> None:
-        super().grow(capacity)
-        for table in self.tables.values():
-            table.grow(capacity)
+    def _open(self) -> None:
+        columns = self._cluster.nodes.columns
+        self.tables = {kind: TypeTable(kind, columns) for kind in LINES}
 
     def row_closed(self, row: int) -> None:
         super().row_closed(row)

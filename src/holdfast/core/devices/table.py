@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from holdfast.api.devices import DeviceInfo
 from holdfast.core.devices.allocation import Part
 from holdfast.core.devices.requests import CORE, GPU, LINES, MEMORY, RATIO
+from holdfast.core.row_columns import RowColumn, RowColumns, cells_of
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
@@ -31,25 +32,31 @@ NOWHERE = -1
 
 
 class TypeTable:
-    def __init__(self, kind: str, capacity: int) -> None:
+    total: Ints = cells_of("_total")
+    """What devices offer, [line, row, place]."""
+    free: Ints = cells_of("_free")
+    """What nobody has or has been promised; negative where a device shrank under its users."""
+    known: Bools = cells_of("_known")
+    """Where there is a device, healthy or not, [row, place]."""
+    switch: NDArray[np.int32] = cells_of("_switch")
+    """The PCIe switch a device is on, as a number devices of other types have too."""
+    numa: NDArray[np.int32] = cells_of("_numa")
+    mapped: Bools = cells_of("_mapped")
+    """The rows of which it is known where every device is."""
+
+    def __init__(self, kind: str, columns: RowColumns) -> None:
         self.kind = kind
-        lines = len(LINES[kind])
-        shape = (lines, capacity, _FIRST_WIDTH)
-        self.total: Ints = np.zeros(shape, dtype=np.int64)
-        """What devices offer."""
-        self.free: Ints = np.zeros(shape, dtype=np.int64)
-        """What nobody has or has been promised; negative where a device shrank under its users."""
+        lines, wide = len(LINES[kind]), (_FIRST_WIDTH,)
+        self._total = columns.new(np.int64, lead=(lines,), trail=wide)
+        self._free = columns.new(np.int64, lead=(lines,), trail=wide)
         self.left: Ints = np.zeros((lines, _FIRST_HOLDS, _FIRST_WIDTH), dtype=np.int64)
         """What reservations still hold, by the index of their hold."""
         self.only: Bools = np.zeros((lines, _FIRST_HOLDS), dtype=np.bool_)
         """Of which lines the owners of a hold get nothing but what it holds."""
-        self.known: Bools = np.zeros((capacity, _FIRST_WIDTH), dtype=np.bool_)
-        """Where there is a device, well or not."""
-        self.switch: NDArray[np.int32] = np.full((capacity, _FIRST_WIDTH), NOWHERE, dtype=np.int32)
-        """The PCIe switch a device is on, as a number devices of other types have too."""
-        self.numa: NDArray[np.int32] = np.full((capacity, _FIRST_WIDTH), NOWHERE, dtype=np.int32)
-        self.mapped: Bools = np.zeros(capacity, dtype=np.bool_)
-        """The rows of which it is known where every device is."""
+        self._known = columns.new(np.bool_, trail=wide)
+        self._switch = columns.new(np.int32, NOWHERE, trail=wide)
+        self._numa = columns.new(np.int32, NOWHERE, trail=wide)
+        self._mapped = columns.new(np.bool_)
         self.minors: dict[int, list[int]] = {}
         """The devices' numbers by their places, of each row that has any."""
         self.infos: dict[int, dict[int, DeviceInfo]] = {}
@@ -186,20 +193,14 @@ class TypeTable:
         self.minors.pop(row, None)
         self.infos.pop(row, None)
 
-    def grow(self, capacity: int) -> None:
-        more = capacity - self.free.shape[1]
-        self.total = np.pad(self.total, ((0, 0), (0, more), (0, 0)))
-        self.free = np.pad(self.free, ((0, 0), (0, more), (0, 0)))
-        self.known = np.pad(self.known, ((0, more), (0, 0)))
-        self.switch = np.pad(self.switch, ((0, more), (0, 0)), constant_values=NOWHERE)
-        self.numa = np.pad(self.numa, ((0, more), (0, 0)), constant_values=NOWHERE)
-        self.mapped = np.pad(self.mapped, (0, more))
-
     def _widen(self, width: int) -> None:
-        more = width - self.width
-        self.total = np.pad(self.total, ((0, 0), (0, 0), (0, more)))
-        self.free = np.pad(self.free, ((0, 0), (0, 0), (0, more)))
-        self.left = np.pad(self.left, ((0, 0), (0, 0), (0, more)))
-        self.known = np.pad(self.known, ((0, 0), (0, more)))
-        self.switch = np.pad(self.switch, ((0, 0), (0, more)), constant_values=NOWHERE)
-        self.numa = np.pad(self.numa, ((0, 0), (0, more)), constant_values=NOWHERE)
+        every: tuple[RowColumn[Any], ...] = (
+            self._total,
+            self._free,
+            self._known,
+            self._switch,
+            self._numa,
+        )
+        for column in every:
+            column.grow(width, axis=-1)
+        self.left = np.pad(self.left, ((0, 0), (0, 0), (0, width - self.left.shape[2])))

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.api.names import HOLD_LABEL
+from holdfast.core.row_columns import RowColumn
 
 if TYPE_CHECKING:
     from holdfast.core.classes import PodClass
@@ -56,7 +57,7 @@ class Holds:
         """Whether nodes with a hold take nothing new, rather than the amounts alone being kept."""
         self.backfill = False
         """Whether tasks that end in time may use the room meanwhile."""
-        self._rows: NDArray[np.bool_] | None = None
+        self._rows: RowColumn[np.bool_] | None = None
         self._held: dict[int, NDArray[np.int64]] = {}
         self._held_at: tuple[int, int, int] | None = None
 
@@ -164,14 +165,12 @@ class Holds:
 
     def rows(self) -> NDArray[np.bool_]:
         """The rows where something is held, over all rows; not to be written to."""
-        nodes = self._cluster.nodes
-        if self._rows is None or len(self._rows) != nodes.capacity:
-            rows = np.zeros(nodes.capacity, dtype=np.bool_)
+        if self._rows is None:
+            self._rows = self._cluster.nodes.columns.new(np.bool_)
             for promise in self._known.values():
                 if promise.pod is not None and promise.pod.row >= 0:
-                    rows[promise.pod.row] = True
-            self._rows = rows
-        return self._rows
+                    self._rows.cells[promise.pod.row] = True
+        return self._rows.cells
 
     def barred_to(self, cls: PodClass) -> NDArray[np.bool_]:
         """The rows that take no pod of the class because something is held there for others."""

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from holdfast.api.names import MIGRATED_PLUGINS_ANNOTATION
 from holdfast.api.storage import CSINode, PersistentVolume, VolumeAttachment
 from holdfast.core.nodes import NodeTable
+from holdfast.core.row_columns import RowColumn
 from holdfast.core.rowlog import RowLog
 from holdfast.core.volumes.migration import Migrated
 from holdfast.core.volumes.reserved import Spare
@@ -43,11 +44,11 @@ class Attached:
         """Volumes pods use, by row; see `marks`."""
         self.spare: dict[int, Spare] = {}
         """What reservations have left for volumes of their owners, by row."""
-        self._limits: dict[str, Column] = {}
-        self._counts: dict[str, Column] = {}
-        self._left: dict[str, Column] = {}
+        self._limits: dict[str, RowColumn[np.int64]] = {}
+        self._counts: dict[str, RowColumn[np.int64]] = {}
+        self._left: dict[str, RowColumn[np.int64]] = {}
         """Limits less counts, of drivers somebody asked about."""
-        self._migrated: dict[str, Column] = {}
+        self._migrated: dict[str, RowColumn[np.int64]] = {}
         self._csi_nodes: dict[str, CSINode] = {}
         self._attachments: dict[str, dict[str, VolumeAttachment]] = {}
         self._nodes_of: dict[str, Counter[str]] = {}
@@ -73,29 +74,28 @@ class Attached:
             for row in self._stale_nodes:
                 self._reread(row)
             for driver, left in self._left.items():
-                limit = self._column(self._limits, driver, NO_LIMIT)
-                count = self._column(self._counts, driver, 0)
-                if limit is None or len(left) != len(limit):
-                    continue  # worked out as a whole when next asked for
+                limit, count = self._limits[driver].cells, self._counts.get(driver)
                 for row in self._stale:
-                    left[row] = limit.item(row) - (0 if count is None else count.item(row))
+                    left.cells[row] = limit.item(row) - (count.cells.item(row) if count else 0)
             self._stale.clear()
             self._stale_nodes.clear()
 
     def left(self, driver: str) -> Column | None:
         """How many more volumes of the driver each row can have; None if no row has a limit."""
-        limit = self._column(self._limits, driver, NO_LIMIT)
+        limit = self._limits.get(driver)
         if limit is None:
             return None
         left = self._left.get(driver)
-        if left is None or len(left) != len(limit):
-            count = self._column(self._counts, driver, 0)
-            left = self._left[driver] = limit - (0 if count is None else count)
-        return left
+        if left is None:
+            count = self._counts.get(driver)
+            left = self._left[driver] = self._nodes.columns.new(np.int64, NO_LIMIT)
+            left.cells[:] = limit.cells - (0 if count is None else count.cells)
+        return left.cells
 
     def migrated(self, plugin: str) -> Column | None:
         """The rows where an in-tree plugin has been replaced; None if none is one."""
-        return self._column(self._migrated, plugin, 0)
+        column = self._migrated.get(plugin)
+        return column.cells if column is not None else None
 
     # What is told
 
@@ -203,23 +203,13 @@ class Attached:
                 found.add(Migrated(spec.attacher, volume.spec.csi.volume_handle))
         return found
 
-    def _write(self, columns: dict[str, Column], row: int, cells: dict[str, int], rest: int) -> None:
-        for name in columns:
+    def _write(
+        self, columns: dict[str, RowColumn[np.int64]], row: int, cells: dict[str, int], rest: int
+    ) -> None:
+        for name, column in columns.items():
             if name not in cells:
-                column = self._column(columns, name, rest)
-                assert column is not None
-                column[row] = rest
+                column.cells[row] = rest
         for name, value in cells.items():
-            column = self._column(columns, name, rest)
-            if column is None:
-                column = columns[name] = np.full(self._nodes.capacity, rest, dtype=np.int64)
-            column[row] = value
-
-    def _column(self, columns: dict[str, Column], name: str, rest: int) -> Column | None:
-        column = columns.get(name)
-        if column is None:
-            return None
-        missing = self._nodes.capacity - len(column)
-        if missing:
-            column = columns[name] = np.pad(column, (0, missing), constant_values=rest)
-        return column
+            if name not in columns:
+                columns[name] = self._nodes.columns.new(np.int64, rest)
+            columns[name].cells[row] = value

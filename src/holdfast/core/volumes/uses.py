@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.core.nodes import NodeTable
+from holdfast.core.row_columns import cells_of
 
 Thing = TypeVar("Thing", bound=Hashable)
 
@@ -21,20 +22,14 @@ _NONE: Mapping[int, int] = {}
 class Marks:
     """The rows that use a thing."""
 
-    __slots__ = ("__weakref__", "_cells", "_nodes")
+    __slots__ = ("__weakref__", "_column")
+
+    cells: NDArray[np.bool_] = cells_of("_column")
 
     def __init__(self, nodes: NodeTable, rows: Mapping[int, int]) -> None:
-        self._nodes = nodes
-        self._cells: NDArray[np.bool_] = np.zeros(nodes.capacity, dtype=np.bool_)
+        self._column = nodes.columns.new(np.bool_)
         for row in rows:
-            self._cells[row] = True
-
-    @property
-    def cells(self) -> NDArray[np.bool_]:
-        missing = self._nodes.capacity - len(self._cells)
-        if missing:
-            self._cells = np.pad(self._cells, (0, missing))
-        return self._cells
+            self.cells[row] = True
 
 
 class RowUse(Generic[Thing]):
