@@ -27,6 +27,7 @@ TEMPLATE = KOORD + "reservation-template"
 REQUIREMENT = KOORD + "new-reservation-requirement"
 ERROR = KOORD + "reservation-provision-error"
 ID = KOORD + "reservation-id"
+IGNORED = KOORD + "reservation-ignored"
 END = 1500.0
 _SECONDS = 60
 
@@ -107,7 +108,7 @@ class Life:
             add(self._node(name))
         pods = [f"p{i}" for i in range(self._random.randint(1, 8))]
         for number, name in enumerate(pods):
-            self._asker(name, f"id-{number}")
+            self._asker(name, f"id-{number if self._often(0.9) else 0}")
         plain = [f"x{i}" for i in range(self._random.randint(0, 6))]
         for name in plain:
             add(self._pod(name))
@@ -222,6 +223,7 @@ class Life:
             {"patch": {**of_pod, "merge": _annotation(TEMPLATE, self._of(None, self._template()))}},
             {"patch": {**of_pod, "merge": _annotation(ERROR, self._of(None, "no room", "no quota"))}},
             {"patch": {**of_pod, "merge": _annotation(REQUIREMENT, None)}},
+            {"patch": {**of_pod, "merge": {"metadata": {"labels": {IGNORED: self._of("true", None)}}}}},
             self._node_step(self._of(*nodes)),
             self._reservation_step(pod),
         )

@@ -52,7 +52,7 @@ class DynamicReservations:
         return [AnnotatePod(ask.pod, annotations)] if annotations else []
 
     def _look_after(self, virtual: Virtual, now: float) -> None:
-        if virtual.waiting:
+        if virtual.waiting or self._cluster.promises.drawing(virtual.promise):
             return
         if self._virtuals.taken_over(virtual):
             return

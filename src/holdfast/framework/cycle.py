@@ -247,6 +247,14 @@ class Cycle:
                 if not self._permit(profile, pod, waiting.row, rest, now):
                     self._cluster.changed(Change.POD_LEFT)
 
+    def withdraw(self, pod: PodRecord, message: str, now: float) -> None:
+        """A pod that waits for permission gives its place up, and tries again later."""
+        waiting = self.waiting.pop(pod.uid, None)
+        if waiting is not None:
+            outcome = Outcome(message, retry=True)
+            self._refuse(self.profiles[pod.scheduler], pod, waiting.row, waiting.plugin, outcome, now)
+            self._cluster.changed(Change.POD_LEFT)
+
     def next_deadline(self) -> float | None:
         return min((w.deadline for w in self.waiting.values()), default=None)
 

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 PLUGIN = "DynamicReservation"
 """Whose reasons are given."""
 
+NOT_FOR_IT = "reservation {} was created, but not for this pod"
+
 Size = tuple[tuple[str, int], ...]
 
 
@@ -193,6 +195,12 @@ class Provisioning:
     ) -> bool:
         ledger, standin = self._cluster.ledger, virtual.promise
         assert standin.pod is not None
+        successors = self._virtuals.successors(virtual, promise)
+        for each in self._cluster.promises.drawing(standin):
+            if each not in successors:
+                self._cycle.withdraw(each, NOT_FOR_IT.format(promise.name), now)
+        if not self._virtuals.is_live(virtual):
+            return self._cycle.place(profile, pod, now)  # nobody is left who wants it
         row, drawing = virtual.row, self._cluster.promises.drawing(standin)
         for each in drawing:
             ledger.draw(each, promise.uid)

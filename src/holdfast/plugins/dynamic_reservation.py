@@ -15,6 +15,7 @@ from holdfast.framework.interface import FINE, Filter, Outcome, Plugin, Rejected
 
 NOT_ACTIVE = "reservation is not active"
 NODE_GONE = "the node of its reservation is gone"
+NOT_AN_OWNER = "the pod does not match the owners of its reservation any more"
 LEAVING = "the pod is being deleted"
 
 _PATIENCE = 600.0
@@ -37,9 +38,7 @@ class DynamicReservation(Plugin):
         return None
 
     def reserve(self, pod: PodRecord, row: int) -> Outcome:
-        virtuals = self.cluster.virtuals
-        if pod.draws_on and virtuals.by_id:
-            virtuals.begin_wait(pod)
+        """A place that is only tried, such as one of a gang's, is not waited for yet: see `permit`."""
         return FINE
 
     def unreserve(self, pod: PodRecord, row: int) -> None:
@@ -48,15 +47,19 @@ class DynamicReservation(Plugin):
 
     def permit(self, pod: PodRecord, row: int) -> Outcome:
         virtuals = self.cluster.virtuals
+        if pod.draws_on and virtuals.by_id:
+            virtuals.begin_wait(pod)
         if pod.uid not in virtuals.waits:
             return FINE
         if pod.leaving:
             return Outcome(LEAVING)
-        virtual = virtuals.by_id.get(virtuals.waits[pod.uid])
-        lost = virtual is not None and virtual.promise.node_gone
-        if lost or not self.cluster.nodes.alive[row]:
+        virtual = virtuals.waits[pod.uid]
+        live = virtuals.is_live(virtual)
+        if (live and virtual.promise.node_gone) or not self.cluster.nodes.alive[row]:
             return Outcome(NODE_GONE, retry=True)
-        if virtual is not None and not virtuals.taken_over(virtual):
+        if live and not virtuals.may_use(pod, virtual.promise, virtual.requester.uid):
+            return Outcome(NOT_AN_OWNER, retry=True)
+        if live and virtuals.keep_asking(virtual) and not virtuals.taken_over(virtual):
             return self._waits(pod, virtual)
         drawn = self.cluster.promises.known.get(pod.draws_on)
         if not pod.draws_on and self._binds_anyway:

@@ -98,7 +98,8 @@ class Reservation(Plugin):
         drawn = self.cluster.promises.known.get(pod.draws_on)
         if drawn is None or drawn.pod is None or (drawn.pod.row != row and not drawn.offered):
             return Outcome(NOT_ACTIVE)
-        if drawn.pod.phase is not Phase.ASSUMED or pod.uid in self.cluster.virtuals.waits:
+        waits = drawn.virtual or pod.uid in self.cluster.virtuals.waits
+        if drawn.pod.phase is not Phase.ASSUMED or waits:
             return FINE  # or DynamicReservation has it wait
         return Outcome(wait=_PATIENCE)
 

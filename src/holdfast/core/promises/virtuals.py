@@ -10,6 +10,10 @@
 A virtual reservation is a promise like any other: it holds room in the ledger, and siblings of the pod
 that asked for it may draw on it. Pods that do wait for the object. Its id follows from the pod, so that
 a scheduler that restarts asks for the same reservation again, and never for a second one.
+
+Who may use it, and the reservation that replaces it, is decided by `may_use`: each time it is asked
+whether a pod that waits may be bound (pods are relabelled and annotated meanwhile), and when the
+reservation comes, which may be for others than the template said.
 """
 
 from __future__ import annotations
@@ -25,7 +29,7 @@ from holdfast.api.dynamic_reservations import (
     reservation_for,
 )
 from holdfast.api.meta import ResourceList
-from holdfast.api.names import PODS, RESERVATION_ID
+from holdfast.api.names import PODS, RESERVATION_ID, RESERVATION_IGNORED
 from holdfast.api.quantity import format_amount
 from holdfast.api.reservation import NewReservationRequirement
 from holdfast.core.changes import Change
@@ -54,8 +58,10 @@ class Virtuals:
         self.requirements = Requirements()
         self.by_id: dict[str, Virtual] = {}
         self._by_requester: dict[str, Virtual] = {}
-        self.waits: dict[str, str] = {}
-        """The pods that wait until they are told otherwise, by uid, with the id of what for."""
+        self.waits: dict[str, Virtual] = {}
+        """The pods that wait until they are told otherwise, by uid, with what for. That may be replaced
+        by its reservation, whose status they then wait for, or dropped; see `is_live`. Another one may
+        have its id by then."""
         self.untold: dict[str, None] = {}
         """The ids of those whose pods must be told."""
         self.reports: list[Decision] = []
@@ -72,7 +78,7 @@ class Virtuals:
         """What the pod has asked for before, unless that came and is of no use at this size."""
         id = ask.id or new_id(ask.pod.uid)
         known = self._cluster.promises.known
-        while any(
+        while id in self.by_id or any(
             finished or uid not in known or known[uid].placed or not _within(known[uid], size)
             for uid, finished in self.requirements.made.get(id, {}).items()
         ):
@@ -127,6 +133,8 @@ class Virtuals:
         if drawn is None or not drawn.virtual:
             return
         virtual, now = self.by_id[drawn.uid], self._cluster.now
+        if self.waits.get(pod.uid) is virtual:
+            return
         assert self.settings is not None
         if not virtual.waiting:
             virtual.asked_at = now
@@ -134,19 +142,63 @@ class Virtuals:
             virtual.failed = ""
             self.untold[virtual.id] = None
         virtual.waiting[pod.uid] = pod
-        self.waits[pod.uid] = virtual.id
+        self.waits[pod.uid] = virtual
+
+    def may_use(self, pod: PodRecord, promise: Promise, requester: str = "") -> bool:
+        """Whether a pod may draw on a virtual reservation or on the one that replaces it: those that
+        match its owners may, and the one that asked for it."""
+        if pod.cls.labels.get(RESERVATION_IGNORED) == "true":
+            return False
+        promises, wish = self._cluster.promises, self._cluster.promises.wish(pod.cls)
+        if pod.uid == requester:
+            return wish.takes_new(_without_slot(promise)) or not wish.refusal(
+                promise, promises.node_labels(pod.row)
+            )
+        if promise.spec is None or promise.spec.id not in promises.matching(pod.cls):
+            return False
+        return not wish.refusal(promise, promises.node_labels(pod.row))
+
+    def successors(self, virtual: Virtual, promise: Promise) -> list[PodRecord]:
+        """The pods drawing on a virtual reservation that may go on with the one that replaces it: one
+        if it is to be allocated once, and as many as it has enough for if its policy is Restricted."""
+        drawing = self._cluster.promises.drawing(virtual.promise)
+        drawing.sort(key=lambda pod: pod.uid != virtual.requester.uid)
+        left = dict(promise.wanted)
+        found: list[PodRecord] = []
+        for pod in drawing:
+            if not self.may_use(pod, promise, virtual.requester.uid) or (found and promise.once):
+                continue
+            restricted = promise.restricted or ()
+            if any(slot in restricted and amount > left.get(slot, 0) for slot, amount in pod.cls.usage):
+                continue
+            for slot, amount in pod.cls.usage:
+                left[slot] = left.get(slot, 0) - amount
+            found.append(pod)
+        return found
+
+    def keep_asking(self, virtual: Virtual) -> bool:
+        """Sees to it that some pod asks for it; it is dropped, and False, if none does any more."""
+        if virtual.requester.uid in self.requirements.asks or self._hand_over(virtual):
+            return True
+        self.drop(virtual)
+        return False
+
+    def is_live(self, virtual: Virtual) -> bool:
+        """Whether it is still set aside, neither replaced nor dropped."""
+        return self.by_id.get(virtual.id) is virtual
 
     def end_wait(self, pod: PodRecord) -> None:
-        id = self.waits.pop(pod.uid, None)
+        virtual = self.waits.pop(pod.uid, None)
         self._unwritten.pop(pod.uid, None)
-        virtual = self.by_id.get(id) if id is not None else None
         if virtual is None:
             return
         virtual.waiting.pop(pod.uid, None)
+        if not self.is_live(virtual):
+            return
         if virtual.failed and virtual.waiting:
             return
         if virtual.waiting:
-            self._hand_over(virtual)
+            self.keep_asking(virtual)
         elif not (virtual.failed and self._is_kept(virtual)):
             self.drop(virtual)
 
@@ -154,7 +206,7 @@ class Virtuals:
 
     def failure(self, pod: PodRecord) -> str:
         """Why the pod need not wait any more; empty while there is hope."""
-        virtual, now = self.by_id[self.waits[pod.uid]], self._cluster.now
+        virtual, now = self.waits[pod.uid], self._cluster.now
         if virtual.failed:
             return virtual.failed
         ask = self.requirements.asks.get(virtual.requester.uid)
@@ -173,7 +225,7 @@ class Virtuals:
 
     def patience(self, pod: PodRecord) -> float:
         """How much longer to wait at most."""
-        virtual = self.by_id[self.waits[pod.uid]]
+        virtual = self.waits[pod.uid]
         until = virtual.deadline
         if virtual.keep_until is not None:
             until = min(until, virtual.keep_until)
@@ -257,8 +309,11 @@ class Virtuals:
         if promise.pod.row != virtual.row:
             self.drop(virtual)
             return True
+        if not _holds_enough(promise, virtual):
+            return False
+        successors = self.successors(virtual, promise)
         for pod in self._cluster.promises.drawing(virtual.promise):
-            self._cluster.ledger.draw(pod, promise.uid)
+            self._cluster.ledger.draw(pod, promise.uid if pod in successors else "")
         self.adopted(virtual, promise)
         return True
 
@@ -278,7 +333,7 @@ class Virtuals:
             if pod is None or pod.phase is not Phase.ASSUMED:
                 problems.append(f"{pod or uid} waits for a reservation, but has no place")
         for virtual in self.by_id.values():
-            waiting = {uid for uid, id in self.waits.items() if id == virtual.id}
+            waiting = {uid for uid, each in self.waits.items() if each is virtual}
             if waiting != set(virtual.waiting):
                 problems.append(f"{sorted(waiting)} wait for {virtual.id}: {sorted(virtual.waiting)}")
         return problems
@@ -294,18 +349,21 @@ class Virtuals:
     def _is_kept(self, virtual: Virtual) -> bool:
         return virtual.keep_until is not None and self._cluster.now < virtual.keep_until - _INSTANT
 
-    def _hand_over(self, virtual: Virtual) -> None:
-        """Where the pod that asked has gone, another that waits asks in its place."""
-        if virtual.requester.uid in self.requirements.asks:
-            return
+    def _hand_over(self, virtual: Virtual) -> bool:
+        """Where the pod that asked has gone, another that waits asks in its place. What was set aside
+        for that one in vain, before it came to wait here, is given up."""
         for uid, pod in virtual.waiting.items():
-            if uid in self.requirements.asks:
-                self._by_requester.pop(virtual.requester.uid, None)
-                self._by_requester[uid] = virtual
-                virtual.requester = pod.ref
-                self.untold[virtual.id] = None
-                return
-        self.drop(virtual)
+            other = self._by_requester.get(uid)
+            if uid not in self.requirements.asks or (other is not None and other.waiting):
+                continue
+            if other is not None:
+                self.drop(other)
+            self._by_requester.pop(virtual.requester.uid, None)
+            self._by_requester[uid] = virtual
+            virtual.requester = pod.ref
+            self.untold[virtual.id] = None
+            return True
+        return False
 
     def _try_again(self, id: str) -> None:
         """Reservations of the id that have no node may find one now."""
@@ -320,6 +378,12 @@ class Virtuals:
 
     def _say(self, virtual: Virtual, type: str, reason: str, message: str) -> None:
         self.reports.append(Emit(virtual.requester, type, reason, message, "Provisioning"))
+
+
+def _holds_enough(promise: Promise, virtual: Virtual) -> bool:
+    """Whether a reservation holds at least what was asked for."""
+    held = promise.amounts_by_name
+    return all(held.get(n, 0) >= amount for n, amount in _without_slot(virtual.promise).items())
 
 
 def _without_slot(promise: Promise) -> dict[str, int]:
