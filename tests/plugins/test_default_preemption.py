@@ -381,3 +381,27 @@ def test_pods_of_one_class_each_clear_a_node_of_their_own(preemptors: int) -> No
             "0/6 nodes are available: 6 Insufficient cpu. preemption: 0/6 nodes are available: "
             "6 Insufficient cpu."
         )
+
+
+def test_asking_what_preemption_would_do_does_nothing() -> None:
+    driver = Driver((SETUP,)).add(node(), there("low", cpu="4").obj())
+    driver.round()
+    driver.add(make_pod("rival").cpu("1").priority(50).status(nominatedNodeName="n1").obj())
+    driver.feed()
+    pending = urgent("4").obj()
+    driver.add(pending)
+    scheduler = driver.scheduler
+    cluster, profile, pod = scheduler.cluster, scheduler.profiles[0], driver.record(pending)
+    rival = next(each for each in cluster.pods.values() if each.name == "rival")
+    low = next(each for each in cluster.pods.values() if each.name == "low")
+    before = cluster.changes
+    proposed = [
+        scheduler.cycle.post_filter(profile, pod, scheduler.cycle.column(profile, pod.cls))
+        for _ in range(2)
+    ]
+    assert proposed[0] == proposed[1]
+    assert victims(list(proposed[0].decisions)) == "low"
+    assert (low.disrupted, rival.nominated, pod.nominated) == (False, "n1", "")
+    assert cluster.changes == before and cluster.take_reports() == []
+    assert victims(driver.round()) == "low"
+    assert (low.disrupted, rival.nominated, pod.nominated) == (True, "", "n1")

@@ -69,12 +69,8 @@ class Preempt(Action):
         self, round_: Round, members: list[PodRecord], is_ready: Callable[[], bool]
     ) -> Collection[PodRecord]:
         cluster = round_.cluster
-        before = {
-            pod: pod.nominated for there in cluster.nominations.values() for pod in there.values()
-        }
         found: Found = []
         victims: dict[str, PodRecord] = {}
-        changes = cluster.changes
         with cluster.ledger.transaction():
             ready = False
             for pod in members:
@@ -86,11 +82,6 @@ class Preempt(Action):
         if ready and victims:
             self._decide(round_, found)
             return victims.values()
-        for victim in victims.values():
-            victim.disrupted = False
-        for pod, node in before.items():
-            cluster.nominate(pod, node)
-        cluster.undo_changes(changes)
         return ()
 
     def _have_reservations_go(self, round_: Round, reserving: list[PodRecord], jobs: list[Job]) -> None:
@@ -148,7 +139,7 @@ class Preempt(Action):
         room = RoomInQueue(
             round_,
             pod,
-            lambda p: queues.of(p) == name and _is_less_important(p, pod),
+            lambda p: queues.of(p) == name and p.uid not in victims and _is_less_important(p, pod),
             lambda: not queues.refusal(pod),
             pod.cls.priority,
         )
@@ -160,14 +151,12 @@ class Preempt(Action):
         for victim in place.victims:
             cluster.ledger.remove(victim)
             victims[victim.uid] = victim
-            victim.disrupted = True
             decisions += preemption(victim.ref, pod.ref, node, pod.scheduler)
         cluster.ledger.place(pod, place.row)
         found.append((pod, node, tuple(decisions)))
 
     def _decide(self, round_: Round, found: Found) -> None:
-        decisions = round_.cycle.decisions
-        asked = set()
+        asked: set[str] = set()
         for pod, node, made in found:
             for decision in made:
                 # Who goes with his job may be named more than once.
@@ -175,10 +164,9 @@ class Preempt(Action):
                     if decision.pod.uid in asked:
                         continue
                     asked.add(decision.pod.uid)
-                decisions.append(decision)
+                round_.cycle.apply([decision])
             if pod.nominated != node:
-                round_.cluster.nominate(pod, node)
-                decisions.append(Nominate(pod.ref, node))
+                round_.cycle.apply([Nominate(pod.ref, node)])
             round_.cluster.chronicle.note(round_.now, pod.ref, "preempts", node)
 
 

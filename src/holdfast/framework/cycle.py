@@ -5,21 +5,21 @@ at once, so that the next pod sees it taken; the bind is decided, and carried ou
 """
 
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 import numpy as np
 
 from holdfast.api import names
 from holdfast.core.changes import Change
 from holdfast.core.cluster import Cluster
-from holdfast.core.decisions import Decision, Emit, Nominate, SetPodScheduled
+from holdfast.core.decisions import Decision, Emit, Nominate, Preempt, SetPodScheduled
 from holdfast.core.pods import Phase, PodRecord
 from holdfast.core.promises import Promise
 from holdfast.framework.column import Column
 from holdfast.framework.columns import Columns
 from holdfast.framework.counting import about_reservations
 from holdfast.framework.diagnosis import NO_NODES, Blame, Verdict, not_named_text, verdict
-from holdfast.framework.interface import Nomination, Outcome, Plugin
+from holdfast.framework.interface import Nomination, ObjectWarning, Outcome, Plugin
 from holdfast.framework.profile import Profile
 from holdfast.framework.provisioning import Provisioning
 from holdfast.framework.queue import Key, SchedulingQueue
@@ -353,10 +353,11 @@ class Cycle:
         # Siblings fare the same, unless this pod has a node of its own in view.
         go_on = bool(pod.nominated) or pod.pin is not None
         nomination = Nomination("") if why.error else self.post_filter(profile, pod, column)
+        self._warn(nomination)
         if nomination.claims:
             self._take_all(profile, nomination, now)
             return
-        self.decisions.extend(nomination.decisions)
+        self.apply(nomination.decisions)
         if nomination.node is not None:
             self._nominate(pod, nomination.node)
         message = why.message(self._table.count, nomination.message)
@@ -368,9 +369,26 @@ class Cycle:
             self._cluster.nominate(pod, node)
             self.decisions.append(Nominate(pod.ref, node))
 
+    def apply(self, decisions: Iterable[Decision]) -> None:
+        """What was proposed is decided: victims count as on their way out, so that nothing is decided
+        of them again before that is seen, and nominations that end are forgotten."""
+        pods = self._cluster.pods
+        for decision in decisions:
+            pod = pods.get(decision.pod.uid) if isinstance(decision, Preempt | Nominate) else None
+            if pod is not None and isinstance(decision, Preempt):
+                pod.disrupted = True
+            elif pod is not None and isinstance(decision, Nominate):
+                self._cluster.nominate(pod, decision.node)
+            self.decisions.append(decision)
+
+    def _warn(self, nomination: Nomination) -> None:
+        for warning in nomination.warnings:
+            self._cluster.complain(*warning)
+
     def make_room(self, profile: Profile, pod: PodRecord, now: float) -> bool:
         """Whether a reserve pod, with others of its job, was given a place at the cost of others."""
         nomination = self.post_filter(profile, pod, self.column(profile, pod.cls))
+        self._warn(nomination)
         if nomination.claims:
             self._take_all(profile, nomination, now)
         return bool(nomination.claims)
@@ -394,7 +412,7 @@ class Cycle:
                 self.fail(profile, each.pod, message, {plugin}, now, go_on=True)
             self._cluster.undo_changes(before)
             return
-        self.decisions.extend(nomination.decisions)
+        self.apply(nomination.decisions)
         for pod in taken:
             self.bind(profile, pod, now)
 
@@ -405,7 +423,7 @@ class Cycle:
         return not any(plugin.may_help(pod.cls) for plugin in profile.post_filters)
 
     def post_filter(self, profile: Profile, pod: PodRecord, column: Column) -> Nomination:
-        """Whether something can be done for a pod no node will do for."""
+        """What can be done for a pod no node is feasible for. Nothing is decided here; see `apply`."""
 
         def another(other: PodRecord) -> tuple[int, PodTrial]:
             found = self.column(profile, other.cls)
@@ -416,16 +434,18 @@ class Cycle:
 
         trial = trial_of(pod, column)
         messages = []
+        warnings: tuple[ObjectWarning, ...] = ()
         node = None if profile.post_filters else ""
         for plugin in profile.post_filters:
             nomination = plugin.post_filter(pod, trial)
             column.refresh()
+            warnings += nomination.warnings
             if nomination.node or nomination.claims:
-                return nomination
+                return nomination._replace(warnings=warnings)
             node = nomination.node if node is None else node
             if nomination.message:
                 messages.append(nomination.message)
-        return Nomination(node, ", ".join(messages))
+        return Nomination(node, ", ".join(messages), warnings=warnings)
 
     def fail(
         self,

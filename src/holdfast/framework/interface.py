@@ -49,7 +49,8 @@ that gives any) and `post_bind`. These may keep state of their own, and must be 
 job: a score for each row of the offer. The scores of all plugins are added; rows that end up with
 nothing, or less, are out.
 
-`post_filter` runs when no node passed, in order until one plugin nominates a node.
+`post_filter` runs when no node passed, in order until one plugin nominates a node. It proposes and
+changes nothing: it may be asked for its message alone.
 `pre_enqueue` may keep a pod out of the queue; `sort_key` (one plugin per profile) orders it.
 """
 
@@ -65,7 +66,7 @@ from numpy.typing import NDArray
 from holdfast.core.changes import Change
 from holdfast.core.classes import PodClass
 from holdfast.core.cluster import Cluster
-from holdfast.core.decisions import Decision
+from holdfast.core.decisions import Decision, ObjectRef
 from holdfast.core.pods import PodRecord
 from holdfast.core.view import Cells, Facet, View
 
@@ -307,8 +308,17 @@ class Offer(NamedTuple):
     """How many of the others may come to hold something."""
 
 
+class ObjectWarning(NamedTuple):
+    """What is wrong with an object, said in an event once; nothing any more if the message is empty."""
+
+    about: ObjectRef
+    reason: str
+    message: str
+
+
 class Nomination(NamedTuple):
-    """What `post_filter` answers."""
+    """What `post_filter` proposes. It takes effect when the cycle applies it, if it does: the same is
+    asked for its message alone, by `holdfast explain` and when reasons are looked into again."""
 
     node: str | None = None
     """Where the pod will fit once the decisions have been carried out; empty if nowhere; None if
@@ -318,6 +328,7 @@ class Nomination(NamedTuple):
     decisions: tuple[Decision, ...] = ()
     claims: tuple[Claim, ...] = ()
     """Instead of a node: of a reserve pod, and of others that belong with it; taken all, or none."""
+    warnings: tuple[ObjectWarning, ...] = ()
 
 
 class Plugin:

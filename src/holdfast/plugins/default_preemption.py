@@ -177,7 +177,6 @@ class DefaultPreemption(Plugin):
         return row is not None and self.cluster.promises.rooms.of(pod, row) is not None
 
     def _decisions(self, pod: PodRecord, node: str, victims: tuple[PodRecord, ...]) -> list[Decision]:
-        decisions: list[Decision] = []
         staying = [
             victim
             for victim in (*victims, *self.cluster.jobs.companions(victims))
@@ -185,11 +184,11 @@ class DefaultPreemption(Plugin):
         ]
         # Where all are on their way out already, those for whose sake they are may still hope.
         rivals = list(self.cluster.nominations.get(node, {}).values()) if staying else ()
-        for rival in rivals:
-            if rival.cls.priority < pod.cls.priority and not self._is_held(rival, node):
-                self.cluster.nominate(rival, "")
-                decisions.append(Nominate(rival.ref, ""))
+        decisions: list[Decision] = [
+            Nominate(rival.ref, "")
+            for rival in rivals
+            if rival.cls.priority < pod.cls.priority and not self._is_held(rival, node)
+        ]
         for victim in staying:
-            victim.disrupted = True  # so that the pod waits, should it be tried before that is seen
             decisions += preemption(victim.ref, pod.ref, node, pod.scheduler)
         return decisions

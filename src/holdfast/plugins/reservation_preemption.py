@@ -24,7 +24,15 @@ from holdfast.core.promises.preempting import INCOMPLETE_GANG, may_preempt
 from holdfast.framework.clearing import leave
 from holdfast.framework.config import ReservationPreemptionArgs
 from holdfast.framework.diagnosis import Blame, verdict
-from holdfast.framework.interface import FINE, Claim, Nomination, Outcome, Plugin, Trial
+from holdfast.framework.interface import (
+    FINE,
+    Claim,
+    Nomination,
+    ObjectWarning,
+    Outcome,
+    Plugin,
+    Trial,
+)
 from holdfast.plugins.candidates import Found, Tried, candidate, importance
 from holdfast.plugins.default_preemption import NO_VICTIMS, NOT_HELPFUL
 from holdfast.plugins.disruption_budgets import Budgets
@@ -66,12 +74,11 @@ class ReservationPreemption(Plugin):
         if promise is None or promise.preemptor or promise.leaving or not may_preempt(promise.object):
             return Nomination()
         members, missing = members_of(promise)
-        self.cluster.complain(promise.ref, INCOMPLETE_GANG, missing)
+        warning = ObjectWarning(promise.ref, INCOMPLETE_GANG, missing)
         if missing:
-            return Nomination(message=f"preemption: {missing}")
-        if len(members) == 1:
-            return self._alone(pod, trial)
-        return self._together(members, trial)
+            return Nomination(message=f"preemption: {missing}", warnings=(warning,))
+        found = self._alone(pod, trial) if len(members) == 1 else self._together(members, trial)
+        return found._replace(warnings=(warning,))
 
     def permit(self, pod: PodRecord, row: int) -> Outcome:
         """Victims nobody uses are gone in a moment, worth waiting for before anything is written."""
