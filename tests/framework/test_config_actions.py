@@ -192,3 +192,10 @@ def test_volcanos_own_file_is_read_as_it_is() -> None:
     assert [action.name for action in configuration.actions] == ["allocate", "reserve"]
     assert configuration.actions[1].arguments["reservedNodePercent"] == 30
     assert "tiers: of Volcano has no counterpart here and is ignored" in configuration.warnings
+
+
+@pytest.mark.parametrize("actions", ["allocate, reserve", [{"name": "allocate"}, {"name": "reserve"}]])
+def test_actions_without_preempt_are_cautioned_against(actions: Any) -> None:
+    said = 'actions: "preempt" is not among them: no pod preempts another'
+    assert loaded(actions=actions).cautions == (said,)
+    assert loaded(actions="allocate, preempt").cautions == loaded().cautions == ()

@@ -346,3 +346,8 @@ def test_extender_is_kept_with_defaults_filled_in() -> None:
     )
     assert extender.tls_config is not None and extender.tls_config.ca_file == "/ca.crt"
     assert extender.managed_resources[0].ignored_by_scheduler
+
+
+def test_extenders_are_not_called_which_is_warned_of() -> None:
+    configuration = loaded(extenders=[{"urlPrefix": "http://x"}, {"urlPrefix": "http://y"}])
+    assert configuration.warnings == ("extenders: have no effect: extenders are not called",)

@@ -32,7 +32,7 @@ def validate(
     from holdfast.cli.setups import load_setup
 
     setup = load_setup(file)
-    for warning in setup.configuration.warnings:
+    for warning in setup.configuration.cautions:
         typer.echo(f"warning: {file}: {warning}", err=True)
     profiles = ", ".join(profile.scheduler_name for profile in setup.configuration.profiles)
     typer.echo(f"{file}: valid (profiles: {profiles})")

@@ -2,7 +2,7 @@
 
 import typer
 
-from holdfast.cli.asking.options import Context, Kubeconfig, Namespace, Where
+from holdfast.cli.asking.options import Context, Kubeconfig, NarrowingNamespace, Where
 from holdfast.cli.failing import Failure
 from holdfast.cli.get import Names, Selector, Type, check_selector, read_types
 
@@ -13,7 +13,7 @@ def describe(
     selector: Selector = "",
     kubeconfig: Kubeconfig = None,
     context: Context = None,
-    namespace: Namespace = None,
+    namespace: NarrowingNamespace = None,
 ) -> None:
     """Tell all about a reservation, hold, node, or what waits."""
     from holdfast.cli.asking.server import Server, ask

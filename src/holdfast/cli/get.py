@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from holdfast.cli.asking.options import Context, Kubeconfig, Namespace, Output, Where
+from holdfast.cli.asking.options import Context, Kubeconfig, NarrowingNamespace, Output, Where
 from holdfast.cli.failing import Failure
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def get(
     no_headers: Annotated[bool, typer.Option("--no-headers", help="Rows without a heading.")] = False,
     kubeconfig: Kubeconfig = None,
     context: Context = None,
-    namespace: Namespace = None,
+    namespace: NarrowingNamespace = None,
 ) -> None:
     """Show reservations, holds, nodes, and what waits.
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from holdfast.cli.asking.options import Context, Kubeconfig, Namespace, Where, optional
+from holdfast.cli.asking.options import Context, Kubeconfig, OwnersNamespace, Where, optional
 from holdfast.cli.failing import Failure
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ def reserve(
     ] = None,
     kubeconfig: Kubeconfig = None,
     context: Context = None,
-    namespace: Namespace = None,
+    namespace: OwnersNamespace = None,
 ) -> None:
     """Reserve room for pods that are not there yet.
 

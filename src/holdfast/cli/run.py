@@ -58,7 +58,7 @@ def run(
     configuration = setup.configuration
     health = read_address(health_address)
     log = logger()
-    for warning in configuration.warnings:
+    for warning in configuration.cautions:
         log("configuration", warning=warning)
     with failures(health_address):
         access = find_access(kubeconfig or configuration.client_connection.kubeconfig or None)

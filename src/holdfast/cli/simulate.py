@@ -83,7 +83,7 @@ def simulate(
         for note in scenario.notes:
             typer.echo(note, err=True)
         for path, setup in zip(configs, setups, strict=True):
-            for warning in setup.configuration.warnings:
+            for warning in setup.configuration.cautions:
                 typer.echo(f"warning: {path}: {warning}", err=True)
             with_progress = _progress(path)
             result = Simulation(scenario, setup, seed, begin, audit=audit).run(end, with_progress)

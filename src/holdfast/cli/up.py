@@ -82,6 +82,8 @@ def up(
         typer.echo("--dashboard-port: this version has no dashboard", err=True)
     log_to_stderr()
     setup = load_setup(config)
+    for warning in setup.configuration.cautions:
+        typer.echo(f"warning: {config}: {warning}", err=True)
     try:
         documents = load_files(apply) if apply else []
         kubeconfig = kubeconfig_out or (data_dir / "kubeconfig" if data_dir else Path(KUBECONFIG))

@@ -21,7 +21,29 @@ Context = Annotated[
     str | None, optional("--context", metavar="NAME", help="The kubeconfig's context, if not its own.")
 ]
 Namespace = Annotated[
-    str | None, optional("-n", "--namespace", metavar="NS", help="Else the context's, or default.")
+    str | None,
+    optional(
+        "-n", "--namespace", metavar="NS", help="Namespace (default: the context's, else default)."
+    ),
+]
+NarrowingNamespace = Annotated[
+    str | None,
+    optional(
+        "-n",
+        "--namespace",
+        metavar="NS",
+        help="Of the queue, only what is in this namespace (default: all namespaces).",
+    ),
+]
+OwnersNamespace = Annotated[
+    str | None,
+    optional(
+        "-n",
+        "--namespace",
+        metavar="NS",
+        help="Of the workload (default: the context's, else default); with --owner, owners in this "
+        "namespace only (default: all namespaces).",
+    ),
 ]
 Config = Annotated[
     str | None,

@@ -8,7 +8,7 @@ Two forms are read, with the same result:
         arguments: {reservedNodePercent: 30}         arguments: {reservedNodePercent: 30}
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -91,6 +91,12 @@ def read_actions(
     if not first and not problems.under("actions"):
         problems.add("actions", f"at least one is needed of {', '.join(_ARGUMENTS)}")
     return tuple(result.values())
+
+
+def actions_left_out(actions: Iterable[ActionConfig]) -> Iterator[str]:
+    """What users may not expect of a list of actions: what is not listed is not done."""
+    if all(action.name != "preempt" for action in actions):
+        yield 'actions: "preempt" is not among them: no pod preempts another'
 
 
 def _listed(actions: object, problems: Problems) -> list[tuple[str, str, dict[str, Any]]]:

@@ -49,6 +49,8 @@ def checked_extenders(
 ) -> tuple[Extender, ...]:
     if problems.under(path):
         return ()
+    if extenders:
+        problems.warn(path, "have no effect: extenders are not called")
     seen: set[str] = set()
     for i, extender in enumerate(extenders):
         at = item(path, i)

@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from holdfast.framework.config.actions import ActionConfig, read_actions
+from holdfast.framework.config.actions import ActionConfig, actions_left_out, read_actions
 from holdfast.framework.config.component import (
     ClientConnection,
     LeaderElection,
@@ -42,6 +42,12 @@ class Configuration(msgspec.Struct, frozen=True):
     enable_contention_profiling: bool
     delay_cache_until_active: bool
     warnings: tuple[str, ...]
+    """What the file says that has no effect."""
+
+    @property
+    def cautions(self) -> tuple[str, ...]:
+        """The warnings, and what the file may do without meaning to."""
+        return (*self.warnings, *actions_left_out(self.actions))
 
 
 def load(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from holdfast.server.schema.custom.rules import unevaluated_rules
+from holdfast.server.schema.custom import rules
 from holdfast.server.schema.types import Column, ResourceType, ScalePaths, Subresource
 
 MAX_COLUMNS = 100
@@ -28,8 +28,11 @@ def crd_warnings(raw: dict[str, Any]) -> list[str]:
     for i, version in enumerate((raw.get("spec") or {}).get("versions") or ()):
         schema = (version.get("schema") or {}).get("openAPIV3Schema") or {}
         path = f"spec.versions[{i}].schema.openAPIV3Schema"
-        for where, rule in unevaluated_rules(schema, path):
-            found.append(f"{where}: this rule is not evaluated here: {rule}")
+        for where, rule in rules.unevaluated_rules(schema, path):
+            why = (
+                "" if rules.available() else " without CEL (pip install 'holdfast[cel]' to enforce it)"
+            )
+            found.append(f"{where}: this rule is not evaluated here{why}: {rule}")
     return found
 
 

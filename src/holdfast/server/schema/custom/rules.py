@@ -1,7 +1,8 @@
 """`x-kubernetes-validations`: rules in the Common Expression Language.
 
 They are evaluated where the package `common-expression-language` is installed (`pip install
-'holdfast[cel]'`). Where it is not, or a rule calls what it does not know, the rule is not checked, and
+'holdfast[cel]'`). Where it is not, only the rules of Holdfast's own definitions are (`own_rules`). A
+rule that is not evaluated, also because it calls what the library does not know, is not checked, and
 whoever creates the definition is warned. A rule beyond the limits (`rule_limits`) is refused when the
 definition is created; one that is kept from before is not evaluated.
 """
@@ -16,6 +17,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from holdfast.server.schema.custom.expressions import FUNCTIONS, escaped
+from holdfast.server.schema.custom.own_rules import own_rule
 from holdfast.server.schema.custom.rule_limits import (
     BUDGET,
     CALL_BUDGET,
@@ -48,7 +50,9 @@ def available() -> bool:
 
 def has_rules(schema: Schema) -> bool:
     """Whether there are any rules to evaluate, and a way to."""
-    return available() and any(True for _ in _rules_in(schema, ""))
+    return any(
+        available() or own_rule(rule.get("rule", "")) is not None for _, rule in _rules_in(schema, "")
+    )
 
 
 def check_rules(schema: Schema, value: Any, old: Any, problems: Problems) -> None:
@@ -82,7 +86,7 @@ def unevaluated_rules(schema: Schema, path: str) -> Iterator[tuple[str, str]]:
     """The place and text of each rule that is not evaluated here."""
     for where, rule in _rules_in(schema, path):
         text = rule.get("rule", "")
-        if not available() or _program(text) is None:
+        if _program(text) is None:
             yield where, text
 
 
@@ -204,8 +208,12 @@ def _evaluate(text: str, variables: dict[str, Any]) -> Any:
         raise NotEvaluated(str(error)) from None
 
 
-@lru_cache(maxsize=1024)
 def _program(text: str) -> Callable[[dict[str, Any]], Any] | None:
+    return _compiled(text) if available() else own_rule(text)
+
+
+@lru_cache(maxsize=1024)
+def _compiled(text: str) -> Callable[[dict[str, Any]], Any] | None:
     if scan(text).problem:
         return None
     cel = import_module("cel")

@@ -1,0 +1,111 @@
+"""The rules of Holdfast's own definitions hold without a CEL library, and say the same as with one."""
+
+from __future__ import annotations
+
+import itertools
+from copy import deepcopy
+from typing import Any
+
+import pytest
+
+from holdfast.api.crds import definitions
+from holdfast.server.schema import Catalogue, check_values, crd_warnings
+from holdfast.server.schema.custom import rules
+from holdfast.server.schema.custom.own_rules import own_rule, own_rules_in
+
+Raw = dict[str, Any]
+GROUP = "scheduling.koordinator.sh"
+
+
+@pytest.fixture
+def without_cel(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rules, "available", lambda: False)
+
+
+def _check(raw: Raw, old: Raw | None = None) -> list[str]:
+    catalogue = Catalogue()
+    for definition in definitions():
+        catalogue.add_crd(definition)
+    kind = catalogue.kind(GROUP, "v1alpha1", "Reservation")
+    assert kind is not None
+    return [problem.text for problem in check_values(kind, raw, old)]
+
+
+def _reservation(node: str = "", **spec: Any) -> Raw:
+    template = {"spec": {"containers": [{"name": "c"}], **spec.pop("pod", {})}}
+    raw: Raw = {
+        "apiVersion": f"{GROUP}/v1alpha1",
+        "kind": "Reservation",
+        "metadata": {"name": "r"},
+        "spec": {"owners": [{"object": {"name": "p"}}], "template": template, **spec},
+    }
+    if node:
+        raw["status"] = {"nodeName": node}
+    return raw
+
+
+def _without_containers() -> Raw:
+    raw = _reservation()
+    raw["spec"]["template"]["spec"] = {"nodeName": "n"}
+    return raw
+
+
+CASES: dict[str, tuple[Raw, Raw | None]] = {
+    "fine": (_reservation(), None),
+    "two ends": (_reservation(ttl="1h", expires="2027-01-01T00:00:00Z"), None),
+    "no containers": (_without_containers(), None),
+    "resources of the pod as a whole": (_reservation(pod={"resources": {}}), None),
+    "moved": (_reservation("n", pod={"nodeName": "m"}), _reservation("n", pod={"nodeName": "n"})),
+    "moved before it was placed": (_reservation(pod={"nodeName": "m"}), _reservation()),
+    "tolerates more": (
+        _reservation("n", pod={"tolerations": [{"operator": "Exists"}]}),
+        _reservation("n"),
+    ),
+    "pre-allocates after all": (_reservation("n", preAllocation=True), _reservation("n")),
+    "no longer once": (_reservation("n", allocateOnce=False), _reservation("n", allocateOnce=True)),
+    "policy given up": (_reservation("n"), _reservation("n", allocatePolicy="Aligned")),
+    "owners changed": (_reservation("n", owners=[{"object": {"name": "q"}}]), _reservation("n")),
+}
+
+
+def test_every_rule_of_our_definitions_has_its_function() -> None:
+    for definition in definitions():
+        for version in definition["spec"]["versions"]:
+            for rule in own_rules_in(version["schema"]["openAPIV3Schema"]):
+                assert own_rule(rule["rule"]) is not None, rule
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_same_is_said_with_and_without_the_library(
+    case: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    raw, old = CASES[case]
+    with_library = _check(deepcopy(raw), deepcopy(old))
+    monkeypatch.setattr(rules, "available", lambda: False)
+    assert _check(deepcopy(raw), deepcopy(old)) == with_library
+
+
+def test_what_is_fixed_and_contradictory_is_refused(without_cel: None) -> None:
+    refused = {case: _check(raw, old) for case, (raw, old) in CASES.items()}
+    assert {case for case, said in refused.items() if said} == {
+        "two ends",
+        "no containers",
+        "moved",
+        "tolerates more",
+        "pre-allocates after all",
+        "no longer once",
+        "policy given up",
+    }
+    assert "expires cannot be given together with ttl; keep one of them" in refused["two ends"][0]
+
+
+def test_other_rules_are_ignored_with_a_word_about_what_to_install(without_cel: None) -> None:
+    schema = {"type": "object", "x-kubernetes-validations": [{"rule": "self.size < 100"}]}
+    raw = {"spec": {"versions": [{"schema": {"openAPIV3Schema": schema}}]}}
+    (warning,) = crd_warnings(raw)
+    assert warning.endswith(
+        "this rule is not evaluated here without CEL (pip install 'holdfast[cel]' to enforce it): "
+        "self.size < 100"
+    )
+    ours = itertools.chain.from_iterable(map(crd_warnings, definitions()))
+    assert [*ours] == []
