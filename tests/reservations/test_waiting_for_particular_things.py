@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from devices.making import device, gpu, minors, with_gpus
+from holdfast.core.validate import validate_state
 from numa.making import NUMA_SPEC, cpus, lsr, reserved, topology, zones
 from numa.making import world as with_cpus
 from reservations.little_world import LittleWorld, Raw, node, pod, reservation
@@ -258,3 +259,35 @@ def test_what_an_owner_has_goes_back_to_its_reservation_and_is_not_waited_for() 
     theirs = cpus(made, "a")
     made.delete("Pod", "a")
     assert (made.phase("r"), cpus(made, "r", "Reservation")) == ("Available", theirs)
+
+
+# What the state says of itself
+
+
+def test_a_cpu_that_is_given_twice_is_noticed() -> None:
+    made = with_cpus(cpus=8).put(lsr("a", "2")).put(lsr("b", "2"))
+    keeper = made.scheduler.cluster.belongings.cpus
+    assert validate_state(made.scheduler.cluster) == []
+    keeper.settled["pod-b"] = keeper.settled["pod-a"]
+    assert "Node/n1: CPU 0 is given to Pod/default/a and to Pod/default/b" in "; ".join(
+        validate_state(made.scheduler.cluster)
+    )
+
+
+def test_a_gpu_that_is_given_twice_is_noticed() -> None:
+    made = with_gpus(2).put(on_gpu("a")).put(on_gpu("b"))
+    keeper = made.scheduler.cluster.belongings.devices
+    assert validate_state(made.scheduler.cluster) == []
+    keeper.settled["pod-b"] = keeper.settled["pod-a"]
+    problems = "; ".join(validate_state(made.scheduler.cluster))
+    assert "Node/n1: 200 % of gpu 0 are given" in problems
+
+
+def test_what_others_wrote_is_theirs_to_answer_for() -> None:
+    """Two pods that came with the same CPUs written on them are no fault of the scheduler."""
+    made = with_cpus(cpus=8)
+    for name in ("a", "b"):
+        it = lsr(name, "2", nodeName="n1")
+        it["metadata"]["annotations"] = {STATUS: '{"cpuset": "0-1"}'}
+        made.put(it)
+    assert validate_state(made.scheduler.cluster) == []

@@ -65,6 +65,8 @@ class Custody(ABC, Generic[T]):
         """What pods and reservations have, by uid."""
         self.planned: dict[str, T] = {}
         """What Waiting reservations would get; others may have it still."""
+        self.chosen: dict[str, None] = {}
+        """The uids of those whose things were chosen here, not found written on them."""
         self.guessed: dict[str, T] = {}
         """What those on a row seem to have that do not say."""
         self.there: dict[int, dict[str, PodRecord]] = {}
@@ -176,6 +178,7 @@ class Custody(ABC, Generic[T]):
             if row >= 0 and pod.uid in self.there.get(row, ()):
                 self._leave(pod, row)
             self.settled[pod.uid] = found
+            self.chosen.pop(pod.uid, None)
             if row >= 0:
                 self._enter(pod, row)
                 self._cluster.ledger.changed.add(row)
@@ -195,11 +198,13 @@ class Custody(ABC, Generic[T]):
         if not found:
             return False
         self.settled[pod.uid] = self.guessed.pop(pod.uid)
+        self.chosen[pod.uid] = None
         return True
 
     def unsettle(self, pod: PodRecord) -> None:
         """The pod is not to be bound after all. It may still be on its row."""
         self.unplan(pod)
+        self.chosen.pop(pod.uid, None)
         found = self.settled.pop(pod.uid, None)
         if found is not None and pod.row >= 0 and pod.uid in self.there.get(pod.row, ()):
             self.guessed[pod.uid] = found
@@ -240,6 +245,7 @@ class Custody(ABC, Generic[T]):
         """The pod, or reservation, is on no row any more, and gone for good."""
         self.settled.pop(uid, None)
         self.planned.pop(uid, None)
+        self.chosen.pop(uid, None)
 
     # What Waiting reservations would get
 
@@ -249,6 +255,7 @@ class Custody(ABC, Generic[T]):
             self._leave(pod, row)
         self.settled.pop(pod.uid, None)
         self.planned.pop(pod.uid, None)
+        self.chosen.pop(pod.uid, None)
 
     def plan(self, pod: PodRecord, row: int, horizon: Horizon) -> bool:
         """Plans things for a Waiting reservation that has no plan; False if there are too few."""
@@ -272,6 +279,7 @@ class Custody(ABC, Generic[T]):
         found = self.planned.pop(pod.uid, None)
         if found:
             self.settled[pod.uid] = found
+            self.chosen[pod.uid] = None
         elif found is not None:
             self.guessed[pod.uid] = found
 
@@ -350,6 +358,16 @@ class Custody(ABC, Generic[T]):
             self.active = True
             self._open()
             self._cluster.belongings.wake()
+
+    def _given(self, row: int) -> list[tuple[PodRecord, T]]:
+        """The pods on a row, and reservations without owners, with what was chosen for them here."""
+        there = self.there.get(row, {})
+        used = {pod.draws_on for pod in there.values()}
+        return [
+            (pod, self.settled[uid])
+            for uid, pod in there.items()
+            if uid in self.chosen and uid not in used
+        ]
 
     def _strays(self) -> list[str]:
         """Those that should not be where they are thought to be."""

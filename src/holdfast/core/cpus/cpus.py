@@ -451,6 +451,13 @@ class Cpus(Custody[Holding]):
         problems = self._strays()
         for row in self.topologies:
             node = self._cluster.nodes.name(row)
+            given: dict[int, PodRecord] = {}
+            for pod, has in self._given(row):
+                problems += [
+                    f"Node/{node}: CPU {cpu} is given to {given[cpu].ref} and to {pod.ref}"
+                    for cpu in sorted(has.cpus & given.keys())
+                ]
+                given |= dict.fromkeys(has.cpus, pod)
             kept = {name: getattr(self.counts, name)[..., row, :].copy() for name in ("free", "room")}
             free, self._free[row] = self._free[row], Room()
             self._recount(row)

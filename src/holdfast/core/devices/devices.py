@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
@@ -351,6 +352,18 @@ class Devices(Custody[Allocation]):
 
     def problems(self) -> list[str]:
         problems = []
+        for row in self.there:
+            given: Counter[tuple[str, int]] = Counter()
+            for _, has in self._given(row):
+                for kind, parts in has.items():
+                    # The last line of every type is in percent.
+                    given.update({(kind, part.minor): part.amounts[-1] for part in parts})
+            node = self._cluster.nodes.name(row)
+            problems += [
+                f"Node/{node}: {percent} % of {kind} {minor} are given"
+                for (kind, minor), percent in sorted(given.items())
+                if percent > max(FULL, self.tables[kind].most(row, minor))
+            ]
         for kind in list(self._ahead):
             ahead = self.promised_room(self.tables[kind])
             del self._ahead[kind]

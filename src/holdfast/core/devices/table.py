@@ -97,6 +97,10 @@ class TypeTable:
         if infos:
             self.infos[row] = dict(infos)
 
+    def most(self, row: int, minor: int) -> int:
+        """How much the device offers by its last line, in percent."""
+        return self.total.item(-1, row, self.place(row, minor))
+
     def offers(self, row: int, part: Part) -> bool:
         """Whether the device is there, healthy, and as big as the share of it."""
         at = self.place(row, part.minor)
