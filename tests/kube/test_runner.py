@@ -58,6 +58,19 @@ def test_what_does_not_fit_says_so_and_fits_when_there_is_room() -> None:
     run(story())
 
 
+def test_events_refer_to_the_version_of_the_pod_that_was_seen() -> None:
+    async def story() -> None:
+        api = FakeApi()
+        api.create(node("n", cpu="1"))
+        async with running(api) as cluster:
+            made = api.create(pod("big", cpu="2"))
+            await cluster.quiet()
+            (event,) = api.all("/apis/events.k8s.io/v1/events")
+            assert event["regarding"]["resourceVersion"] == made["metadata"]["resourceVersion"]
+
+    run(story())
+
+
 def test_nobody_is_decided_for_before_everything_is_known() -> None:
     async def story() -> None:
         api = FakeApi()

@@ -10,7 +10,7 @@ for the network may still be overtaken by a more important one.
 import asyncio
 import random
 import time
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Sequence
 from itertools import chain, repeat
 
@@ -24,7 +24,7 @@ from holdfast.backends.kubernetes.reading.watched import WATCHED, Watched
 from holdfast.backends.kubernetes.writing.queue import Lane
 from holdfast.backends.kubernetes.writing.writer import Writer
 from holdfast.backends.metrics import SchedulingMetrics
-from holdfast.core.decisions import Emit
+from holdfast.core.decisions import Emit, ObjectRef
 from holdfast.core.events import BindConfirmed, Event
 
 PODS_AT_ONCE = 100
@@ -81,6 +81,9 @@ class Runner:
                 watched, chain([self._put], repeat(self._put_after_first)), strict=False
             )
         ]
+        self._by_kind: defaultdict[str, list[Reflector]] = defaultdict(list)
+        for each, reflector in zip(watched, self.reflectors, strict=True):
+            self._by_kind[each.info.kind].append(reflector)
         claims = scheduler.cluster.objects.setdefault("PersistentVolumeClaim", {})
         self.writer = Writer(
             client,
@@ -92,9 +95,15 @@ class Runner:
             self._write_failed,
             limit,
             claim_timeout,
+            self._version,
         )
         self.has_synced = False
         self._names = [profile.scheduler_name for profile in scheduler.profiles]
+
+    def _version(self, ref: ObjectRef) -> str:
+        """The resourceVersion last seen of an object."""
+        found = (each.version(ref.namespace, ref.name, ref.uid) for each in self._by_kind[ref.kind])
+        return next(filter(None, found), "")
 
     async def run(self) -> None:
         """Until cancelled."""

@@ -29,6 +29,11 @@ class Mirror:
     def __len__(self) -> int:
         return len(self._known)
 
+    def version(self, namespace: str, name: str, uid: str) -> str:
+        """The resourceVersion last seen of the object; empty if another has its name, or none."""
+        known_uid, version = self._known.get((namespace, name), ("", ""))
+        return version if known_uid == uid else ""
+
     def put(self, found: Found) -> Iterator[Event]:
         """The object exists, as it is here."""
         if isinstance(found, Broken):

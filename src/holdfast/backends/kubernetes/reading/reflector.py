@@ -90,6 +90,10 @@ class Reflector:
     def __len__(self) -> int:
         return len(self._mirror)
 
+    def version(self, namespace: str, name: str, uid: str) -> str:
+        """The resourceVersion last seen of an object; empty if it is not known."""
+        return self._mirror.version(namespace, name, uid)
+
     async def run(self) -> None:
         """For ever."""
         while True:

@@ -16,7 +16,7 @@ from holdfast.backends.kubernetes.http.backoff import Backoff
 from holdfast.backends.kubernetes.http.client import MERGE
 from holdfast.backends.kubernetes.writing.queue import Job, Outcome
 from holdfast.backends.kubernetes.writing.sender import Passing, Sender, wait_after
-from holdfast.core.decisions import Emit
+from holdfast.core.decisions import Emit, ObjectRef
 
 SERIES_ENDS = 360.0
 _MOST_SERIES = 10_000
@@ -37,9 +37,13 @@ class _Series:
 
 
 class Recorder:
-    def __init__(self, sender: Sender, wall: Callable[[], float]) -> None:
+    def __init__(
+        self, sender: Sender, wall: Callable[[], float], version: Callable[[ObjectRef], str]
+    ) -> None:
         self._sender = sender
         self._wall = wall
+        self._version = version
+        """The resourceVersion an object was last seen in, which events refer to as client-go's do."""
         self._host = socket.gethostname()
         self._last_name = 0
         self._second, self._second_text = -1, ""
@@ -87,6 +91,9 @@ class Recorder:
     def _body(
         self, event: Emit, controller: str, namespace: str, name: str, now: float
     ) -> dict[str, Any]:
+        regarding = event.about.reference()
+        if version := self._version(event.about):
+            regarding["resourceVersion"] = version
         return {
             "apiVersion": "events.k8s.io/v1",
             "kind": "Event",
@@ -97,7 +104,7 @@ class Recorder:
             "action": event.action or "Scheduling",
             "type": event.type,
             "reason": event.reason,
-            "regarding": event.about.reference(),
+            "regarding": regarding,
             "note": event.message[:_NOTE_LIMIT],
         }
 

@@ -30,6 +30,7 @@ from holdfast.core.decisions import (
     Emit,
     Evict,
     Nominate,
+    ObjectRef,
     Preempt,
     PreemptReservation,
     SelectNode,
@@ -63,6 +64,7 @@ class Writer:
         failed: Failed,
         limit: RateLimit | None = None,
         claim_timeout: float = 600.0,
+        version: Callable[[ObjectRef], str] = lambda _: "",
     ) -> None:
         self._sender = Sender(client, fence)
         self._feed = feed
@@ -76,7 +78,7 @@ class Writer:
         self._reservations = Reservations(self._sender, self.queue, feed)
         self._jobs = JobStatuses(self._sender, self.queue, feed)
         self._migrations = Migrations(self._sender, self.queue, feed)
-        self._recorder = Recorder(self._sender, wall)
+        self._recorder = Recorder(self._sender, wall, version)
         self.events_lost = 0
 
     def carry_out(self, decisions: Iterable[Decision]) -> None:
