@@ -59,7 +59,9 @@ def test_when_a_victim_stays_all_who_counted_on_its_room_are_tried_again() -> No
     there = make_pod("there").cpu("4").on("n1").obj()
     urgent = [make_pod(f"urgent-{i}").cpu("2").priority(100).obj() for i in (1, 2)]
     driver.add(there, *urgent)
-    assert victims(driver.round()) == [("there", "urgent-1")]
-    driver.update(there).feed(WriteRefused(urgent[0].metadata.uid, "forbidden"))
+    decisions = driver.round()
+    assert victims(decisions) == [("there", "urgent-1")]
+    refused = next(each for each in decisions if isinstance(each, Preempt))
+    driver.update(there).feed(WriteRefused(refused, "forbidden"))
     assert victims(driver.round(20.0)) == [("there", "urgent-1")]
     assert [driver.record(pod).attempts for pod in urgent] == [2, 2]

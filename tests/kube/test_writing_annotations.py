@@ -34,8 +34,9 @@ def test_they_are_written_or_the_core_hears_why_not(
             raw["metadata"]["annotations"] = {"kept": "1", "old": "0"}
             pod = d.api.create(raw)
             d.api.faults += faults
-            await d.do(AnnotatePod(ref(pod), {"new": "2", "old": None}))
-            assert d.fed == [WriteRefused(pod["metadata"]["uid"], why) for why in told]
+            decision = AnnotatePod(ref(pod), {"new": "2", "old": None})
+            await d.do(decision)
+            assert d.fed == [WriteRefused(decision, why) for why in told]
             [found] = d.api.all(PODS)
             assert found["metadata"]["annotations"] == written
 

@@ -73,7 +73,7 @@ def test_a_victim_that_cannot_be_deleted_stays_and_its_preemptor_is_tried_again(
             await d.do(Preempt(ref(victim), PREEMPTOR, "n", "room"))
             assert d.said() == told
             assert bool(d.failed) is failed
-            refused = [event.uid for event in d.fed if isinstance(event, WriteRefused)]
-            assert refused == [PREEMPTOR.uid] * failed
+            refused = [event.decision for event in d.fed if isinstance(event, WriteRefused)]
+            assert refused == [Preempt(ref(victim), PREEMPTOR, "n", "room")] * failed
 
     run(story())

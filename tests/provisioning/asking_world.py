@@ -135,7 +135,7 @@ class AskingWorld(LittleWorld):
         raw = self.objects.get(("Pod", decision.pod.name))
         if raw is None or decision.pod.uid in self.refuse:
             self.refuse.discard(decision.pod.uid)
-            self._feed(WriteRefused(decision.pod.uid, "no"))
+            self._feed(WriteRefused(decision, "no"))
             return
         annotations = {**(raw["metadata"].get("annotations") or {}), **decision.annotations}
         kept = {key: value for key, value in annotations.items() if value is not None}
@@ -144,7 +144,7 @@ class AskingWorld(LittleWorld):
     def _make(self, decision: CreateReservation) -> None:
         name = decision.reservation.metadata.name
         if self.cannot_create:
-            self._feed(WriteRefused(name, self.cannot_create))
+            self._feed(WriteRefused(decision, self.cannot_create))
         elif ("Reservation", name) not in self.objects:
             raw = msgspec.to_builtins(decision.reservation)
             self.created += 1

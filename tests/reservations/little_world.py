@@ -333,7 +333,8 @@ class LittleWorld:
         raw = self.objects.get(("Reservation", ref.name))
         if raw is None or raw["metadata"]["uid"] != ref.uid or ref.uid in self.refuse:
             self.refuse.discard(ref.uid)
-            self._feed((BindRefused if decision.binds else WriteRefused)(ref.uid, "no"))
+            binds = decision.binds
+            self._feed(BindRefused(ref.uid, "no") if binds else WriteRefused(decision, "no"))
             return
         if decision.binds:
             self._feed(BindConfirmed(ref.uid))

@@ -111,7 +111,7 @@ class MovingWorld(LittleWorld):
             raw = self.objects.get(("PodMigrationJob", decision.job.name))
             if self.mute:
                 self.unwritten += 1
-                self._feed(WriteRefused(str(decision.job), "no"))
+                self._feed(WriteRefused(decision, "no"))
             elif raw is not None:
                 self._store({**raw, "status": msgspec.to_builtins(decision.status)})
         elif isinstance(decision, SpecifyMigration):
@@ -125,7 +125,7 @@ class MovingWorld(LittleWorld):
         if raw is None or raw["metadata"]["uid"] != ref.uid:
             return
         if self.refusal:
-            self._feed(WriteRefused(ref.uid, self.refusal))
+            self._feed(WriteRefused(decision, self.refusal))
             return
         self.evicted.append(ref.name)
         if self.graceless:
@@ -138,7 +138,7 @@ class MovingWorld(LittleWorld):
         raw = msgspec.to_builtins(decision.reservation)
         name = raw["metadata"]["name"]
         if self.no_room:
-            self._feed(WriteRefused(name, self.no_room))
+            self._feed(WriteRefused(decision, self.no_room))
         elif ("Reservation", name) not in self.objects:
             meta = {"uid": f"rsv-{name}", "creationTimestamp": format_time(self.now)}
             self._store({**raw, "metadata": {**raw["metadata"], **meta}})

@@ -45,7 +45,9 @@ class Provisioner:
         """Takes note of something that happened, where the provisioner stands on its own."""
         requirements = self._requirements
         if isinstance(event, WriteRefused):
-            requirements.not_written(event.uid, event.message)
+            if isinstance(event.decision, CreateReservation):
+                name = event.decision.reservation.metadata.name
+                requirements.not_created(name, event.message)
         elif isinstance(event, Malformed):
             requirements.forget_pod(event.uid)
         elif isinstance(event, Added | Updated | Deleted):

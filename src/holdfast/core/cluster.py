@@ -18,7 +18,20 @@ from holdfast.api.reservation import Reservation
 from holdfast.core.belongings import ABOUT_BELONGINGS, Belongings
 from holdfast.core.changes import Change
 from holdfast.core.classes import PodClass, PodClasses
-from holdfast.core.decisions import Decision, Emit, ObjectRef, SetPodScheduled
+from holdfast.core.decisions import (
+    AnnotatePod,
+    CreateReservation,
+    Decision,
+    DeleteReservation,
+    Emit,
+    Evict,
+    ObjectRef,
+    Preempt,
+    PreemptReservation,
+    SetPodGroupStatus,
+    SetPodScheduled,
+    SetReservationStatus,
+)
 from holdfast.core.events import (
     Added,
     BindConfirmed,
@@ -386,20 +399,39 @@ class Cluster:
             self.confirm(pod)
 
     def _write_refused(self, event: WriteRefused) -> None:
-        self.promises.not_written(event.uid)
-        self.virtuals.not_written(event.uid, event.message)
-        self.virtuals.requirements.not_written(event.uid, event.message)
-        self.jobs.not_written(event.uid)
-        victim = self.pods.get(event.uid)
-        if victim is not None and victim.disrupted and victim.phase is Phase.ASSIGNED:
-            victim.disrupted = False  # it was asked to go, and may stay
-            self.changed(Change.OTHER)
+        decision, message = event.decision, event.message
+        match decision:
+            case CreateReservation(reservation=reservation):
+                self.virtuals.requirements.not_created(reservation.metadata.name, message)
+                self.jobs.holds.not_made(reservation.metadata.name)
+            case SetReservationStatus() | DeleteReservation() | PreemptReservation():
+                self.promises.not_written(decision.reservation.uid)
+            case AnnotatePod(pod=pod):
+                self.virtuals.not_written(pod.uid, message)
+                self._try_again(pod.uid)
+            case Evict(pod=pod):
+                self._stays(pod.uid)
+            case Preempt(preemptor=preemptor):
+                self.promises.not_written(preemptor.uid)
+                self._try_again(preemptor.uid)
+            case SetPodGroupStatus(group=group):
+                self.jobs.not_written(group.uid)
         if self.migrations.known:
-            self.migrations.refused.append((event.uid, event.message))
-        pod = self.pods.get(event.uid)
+            self.migrations.refused.append(event)
+
+    def _stays(self, uid: str) -> None:
+        """A pod was asked to go, and may stay."""
+        victim = self.pods.get(uid)
+        if victim is not None and victim.disrupted and victim.phase is Phase.ASSIGNED:
+            victim.disrupted = False
+            self.changed(Change.OTHER)
+
+    def _try_again(self, uid: str) -> None:
+        """What was decided for a pending pod was not done: perhaps a victim stays that was to make room
+        for it, and for others."""
+        pod = self.pods.get(uid)
         if pod is None or pod.phase is not Phase.PENDING or pod.leaving:
             return
-        # A victim stays that was to make room for it, and perhaps for others.
         waiting = self.nominations.get(pod.nominated, {pod.uid: pod})
         for each in list(waiting.values()):
             if self.watcher is not None and not each.leaving:

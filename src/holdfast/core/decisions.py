@@ -84,7 +84,7 @@ class Nominate(msgspec.Struct, frozen=True):
 class Preempt(msgspec.Struct, frozen=True):
     """Delete the pod, gracefully, to make room: first its condition DisruptionTarget, then it. If that
     fails, the pod as it is must be fed again: until then it counts as being on its way out; and then
-    WriteRefused with the uid of the preemptor, so that it is tried again."""
+    WriteRefused, so that the preemptor is tried again."""
 
     pod: ObjectRef
     preemptor: ObjectRef
@@ -114,8 +114,8 @@ class Evict(msgspec.Struct, frozen=True):
 
 class CreateReservation(msgspec.Struct, frozen=True):
     """Create the reservation, which has its name. That it is there is seen as an object, and if one of
-    the name is there already, nothing is done. Answered by WriteRefused, with the name, if it could not
-    be created."""
+    the name is there already, nothing is done. Answered by WriteRefused if it could not be
+    created."""
 
     reservation: Reservation
 
@@ -156,8 +156,7 @@ class PreemptReservation(msgspec.Struct, frozen=True):
 
 
 class SetMigrationStatus(msgspec.Struct, frozen=True):
-    """Write the status of a PodMigrationJob as a whole. Answered by WriteRefused, with
-    `PodMigrationJob/name`, if that fails."""
+    """Write the status of a PodMigrationJob as a whole. Answered by WriteRefused if that fails."""
 
     job: ObjectRef
     status: PodMigrationJobStatus
@@ -165,7 +164,7 @@ class SetMigrationStatus(msgspec.Struct, frozen=True):
 
 class SpecifyMigration(msgspec.Struct, frozen=True):
     """Write into the spec of a PodMigrationJob which pod and which reservation it is about. What is
-    None stays as it is. Answered by WriteRefused, with `PodMigrationJob/name`, if that fails."""
+    None stays as it is. Answered by WriteRefused if that fails."""
 
     job: ObjectRef
     pod: ObjectReference | None = None

@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 
 from holdfast.api.errors import InvalidObject
+from holdfast.core.decisions import Decision
 
 
 class Added(msgspec.Struct, frozen=True):
@@ -47,9 +48,9 @@ class BindRefused(msgspec.Struct, frozen=True):
 
 
 class WriteRefused(msgspec.Struct, frozen=True):
-    """Something else decided of an object, or for it, was not written; it may be decided again."""
+    """A decision other than a bind was not carried out; it may be decided again."""
 
-    uid: str
+    decision: Decision
     message: str
 
 

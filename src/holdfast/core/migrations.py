@@ -5,6 +5,7 @@ migration controller takes from here what happened since it last looked.
 """
 
 from holdfast.api.migration import PodMigrationJob
+from holdfast.core.events import WriteRefused
 
 
 class Migrations:
@@ -13,8 +14,8 @@ class Migrations:
         """By uid."""
         self.changed: dict[str, PodMigrationJob] = {}
         """Jobs that came, changed or went, as they were last seen, by uid."""
-        self.refused: list[tuple[str, str]] = []
-        """Of writes that were refused: what they were about, as the decision says, and why."""
+        self.refused: list[WriteRefused] = []
+        """Writes that were refused."""
         self._uid: dict[str, str] = {}
 
     def put(self, job: PodMigrationJob) -> None:

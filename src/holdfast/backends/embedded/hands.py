@@ -156,7 +156,7 @@ class Hands:
     def _annotate(self, decision: AnnotatePod) -> None:
         pod = self._this(decision.pod)
         if pod is None:
-            self._world.feed(WriteRefused(decision.pod.uid, f'pods "{decision.pod.name}" not found'))
+            self._world.feed(WriteRefused(decision, f'pods "{decision.pod.name}" not found'))
             return
         metadata = pod["metadata"]
         annotations = {**(metadata.get("annotations") or {}), **decision.annotations}

@@ -54,7 +54,7 @@ class MigrationHands:
         )
         taken = disruption(pod, map(_observed, budgets), now)
         if isinstance(taken, Refusal):
-            world.feed(WriteRefused(ref.uid, taken.message))
+            world.feed(WriteRefused(decision, taken.message))
             return
         if options.get("dryRun"):
             return

@@ -31,7 +31,7 @@ class ReservationHands:
         if reservation_key(name) in self._objects:
             return
         if problems := validate(raw):
-            self._world.feed(WriteRefused(name, str(problems[0])))
+            self._world.feed(WriteRefused(decision, str(problems[0])))
         else:
             self._objects.create(admit(raw, self._objects.scan, self._world.clock.stamp()))
 

@@ -12,8 +12,10 @@ from holdfast.controllers.migration.room import maker_of, name_of
 from holdfast.controllers.migration.steps import Steps
 from holdfast.core.cluster import Cluster
 from holdfast.core.decisions import (
+    CreateReservation,
     Decision,
     DeleteReservation,
+    Evict,
     SetMigrationStatus,
     SpecifyMigration,
 )
@@ -75,15 +77,18 @@ class MigrationController:
     def _take_refusals(self, now: float) -> None:
         jobs = self._jobs
         refused, jobs.refused = jobs.refused, []
-        for uid, message in refused:
+        for decision, message in ((each.decision, each.message) for each in refused):
             for move in self._moves.values():
-                if uid == str(move.ref):
-                    move.told, move.specified = None, ("", "")
-                    move.writing.refused(now)
-                elif move.pod == uid and move.eviction.under_way:
-                    self._steps.not_evicted(move, message, now)
-                elif move.creation.under_way and uid == name_of(move.job):
-                    self._steps.not_created(move, message, now)
+                match decision:
+                    case SetMigrationStatus(job=job) | SpecifyMigration(job=job) if job == move.ref:
+                        move.told, move.specified = None, ("", "")
+                        move.writing.refused(now)
+                    case Evict(pod=pod) if pod.uid == move.pod and move.eviction.under_way:
+                        self._steps.not_evicted(move, message, now)
+                    case CreateReservation(reservation=made) if (
+                        move.creation.under_way and made.metadata.name == name_of(move.job)
+                    ):
+                        self._steps.not_created(move, message, now)
 
     def _go_on(self, move: Move, now: float) -> None:
         job, before = move.job, len(self._decisions)

@@ -214,8 +214,7 @@ class Jobs:
         self.dirty[job.name] = None
 
     def not_written(self, uid: str) -> None:
-        """A status, or a hold of that name, that was to be written was not."""
-        self.holds.not_made(uid)
+        """The status of a PodGroup could not be written."""
         for job in self.known.values():
             if job.group is not None and job.group.metadata.uid == uid:
                 job.told = None

@@ -115,11 +115,11 @@ class Requirements:
             del self.made[id]
         self.touch(id)
 
-    def not_written(self, uid: str, message: str) -> None:
-        """Something could not be written: a reservation to be made goes by its name."""
-        if uid in self.making:
-            self.refusals[uid] = message
-            self.touch(self.making[uid])
+    def not_created(self, name: str, message: str) -> None:
+        """A reservation could not be created."""
+        if name in self.making:
+            self.refusals[name] = message
+            self.touch(self.making[name])
 
     def touch(self, id: str) -> None:
         """Something changed that a provisioner may have waited for."""

@@ -17,5 +17,5 @@ def annotation_job(sender: Sender, decision: AnnotatePod, feed: Callable[[Event]
     patch = {"metadata": {"uid": pod.uid, "annotations": dict(decision.annotations)}}
     return persistent(
         lambda: sender.write("PATCH", path_of(POD, pod.namespace, pod.name), patch, STRATEGIC),
-        lambda error: feed(WriteRefused(pod.uid, str(error))),
+        lambda error: feed(WriteRefused(decision, str(error))),
     )

@@ -93,7 +93,7 @@ class EvictionJob:
             return None  # the conflict was with the name: another has it
         if found is not None and there:
             self._feed(Updated(found))
-        self._feed(WriteRefused(self._decision.preemptor.uid, str(why)))
+        self._feed(WriteRefused(self._decision, str(why)))
         self._failed(why)
         return None
 

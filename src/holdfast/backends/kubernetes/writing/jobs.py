@@ -57,7 +57,7 @@ class JobStatuses:
                 if wait is not None and backoff.tries < _ATTEMPTS:
                     self._wanted.setdefault(ref.uid, wanted)
                     return wait
-                self._feed(WriteRefused(ref.uid, str(error)))
+                self._feed(WriteRefused(wanted, str(error)))
             return None
 
         return write

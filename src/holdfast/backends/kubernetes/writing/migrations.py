@@ -18,7 +18,7 @@ from holdfast.backends.kubernetes.writing.persisting import persistent
 from holdfast.backends.kubernetes.writing.queue import Lane, WriteQueue
 from holdfast.backends.kubernetes.writing.sender import Sender
 from holdfast.backends.wire import specification
-from holdfast.core.decisions import Evict, SetMigrationStatus, SpecifyMigration
+from holdfast.core.decisions import Decision, Evict, SetMigrationStatus, SpecifyMigration
 from holdfast.core.events import Event, WriteRefused
 
 _INFO = KINDS[RESERVATION_API, "PodMigrationJob"]
@@ -39,12 +39,12 @@ class Migrations:
             {"op": "add", "path": "/status", "value": msgspec.to_builtins(decision.status)},
         ]
         path = path_of(_INFO, "", job.name, "status")
-        self._submit(job.uid, str(job), "PATCH", path, body, JSON_PATCH)
+        self._submit(job.uid, decision, "PATCH", path, body, JSON_PATCH)
 
     def specify(self, decision: SpecifyMigration) -> None:
         job = decision.job
         body = {"metadata": {"uid": job.uid}, "spec": specification(decision)}
-        self._submit(job.uid, str(job), "PATCH", path_of(_INFO, "", job.name), body, MERGE)
+        self._submit(job.uid, decision, "PATCH", path_of(_INFO, "", job.name), body, MERGE)
 
     def evict(self, decision: Evict) -> None:
         pod, options = decision.pod, dict(decision.options)
@@ -56,16 +56,22 @@ class Migrations:
             "deleteOptions": {**options, "preconditions": conditions},
         }
         path = path_of(POD, pod.namespace, pod.name, "eviction")
-        self._submit(pod.uid, pod.uid, "POST", path, body, JSON, insists=False)
+        self._submit(pod.uid, decision, "POST", path, body, JSON, insists=False)
 
     def _submit(
-        self, uid: str, told: str, method: str, path: str, body: Any, type_: str, insists: bool = True
+        self,
+        uid: str,
+        decision: Decision,
+        method: str,
+        path: str,
+        body: Any,
+        type_: str,
+        insists: bool = True,
     ) -> None:
-        """`told` is how the core knows what was refused, if it was."""
 
         def refused(error: Exception) -> None:
             said = error.message if isinstance(error, ApiError) else str(error)
-            self._feed(WriteRefused(told, said))
+            self._feed(WriteRefused(decision, said))
 
         send = partial(self._sender.write, method, path, body, type_)
         job = persistent(send, refused, settled=_NOT_THERE, final=() if insists else _NOT_NOW)

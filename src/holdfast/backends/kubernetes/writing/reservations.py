@@ -26,6 +26,7 @@ from holdfast.backends.kubernetes.writing.sender import Passing, Sender, wait_af
 from holdfast.core.decisions import (
     AnnotateReservation,
     CreateReservation,
+    Decision,
     DeleteReservation,
     ObjectRef,
     PreemptReservation,
@@ -49,7 +50,7 @@ class Reservations:
 
     def create(self, decision: CreateReservation) -> None:
         name, body = decision.reservation.metadata.name, msgspec.to_builtins(decision.reservation)
-        job = self._persistent(name, "POST", path_of(_INFO), body, settled=_THERE_ALREADY)
+        job = self._persistent(decision, "POST", path_of(_INFO), body, settled=_THERE_ALREADY)
         self._queue.submit(Lane.STATUS, ("create", name), job)
 
     def set_status(self, decision: SetReservationStatus) -> None:
@@ -68,14 +69,14 @@ class Reservations:
         ref = decision.reservation
         self._wanted.pop(ref.uid, None)
         options = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": ref.uid}}
-        job = self._persistent(ref.uid, "DELETE", path_of(_INFO, "", ref.name), options)
+        job = self._persistent(decision, "DELETE", path_of(_INFO, "", ref.name), options)
         self._queue.submit(Lane.STATUS, ref.uid, job)
 
     def preempt(self, decision: PreemptReservation) -> None:
         ref = decision.reservation
         marks = {"labels": dict(decision.labels), "annotations": dict(decision.annotations)}
         body = {"metadata": {"uid": ref.uid, **marks}}
-        job = self._persistent(ref.uid, "PATCH", path_of(_INFO, "", ref.name), body, MERGE)
+        job = self._persistent(decision, "PATCH", path_of(_INFO, "", ref.name), body, MERGE)
         self._queue.submit(Lane.STATUS, ref.uid, job)
 
     def annotate(self, decision: AnnotateReservation) -> None:
@@ -126,17 +127,16 @@ class Reservations:
 
     def _persistent(
         self,
-        told: str,
+        decision: Decision,
         method: str,
         path: str,
         body: Any,
         content_type: str = JSON,
         settled: tuple[int, ...] = _NOT_THERE,
     ) -> Job:
-        """`told` is how the core knows what was refused, if it was."""
         return persistent(
             partial(self._sender.write, method, path, body, content_type),
-            lambda error: self._feed(WriteRefused(told, str(error))),
+            lambda error: self._feed(WriteRefused(decision, str(error))),
             settled,
         )
 
@@ -149,7 +149,7 @@ class Reservations:
         if decision.binds:
             self._feed(BindRefused(ref.uid, str(error)))
         else:
-            self._feed(WriteRefused(ref.uid, str(error)))
+            self._feed(WriteRefused(decision, str(error)))
 
 
 def _patch(decision: SetReservationStatus) -> list[dict[str, Any]]:
