@@ -416,3 +416,57 @@ def test_a_pod_at_odds_with_its_runtime_class_is_refused() -> None:
 def test_a_runtime_class_that_is_not_in_the_dump_is_no_reason_to_refuse_its_pods() -> None:
     result = simulate(joined(NODE, pod("p", spec="runtimeClassName: kata, overhead: {cpu: '1'}")))
     assert find(result, "Pod", "p")["spec"]["nodeName"] == "n1"
+
+
+def test_a_step_that_applies_what_scheduling_does_not_read_is_skipped_too() -> None:
+    scenario = read_scenario(documents(joined(NODE, step("1s", f"apply: {json.dumps(CONFIG)}"))))
+    assert scenario.notes == ("skipped: 1 ConfigMap",)
+    assert len(scenario.happenings) == 1
+
+
+CONFIG = _object("v1", "ConfigMap")
+
+
+def test_a_pending_pod_of_a_dump_has_waited_since_it_was_created() -> None:
+    """47 hours, of the 48 after which it starves."""
+    running, big = _pod("running", []), _pod("big", [])
+    running["metadata"]["creationTimestamp"] = "2026-06-02T23:00:00Z"
+    big["metadata"]["creationTimestamp"] = "2026-06-01T00:00:00Z"
+    big["spec"] = {"containers": [{"name": "c", "resources": {"requests": {"cpu": "16"}}}]}
+    result = simulate(_list(_node(), running, big), until=7200)
+    assert (3600.0, "Starving") in events(result, "Pod/default/big")
+
+
+def test_managed_fields_are_part_of_a_dump() -> None:
+    given = _pod("p", [])
+    given["metadata"] |= {
+        "resourceVersion": "7",
+        "managedFields": [
+            {
+                "manager": "kubectl",
+                "operation": "Update",
+                "apiVersion": "v1",
+                "time": "2026-06-01T00:00:00Z",
+                "fieldsType": "FieldsV1",
+                "fieldsV1": {"f:spec": {"f:containers": {}}},
+            }
+        ],
+    }
+    result = simulate(_list(_node(), given))
+    assert find(result, "Node", "n1")["metadata"]["creationTimestamp"] == "2026-06-01T00:00:00Z"
+
+
+def test_templates_whose_priority_class_is_not_in_the_dump_are_named() -> None:
+    owner = _workload("Deployment", "web")
+    owner["spec"]["template"]["spec"] = {"containers": CONTAINERS, "priorityClassName": "high"}
+    scenario = read_scenario(documents(_list(_node(), owner)))
+    assert scenario.notes == (
+        "no pods can be made with PriorityClasses that are not here: high (of Deployment/default/web)",
+    )
+    classes = {
+        "apiVersion": "scheduling.k8s.io/v1",
+        "kind": "PriorityClass",
+        "metadata": {"name": "high"},
+        "value": 7,
+    }
+    assert read_scenario(documents(_list(_node(), owner, classes))).notes == ()

@@ -25,6 +25,7 @@ from holdfast.sim.start_time import start_time
 from holdfast.sim.step_documents import STEP, read_step
 from holdfast.sim.strict_decoding import unknown_field_errors
 from holdfast.sim.timing import timing
+from holdfast.sim.workloads import makes_pods
 from holdfast.store.objects import Raw
 
 EXPECT = "Expect"
@@ -80,6 +81,7 @@ def read_scenario(documents: Sequence[Document]) -> Scenario:
         notes.append(f"ignored: fields this version does not know: {fields}")
     happenings = with_owner_uids(happenings)
     notes.extend(owners_without_pods(happenings))
+    notes.extend(_templates_without_class(happenings))
     return Scenario(tuple(happenings), tuple(at_the_end), start_time(given), tuple(notes))
 
 
@@ -134,16 +136,38 @@ def _read_own(
 
 
 def _missing_classes(happenings: Sequence[Happening]) -> Iterator[str]:
-    """Priority classes that pods name and that never come to be."""
-    objects = [(h, h.action.raw) for h in happenings if isinstance(h.action, Create | Apply)]
-    known = {raw["metadata"].get("name") for _, raw in objects if raw["kind"] == "PriorityClass"}
+    """Priority classes that pods name and that never come to be. A pod that has its priority was
+    admitted where they are."""
+    objects, known = _objects(happenings), _priority_classes(happenings)
     for happening, raw in objects:
-        name = raw.get("spec", {}).get("priorityClassName") if raw["kind"] == "Pod" else None
-        if name and name not in known and name not in SYSTEM_CLASSES:
-            if raw["spec"].get("priority") is not None:
-                continue  # a pod that was admitted elsewhere: its class is not in the dump
+        spec = raw.get("spec") or {} if raw["kind"] == "Pod" else {}
+        name = spec.get("priorityClassName")
+        if name and name not in known and spec.get("priority") is None:
             prefix = "apply." if isinstance(happening.action, Apply) else ""
             yield (
                 f"{happening.origin}: {object_name(raw)}: {prefix}spec.priorityClassName: "
                 f"no PriorityClass with name {name} was found"
             )
+
+
+def _templates_without_class(happenings: Sequence[Happening]) -> Iterator[str]:
+    """A line about workloads whose pods an API server would refuse, since their class never comes."""
+    known = _priority_classes(happenings)
+    found: dict[str, list[str]] = {}
+    for _, raw in _objects(happenings):
+        if makes_pods(raw["apiVersion"].rpartition("/")[0], raw):
+            name = (raw["spec"]["template"].get("spec") or {}).get("priorityClassName")
+            if name and name not in known:
+                found.setdefault(name, []).append(object_name(raw))
+    if found:
+        texts = (f"{name} (of {', '.join(owners)})" for name, owners in sorted(found.items()))
+        yield f"no pods can be made with PriorityClasses that are not here: {', '.join(texts)}"
+
+
+def _objects(happenings: Sequence[Happening]) -> list[tuple[Happening, Raw]]:
+    return [(h, h.action.raw) for h in happenings if isinstance(h.action, Create | Apply)]
+
+
+def _priority_classes(happenings: Sequence[Happening]) -> set[str]:
+    given = (raw for _, raw in _objects(happenings) if raw["kind"] == "PriorityClass")
+    return {str(raw["metadata"].get("name") or "") for raw in given} | SYSTEM_CLASSES.keys()
