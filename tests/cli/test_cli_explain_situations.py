@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from cli.clustered import Clustered, Raw, pod, reservation
+from holdfast.api.names import HOLD_LABEL
 
 AFFINITY = "scheduling.koordinator.sh/reservation-affinity"
 EXACT = "scheduling.koordinator.sh/exact-match-reservation"
@@ -229,6 +230,25 @@ def test_a_hold_for_the_pod_itself_is_not_counted_against_it(small: Clustered) -
         owners=[{"object": {"kind": "Pod", "name": "big", "namespace": "default", "uid": uid}}],
     )
     small.create(held).settle()
+    assert "least is missing on node-1: 6 cpu" in explained(small, "pod", "big")["help"]
+
+
+def test_nodes_held_for_a_starving_job_are_named_with_it(small: Clustered) -> None:
+    small.create(
+        pod("there", "6", nodeName="node-1"), pod("other", "8", nodeName="node-2"), pod("big", "8")
+    ).settle()
+    uid = small.server.get("/api/v1/namespaces/default/pods/big").body["metadata"]["uid"]
+    held = reservation(
+        "held-for-big",
+        "8",
+        preAllocation=True,
+        metadata={"labels": {HOLD_LABEL: "starvation"}},
+        pod={"nodeName": "node-1"},
+        owners=[{"object": {"kind": "Pod", "name": "big", "namespace": "default", "uid": uid}}],
+    )
+    small.create(held, pod("small", "1")).settle()
+    found = explained(small, "pod", "small")
+    assert "nodes held for Pod/default/big, which starves: node-1" in found["help"]
     assert "least is missing on node-1: 6 cpu" in explained(small, "pod", "big")["help"]
 
 

@@ -3,6 +3,7 @@ not read is skipped, and time goes on where the dump stopped."""
 
 import itertools
 import json
+import random
 from pathlib import Path
 from typing import Any
 
@@ -470,3 +471,43 @@ def test_templates_whose_priority_class_is_not_in_the_dump_are_named() -> None:
         "value": 7,
     }
     assert read_scenario(documents(_list(_node(), owner, classes))).notes == ()
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("left_out", [(), ("ReplicaSet", "ControllerRevision")])
+def test_the_objects_of_a_run_are_a_dump_that_changes_nothing(
+    seed: int, left_out: tuple[str, ...]
+) -> None:
+    chance = random.Random(seed)
+    job = _workload("Job", "batch")
+    job["spec"]["template"]["metadata"]["annotations"] = {"sim.holdfast.io/runs-for": "30s"}
+    template = {"template": _workload("Deployment", "web")["spec"]["template"] | {"spec": {}}}
+    template["template"]["spec"] = {"containers": [{"name": "c", "image": "newer"}]}
+    patch = f"patch: {{kind: Deployment, name: web, merge: {json.dumps({'spec': template})}}}"
+    first = simulate(
+        joined(
+            _list(
+                _node("n1", "4"),
+                _node("n2", "4"),
+                _workload("Deployment", "web", replicas=3),
+                _apart("StatefulSet", "db"),
+                _apart("DaemonSet", "agent"),
+                job,
+            ),
+            step("10s", patch),
+        ),
+        until=chance.choice([5, 10, 20, 60]),
+    )
+    items = [raw for raw in first.objects if raw["kind"] not in left_out]
+    chance.shuffle(items)
+    second = simulate(_list(*items), until=1)
+    assert _pods(second) == _pods(first)
+    assert not [each for each in second.timeline if each.event in ("Bound", "Deleted")]
+
+
+def _apart(kind: str, app: str) -> Raw:
+    """A workload with labels of its own."""
+    raw = _workload(kind, app)
+    raw["spec"]["selector"] = {"matchLabels": {"app": app}}
+    raw["spec"]["template"]["metadata"]["labels"] = {"app": app}
+    return raw
