@@ -6,7 +6,7 @@ names, uids, environment, the volume of an injected token, and the node a Daemon
 (`pin`), which would otherwise make every such pod a class of its own.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from copy import copy
 from typing import NamedTuple
 
@@ -104,6 +104,7 @@ class PodClass:
         traits: "Traits",
         slot: Callable[[str], int],
         counted: CountedLimits,
+        read: frozenset[str] = frozenset(),
     ) -> None:
         spec = pod.spec
         self.id = class_id
@@ -115,7 +116,7 @@ class PodClass:
         self.wants_node = traits.wants_node
         self.namespace = pod.metadata.namespace
         self.labels: Mapping[str, str] = pod.metadata.labels
-        self.annotations = scheduling_annotations(pod)
+        self.annotations = scheduling_annotations(pod, read)
         self.owners: list[OwnerReference] = pod.metadata.owner_references
         self.priority = (spec.priority or 0) if traits.priority is None else traits.priority
         self.terminating = pod.metadata.deletion_timestamp is not None
@@ -246,6 +247,7 @@ class PodClasses:
         self._idle: dict[int, bytes] = {}
         self._keys: dict[int, bytes] = {}
         self._next = 0
+        self._read: frozenset[str] = frozenset()
         self.counted: CountedLimits = {}
         self.on_added: list[Callable[[PodClass], None]] = []
         self.on_dropped: list[Callable[[PodClass], None]] = []
@@ -256,6 +258,13 @@ class PodClasses:
     def __iter__(self) -> Iterator[PodClass]:
         return iter(self._by_key.values())
 
+    def read(self, annotations: Iterable[str]) -> None:
+        """Pods that differ in one of these annotations are of different classes. To be said before
+        there are any pods."""
+        more = frozenset(annotations) - self._read
+        assert not (more and self._by_key), "classes of pods are known already"
+        self._read |= more
+
     def count_limits(self) -> None:
         """From now on what pods claim includes all limits that are `counted`."""
         for cls in (*self._by_key.values(), *self._plain.values()):
@@ -263,7 +272,7 @@ class PodClasses:
 
     def acquire(self, pod: Pod, traits: Traits = ORDINARY) -> PodClass:
         """The class of a pod, which now counts one pod more; raises InvalidObject."""
-        key = class_key(pod)
+        key = class_key(pod, read=self._read)
         if traits is not ORDINARY:
             key += encode((traits, pod.metadata.uid if traits.private else ""))
         found = self._by_key.get(key)
@@ -312,7 +321,7 @@ class PodClasses:
         volumes = scheduling_volumes(pod.spec)
         if not volumes:
             return self._new(pod, traits)
-        key = class_key(pod, with_volumes=False)
+        key = class_key(pod, with_volumes=False, read=self._read)
         if traits is not ORDINARY:
             key += encode((traits, pod.metadata.uid if traits.private else ""))
         plain = self._plain.get(key)
@@ -326,7 +335,7 @@ class PodClasses:
 
     def _new(self, pod: Pod, traits: Traits) -> PodClass:
         self._next += 1
-        return PodClass(self._next - 1, pod, traits, self._slot, self.counted)
+        return PodClass(self._next - 1, pod, traits, self._slot, self.counted, self._read)
 
     def _dropped(self, cls: PodClass) -> None:
         for tell in self.on_dropped:

@@ -42,7 +42,8 @@ _OF_JOBS = frozenset(
 """Annotations that tell jobs apart, which is no matter of nodes: their pods share classes."""
 
 
-def class_key(pod: Pod, with_volumes: bool = True) -> bytes:
+def class_key(pod: Pod, with_volumes: bool = True, read: frozenset[str] = frozenset()) -> bytes:
+    """`read` are annotations that plugins from outside say they read."""
     spec, meta = pod.spec, pod.metadata
     parts: list[Any] = [
         meta.namespace,
@@ -52,8 +53,8 @@ def class_key(pod: Pod, with_volumes: bool = True) -> bytes:
     ]
     # Most pods have none of what follows; each present part carries its name, so that two
     # different absences never encode alike.
-    if meta.annotations and not RESULTS.issuperset(meta.annotations):
-        annotations = scheduling_annotations(pod)
+    if meta.annotations and (read or not RESULTS.issuperset(meta.annotations)):
+        annotations = scheduling_annotations(pod, read)
         if annotations:
             parts.append(("annotations", annotations))
     if meta.owner_references:
@@ -110,14 +111,17 @@ def nonzero(amounts: Mapping[str, int]) -> tuple[int, int]:
     return capped(amounts.get("cpu", 0)), capped(amounts.get("memory", 0))
 
 
-def scheduling_annotations(pod: Pod) -> dict[str, str]:
+def scheduling_annotations(pod: Pod, read: frozenset[str] = frozenset()) -> dict[str, str]:
     return {
         key: value
         for key, value in pod.metadata.annotations.items()
-        if key not in RESULTS
-        and key not in _OF_JOBS
-        and any(domain in key for domain in _SCHEDULING_DOMAINS)
-        and not key.startswith(names.SIM_PREFIX)
+        if key in read
+        or (
+            key not in RESULTS
+            and key not in _OF_JOBS
+            and any(domain in key for domain in _SCHEDULING_DOMAINS)
+            and not key.startswith(names.SIM_PREFIX)
+        )
     }
 
 

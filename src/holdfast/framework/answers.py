@@ -6,6 +6,7 @@ from typing import Any
 from holdfast.api.errors import HoldfastError
 from holdfast.core.classes import PodClass
 from holdfast.core.view import Facet
+from holdfast.framework.checked import checked_filter, checked_score, is_foreign
 from holdfast.framework.interface import (
     Filter,
     Plugin,
@@ -58,7 +59,8 @@ class Answers:
                 if self.rejected is None:
                     self.rejected, self.rejected_by = answer, plugin.name
             elif answer.passes is not everywhere:
-                self.filters.append((plugin.name, answer))
+                checks = is_foreign(plugin)
+                self.filters.append((plugin.name, checked_filter(plugin, answer) if checks else answer))
 
     def score_by(self, scorers: Iterable[tuple[Plugin, int]]) -> None:
         """Asks plugins how well nodes will do."""
@@ -71,7 +73,7 @@ class Answers:
                     self.unscorable = Rejected(text, error=True), scorer.name
                 continue
             if score is not None:
-                self._take(score, weight)
+                self._take(checked_score(scorer, score) if is_foreign(scorer) else score, weight)
 
     def _take(self, score: Score, weight: int) -> None:
         if score.version is not None:

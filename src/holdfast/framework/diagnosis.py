@@ -206,23 +206,25 @@ class Diagnosis:
             if not failed.any():
                 continue
             left &= ~failed
-            reasons = test.reasons(view)
+            at = np.flatnonzero(failed)
+            failing = view if len(at) == len(rows) else Some(self._table, rows[at])
+            reasons = test.reasons(failing)
             if len(reasons) > _MOST_BITS:
-                for at in np.flatnonzero(failed).tolist():
-                    codes[at] = self._intern(self.blame(int(rows[at])))
+                for one in at.tolist():
+                    codes[one] = self._intern(self.blame(int(rows[one])))
                 continue
             # Rows with the same combination of reasons share a blame.
-            combination = np.zeros(len(rows), dtype=np.int64)
+            combination = np.zeros(len(at), dtype=np.int64)
             for bit, reason in enumerate(reasons):
-                combination |= (reason.rows & view.full(True)).astype(np.int64) << (2 * bit)
-                hopeless = reason.rows & ~(reason.resolvable & view.full(True))
+                combination |= (reason.rows & failing.full(True)).astype(np.int64) << (2 * bit)
+                hopeless = reason.rows & ~(reason.resolvable & failing.full(True))
                 combination |= hopeless.astype(np.int64) << (2 * bit + 1)
-            for value in distinct(combination[failed]):
+            for value in distinct(combination):
                 bits = int(value)
                 those = [reason for bit, reason in enumerate(reasons) if bits >> (2 * bit) & 1]
                 texts = tuple(reason.text for reason in those for _ in range(reason.times))
                 hopeful = not any(bits >> (2 * bit + 1) & 1 for bit in range(len(reasons)))
-                codes[failed & (combination == value)] = self._intern(Blame(plugin, texts, hopeful))
+                codes[at[combination == value]] = self._intern(Blame(plugin, texts, hopeful))
         return codes
 
     def _intern(self, blame: Blame) -> int:

@@ -4,11 +4,26 @@ A plugin is a class with a name and some of the methods below. It is made once p
 cluster and its arguments, and asked about *pod classes*, never about single pods or nodes: pods of
 one class get one answer.
 
+**Classes.** Pods are of one class if they agree in all of this, and a plugin may rely on nothing else:
+
+* namespace, labels, owner references, priority, preemption policy, whether the pod is being
+  deleted;
+* annotations of `koordinator.sh`, `volcano.sh`, `holdfast.io` and Kubernetes' own domains, less
+  those that scheduling writes; others only if a plugin names them in `reads_annotations`.
+  `cls.annotations` has them;
+* of containers and init containers the image, resources, ports and restart policy; the pod's
+  resources and overhead; host network;
+* node selector, affinity (but for the one node that pods of a DaemonSet name), tolerations,
+  topology spread constraints;
+* volumes, as far as they are more than local to the node.
+
+`cls.pod` is one pod of the class: what is not listed here may be otherwise in others.
+
 **Filtering.** `filter(cls)` is PreFilter and Filter in one. It looks at the class and answers
 
 * `None`: nothing to check for this class (kube-scheduler's Skip);
-* a `Filter`: `passes(view)` says for the rows of a view which of them will do, and `reasons(view)`
-  why those that will not do will not. `reasons` is asked only about rows that did not pass;
+* a `Filter`: `passes(view)` says for the rows of a view which of them are feasible, and `reasons(view)`
+  why rows are not. `reasons` is asked only about rows that did not pass;
 * a `Rejected`: no node will do, whatever it is like.
 
 **Scoring.** `score(cls)` is PreScore, Score and NormalizeScore in one. It answers `None` (every node
@@ -16,8 +31,14 @@ one class get one answer.
 `normalize` brings it there. A normalisation is told the raw scores of all nodes that passed the
 filters. `Score.constant` says that all nodes score the same.
 
-**Views.** A view is one row, some, or all; see `holdfast.core.view`. Write arithmetic on what it gives:
-operators and numpy functions work for all three. Never loop over rows, never branch on cells.
+**Views.** A view is one row, some, or all; see `holdfast.core.view`. Write arithmetic on what it
+gives: operators (`~` included) and numpy functions work for all three. A filter answers with
+booleans, a score with numbers, of which the part before the point counts; anything else is an error
+that names the plugin. Never loop over rows, never branch on cells.
+
+**Values per row.** A plugin that keeps a value for every row keeps it in
+`cluster.nodes.columns.new(…)`, which is always as long as the table; see
+`holdfast.core.row_columns`.
 
 **Scope.** Answers are kept per class and recomputed only where something changed, so each Filter and
 Score says what it depends on:
@@ -336,6 +357,8 @@ class Plugin:
 
     name: ClassVar[str]
     wakes_on: ClassVar[int] = Change.ANY
+    reads_annotations: ClassVar[frozenset[str]] = frozenset()
+    """The annotations of pods the plugin reads, which thereby become part of their class."""
     about_volumes: ClassVar[bool] = False
     """Whether the plugin looks at a pod's volumes."""
     action: ClassVar[str] = ""

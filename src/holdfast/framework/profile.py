@@ -22,6 +22,7 @@ class Profile:
             for ref in resolved.points.get(point, ()):
                 if ref.name not in made:
                     made[ref.name] = registry[ref.name](cluster, resolved.args.get(ref.name, {}))
+                    cluster.classes.read(made[ref.name].reads_annotations)
             standing = [made[ref.name] for ref in resolved.points.get(point, ())]
             return [p for p in standing if point not in p.stands_at or point in served_points(type(p))]
 

@@ -1,0 +1,133 @@
+"""What the plugin author's manual promises, for a plugin written by it: on one row as on many."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from builders import make_node, make_pod
+from holdfast.core.classes import PodClass
+from holdfast.core.decisions import Bind
+from holdfast.core.slots import CPU
+from holdfast.core.view import Cells, View
+from holdfast.framework.interface import ByRange, Filter, Plugin, Reason, Scope, Score
+from holdfast.framework.registry import PluginError
+from reference.driving import Driver
+from reference.setup import Setup, document
+
+NODES = 4
+
+
+class Contracted(Plugin):
+    """Its formulas are given by each test."""
+
+    name = "Contracted"
+    reads_annotations = frozenset({"example.com/max-carbon"})
+    asked: list[list[int]] = []  # noqa: RUF012
+    classes: list[dict[str, str]] = []  # noqa: RUF012
+    passes: Any = None
+    scores: Any = None
+
+    def filter(self, cls: PodClass) -> Filter | None:
+        self.classes.append(dict(cls.annotations))
+        formula = type(self).passes
+        if formula is None:
+            return None
+
+        def reasons(view: View) -> list[Reason]:
+            self.asked.append(np.atleast_1d(view.rows).tolist())
+            return [Reason("node(s) were not right", view.full(True))]
+
+        return Filter(formula, reasons, Scope.USAGE)
+
+    def score(self, cls: PodClass) -> Score | None:
+        formula = type(self).scores
+        return None if formula is None else Score(formula, Scope.USAGE, ByRange())
+
+
+def driven(passes: Any = None, scores: Any = None, nodes: int = NODES) -> Driver:
+    formulas = {"passes": passes, "scores": scores, "asked": [], "classes": []}
+    methods = {name: staticmethod(each) if callable(each) else each for name, each in formulas.items()}
+    plugin: type[Contracted] = type("Contracted", (Contracted,), methods)
+    config = document((Setup(),))
+    config["profiles"][0]["plugins"]["multiPoint"]["enabled"].insert(0, {"name": plugin.name})
+    driver = Driver((Setup(),), plugin, config=config)
+    made = (make_node(f"n{at}").allocatable(cpu="4", memory="8Gi", pods=110) for at in range(nodes))
+    return driver.add(*(each.obj() for each in made))
+
+
+def bound(driver: Driver) -> list[str]:
+    return [each.node for each in driver.round() if isinstance(each, Bind)]
+
+
+def is_full(view: View) -> Cells:
+    return view.claimed(CPU) >= 2000
+
+
+@pytest.mark.parametrize(
+    "passes",
+    [
+        pytest.param(lambda view: ~is_full(view), id="not"),
+        pytest.param(lambda view: ~(is_full(view) | is_full(view)), id="not of an or"),
+        pytest.param(lambda view: ~is_full(view) & (view.free(CPU) > 0), id="not and"),
+        pytest.param(lambda view: np.logical_not(is_full(view)), id="numpy"),
+        pytest.param(lambda view: np.where(is_full(view), False, True), id="where"),
+        pytest.param(lambda view: is_full(view) == False, id="compared"),  # noqa: E712
+    ],
+)
+def test_a_filter_means_the_same_on_one_row_as_on_many(passes: Any) -> None:
+    driver = driven(passes)
+    for number in range(4 * NODES):
+        driver.add(make_pod(f"p{number}").cpu("1").obj())
+    nodes = bound(driver)
+    assert sorted(nodes) == sorted([f"n{at}" for at in range(NODES)] * 2)
+
+
+@pytest.mark.parametrize(
+    "scores",
+    [
+        pytest.param(lambda view: np.where(view.claimed(CPU) > 0, 1, 3), id="where"),
+        pytest.param(lambda view: np.minimum(view.free(CPU), 3000), id="numpy"),
+        pytest.param(lambda view: view.free(CPU) / 1000, id="float"),
+        pytest.param(lambda view: 5, id="constant"),
+    ],
+)
+def test_a_normalised_score_may_be_computed_with_numpy(scores: Any) -> None:
+    driver = driven(None, scores)
+    for number in range(2 * NODES):
+        driver.add(make_pod(f"p{number}").cpu("1").obj())
+    assert len(bound(driver)) == 2 * NODES
+
+
+@pytest.mark.parametrize("wrong", [7, "yes", None, 0.5])
+def test_an_answer_that_is_none_is_an_error_that_names_the_plugin(wrong: Any) -> None:
+    for formulas in ((lambda view: wrong, None), (None, lambda view: [wrong, wrong, wrong])):
+        if formulas[0] is None and wrong in (7, 0.5):
+            continue
+        driver = driven(*formulas)
+        driver.add(make_pod("p").cpu("1").obj())
+        with pytest.raises(PluginError, match="plugin Contracted answered"):
+            driver.round()
+
+
+def test_reasons_are_asked_only_of_rows_that_did_not_pass() -> None:
+    driver = driven(lambda view: view.rows % 2 == 0)
+    driver.add(make_pod("big").cpu("9").obj())
+    driver.round()
+    plugin = driver.scheduler.profiles[0].plugins["Contracted"]
+    assert isinstance(plugin, Contracted)
+    assert plugin.asked and all(row % 2 == 1 for rows in plugin.asked for row in rows)
+
+
+def test_annotations_a_plugin_reads_are_part_of_the_class() -> None:
+    driver = driven(lambda view: view.full(True))
+    for limit in ("100", "900", "100"):
+        pod = make_pod(f"p{len(driver.scheduler.cluster.pods)}").cpu("1")
+        pod.annotation("example.com/max-carbon", limit).annotation("example.com/note", limit)
+        driver.add(pod.obj())
+    driver.round()
+    plugin = driver.scheduler.profiles[0].plugins["Contracted"]
+    assert isinstance(plugin, Contracted)
+    assert plugin.classes == [{"example.com/max-carbon": "100"}, {"example.com/max-carbon": "900"}]
