@@ -138,3 +138,27 @@ def test_late_news_of_one_does_not_touch_another_of_its_name() -> None:
             assert status(api).get("succeeded", 0) == 0
 
     run(story())
+
+
+def test_members_that_are_being_deleted_do_not_count() -> None:
+    """A whole job makes room, its pods are made again one by one: nothing of it starts alone."""
+
+    async def story() -> None:
+        api = prepared()
+        async with running(api) as cluster:
+            await until(lambda: len(api.binds) == 2)
+            for name in ("a", "b"):
+                raw = deepcopy(api.get("/api/v1/pods", name))
+                raw["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+                api.change(raw)
+            api.create(member("c"))
+            await asyncio.sleep(60)
+            assert api.pods()["c"] == ""
+            api.delete(api.get("/api/v1/pods", "a"))
+            await asyncio.sleep(60)
+            assert api.pods()["c"] == ""
+            api.create(member("d"))
+            await until(lambda: len(api.binds) == 4)
+            await cluster.quiet()
+
+    run(story())

@@ -217,12 +217,15 @@ class Job:
         ]
 
     def placed(self) -> Iterator[PodRecord]:
-        return (member for member in self.members.values() if member.row >= 0)
+        """The members that have a node and keep it: those being deleted do no more for the job."""
+        return (
+            member for member in self.members.values() if member.row >= 0 and not member.cls.terminating
+        )
 
     @property
     def ready_members(self) -> int:
         """How many have a place, or have done their work."""
-        return sum(member.row >= 0 for member in self.members.values()) + self._done_members
+        return sum(1 for _ in self.placed()) + self._done_members
 
     @property
     def _done_members(self) -> int:
