@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: demo test check bench soak soak-lives format clean
+.PHONY: demo test check bench soak soak-lives soak-faults format clean
 .DEFAULT_GOAL := help
 
 help:
@@ -12,7 +12,8 @@ help:
 	@echo "make test    run all tests"
 	@echo "make check   lint, types, layers"
 	@echo "make bench   the core benchmark table (BENCH='SchedulingBasic' narrows it)"
-	@echo "make soak    many random lives with the capacity audit (LIVES=100000 FROM=0 JOBS=2)"
+	@echo "make soak    many random lives with the capacity audit (LIVES=100000 FROM=0 JOBS=2),"
+	@echo "             then lives of scheduler processes with faults (FAULT_SEEDS=1000000 FAULT_FROM=0)"
 	@echo "make format  let ruff rewrite the code"
 
 $(STAMP): pyproject.toml
@@ -39,10 +40,16 @@ LIVES ?= 100000
 FROM  ?= 0
 JOBS  ?= $(shell nproc)
 
-soak: soak-lives
+soak: soak-lives soak-faults
 
 soak-lives: $(STAMP)
 	PYTHONPATH=src:tests $(BIN)/python -m mixtures.soak --lives $(LIVES) --from $(FROM) --jobs $(JOBS)
+
+FAULT_SEEDS ?= 1000000
+FAULT_FROM  ?= 0
+
+soak-faults: $(STAMP)
+	PYTHONPATH=src:tests $(BIN)/python -m faults --seeds $(FAULT_SEEDS) --from $(FAULT_FROM) --jobs $(JOBS)
 
 format: $(STAMP)
 	$(BIN)/ruff check --fix .

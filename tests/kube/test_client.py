@@ -21,6 +21,8 @@ from holdfast.backends.kubernetes.access import Access, Tls
 from holdfast.backends.kubernetes.access.credentials import Credentials, FileCredentials, Identity
 from holdfast.backends.kubernetes.errors import ApiError, CredentialsError, Deposed, Unreachable
 from holdfast.backends.kubernetes.http.client import Client, Request, get
+from holdfast.backends.kubernetes.reading.reflector import Reflector
+from holdfast.backends.kubernetes.reading.watched import WATCHED
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -58,7 +60,7 @@ async def echo(request: web.Request) -> web.Response:
 
 @pytest.fixture(params=["wire", "proxy"])
 def way(request: pytest.FixtureRequest) -> str:
-    """Short requests go one way, and another where there is a proxy; both must do the same."""
+    """Requests go one way, and another where there is a proxy; both must do the same."""
     return str(request.param)
 
 
@@ -303,6 +305,83 @@ def test_a_watch_gives_bytes_as_they_come_and_ends_when_quiet() -> None:
                 async with client.watch("/quiet", idle=0.2) as chunks:
                     async for _ in chunks:
                         pass
+
+    go(story())
+
+
+_STREAM = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        [b"5\r\nabcd\n\r\n", b"ZZ\r\n\xff\xfe"],
+        [b"ZZ\r\n\xff\xfe"],
+        [b"5\r\nabcd\nXXXX"],
+        [b"a\r\nabcd\n", b"\xff" * 12 + b"\r\n"],
+        [b"5\r\nabcd\n\r\n", b"FFFFFFFFFFFFFFFFFFFFFF\r\nabc"],
+        [b"-5\r\nabcd\n\r\n"],
+    ],
+    ids=["later size", "first size", "no end", "binary", "huge size", "negative size"],
+)
+def test_a_watch_that_is_not_http_any_more_ends(parts: list[bytes], way: str) -> None:
+    async def story() -> None:
+        async def garble(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(_STREAM)
+            for part in parts:
+                await writer.drain()
+                await asyncio.sleep(0.01)  # so that they are read one by one
+                writer.write(part)
+            await reader.read()  # the connection stays open until the other side closes it
+            writer.close()
+
+        server = await asyncio.start_server(garble, "127.0.0.1", 0)
+        port = server.sockets[0].getsockname()[1]
+        async with server, Client(access_to(port, way)) as client:
+            with pytest.raises(Unreachable):
+                async with client.watch("/w", idle=0.5) as chunks:
+                    async for _ in chunks:
+                        pass
+
+    go(story())
+
+
+def test_a_kind_is_followed_again_after_a_watch_that_is_not_http_any_more() -> None:
+    async def story() -> None:
+        watches = 0
+
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            nonlocal watches
+            head = await reader.readuntil(b"\r\n\r\n")
+            if b"watch=true" not in head:
+                body = b'{"metadata": {"resourceVersion": "7"}, "items": []}'
+                writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body))
+            else:
+                watches += 1
+                meta = b'{"metadata": {"name": "n%d", "uid": "u%d", "resourceVersion": "%d"}}'
+                line = b'{"type": "ADDED", "object": %b}\n' % (meta % (watches, watches, 7 + watches))
+                writer.write(_STREAM + b"%x\r\n%b\r\n" % (len(line), line))
+                await writer.drain()
+                if watches == 1:
+                    await asyncio.sleep(0.01)
+                    writer.write(b"\x00\xff garbage")
+            await reader.read()
+            writer.close()
+
+        server = await asyncio.start_server(serve, "127.0.0.1", 0)
+        port = server.sockets[0].getsockname()[1]
+        seen: asyncio.Queue[str] = asyncio.Queue()
+        async with server, Client(access_to(port, "wire")) as client:
+
+            def saw(event: Any) -> None:
+                seen.put_nowait(event.object.metadata.name)
+
+            reflector = Reflector(client, WATCHED[0], saw, stream=False)
+            task = asyncio.create_task(reflector.run())
+            assert [await seen.get(), await seen.get()] == ["n1", "n2"]
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
 
     go(story())
 

@@ -29,8 +29,9 @@ class Candidate:
         clock = LoopClock()
         self.fence = Fence(clock.elapsed)
         self.log: list[str] = []
+        self.client = FakeClient(api)
         self.election = Election(
-            FakeClient(api),
+            self.client,
             LeaderElection(),
             name,
             self.fence,
@@ -107,8 +108,73 @@ def test_a_leader_that_goes_quietly_is_replaced_within_the_lease() -> None:
                 first.cancel()
                 died = asyncio.get_running_loop().time()
                 await until(lambda: two.election.is_leading)
-                assert 13 <= asyncio.get_running_loop().time() - died <= 20
+                assert 12.5 <= asyncio.get_running_loop().time() - died <= 15.01
                 assert lease(api)["leaseTransitions"] == 1
+
+    run(story())
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_leader_that_is_cut_off_is_replaced_within_the_lease_and_stopped_before(seed: int) -> None:
+    """Whatever the moment, and however many wait for it."""
+
+    async def story() -> None:
+        api, apart = FakeApi(), FakeApi()
+        one = Candidate(api, "one", seed)
+        others = [Candidate(api, f"other-{i}", 100 * seed + i) for i in range(seed % 3 + 1)]
+        async with running(one):
+            await until(lambda: one.election.is_leading)
+            async with running(*others):
+                await asyncio.sleep(20 + seed * 0.137)
+                apart.faults.append(Fault(delay=3600, times=FOREVER))
+                one.client.api = apart
+                cut_at = asyncio.get_running_loop().time()
+                while not any(other.election.is_leading for other in others):
+                    await asyncio.sleep(0.01)
+                took_over_at = asyncio.get_running_loop().time()
+                assert took_over_at - cut_at <= 15.05
+                assert one.lost_at is not None and one.lost_at < took_over_at - 4
+                assert not one.fence.is_open
+
+    run(story())
+
+
+def test_the_lease_is_let_go_of_though_the_server_cannot_for_a_while() -> None:
+    async def story() -> None:
+        api = FakeApi()
+        one, two = Candidate(api, "one", 1), Candidate(api, "two", 2)
+        async with running(one) as (first,):
+            await until(lambda: one.election.is_leading)
+            async with running(two):
+                await asyncio.sleep(30)
+                first.cancel()
+                await asyncio.gather(first, return_exceptions=True)
+                api.faults += [
+                    Fault("PUT", status=503, times=3),
+                    Fault("PUT", cut="after"),
+                    Fault("GET", status=500, times=2),
+                ]
+                stopped_at = asyncio.get_running_loop().time()
+                await one.election.release()
+                assert asyncio.get_running_loop().time() - stopped_at <= 10
+                await until(lambda: two.election.is_leading, within=5)
+
+    run(story())
+
+
+def test_a_server_that_cannot_at_all_is_not_waited_for_longer_than_ten_seconds() -> None:
+    async def story() -> None:
+        api = FakeApi()
+        one = Candidate(api, "one", 1)
+        async with running(one) as (first,):
+            await until(lambda: one.election.is_leading)
+            first.cancel()
+            await asyncio.gather(first, return_exceptions=True)
+            api.faults.append(Fault(delay=3600, times=FOREVER))
+            stopped_at = asyncio.get_running_loop().time()
+            await one.election.release()
+            assert asyncio.get_running_loop().time() - stopped_at <= 10.1
+            assert one.log[-1].startswith("not released")
 
     run(story())
 

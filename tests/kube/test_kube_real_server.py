@@ -250,9 +250,10 @@ def test_leaders_hand_over_and_no_pod_is_bound_twice(real_cluster: RealServer, t
         creating.result()
         second.wait_until(lambda: all_bound(real_cluster, 600))
         first.signal(signal.SIGCONT)
-        assert first.process.wait(30) == 1, "a leader that lost its lease ends"
-        events = [event["event"] for event in first.events()]
-        assert "election lost" in events
+        first.wait_until(lambda: first.figure("holdfast_leadership_lost_total") == 1)
+        assert first.process.poll() is None, "a leader that lost its lease is a candidate again"
+        first.wait_until(first.is_ready)
+        assert "election lost" in [event["event"] for event in first.events()]
         wait_until(lambda: agrees(second))
         # What the first had still to tell it does not tell any more.
         placed = second.figure("scheduler_pod_scheduling_attempts_count")

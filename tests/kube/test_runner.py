@@ -8,8 +8,10 @@ import random
 
 import pytest
 
+from holdfast.api.decode import decode
 from holdfast.backends.kubernetes.runner import BINDS_WAITING
 from holdfast.backends.kubernetes.traffic import RunnerFigures
+from holdfast.core.events import Updated
 from holdfast.core.pods import Phase
 from kube.fake_api import FakeApi, Fault, Raw
 from kube.running_cluster import node, pod, running
@@ -344,5 +346,30 @@ def test_metrics_tell_what_happened() -> None:
             "scheduler_plugin_execution_duration_seconds_bucket",
         ):
             assert name in text
+
+    run(story())
+
+
+@pytest.mark.parametrize("now", ["gone", "changed"])
+def test_a_pod_that_was_read_for_its_bind_and_has_changed_since_is_as_the_watch_says(now: str) -> None:
+    """The answer to a read can be older than what is known: it must not bring a pod back."""
+
+    async def story() -> None:
+        api = FakeApi()
+        api.create(node("n", cpu="1"))
+        raw = api.create(pod("p", cpu="1"))
+        async with running(api) as cluster:
+            await until(lambda: api.pods()["p"] == "n")
+            await cluster.quiet()
+            read = decode(api.get("/api/v1/pods", "p") if now == "gone" else raw)
+            if now == "gone":
+                api.delete(raw)
+            await cluster.quiet()
+            cluster.runner._bind_answered(Updated(read))
+            await cluster.quiet()
+            assert (await cluster.difference()).is_empty
+            api.create(pod("next", cpu="1"))
+            await cluster.quiet()
+            assert api.pods()["next"] == ("n" if now == "gone" else "")
 
     run(story())

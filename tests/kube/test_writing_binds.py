@@ -48,6 +48,43 @@ def test_a_bind_is_known_to_be_done_or_not(faults: list[Fault], told: list[str],
     run(story())
 
 
+@pytest.mark.parametrize("after", [0.5, 3.0, 12.0, 60.0])
+def test_a_bind_that_is_carried_out_after_an_error_is_noticed(after: float) -> None:
+    """The server says four times that it cannot, and then it does: the capacity is taken."""
+
+    async def story() -> None:
+        async with desk() as d:
+            pod = d.api.create(make_pod("p").raw())
+            d.api.faults.append(Fault("POST", BIND, status=504, times=FOREVER))
+            d.writer.carry_out([Bind(ref(pod), "n")])
+            await until(lambda: d.api.count("POST", BIND) == 4)
+            await asyncio.sleep(after)
+            assert d.fed == []
+            target = {"metadata": {"uid": pod["metadata"]["uid"]}, "target": {"name": "n"}}
+            d.api._bind("/api/v1/pods", ("default", "p"), target)
+            assert await d.writer.queue.drain(3600)
+            assert d.said() == ["Updated on n"]
+
+    run(story())
+
+
+def test_a_bind_that_may_still_be_carried_out_is_withdrawn() -> None:
+    """The pod is changed, so that a bind for the version before is refused."""
+
+    async def story() -> None:
+        async with desk() as d:
+            pod = d.api.create(make_pod("p").raw())
+            d.api.faults.append(Fault("POST", BIND, status=504, times=FOREVER))
+            await d.do(Bind(ref(pod), "n"))
+            assert d.said() == ["Updated", "BindRefused: scripted"]
+            (first, *_) = [body for _, path, body in d.api.bodies if path.endswith("/status")]
+            assert first["status"]["conditions"][0]["reason"] == "SchedulerError"
+            found = d.api.get("/api/v1/pods", "p")
+            assert found["metadata"]["resourceVersion"] != pod["metadata"]["resourceVersion"]
+
+    run(story())
+
+
 def test_a_pod_bound_by_someone_else_is_seen_where_it_is() -> None:
     async def story() -> None:
         async with desk() as d:

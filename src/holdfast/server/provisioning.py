@@ -12,6 +12,7 @@ from holdfast.backends.kubernetes.access import Access
 from holdfast.backends.kubernetes.http.client import Client
 from holdfast.backends.kubernetes.provisioning import ProvisionerRunner
 from holdfast.backends.kubernetes.traffic import Requests
+from holdfast.controllers.provisioner import Provisioner
 from holdfast.framework.config import LeaderElection
 from holdfast.server.health import OPEN_PATHS
 from holdfast.server.service import Answers, Log, Service
@@ -31,7 +32,7 @@ class ProvisionerSettings:
 
 
 async def run(settings: ProvisionerSettings) -> None:
-    """Until SIGTERM or SIGINT. Raises KubernetesError, LeaseLost among them."""
+    """Until SIGTERM or SIGINT. Raises KubernetesError."""
     requests = Requests(urlsplit(settings.access.server).netloc)
     lease = LeaderElection(
         leader_elect=settings.elect, resource_name=LEASE, resource_namespace=settings.lease_namespace
@@ -39,9 +40,9 @@ async def run(settings: ProvisionerSettings) -> None:
     async with Client(settings.access, observe=requests) as client:
         service = Service(client, lease, settings.elect, settings.log)
         service.heed_signals()
-        runner = ProvisionerRunner(client, service.fence, service.clock, log=settings.log)
+        figures = _Figures()
         registry = CollectorRegistry()
-        for collector in (requests, _Figures(runner)):
+        for collector in (requests, figures):
             registry.register(collector)
         ProcessCollector(registry=registry)
         answers = Answers(
@@ -50,16 +51,23 @@ async def run(settings: ProvisionerSettings) -> None:
             lambda: {"leaderElection": msgspec.to_builtins(lease)},
             open_paths=settings.open_paths,
         )
-        await service.run(runner, answers)
+
+        def new_runner() -> ProvisionerRunner:
+            runner = ProvisionerRunner(client, service.fence, service.clock, log=settings.log)
+            figures.provisioner = runner.provisioner
+            return runner
+
+        await service.run(new_runner, answers)
 
 
 class _Figures:
-    def __init__(self, runner: ProvisionerRunner) -> None:
-        self._provisioner = runner.provisioner
+    provisioner: Provisioner | None = None
 
     def collect(self) -> Iterator[Metric]:
+        if self.provisioner is None:
+            return
         for name, about, total in (
-            ("created", "Reservations that were to be created.", self._provisioner.created),
-            ("failures", "Reservations that could not be created.", self._provisioner.failures),
+            ("created", "Reservations that were to be created.", self.provisioner.created),
+            ("failures", "Reservations that could not be created.", self.provisioner.failures),
         ):
             yield CounterMetricFamily(f"holdfast_provisioner_{name}_total", about, total)

@@ -2,20 +2,22 @@
 
 import asyncio
 import gc
+import random
 import signal
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 from urllib.parse import urlsplit
 
 from holdfast.actions.scheduler import Scheduler
 from holdfast.backends.assembly import GARBAGE_AFTER, controllers
 from holdfast.backends.kubernetes.access import Access
-from holdfast.backends.kubernetes.comparing import compare
+from holdfast.backends.kubernetes.clock import Clock
+from holdfast.backends.kubernetes.comparing import Difference, compare
 from holdfast.backends.kubernetes.errors import KubernetesError
 from holdfast.backends.kubernetes.http.client import Client
 from holdfast.backends.kubernetes.http.rate import RateLimit
 from holdfast.backends.kubernetes.installing import install_crds
+from holdfast.backends.kubernetes.reading.watched import WATCHED, Watched
 from holdfast.backends.kubernetes.runner import Runner
 from holdfast.backends.kubernetes.traffic import Requests, RunnerFigures
 from holdfast.backends.metrics import SchedulingMetrics
@@ -38,29 +40,33 @@ class RunSettings:
     health: tuple[str, int] | None = ("0.0.0.0", HEALTH_PORT)
     open_paths: Collection[str] = OPEN_PATHS
     log: Log = field(default=lambda *_, **__: None)
+    clock: Clock = field(default_factory=Clock)
+    rng: random.Random = field(default_factory=random.Random)
+    watched: Sequence[Watched] = WATCHED
 
 
 async def run(settings: RunSettings) -> None:
-    """Until SIGTERM or SIGINT. Raises KubernetesError, LeaseLost among them."""
-    running = _Running(settings)
+    """Until SIGTERM or SIGINT. Raises KubernetesError."""
+    running = Running(settings)
     async with running.client:
         await running.run()
 
 
-class _Running:
+class Running:
+    """A scheduler process. `runner` is the one at work; there is another after each lost lease."""
+
     def __init__(self, settings: RunSettings) -> None:
         self._settings = settings
         configuration, self._log = settings.configuration, settings.log
-        self._scheduler = Scheduler(
-            configuration, settings.registry, controllers=controllers(configuration)
+        self._requests = Requests(urlsplit(settings.access.server).netloc)
+        self.client = Client(
+            settings.access, observe=self._requests, report=self._report_reach, rng=settings.rng
         )
-        requests = Requests(urlsplit(settings.access.server).netloc)
-        self.client = Client(settings.access, observe=requests, report=self._report_reach)
-        election = configuration.leader_election
-        figures = RunnerFigures(lambda: self._runner, election.resource_name)
-        self._metrics = SchedulingMetrics(self._scheduler, [requests, figures])
-        self._runner: Runner | None = None
-        self._service = Service(self.client, election, settings.elect, self._log)
+        self._service = Service(
+            self.client, configuration.leader_election, settings.elect, self._log, settings.clock
+        )
+        self._metrics: SchedulingMetrics | None = None
+        self.runner: Runner | None = None
 
     async def run(self) -> None:
         settings, service = self._settings, self._service
@@ -68,38 +74,50 @@ class _Running:
         self._compare_on_signal()
         if settings.install_crds:
             self._log("CRDs installed", names=await install_crds(self.client))
-        connection = settings.configuration.client_connection
-        runner = self._runner = Runner(
-            self._scheduler,
-            self.client,
-            service.fence,
-            service.clock,
-            metrics=self._metrics,
-            log=self._log,
-            limit=RateLimit(connection.qps, connection.burst),
-            claim_timeout=_claim_timeout(settings.configuration),
-        )
         gc.set_threshold(GARBAGE_AFTER)
         answers = Answers(
             settings.health,
-            self._metrics.text,
+            lambda: self._metrics.text() if self._metrics is not None else b"",
             lambda: to_mapping(settings.configuration),
             {"/debug/compare": self._compare},
             settings.open_paths,
         )
-        await service.run(runner, answers)
+        await service.run(self._new_runner, answers)
+
+    def _new_runner(self) -> Runner:
+        configuration = self._settings.configuration
+        scheduler = Scheduler(
+            configuration, self._settings.registry, controllers=controllers(configuration)
+        )
+        name = configuration.leader_election.resource_name
+        figures = RunnerFigures(lambda: self.runner, name, lambda: self._service.leaderships_lost)
+        self._metrics = SchedulingMetrics(scheduler, [self._requests, figures])
+        connection = configuration.client_connection
+        self.runner = Runner(
+            scheduler,
+            self.client,
+            self._service.fence,
+            self._service.clock,
+            metrics=self._metrics,
+            log=self._log,
+            limit=RateLimit(connection.qps, connection.burst),
+            watched=self._settings.watched,
+            claim_timeout=_claim_timeout(configuration),
+        )
+        return self.runner
 
     def _report_reach(self, what: str, detail: str) -> None:
         level = "warning" if what == "unreachable" else "info"
         particulars = {"detail": detail} if detail else {}
         self._log(f"server {what}", level=level, server=self._settings.access.server, **particulars)
 
-    async def _compare(self) -> Any:
-        return await compare(self.client, self._scheduler)
+    async def _compare(self) -> Difference:
+        assert self.runner is not None, "served only once there is one"
+        return await compare(self.client, self.runner.scheduler)
 
     async def _log_difference(self) -> None:
         try:
-            difference = await compare(self.client, self._scheduler)
+            difference = await self._compare()
         except KubernetesError as error:
             self._log("compare failed", error=str(error))
             return

@@ -14,14 +14,14 @@ class Clock:
     """
 
     def __init__(self) -> None:
-        self._offset = time.time() - self.elapsed()
+        self._offset = self.wall() - self.elapsed()
 
     def elapsed(self) -> float:
         return time.clock_gettime(_ELAPSED) if _ELAPSED is not None else time.monotonic()
 
     def now(self) -> float:
         elapsed = self.elapsed()
-        ahead = time.time() - elapsed - self._offset
+        ahead = self.wall() - elapsed - self._offset
         if ahead > _TOLERATED:
             self._offset += ahead
         return elapsed + self._offset

@@ -4,14 +4,18 @@
        ▲                                                                     │
        └──────────────── not renewed within the renew deadline ──────────────┘
 
-How old a lease is goes by when this process saw it change, never by the other's clock. The fence opens
-with every renewal until the renew deadline, counted from before the renewal was sent; so it is shut
-before anyone else can take the lease, whatever became of our requests.
+How old a lease is goes by when this process saw it change, never by the other's clock. A candidate
+reads the lease several times per retry period, so that it knows within a fraction of a second when it
+was renewed last, and tries to take it at the moment it runs out. The fence opens with every renewal
+until the renew deadline, counted from before the renewal was sent; so it is shut before anyone else can
+take the lease, whatever became of our requests.
 """
 
 import asyncio
+import math
 import random
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -21,12 +25,20 @@ from holdfast.api.timestamps import format_micro_time
 from holdfast.backends.kubernetes.clock import Clock
 from holdfast.backends.kubernetes.errors import ApiError, KubernetesError
 from holdfast.backends.kubernetes.fence import Fence
+from holdfast.backends.kubernetes.http.backoff import Backoff
 from holdfast.backends.kubernetes.http.client import Client, Request, get
 from holdfast.backends.kubernetes.http.paths import LEASE, path_of
 from holdfast.backends.kubernetes.http.reach import LATE
 from holdfast.framework.config import LeaderElection
 
 _JITTER = 1.2
+_READS = 8
+"""A candidate reads the lease so many times per retry period."""
+_LAST_RELEASE = 10.0
+"""How long a leader that stops tries to let go of its lease, in seconds."""
+_LATE_READ = 0.5
+"""A renewal that is seen this long after the read before it, or longer, counts from when it is seen;
+else from the read before it, which is at most this much too early."""
 _decoder = msgspec.json.Decoder(Lease)
 
 Report = Callable[[str, str], None]
@@ -47,16 +59,20 @@ class Election:
         self.leader = ""
         """Who holds the lease as far as is known."""
         self.is_leading = False
+        self.is_first = False
+        """Whether there was no lease before: nobody led until now."""
         self._client = client
         self._settings = settings
         self._fence = fence
         self._clock = clock
         self._report = report
-        self._rng = rng or random.Random()
+        self._rng = rng or client.rng
         self._collection = path_of(LEASE, settings.resource_namespace)
         self._path = f"{self._collection}/{settings.resource_name}"
         self._seen: Lease | None = None
         self._seen_at = 0.0
+        self._read_at = -math.inf
+        """When the lease was read last."""
         self._renewed_at = 0.0
         self._problem = ""
         """What the last attempt failed for."""
@@ -64,9 +80,22 @@ class Election:
     async def acquire(self) -> None:
         """Returns when this process leads."""
         while not await self._try(self._settings.retry_period):
-            jitter = 1 + _JITTER * self._rng.random()
-            await asyncio.sleep(self._settings.retry_period * jitter)
+            await asyncio.sleep(self._wait())
         self.is_leading = True
+
+    def _wait(self) -> float:
+        """How long a candidate waits before it looks again."""
+        random = self._rng.random()
+        if self._problem:
+            return self._settings.retry_period * (1 + _JITTER * random)
+        left = self._seen_at + self._duration() - self._clock.elapsed()
+        wait = self._settings.retry_period / _READS * (1 + random / 2)
+        return min(wait, left) if left > 0 else wait
+
+    def _duration(self) -> float:
+        """What the lease on the server says; whoever holds it may be set up differently."""
+        seen = self._seen.spec.lease_duration_seconds if self._seen is not None else None
+        return float(seen or self._settings.lease_duration)
 
     async def hold(self) -> None:
         """Renews the lease; returns when that failed for too long, or another has it."""
@@ -79,22 +108,33 @@ class Election:
             self._fence.close()
             self.is_leading = False
 
-    async def release(self) -> None:
-        """Lets go of the lease, so that another need not wait for it to run out."""
+    async def release(self, patience: float = _LAST_RELEASE) -> None:
+        """Lets go of the lease, so that another need not wait for it to run out. Tries for as long as
+        `patience` says, and no longer than the lease would last."""
         self._fence.close()
-        if self._seen is None or self._seen.spec.holder_identity != self.identity:
+        self.is_leading = False
+        lease = self._seen
+        if lease is None or lease.spec.holder_identity != self.identity:
             return
-        try:
+        backoff = Backoff(self._rng, 0.2, self._settings.retry_period)
+        give_up_at = min(
+            self._clock.elapsed() + patience, self._renewed_at + self._settings.lease_duration
+        )
+        problem = ""
+        while (left := give_up_at - self._clock.elapsed()) > 0:
             try:
-                await self._let_go(self._seen)
-            except ApiError as error:
-                if error.status != 409:
-                    raise
-                # A last renewal was on its way, and has arrived.
-                await self._let_go(await self._read())
-            self._report("released", self.identity)
-        except (KubernetesError, msgspec.DecodeError) as error:
-            self._report("not released", str(error))
+                async with asyncio.timeout(min(left, max(self._settings.retry_period, left / 2))):
+                    if lease is None:
+                        lease = await self._read()
+                    await self._let_go(lease)
+            except (KubernetesError, msgspec.DecodeError, TimeoutError) as error:
+                # A last renewal, or an attempt that was not answered, may have arrived.
+                lease, problem = None, str(error) or LATE
+                await asyncio.sleep(min(backoff.next(), max(0.0, give_up_at - self._clock.elapsed())))
+            else:
+                self._report("released", self.identity)
+                return
+        self._report("not released", problem or "the lease ran out")
 
     async def _let_go(self, lease: Lease) -> None:
         if lease.spec.holder_identity != self.identity:
@@ -107,7 +147,7 @@ class Election:
             "acquireTime": now,
             "leaseTransitions": lease.spec.lease_transitions or 0,
         }
-        await self._put(spec, lease, self._settings.renew_deadline)
+        await self._put(spec, lease)
 
     def is_stale(self, tolerance: float) -> bool:
         """Whether a lease believed ours has not been renewed for its duration and more."""
@@ -118,7 +158,8 @@ class Election:
     async def _renew(self) -> bool:
         deadline = self._renewed_at + self._settings.renew_deadline
         while (left := deadline - self._clock.elapsed()) > 0:
-            if await self._try(left):
+            # A request that hangs leaves time for another.
+            if await self._try(min(left, max(self._settings.retry_period, left / 2))):
                 return True
             if self.leader not in ("", self.identity):
                 break
@@ -144,7 +185,9 @@ class Election:
         self._problem = ""
         if taken:
             self._renewed_at = start
-            self._fence.open_until(start + self._settings.renew_deadline)
+            # Others count from when they saw the renewal; at most `_LATE_READ` too early.
+            alone_until = start + self._settings.lease_duration - _LATE_READ
+            self._fence.open_until(start + self._settings.renew_deadline, alone_until)
         return taken
 
     async def _take(self) -> bool:
@@ -162,15 +205,23 @@ class Election:
         except ApiError as error:
             if error.status != 404:
                 raise
-            await self._put(self._spec(None), None)
-            return True
+            self.is_first = await self._put_first(None)
+            return self.is_first
         self._saw(lease, now)
         spec = lease.spec
-        duration = float(spec.lease_duration_seconds or self._settings.lease_duration)
         is_free = not spec.holder_identity or spec.holder_identity == self.identity
-        if not is_free and now < self._seen_at + duration:
+        if not is_free and self._clock.elapsed() < self._seen_at + self._duration():
             return False
-        await self._put(self._spec(spec), lease)
+        return await self._put_first(lease)
+
+    async def _put_first(self, before: Lease | None) -> bool:
+        """False if somebody else was faster, or the lease was renewed at the last moment."""
+        try:
+            await self._put(self._spec(before.spec if before is not None else None), before)
+        except ApiError as error:
+            if error.status != 409:
+                raise
+            return False
         return True
 
     async def _read(self) -> Lease:
@@ -188,9 +239,7 @@ class Election:
             "leaseTransitions": transitions if ours or before is None else transitions + 1,
         }
 
-    async def _put(
-        self, spec: dict[str, Any], before: Lease | None, timeout: float | None = None
-    ) -> None:
+    async def _put(self, spec: dict[str, Any], before: Lease | None) -> None:
         """With the version it was read in, so of several that try at once one succeeds."""
         metadata: dict[str, Any] = {
             "name": self._settings.resource_name,
@@ -206,16 +255,17 @@ class Election:
                 "PUT" if before is not None else "POST",
                 self._path if before is not None else self._collection,
                 msgspec.json.encode(body),
-                timeout=timeout or self._settings.renew_deadline,
+                timeout=self._settings.renew_deadline,
             )
         )
         self._saw(_decoder.decode(answer), self._clock.elapsed())
 
     def _saw(self, lease: Lease, now: float) -> None:
-        before = self._seen
-        self._seen = lease
+        before, self._seen = self._seen, lease
         if before is None or before.spec != lease.spec:
-            self._seen_at = now
+            # It changed between the last read and this one.
+            self._seen_at = self._read_at if now - self._read_at <= _LATE_READ else now
+        self._read_at = now
         holder = lease.spec.holder_identity or ""
         if holder != self.leader:
             self.leader = holder
@@ -223,3 +273,29 @@ class Election:
 
     def _stamp(self) -> str:
         return format_micro_time(self._clock.wall())
+
+
+async def announce(client: Client, settings: LeaderElection, message: str, wall: float) -> None:
+    """Writes an Event about the lease; if that cannot be done, nothing is lost."""
+    name = f"{settings.resource_name}.{int(wall * 1_000_000_000):x}"
+    event = {
+        "apiVersion": "events.k8s.io/v1",
+        "kind": "Event",
+        "metadata": {"name": name, "namespace": settings.resource_namespace},
+        "eventTime": format_micro_time(wall),
+        "reportingController": settings.resource_name,
+        "reportingInstance": message.split()[0][:128],
+        "action": "LeaderElection",
+        "type": "Normal",
+        "reason": "LeaderElection",
+        "regarding": {
+            "apiVersion": LEASE.api_version,
+            "kind": "Lease",
+            "namespace": settings.resource_namespace,
+            "name": settings.resource_name,
+        },
+        "note": message,
+    }
+    path = f"/apis/events.k8s.io/v1/namespaces/{settings.resource_namespace}/events"
+    with suppress(KubernetesError):
+        await client.call(Request("POST", path, msgspec.json.encode(event)), attempts=5)

@@ -72,10 +72,21 @@ class ProvisionerRunner:
                 task.cancel()
             await asyncio.gather(*endless, return_exceptions=True)
 
+    def follow(self) -> None:
+        """Nothing is decided while another leads: the fence is shut."""
+
+    async def lead(self, anew: bool) -> None:
+        """What another asked for last is seen in time: reservations made twice have the same name."""
+        self._wake.set()
+
     async def stop(self, patience: float) -> bool:
-        """Decides nothing more; waits for what is on its way. False if that took too long."""
+        """Decides nothing more; waits for what was decided to be written. False if it took too long."""
         self._stopping = True
         return await self.queue.drain(patience)
+
+    async def finish(self, patience: float) -> bool:
+        """Sends nothing more; waits for the answers that are due. False if that took too long."""
+        return await self.queue.finish(patience)
 
     async def close(self) -> None:
         await self.queue.close()
@@ -87,10 +98,6 @@ class ProvisionerRunner:
             for r in self.reflectors
             if not r.synced.is_set()
         ]
-
-    def wake(self) -> None:
-        """Something outside changed: who leads, say."""
-        self._wake.set()
 
     async def _loop(self) -> None:
         for reflector in self.reflectors:

@@ -25,7 +25,7 @@ from holdfast.backends.kubernetes.writing.queue import Lane
 from holdfast.backends.kubernetes.writing.writer import Writer
 from holdfast.backends.metrics import SchedulingMetrics
 from holdfast.core.decisions import Emit, ObjectRef
-from holdfast.core.events import BindConfirmed, Event
+from holdfast.core.events import BindConfirmed, Event, Updated
 
 PODS_AT_ONCE = 100
 """So many pods are tried before the network gets its turn."""
@@ -34,6 +34,8 @@ FED_AT_ONCE = 500
 BINDS_WAITING = 500
 """While more binds than this wait to be sent, no more is decided."""
 _SWEEP_EVERY = 60.0
+_CLAIMING = ("Node", "Pod", "Reservation", "PodGroup", "PersistentVolume", "PersistentVolumeClaim")
+"""The kinds in which claims on capacity are written, and where there is any."""
 
 _LEVELS = {"listed": "debug", "listing": "debug", "cut off": "debug", "failed": "warning"}
 """That the server is away the client says, once for all reflectors."""
@@ -75,6 +77,7 @@ class Runner:
         schedulers that start on the same cluster have them in the same order."""
         self._wake = asyncio.Event()
         self._stopping = False
+        self._follows = False
         self.reflectors = [
             Reflector(client, each, sink, self._reporter(each), stream, rng)
             for each, sink in zip(
@@ -119,16 +122,36 @@ class Runner:
                 task.cancel()
             await asyncio.gather(*endless, syncing, return_exceptions=True)
 
+    def follow(self) -> None:
+        """Decides nothing until `lead` says so."""
+        self._follows = True
+
+    async def lead(self, anew: bool) -> None:
+        """Decides from now on; with `anew`, once everything that claims capacity has been read again.
+        Another led until a moment ago, and what it wrote last must be known first."""
+        if anew:
+            claiming = [r for r in self.reflectors if r.watched.info.kind in _CLAIMING and not r.absent]
+            await asyncio.gather(*(reflector.refresh() for reflector in claiming))
+            while self._inbox:
+                await asyncio.sleep(0)
+        self._follows = False
+        self._wake.set()
+
     async def stop(self, patience: float) -> bool:
-        """Decides nothing more; waits for what is on its way. False if that took too long."""
+        """Decides nothing more; waits for what was decided to be written. False if it took too long."""
         self._stopping = True
+        give_up_at = asyncio.get_running_loop().time() + patience
         if not await self.writer.queue.drain(patience):
             return False
         # The last binds are known by now, and want to be told of.
         while self._inbox:
             self._feed_some()
         self.writer.carry_out(self.scheduler.round(self._clock.now(), limit=0))
-        return await self.writer.queue.drain(patience)
+        return await self.writer.queue.drain(give_up_at - asyncio.get_running_loop().time())
+
+    async def finish(self, patience: float) -> bool:
+        """Sends nothing more; waits for the answers that are due. False if that took too long."""
+        return await self.writer.queue.finish(patience)
 
     async def close(self) -> None:
         await self.writer.queue.close()
@@ -180,6 +203,7 @@ class Runner:
         return (
             self.has_synced
             and not self._stopping
+            and not self._follows
             and self.fence.is_open
             and self.writer.queue.length(Lane.BIND) < BINDS_WAITING
         )
@@ -214,6 +238,10 @@ class Runner:
     def _bind_answered(self, event: Event) -> None:
         if isinstance(event, BindConfirmed) and self._metrics is not None:
             self._metrics.pod_bound(event.uid, self._clock.now())
+        if isinstance(event, Updated) and not any(
+            reflector.knows(event.object) for reflector in self._by_kind[event.object.kind]
+        ):
+            return  # the watch was faster: the object has changed since it was read, or is gone
         self._put(event)
 
     async def _mark_synced(self) -> None:

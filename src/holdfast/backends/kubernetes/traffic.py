@@ -43,9 +43,15 @@ class Requests:
 class RunnerFigures:
     """What a runner's parts have to say when asked."""
 
-    def __init__(self, runner: "Callable[[], Runner | None]", lease_name: str) -> None:
+    def __init__(
+        self,
+        runner: "Callable[[], Runner | None]",
+        lease_name: str,
+        leaderships_lost: Callable[[], int] = int,
+    ) -> None:
         self._runner = runner
         self._lease_name = lease_name
+        self._leaderships_lost = leaderships_lost
 
     def collect(self) -> Iterator[Metric]:
         runner = self._runner()
@@ -82,6 +88,11 @@ class RunnerFigures:
         )
         master.add_metric([self._lease_name], float(runner.fence.is_open))
         yield master
+        leaderships = Counter(
+            "holdfast_leadership_lost_total", "How often a lease was not renewed in time."
+        )
+        leaderships.add(amount=self._leaderships_lost())
+        yield leaderships.family()
 
 
 def _gauge(

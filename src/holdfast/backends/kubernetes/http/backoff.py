@@ -2,19 +2,14 @@
 
 import random
 
-_SHARED = random.Random()
-"""There is a back-off for every write, and to seed a generator takes longer than to send one."""
-
 
 class Backoff:
     """The k-th wait is `first * 2^k`, at most `most`, times something between 1 and 2."""
 
-    def __init__(
-        self, first: float = 0.5, most: float = 30.0, rng: random.Random | None = None
-    ) -> None:
+    def __init__(self, rng: random.Random, first: float = 0.5, most: float = 30.0) -> None:
         self._first = first
         self._most = most
-        self._rng = rng or _SHARED
+        self._rng = rng
         self.tries = 0
 
     def next(self, at_least: float | None = None) -> float:

@@ -4,10 +4,11 @@
 makes as many as it takes, for requests that do no harm when they arrive twice. `watch` gives the bytes
 of an answer that does not end.
 
-Short requests go over the `wire`, unless a proxy stands between: then they go the way watches do.
+Requests and watches go over the `wire`, unless a proxy stands between: then a general library is used.
 """
 
 import asyncio
+import random
 import ssl
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -16,6 +17,7 @@ from typing import Any, NamedTuple
 import aiohttp
 import msgspec
 from aiohttp import ClientTimeout
+from aiohttp.http_exceptions import HttpProcessingError
 from multidict import CIMultiDict
 from yarl import URL
 
@@ -83,8 +85,11 @@ class Client:
         connections: int = 100,
         observe: Observe | None = None,
         report: Report | None = None,
+        rng: random.Random | None = None,
     ) -> None:
         self.access = access
+        self.rng = rng or random.Random()
+        """Of all that talks to this server: to seed a generator takes longer than to send a write."""
         self.reach = Reach(report)
         self._connections = connections
         self._observe = observe
@@ -125,6 +130,9 @@ class Client:
             self._wire.close()
         await asyncio.sleep(0)  # in which connections that were cut are let go of
 
+    def backoff(self, first: float = 0.5, most: float = 30.0) -> Backoff:
+        return Backoff(self.rng, first, most)
+
     async def send(self, request: Request) -> bytes:
         """One attempt. Raises ApiError, Unreachable or CredentialsError."""
         try:
@@ -137,7 +145,7 @@ class Client:
 
     async def call(self, request: Request, attempts: int | None = None) -> bytes:
         """As `send`, again and again while that may help; for ever if `attempts` is None."""
-        backoff = Backoff()
+        backoff = self.backoff()
         while True:
             try:
                 return await self.send(request)
@@ -151,6 +159,29 @@ class Client:
     @asynccontextmanager
     async def watch(self, path: str, idle: float) -> AsyncIterator[AsyncIterator[bytes]]:
         """The bytes as they come. Raises Unreachable if none came for `idle` seconds."""
+        try:
+            if self._wire is not None:
+                async with self._stream(self._wire, path, idle) as pieces:
+                    yield pieces
+            else:
+                async with self._stream_by_proxy(path, idle) as pieces:
+                    yield pieces
+        except Unreachable as error:
+            self.reach.failed(error)
+            raise
+
+    @asynccontextmanager
+    async def _stream(self, wire: Wire, path: str, idle: float) -> AsyncIterator[AsyncIterator[bytes]]:
+        await self._identify()
+        head = b"GET %b HTTP/1.1\r\n%b" % (self._prefix + path.encode(), self._head)
+        async with wire.stream(head, idle) as stream:
+            self.reach.answered()
+            if stream.status >= 300:
+                raise api_error(stream.status, await stream.body(), stream.retry_after)
+            yield stream.pieces()
+
+    @asynccontextmanager
+    async def _stream_by_proxy(self, path: str, idle: float) -> AsyncIterator[AsyncIterator[bytes]]:
         timeout = ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT, sock_read=idle)
         try:
             async with await self._open(Request("GET", path), timeout) as response:
@@ -158,13 +189,11 @@ class Client:
                 if response.status >= 400:
                     raise await _error(response)
                 try:
-                    yield response.content.iter_any()
+                    yield _pieces(response, idle)
                 finally:
                     _cut(response)
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            failure = unreachable(error)
-            self.reach.failed(failure)
-            raise failure from error
+        except (aiohttp.ClientError, HttpProcessingError, TimeoutError, OSError) as error:
+            raise unreachable(error) from error
 
     async def _attempt(self, request: Request) -> bytes:
         start = asyncio.get_running_loop().time()
@@ -202,7 +231,7 @@ class Client:
             async with await self._open(request, timeout) as response:
                 body = await response.read()
                 return Answer(response.status, body, response.headers.get("Retry-After"))
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+        except (aiohttp.ClientError, HttpProcessingError, TimeoutError, OSError) as error:
             raise unreachable(error) from error
 
     async def _identify(self) -> None:
@@ -260,6 +289,16 @@ class Client:
             if not value.isprintable():
                 raise CredentialsError(f"{name}: the value has characters no header may have")
         self._head = "".join(f"{name}: {value}\r\n" for name, value in lines).encode("latin-1")
+
+
+async def _pieces(response: aiohttp.ClientResponse, idle: float) -> AsyncIterator[bytes]:
+    """The library's own time limit is lost with a connection whose bytes are not HTTP."""
+    while True:
+        async with asyncio.timeout(idle):
+            piece = await response.content.readany()
+        if not piece:
+            return
+        yield piece
 
 
 def _cut(response: aiohttp.ClientResponse) -> None:

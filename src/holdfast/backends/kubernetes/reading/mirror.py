@@ -16,6 +16,11 @@ Key = tuple[str, str]
 """Namespace and name."""
 
 
+def is_older(version: str, than: str) -> bool:
+    """Versions are numbers on every server there is; where they are not, order is not known."""
+    return version.isdigit() and than.isdigit() and int(version) < int(than)
+
+
 class Mirror:
     def __init__(self, info: KindInfo, ended: bool = False) -> None:
         self._info = info
@@ -33,6 +38,12 @@ class Mirror:
         """The resourceVersion last seen of the object; empty if another has its name, or none."""
         known_uid, version = self._known.get((namespace, name), ("", ""))
         return version if known_uid == uid else ""
+
+    def knows(self, found: Object) -> bool:
+        """Whether the object is known, in this version or an earlier one."""
+        meta = found.metadata
+        uid, version = self._known.get((meta.namespace, meta.name), ("", ""))
+        return uid == meta.uid and not is_older(meta.resource_version, version)
 
     def put(self, found: Found) -> Iterator[Event]:
         """The object exists, as it is here."""

@@ -4,7 +4,8 @@
     start ──────────────────────► following ◄──┐──────────────────────────────────────┐
       ▲                             │  └───────┘──────────────────────────────────────┘
       └─────────────────────────────┘
-        410, another ERROR event, or a watch that closes at once again and again
+        410, another ERROR event, bytes that make no sense, any other error while reading, or a
+        watch that closes at once again and again; after a back-off
 
 A watch is resumed at the last version seen. Only where that cannot be is everything listed anew, and
 then the difference is fed, not the list. A connection nobody answers on any more is found by its
@@ -18,6 +19,7 @@ from urllib.parse import urlencode
 
 import msgspec
 
+from holdfast.api.meta import Object
 from holdfast.backends.kubernetes.errors import ApiError, CredentialsError, Unreachable
 from holdfast.backends.kubernetes.http.backoff import Backoff
 from holdfast.backends.kubernetes.http.client import Client, get
@@ -45,6 +47,7 @@ ABSENT = 30.0
 _EMPTY_WATCHES = 5
 """So many watches in a row that end at once with nothing to say, and the version is not trusted."""
 _LIST_TIMEOUT = 60.0
+_LONGEST_LINE = 64 * 2**20
 _GONE = 410
 
 Sink = Callable[[Event], None]
@@ -78,14 +81,17 @@ class Reflector:
         self._sink = sink
         self._report = report
         self._stream = stream
-        self._rng = rng or random.Random()
+        self._rng = rng or client.rng
         self._mirror = Mirror(watched.info, watched.ended)
         self._version: str | None = None
-        self._backoff = Backoff(rng=self._rng)
+        self._backoff = Backoff(self._rng)
         self._empty = 0
         self._expired = False
         """Whether the version was too old, and nothing new has been heard since."""
         self._path = path_of(watched.info)
+        self._turns: asyncio.Task[None] | None = None
+        self._is_restarting = False
+        self._is_fresh = asyncio.Event()
 
     def __len__(self) -> int:
         return len(self._mirror)
@@ -94,8 +100,34 @@ class Reflector:
         """The resourceVersion last seen of an object; empty if it is not known."""
         return self._mirror.version(namespace, name, uid)
 
+    def knows(self, found: Object) -> bool:
+        """Whether the object is known, in this version or an earlier one."""
+        return self._mirror.knows(found)
+
+    async def refresh(self) -> None:
+        """Reads everything anew; returns when that is done, or the kind turns out to be absent. A watch
+        that is open may be behind, or dead without anybody knowing: what the server has at this moment
+        only a list tells."""
+        self._is_fresh.clear()
+        if self._turns is not None:
+            self._is_restarting = True
+            self._turns.cancel()
+        await self._is_fresh.wait()
+
     async def run(self) -> None:
         """For ever."""
+        while True:
+            self._turns = asyncio.create_task(self._run())
+            try:
+                await self._turns
+            except asyncio.CancelledError:
+                task = asyncio.current_task()
+                if not self._is_restarting or (task is not None and task.cancelling()):
+                    raise
+                self._is_restarting = False
+                self._version = None
+
+    async def _run(self) -> None:
         while True:
             try:
                 if self._version is None and not self._stream:
@@ -111,6 +143,10 @@ class Reflector:
                 # Not JSON at all: whatever sits between us and the server, it is not the server.
                 self._version = None
                 await self._wait(f"not JSON: {error}")
+            except Exception as error:
+                # Whatever it is, a kind that is not followed any more would be the worst outcome.
+                self._version = None
+                await self._wait(f"{type(error).__name__}: {error}")
 
     # What there is
 
@@ -146,6 +182,7 @@ class Reflector:
         for event in self._mirror.end_list():
             self._sink(event)
         self._version = version
+        self._is_fresh.set()
         self.absent = False
         self._in_step()
         self._report("listed", f"{len(self._mirror)} objects at version {version}")
@@ -239,6 +276,7 @@ class Reflector:
         if not self.absent:
             self.absent = True
             self._report("absent", error.message)
+        self._is_fresh.set()
         self._in_step()
         await asyncio.sleep(ABSENT * (1 + self._rng.random() / 2))
 
@@ -273,10 +311,15 @@ class Reflector:
 async def _lines(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
     """The lines of a stream, which falls into chunks anywhere."""
     rest: list[bytes] = []
+    length = 0
     async for chunk in chunks:
         if b"\n" not in chunk:
             rest.append(chunk)
+            length += len(chunk)
+            if length > _LONGEST_LINE:
+                raise Unreachable(f"a watch event of more than {_LONGEST_LINE} bytes")
             continue
+        length = 0
         first, *others = chunk.split(b"\n")
         rest.append(first)
         line = b"".join(rest)

@@ -16,6 +16,7 @@ def annotation_job(sender: Sender, decision: AnnotatePod, feed: Callable[[Event]
     # The uid makes the server refuse if another pod has the name by now.
     patch = {"metadata": {"uid": pod.uid, "annotations": dict(decision.annotations)}}
     return persistent(
+        sender,
         lambda: sender.write("PATCH", path_of(POD, pod.namespace, pod.name), patch, STRATEGIC),
         lambda error: feed(WriteRefused(decision, str(error))),
     )

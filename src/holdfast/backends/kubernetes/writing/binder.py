@@ -4,22 +4,30 @@
           │                 │               │
           └────────┬────────┴───────────────┤ refused
                    ▼                        │
-                refused                     └─ no answer, or "already assigned": look at the pod
+                refused                     └─ no answer, an error, or a conflict: look at the pod
 
 A pod stays assumed until it is known what became of its bind. Where the server did not say, because the
-connection was cut or its answer was too slow, the pod itself is looked at before anything is decided.
+connection was cut, its answer was too slow, or it answered with an error of its own, the pod itself is
+looked at before anything is decided. One look is not enough: a bind that was not answered, or answered
+with an error, may still be carried out later. So a bind names the version of the pod it is for, where
+that is known; before the pod's capacity is given to others the pod is changed, so that a bind for the
+version before is refused; and it is looked at once more when the server has given up whatever it had of
+ours at the latest.
 """
 
 import asyncio
+import math
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
 from holdfast.api.decode import decode_pod_json
 from holdfast.api.errors import InvalidObject
 from holdfast.api.meta import ObjectMeta
 from holdfast.api.pod import Pod
-from holdfast.backends.kubernetes.errors import ApiError, Deposed
-from holdfast.backends.kubernetes.http.backoff import Backoff
+from holdfast.api.timestamps import format_time
+from holdfast.backends.kubernetes.errors import ApiError, Deposed, Unreachable
+from holdfast.backends.kubernetes.http.client import STRATEGIC
 from holdfast.backends.kubernetes.http.paths import POD, path_of
 from holdfast.backends.kubernetes.writing import volumes
 from holdfast.backends.kubernetes.writing.claims import ClaimFailed, Claims
@@ -47,6 +55,8 @@ class BindJob:
         bind: Bind,
         before: Sequence[BindVolume | SelectNode],
         claim_timeout: float,
+        wall: Callable[[], float],
+        version: str = "",
     ) -> None:
         self._sender = sender
         self._feed = feed
@@ -59,12 +69,23 @@ class BindJob:
         ]
         self._written: dict[tuple[str, str], str] = {}
         self._claim_timeout = claim_timeout
+        self._wall = wall
         self._give_up_at: float | None = None
-        self._backoff = Backoff(first=0.1, most=5.0)
+        self._backoff = sender.backoff(0.1, 5.0)
         self._errors = 0
+        self._version = version
+        """Of the pod as it was last seen; "" if that is not known."""
+        self._conflicts = 0
+        self._unsure_until = -math.inf
+        """Until when a bind that was sent may still be carried out, of which it is not known."""
+        self._is_withdrawn = False
+        self._given_up = ""
+        """Why the bind is not tried any more, though it may still be carried out."""
 
     async def __call__(self) -> Outcome:
         try:
+            if self._given_up:
+                return await self._refuse(self._given_up)
             if self._to_write:
                 await self._write_volumes()
             if self._to_await and (pending := self._await_claims()) is not None:
@@ -122,6 +143,8 @@ class BindJob:
     async def _post(self) -> Outcome:
         pod = self._bind.pod
         metadata: dict[str, Any] = {"name": pod.name, "namespace": pod.namespace, "uid": pod.uid}
+        if self._version:
+            metadata["resourceVersion"] = self._version
         if self._bind.annotations:
             metadata["annotations"] = dict(self._bind.annotations)
         body = {
@@ -133,14 +156,20 @@ class BindJob:
         try:
             await self._sender.write("POST", path_of(POD, pod.namespace, pod.name, "binding"), body)
         except ApiError as error:
-            self._errors += error.status != 429
+            if error.status >= 500:
+                self._errors += 1
+                self._unsure_until = asyncio.get_running_loop().time() + self._sender.latest
             if error.is_passing and self._errors < _SERVER_ERRORS:
                 raise
-            return await self._refuse(error.message or str(error))
+            return await self._refuse(error.message or str(error), is_conflict(error))
+        except Unreachable as error:
+            if error.sent:
+                self._unsure_until = asyncio.get_running_loop().time() + self._sender.latest
+            raise
         self._feed(BindConfirmed(pod.uid))
         return None
 
-    async def _refuse(self, why: str) -> Outcome:
+    async def _refuse(self, why: str, was_conflict: bool = False) -> Outcome:
         """Tells the core how the pod really is; and if that is without a node, that the bind failed."""
         pod = self._bind.pod
         try:
@@ -159,11 +188,47 @@ class BindJob:
             if found.metadata.uid != pod.uid:
                 self._gone()
                 return None
+            if not found.spec.node_name and found.metadata.deletion_timestamp is None:
+                if was_conflict and self._may_try_again(found):
+                    return 0.0
+                if (wait := await self._make_sure(why)) is not None:
+                    return wait
             self._feed(Updated(found))
             if found.spec.node_name:
                 return None
         self._feed(BindRefused(pod.uid, why))
         return None
+
+    def _may_try_again(self, found: Pod) -> bool:
+        """Whether the conflict was with a change of the pod that does not matter here."""
+        version = found.metadata.resource_version
+        if not self._version or version == self._version or self._conflicts >= _CONFLICTS:
+            return False
+        self._conflicts += 1
+        self._version = version
+        return True
+
+    async def _make_sure(self, why: str) -> float | None:
+        """None if no bind of ours can be carried out any more; else when to look again."""
+        left = self._unsure_until - asyncio.get_running_loop().time()
+        if left <= 0:
+            return None
+        if not self._is_withdrawn:
+            pod = self._bind.pod
+            condition = {
+                "type": "PodScheduled",
+                "status": "False",
+                "reason": "SchedulerError",
+                "message": why,
+                "lastProbeTime": format_time(self._wall()),
+            }
+            patch = {"metadata": {"uid": pod.uid}, "status": {"conditions": [condition]}}
+            path = path_of(POD, pod.namespace, pod.name, "status")
+            with suppress(*Passing):
+                await self._sender.write("PATCH", path, patch, STRATEGIC)
+                self._is_withdrawn = True
+        self._given_up = why
+        return max(left, 0.1) if self._is_withdrawn else min(left, self._backoff.next())
 
     def _gone(self) -> None:
         pod = self._bind.pod

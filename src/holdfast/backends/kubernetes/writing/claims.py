@@ -10,6 +10,7 @@ from typing import Any
 
 from holdfast.api import names
 from holdfast.api.storage import PersistentVolumeClaim
+from holdfast.backends.kubernetes.reading.mirror import is_older
 
 Key = tuple[str, str]
 BIND_COMPLETED = "pv.kubernetes.io/bind-completed"
@@ -33,7 +34,7 @@ class Claims:
         if claim is None:
             raise ClaimFailed(f'persistentvolumeclaim "{key[1]}" not found')
         meta = claim.metadata
-        if _older(meta.resource_version, written):
+        if is_older(meta.resource_version, written):
             return False
         if node is not None and meta.annotations.get(names.SELECTED_NODE_ANNOTATION) != node:
             raise ClaimFailed(f'provisioning failed for PVC "{key[1]}"')
@@ -52,9 +53,3 @@ class Claims:
 
     def __len__(self) -> int:
         return len(self._waiting)
-
-
-def _older(version: str, than: str) -> bool:
-    if not (version.isdigit() and than.isdigit()):
-        return False
-    return int(version) < int(than)

@@ -18,7 +18,6 @@ from holdfast.api.errors import InvalidObject
 from holdfast.api.pod import Pod
 from holdfast.api.timestamps import format_time
 from holdfast.backends.kubernetes.errors import ApiError, Deposed
-from holdfast.backends.kubernetes.http.backoff import Backoff
 from holdfast.backends.kubernetes.http.client import JSON, STRATEGIC
 from holdfast.backends.kubernetes.http.paths import POD, path_of
 from holdfast.backends.kubernetes.writing.queue import Failed, Outcome
@@ -47,7 +46,7 @@ class EvictionJob:
         self._decision = decision
         self._path = path_of(POD, decision.pod.namespace, decision.pod.name)
         self._steps = [self._condition(now), self._deletion()]
-        self._backoff = Backoff(first=0.2, most=10.0)
+        self._backoff = sender.backoff(0.2, 10.0)
         self._refusal: Exception | None = None
         """Why the victim was not deleted, which is yet to be told."""
 

@@ -11,7 +11,6 @@ import msgspec
 
 from holdfast.api.kinds import KINDS, KindInfo
 from holdfast.backends.kubernetes.errors import ApiError, Deposed
-from holdfast.backends.kubernetes.http.backoff import Backoff
 from holdfast.backends.kubernetes.http.client import JSON_PATCH
 from holdfast.backends.kubernetes.http.paths import path_of
 from holdfast.backends.kubernetes.writing.queue import Job, Lane, Outcome, WriteQueue
@@ -40,7 +39,7 @@ class JobStatuses:
             self._queue.submit(Lane.STATUS, ref.uid, self._job(info, ref))
 
     def _job(self, info: KindInfo, ref: ObjectRef) -> Job:
-        backoff = Backoff(first=0.2, most=10.0)
+        backoff = self._sender.backoff(0.2, 10.0)
 
         async def write() -> Outcome:
             wanted = self._wanted.pop(ref.uid, None)

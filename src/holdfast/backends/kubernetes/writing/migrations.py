@@ -74,5 +74,7 @@ class Migrations:
             self._feed(WriteRefused(decision, said))
 
         send = partial(self._sender.write, method, path, body, type_)
-        job = persistent(send, refused, settled=_NOT_THERE, final=() if insists else _NOT_NOW)
+        job = persistent(
+            self._sender, send, refused, settled=_NOT_THERE, final=() if insists else _NOT_NOW
+        )
         self._queue.submit(Lane.STATUS, uid, job)

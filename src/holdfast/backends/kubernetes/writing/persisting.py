@@ -3,14 +3,14 @@
 from collections.abc import Awaitable, Callable, Container
 
 from holdfast.backends.kubernetes.errors import ApiError, Deposed
-from holdfast.backends.kubernetes.http.backoff import Backoff
 from holdfast.backends.kubernetes.writing.queue import Job, Outcome
-from holdfast.backends.kubernetes.writing.sender import Passing, wait_after
+from holdfast.backends.kubernetes.writing.sender import Passing, Sender, wait_after
 
 _ATTEMPTS = 8
 
 
 def persistent(
+    sender: Sender,
     send: Callable[[], Awaitable[object]],
     refused: Callable[[Exception], None],
     settled: Container[int] = (),
@@ -18,7 +18,7 @@ def persistent(
 ) -> Job:
     """Answers with a `settled` status leave nothing to be written; one with a `final` status is not
     argued with."""
-    backoff = Backoff(first=0.2, most=10.0)
+    backoff = sender.backoff(0.2, 10.0)
 
     async def write() -> Outcome:
         try:

@@ -77,6 +77,14 @@ class WriteQueue:
             return False
         return True
 
+    async def finish(self, patience: float) -> bool:
+        """Starts nothing more; waits for what has been sent. False if that took longer than it may."""
+        self._closed = True
+        if not self._running:
+            return True
+        _, waiting = await asyncio.wait(self._running, timeout=patience)
+        return not waiting
+
     async def still(self) -> None:
         """Returns when no write goes on by itself: those there are wait for something to happen."""
         await self._still.wait()

@@ -12,7 +12,6 @@ from typing import Any
 from holdfast.api.names import DEFAULT_NAMESPACE
 from holdfast.api.timestamps import format_micro_time, format_time
 from holdfast.backends.kubernetes.errors import ApiError, Deposed
-from holdfast.backends.kubernetes.http.backoff import Backoff
 from holdfast.backends.kubernetes.http.client import MERGE
 from holdfast.backends.kubernetes.writing.queue import Job, Outcome
 from holdfast.backends.kubernetes.writing.sender import Passing, Sender, wait_after
@@ -116,7 +115,7 @@ class Recorder:
         return f"{self._second_text}.{int((now - second) * 1_000_000):06d}Z"
 
     def _writing(self, method: str, path: str, body: dict[str, Any]) -> Job:
-        backoff = Backoff(first=1.0, most=20.0)
+        backoff = self._sender.backoff(1.0, 20.0)
         content_type = MERGE if method == "PATCH" else "application/json"
 
         async def write() -> Outcome:

@@ -17,7 +17,6 @@ from holdfast.api.meta import ObjectMeta
 from holdfast.api.names import RESERVATION_API
 from holdfast.api.reservation import Reservation
 from holdfast.backends.kubernetes.errors import ApiError, Deposed
-from holdfast.backends.kubernetes.http.backoff import Backoff
 from holdfast.backends.kubernetes.http.client import JSON, JSON_PATCH, MERGE
 from holdfast.backends.kubernetes.http.paths import path_of
 from holdfast.backends.kubernetes.writing.persisting import persistent
@@ -96,7 +95,7 @@ class Reservations:
         self._queue.submit(Lane.EVENT, (ref.uid, "annotations"), write)
 
     def _status_job(self, ref: ObjectRef) -> Job:
-        backoff = Backoff(first=0.2, most=10.0)
+        backoff = self._sender.backoff(0.2, 10.0)
 
         async def write() -> Outcome:
             wanted = self._wanted.pop(ref.uid, None)
@@ -135,6 +134,7 @@ class Reservations:
         settled: tuple[int, ...] = _NOT_THERE,
     ) -> Job:
         return persistent(
+            self._sender,
             partial(self._sender.write, method, path, body, content_type),
             lambda error: self._feed(WriteRefused(decision, str(error))),
             settled,

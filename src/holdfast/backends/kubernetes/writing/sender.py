@@ -1,5 +1,6 @@
 """One write to the server, past the fence."""
 
+import math
 from typing import Any
 
 import msgspec
@@ -8,9 +9,14 @@ from holdfast.backends.kubernetes.errors import ApiError, CredentialsError, Unre
 from holdfast.backends.kubernetes.fence import Fence
 from holdfast.backends.kubernetes.http.backoff import Backoff
 from holdfast.backends.kubernetes.http.client import JSON, Client, Request
+from holdfast.backends.kubernetes.http.wire import ON_THE_WAY
 
 WRITE_TIMEOUT = 10.0
-"""Shorter than it takes another to become the leader after our last renewal."""
+"""How long an answer is waited for; with an election, the server is asked not to carry a write out
+later than this either."""
+_SERVER_TIMEOUT = 60.0
+"""After which a server gives a request up if it is not asked to do so earlier."""
+_SHORTEST = 1.0
 
 
 class Sender:
@@ -18,8 +24,15 @@ class Sender:
         self._client = client
         self._fence = fence
 
+    def backoff(self, first: float, most: float) -> Backoff:
+        return self._client.backoff(first, most)
+
     async def write(self, method: str, path: str, body: Any, content_type: str = JSON) -> bytes:
         """Raises Deposed, ApiError, Unreachable or CredentialsError."""
+        alone_for = self._fence.alone_for()
+        if alone_for < math.inf:
+            allowed = min(WRITE_TIMEOUT, max(_SHORTEST, alone_for - ON_THE_WAY))
+            path = f"{path}?timeout={int(allowed)}s"
         request = Request(
             method,
             path,
@@ -29,6 +42,12 @@ class Sender:
             self._fence.check,
         )
         return await self._client.send(request)
+
+    @property
+    def latest(self) -> float:
+        """So many seconds after it was sent a write that is not carried out will not be any more."""
+        bounded = self._fence.alone_for() < math.inf
+        return ON_THE_WAY + (WRITE_TIMEOUT if bounded else _SERVER_TIMEOUT)
 
     async def read(self, path: str) -> bytes:
         return await self._client.send(Request("GET", path, timeout=WRITE_TIMEOUT))

@@ -13,7 +13,6 @@ from holdfast.api.meta import Condition, condition
 from holdfast.api.pod import Pod
 from holdfast.api.timestamps import format_time
 from holdfast.backends.kubernetes.errors import ApiError, Deposed
-from holdfast.backends.kubernetes.http.backoff import Backoff
 from holdfast.backends.kubernetes.http.client import STRATEGIC
 from holdfast.backends.kubernetes.http.paths import POD, path_of
 from holdfast.backends.kubernetes.writing.queue import Outcome
@@ -83,7 +82,7 @@ class Statuses:
         self._wanted.pop(uid, None)
 
     def job(self, pod: ObjectRef) -> Callable[[], Any]:
-        backoff = Backoff(first=0.2, most=10.0)
+        backoff = self._sender.backoff(0.2, 10.0)
 
         async def write() -> Outcome:
             wanted = self._wanted.pop(pod.uid, None)

@@ -79,6 +79,7 @@ class Writer:
         self._jobs = JobStatuses(self._sender, self.queue, feed)
         self._migrations = Migrations(self._sender, self.queue, feed)
         self._recorder = Recorder(self._sender, wall, version)
+        self._version = version
         self.events_lost = 0
 
     def carry_out(self, decisions: Iterable[Decision]) -> None:
@@ -139,7 +140,16 @@ class Writer:
 
     def _bind(self, decision: Bind, before: list[BindVolume | SelectNode]) -> None:
         self.statuses.drop(decision.pod.uid)
-        job = BindJob(self._sender, self._feed, self.claims, decision, before, self._claim_timeout)
+        job = BindJob(
+            self._sender,
+            self._feed,
+            self.claims,
+            decision,
+            before,
+            self._claim_timeout,
+            self._wall,
+            self._version(decision.pod),
+        )
         self.queue.submit(Lane.BIND, decision.pod.uid, job)
 
     def _preempt(self, decision: Preempt) -> None:

@@ -1,0 +1,235 @@
+"""The rules, checked on the server's objects alone.
+
+After every accepted write: the capacity rule, one node per pod, no write of a deposed leader. At rest:
+no gang half bound, nothing pending that fits, nothing written.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+from faults.model import GROUPS, LEASES, NODES, PODS, RESERVATIONS, Model, Raw
+from faults.network import Network, Sent
+
+GROUP_NAME = "scheduling.k8s.io/group-name"
+ALLOCATED = "scheduling.koordinator.sh/reservation-allocated"
+_ENDED = ("Succeeded", "Failed")
+
+
+class Violation(Exception):
+    pass
+
+
+class Audit:
+    def __init__(self, model: Model, network: Network) -> None:
+        self._model = model
+        self._network = network
+        self._used_up: set[str] = set()
+        """Reservations for one owner that had theirs."""
+        self._nodes_of: dict[str, str] = {}
+        """Where each pod was bound, by uid."""
+        self.broken_up: set[str] = set()
+        """Gangs that lost members together with a node."""
+
+    def written(self, path: str, old: Raw | None, new: Raw | None) -> None:
+        """Raises Violation."""
+        sent = self._network.accepting
+        if path == LEASES:
+            if new is not None:
+                self._network.lease_taken(new["spec"].get("holderIdentity") or "")
+            return
+        if sent is not None and sent.what in ("bind", "write"):
+            self._check_fence(sent)
+        if path == PODS:
+            self._check_pod(old, new)
+        elif path == RESERVATIONS and new is not None:
+            node = new.get("status", {}).get("nodeName")
+            if node:
+                self._check_node(node)
+
+    def _check_fence(self, sent: Sent) -> None:
+        for lease in self._model.all(LEASES):
+            holder = lease["spec"].get("holderIdentity")
+            if holder and sent.identity and holder != sent.identity:
+                raise Violation(
+                    f"{sent.process} wrote as {sent.identity} though {holder} leads: "
+                    f"{sent.method} {sent.url}"
+                )
+
+    def _check_pod(self, old: Raw | None, new: Raw | None) -> None:
+        if new is None:
+            return
+        node = new["spec"].get("nodeName")
+        if not node:
+            return
+        uid = new["metadata"]["uid"]
+        before = self._nodes_of.setdefault(uid, node)
+        if before != node:
+            raise Violation(f"pod {new['metadata']['name']} moved from {before} to {node}")
+        taken = allocated_from(new)
+        if taken:
+            self._used_up.add(taken)
+        if old is None or not old["spec"].get("nodeName"):
+            self._check_node(node)
+
+    def _check_node(self, name: str) -> None:
+        node = self._model.find(NODES, name, "")
+        if node is None:
+            return
+        size = milli(node["status"]["allocatable"]["cpu"])
+        pods = self.pods_on(name)
+        used = sum(map(request, pods))
+        if used > size:
+            raise Violation(f"{name} has {size}m and its pods {used}m: {_names(pods)}")
+        held = {r["metadata"]["name"]: self.remaining(r, pods) for r in self.available_on(name)}
+        if used + sum(held.values()) > size:
+            raise Violation(
+                f"{name} has {size}m, its pods {used}m ({_names(pods)}) and reservations {held}"
+            )
+
+    # What the objects say
+
+    def pods_on(self, node: str) -> list[Raw]:
+        return [
+            pod
+            for pod in self._model.all(PODS)
+            if pod["spec"].get("nodeName") == node and not has_ended(pod)
+        ]
+
+    def available_on(self, node: str) -> Iterator[Raw]:
+        for each in self._model.all(RESERVATIONS):
+            status = each.get("status", {})
+            if status.get("phase") == "Available" and status.get("nodeName") == node:
+                yield each
+
+    def remaining(self, reservation: Raw, pods: list[Raw]) -> int:
+        uid = reservation["metadata"]["uid"]
+        if reservation["spec"].get("allocateOnce", True) and uid in self._used_up:
+            return 0
+        owners = {
+            owner["object"].get("uid")
+            for owner in reservation["spec"].get("owners", [])
+            if owner.get("object")
+        }
+        if any(pod["metadata"]["uid"] in owners for pod in pods):
+            return 0  # a hold whose pod is there
+        used = sum(request(pod) for pod in pods if allocated_from(pod) == uid)
+        return max(0, reserved(reservation) - used)
+
+    # At rest
+
+    def at_rest(self) -> Iterator[str]:
+        """What is not as it should be when nothing happens any more."""
+        free = self._free()
+        for pod in self._model.all(PODS):
+            meta = pod["metadata"]
+            if pod["spec"].get("nodeName") or has_ended(pod) or meta.get("deletionTimestamp"):
+                continue
+            if group_of(pod):
+                continue
+            best = max(free.values(), default=0)
+            if request(pod) <= best:
+                yield f"pod {meta['name']} ({request(pod)}m) has no node though one has {best}m free"
+            for name, amount in free.items():
+                lower = [
+                    each
+                    for each in self.pods_on(name)
+                    if priority(each) < priority(pod) and not allocated_from(each)
+                ]
+                if lower and request(pod) <= amount + sum(map(request, lower)):
+                    yield f"pod {meta['name']} waits though {_names(lower)} on {name} could go"
+        for reservation in self._model.all(RESERVATIONS):
+            status = reservation.get("status", {})
+            best = max(free.values(), default=0)
+            moves = reservation["metadata"]["name"].startswith("room-")  # not to where the pod is
+            waits = not moves and status.get("phase", "Pending") in ("", "Pending")
+            if waits and reserved(reservation) <= best:
+                name = reservation["metadata"]["name"]
+                yield f"reservation {name} is Pending though {best}m are free"
+            once = reservation["spec"].get("allocateOnce", True)
+            is_used = once and reservation["metadata"]["uid"] in self._used_up
+            if is_used and status.get("phase") == "Available":
+                yield f"reservation {reservation['metadata']['name']} is Available though used up"
+        yield from self._gangs(free)
+
+    def _gangs(self, free: dict[str, int]) -> Iterator[str]:
+        for group in self._model.all(GROUPS):
+            name, least = group["metadata"]["name"], group["spec"]["minMember"]
+            members = [
+                pod
+                for pod in self._model.all(PODS)
+                if group_of(pod) == name and not pod["metadata"].get("deletionTimestamp")
+            ]
+            bound = [pod for pod in members if pod["spec"].get("nodeName")]
+            if 0 < len(bound) < least <= len(members) and name not in self.broken_up:
+                yield f"gang {name} is half bound: {len(bound)} of {least} ({_names(bound)})"
+            waiting = [pod for pod in members if not pod["spec"].get("nodeName")]
+            if len(members) >= least and waiting and self._fits(waiting, dict(free)):
+                yield f"gang {name} waits ({_names(waiting)}) though it fits: {free}"
+
+    def _fits(self, pods: list[Raw], free: dict[str, int]) -> bool:
+        for pod in sorted(pods, key=request, reverse=True):
+            node = max(free, key=lambda name: free[name], default=None)
+            if node is None or free[node] < request(pod):
+                return False
+            free[node] -= request(pod)
+        return True
+
+    def _free(self) -> dict[str, int]:
+        """What anybody may have of each node."""
+        free = {}
+        for node in self._model.all(NODES):
+            name = node["metadata"]["name"]
+            pods = self.pods_on(name)
+            held = sum(self.remaining(each, pods) for each in self._live_on(name))
+            free[name] = milli(node["status"]["allocatable"]["cpu"]) - sum(map(request, pods)) - held
+        return free
+
+    def _live_on(self, node: str) -> Iterator[Raw]:
+        for each in self._model.all(RESERVATIONS):
+            status = each.get("status", {})
+            if status.get("phase") in ("Available", "Waiting") and status.get("nodeName") == node:
+                yield each
+
+
+def group_of(pod: Raw) -> str:
+    return str((pod["metadata"].get("annotations") or {}).get(GROUP_NAME, ""))
+
+
+def has_ended(pod: Raw) -> bool:
+    return pod["status"].get("phase") in _ENDED
+
+
+def allocated_from(pod: Raw) -> str:
+    text = (pod["metadata"].get("annotations") or {}).get(ALLOCATED)
+    uid = json.loads(text).get("uid", "") if text else ""
+    return str(uid)
+
+
+def request(pod: Raw) -> int:
+    return sum(milli(c["resources"]["requests"]["cpu"]) for c in pod["spec"]["containers"])
+
+
+def priority(pod: Raw) -> int:
+    return int(pod["spec"].get("priority") or 0)
+
+
+def reserved(reservation: Raw) -> int:
+    allocatable = reservation.get("status", {}).get("allocatable")
+    if allocatable:
+        return milli(allocatable.get("cpu", "0"))
+    template = reservation["spec"]["template"]["spec"]
+    return sum(
+        milli(c.get("resources", {}).get("requests", {}).get("cpu", "0"))
+        for c in template["containers"]
+    )
+
+
+def milli(quantity: str) -> int:
+    text = str(quantity)
+    return int(text[:-1]) if text.endswith("m") else int(float(text) * 1000)
+
+
+def _names(pods: list[Raw]) -> str:
+    return ", ".join(f"{pod['metadata']['name']} {request(pod)}m" for pod in pods)

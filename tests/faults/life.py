@@ -1,0 +1,247 @@
+"""What exists, what users do and what goes wrong, drawn from a seed.
+
+A life is short: faults and users are at work for `TROUBLED` seconds; then everything is healed, and the
+rest must come within `PATIENCE` seconds.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from dataclasses import dataclass, field
+from typing import Any
+
+from faults.audit import GROUP_NAME
+from faults.model import GROUPS, MIGRATIONS, NODES, PODS, RESERVATIONS, Raw
+
+TROUBLED = 24.0
+NAMES = ("a", "b")
+_TEMPLATE = "scheduling.koordinator.sh/reservation-template"
+
+
+@dataclass(frozen=True)
+class Trouble:
+    """One thing that goes wrong, independent of all others."""
+
+    kind: str
+    """storm, watch, kill, stop, pause, partition, outage, clock, compact"""
+    at: float
+    lasts: float = 0.0
+    who: str = ""
+    """A process; "" for all."""
+    what: str = ""
+    """Which requests or watches; "" for all."""
+    how: str = ""
+    chance: float = 1.0
+    amount: float = 0.0
+    steps: int = 0
+
+    def __str__(self) -> str:
+        parts = [f"{self.kind} at {self.at:.2f}"]
+        for name in ("lasts", "who", "what", "how", "chance", "amount", "steps"):
+            value = getattr(self, name)
+            if value not in ("", 0.0, 0, 1.0):
+                parts.append(f"{name}={value:.3f}" if isinstance(value, float) else f"{name}={value}")
+        return " ".join(parts)
+
+
+@dataclass
+class Life:
+    seed: int
+    replicas: int = 1
+    starving: bool = False
+    streams: bool = True
+    every_kind: bool = False
+    """Whether all kinds are watched, not just those that occur here."""
+    first: list[tuple[str, Raw]] = field(default_factory=list)
+    """What exists at the beginning."""
+    acts: list[tuple[float, str, Any]] = field(default_factory=list)
+    """What users do, and when."""
+    troubles: list[Trouble] = field(default_factory=list)
+
+
+def pod(name: str, cpu: int, priority: int = 0, **more: Any) -> Raw:
+    container = {"name": "main", "image": "app", "resources": {"requests": {"cpu": f"{cpu}m"}}}
+    spec = {
+        "schedulerName": "holdfast-scheduler",
+        "priority": priority,
+        "terminationGracePeriodSeconds": 5,
+        "containers": [container],
+    }
+    meta = {"name": name, "namespace": "default", "labels": {}, "annotations": {}}
+    meta.update(more)
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec}
+
+
+def node(name: str, cpu: int) -> Raw:
+    size = {"cpu": f"{cpu}m", "memory": "32Gi", "pods": "110"}
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name}},
+        "spec": {},
+        "status": {"allocatable": size, "capacity": size},
+    }
+
+
+def reservation(name: str, cpu: int, once: bool, app: str, **more: Any) -> Raw:
+    container = {"name": "main", "image": "app", "resources": {"requests": {"cpu": f"{cpu}m"}}}
+    return {
+        "apiVersion": "scheduling.koordinator.sh/v1alpha1",
+        "kind": "Reservation",
+        "metadata": {"name": name},
+        "spec": {
+            "template": {"spec": {"containers": [container]}},
+            "owners": [{"labelSelector": {"matchLabels": {"app": app}}}],
+            "allocateOnce": once,
+            "ttl": "0s",
+            **more,
+        },
+    }
+
+
+def group(name: str, least: int) -> Raw:
+    return {
+        "apiVersion": "scheduling.volcano.sh/v1beta1",
+        "kind": "PodGroup",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {"minMember": least},
+    }
+
+
+def migration(name: str, of: str) -> Raw:
+    return {
+        "apiVersion": "scheduling.koordinator.sh/v1alpha1",
+        "kind": "PodMigrationJob",
+        "metadata": {"name": name},
+        "spec": {
+            "podRef": {"namespace": "default", "name": of},
+            "ttl": "30m",
+            "reservationOptions": {"template": {"metadata": {"name": f"room-{name}"}}},
+        },
+    }
+
+
+def draw(seed: int) -> Life:
+    rng = random.Random(seed)
+    life = Life(seed, replicas=rng.choice((1, 2, 2)), streams=rng.random() < 0.7)
+    life.every_kind = seed % 10 == 0
+    _draw_world(life, rng)
+    _draw_troubles(life, random.Random(seed * 7 + 1))
+    life.acts.sort(key=lambda act: act[0])
+    return life
+
+
+def _draw_world(life: Life, rng: random.Random) -> None:
+    def when() -> float:
+        return round(rng.uniform(0.0, TROUBLED * 0.8), 2)
+
+    def create(path: str, raw: Raw) -> None:
+        life.acts.append((when(), "create", (path, raw)))
+
+    nodes = [f"n{i}" for i in range(rng.randint(2, 4))]
+    size = rng.choice((2000, 4000))
+    life.first += [(NODES, node(name, size)) for name in nodes]
+    life.starving = rng.random() < 0.15
+    for i in range(rng.randint(2, 7)):
+        replica = {"annotations": {"replica": "yes"}} if rng.random() < 0.3 else {}
+        raw = pod(f"p{i}", rng.choice((300, 500, 1000)), rng.choice((0, 0, 10)), **replica)
+        if rng.random() < 0.1:
+            raw["metadata"]["finalizers"] = ["example.com/kept"]
+        create(PODS, raw)
+        if rng.random() < 0.25:
+            life.acts.append((when(), "delete", (PODS, f"p{i}", "default")))
+        if rng.random() < 0.2:
+            life.acts.append((when(), "end", (PODS, f"p{i}")))
+    if rng.random() < 0.6:
+        _draw_gang(life, rng, size)
+    if rng.random() < 0.6:
+        for i in range(rng.randint(1, 2)):
+            once = rng.random() < 0.5
+            raw = reservation(f"r{i}", rng.choice((500, 1000)), once, f"r{i}")
+            create(RESERVATIONS, raw)
+            for j in range(rng.randint(0, 3)):
+                create(PODS, pod(f"o{i}-{j}", rng.choice((300, 500)), 0, labels={"app": f"r{i}"}))
+            if rng.random() < 0.2:
+                life.acts.append((when(), "delete", (RESERVATIONS, f"r{i}", "")))
+    if rng.random() < 0.5:
+        # Room is short, so these make others go.
+        for i in range(len(nodes)):
+            create(PODS, pod(f"low{i}", size - 500, 0, annotations={"replica": "yes"}))
+        for i in range(rng.randint(1, 2)):
+            create(PODS, pod(f"high{i}", rng.choice((size // 2, size - 700)), 100))
+    if rng.random() < 0.25:
+        template = {
+            "owners": [{"labelSelector": {"matchLabels": {"job": "drp"}}}],
+            "recommendedSize": {"cpu": "1"},
+        }
+        asks = {_TEMPLATE: json.dumps(template)}
+        create(PODS, pod("drp-0", 500, 0, labels={"job": "drp"}, annotations=asks))
+        create(PODS, pod("drp-1", 500, 0, labels={"job": "drp"}))
+    if rng.random() < 0.25:
+        create(PODS, pod("moved", 500, 0, annotations={"replica": "yes"}))
+        create(MIGRATIONS, migration("move", "moved"))
+    if rng.random() < 0.1:
+        life.acts.append((when(), "delete", (NODES, nodes[-1], "")))
+
+
+def _draw_gang(life: Life, rng: random.Random, size: int) -> None:
+    members = rng.randint(2, 3)
+    priority = rng.choice((0, 0, 50))
+    least = members if rng.random() < 0.8 else members - 1
+    life.first.append((GROUPS, group("gang", least)))
+    at = rng.uniform(0.0, TROUBLED * 0.5)
+    cpu = rng.choice((500, 1000, size // 2))
+    for i in range(members):
+        annotations = {GROUP_NAME: "gang", "replica": "yes"}
+        raw = pod(f"g{i}", cpu, priority, annotations=annotations)
+        life.acts.append((at + rng.uniform(0.0, 0.5), "create", (PODS, raw)))
+
+
+_ERRORS = ("error", "error after", "error late")
+_FATES = (*_ERRORS, "lost", "cut", "unanswered", "cut after", "twice", "garbled", "slow")
+
+
+def _draw_troubles(life: Life, rng: random.Random) -> None:
+    whom = NAMES[: life.replicas]
+    for _ in range(rng.randint(1, 5)):
+        at = rng.uniform(0.0, TROUBLED)
+        who = rng.choice(("", *whom))
+        kind = rng.choice(
+            ("storm", "storm", "storm", "watch", "watch", "kill", "kill", "stop", "pause", "partition",
+             "outage", "clock", "compact")
+        )  # fmt: skip
+        if kind == "storm":
+            life.troubles.append(
+                Trouble(
+                    kind,
+                    at,
+                    rng.uniform(0.5, TROUBLED - at),
+                    who,
+                    rng.choice(("", "bind", "bind", "write", "read", "lease")),
+                    rng.choice((*_FATES, "any", "any")),
+                    rng.choice((0.1, 0.3, 0.6, 1.0)),
+                    rng.uniform(0.1, 12.0),
+                )
+            )
+        elif kind == "watch":
+            how = rng.choice(
+                ("cut", "garble", "truncate", "nonsense", "expire", "lag", "double", "mute", "end")
+            )
+            what = rng.choice(("", PODS, PODS, RESERVATIONS, NODES, GROUPS))
+            life.troubles.append(
+                Trouble(kind, at, rng.uniform(0.5, 8.0), who, what, how, amount=rng.uniform(0.1, 3.0))
+            )
+        elif kind in ("kill", "stop"):
+            life.troubles.append(
+                Trouble(kind, at, rng.uniform(0.2, 20.0), rng.choice(whom), steps=rng.randint(1, 400))
+            )
+        elif kind in ("pause", "partition"):
+            life.troubles.append(Trouble(kind, at, rng.uniform(0.5, 25.0), rng.choice(whom)))
+        elif kind == "outage":
+            life.troubles.append(Trouble(kind, at, rng.uniform(0.2, 15.0)))
+        elif kind == "clock":
+            amount = rng.choice((-3600.0, -20.0, -2.0, 2.0, 20.0, 120.0))
+            life.troubles.append(Trouble(kind, at, who=rng.choice(whom), amount=amount))
+        else:
+            life.troubles.append(Trouble(kind, at))

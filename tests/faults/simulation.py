@@ -1,0 +1,534 @@
+"""One life from beginning to end: processes, troubles, users, kubelets, and the rules."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import signal
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+from faults.audit import GROUP_NAME, Audit, Violation, group_of, has_ended
+from faults.life import NAMES, TROUBLED, Life, Trouble, draw
+from faults.model import LEASES, NODES, PODS, Model, Raw, Refused, frame
+from faults.network import OK, Fate, Network, Sent, Stream
+from faults.process import Endless, ProcessLoop, Timeline
+from holdfast.api.timestamps import format_time
+from holdfast.backends.kubernetes.access import Access
+from holdfast.backends.kubernetes.clock import Clock
+from holdfast.backends.kubernetes.comparing import Difference, compare
+from holdfast.backends.kubernetes.reading.watched import WATCHED
+from holdfast.framework.config import API_VERSION, KIND, Configuration, load
+from holdfast.framework.registry import Registry
+from holdfast.plugins import registry
+from holdfast.server.running import Running, RunSettings
+
+START = 1_767_225_600.0
+PATIENCE = 240.0
+"""Virtual seconds after the last fault within which everything must have come to rest."""
+QUIET = 8.0
+"""At rest nothing is written for so long."""
+LOOK_EVERY = 2.0
+
+
+@cache
+def plugins() -> Registry:
+    return registry()
+
+
+@cache
+def configuration(starving: bool) -> Configuration:
+    raw: Raw = {"apiVersion": API_VERSION, "kind": KIND}
+    if starving:
+        reserve = {"starvingJobTimeThreshold": 5, "reservedNodePercent": 50, "hold": "amount"}
+        raw["actions"] = [
+            {"name": "allocate"},
+            {"name": "backfill"},
+            {"name": "reserve", "arguments": reserve},
+            {"name": "preempt"},
+            {"name": "reclaim"},
+        ]
+    return load(raw, plugins().implements())
+
+
+class ProcessClock(Clock):
+    """Elapsed time is the timeline's; the wall clock can be set."""
+
+    def __init__(self, timeline: Timeline, booted: float) -> None:
+        self._timeline = timeline
+        self._booted = booted
+        self.ahead = 0.0
+        super().__init__()
+
+    def elapsed(self) -> float:
+        return self._timeline.now + self._booted
+
+    def wall(self) -> float:
+        return START + self._timeline.now + self.ahead
+
+
+@dataclass
+class Outcome:
+    seed: int
+    problems: list[str] = field(default_factory=list)
+    log: list[str] = field(default_factory=list)
+    end: float = 0.0
+    steps: int = 0
+    binds: int = 0
+
+
+class Process:
+    """A scheduler process that can die and be started again."""
+
+    def __init__(self, simulation: Simulation, name: str) -> None:
+        self.simulation = simulation
+        self.name = name
+        self.loop: ProcessLoop | None = None
+        self.running: Running | None = None
+        self.main: asyncio.Task[None] | None = None
+        self.starts = 0
+        index = NAMES.index(name)
+        self.clock_ahead = 0.0
+        self._booted = 1000.0 * (index + 1)
+        self.clock: ProcessClock | None = None
+
+    @property
+    def is_alive(self) -> bool:
+        return self.loop is not None and not self.loop.is_dead
+
+    def start(self) -> None:
+        sim = self.simulation
+        if self.is_alive:
+            return
+        self.starts += 1
+        sim.tell("start", self.name)
+        self.loop = ProcessLoop(sim.timeline, self.name, sim.network.connect, sim.callback_failed)
+        sim.loops.append(self.loop)
+        self.clock = ProcessClock(sim.timeline, self._booted)
+        self.clock.ahead = self.clock_ahead
+        self.main = self.loop.start(self._main(self.loop))
+
+    async def _main(self, loop: ProcessLoop) -> None:
+        sim = self.simulation
+        life = sim.life
+        assert self.clock is not None
+        settings = RunSettings(
+            access=Access(f"http://{self.name}.example:80"),
+            configuration=configuration(life.starving),
+            registry=plugins(),
+            elect=True,
+            health=None,
+            log=self._log,
+            clock=self.clock,
+            rng=random.Random(f"{life.seed}/{self.name}/{self.starts}"),
+            watched=WATCHED if life.every_kind else _FEW_KINDS,
+        )
+        running = self.running = Running(settings)
+        try:
+            async with running.client:
+                await running.run()
+        except Exception as error:
+            if not loop.is_dead:
+                sim.fail(f"process {self.name} ended: {type(error).__name__}: {error}")
+            raise
+        finally:
+            loop.is_dead = True
+
+    def _log(self, event: str, **particulars: object) -> None:
+        self.simulation.tell("log", self.name, event, *(f"{k}={v}" for k, v in particulars.items()))
+
+    def kill(self) -> None:
+        if self.loop is not None and self.is_alive:
+            self.simulation.tell("kill", self.name)
+            self.loop.kill()
+            self.simulation.network.drop(self.loop)
+
+    def stop(self) -> None:
+        if self.loop is not None and self.is_alive:
+            handler = self.loop.signals.get(signal.SIGTERM)
+            if handler is not None:
+                self.simulation.tell("SIGTERM", self.name)
+                self.loop.call_soon(handler)
+
+
+class Simulation:
+    def __init__(self, life: Life, keep_log: bool = True) -> None:
+        self.life = life
+        self.outcome = Outcome(life.seed)
+        self.keep_log = keep_log
+        self.timeline = Timeline()
+        self.model = Model(lambda: format_time(START + self.timeline.now))
+        self.network = Network(self.timeline, self.model, random.Random(life.seed + 5))
+        self.audit = Audit(self.model, self.network)
+        self.loops: list[ProcessLoop] = []
+        self.processes = {name: Process(self, name) for name in NAMES[: life.replicas]}
+        self.rng = random.Random(life.seed + 11)
+        self.healed = False
+        self._storms: list[tuple[Trouble, random.Random]] = []
+        self._watching: list[Trouble] = []
+        self._apart: dict[str, float] = {}
+        self._recreated: dict[str, int] = {}
+        self._last_write = 0.0
+        self._writes = 0
+        self.model.written = self._written
+        self.network.fate = self._fate
+        self.network.is_apart = self._is_apart
+        self.network.stream_opened = self._stream_opened
+        self.network.streams_lists = life.streams
+        self.network.log = self.tell
+
+    def run(self) -> Outcome:
+        try:
+            self._live()
+        except (Violation, Endless) as error:
+            self.fail(str(error))
+        finally:
+            self.outcome.end = self.timeline.now
+            self.outcome.steps = self.timeline.steps
+            for loop in self.loops:
+                loop.kill()
+            self.network.drop_all()
+            self.timeline.clear()
+            for loop in self.loops:
+                loop.bury()
+        return self.outcome
+
+    def fail(self, problem: str) -> None:
+        self.tell("VIOLATION", problem)
+        self.outcome.problems.append(f"{self.timeline.now:.3f} s: {problem}")
+
+    def tell(self, *what: object) -> None:
+        if self.keep_log:
+            self.outcome.log.append(f"{self.timeline.now:9.4f} {' '.join(map(str, what))}")
+
+    def callback_failed(self, loop: ProcessLoop, error: object) -> None:
+        self.fail(f"a callback of {loop.name} failed: {error!r}")
+
+    # The life
+
+    def _live(self) -> None:
+        for path, raw in self.life.first:
+            self.model.create(path, raw)
+        for when, what, args in self.life.acts:
+            self.timeline.call_at(when, self._act, what, args)
+        for index, trouble in enumerate(self.life.troubles):
+            self.timeline.call_at(trouble.at, self._begin, trouble, index)
+        for index, process in enumerate(self.processes.values()):
+            self.timeline.call_at(0.05 * index, process.start)
+        self.timeline.run(TROUBLED + 1, self._has_failed)
+        if self._has_failed():
+            return
+        self._heal()
+        healed_at = self.timeline.now
+        while True:
+            self.timeline.run(self.timeline.now + LOOK_EVERY, self._has_failed)
+            if self._has_failed():
+                return
+            quiet = self.timeline.now - self._last_write >= QUIET
+            problems = list(self._at_rest()) if quiet else ["still writing"]
+            if not problems:
+                break
+            if self.timeline.now - healed_at > PATIENCE:
+                for problem in problems:
+                    self.fail(f"not at rest {PATIENCE:.0f} s after the last fault: {problem}")
+                return
+
+    def _has_failed(self) -> bool:
+        return bool(self.outcome.problems)
+
+    def _at_rest(self) -> list[str]:
+        problems = list(self.audit.at_rest())
+        if problems:
+            return problems
+        leaders = [
+            process
+            for process in self.processes.values()
+            if process.running is not None
+            and process.running.runner is not None
+            and process.running.runner.fence.is_open
+        ]
+        if len(leaders) != 1:
+            return [f"{len(leaders)} leaders"]
+        for process in self.processes.values():
+            difference = self._compare(process)
+            if isinstance(difference, str):
+                problems.append(difference)
+                continue
+            found = {name: getattr(difference, name) for name in difference.__struct_fields__}
+            if process is not leaders[0]:
+                found.pop("misjudged_reservations")
+            problems += [f"{process.name}: {name}: {what}" for name, what in found.items() if what]
+        return problems
+
+    def _compare(self, process: Process) -> Difference | str:
+        running, loop = process.running, process.loop
+        if running is None or running.runner is None or loop is None:
+            return f"{process.name} does not run"
+        task = loop.start(compare(running.client, running.runner.scheduler))
+        self.timeline.run(self.timeline.now + 30.0, task.done)
+        if not task.done():
+            return f"{process.name} cannot be compared"
+        difference: Difference = task.result()
+        return difference
+
+    # Users, kubelets, controllers
+
+    def _act(self, what: str, args: Any) -> None:
+        self.tell("act", what, args[1] if what != "create" else args[1]["metadata"]["name"])
+        try:
+            if what == "create":
+                self.model.create(*args)
+            elif what == "delete":
+                self._delete(*args)
+            elif what == "end":
+                self._end(args[1])
+        except Refused:
+            pass
+
+    def _delete(self, path: str, name: str, namespace: str) -> None:
+        self.model.delete(path, name, namespace)
+        if path == NODES:
+            for pod in self.audit.pods_on(name):
+                self.audit.broken_up.add(group_of(pod))
+                self.model.remove(PODS, pod)
+
+    def _end(self, name: str) -> None:
+        pod = self.model.find(PODS, name)
+        if pod is not None and pod["spec"].get("nodeName") and not has_ended(pod):
+            self.model.change(PODS, pod, status={**pod["status"], "phase": "Succeeded"})
+
+    def _written(self, path: str, old: Raw | None, new: Raw | None) -> None:
+        if path == LEASES:
+            self.audit.written(path, old, new)
+            return
+        self._last_write = self.timeline.now
+        if path == PODS:
+            self._kubelet(old, new)
+        self.audit.written(path, old, new)
+
+    def _kubelet(self, old: Raw | None, new: Raw | None) -> None:
+        later = self.timeline.call_later
+        if new is None:
+            assert old is not None
+            self._replace(old)
+            return
+        meta, uid = new["metadata"], new["metadata"]["uid"]
+        if new["spec"].get("nodeName") and (old is None or not old["spec"].get("nodeName")):
+            self.outcome.binds += 1
+            later(self.rng.uniform(0.05, 1.0), self._run_pod, meta["name"], uid)
+        was_leaving = old is not None and old["metadata"].get("deletionTimestamp")
+        if meta.get("deletionTimestamp") and not was_leaving:
+            later(self.rng.uniform(0.1, 4.0), self._finish_pod, meta["name"], uid)
+
+    def _current(self, name: str, uid: str) -> Raw | None:
+        pod = self.model.find(PODS, name)
+        return pod if pod is not None and pod["metadata"]["uid"] == uid else None
+
+    def _run_pod(self, name: str, uid: str) -> None:
+        pod = self._current(name, uid)
+        if pod is not None and pod["status"].get("phase") == "Pending":
+            self.model.change(PODS, pod, status={**pod["status"], "phase": "Running"})
+
+    def _finish_pod(self, name: str, uid: str) -> None:
+        pod = self._current(name, uid)
+        if pod is not None:
+            self.model.remove(PODS, pod)
+
+    def _replace(self, gone: Raw) -> None:
+        """What a ReplicaSet does."""
+        meta = gone["metadata"]
+        if (meta.get("annotations") or {}).get("replica") != "yes":
+            return
+        base = meta["name"].partition(".")[0]
+        count = self._recreated[base] = self._recreated.get(base, 0) + 1
+        if count > 12:
+            self.fail(f"{base} was made to go {count} times")
+            return
+        kept = {k: v for k, v in meta["annotations"].items() if k in ("replica", GROUP_NAME)}
+        fresh = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {
+                "name": f"{base}.{count}",
+                "namespace": "default",
+                "labels": meta.get("labels", {}),
+                "annotations": kept,
+            },
+            "spec": {k: v for k, v in gone["spec"].items() if k != "nodeName"},
+        }
+        self.timeline.call_later(self.rng.uniform(0.1, 1.0), self._create, fresh)
+
+    def _create(self, raw: Raw) -> None:
+        self.model.create(PODS, raw)
+
+    # Troubles
+
+    def _begin(self, trouble: Trouble, index: int) -> None:
+        if self.healed:
+            return
+        self.tell("trouble", trouble)
+        later = self.timeline.call_later
+        process = self.processes.get(trouble.who)
+        if trouble.kind == "storm":
+            entry = (trouble, random.Random(self.life.seed * 1000 + index))
+            self._storms.append(entry)
+        elif trouble.kind == "watch":
+            self._disturb(trouble)
+        elif trouble.kind == "kill" and process is not None:
+            if process.loop is not None:
+                process.loop.fuse = trouble.steps
+                process.loop.burnt = lambda: self._killed(process, trouble.lasts)
+        elif trouble.kind == "stop" and process is not None:
+            process.stop()
+            later(25.0 + trouble.lasts, process.start)
+        elif trouble.kind == "pause" and process is not None:
+            if process.loop is not None:
+                process.loop.pause()
+                later(trouble.lasts, process.loop.resume)
+        elif trouble.kind == "partition":
+            self._apart[trouble.who] = self.timeline.now + trouble.lasts
+        elif trouble.kind == "outage":
+            self.network.is_away = True
+            self.network.cut_all()
+            later(trouble.lasts, self._server_back)
+        elif trouble.kind == "clock" and process is not None:
+            process.clock_ahead += trouble.amount
+            if process.clock is not None:
+                process.clock.ahead = process.clock_ahead
+        elif trouble.kind == "compact":
+            self.model.compact()
+
+    def _killed(self, process: Process, back_after: float) -> None:
+        process.kill()
+        self.timeline.call_later(back_after, process.start)
+
+    def _server_back(self) -> None:
+        self.network.is_away = False
+
+    def _is_apart(self, name: str) -> bool:
+        return self._apart.get(name, 0.0) > self.timeline.now
+
+    def _disturb(self, trouble: Trouble) -> None:
+        if trouble.how in ("lag", "double", "mute"):
+            self._watching.append(trouble)
+        for stream in list(self.network.streams):
+            if self._concerns(trouble, stream):
+                self._spoil(stream, trouble)
+
+    def _concerns(self, trouble: Trouble, stream: Stream) -> bool:
+        return trouble.who in ("", stream.process) and trouble.what in ("", stream.path)
+
+    def _spoil(self, stream: Stream, trouble: Trouble) -> None:
+        how = trouble.how
+        if how == "cut":
+            stream.transport.cut()
+        elif how == "garble":
+            stream.garble()
+        elif how == "truncate":
+            stream.truncate()
+        elif how == "nonsense":
+            stream.nonsense()
+        elif how == "end":
+            stream.end()
+        elif how == "expire":
+            status = {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old"}
+            stream.end(frame("ERROR", status))
+        elif how == "lag":
+            stream.lag = trouble.amount
+        elif how == "double":
+            stream.doubled = True
+        elif how == "mute":
+            stream.mute = True
+
+    def _stream_opened(self, stream: Stream) -> None:
+        for trouble in self._watching:
+            is_now = self.timeline.now <= trouble.at + trouble.lasts
+            if is_now and trouble.how != "mute" and self._concerns(trouble, stream):
+                self._spoil(stream, trouble)
+
+    def _fate(self, sent: Sent) -> Fate:
+        if self.healed or not self._storms:
+            return OK
+        for trouble, rng in self._storms:
+            if not trouble.at <= self.timeline.now <= trouble.at + trouble.lasts:
+                continue
+            if trouble.who not in ("", sent.process):
+                continue
+            if trouble.what not in ("", sent.what) or rng.random() >= trouble.chance:
+                continue
+            how = trouble.how
+            if how == "any":
+                how = rng.choice(_ANY)
+            fate = Fate(
+                "ok" if how == "slow" else how,
+                rng.uniform(0.0, min(trouble.amount, 2.5)) if rng.random() < 0.5 else 0.001,
+                rng.uniform(0.0, trouble.amount) if how == "slow" else 0.001,
+                rng.choice((500, 503, 504, 429)),
+                rng.uniform(0.01, trouble.amount),
+            )
+            self.tell("fate", fate.how, sent.process, sent.method, sent.url)
+            return fate
+        return OK
+
+    def _heal(self) -> None:
+        self.tell("healed")
+        self.healed = True
+        self._storms.clear()
+        self._watching.clear()
+        self._apart.clear()
+        self.network.is_away = False
+        for stream in list(self.network.streams):
+            stream.lag, stream.doubled = 0.0, False
+        for process in self.processes.values():
+            if process.loop is not None:
+                process.loop.fuse = 0
+                process.loop.resume()
+            if not process.is_alive:
+                process.start()
+
+
+_USED = ("Node", "Pod", "PriorityClass", "Reservation", "PodMigrationJob", "PodGroup")
+_FEW_KINDS = tuple(each for each in WATCHED if each.info.kind in _USED)
+"""Those that occur in lives; lists of others take time and say nothing."""
+
+_ANY = ("error", "error after", "error late", "cut", "cut after", "unanswered", "twice", "slow")
+
+
+def simulate(seed: int, keep_log: bool = False, troubles: list[Trouble] | None = None) -> Outcome:
+    life = draw(seed)
+    if troubles is not None:
+        life.troubles = troubles
+    return Simulation(life, keep_log).run()
+
+
+def shrink(seed: int) -> list[Trouble]:
+    """The troubles that are needed for the seed to fail."""
+    needed = draw(seed).troubles
+    for trouble in list(needed):
+        fewer = [each for each in needed if each is not trouble]
+        if simulate(seed, troubles=fewer).problems:
+            needed = fewer
+    return needed
+
+
+def describe(seed: int, problems: list[str], needed: list[Trouble], log: list[str]) -> str:
+    """How a seed fails, and how to see it again."""
+    lines = [f"seed {seed} fails:", *(f"  {problem}" for problem in problems)]
+    lines += ["troubles that are needed:", *(f"  {trouble}" for trouble in needed)]
+    lines += [f"replay: PYTHONPATH=src:tests python -m faults --seed {seed} --log", *log]
+    return "\n".join(lines)
+
+
+def check(seeds: Iterable[int]) -> None:
+    """Raises AssertionError with the story of the first seed that fails."""
+    for seed in seeds:
+        outcome = simulate(seed)
+        if outcome.problems:
+            needed = shrink(seed)
+            log = simulate(seed, keep_log=True, troubles=needed).log[-_LAST_LINES:]
+            raise AssertionError(describe(seed, outcome.problems, needed, log))
+
+
+_LAST_LINES = 120

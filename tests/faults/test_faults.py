@@ -1,0 +1,37 @@
+"""Lives of scheduler processes on a failing network and server, each drawn from a seed."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from faults.simulation import check, simulate
+
+SEEDS = int(os.environ.get("FAULT_SEEDS", "2000"))
+PARTS = 20
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+def test_the_rules_hold_whatever_fails(part: int) -> None:
+    check(range(SEEDS * part // PARTS, SEEDS * (part + 1) // PARTS))
+
+
+@pytest.mark.parametrize("seed", [3, 20, 94])
+def test_a_seed_replays_exactly(seed: int) -> None:
+    first = simulate(seed, keep_log=True)
+    assert simulate(seed, keep_log=True).log == first.log
+    for hash_seed in ("1", "2"):
+        environment = {
+            **os.environ,
+            "PYTHONHASHSEED": hash_seed,
+            "PYTHONPATH": os.pathsep.join(sys.path),
+        }
+        words = [sys.executable, "-m", "faults", "--seed", str(seed), "--log"]
+        output = subprocess.run(
+            words, env=environment, cwd=Path(__file__).parents[1], capture_output=True, text=True
+        ).stdout
+        assert output.splitlines()[:-1] == first.log
