@@ -6,7 +6,7 @@ import pytest
 
 from devices.making import device, gpu, minors, with_gpus
 from holdfast.core.validate import validate_state
-from numa.making import NUMA_SPEC, cpus, lsr, reserved, topology, zones
+from numa.making import NUMA_SPEC, cpus, lsr, plain, reserved, topology, zones
 from numa.making import world as with_cpus
 from reservations.little_world import LittleWorld, Raw, node, pod, reservation
 from reservations.preempting import CAN_PREEMPT, GANG, PRIORITY, names
@@ -32,12 +32,12 @@ def of_gpu(name: str, percent: int = 100, app: str = "own", **more: Any) -> Raw:
     return reservation(name, app, requests={GPU: str(percent)}, **more)
 
 
-def one_numa_node(name: str, labels: dict[str, str]) -> Raw:
+def one_numa_node(name: str, labels: dict[str, str], cpu: str = "8", **more: Any) -> Raw:
     template = {
         "metadata": {"annotations": {NUMA_SPEC: SINGLE}},
-        "spec": {"containers": [{"name": "main", "resources": {"requests": {"cpu": "8"}}}]},
+        "spec": {"containers": [{"name": "main", "resources": {"requests": {"cpu": cpu}}}]},
     }
-    return reservation(name, name, template=template, labels=labels)
+    return reservation(name, name, template=template, labels=labels, **more)
 
 
 def disjoint(made: LittleWorld, *pods: str) -> bool:
@@ -79,6 +79,17 @@ def test_a_hold_says_nothing_of_cpus_before_they_are_free() -> None:
     made = graceful(with_cpus(cpus=8)).put(lsr("a", "4")).put(lsr("b", "3"))
     made.put(lsr("c", "2", priority=6))
     assert STATUS not in rooms(made)["c"]["metadata"]["annotations"]
+
+
+def test_a_hold_wants_its_cpus_as_the_preemptor_does() -> None:
+    """Three CPUs on one NUMA node, not one here and two there."""
+    made = graceful(with_cpus(cpus=8)).put(lsr("stays", "3", priority=9))
+    made.put(lsr("l1", "2", priority=1)).put(lsr("l2", "2", priority=1))
+    made.put(lsr("c", "3", priority=6, numa=SINGLE))
+    made.delete("Pod", "l1").wait(15)
+    assert phase_of_room(made, "c") == "Waiting"
+    made.delete("Pod", "l2").wait(15)
+    assert (made.node_of("c"), list(zones(made, "c"))) == ("n1", [1])
 
 
 def test_nobody_gets_the_cpus_a_hold_waits_for() -> None:
@@ -239,6 +250,25 @@ def test_no_stranger_gets_a_gpu_that_is_waited_for_in_another_unit() -> None:
     assert made.node_of("stranger") == ""
     made.delete("Pod", "a")
     assert (made.phase("r"), made.node_of("stranger")) == ("Available", "")
+
+
+def test_who_waits_is_in_the_way_of_no_owner() -> None:
+    """What is reserved of a GPU is its owner's, whoever waits for the rest of it."""
+    made = with_gpus(1).put(on_gpu("a", 60)).put(of_gpu("r", 40, "web"))
+    made.put(of_gpu("w", 50, "late", preAllocation=True))
+    assert made.phase("w") == "Waiting"
+    made.put(on_gpu("o", 40, "web"))
+    assert made.drawn("o") == "r"
+
+
+def test_who_waits_for_a_numa_node_is_in_the_way_of_no_owner() -> None:
+    made = with_cpus(cpus=8, numa=1).put(plain("a", "4", numa=SINGLE))
+    made.put(one_numa_node("r", {}, "4")).put(one_numa_node("w", {}, "4", preAllocation=True))
+    assert (made.phase("r"), made.phase("w")) == ("Available", "Waiting")
+    it = plain("o", "4", numa=SINGLE)
+    it["metadata"]["labels"] = {"app": "r"}
+    made.put(it)
+    assert made.drawn("o") == "r"
 
 
 def test_a_gpu_that_becomes_well_ends_the_waiting() -> None:

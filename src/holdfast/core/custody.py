@@ -16,7 +16,7 @@ the object, and is made anew whenever something on the node changes.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from enum import IntEnum
 from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
 
@@ -299,6 +299,12 @@ class Custody(ABC, Generic[T]):
         if waits is not None and (pod.disrupted or pod.leaving or pod.cls.terminating):
             return False
         return horizon is Horizon.SOON or pod.cls.permanent
+
+    def _held_first(self, there: Mapping[str, PodRecord]) -> list[tuple[str, PodRecord]]:
+        """Those of them that are reserve pods: first those that have things, then those that wait. What
+        is planned takes no more than these leave, so that it is in the way of no owner of theirs."""
+        reserving = [(uid, pod) for uid, pod in there.items() if pod.promise is not None]
+        return sorted(reserving, key=lambda each: each[0] in self.planned)
 
     def _staying(self, row: int, waits: Promise | None, horizon: Horizon) -> dict[str, PodRecord]:
         """Those on the row that count as there."""

@@ -16,6 +16,13 @@ from holdfast.core.slots import capped
 
 encode = msgspec.msgpack.Encoder(order="deterministic").encode
 
+_PARTICULAR = (
+    names.RESOURCE_SPEC,
+    names.NUMA_TOPOLOGY_SPEC,
+    names.DEVICE_ALLOCATE_HINT,
+    names.DEVICE_JOINT_ALLOCATE,
+    names.GPU_PARTITION_SPEC,
+)
 _SCHEDULING_DOMAINS = ("koordinator.sh/", "volcano.sh/", "holdfast.io/", "sigs.k8s.io/", "k8s.io/")
 RESULTS = frozenset(
     (
@@ -123,6 +130,11 @@ def scheduling_annotations(pod: Pod, read: frozenset[str] = frozenset()) -> dict
             and not key.startswith(names.SIM_PREFIX)
         )
     }
+
+
+def particular_wishes(annotations: Mapping[str, str]) -> dict[str, str]:
+    """The annotations that say which CPUs, NUMA nodes and devices a pod wants."""
+    return {key: annotations[key] for key in _PARTICULAR if key in annotations}
 
 
 def scheduling_volumes(spec: PodSpec) -> list[Volume]:

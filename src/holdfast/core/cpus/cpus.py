@@ -360,15 +360,17 @@ class Cpus(Custody[Holding]):
                 if pod.draws_on in self._hold:
                     owned.setdefault(pod.draws_on, []).append(has)
         lefts: dict[str, Room] = {}
-        for uid, pod in there.items():
-            if pod.promise is not None:
-                left = room_of(topology, self.has(uid))
-                for has in owned.get(uid, ()):
-                    left = left.less(room_of(topology, has), most=True)
-                # Of CPUs the node has no more nothing is left to anybody.
-                lefts[uid] = left = left._replace(cpus=left.cpus & given)
-                room = room.less(left)
-                shared.update(self._shared(uid, left))
+        for uid, _ in self._held_first(there):
+            left = room_of(topology, self.has(uid))
+            for has in owned.get(uid, ()):
+                left = left.less(room_of(topology, has), most=True)
+            # Of CPUs the node has no more nothing is left to anybody.
+            left = left._replace(cpus=left.cpus & given)
+            if uid in self.planned:
+                left = left.within(room)
+            lefts[uid] = left
+            room = room.less(left)
+            shared.update(self._shared(uid, left))
         return Claimed(room, without_shared(topology, room, shared), in_use, lefts, shared)
 
     def _shared(self, uid: str, left: Room) -> dict[int, int]:

@@ -30,6 +30,17 @@ class Room(NamedTuple):
                     zones[numa][name] -= min(value, zones[numa][name]) if most else value
         return Room(self.cpus - other.cpus, zones)
 
+    def within(self, other: Room) -> Room:
+        """What of it the other has."""
+        zones = {
+            numa: {
+                name: min(value, max(0, other.zones.get(numa, {}).get(name, 0)))
+                for name, value in amounts.items()
+            }
+            for numa, amounts in self.zones.items()
+        }
+        return Room(self.cpus & other.cpus, zones)
+
     def more(self, other: Room) -> Room:
         zones = {numa: dict(amounts) for numa, amounts in self.zones.items()}
         for numa, amounts in other.zones.items():

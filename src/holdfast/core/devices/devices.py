@@ -154,9 +154,10 @@ class Devices(Custody[Allocation]):
                 free -= spread
                 if pod.draws_on in self._hold:
                     taken[pod.draws_on] = taken.get(pod.draws_on, 0) + spread
-        for uid, pod in there.items():
-            if pod.promise is not None and parts[uid]:
-                free -= np.maximum(table.spread(row, parts[uid]) - taken.get(uid, 0), 0)
+        for uid, _ in self._held_first(there):
+            if parts[uid]:
+                left = np.maximum(table.spread(row, parts[uid]) - taken.get(uid, 0), 0)
+                free -= np.minimum(left, np.maximum(free, 0)) if uid in self.planned else left
         return free
 
     def _outdate(self, row: int) -> None:
@@ -313,14 +314,14 @@ class Devices(Custody[Allocation]):
                     if pod.draws_on in self._hold:
                         before = taken.get(pod.draws_on, 0)
                         taken[pod.draws_on] = before + table.spread(row, parts[uid])
-            for uid, pod in there.items():
-                if pod.promise is None:
-                    continue
+            for uid, pod in self._held_first(there):
                 left: Ints | None = None
                 only: Bools = np.zeros(len(LINES[kind]), dtype=np.bool_)
                 if parts[uid]:
                     held = table.spread(row, parts[uid])
                     left = np.maximum(held - taken.get(uid, 0), 0)
+                    if uid in self.planned:
+                        left = np.minimum(left, np.maximum(table.free[:, row], 0))
                     table.free[:, row] -= left
                     only = np.asarray(held.any(axis=1) & self._is_restricted(pod, kind))
                 if uid in self._hold:

@@ -13,6 +13,7 @@ from holdfast.api.meta import ObjectMeta, ObjectReference
 from holdfast.api.pod import PodSpec
 from holdfast.api.reservation import Reservation, ReservationOwner, ReservationSpec
 from holdfast.core.jobs.holds import STARVATION
+from holdfast.core.pod_reading import particular_wishes
 from holdfast.core.pods import PodRecord
 from holdfast.core.promises.promises import Promises
 
@@ -71,7 +72,10 @@ def _template(pod: PodRecord, node: str) -> dict[str, Any]:
         volumes=[volume for volume in pod.cls.volumes if volume.ephemeral is None],
     )
     raw: dict[str, Any] = msgspec.to_builtins(spec)
-    return {"metadata": {"namespace": pod.namespace, "labels": dict(seen.metadata.labels)}, "spec": raw}
+    metadata: dict[str, Any] = {"namespace": pod.namespace, "labels": dict(seen.metadata.labels)}
+    if wishes := particular_wishes(seen.metadata.annotations):
+        metadata["annotations"] = wishes
+    return {"metadata": metadata, "spec": raw}
 
 
 def _label(text: str) -> str:

@@ -23,6 +23,7 @@ from holdfast.api.reservation import (
     ReservationSpec,
 )
 from holdfast.core.classes import PodClass
+from holdfast.core.pod_reading import particular_wishes
 from holdfast.core.pods import PodRecord
 
 if TYPE_CHECKING:
@@ -49,10 +50,10 @@ def template_of(cls: PodClass) -> dict[str, Any]:
         priority=None,
         priority_class_name="",
     )
-    return {
-        "metadata": {"namespace": cls.namespace, "labels": dict(cls.labels)},
-        "spec": msgspec.to_builtins(asked),
-    }
+    metadata: dict[str, Any] = {"namespace": cls.namespace, "labels": dict(cls.labels)}
+    if wishes := particular_wishes(cls.annotations):
+        metadata["annotations"] = wishes
+    return {"metadata": metadata, "spec": msgspec.to_builtins(asked)}
 
 
 def room_for(
