@@ -1,6 +1,7 @@
 """Objects, versions, lists and watches, in memory."""
 
 import asyncio
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -231,3 +232,18 @@ def test_a_listener_that_fails_keeps_no_other_from_being_told() -> None:
     with pytest.raises(LookupError):
         store.create(Key("", "ConfigMap", "default", "c"), {"metadata": {"name": "c"}})
     assert told == [1]
+
+
+def test_what_is_forgotten_is_not_held() -> None:
+    class Held(dict[str, Any]):
+        """As a dict, but there can be weak references to it."""
+
+    store = Store(keep=2, keep_bytes=10**9)
+    versions = []
+    for i in range(20):
+        held = Held(a=i)
+        versions.append(weakref.ref(held))
+        change = store.update if i else store.create
+        change(P, raw(data=held))
+        del held
+    assert [each() is not None for each in versions].count(True) <= 4

@@ -11,4 +11,5 @@ health         `/healthz`, `/metrics` and their like
 listener       accepts connections within limits
 limits         all of these, with their reasons
 rare_log       a log that clients cannot fill
+turns          of the event loop, for work that many requests have at once
 """

@@ -59,6 +59,8 @@ WATCHERS_BYTES = 256 * MIB
 """Events that wait for all watchers. Beyond it those that are furthest behind are cut."""
 CHUNK_BYTES = 64 * 1024
 """Sent at a time to a watcher or of a list, before it is asked whether the client keeps up."""
+SEND_BUFFER_BYTES = 256 * 1024
+"""The kernel's, for one connection. Left to itself it takes 4 MiB for a client that does not read."""
 ENCODED_BYTES = 64 * MIB
 """Encoded objects kept to be sent again."""
 TEMPLATE_BYTES = 64 * 1024

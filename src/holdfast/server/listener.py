@@ -287,6 +287,8 @@ class Listener:
                 continue
             if len(self._shaking) + len(self._strangers) >= self._bounds.strangers:
                 self._cut_oldest_stranger()
+            with suppress(OSError):
+                accepted.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, limits.SEND_BUFFER_BYTES)
             task = asyncio.create_task(self._begin(accepted))
             self._shaking[task] = None
             task.add_done_callback(lambda done: self._shaking.pop(done, None))

@@ -26,6 +26,9 @@ class _OfKind:
         self.start = 0
 
     def forget_first(self) -> None:
+        # The place stays for a while, and must not keep the objects.
+        gone = self.changes[self.start]
+        self.changes[self.start] = Change(gone.revision, gone.key, None, None)
         self.start += 1
         if self.start >= _TRIM and self.start * 2 >= len(self.changes):
             del self.changes[: self.start]

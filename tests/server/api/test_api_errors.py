@@ -345,3 +345,12 @@ def test_kinds_have_rules_of_their_own(
     answer = server.post(path, body)
     assert (answer.code, answer.reason) == (422, "Invalid")
     assert complaint in answer.message
+
+
+def test_bytes_that_are_not_utf_8_are_replaced_as_go_does(server: LiveServer) -> None:
+    body = b'{"metadata": {"name": "bytes"}, "data": {"a": "x\xd7\xd8y"}}'
+    assert server.ask("POST", CONFIG_MAPS, body).code == 201
+    assert server.get(f"{CONFIG_MAPS}/bytes").body["data"] == {"a": "x\ufffd\ufffdy"}
+    patch = b'{"data": {"a": "\xff"}}'
+    assert server.ask("PATCH", f"{CONFIG_MAPS}/bytes", patch, MERGE).code == 200
+    assert server.ask("POST", CONFIG_MAPS, b'{"\xff').code == 400

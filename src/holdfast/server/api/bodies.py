@@ -104,6 +104,7 @@ def read_applied(data: bytes, kind: str) -> Body:
 
 def read_json(data: bytes) -> Any:
     """Any JSON, within the limits. Raises ApiError 400."""
+    data = _unicode(data)
     try:
         value = msgspec.json.decode(data)
         _survey(value, MAX_DEPTH)
@@ -114,7 +115,17 @@ def read_json(data: bytes) -> Any:
     return value
 
 
+def _unicode(data: bytes) -> bytes:
+    """As Go's JSON reads it: what is not UTF-8 is replaced, byte by byte, with U+FFFD."""
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return data.decode(errors="replace").encode()
+    return data
+
+
 def _json(data: bytes, kind: str) -> Body:
+    data = _unicode(data)
     try:
         value = msgspec.json.decode(data)
         keys = _survey(value, MAX_DEPTH)

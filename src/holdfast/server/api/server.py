@@ -29,9 +29,10 @@ from holdfast.server.api.status import (
 from holdfast.server.api.streams import Streams
 from holdfast.server.api.watching import WatchHub
 from holdfast.server.health import OPEN_PATHS, Endpoints, Health, is_open
-from holdfast.server.limits import IN_FLIGHT
+from holdfast.server.limits import CHUNK_BYTES, IN_FLIGHT
 from holdfast.server.listener import Connection
 from holdfast.server.rare_log import RareLog
+from holdfast.server.turns import Turns
 from holdfast.store import NotEncodable, Raw, StoreFailed
 
 _AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
@@ -63,7 +64,8 @@ class ApiServer:
         self._definitions = DefinitionKeeper(cluster)
         self._hub = WatchHub(cluster)
         self._documents = Documents(cluster.catalogue)
-        self._objects = Objects(cluster, Streams(cluster, self._hub))
+        self._turns = Turns()
+        self._objects = Objects(cluster, Streams(cluster, self._hub, self._turns))
         self._in_flight = 0
         self._log = RareLog()
 
@@ -82,7 +84,8 @@ class ApiServer:
         try:
             if self._is_trusted(request) and isinstance(connection, Connection):
                 self._admit(connection)
-            return await self._limited(request, accept)
+            answer = await self._limited(request, accept)
+            return await self._sent(request, answer)
         except ApiError as error:
             return answers.failure(error, accept)
         except StoreFailed as error:
@@ -94,6 +97,22 @@ class ApiServer:
         except Exception as error:
             self._log.exception("request failed", error, method=request.method, path=request.path)
             return answers.failure(internal(_PANIC), accept)
+
+    async def _sent(self, request: web.BaseRequest, answer: web.StreamResponse) -> web.StreamResponse:
+        """A large answer piece by piece, as fast as the client takes it and others have their turns."""
+        if not isinstance(answer, web.Response) or not isinstance(answer.body, bytes):
+            return answer
+        body = memoryview(answer.body)
+        if len(body) <= 4 * CHUNK_BYTES or request.method == "HEAD":
+            return answer
+        stream = web.StreamResponse(status=answer.status, headers=answer.headers)
+        stream.content_length = len(body)
+        await stream.prepare(request)
+        for at in range(0, len(body), CHUNK_BYTES):
+            await self._turns.take()
+            await stream.write(body[at : at + CHUNK_BYTES])
+        await stream.write_eof()
+        return stream
 
     def _is_trusted(self, request: web.BaseRequest) -> bool:
         """False for one who may see what everyone may see. Raises ApiError 401 for all others without

@@ -15,6 +15,7 @@ from holdfast.server.api.status import ApiError, expired, revision_too_large, to
 from holdfast.server.api.views import storage_group
 from holdfast.server.api.watching import Watcher, WatchHub
 from holdfast.server.limits import FAREWELL_SECONDS, WATCHES
+from holdfast.server.turns import Turns
 from holdfast.store import Compacted, FutureRevision
 
 BOOKMARKS_EVERY = 60.0
@@ -24,9 +25,10 @@ long."""
 
 
 class Streams:
-    def __init__(self, cluster: Cluster, hub: WatchHub) -> None:
+    def __init__(self, cluster: Cluster, hub: WatchHub, turns: Turns) -> None:
         self._cluster = cluster
         self._hub = hub
+        self._turns = turns
 
     async def watch(
         self, request: web.BaseRequest, call: Call, options: ListOptions, form: Form, include: str
@@ -112,9 +114,8 @@ class Streams:
             wait = min(ends, bookmark_at) - now if options.bookmarks else ends - now
             text = await watcher.next(max(wait, 0))
             if text:
+                await self._turns.take()
                 await response.write(text)
-                # A client that keeps up never makes us wait: others have their turn all the same.
-                await asyncio.sleep(0)
             if watcher.closed and not text:
                 return
             now = loop.time()
