@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import Any
 
+from holdfast.api.errors import HoldfastError
+
 MAX_BYTES = 256 * 1024**2
 MAX_DEPTH = 64
 MAX_ALIASES = 100
@@ -27,7 +29,7 @@ class Document:
         return place if self.item is None else f"{place}, items[{self.item}]"
 
 
-class BadFileError(Exception):
+class BadFileError(HoldfastError):
     def __init__(self, number: int, line: int, message: str) -> None:
         super().__init__(message)
         self.number = number

@@ -1,7 +1,9 @@
 """How a command fails: with a status, and a line for each thing to say."""
 
+from holdfast.api.errors import HoldfastError
 
-class Failure(Exception):
+
+class Failure(HoldfastError):
     """`as_it_is` says that the lines are whole sentences of somebody else."""
 
     def __init__(self, status: int, lines: list[str], as_it_is: bool = False) -> None:

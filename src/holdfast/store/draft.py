@@ -7,12 +7,13 @@ provided that nobody else has written the same object since. Else the request is
 
 from __future__ import annotations
 
+from holdfast.api.errors import HoldfastError
 from holdfast.store.errors import AlreadyExists
 from holdfast.store.objects import Change, Key, Raw
 from holdfast.store.store import Keys, Kind, Objects, Store
 
 
-class ChangedMeanwhile(Exception):
+class ChangedMeanwhile(HoldfastError):
     """Somebody else wrote the object the draft would write."""
 
 

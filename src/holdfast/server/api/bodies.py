@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from holdfast.api.documents import BadFileError
+from holdfast.api.errors import HoldfastError
 from holdfast.api.yaml_documents import read_first
 from holdfast.server.api import protobuf
 from holdfast.server.api.status import ApiError, bad_request
@@ -28,7 +29,7 @@ _GO_TYPES = (
 )
 
 
-class _TooDeepError(Exception):
+class _TooDeepError(HoldfastError):
     pass
 
 

@@ -7,6 +7,7 @@ match on `reason` and people on `message`, so both are Kubernetes' own.
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from holdfast.api.errors import HoldfastError
 from holdfast.server.api.fields import Problem
 from holdfast.store import Raw
 
@@ -21,7 +22,7 @@ class Resource(NamedTuple):
         return f"{self.plural}.{self.group}" if self.group else self.plural
 
 
-class ApiError(Exception):
+class ApiError(HoldfastError):
     def __init__(
         self,
         code: int,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from holdfast.api.errors import TimeError
+from holdfast.api.errors import HoldfastError, TimeError
 from holdfast.api.timestamps import parse_time
 from holdfast.server.patch import fields as f
 from holdfast.server.patch.fields import Fields
@@ -40,7 +40,7 @@ class Owned(NamedTuple):
 Managed = dict[Manager, Owned]
 
 
-class BadManagedFields(ValueError):
+class BadManagedFields(HoldfastError, ValueError):
     """An entry that cannot be read."""
 
 

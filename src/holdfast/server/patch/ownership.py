@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from holdfast.api.errors import HoldfastError
 from holdfast.server.patch import fields as f
 from holdfast.server.patch.compare import compare
 from holdfast.server.patch.errors import ApplyConflict, Cause
@@ -21,7 +22,7 @@ from holdfast.server.schema.shapes import Shape
 Conflicts = dict[Manager, Fields]
 
 
-class Conflicting(Exception):
+class Conflicting(HoldfastError):
     def __init__(self, conflicts: Conflicts) -> None:
         super().__init__("conflicts")
         self.conflicts = conflicts

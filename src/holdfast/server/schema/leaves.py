@@ -9,7 +9,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
-from holdfast.api.errors import QuantityError, TimeError
+from holdfast.api.errors import HoldfastError, QuantityError, TimeError
 from holdfast.api.timestamps import format_micro_time, format_time, parse_time
 from holdfast.server.schema.quantities import canonical
 from holdfast.server.schema.shapes import Shape
@@ -20,7 +20,7 @@ DROP: Any = type("Drop", (), {"__repr__": lambda self: "DROP"})()
 Leaf = Callable[[Any, tuple[Any, ...], list[Any]], Any]
 
 
-class Mismatch(Exception):
+class Mismatch(HoldfastError):
     """A value that does not fit its field; `field` is filled in on the way up."""
 
     def __init__(self, value: Any, go_type: str, text: str = "") -> None:

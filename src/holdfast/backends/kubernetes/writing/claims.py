@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from holdfast.api import names
+from holdfast.api.errors import HoldfastError
 from holdfast.api.storage import PersistentVolumeClaim
 from holdfast.backends.kubernetes.reading.mirror import is_older
 
@@ -16,7 +17,7 @@ Key = tuple[str, str]
 BIND_COMPLETED = "pv.kubernetes.io/bind-completed"
 
 
-class ClaimFailed(Exception):
+class ClaimFailed(HoldfastError):
     """The claim will not be bound as the scheduler wanted."""
 
 

@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from typing import Any
 
+from holdfast.api.errors import HoldfastError
+
 MAX_LENGTH = 4096
 _MAX_PARTS = 100_000
 
@@ -27,7 +29,7 @@ class Budget:
         self.left = parts
 
 
-class OutOfBudget(Exception):
+class OutOfBudget(HoldfastError):
     pass
 
 

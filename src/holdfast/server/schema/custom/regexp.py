@@ -18,6 +18,8 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+from holdfast.api.errors import HoldfastError
+
 MAX_REPEAT = 1_000
 MAX_NESTING = 1_000
 MAX_PROGRAM = 20_000
@@ -70,14 +72,14 @@ _GROUP_NAME = re.compile(r"\(\?P?<\w+>", re.ASCII)
 _FLAGS = re.compile(r"\(\?([imsU]*)(-[imsU]+)?([:)])", re.ASCII)
 
 
-class BadPattern(ValueError):
+class BadPattern(HoldfastError, ValueError):
     """Says what Go says."""
 
     def __init__(self, why: str, part: str = "") -> None:
         super().__init__(f"error parsing regexp: {why}" + (f": `{part}`" if part else ""))
 
 
-class TooCostly(Exception):
+class TooCostly(HoldfastError):
     """Matching takes more steps than a request may."""
 
 

@@ -16,6 +16,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
+from holdfast.api.errors import HoldfastError
 from holdfast.server.schema.custom.expressions import FUNCTIONS, escaped
 from holdfast.server.schema.custom.own_rules import own_rule
 from holdfast.server.schema.custom.rule_limits import (
@@ -35,11 +36,11 @@ _RULES = "x-kubernetes-validations"
 _ABSENT: Any = object()
 
 
-class NotEvaluated(Exception):
+class NotEvaluated(HoldfastError):
     """The rule says something that cannot be evaluated here."""
 
 
-class TooCostly(Exception):
+class TooCostly(HoldfastError):
     """Evaluating the rule on this value could take longer than a request may."""
 
 
