@@ -11,6 +11,7 @@ from typing import Protocol
 
 from holdfast.actions.allocate import Allocate
 from holdfast.actions.backfill import Backfill
+from holdfast.actions.convergence import ConvergenceGuard
 from holdfast.actions.hold_care import HoldCare
 from holdfast.actions.preempt import Preempt
 from holdfast.actions.reclaim import Reclaim
@@ -87,6 +88,9 @@ class Scheduler:
         self.gangs = Gangs(self.cluster, self.queue, self.cycle, self._profiles)
         self.reserving = Reserving(self.cluster, self.cycle, self._profiles)
         self.hold_care = HoldCare(self.cluster, self.reserving)
+        self.guard = ConvergenceGuard(
+            self.cluster, configuration.pod_initial_backoff, configuration.pod_max_backoff
+        )
         self._controllers = [make(self.cluster) for make in controllers]
         self.unfinished = False
         self._nominated: dict[Key, dict[str, PodRecord]] = {}
@@ -114,6 +118,8 @@ class Scheduler:
         `unfinished` says whether another round should follow at once."""
         self.cluster.now = now
         self.gangs.new_round()
+        self.queue.new_round()
+        self.guard.begin(now)
         round_ = Round(
             self.cluster,
             self.queue,
@@ -128,6 +134,7 @@ class Scheduler:
             round_.pods_left = limit
         self.cycle.recheck_waiting(self._profiles, now)
         decisions: list[Decision] = []
+        passes, in_vain, before = 0, 0, (-1, -1)
         while True:
             for controller in self._controllers:
                 decisions += controller.run(now)
@@ -139,13 +146,27 @@ class Scheduler:
             self.unfinished = round_.pods_left <= 0
             if self.unfinished or not self.cluster.has_changes():
                 break
+            passes += 1
+            progress = self.cluster.revision, len(decisions) + len(self.cycle.decisions)
+            in_vain = in_vain + 1 if progress == before else 0
+            before = progress
+            if self.guard.ends(passes, in_vain, self._tried(), now):
+                break
         if not self.unfinished:
             self.gangs.refused.clear()
         for controller in self._controllers:
             decisions += controller.run(now)
         decisions = self.cluster.take_reports() + decisions + self.cycle.decisions
         self.cycle.decisions = []
-        return decisions
+        for pod, times in self.queue.set_aside:
+            self.guard.tried_too_often(pod, times, now)
+        self.queue.set_aside.clear()
+        return self.guard.admit(decisions, now)
+
+    def _tried(self) -> list[PodRecord]:
+        """The pods tried last, in vain."""
+        found = (self.cluster.pods.get(uid) for uid in self.queue.tried())
+        return [pod for pod in found if pod is not None]
 
     def profile_of(self, scheduler_name: str) -> Profile | None:
         """The profile pods of that scheduler name fall under, if they are ours."""
@@ -158,7 +179,7 @@ class Scheduler:
 
     def next_timer(self) -> float | None:
         """When a round is due even if nothing happens."""
-        times = [self.queue.next_due(), self.cycle.next_deadline()]
+        times = [self.queue.next_due(), self.cycle.next_deadline(), self.guard.next_timer()]
         times += [action.next_timer() for action in self._actions]
         times += [controller.next_timer() for controller in self._controllers]
         return min((time for time in times if time is not None), default=None)

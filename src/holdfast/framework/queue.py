@@ -30,6 +30,9 @@ from holdfast.core.changes import Change
 from holdfast.core.pods import PodRecord
 
 T = TypeVar("T")
+
+_TRIES = 50
+"""So often a pod is tried in one round while no pod finds a place."""
 Key = tuple[int, int]
 """Profile and class."""
 
@@ -87,6 +90,10 @@ class SchedulingQueue:
         """Pods no node would do for since somebody last took them from here."""
         self.refusals = 0
         """How often no node would do for a pod."""
+        self._tries: dict[str, int] = {}
+        """How often pods were popped in this round since one was placed."""
+        self.set_aside: list[tuple[PodRecord, int]] = []
+        """Those popped too often, and how often, since somebody last took them from here."""
         self.entered: Counter[str] = Counter()
         """How many pods came to each place."""
 
@@ -161,6 +168,7 @@ class SchedulingQueue:
     def placed(self, pod: PodRecord, now: float) -> None:
         """A node was found for the pod."""
         self._now = now
+        self._tries.clear()
         if self._scouts:
             self._scout_back(pod, go_on=True)
 
@@ -217,13 +225,31 @@ class SchedulingQueue:
             place = self._place.get(pod.uid)
             if place is not None and place[1] == entry[-2]:
                 del self._place[pod.uid]
-                return pod
-        if self._live(self._early):
+                if self._may_be_tried(pod, now):
+                    return pod
+        while self._live(self._early):
             pod = heapq.heappop(self._early)[2]
             del self._place[pod.uid]
-            return pod
+            if self._may_be_tried(pod, now):
+                return pod
         self._backoff.clear()  # what is left there was tried early
         return None
+
+    def _may_be_tried(self, pod: PodRecord, now: float) -> bool:
+        """Else it was tried too often in this round, and is set aside as after an error."""
+        times = self._tries[pod.uid] = self._tries.get(pod.uid, 0) + 1
+        if times <= _TRIES:
+            return True
+        self.set_aside.append((pod, times - 1))
+        self.retry_later(pod, now)
+        return False
+
+    def new_round(self) -> None:
+        self._tries.clear()
+
+    def tried(self) -> list[str]:
+        """The uids of pods tried in this round since one was placed, the most often tried first."""
+        return sorted(self._tries, key=lambda uid: -self._tries[uid])
 
     def take(self, pod: PodRecord) -> None:
         """The pod is to be tried now, as if its turn had come."""

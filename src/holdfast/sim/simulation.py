@@ -29,8 +29,10 @@ from holdfast.sim.timeline import Entry
 from holdfast.sim.world import World
 from holdfast.store.objects import Raw
 
-_ROUNDS_AT_ONCE = 10_000
-"""More rounds than this without time moving on is a scheduler that does not settle."""
+_ROUNDS_AT_ONCE = 1_000
+"""More rounds than this, and some more for each object, without time moving on is a cluster that does
+not settle. The scheduler's own guard is mostly sooner."""
+_ROUNDS_PER_OBJECT = 10
 _OBJECTS_PER_CHECK = 50
 """The state is checked after every step while there are no more objects than this; in larger
 scenarios once in so many steps that checking does not become all there is."""
@@ -153,17 +155,23 @@ class Simulation:
     def _settle(self) -> None:
         """Rounds until nothing follows from anything any more."""
         world = self._world
-        for _ in range(_ROUNDS_AT_ONCE):
+        rounds = 0
+        while True:
             world.settle()
             world.fed = False
             decisions = world.scheduler.round(world.clock.epoch())
+            if found := world.scheduler.guard.take_reports():
+                raise world.broken([f"livelock: {each.about}: {each.message}" for each in found])
             for decision in decisions:
                 self._carry_out(decision)
             stated = world.agenda.next_time()
             due = stated is not None and stated <= world.clock.t
             if not (decisions or world.fed or due):
                 return
-        raise world.broken([f"no end of decisions at {world.clock.t:g}s"])
+            rounds += 1
+            if rounds > _ROUNDS_AT_ONCE + _ROUNDS_PER_OBJECT * len(world.views):
+                last = ", ".join(dict.fromkeys(type(each).__name__ for each in decisions))
+                raise world.broken([f"no end of decisions at {world.clock.t:g}s: {last}"])
 
     def _carry_out(self, decision: Decision) -> None:
         audit = self._world.audit

@@ -29,6 +29,8 @@ from holdfast.store.store import Store
 _SLICE = 0.005
 """Seconds of work between giving way."""
 _EPSILON = 0.001
+_STORY = 20
+"""Lines of an object's story that are logged."""
 
 
 class _MeasuredWorld(World):
@@ -113,6 +115,7 @@ class EmbeddedCluster:
         start = time.perf_counter()
         decisions = world.scheduler.round(clock.epoch())
         self.metrics.round_done(time.perf_counter() - start, decisions)
+        self._log_not_converging()
         carry_out = self._hands.carry_out
         until = time.perf_counter() + _SLICE
         for decision in decisions:
@@ -121,6 +124,21 @@ class EmbeddedCluster:
                 await asyncio.sleep(0)
                 until = time.perf_counter() + _SLICE
         return True
+
+    def _log_not_converging(self) -> None:
+        reports = self.world.scheduler.guard.take_reports()
+        if not reports:
+            return
+        import structlog  # seldom needed, and slow to import
+
+        for report in reports:
+            story = self.world.scheduler.cluster.story(str(report.about))[-_STORY:]
+            structlog.get_logger().warning(
+                "not converging",
+                object=str(report.about),
+                message=report.message,
+                story=[str(line) for line in story],
+            )
 
     async def _sleep(self) -> None:
         """Until something is written, or due."""

@@ -44,6 +44,10 @@ Log = Callable[..., None]
 """Called with an event's name and its particulars by name; `level` among them if it is not `info`."""
 
 
+_STORY = 20
+"""Lines of an object's story that are logged."""
+
+
 def no_log(event: str, **particulars: object) -> None:
     pass
 
@@ -215,6 +219,15 @@ class Runner:
         decisions = self.scheduler.round(self._clock.now(), PODS_AT_ONCE)
         if self._metrics is not None:
             self._metrics.round_done(time.perf_counter() - start, decisions)
+        for report in self.scheduler.guard.take_reports():
+            story = [str(line) for line in self.scheduler.cluster.story(str(report.about))[-_STORY:]]
+            self._log(
+                "not converging",
+                level="warning",
+                object=str(report.about),
+                message=report.message,
+                story=story,
+            )
         self.writer.carry_out(decisions)
 
     def _timer(self, loop: asyncio.AbstractEventLoop) -> asyncio.TimerHandle | None:

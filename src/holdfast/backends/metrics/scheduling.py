@@ -183,7 +183,20 @@ class SchedulingMetrics:
         yield self._unschedulable()
         yield self._cache()
         yield limit_ratios(self._scheduler.cluster)
+        yield self._not_converging()
         yield InfoMetricFamily("holdfast_build", "The version that runs.", {"version": __version__})
+
+    def _not_converging(self) -> Metric:
+        counter = Counter(
+            "holdfast_not_converging_total",
+            "How often the same was decided again and again about an object, which was then set aside.",
+            ("kind",),
+        )
+        for kind in ("Pod", "Reservation"):
+            counter.add((kind,), 0)
+        for kind, times in self._scheduler.guard.found.items():
+            counter.add((kind,), times)
+        return counter.family()
 
     def _attempts(self) -> Metric:
         counter = Counter(
