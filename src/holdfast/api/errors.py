@@ -1,59 +1,59 @@
 """Every error Holdfast raises on purpose, wherever it is defined.
 
-    HoldfastError                 api.errors
-    ├── InvalidObject             api.errors                            an API object, or a field of it, is not acceptable
-    ├── UnknownDefinition         api.errors                            no CustomResourceDefinition of that name
-    ├── MalformedText             api.errors                            text that does not follow its grammar
-    │   ├── QuantityError         api.errors                            `1.5Gi`
-    │   ├── DurationError         api.errors                            `1h30m`
-    │   ├── TimeError             api.errors                            `2026-01-01T00:00:00Z`
-    │   └── SelectorError         api.errors                            `app=web,tier in (a,b)`, selectors in objects
-    ├── BadFileError              api.documents                         a file is no YAML or JSON
-    ├── KubernetesError           backends.kubernetes.errors            of a Kubernetes cluster
-    │   ├── KubeconfigError       backends.kubernetes.errors            an invalid kubeconfig
-    │   ├── CredentialsError      backends.kubernetes.errors            no credentials
-    │   ├── ApiError              backends.kubernetes.errors            the server refused a request
-    │   ├── Unreachable           backends.kubernetes.errors            no answer from the server
-    │   │   └── NoConnection      backends.kubernetes.errors            not even a connection
-    │   └── Deposed               backends.kubernetes.errors            leadership lost, so nothing was sent
-    ├── ClaimFailed               backends.kubernetes.writing.claims    a claim will not be bound
-    ├── BenchError                bench.errors                          a benchmark cannot be run
-    │   └── NoGpusError           bench.packing.arrivals                a trace without GPUs
-    ├── Failure                   cli.failing                           a command fails, with a status
-    ├── CpuWantError              core.cpus.wants                       an invalid request for CPUs
-    ├── DeviceRequestError        core.devices.requests                 an invalid request for devices
-    ├── ConfigError               framework.config.problems             an invalid configuration
-    ├── PluginError               framework.registry                    a plugin cannot be loaded, or breaks its contract
-    ├── _TooDeepError             server.api.bodies
-    ├── InvalidCredentials        server.api.credentials                a request that is not authenticated
-    ├── ProtobufError             server.api.protobuf.decode            a body that is no protobuf
-    ├── ApiError                  server.api.status                     a request is refused
-    │   └── ContinueExpired       server.api.continuing                 a list that cannot be continued
-    ├── OutOfBudget               server.api.tables.jsonpath            a path that costs too much
-    ├── NotApplied                server.applying                       manifests that were refused
-    ├── PatchError                server.patch.errors                   a patch that cannot be applied
-    │   ├── ApplyConflict         server.patch.errors                   fields others manage
-    │   └── NotComparable         server.patch.typed                    values without an order of fields
-    ├── BadManagedFields          server.patch.managers                 invalid managed fields
-    ├── Conflicting               server.patch.ownership                an apply that takes fields of others
-    ├── BadPattern                server.schema.custom.regexp           an invalid pattern
-    ├── TooCostly                 server.schema.custom.regexp           a pattern that costs too much
-    ├── NotEvaluated              server.schema.custom.rules            a rule that cannot be evaluated
-    ├── TooCostly                 server.schema.custom.rules            a rule that costs too much
-    ├── Mismatch                  server.schema.leaves                  a value of another type
-    ├── UpError                   server.up                             `up` cannot start
-    ├── InvalidInput              sim.errors                            an invalid scenario
-    ├── InvariantBroken           sim.errors                            Holdfast is wrong
-    ├── ChangedMeanwhile          store.draft                           a draft that is outdated
-    └── StoreError                store.errors                          of the store
-        ├── _AboutObject          store.errors
-        │   ├── AlreadyExists     store.errors                          the name is taken
-        │   ├── NotFound          store.errors                          no such object
-        │   └── NotEncodable      store.errors                          an object that cannot be stored
-        ├── Conflict              store.errors                          another revision than expected
-        ├── Compacted             store.errors                          a revision that is forgotten
-        ├── FutureRevision        store.errors                          a revision yet to come
-        └── StoreFailed           store.errors                          the disk failed
+    HoldfastError             api.errors
+    ├── InvalidObject         api.errors                          an object, or a field, is invalid
+    ├── UnknownDefinition     api.errors                          no such CustomResourceDefinition
+    ├── MalformedText         api.errors                          text of the wrong grammar
+    │   ├── QuantityError     api.errors                          `1.5Gi`
+    │   ├── DurationError     api.errors                          `1h30m`
+    │   ├── TimeError         api.errors                          `2026-01-01T00:00:00Z`
+    │   └── SelectorError     api.errors                          `app=web,tier in (a,b)`
+    ├── BadFileError          api.documents                       a file is no YAML or JSON
+    ├── KubernetesError       backends.kubernetes.errors          of a Kubernetes cluster
+    │   ├── KubeconfigError   backends.kubernetes.errors          an invalid kubeconfig
+    │   ├── CredentialsError  backends.kubernetes.errors          no credentials
+    │   ├── ApiError          backends.kubernetes.errors          the server refused a request
+    │   ├── Unreachable       backends.kubernetes.errors          no answer from the server
+    │   │   └── NoConnection  backends.kubernetes.errors          not even a connection
+    │   └── Deposed           backends.kubernetes.errors          leadership lost, nothing sent
+    ├── ClaimFailed           backends.kubernetes.writing.claims  a claim will not be bound
+    ├── BenchError            bench.errors                        a benchmark cannot be run
+    │   └── NoGpusError       bench.packing.arrivals              a trace without GPUs
+    ├── Failure               cli.failing                         a command fails, with a status
+    ├── CpuWantError          core.cpus.wants                     an invalid request for CPUs
+    ├── DeviceRequestError    core.devices.requests               an invalid request for devices
+    ├── ConfigError           framework.config.problems           an invalid configuration
+    ├── PluginError           framework.registry                  a plugin breaks its contract
+    ├── _TooDeepError         server.api.bodies
+    ├── InvalidCredentials    server.api.credentials              a request that is not authenticated
+    ├── ProtobufError         server.api.protobuf.decode          a body that is no protobuf
+    ├── ApiError              server.api.status                   a request is refused
+    │   └── ContinueExpired   server.api.continuing               a list that cannot be continued
+    ├── OutOfBudget           server.api.tables.jsonpath          a path that costs too much
+    ├── NotApplied            server.applying                     manifests that were refused
+    ├── PatchError            server.patch.errors                 a patch that cannot be applied
+    │   ├── ApplyConflict     server.patch.errors                 fields others manage
+    │   └── NotComparable     server.patch.typed                  values of other types
+    ├── BadManagedFields      server.patch.managers               invalid managed fields
+    ├── Conflicting           server.patch.ownership              an apply of fields of others
+    ├── BadPattern            server.schema.custom.regexp         an invalid pattern
+    ├── TooCostly             server.schema.custom.regexp         a pattern that costs too much
+    ├── NotEvaluated          server.schema.custom.rules          a rule that cannot be evaluated
+    ├── TooCostly             server.schema.custom.rules          a rule that costs too much
+    ├── Mismatch              server.schema.leaves                a value of another type
+    ├── UpError               server.up                           `up` cannot start
+    ├── InvalidInput          sim.errors                          an invalid scenario
+    ├── InvariantBroken       sim.errors                          Holdfast is wrong
+    ├── ChangedMeanwhile      store.draft                         a draft that is outdated
+    └── StoreError            store.errors                        of the store
+        ├── _AboutObject      store.errors
+        │   ├── AlreadyExists store.errors                        the name is taken
+        │   ├── NotFound      store.errors                        no such object
+        │   └── NotEncodable  store.errors                        an object that cannot be stored
+        ├── Conflict          store.errors                        another revision than expected
+        ├── Compacted         store.errors                        a revision that is forgotten
+        ├── FutureRevision    store.errors                        a revision yet to come
+        └── StoreFailed       store.errors                        the disk failed
 
 Code that knows which object it works on turns a `MalformedText` into an `InvalidObject`, so
 that what reaches the user always names the object and the field.
