@@ -2,7 +2,7 @@
 
 import pytest
 
-from reservations.little_world import LittleWorld, node, pod, reservation
+from reservations.little_world import LittleWorld, Raw, node, pod, reservation
 
 ZONES = [node(f"n{i}", labels={"zone": f"z{i}"}) for i in (1, 2, 3)]
 
@@ -100,3 +100,34 @@ def test_same_reusable_reservation_does_not_go_to_the_same_node_twice() -> None:
     )
     world.put(node("n2"))
     assert world.status("r2")["nodeName"] == "n2"
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        pytest.param(["app=a", "app=b"], ["app=b", "app=a"], True, id="another order"),
+        pytest.param(["app=a"], ["app=a", "app=a"], True, id="one twice"),
+        pytest.param(["app=a"], ["app in (a)"], True, id="as an expression"),
+        pytest.param(["app in (b, a)", "x=y"], ["x=y", "app in (a, b, b)"], True, id="values"),
+        pytest.param(["app=a"], ["app=a", "app=b"], False, id="one more"),
+        pytest.param(["app in (a)"], ["app notin (a)"], False, id="another operator"),
+    ],
+)
+def test_owners_that_mean_the_same_are_the_same(one: list[str], other: list[str], same: bool) -> None:
+    def owners(texts: list[str]) -> list[Raw]:
+        return [{"labelSelector": _selector(text)} for text in texts]
+
+    first = reservation("r1", cpu="1", allocateOnce=False, owners=owners(one))
+    world = LittleWorld(node("n1"), first)
+    world.put(reservation("r2", cpu="1", allocateOnce=False, owners=owners(other)))
+    assert world.phase("r2") == ("Pending" if same else "Available")
+
+
+def _selector(text: str) -> Raw:
+    if "=" in text:
+        key, _, value = text.partition("=")
+        return {"matchLabels": {key: value}}
+    key, operator, values = text.split(" ", 2)
+    listed = [value.strip() for value in values.strip("()").split(",")]
+    named = {"in": "In", "notin": "NotIn"}[operator]
+    return {"matchExpressions": [{"key": key, "operator": named, "values": listed}]}

@@ -43,6 +43,10 @@ class Answers:
         self.normalized: list[Normalized] = []
         self._by_usage: list[Score] = []
 
+    def reject(self, message: str) -> None:
+        """No node is feasible, whatever plugins answer."""
+        self.rejected = Rejected(message)
+
     def filter_by(self, plugins: Iterable[Plugin]) -> None:
         """Asks plugins which nodes will do."""
         for plugin in plugins:

@@ -33,6 +33,7 @@ from holdfast.framework.keyed import Keys, KeyView
 from holdfast.framework.minding import Minding
 from holdfast.framework.profile import Profile
 
+NO_RESERVATIONS = 'profile "{}" has no Reservation plugin, so it schedules no reservations'
 INFEASIBLE = -(2**61)
 _FEW = 6
 """Up to this many rows are computed one by one, which is then faster than as a vector."""
@@ -83,6 +84,8 @@ class Rows:
         """Asks plugins which nodes will do."""
         self.compiled += 1
         answers = Answers(self.cls)
+        if self.cls.promised_to >= 0 and not self._profile.drawing_name:
+            answers.reject(NO_RESERVATIONS.format(self._profile.scheduler_name))
         answers.filter_by(plugins)
         return answers
 

@@ -153,7 +153,7 @@ class OwnerSpecs:
 
     def acquire(self, owners: list[ReservationOwner]) -> OwnerSpec:
         """The spec of these owners, used once more; raises SelectorError."""
-        key = _encode(owners)
+        key = _key(owners)
         spec = self._by_key.get(key)
         if spec is None:
             spec = OwnerSpec(self._next, key, owners)
@@ -199,6 +199,26 @@ class OwnerSpecs:
 
     def forget_class(self, cls: PodClass) -> None:
         self._of_class.pop(cls.id, None)
+
+
+def _key(owners: list[ReservationOwner]) -> bytes:
+    """The same for owners that mean the same, in whatever order they are listed."""
+    return _encode(sorted({_encode((o.object, o.controller, _asked(o))) for o in owners}))
+
+
+def _asked(owner: ReservationOwner) -> list[tuple[str, str, list[str]]] | None:
+    """What an owner's selector asks of labels."""
+    selector = owner.label_selector
+    if selector is None:
+        return None
+    asked: set[tuple[str, str, tuple[str, ...]]] = {
+        (key, "In", (value,)) for key, value in selector.match_labels.items()
+    }
+    asked |= {
+        (each.key, each.operator, tuple(sorted(set(each.values))))
+        for each in selector.match_expressions
+    }
+    return [(key, operator, list(values)) for key, operator, values in sorted(asked)]
 
 
 def _clues_of(cls: PodClass) -> Iterator[Clue]:
