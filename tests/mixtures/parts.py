@@ -171,7 +171,7 @@ def storage(making: Making) -> None:
                     "accessModes": ["ReadWriteOnce", "ReadWriteOncePod"],
                     "storageClassName": "local",
                     "persistentVolumeReclaimPolicy": making.pick(("Retain", "Delete")),
-                    "csi": {"driver": "csi.example.com", "volumeHandle": f"{name}-{i}"},
+                    "local": {"path": f"/disks/{i}"},
                     "nodeAffinity": {"required": {"nodeSelectorTerms": terms}},
                 },
             )

@@ -19,7 +19,7 @@ from holdfast.sim.simulation import Simulation
 from mixtures.life import Life
 from mixtures.making import Raw
 
-CPU_SECONDS = 30.0
+CPU_SECONDS = 10.0
 """A life takes a tenth of a second; one that takes this long hangs."""
 
 _OBJECT = re.compile(r"\b(Pod|Node|Reservation|PodGroup|PersistentVolume\w*)/\S+")

@@ -15,6 +15,7 @@ from holdfast.sim.audit.capacity import (
     OVER_WAITING,
     OVER_WAITING_BUT_HOLDS,
     PLUGIN_OF,
+    VOLUMES,
     Excess,
     Key,
     excesses,
@@ -23,6 +24,7 @@ from holdfast.sim.audit.capacity import (
 from holdfast.sim.audit.cluster import ClusterState, Gang
 from holdfast.sim.audit.facts import PodFacts, Raw, ReservationFacts, gang_of
 
+_PROVISIONED_BY = "pv.kubernetes.io/provisioned-by"
 _WITH_HOLDS = (CLAIMED, OVER_WAITING)
 """Starvation holds are lent to pods that say how long they run: rules for those leave holds out."""
 _WRITES = 200
@@ -48,6 +50,9 @@ class Audit:
         self._writes = 0
         self._bound: list[PodFacts] = []
         self._reserved: list[ReservationFacts] = []
+        self._given_volumes = False
+        """Whether claims got volumes in this write that were there already: of which driver those are,
+        a scheduler that goes by storage classes, as kube-scheduler does, does not know before."""
         self._said: list[str] = []
         self._to_settle: dict[str, None] = {}
         """Uids of reservations to look at when everything has settled."""
@@ -71,6 +76,7 @@ class Audit:
             said.extend(self._judge())
             self._bound.clear()
             self._reserved.clear()
+        self._given_volumes = False
         if self._writes > _WRITES + _WRITES_PER_OBJECT * self._cluster.objects:
             said.append(f"no progress: {self._writes} writes at one moment")
         return said
@@ -121,7 +127,7 @@ class Audit:
             _put(cluster.groups, (namespace, name), after)
         elif kind == "PersistentVolumeClaim":
             _put(cluster.claims, (namespace, name), after)
-            self._claim(after)
+            self._claim(before, after)
         elif kind == "PersistentVolume":
             _put(cluster.volumes, name, after)
 
@@ -181,11 +187,15 @@ class Audit:
             if each is not None and each.node:
                 self._stale[each.node] = None
 
-    def _claim(self, claim: Raw | None) -> None:
+    def _claim(self, before: Raw | None, claim: Raw | None) -> None:
         """A volume is one claim's only."""
         volume = ((claim or {}).get("spec") or {}).get("volumeName")
         if not self._in_write or claim is None or not volume:
             return
+        if not ((before or {}).get("spec") or {}).get("volumeName"):
+            metadata = (self._cluster.volumes.get(volume) or {}).get("metadata") or {}
+            made_for_it = _PROVISIONED_BY in (metadata.get("annotations") or {})
+            self._given_volumes = self._given_volumes or not made_for_it
         having = [
             key
             for key, each in self._cluster.claims.items()
@@ -228,6 +238,8 @@ class Audit:
             return False
         if rule in _WITH_HOLDS:
             return not any(pod.says_how_long for pod in self._bound)
+        if rule == VOLUMES and self._given_volumes:
+            return False
         if PLUGIN_OF[rule] == "LimitAware":
             return not all(isinstance(each, PodFacts) and each.is_daemon for each in actors)
         return True
