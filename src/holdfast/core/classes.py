@@ -187,6 +187,7 @@ class PodClass:
         cls.id = class_id
         cls.sized = True
         cls.requests = cls._scored = tuple(sorted(size.items()))
+        cls.limits = self.limits.at_size(size)
         usage = {**dict(self.usage), **size}
         for slot, derived in ((CPU, NONZERO_CPU), (MEMORY, NONZERO_MEMORY)):
             usage[derived] = max(usage[derived], size.get(slot, 0))

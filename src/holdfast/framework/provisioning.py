@@ -43,6 +43,8 @@ class Provisioning:
         self._requirements = cluster.virtuals.requirements
         self._sized: dict[int, dict[Size, PodClass]] = {}
         """The classes of a class at other sizes."""
+        self._opened: tuple[Virtual, int] | None = None
+        """What was set aside for the pod being scheduled, and the changes there were before."""
         cluster.classes.on_dropped.append(self._class_dropped)
 
     def concerns(self, pod: PodRecord) -> bool:
@@ -59,6 +61,7 @@ class Provisioning:
             return True  # its turn came early, with the pod or the reservation it belongs to
         if pod.promise is not None:
             return self._adopt(profile, pod, pod.promise, now)
+        self._opened = None
         ask = self._requirements.asks.get(pod.uid)
         if ask is None or self._needs_none(pod):
             return self._cycle.place(profile, pod, now)
@@ -68,7 +71,14 @@ class Provisioning:
         if found is None:
             return self._cycle.place(profile, pod, now)
         pod.draws_on, row = found
-        return self._cycle.claim(profile, pod, row, now)
+        if self._cycle.claim(profile, pod, row, now):
+            return True
+        if self._opened is not None and self._opened[0].promise.uid == found[0]:
+            # What was set aside and given back at once helps nobody, least of all the pod itself.
+            virtual, before = self._opened
+            self._virtuals.drop(virtual)
+            self._cluster.undo_changes(before)
+        return False
 
     def _needs_none(self, pod: PodRecord) -> bool:
         """Whether it wants no reservation, or there is one that holds what it preempted."""
@@ -118,12 +128,30 @@ class Provisioning:
             if not wish.takes_new(dict(size)):
                 continue
             column = self._column(profile, pod.cls, size)
-            row = self._cycle.find_row(profile, pod, column)
+            row = self._row_for_both(profile, pod, column)
             if row >= 0:
+                before = self._cluster.changes
                 virtual = virtuals.open(ask, dict(size), row)
+                self._opened = virtual, before
                 self._cycle.take(pod)  # a reservation that names it may have had it queued anew
                 return virtual.promise.uid, row
         return None
+
+    def _row_for_both(self, profile: Profile, pod: PodRecord, column: Column) -> int:
+        """The best row where the size fits and the pod as it is fits too: a node that gives whole cores
+        may have four CPUs for a reservation, but not three of them for the pod. -1 if there is none."""
+        row = self._cycle.find_row(profile, pod, column)
+        if row < 0:
+            return row
+        bare = self._column(profile, pod.cls, self._bare(pod))
+        if bare is column or bare.fits_row(row):
+            return row
+        if bare.rejected is not None or self._cluster.nominations or pod.pin is not None:
+            return -1
+        return column.best_of(bare.fits)
+
+    def _bare(self, pod: PodRecord) -> Size:
+        return tuple(sorted(self._cluster.promises.by_name(pod.cls.requests).items()))
 
     def _sizes(self, pod: PodRecord, ask: Ask) -> list[Size]:
         requests = self._cluster.promises.by_name(pod.cls.requests)
@@ -155,11 +183,10 @@ class Provisioning:
         row = reserving.row
         if row < 0 or not self._cluster.nodes.alive[row]:
             return False
-        bare = tuple(sorted(self._cluster.promises.by_name(pod.cls.requests).items()))
         ledger = self._cluster.ledger
         with ledger.transaction():
             ledger.release(reserving)
-            column = self._column(profile, pod.cls, bare)
+            column = self._column(profile, pod.cls, self._bare(pod))
             return column.rejected is None and column.fits_row(row)
 
     # The reservation has come

@@ -1,6 +1,9 @@
 """Places taken for several pods, which are kept together or given back together."""
 
+import numpy as np
+
 from holdfast.core.pods import PodRecord
+from holdfast.framework.column import Column
 from holdfast.framework.cycle import Cycle
 from holdfast.framework.profile import Profile
 
@@ -19,7 +22,27 @@ class Statement:
         if row < 0:
             return False
         cycle.draw(profile, pod, column, row)
+        if pod.draws_on in cycle.cluster.virtuals.by_id:
+            row = self._apart_from_virtuals(profile, pod, column)
+            if row < 0:
+                return False
         return self.put(profile, pod, row)
+
+    def _apart_from_virtuals(self, profile: Profile, pod: PodRecord, column: Column) -> int:
+        """The best row where the pod uses no reservation that is still to be made: members that waited
+        for one would be bound later than the others, or never. -1 if there is none."""
+        cluster = self._cycle.cluster
+        pod.draws_on = ""
+        if cluster.nominations or pod.pin is not None:
+            return -1
+        apart = np.ones(cluster.nodes.size, dtype=np.bool_)
+        for virtual in cluster.virtuals.by_id.values():
+            if column.draws_on(virtual.row) == virtual.id:
+                apart[virtual.row] = False
+        row = column.best_of(apart)
+        if row >= 0:
+            self._cycle.draw(profile, pod, column, row)
+        return row
 
     def put(self, profile: Profile, pod: PodRecord, row: int) -> bool:
         """Takes a place on this row, where the pod fits."""
