@@ -17,7 +17,7 @@ from holdfast.api.duration import format_duration
 from holdfast.api.jobs import PodGroup, PodGroupCondition, PodGroupStatus
 from holdfast.api.timestamps import format_time
 from holdfast.core.cluster import Cluster
-from holdfast.core.decisions import Decision, Emit, SetPodGroupStatus
+from holdfast.core.decisions import Decision, Emit, Preempt, SetPodGroupStatus
 from holdfast.core.jobs import Job, JobName, Problem
 from holdfast.core.jobs.admission import may_have_pods
 from holdfast.core.jobs.job import NOT_ENOUGH_OF_TASK, NOT_ENOUGH_TASKS, NOTHING, SCHEDULED
@@ -27,6 +27,8 @@ from holdfast.core.pods import Phase
 UNSCHEDULABLE = "Unschedulable"
 TIMEOUT = "ScheduleTimeout"
 _PENDING = "Pending"
+_EVICTION_TAKES = 10.0
+"""So long whoever decided that a job makes room has to delete all of it, in seconds."""
 
 
 class PodGroups:
@@ -36,21 +38,27 @@ class PodGroups:
         self._without_pods: dict[JobName, None] = {}
         self._seen: object = None
         self._deadlines: dict[JobName, float] = {}
+        self._unfinished: dict[JobName, float] = {}
+        """When an eviction of a whole job that was begun is finished, if nothing happens till then."""
 
     def run(self, now: float) -> list[Decision]:
         """Looks at every job something happened to."""
-        if not self._jobs.dirty and not self._deadlines and not self._without_pods:
+        timed = self._deadlines or self._unfinished
+        if not self._jobs.dirty and not timed and not self._without_pods:
             return []
         self._let_in()
         dirty, self._jobs.dirty = self._jobs.dirty, {}
-        dirty |= {name: None for name, deadline in self._deadlines.items() if deadline <= now}
+        for timers in (self._deadlines, self._unfinished):
+            dirty |= {name: None for name, deadline in timers.items() if deadline <= now}
         decisions: list[Decision] = []
         for name in dirty:
             job = self._jobs.known.get(name)
             if job is None:
                 self._deadlines.pop(name, None)
+                self._unfinished.pop(name, None)
                 continue
             self._look_at(job, now)
+            decisions += self._finish_eviction(job, now)
             late = self._is_late(job, now)
             decisions += late + self._write(job, now, not late)
         return decisions
@@ -82,7 +90,31 @@ class PodGroups:
                 self._jobs.touch(job)
 
     def next_timer(self) -> float | None:
-        return min(self._deadlines.values(), default=None)
+        times = [*self._deadlines.values(), *self._unfinished.values()]
+        return min(times, default=None)
+
+    def _finish_eviction(self, job: Job, now: float) -> list[Decision]:
+        """A job that cannot do without its victims goes as a whole. A scheduler that ended in the
+        middle of that leaves members behind that are marked, but not deleted: they go too, for nothing
+        is gained by a part of it that runs."""
+        marked = [each for each in job.placed() if each.preempted and not each.disrupted]
+        members = marked if not job.is_ready else []
+        if not members:
+            self._unfinished.pop(job.name, None)
+            return []
+        due = self._unfinished.setdefault(job.name, now + _EVICTION_TAKES)
+        if due > now:
+            return []
+        del self._unfinished[job.name]
+        decisions: list[Decision] = []
+        for member in members:
+            member.disrupted = True
+            node = self._cluster.nodes.name(member.row)
+            condition = f"{member.scheduler}: preempting to accommodate a higher priority pod"
+            text = f"{job.name} had to make room and has lost members: the rest of it goes too"
+            decisions.append(Preempt(member.ref, member.ref, node, condition))
+            decisions.append(Emit(member.ref, "Normal", "Preempted", text, "Preempting"))
+        return decisions
 
     def _look_at(self, job: Job, now: float) -> None:
         if job.is_ready:

@@ -37,8 +37,11 @@ def allocated_from(text: str | None) -> str:
 
 def is_disrupted(pod: Pod) -> bool:
     """Whether the pod is being deleted to make room for another."""
-    if pod.metadata.deletion_timestamp is None:
-        return False
+    return pod.metadata.deletion_timestamp is not None and is_preempted(pod)
+
+
+def is_preempted(pod: Pod) -> bool:
+    """Whether it was decided that the pod makes room for another; its deletion may be yet to come."""
     found = condition(pod.status.conditions, "DisruptionTarget")
     return found is not None and found.status == "True" and found.reason == "PreemptionByScheduler"
 

@@ -13,7 +13,7 @@ from holdfast.api.timestamps import parse_time
 from holdfast.core.changes import Change
 from holdfast.core.classes import PodClass, Traits
 from holdfast.core.decisions import ObjectRef
-from holdfast.core.facts import allocated_from, gives_up, is_disrupted, is_ready
+from holdfast.core.facts import allocated_from, gives_up, is_disrupted, is_preempted, is_ready
 from holdfast.core.jobs import Job
 from holdfast.core.jobs.estimates import estimate_in
 from holdfast.core.jobs.naming import KEYS as JOB_KEYS
@@ -211,6 +211,11 @@ class PodIntake:
             before = known.started
             known.started = parse_time(started) if started else None
             known.disrupted = is_disrupted(pod)
+            preempted = pod.metadata.deletion_timestamp is None and is_preempted(pod)
+            if preempted != known.preempted:
+                known.preempted = preempted
+                if known.job is not None:
+                    self._jobs.touch(known.job)
             known.ready = is_ready(pod)
             self._draw(known, pod)
             self._belongings.seen(known, pod.metadata)

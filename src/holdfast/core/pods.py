@@ -63,6 +63,7 @@ class PodRecord:
         "nominated",
         "phase",
         "pin",
+        "preempted",
         "promise",
         "queue",
         "ready",
@@ -121,6 +122,8 @@ class PodRecord:
         """Of a reserve pod: its reservation."""
         self.disrupted = False
         """Whether the pod is on its way out to make room for another."""
+        self.preempted = False
+        """Whether its condition says that it has to make room for another, though it is not deleted."""
         self.ready = False
         """Whether it says that it does its work, on its node."""
         self.created: str | None = None

@@ -1,15 +1,19 @@
 """A victim of preemption: it is told why, then deleted, gracefully.
 
-condition written ─► deleted
-        │               │
-        └───────┬───────┘ refused, or no answer for too long
+condition written ─► (those of all victims of the same preemptor written) ─► deleted
+        │                                                                       │
+        └───────┬───────────────────────────────────────────────────────────────┘ refused, or no answer
                 ▼
    looked at: gone, or another has its name by now? then that is that
                 │ it is still there
                 ▼
    the core is told that it stays, and the pod it was to make room for is tried again
+
+Conditions come first, so that whoever leads after a crash sees all that was to go, though only some of
+it has been deleted: a gang that goes as a whole is not left half there.
 """
 
+import asyncio
 from collections.abc import Callable
 from typing import Any
 
@@ -29,6 +33,31 @@ _ATTEMPTS = 8
 _NOT_FOUND = 404
 
 
+class Victims:
+    """Those that make room for one preemptor: none is deleted before all have their conditions."""
+
+    def __init__(self) -> None:
+        self._unmarked = 0
+        self._all_marked: asyncio.Future[None] | None = None
+
+    def add(self) -> None:
+        self._unmarked += 1
+
+    def marked(self) -> None:
+        """One has its condition, or will not have it."""
+        self._unmarked -= 1
+        if not self._unmarked and self._all_marked is not None and not self._all_marked.done():
+            self._all_marked.set_result(None)
+
+    def waiting(self) -> asyncio.Future[None] | None:
+        """Done when all have their condition; None if they have."""
+        if not self._unmarked:
+            return None
+        if self._all_marked is None:
+            self._all_marked = asyncio.get_running_loop().create_future()
+        return self._all_marked
+
+
 class EvictionJob:
     """Called again and again by the queue until it is done. If the victim stays, `failed` hears why."""
 
@@ -39,7 +68,11 @@ class EvictionJob:
         failed: Failed,
         decision: Preempt,
         now: float,
+        victims: Victims,
     ) -> None:
+        victims.add()
+        self._victims = victims
+        self._is_marked = False
         self._sender = sender
         self._feed = feed
         self._failed = failed
@@ -51,19 +84,32 @@ class EvictionJob:
         """Why the victim was not deleted, which is yet to be told."""
 
     async def __call__(self) -> Outcome:
+        outcome: Outcome = None
         try:
             if self._refusal is None:
-                return await self._evict()
-            return await self._stays(self._refusal)
+                outcome = await self._evict()
+            else:
+                outcome = await self._stays(self._refusal)
         except Deposed:
-            # Whoever leads now sees both pods as they are.
-            return None
+            pass  # Whoever leads now sees both pods as they are.
+        finally:
+            if outcome is None:
+                self._mark()
+        return outcome
+
+    def _mark(self) -> None:
+        if not self._is_marked:
+            self._is_marked = True
+            self._victims.marked()
 
     async def _evict(self) -> Outcome:
         try:
             while self._steps:
+                if self._is_marked and (waiting := self._victims.waiting()) is not None:
+                    return waiting
                 await self._sender.write(*self._steps[0])
                 del self._steps[0]
+                self._mark()
         except Passing as error:
             if isinstance(error, ApiError) and error.status == _NOT_FOUND:
                 return None

@@ -1,5 +1,6 @@
 """Takes a round's decisions and has them carried out."""
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, assert_never
 
@@ -11,7 +12,7 @@ from holdfast.backends.kubernetes.http.rate import RateLimit
 from holdfast.backends.kubernetes.writing.annotations import annotation_job
 from holdfast.backends.kubernetes.writing.binder import BindJob, Feed
 from holdfast.backends.kubernetes.writing.claims import Claims
-from holdfast.backends.kubernetes.writing.evictions import EvictionJob
+from holdfast.backends.kubernetes.writing.evictions import EvictionJob, Victims
 from holdfast.backends.kubernetes.writing.jobs import JobStatuses
 from holdfast.backends.kubernetes.writing.migrations import Migrations
 from holdfast.backends.kubernetes.writing.queue import Failed, Lane, WriteQueue
@@ -84,6 +85,7 @@ class Writer:
 
     def carry_out(self, decisions: Iterable[Decision]) -> None:
         before: list[BindVolume | SelectNode] = []
+        victims: defaultdict[str, Victims] = defaultdict(Victims)
         for decision in decisions:
             if isinstance(decision, Bind):
                 self._bind(decision, before)
@@ -97,7 +99,7 @@ class Writer:
                     job = self.statuses.job(decision.pod)
                     self.queue.submit(Lane.STATUS, decision.pod.uid, job)
             elif isinstance(decision, Preempt):
-                self._preempt(decision)
+                self._preempt(decision, victims[decision.preemptor.uid])
             elif isinstance(decision, AnnotatePod):
                 job = annotation_job(self._sender, decision, self._feed)
                 self.queue.submit(Lane.BIND, decision.pod.uid, job)
@@ -152,8 +154,8 @@ class Writer:
         )
         self.queue.submit(Lane.BIND, decision.pod.uid, job)
 
-    def _preempt(self, decision: Preempt) -> None:
-        job = EvictionJob(self._sender, self._feed, self._failed, decision, self._wall())
+    def _preempt(self, decision: Preempt, victims: Victims) -> None:
+        job = EvictionJob(self._sender, self._feed, self._failed, decision, self._wall(), victims)
         self.queue.submit(Lane.STATUS, decision.pod.uid, job)
 
     def _emit(self, decision: Emit) -> None:

@@ -1,0 +1,109 @@
+"""A scheduler that is killed at any step: whoever leads next finishes what it did, or undoes it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import pytest
+
+from faults.audit import GROUP_NAME
+from faults.life import Life, Trouble, group, migration, node, pod, reservation
+from faults.model import GROUPS, MIGRATIONS, NODES, PODS, RESERVATIONS, Raw
+from faults.simulation import Simulation
+
+STEPS = 64
+"""After so many steps the scenario is over, as far as the scheduler goes."""
+_REPLICA = {"replica": "yes"}
+
+
+def cluster(*acts: tuple[float, str, Raw], nodes: int = 2) -> Life:
+    life = Life(seed=0)
+    life.first += [(NODES, node(f"n{i}", 2000)) for i in range(nodes)]
+    life.acts += [(at, "create", (path, raw)) for at, path, raw in acts]
+    return life
+
+
+def member(name: str, cpu: int, priority: int) -> Raw:
+    return pod(name, cpu, priority, annotations={GROUP_NAME: "gang", **_REPLICA})
+
+
+def a_gang_makes_room() -> Life:
+    life = cluster(
+        (0.5, PODS, member("g0", 1500, 0)),
+        (0.5, PODS, member("g1", 1500, 0)),
+        (5.0, PODS, pod("high", 1500, 100)),
+    )
+    life.first.append((GROUPS, group("gang", 2)))
+    return life
+
+
+def others_make_room_for_a_gang() -> Life:
+    life = cluster(
+        (0.5, PODS, pod("low0", 1500, 0, annotations=_REPLICA)),
+        (0.5, PODS, pod("low1", 1500, 0, annotations=_REPLICA)),
+        (5.0, PODS, member("g0", 1000, 100)),
+        (5.0, PODS, member("g1", 1000, 100)),
+    )
+    life.first.append((GROUPS, group("gang", 2)))
+    return life
+
+
+def a_gang_starts_while_others_want_its_place() -> Life:
+    life = cluster(
+        (5.0, PODS, member("g0", 1500, 0)),
+        (5.0, PODS, member("g1", 1500, 0)),
+        (5.0, PODS, pod("other", 700, 0)),
+    )
+    life.first.append((GROUPS, group("gang", 2)))
+    return life
+
+
+def owners_take_a_reservation() -> Life:
+    return cluster(
+        (0.5, RESERVATIONS, reservation("r", 1500, False, "r")),
+        (5.0, PODS, pod("o0", 500, 0, labels={"app": "r"})),
+        (5.0, PODS, pod("o1", 500, 0, labels={"app": "r"})),
+        (5.0, RESERVATIONS, reservation("once", 1000, True, "once")),
+        (5.01, PODS, pod("o2", 500, 0, labels={"app": "once"})),
+    )
+
+
+def a_reservation_is_asked_for() -> Life:
+    template = {
+        "owners": [{"labelSelector": {"matchLabels": {"job": "drp"}}}],
+        "recommendedSize": {"cpu": "1"},
+    }
+    asks = {"scheduling.koordinator.sh/reservation-template": json.dumps(template)}
+    return cluster(
+        (5.0, PODS, pod("drp-0", 500, 0, labels={"job": "drp"}, annotations=asks)),
+        (5.0, PODS, pod("drp-1", 500, 0, labels={"job": "drp"})),
+    )
+
+
+def a_pod_moves() -> Life:
+    return cluster(
+        (0.5, PODS, pod("moved", 500, 0, annotations=_REPLICA)),
+        (5.0, MIGRATIONS, migration("move", "moved")),
+    )
+
+
+@pytest.mark.parametrize("replicas", [1, 2])
+@pytest.mark.parametrize(
+    "scenario",
+    [
+        a_gang_makes_room,
+        others_make_room_for_a_gang,
+        a_gang_starts_while_others_want_its_place,
+        owners_take_a_reservation,
+        a_reservation_is_asked_for,
+        a_pod_moves,
+    ],
+)
+def test_killed_at_any_step(scenario: Callable[[], Life], replicas: int) -> None:
+    for steps in range(replicas, STEPS, 2):
+        life = scenario()
+        life.seed, life.replicas = steps, replicas
+        life.troubles.append(Trouble("kill", 5.0005, 2.0, "a", steps=steps))
+        outcome = Simulation(life).run()
+        assert not outcome.problems, "\n".join([*outcome.problems, *outcome.log])
