@@ -1,14 +1,14 @@
 """How hard property tests try.
 
 `default` is for working and for CI, where it is also repeatable; `HYPOTHESIS_PROFILE=thorough` tries
-ten times as many examples.
+ten times as many examples; `mutations` is repeatable and does not shrink what fails.
 """
 
 from __future__ import annotations
 
 import os
 
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 
 from realserver.fixtures import real_cluster, real_server
 
@@ -23,4 +23,11 @@ _common = settings(
 
 settings.register_profile("default", _common, max_examples=100, derandomize="CI" in os.environ)
 settings.register_profile("thorough", _common, max_examples=1000, print_blob=True)
+settings.register_profile(
+    "mutations",
+    _common,
+    max_examples=100,
+    derandomize=True,
+    phases=(Phase.explicit, Phase.generate),
+)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))

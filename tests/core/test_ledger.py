@@ -15,7 +15,7 @@ from holdfast.api.reservation import Reservation, ReservationOwner, ReservationS
 from holdfast.core.cluster import Cluster
 from holdfast.core.events import Added
 from holdfast.core.pods import Phase, PodRecord
-from holdfast.core.slots import CPU, PODS
+from holdfast.core.slots import CPU, MEMORY, PODS
 from holdfast.core.validate import validate_state
 from reference.choices import Chooser, choosing, seeded
 from strategies import examples
@@ -111,7 +111,11 @@ def move_something(cluster: Cluster, choose: Chooser) -> None:
         return
     uid = choose(("kept", "h1", "h2"))
     if ledger.holds.get(uid) is not None:
-        ledger.release(reserve_pod(cluster, uid))
+        if choose((True, False)):
+            sizes = {"less": {CPU: 300}, "more": {CPU: 900, PODS: 1}, "other": {MEMORY: 2048, PODS: 2}}
+            ledger.resize(reserve_pod(cluster, uid), sizes[choose(sorted(sizes))])
+        else:
+            ledger.release(reserve_pod(cluster, uid))
     else:
         set_aside(cluster, uid, choose((0, 1, 2)))
 
@@ -231,6 +235,14 @@ def test_free_is_what_is_left_and_may_be_negative() -> None:
     cluster.ledger.hold(reserve_pod(cluster, "h1"), 0, {CPU: 8000})
     free = cluster.ledger.free(0)
     assert (free[CPU], free[PODS]) == (-100, 108)
+
+
+def test_a_resource_that_a_resized_reservation_no_longer_reserves_is_free() -> None:
+    cluster = make_cluster()
+    before = cluster.ledger.free(1)[MEMORY]
+    cluster.ledger.resize(reserve_pod(cluster, "kept"), {CPU: 300})
+    assert cluster.ledger.free(1)[MEMORY] == before + 1024**3
+    assert not [problem for problem in problems(cluster) if "claimed" in problem]
 
 
 def test_what_a_pod_draws_is_not_claimed_twice() -> None:

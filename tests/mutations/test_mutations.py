@@ -1,0 +1,23 @@
+"""Every mistake of the catalogue can be made, and is noticed by the tests it names."""
+
+import pytest
+
+from mutations.catalogue import BY_NAME, MUTATIONS, Mutation
+from mutations.running import ROOT, run
+
+
+@pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.name)
+def test_a_mistake_is_noticed(mutation: Mutation) -> None:
+    source = (ROOT / "src/holdfast" / mutation.file).read_text()
+    compile(mutation.applied(source), mutation.file, "exec")
+    outcome = run(mutation)
+    assert outcome.noticed, f"no test notices when {mutation.rule!r} is broken:\n{outcome.by}"
+
+
+def test_mistakes_are_told_apart() -> None:
+    assert len(BY_NAME) == len(MUTATIONS)
+    assert len({(each.file, each.before, each.after) for each in MUTATIONS}) == len(MUTATIONS)
+
+
+def test_a_mistake_is_not_noticed_by_tests_of_something_else() -> None:
+    assert not run(MUTATIONS[0], ("core/test_rowlog.py",)).noticed
