@@ -301,6 +301,21 @@ def test_what_a_reservation_cannot_serve_comes_from_the_node_if_the_policy_allow
     assert (world.node_of("fifty"), world.drawn("fifty")) == (second, drawn)
 
 
+@pytest.mark.parametrize(("policy", "third"), [("", "n1"), ("Restricted", "")])
+def test_owners_of_a_restricted_reservation_get_no_other_gpu_though_enough_is_left_in_all(
+    policy: str, third: str
+) -> None:
+    """40 % are left of each of two reserved GPUs: together as much as is asked for, on neither."""
+    world = with_gpus(3).put(
+        reservation("r", "own", requests={GPU: "200"}, allocateOnce=False, allocatePolicy=policy)
+    )
+    world.put(wants("a", 60, "own")).put(wants("b", 60, "own"))
+    assert [world.drawn("a"), world.drawn("b")] == ["r", "r"]
+    assert minors(world, "a") != minors(world, "b")
+    world.put(wants("c", 80, "own"))
+    assert world.node_of("c") == third
+
+
 def test_a_share_may_be_part_reserved_and_part_free() -> None:
     world = with_gpus(1).put(reservation("r", "own", requests={GPU: "50"}, allocateOnce=False))
     world.put(wants("stranger", 60))

@@ -192,6 +192,19 @@ def test_starving_jobs_mind_their_queues_limits() -> None:
     assert played.times("waits") == [None]
 
 
+def test_what_is_held_for_a_starving_job_counts_against_its_queues_capability() -> None:
+    """Else small jobs of the queue would use its capability up for ever, on other nodes."""
+    given = [queue("a", capability={"cpu": "3"}), queue("b")]
+    busy = pod("busy", 2, nodeName="n1", runs_for="60s", annotations=in_queue("b"))
+    big = pod("big", 3, annotations=in_queue("a"))
+    small = pod("small", 1, at="30s", annotations=in_queue("a"))
+    config = actions(starvingJobTimeThreshold=10, hold="amount")
+    played = play(node("n1", 3), node("n2", 2), given, busy, big, small, config=config, until=100)
+    assert played.times("big") == [60]
+    assert played.times("small") == [None]
+    assert "capability" in played.why("small")
+
+
 # Guarantees
 
 

@@ -245,7 +245,7 @@ RESERVATIONS = (
         "core/promises/owners.py",
         "(not wanted.namespace or wanted.namespace == cls.namespace)",
         "(not wanted.namespace or bool(cls.namespace))",
-        ("reservations/test_choosing.py",),
+        ("reservations/test_owner_wishes.py",),
     ),
     Mutation(
         "owner-controller-ignored",
@@ -253,7 +253,7 @@ RESERVATIONS = (
         "core/promises/owners.py",
         "return any(_is_reference(wanted, owner) for owner in cls.owners)",
         "return bool(cls.owners)",
-        ("reservations/test_choosing.py",),
+        ("reservations/test_owner_wishes.py",),
     ),
     Mutation(
         "owner-selector-ignored",
@@ -261,7 +261,7 @@ RESERVATIONS = (
         "core/promises/owners.py",
         "and (self._selector is None or self._selector.matches(cls.labels))",
         "and (self._selector is None or self._selector is not None)",
-        ("reservations/test_choosing.py",),
+        ("reservations/test_owner_wishes.py",),
     ),
     Mutation(
         "ignored-label-unread",
@@ -290,10 +290,10 @@ RESERVATIONS = (
     Mutation(
         "waiting-usable",
         "nobody is allocated from a reservation that waits for its capacity",
-        "core/promises/drawable.py",
-        "            if hold is None or promise.waiting or promise.leaving:",
-        "            if hold is None or promise.leaving:",
-        ("reservations/test_waiting.py",),
+        "core/promises/promises.py",
+        "            and not promise.waiting\n            and not promise.leaving\n",
+        "            and not promise.leaving\n",
+        ("reservations/test_proposal_scheduling.py",),
     ),
     Mutation(
         "evicted-usable",
@@ -306,10 +306,10 @@ RESERVATIONS = (
     Mutation(
         "once-used-twice",
         "an allocateOnce reservation serves one owner",
-        "core/promises/drawable.py",
-        "            return [hold] if not promise.once or usable(promise) else []",
-        "            return [hold]",
-        ("reservations/test_allocating.py",),
+        "core/promises/promises.py",
+        "            and not (promise.once and promise.uid in self._drawing and self.drawing(promise))\n",
+        "",
+        ("reservations/test_allocating.py", "reservations/test_proposal_scheduling.py"),
     ),
     Mutation(
         "restricted-open",
@@ -332,7 +332,7 @@ RESERVATIONS = (
         "a reservation on a node that is gone expires",
         "controllers/reservations.py",
         "if promise.node_gone or not self._cluster.nodes.alive[pod.row]:",
-        "if promise.node_gone:",
+        "if promise.node_gone and promise.waiting:",
         ("reservations/test_lifecycle.py",),
     ),
     Mutation(
@@ -365,7 +365,7 @@ RESERVATIONS = (
         "core/promises/status.py",
         "bound = [pod for pod in drawing if pod.phase is Phase.ASSIGNED]",
         "bound = [pod for pod in drawing if pod.phase is not Phase.PENDING]",
-        ("reservations/test_lifecycle.py",),
+        ("reservations/test_random_lives.py",),
     ),
     Mutation(
         "virtual-too-small",
@@ -381,7 +381,7 @@ RESERVATIONS = (
         "core/promises/rooms.py",
         "        there = self.get(pod.uid)\n        for promise",
         "        there = next(iter(self.values()), None)\n        for promise",
-        ("reservations/test_preempted_room.py",),
+        ("reservations/test_random_rooms.py",),
     ),
 )
 
@@ -406,16 +406,16 @@ HOLDS = (
         "percent-ignored",
         "no more than the configured share of nodes is held",
         "framework/reserving.py",
-        "        if not self._marked[row] and int(self._marked.sum()) >= self._most:",
-        "        if not self._marked[row] and int(self._marked.sum()) < 0:",
+        "        return math.ceil(self._nodes.count * percent / 100)",
+        "        return self._nodes.count if percent else 0",
         ("jobs/test_reserve.py",),
     ),
     Mutation(
         "held-beyond-node",
         "what is held on a node, with pods that never end, is within what it has",
         "framework/reserving.py",
-        "            self._keeps(slot, pod)[row] + amount <= self._nodes.allocatable[slot, row]",
-        "            amount <= self._nodes.allocatable[slot, row]",
+        "            self._keeps(slot, pod)[row] + amount <= feasibility.offered(slot)[row]",
+        "            amount <= feasibility.offered(slot)[row]",
         ("jobs/test_reserve.py",),
     ),
     Mutation(
@@ -448,7 +448,7 @@ HOLDS = (
         "core/jobs/job.py",
         "            if tasks[task] < needed:",
         "            if tasks[task] < 0 * needed:",
-        ("jobs/test_gangs.py",),
+        ("jobs/test_admission.py",),
     ),
     Mutation(
         "statement-kept",
@@ -472,7 +472,7 @@ HOLDS = (
         "core/jobs/limits.py",
         "                total.update(pod.cls.amounts)\n        return total\n\n    def _takes",
         "                pass\n        return total\n\n    def _takes",
-        ("jobs/test_full_queues.py",),
+        ("jobs/test_queues.py",),
     ),
     Mutation(
         "guarantee-ignored",
@@ -507,14 +507,22 @@ MANAGERS = (
         "core/devices/table.py",
         "        return ok & (available[CORE] >= core) if core else ok",
         "        return ok",
+        ("devices/test_random_device_lives.py",),
+    ),
+    Mutation(
+        "reserved-device-open",
+        "what remains of a reserved device is not free to others",
+        "core/devices/devices.py",
+        "                    table.free[:, row] -= left",
+        "                    table.free[:, row] -= 0 * left",
         ("devices/test_device_share.py",),
     ),
     Mutation(
-        "restricted-devices-open",
-        "owners of a Restricted reservation get none but its devices",
-        "core/devices/table.py",
-        "np.where(np.expand_dims(only, -1), np.minimum(both, left), both)",
-        "np.where(np.expand_dims(only, -1), both, both)",
+        "owner-device-counted-twice",
+        "what an owner has of a reserved device is not reserved besides",
+        "core/devices/devices.py",
+        "left = np.maximum(held - taken.get(uid, 0), 0)",
+        "left = np.maximum(held, 0)",
         ("devices/test_device_share.py",),
     ),
     Mutation(
@@ -555,7 +563,7 @@ MANAGERS = (
         "core/custody.py",
         "            self.settled[pod.uid] = found\n            if row >= 0:",
         "            if row >= 0:",
-        ("devices/test_device_share.py",),
+        ("devices/test_random_device_lives.py",),
     ),
 )
 

@@ -111,6 +111,15 @@ def test_only_one_of_two_owners_gets_a_reservation_used_once() -> None:
     assert sorted(filter(None, (world.drawn("p1"), world.drawn("p2")))) == ["r"]
 
 
+@pytest.mark.parametrize("others", [0, 1], ids=["alone on the node", "beside another"])
+def test_a_second_owner_of_the_same_round_gets_nothing_of_a_reservation_used_once(others: int) -> None:
+    more = [reservation(f"o{i}", "nobody", cpu="1") for i in range(others)]
+    world = LittleWorld(node("n1", cpu="6"), reservation("r", cpu="4"), *more)
+    world.put(pod("p1", "a", cpu="1"), pod("p2", "a", cpu="1"))
+    assert sorted((world.drawn("p1"), world.drawn("p2"))) == ["", "r"]
+    assert (world.node_of("p1"), world.node_of("p2")) == ("n1", "n1")
+
+
 def test_a_refused_bind_gives_the_reservation_back() -> None:
     world = LittleWorld(node("n1", cpu="4"), reservation("r", cpu="4"))
     world.refuse.add("pod-p1")

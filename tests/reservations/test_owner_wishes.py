@@ -18,6 +18,10 @@ OWNERS = [
     ({"controller": {"kind": "ReplicaSet", "name": "web", "namespace": "default"}}, True),
     ({"controller": {"name": "web", "namespace": "other"}}, False),
     ({"controller": {"uid": "rs-2"}}, False),
+    ({"controller": {"kind": "StatefulSet", "name": "web"}}, False),
+    ({"controller": {"apiVersion": "apps/v1beta1", "name": "web"}}, False),
+    ({"object": {"kind": "Pod", "namespace": "other"}}, False),
+    ({"object": {"kind": "Pod", "namespace": "default"}}, True),
     ({"labelSelector": {"matchLabels": {"app": "a"}}}, True),
     (
         {
