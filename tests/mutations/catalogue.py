@@ -307,9 +307,9 @@ RESERVATIONS = (
         "once-used-twice",
         "an allocateOnce reservation serves one owner",
         "core/promises/promises.py",
-        "            and not (promise.once and promise.uid in self._drawing and self.drawing(promise))\n",
-        "",
-        ("reservations/test_allocating.py", "reservations/test_proposal_scheduling.py"),
+        "and not (promise.once and promise.uid in self._drawing and self.drawing(promise))",
+        "and True",
+        ("reservations/test_allocating.py",),
     ),
     Mutation(
         "restricted-open",
@@ -523,7 +523,7 @@ MANAGERS = (
         "core/devices/devices.py",
         "left = np.maximum(held - taken.get(uid, 0), 0)",
         "left = np.maximum(held, 0)",
-        ("devices/test_device_share.py",),
+        ("devices/test_random_device_lives.py",),
     ),
     Mutation(
         "partition-any-set",
