@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: demo test check bench soak soak-lives soak-faults format clean
+.PHONY: demo test check bench soak soak-lives soak-faults mutations load format clean
 .DEFAULT_GOAL := help
 
 help:
@@ -14,6 +14,8 @@ help:
 	@echo "make bench   the core benchmark table (BENCH='SchedulingBasic' narrows it)"
 	@echo "make soak    many random lives with the capacity audit (LIVES=100000 FROM=0 JOBS=2),"
 	@echo "             then lives of scheduler processes with faults (FAULT_SEEDS=1000000 FAULT_FROM=0)"
+	@echo "make mutations  make deliberate mistakes one by one and see which test notices"
+	@echo "make load    an hour of random load on \`holdfast up\` (MODE=run: on a real API server; MINUTES=60)"
 	@echo "make format  let ruff rewrite the code"
 
 $(STAMP): pyproject.toml
@@ -50,6 +52,15 @@ FAULT_FROM  ?= 0
 
 soak-faults: $(STAMP)
 	PYTHONPATH=src:tests $(BIN)/python -m faults --seeds $(FAULT_SEEDS) --from $(FAULT_FROM) --jobs $(JOBS)
+
+mutations: $(STAMP)
+	PYTHONPATH=src:tests $(BIN)/python -m mutations
+
+MODE    ?= up
+MINUTES ?= 60
+
+load: $(STAMP)
+	PYTHONPATH=src:tests $(BIN)/python -m load $(MODE) --minutes $(MINUTES)
 
 format: $(STAMP)
 	$(BIN)/ruff check --fix .
