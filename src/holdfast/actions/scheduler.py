@@ -117,6 +117,7 @@ class Scheduler:
         """Decides all that can be decided now, or as much as takes that many pods to be tried; then
         `unfinished` says whether another round should follow at once."""
         self.cluster.now = now
+        self.cluster.release_slots()
         self.gangs.new_round()
         self.queue.new_round()
         self.guard.begin(now)

@@ -16,6 +16,7 @@ from holdfast.core.classes import PodClass
 from holdfast.core.cluster import Cluster
 from holdfast.core.topology import PodCounter
 
+_MOST_LISTED = 250_000
 NAMESPACE_NAME_LABEL = "kubernetes.io/metadata.name"
 
 
@@ -69,7 +70,12 @@ def terms_of(cls: PodClass) -> list[OwnTerm]:
                 (soft, compile_term(w.pod_affinity_term, cls), w.weight)
                 for w in side.preferred_during_scheduling_ignored_during_execution
             ]
-    return [OwnTerm(*entry, found[:i].count(entry)) for i, entry in enumerate(found)]
+    repeats: dict[tuple[Role, Term, int], int] = {}
+    own: list[OwnTerm] = []
+    for entry in found:
+        repeat = repeats[entry] = repeats.get(entry, -1) + 1
+        own.append(OwnTerm(*entry, repeat))
+    return own
 
 
 def parse_problem(cls: PodClass) -> str:
@@ -142,6 +148,10 @@ class AffinityTerms:
         self._users: dict[OwnTerm, int] = {}
         self._of_class: dict[int, tuple[OwnTerm, ...]] = {}
         self._selecting: dict[int, Selecting] = {}
+        """Those asked for longest ago are forgotten when all together have too many terms."""
+        self._listed = 0
+        """How many terms they have together."""
+        self._versions = 0
         self._namespaces_seen = -1
         for cls in cluster.classes:
             self._class_added(cls)
@@ -161,25 +171,51 @@ class AffinityTerms:
         """The terms of classes there are that select this class."""
         if self.namespaces_version() != self._namespaces_seen:
             self._namespaces_seen = self.namespaces_version()
-            for known in self._selecting.values():
-                known.terms.clear()
-                known.position = 0
-                known.version += 1
+            self._start_over()
         found = self._selecting.get(cls.id)
         if found is None:
             found = self._selecting[cls.id] = Selecting()
+            found.version = self._next_version()
         if found.position < len(self._log):
-            labels = self.namespace_labels(cls.namespace)
-            for appeared, own in self._log[found.position :]:
-                if not own.term.selects(cls, labels):
-                    continue
-                if appeared:
-                    found.terms[own] = None
-                else:
-                    found.terms.pop(own, None)
-                found.version += 1
-            found.position = len(self._log)
+            self._catch_up(found, cls)
         return found
+
+    def _catch_up(self, found: Selecting, cls: PodClass) -> None:
+        labels = self.namespace_labels(cls.namespace)
+        before = len(found.terms)
+        changed = False
+        for appeared, own in self._log[found.position :]:
+            if not own.term.selects(cls, labels):
+                continue
+            if appeared:
+                found.terms[own] = None
+            else:
+                found.terms.pop(own, None)
+            changed = True
+        if changed:
+            found.version = self._next_version()
+        found.position = len(self._log)
+        self._listed += len(found.terms) - before
+        if self._listed > _MOST_LISTED:
+            self._selecting[cls.id] = self._selecting.pop(cls.id)
+            while self._listed > _MOST_LISTED and len(self._selecting) > 1:
+                self._forget(next(iter(self._selecting)))
+
+    def _forget(self, class_id: int) -> None:
+        known = self._selecting.pop(class_id, None)
+        if known is not None:
+            self._listed -= len(known.terms)
+
+    def _start_over(self) -> None:
+        self._listed = 0
+        for known in self._selecting.values():
+            known.terms.clear()
+            known.position = 0
+            known.version = self._next_version()
+
+    def _next_version(self) -> int:
+        self._versions += 1
+        return self._versions
 
     def carriers(self, own: OwnTerm, seen_by: PodClass) -> PodCounter:
         """Counts the pods that have this term. Reserve pods whose room is for those who look do not
@@ -224,7 +260,7 @@ class AffinityTerms:
                 self._log.append((True, term))
 
     def _class_dropped(self, cls: PodClass) -> None:
-        self._selecting.pop(cls.id, None)
+        self._forget(cls.id)
         for term in self._of_class.pop(cls.id, ()):
             self._users[term] -= 1
             if not self._users[term]:
@@ -237,10 +273,7 @@ class AffinityTerms:
         if len(self._log) < 1024 or len(self._log) < 4 * len(self._users):
             return
         self._log = [(True, term) for term in self._users]
-        for known in self._selecting.values():
-            known.terms.clear()
-            known.position = 0
-            known.version += 1
+        self._start_over()
 
 
 def is_outdated(key: Hashable, cluster: Cluster) -> bool:

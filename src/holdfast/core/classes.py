@@ -21,6 +21,7 @@ from holdfast.api.resources import claimed_nonzero, has_pod_level, pod_requests,
 from holdfast.api.volumes import Volume
 from holdfast.core.images import normalized
 from holdfast.core.limits import CountedLimits, PodLimits
+from holdfast.core.pod_bounds import check_bounds
 from holdfast.core.pod_reading import (
     class_key,
     encode,
@@ -34,6 +35,8 @@ from holdfast.core.pod_reading import (
     without_pin,
 )
 from holdfast.core.slots import CPU, MEMORY, NONZERO_CPU, NONZERO_MEMORY, PODS, capped
+
+_KEPT = 32
 
 
 class Traits(NamedTuple):
@@ -226,6 +229,17 @@ class PodClass:
         return next((amount for s, amount in self._scored if s == slot), 0)
 
     @property
+    def brings_names(self) -> bool:
+        """Whether anything is kept by names that only such pods may have: columns of labels, counters
+        of pods, slots of resources."""
+        return bool(
+            self.affinity is not None
+            or self.node_selector
+            or self.pod.spec.topology_spread_constraints
+            or any(slot > NONZERO_MEMORY for slot, _ in self.requests)
+        )
+
+    @property
     def best_effort(self) -> bool:
         return not any(slot in (CPU, MEMORY) for slot, _ in self.requests)
 
@@ -234,14 +248,22 @@ class PodClasses:
     """The classes known, by their content.
 
     A class no pod is of any more is kept for a while, since the next pod of it is likely to come
-    soon, and dropped when more than `keep` such classes have piled up.
+    soon, and dropped when more than `keep` such classes have piled up. One that brings names of its own
+    (of topology keys, labels, resources) goes at once, and what is known by these names with it.
 
     Pods of one workload often differ in the claims they name and in nothing else. A class with volumes
     therefore has a `plain` one, shared with its like, which no pod is of and which is not listed here.
     """
 
-    def __init__(self, slot: Callable[[str], int], keep: int = 1024) -> None:
+    def __init__(
+        self,
+        slot: Callable[[str], int],
+        keep: int = _KEPT,
+        slots_left: Callable[[Iterable[int]], None] = lambda slots: None,
+    ) -> None:
         self._slot = slot
+        self.slots_left = slots_left
+        """Told of the slots of a class that is dropped."""
         self._keep = keep
         self._by_key: dict[bytes, PodClass] = {}
         self._plain: dict[bytes, PodClass] = {}
@@ -266,9 +288,14 @@ class PodClasses:
         assert not (more and self._by_key), "classes of pods are known already"
         self._read |= more
 
+    def every(self) -> Iterator[PodClass]:
+        """The classes listed, and those that are the same but for volumes."""
+        yield from self._by_key.values()
+        yield from self._plain.values()
+
     def count_limits(self) -> None:
         """From now on what pods claim includes all limits that are `counted`."""
-        for cls in (*self._by_key.values(), *self._plain.values()):
+        for cls in self.every():
             cls.count_limits()
 
     def acquire(self, pod: Pod, traits: Traits = ORDINARY) -> PodClass:
@@ -302,11 +329,15 @@ class PodClasses:
         if cls.refs:
             return
         self._idle[cls.id] = self._keys[cls.id]
-        if len(self._idle) > self._keep:
-            oldest = next(iter(self._idle))
-            dropped = self._by_key.pop(self._idle.pop(oldest))
-            del self._keys[oldest]
-            self._dropped(dropped)
+        if cls.brings_names:
+            self._drop(cls.id)
+        elif len(self._idle) > self._keep:
+            self._drop(next(iter(self._idle)))
+
+    def _drop(self, idle: int) -> None:
+        dropped = self._by_key.pop(self._idle.pop(idle))
+        del self._keys[idle]
+        self._dropped(dropped)
 
     def at_size(self, cls: PodClass, size: Mapping[int, int]) -> PodClass:
         """The class at another size, which like a plain one is not listed. Whoever has it made says
@@ -319,6 +350,7 @@ class PodClasses:
             tell(sized)
 
     def _make(self, pod: Pod, traits: Traits) -> PodClass:
+        check_bounds(pod)
         volumes = scheduling_volumes(pod.spec)
         if not volumes:
             return self._new(pod, traits)
@@ -341,6 +373,7 @@ class PodClasses:
     def _dropped(self, cls: PodClass) -> None:
         for tell in self.on_dropped:
             tell(cls)
+        self.slots_left(slot for slot, _ in cls.requests)
         plain = cls.plain
         if plain is not None:
             plain.refs -= 1

@@ -79,7 +79,7 @@ class Cluster:
         self.now = 0.0
         self.nodes = NodeTable()
         self.ledger = Ledger(self.nodes)
-        self.classes = PodClasses(self.nodes.slot)
+        self.classes = PodClasses(self.nodes.slot, slots_left=self.nodes.slots.left)
         self.topology = Topology(self.classes, self.nodes.labels, self.nodes.columns)
         self.ledger.listeners.append(self.topology.pod_moved)
         self.ledger.on_emptied = self._row_emptied
@@ -151,6 +151,25 @@ class Cluster:
     def undo_changes(self, before: int) -> None:
         """What was tried since then was undone: it has changed nothing, and wakes nobody up."""
         self._changes = before
+
+    def release_slots(self) -> None:
+        """Gives back the slots of resources that nothing known has anything of. Asked for once a round,
+        and looks only when something that had a slot went."""
+        slots, nodes = self.nodes.slots, self.nodes
+        if not slots.loose:
+            return
+        used: set[int] = set()
+        for cls in self.classes.every():
+            used.update(slot for slot, _ in cls.usage)
+            used.update(slot for slot, _ in cls.requests)
+        used.update(self.promises.slots())
+        loose, slots.loose = slots.loose, {}
+        for slot in loose:
+            if slot in used or slot >= len(nodes.allocatable):
+                continue
+            if nodes.allocatable[slot].any() or nodes.claimed[slot].any() or nodes.held[slot].any():
+                continue
+            slots.release(slot)
 
     def take_reports(self) -> list[Decision]:
         """What there is to say about objects that make no sense."""

@@ -16,6 +16,9 @@ from holdfast.core.nodes import NodeInfo
 from holdfast.core.slots import MOST
 
 _SHARED_KINDS = ("PodGroup", "Job")
+_MAX_RESOURCES = 512
+_MAX_IMAGES = 500
+_MAX_IMAGE_NAMES = 16
 
 
 def kind_of(obj: Object) -> str:
@@ -53,11 +56,16 @@ def is_ready(pod: Pod) -> bool:
 
 
 def node_info(node: Node) -> NodeInfo:
-    """What scheduling reads of a node; raises InvalidObject if a quantity makes no sense."""
+    """What scheduling reads of a node; raises InvalidObject if a quantity makes no sense, or there are
+    too many. Of images the first few hundred count; a kubelet lists fifty."""
     meta, status = node.metadata, node.status
     field = "allocatable" if status.allocatable else "capacity"
     offered = {}
-    for name, quantity in (status.allocatable or status.capacity).items():
+    listed = status.allocatable or status.capacity
+    if len(listed) > _MAX_RESOURCES:
+        why = f"{len(listed)} resources are more than the {_MAX_RESOURCES} that are scheduled"
+        raise InvalidObject(f"Node/{meta.name}", f"status.{field}", why)
+    for name, quantity in listed.items():
         try:
             offered[name] = min(amount(name, quantity), MOST)
         except ValueError as error:
@@ -70,7 +78,11 @@ def node_info(node: Node) -> NodeInfo:
         taints=node.spec.taints,
         unschedulable=node.spec.unschedulable,
         allocatable=offered,
-        images={name: image.size_bytes for image in reversed(status.images) for name in image.names},
+        images={
+            name: image.size_bytes
+            for image in reversed(status.images[:_MAX_IMAGES])
+            for name in image.names[:_MAX_IMAGE_NAMES]
+        },
     )
 
 

@@ -36,7 +36,7 @@ class LimitSums:
             table = cluster.nodes
             slot = table.derived_slot("limits", resource)
             scored = table.derived_slot("scored limits", resource) if resource in NON_ZERO else slot
-            counted[resource] = CountedLimit(table.slot(resource), slot, scored)
+            counted[resource] = CountedLimit(table.pinned_slot(resource), slot, scored)
             cluster.classes.count_limits()
             cluster.ledger.count(frozenset((slot, scored)))
             cluster.promises.count_limits()
@@ -71,7 +71,7 @@ class LimitSums:
         """The same, from what pods and reservations there are."""
         cluster = self._cluster
         sums = np.zeros(cluster.nodes.size, dtype=np.int64)
-        offered, counted = cluster.nodes.slot(resource), cluster.classes.counted.get(resource)
+        offered, counted = cluster.nodes.pinned_slot(resource), cluster.classes.counted.get(resource)
 
         def limit(cls: PodClass) -> int:
             return cls.limits.scored(resource) if scored else cls.limits.of(resource)

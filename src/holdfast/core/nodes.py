@@ -99,8 +99,15 @@ class NodeTable:
         return iter(self._row.items())
 
     def slot(self, resource: str) -> int:
-        """The slot of a resource, with room for it in every matrix."""
+        """The slot of a resource, with room for it in every matrix. It is the resource's for as long as
+        a node, a pod class or a reservation has something of it; see `Cluster.release_slots`."""
         return self._fitted(self.slots.of(resource))
+
+    def pinned_slot(self, resource: str) -> int:
+        """The same, for good: for those who keep the number without any of these."""
+        slot = self.slot(resource)
+        self.slots.pin(slot)
+        return slot
 
     def derived_slot(self, sum_of: str, resource: str) -> int:
         return self._fitted(self.slots.derived(sum_of, resource))
@@ -160,7 +167,7 @@ class NodeTable:
         column[NONZERO_CPU], column[NONZERO_MEMORY] = column[CPU], column[MEMORY]
         self._offer(row, column)
         self.unschedulable[row] = info.unschedulable
-        self.taint_set[row] = self.taints.intern(info.taints)
+        self._taint(row, info.taints)
         self.labels.set(row, info.labels)
         self.images.set(row, info.images)
         self.info[row] = info
@@ -171,14 +178,22 @@ class NodeTable:
         self.count -= 1
         self._offer(row, np.zeros(len(self.allocatable), dtype=np.int64))
         self.unschedulable[row] = False
-        self.taint_set[row] = EMPTY
+        self._taint(row, [])
         self.labels.clear(row)
         self.images.set(row, {})
         del self.info[row]
 
+    def _taint(self, row: int, taints: list[Taint]) -> None:
+        before = self.taint_set.item(row)
+        self.taint_set[row] = self.taints.hold(taints)
+        if before != EMPTY:
+            self.taints.let_go(before)
+
     def _offer(self, row: int, column: NDArray[np.int64]) -> None:
-        self._having -= self.allocatable[:, row] > 0
+        before = self.allocatable[:, row] > 0
+        self._having -= before
         self._having += column > 0
+        self.slots.left(np.flatnonzero(before & (self._having == 0)).tolist())
         self.allocatable[:, row] = column
         self.sparse = frozenset(np.flatnonzero(self._having < self.count).tolist())
 

@@ -7,12 +7,16 @@ rather read than start afresh; a reader whose position was forgotten is told so.
 import numpy as np
 from numpy.typing import NDArray
 
+_FIRST = 64
+"""Entries there is room for at first: there can be thousands of logs, of which few are ever long."""
+
 
 class RowLog:
-    __slots__ = ("_base", "_rows", "end")
+    __slots__ = ("_base", "_most", "_rows", "end")
 
     def __init__(self, keep: int = 65536) -> None:
-        self._rows: NDArray[np.intp] = np.zeros(2 * keep, dtype=np.intp)
+        self._most = 2 * keep
+        self._rows: NDArray[np.intp] = np.zeros(min(_FIRST, self._most), dtype=np.intp)
         self._base = 0
         self.end = 0
         """The position after the newest entry."""
@@ -20,9 +24,12 @@ class RowLog:
     def add(self, row: int) -> None:
         at = self.end - self._base
         if at == len(self._rows):
-            at //= 2
-            self._rows[:at] = self._rows[at:]
-            self._base += at
+            if at < self._most:
+                self._rows = np.pad(self._rows, (0, min(at, self._most - at)))
+            else:
+                at //= 2
+                self._rows[:at] = self._rows[at:]
+                self._base += at
         self._rows[at] = row
         self.end += 1
 

@@ -87,9 +87,13 @@ class Verdicts:
     def __init__(self, column: LabelColumn, requirement: Requirement) -> None:
         self._column = column
         self._requirement = requirement
+        self._reused = column.reused
         self._table: NDArray[np.int8] = np.array([requirement.matches({})], dtype=np.int8)
 
     def of(self, codes: Cells) -> Cells:
+        if self._reused != self._column.reused:
+            self._reused = self._column.reused
+            self._table = self._table[:1]
         known = len(self._table) - 1
         values = self._column.values
         if known < len(values):

@@ -126,7 +126,8 @@ class Topology:
 
     def relabel(self, row: int, before: list[tuple[str, int]]) -> None:
         for key, old in before:
-            new = int(self._labels.column(key).codes[row])
+            column = self._labels.find(key)
+            new = int(column.codes[row]) if column is not None else old
             if new != old:
                 for counter in self._counters.values():
                     counter.relabel(row, key, old, new)

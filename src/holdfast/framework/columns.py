@@ -19,23 +19,29 @@ class Columns:
         self._table = cluster.nodes
         self._specs = cluster.promises.specs
         self._columns: dict[tuple[int, int], Column] = {}
+        self._weights: dict[tuple[int, int], int] = {}
+        self._weight = 0
+        """Of all columns together."""
         self._profiles_seen: set[int] = set()
         cluster.classes.on_dropped.append(self._class_dropped)
 
     def column(self, profile: Profile, cls: PodClass) -> Column:
-        """The class's column, up to date. Those used longest ago are dropped if there are many."""
+        """The class's column, up to date. Those used longest ago are dropped if all together take too
+        much."""
         key = (profile.index, cls.id)
         columns = self._columns
         column = columns.get(key)
-        if column is None:
+        if column is None or (
+            column.specs_seen != self._specs.version and self._is_mistaken(profile, column)
+        ):
             column = columns[key] = self._new_column(profile, cls)
-            if len(columns) > self._most():
-                del columns[next(iter(columns))]
-        elif column.specs_seen != self._specs.version and self._is_mistaken(profile, column):
-            column = columns[key] = self._new_column(profile, cls)
-        elif len(columns) > _FEWEST // 2 and len(columns) > self._most() // 2:
+        elif len(columns) > 1 and self._weight > self._most() // 2:
             columns[key] = columns.pop(key)  # to the end of the line
         column.refresh()
+        if self._weights.get(key) != column.weight:
+            self._weigh(key, column.weight)
+            while self._weight > self._most() and len(columns) > 1:
+                self._forget(next(iter(columns)))
         if column.unscorable is not None:
             column.judge_unscorable()
         return column
@@ -60,6 +66,15 @@ class Columns:
         column.diagnosis.contest = ClassContest(self._cluster, column)
         return column
 
+    def _weigh(self, key: tuple[int, int], weight: int) -> None:
+        self._weight += weight - self._weights.pop(key, 0)
+        if weight:
+            self._weights[key] = weight
+
+    def _forget(self, key: tuple[int, int]) -> None:
+        if self._columns.pop(key, None) is not None:
+            self._weigh(key, 0)
+
     def _class_dropped(self, cls: PodClass) -> None:
         for index in self._profiles_seen:
-            self._columns.pop((index, cls.id), None)
+            self._forget((index, cls.id))

@@ -166,7 +166,7 @@ class Provisioning:
         known = self._sized.setdefault(cls.id, {})
         sized = known.get(size)
         if sized is None:
-            slots = {self._cluster.nodes.slot(name): capped(value) for name, value in size}
+            slots = {self._cluster.nodes.pinned_slot(name): capped(value) for name, value in size}
             sized = known[size] = self._cluster.classes.at_size(cls, slots)
         return self._cycle.column(profile, sized)
 

@@ -52,6 +52,9 @@ still raw."""
 
 
 class Rows:
+    weight = 1
+    """Compared with a column that sees nothing of topology, what it takes to keep this one."""
+
     def __init__(self, cluster: Cluster, profile: Profile, cls: PodClass) -> None:
         self._cluster = cluster
         self._table = cluster.nodes
@@ -118,6 +121,7 @@ class Rows:
         self._alike: Alike[Looked] | None = Alike(self._cluster.ledger.changed) if remembers else None
         keyed = self._key_filters or self._key_scores
         self._keys = Keys(self._table, answers.facets) if keyed else None
+        self.weight = 1 + len(answers.facets)
         facets = [facet for _, f in self.filters for facet in f.facets]
         self.minding = Minding(self._cluster.classes, facets)
         self._base = self._base[:0]

@@ -1,7 +1,7 @@
 """InterPodAffinity: near to some pods, away from others, by topology domain; and the same from the
 other side, for pods already there that want or shun the newcomer."""
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -56,8 +56,10 @@ class InterPodAffinity(Plugin):
             return Rejected(f"parsing pod: {problem}")
         own = terms_of(cls)
         wanted = tuple(o.term for o in own if o.role is Role.REQUIRED)
-        shunned = [o for o in own if o.role is Role.FORBIDDEN]
-        others = [o for o in self._terms.selecting(cls).terms if o.role is Role.FORBIDDEN]
+        shunned = self._effective(o for o in own if o.role is Role.FORBIDDEN)
+        others = self._effective(
+            o for o in self._terms.selecting(cls).terms if o.role is Role.FORBIDDEN
+        )
         near = self._near(cls, wanted) if wanted else None
         away = self._sums(shunned, lambda o: self._terms.selected((o.term,), cls))
         kept_off = self._sums(others, lambda o: self._terms.carriers(o, cls))
@@ -87,11 +89,11 @@ class InterPodAffinity(Plugin):
         if self._args.ignore_preferred_terms_of_existing_pods and not own:
             return None
         weighted: dict[str, list[tuple[int, PodCounter]]] = {}
-        for term in own:
+        for term in self._effective(own):
             sign = 1 if term.role is Role.PREFERRED else -1
             entry = (sign * term.weight, self._terms.selected((term.term,), cls))
             weighted.setdefault(term.term.topology_key, []).append(entry)
-        for term in self._terms.selecting(cls).terms:
+        for term in self._effective(self._terms.selecting(cls).terms):
             weight = self._weight_to_others(term)
             if weight:
                 entry = (weight, self._terms.carriers(term, cls))
@@ -123,11 +125,27 @@ class InterPodAffinity(Plugin):
     def _version(self, cls: PodClass) -> Callable[[], Hashable]:
         terms = self._terms
 
+        labels = self.cluster.nodes.labels
+        own = {o.term.topology_key for o in terms_of(cls)}
+        seen: tuple[int, int] = (-1, -1)
+        present: frozenset[str] = frozenset()
+
         def version() -> Hashable:
+            nonlocal seen, present
             selecting: Selecting = terms.selecting(cls)
-            return (selecting.version, terms.namespaces_version())
+            now = (selecting.version, labels.keys_version)
+            if now != seen:
+                keys = own.union(o.term.topology_key for o in selecting.terms)
+                seen, present = now, frozenset(filter(labels.has, keys))
+            return (selecting.version, terms.namespaces_version(), present)
 
         return Settled(version)
+
+    def _effective(self, terms: Iterable[OwnTerm]) -> list[OwnTerm]:
+        """Those whose topology key some node has: what a term forbids or prefers concerns no other
+        node, so pods with keys that are nobody's cost others nothing."""
+        has = self.cluster.nodes.labels.has
+        return [own for own in terms if has(own.term.topology_key)]
 
     def _near(self, cls: PodClass, wanted: tuple[Term, ...]) -> "Near":
         """Pods that all the terms select, in the domain each term names."""

@@ -32,7 +32,7 @@ class NodeResourcesBalancedAllocation(Plugin):
 
     def score(self, cls: PodClass) -> Score | None:
         nodes = self.cluster.nodes
-        if not any(cls.request(nodes.slot(resource.name)) for resource in self._resources):
+        if not any(cls.request(nodes.pinned_slot(resource.name)) for resource in self._resources):
             return None
         rows = [
             (slot, added) for slot, _, added, _ in counted(nodes, cls, self._resources, defaulted=False)

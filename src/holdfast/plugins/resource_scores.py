@@ -34,7 +34,7 @@ def counted(
     """The resources that count."""
     rows = []
     for resource in resources:
-        slot = nodes.slot(resource.name)
+        slot = nodes.pinned_slot(resource.name)
         added = cls.scored(slot) if defaulted else cls.request(slot)
         if not added and is_scalar_resource(resource.name):
             continue

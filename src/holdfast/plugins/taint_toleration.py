@@ -13,7 +13,7 @@ from holdfast.api.affinity import Toleration
 from holdfast.api.tolerations import HARD_EFFECTS, find_untolerated, tolerated
 from holdfast.core.changes import Change
 from holdfast.core.classes import PodClass
-from holdfast.core.taints import TaintSet
+from holdfast.core.taints import TaintSet, TaintSets
 from holdfast.core.view import Cells, View
 from holdfast.framework.interface import (
     MAX_SCORE,
@@ -36,13 +36,13 @@ class TaintToleration(Plugin):
 
     def filter(self, cls: PodClass) -> Filter:
         judged = Judgement(
-            self.cluster.nodes.taints.__getitem__,
+            self.cluster.nodes.taints,
             lambda taints: find_untolerated(taints, cls.tolerations, HARD_EFFECTS) is None,
         )
         sets = self.cluster.nodes
 
         def passes(view: View) -> Cells:
-            return judged.of(view.take(sets.taint_set), len(sets.taints)) == 1
+            return judged.of(view.take(sets.taint_set)) == 1
 
         def reasons(view: View) -> list[Reason]:
             return [Reason(REASON, passes(view) == False, resolvable=False)]
@@ -56,10 +56,10 @@ class TaintToleration(Plugin):
         if not nodes.taints.soft:
             return Score.same(MAX_SCORE, version)
         tolerations = [t for t in cls.tolerations if t.effect in ("", _SOFT)]
-        judged = Judgement(nodes.taints.__getitem__, lambda taints: disliked(taints, tolerations))
+        judged = Judgement(nodes.taints, lambda taints: disliked(taints, tolerations))
 
         def score(view: View) -> Cells:
-            return judged.of(view.take(nodes.taint_set), len(nodes.taints))
+            return judged.of(view.take(nodes.taint_set))
 
         return Score(score, Scope.NODE, ByMaximum(reverse=True), version)
 
@@ -72,14 +72,19 @@ def disliked(taints: TaintSet, tolerations: list[Toleration]) -> int:
 class Judgement:
     """A number per distinct set of taints, worked out when the set is first met."""
 
-    def __init__(self, taints_of: Callable[[int], TaintSet], judge: Callable[[TaintSet], int]) -> None:
-        self._taints_of = taints_of
+    def __init__(self, sets: TaintSets, judge: Callable[[TaintSet], int]) -> None:
+        self._sets = sets
         self._judge = judge
+        self._reused = sets.reused
         self._table: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
 
-    def of(self, codes: Cells, sets: int) -> Cells:
+    def of(self, codes: Cells) -> Cells:
+        sets = self._sets
+        if self._reused != sets.reused:
+            self._reused = sets.reused
+            self._table = self._table[:0]
         known = len(self._table)
-        if known < sets:
-            more = [int(self._judge(self._taints_of(code))) for code in range(known, sets)]
+        if known < len(sets):
+            more = [int(self._judge(sets[code])) for code in range(known, len(sets))]
             self._table = np.concatenate([self._table, np.array(more, dtype=np.int64)])
         return self._table[codes]

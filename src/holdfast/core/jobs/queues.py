@@ -378,7 +378,7 @@ class Queues:
         found: Amounts = {}
         for name, quantity in listed.items():
             try:
-                found[self._cluster.nodes.slot(name)] = amount(name, quantity)
+                found[self._cluster.nodes.pinned_slot(name)] = amount(name, quantity)
             except QuantityError:
                 continue
         return found

@@ -71,6 +71,16 @@ class Promises:
         self._ledger.on_drawn = self.drew
         cluster.classes.on_dropped.append(self._class_dropped)
 
+    def slots(self) -> set[int]:
+        """The slots reservations have anything to do with."""
+        used: set[int] = set()
+        for promise in self.known.values():
+            used.update(promise.amounts, promise.wanted, promise.withheld, promise.restricted or ())
+            used.update(slot for slot, _ in promise.listed)
+            if promise.hold is not None:
+                used.update(promise.hold.amounts, promise.hold.taken)
+        return used
+
     # What is asked
 
     def get(self, name: str) -> Promise | None:

@@ -42,15 +42,20 @@ class ByValue:
         self._table: NDArray[np.int64] = np.full(1, _NONE, dtype=np.int64)
 
     def say(self, value: str, name: Name, limit: int | None) -> None:
-        code = self._column.intern(value)
+        code = self._column.hold(value)
         said = self._said.setdefault(code, {})
         if limit is None:
             del said[name]
-            if not said:
-                del self._said[code]
+            self._column.let_go(code)
+        elif name not in said:
+            said[name] = limit
+            self._column.hold(value)
         else:
             said[name] = limit
         self._room()[code] = max(said.values(), default=_NONE)
+        if not said:
+            del self._said[code]
+        self._column.let_go(code)
 
     def of(self, view: View) -> Cells:
         return self._room()[view.take(self._column.codes)]
