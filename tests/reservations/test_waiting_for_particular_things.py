@@ -5,7 +5,10 @@ from typing import Any
 import pytest
 
 from devices.making import device, gpu, minors, with_gpus
+from holdfast.core.cluster import Cluster
+from holdfast.core.pods import PodRecord
 from holdfast.core.validate import validate_state
+from holdfast.framework.interface import FINE, Outcome, Plugin
 from numa.making import NUMA_SPEC, cpus, lsr, plain, reserved, topology, zones
 from numa.making import world as with_cpus
 from reservations.little_world import LittleWorld, Raw, node, pod, reservation
@@ -208,6 +211,51 @@ def test_a_pre_allocating_preemptor_waits_on_its_node_at_once() -> None:
     assert (made.node_of("stranger"), made.phase("high")) == ("", "Waiting")
     made.delete("Pod", "busy")
     assert made.phase("high") == "Available"
+
+
+class Refusing(Plugin):
+    """Lets no reservation named `high` take its place, at one step or the other."""
+
+    name = "Refusing"
+    permits = False
+
+    def __init__(self, cluster: Cluster, args: Any) -> None:
+        super().__init__(cluster, args)
+        self.asked = 0
+
+    def reserve(self, pod: PodRecord, row: int) -> Outcome:
+        return FINE if self.permits else self._answer(pod)
+
+    def permit(self, pod: PodRecord, row: int) -> Outcome:
+        return self._answer(pod) if self.permits else FINE
+
+    def _answer(self, pod: PodRecord) -> Outcome:
+        if not pod.name.startswith("high"):
+            return FINE
+        self.asked += 1
+        return Outcome("not here")
+
+
+@pytest.mark.parametrize("permits", [False, True])
+@pytest.mark.parametrize("gang", [False, True])
+def test_a_refused_preemptor_is_not_tried_again_until_something_changes(
+    gang: bool, permits: bool
+) -> None:
+    made = LittleWorld(node("n1", cpu="4")).put(reservation("low", cpu="4", labels=LOW))
+    refusing = Refusing(made.scheduler.cluster, {})
+    refusing.permits = permits
+    profile = made.scheduler.profiles[0]
+    profile.reserve.append(refusing)
+    profile.permit.append(refusing)
+    terms = {f"{GANG}name": "g", f"{GANG}min-available": "2", f"{GANG}total-number": "2"}
+    for name in ("high-1", "high-2") if gang else ("high",):
+        it = reservation(name, "h", cpu="2", labels=HIGH, annotations=dict(terms) if gang else {})
+        made.put(it)
+    asked = refusing.asked
+    assert 0 < asked <= 4
+    made.wait(60)
+    assert refusing.asked == asked
+    assert permits or "low" in names(made)  # a permit is asked for once it is gone
 
 
 # Pre-allocations
