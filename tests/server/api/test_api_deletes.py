@@ -6,7 +6,12 @@ from typing import Any
 
 import pytest
 
-from apiserver import CONFIG_MAPS, PODS, LiveServer, config_map, pod
+from apiserver import CONFIG_MAPS, PODS, LiveServer, Raw, config_map, pod
+from holdfast.server.api.cluster import Call
+from holdfast.server.api.options import DeleteOptions, ListOptions
+from holdfast.server.api.verbs.deleting import delete_listed
+from holdfast.server.api.verbs.reading import list_objects
+from holdfast.store import Key
 
 
 def bind(server: LiveServer, name: str, node: str = "n1") -> None:
@@ -148,3 +153,29 @@ def test_the_default_namespace_stays(server: LiveServer) -> None:
         403,
         'namespaces "default" is forbidden: this namespace may not be deleted',
     )
+
+
+def test_of_a_collection_what_came_under_an_old_name_stays(server: LiveServer) -> None:
+    """Others may write while a long list is deleted."""
+    cluster = server.cluster
+    type = cluster.catalogue.resource("", "v1", "configmaps")
+    assert type is not None
+
+    def between() -> list[str]:
+        call = Call(cluster, type, "piecemeal")
+        for name in ("a", "b", "c"):
+            cluster.store.create(Key("", "ConfigMap", "piecemeal", name), _made(name, "1"))
+        steps = delete_listed(call, list_objects(call, ListOptions()), DeleteOptions())
+        next(steps)
+        cluster.store.delete(Key("", "ConfigMap", "piecemeal", "b"))
+        cluster.store.delete(Key("", "ConfigMap", "piecemeal", "c"))
+        cluster.store.create(Key("", "ConfigMap", "piecemeal", "c"), _made("c", "2"))
+        assert len([*steps]) == 2
+        left = cluster.store.list("", "ConfigMap", "piecemeal")
+        return [raw["metadata"]["uid"] for raw in left]
+
+    assert server.run(between) == ["2"]
+
+
+def _made(name: str, uid: str) -> Raw:
+    return {"metadata": {"name": name, "namespace": "piecemeal", "uid": uid}}

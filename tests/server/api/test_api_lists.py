@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+import yaml
 
 from apiserver import CONFIG_MAPS, PODS, TABLE, LiveServer, config_map, pod
+from holdfast.server.api.encoding import to_bytes
+from holdfast.server.api.negotiate import YAML
 from holdfast.store import Store
 
 
@@ -168,3 +171,21 @@ def test_a_server_without_history_still_lists() -> None:
     with LiveServer(store=Store(keep=0)) as server:
         server.post(CONFIG_MAPS, config_map("a"))
         assert server.get(CONFIG_MAPS).names == ["a"]
+
+
+def test_long_lists_are_the_same_yaml_in_pieces() -> None:
+    items = [{"metadata": {"name": f"a{i}", "text": "ü: '\n"}, "n": [i, []]} for i in range(75)]
+    listed = {"kind": "L", "items": items, "apiVersion": "v1", "z": {}}
+    documents: tuple[object, ...] = (listed, {"items": []}, items)
+    for document in documents:
+        whole = yaml.safe_dump(document, sort_keys=True, allow_unicode=True)
+        assert to_bytes(document, YAML).decode() == whole
+
+
+def test_what_objects_share_is_written_out(server: LiveServer) -> None:
+    for name in ("shared-1", "shared-2"):
+        server.post(PODS, pod(name))
+    answer = server.get(f"{PODS}?limit=100", "application/yaml")
+    assert answer.code == 200
+    assert len(yaml.safe_load(answer.text)["items"]) >= 2
+    assert "&id" not in answer.text and "*id" not in answer.text

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import yaml
 
-from holdfast.server.api.negotiate import YAML, Form
+from holdfast.server.api.negotiate import JSON, YAML, Form
 from holdfast.server.api.tables.render import partial_metadata, table
 from holdfast.server.api.views import shown
 from holdfast.server.limits import ENCODED_BYTES
@@ -19,8 +19,15 @@ from holdfast.server.schema.types import ResourceType
 from holdfast.store import Raw
 
 _KEPT = 4096
+_PIECE = 20
+"""Objects written as YAML at a time."""
 _encode = msgspec.json.Encoder().encode
-_Dumper: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+_Dumper: Any = type(
+    "_Dumper",
+    (getattr(yaml, "CSafeDumper", yaml.SafeDumper),),
+    {"ignore_aliases": lambda dumper, data: True},
+)
+"""Writes out what two objects share, instead of referring to it."""
 
 
 class Encoder:
@@ -46,9 +53,14 @@ class Encoder:
                 self._bytes -= len(self._recent.popitem(last=False)[1][1])
         return encoded
 
-    def list(self, type: ResourceType, objects: Iterable[Raw], metadata: Raw) -> bytes:
+    def list(
+        self, type: ResourceType, objects: Iterable[Raw], metadata: Raw, media: str = JSON
+    ) -> bytes:
         """Items of built-in kinds do not say what they are: the list does."""
-        head = _encode({"kind": type.list_kind, "apiVersion": type.api_version, "metadata": metadata})
+        about = {"kind": type.list_kind, "apiVersion": type.api_version, "metadata": metadata}
+        if media == YAML:
+            return _yaml({**about, "items": [_item(type, each) for each in objects]})
+        head = _encode(about)
         items = b",".join(_encode(_item(type, each)) for each in objects)
         return head[:-1] + b',"items":[' + items + b"]}"
 
@@ -80,10 +92,31 @@ def list_in_form(
 
 
 def to_bytes(document: Any, media: str) -> bytes:
-    if media == YAML:
-        text: str = yaml.dump(document, Dumper=_Dumper, sort_keys=True, allow_unicode=True)
-        return text.encode()
-    return _encode(document)
+    return _yaml(document) if media == YAML else _encode(document)
+
+
+def _yaml(document: Any) -> bytes:
+    """A long list in pieces: the library lets no other thread run while it writes one."""
+    if not isinstance(document, dict) or not any(_is_long(each) for each in document.values()):
+        return _dumped(document)
+    parts = []
+    for name in sorted(document):
+        value = document[name]
+        if _is_long(value):
+            parts.append(f"{name}:\n".encode())
+            parts += [_dumped(value[at : at + _PIECE]) for at in range(0, len(value), _PIECE)]
+        else:
+            parts.append(_dumped({name: value}))
+    return b"".join(parts)
+
+
+def _is_long(value: Any) -> bool:
+    return isinstance(value, list) and len(value) > _PIECE
+
+
+def _dumped(document: Any) -> bytes:
+    text: str = yaml.dump(document, Dumper=_Dumper, sort_keys=True, allow_unicode=True)
+    return text.encode()
 
 
 def as_media(encoded: bytes, media: str) -> bytes:

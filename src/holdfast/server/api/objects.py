@@ -46,6 +46,7 @@ from holdfast.server.api.verbs.bodies import read_known
 from holdfast.server.api.views import key_of
 from holdfast.server.api.workers import LARGE, Workers, Written
 from holdfast.server.schema import ResourceType
+from holdfast.server.turns import Turns
 from holdfast.store import Raw
 
 _DELETE_OPTIONS = "io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions"
@@ -68,9 +69,10 @@ def _usual_options(agent: str) -> WriteOptions:
 
 
 class Objects:
-    def __init__(self, cluster: Cluster, streams: Streams) -> None:
+    def __init__(self, cluster: Cluster, streams: Streams, turns: Turns) -> None:
         self._cluster = cluster
         self._streams = streams
+        self._turns = turns
         self._workers = Workers(cluster.store)
 
     def close(self) -> None:
@@ -182,8 +184,7 @@ class Objects:
             if form.kind:
                 document = list_in_form(type, listed.objects, listed.metadata, form, now, include)
                 return to_bytes(document, form.media)
-            encoded = self._cluster.encoder.list(type, listed.objects, listed.metadata)
-            return as_media(encoded, form.media)
+            return self._cluster.encoder.list(type, listed.objects, listed.metadata, form.media)
 
         heavy = self._workers.is_heavy(len(listed.objects), type)
         body = await self._workers.compute(encode) if heavy else encode()
@@ -221,7 +222,10 @@ class Objects:
         if call.type.namespaced and not call.namespace:
             raise method_not_allowed()
         chosen = list_options({**request.query, "watch": "false"}) if request.query else ListOptions()
-        listed = deleting.delete_collection(call, chosen, await self._delete_options(request))
+        options = await self._delete_options(request)
+        listed = reading.list_objects(call, chosen)
+        for _ in deleting.delete_listed(call, listed, options):
+            await self._turns.take()
         await self._settled()
         return await self._listed(call, form, "", listed)
 

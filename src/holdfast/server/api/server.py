@@ -65,7 +65,7 @@ class ApiServer:
         self._hub = WatchHub(cluster)
         self._documents = Documents(cluster.catalogue)
         self._turns = Turns()
-        self._objects = Objects(cluster, Streams(cluster, self._hub, self._turns))
+        self._objects = Objects(cluster, Streams(cluster, self._hub, self._turns), self._turns)
         self._in_flight = 0
         self._log = RareLog()
 

@@ -1,11 +1,13 @@
 """delete and deletecollection."""
 
+from collections.abc import Iterator
+
 from holdfast.api.timestamps import format_time, parse_time
 from holdfast.server.api.cluster import Call
-from holdfast.server.api.options import DeleteOptions, ListOptions
+from holdfast.server.api.options import DeleteOptions
 from holdfast.server.api.status import Resource, about, conflict, forbidden, success
 from holdfast.server.api.strategies.table import strategy_of
-from holdfast.server.api.verbs.reading import Listed, found, list_objects
+from holdfast.server.api.verbs.reading import Listed, found
 from holdfast.store import Raw
 
 ORPHAN = "orphan"
@@ -39,14 +41,17 @@ def delete(call: Call, options: DeleteOptions) -> tuple[Raw, bool]:
     return success(about(call.resource, call.name, uid=raw["metadata"]["uid"])), True
 
 
-def delete_collection(call: Call, chosen: ListOptions, options: DeleteOptions) -> Listed:
-    listed = list_objects(call, chosen)
+def delete_listed(call: Call, listed: Listed, options: DeleteOptions) -> Iterator[None]:
+    """Deletes each object of the list that is still there, one at each step. Others may write between
+    two steps, as with the real API server."""
     for raw in listed.objects:
         metadata = raw["metadata"]
         one = call.named(metadata["name"])
         one.namespace = metadata.get("namespace", "")
-        delete(one, options)
-    return listed
+        now = call.cluster.store.get(one.key)
+        if now is not None and now["metadata"]["uid"] == metadata["uid"]:
+            delete(one, options)
+        yield
 
 
 def _check_preconditions(call: Call, options: DeleteOptions, raw: Raw) -> None:
