@@ -17,7 +17,7 @@ import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from copy import copy
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -39,7 +39,7 @@ _COLUMNS = 16
 _DEEP = 50
 """Columns that one counts for which searches all of the object."""
 MAX_STORED = 1536 * 1024
-"""Bytes of JSON an object may have: etcd's limit on a request."""
+"""Bytes an object may have: etcd's limit on a request."""
 _THREADS = 2
 _TRIES = 8
 _TURN = 0.001
@@ -74,7 +74,7 @@ class Workers:
 
             def work(one: Call = one, draft: Draft = draft) -> Written:
                 result = verb(one)
-                _check_size(draft)
+                _check_size(draft, one.type.builtin)
                 return result
 
             try:
@@ -111,8 +111,31 @@ class Workers:
             self._pool = None
 
 
-def _check_size(draft: Draft) -> None:
-    if draft.pending is None or draft.pending.after is None:
+def _check_size(draft: Draft, builtin: bool) -> None:
+    raw = draft.pending.after if draft.pending is not None else None
+    if raw is None or len(_encode(raw)) <= MAX_STORED:
         return
-    if len(_encode(draft.pending.after)) > MAX_STORED:
+    if not builtin or _as_protobuf(raw) > MAX_STORED:
         raise ApiError(500, "", "etcdserver: request is too large")
+
+
+def _as_protobuf(raw: Raw) -> int:
+    """How many bytes an object of a built-in kind has at least in etcd, where it is protobuf: the names
+    of its fields take a byte each, but for those in `managedFields`, which stay JSON."""
+    size = 0
+    waiting: list[Any] = [raw]
+    while waiting:
+        part = waiting.pop()
+        if part.__class__ is dict:
+            size += 2 * len(part)
+            for name, value in part.items():
+                if name == "managedFields":
+                    size += len(_encode(value))
+                else:
+                    waiting.append(value)
+        elif part.__class__ is list:
+            size += 2 * len(part)
+            waiting.extend(part)
+        elif part.__class__ is str:
+            size += len(part) if part.isascii() else len(part.encode())
+    return size

@@ -43,7 +43,7 @@ def read(definition: str, raw: dict[str, Any]) -> tuple[dict[str, Any], list[Pro
         result = reader(raw, (), unknown)
     except Mismatch as mismatch:
         return raw, [Problem(MALFORMED, mismatch.field, mismatch.text())]
-    return result, [unknown_field(path_text(path)) for path in unknown[:MOST_UNKNOWN]]
+    return result, [unknown_field(path_text(path)) for path in unknown]
 
 
 def reader_of(shape: Shape) -> Reader:
@@ -121,7 +121,8 @@ def _struct(shape: Shape) -> Reader:
             for key, item in value.items():
                 reader = fields.get(key)
                 if reader is None:
-                    unknown.append((path, key))
+                    if len(unknown) < MOST_UNKNOWN:
+                        unknown.append((path, key))
                     new = DROP
                 else:
                     new = reader(item, (path, key), unknown)
