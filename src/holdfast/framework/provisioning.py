@@ -90,7 +90,9 @@ class Provisioning:
     def _promised(self, profile: Profile, pod: PodRecord, ask: Ask) -> tuple[str, int] | None:
         """The reservation that was asked for on its behalf before."""
         promise = self._virtuals.live(ask.id) if ask.id else None
-        if promise is None or not self._fits_in(profile, pod, promise):
+        if promise is None or not self._has_for(promise, pod):
+            return None
+        if not self._fits_in(profile, pod, promise):
             return None
         assert promise.pod is not None
         return promise.uid, promise.pod.row
@@ -174,6 +176,17 @@ class Provisioning:
         hold = self._cluster.ledger.holds.get(uid) if uid else None
         return hold is not None and all(
             hold.left(slot) >= amount for slot, amount in cls.requests if slot in hold.amounts
+        )
+
+    def _has_for(self, promise: Promise, pod: PodRecord) -> bool:
+        """Whether the reservation may be used now, and has enough where it is all the pod may use."""
+        hold, restricted = promise.hold, promise.restricted or ()
+        return (
+            hold is not None
+            and self._cluster.promises.is_usable(promise)
+            and not any(
+                slot in restricted and amount > hold.left(slot) for slot, amount in pod.cls.usage
+            )
         )
 
     def _fits_in(self, profile: Profile, pod: PodRecord, promise: Promise) -> bool:

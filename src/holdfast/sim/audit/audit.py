@@ -260,7 +260,9 @@ class Audit:
             others = [
                 other
                 for other in cluster.pods.values()
-                if other.uid != pod.uid and claim in other.usage.claims
+                if other.uid != pod.uid
+                and claim in other.usage.claims
+                and cluster.node(other.node).raw is not None
             ]
             if others:
                 named = f"PersistentVolumeClaim/{claim[0]}/{claim[1]}"

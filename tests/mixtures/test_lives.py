@@ -1,0 +1,63 @@
+"""Lives that mix features keep every rule. `make soak` plays many more of them."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from mixtures.life import Life, make_life
+from mixtures.playing import play, play_documents
+from mixtures.shrinking import shrink, write
+
+LIVES = 500
+AT_A_TIME = 25
+REPEATED = range(0, LIVES, 25)
+"""Lives that are played again, with another hash seed and with another restart."""
+
+
+@pytest.mark.parametrize("first", range(0, LIVES, AT_A_TIME))
+def test_lives_keep_all_rules(first: int, tmp_path: Path) -> None:
+    for seed in range(first, first + AT_A_TIME):
+        life = make_life(seed)
+        outcome = play(life)
+        if outcome.problems:
+            file = write(shrink(life, outcome), tmp_path, f"life-{seed}", f"Life {seed}")
+            pytest.fail("\n".join([f"life {seed}, made small in {file}:", *outcome.problems]))
+
+
+def test_the_hash_seed_decides_nothing(tmp_path: Path) -> None:
+    texts = {_texts(tmp_path, hash_seed) for hash_seed in ("1", "2", "3")}
+    assert len(texts) == 1
+
+
+def _texts(folder: Path, hash_seed: str) -> str:
+    """All runs of one process."""
+    environment = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-m", "mixtures.repeating", *map(str, REPEATED)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    return done.stdout
+
+
+@pytest.mark.parametrize("first", [REPEATED[0], REPEATED[len(REPEATED) // 2]])
+def test_a_restart_more_breaks_no_rule(first: int) -> None:
+    for seed in [seed for seed in REPEATED if first <= seed < first + LIVES // 2]:
+        life = make_life(seed)
+        documents = [*life.documents, restart(life, 0.35), restart(life, 0.7)]
+        assert play_documents(documents, life.config, life.until).problems == []
+
+
+def restart(life: Life, share: float) -> dict[str, str]:
+    at = f"{life.until * share:.1f}s"
+    return {
+        "apiVersion": "sim.holdfast.io/v1alpha1",
+        "kind": "Step",
+        "at": at,
+        "restart": "scheduler",
+    }
+
+
+def test_a_seed_is_a_life() -> None:
+    assert make_life(7) == make_life(7)
+    assert make_life(7).documents != make_life(8).documents
