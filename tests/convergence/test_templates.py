@@ -134,3 +134,10 @@ def test_another_that_waits_asks_where_the_one_that_asked_was_set_aside_elsewher
     late = [answer("rq", "id-q", "40s"), answer("rp", "id-p", "41s")]
     played = play(given, gone, late, step("30s", restart="scheduler"), config=short, until=100)
     assert set(through(played)) == {"q"}
+
+
+def test_a_restricted_reservation_with_too_little_is_not_used_by_the_pod_that_asked() -> None:
+    """It was there before the pod, so it has a place of its own."""
+    small = answer("r", "id-p", "0s", cpu=1, allocatePolicy="Restricted", label="z")
+    played = play(node("n1", 8), small, asking("p", 2, "id-p", at="5s", size=4), until=60)
+    assert through(played)["p"][1] not in ("", "r")

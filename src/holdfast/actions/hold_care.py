@@ -80,6 +80,8 @@ class HoldCare:
 
     def _drop(self, promise: Promise, pod: PodRecord | None, why: str) -> list[Decision]:
         self._holds.dropped.add(promise.uid)
+        promise.deleting = True  # nobody is bound through it any more
+        self._cluster.promises.moved(promise)
         if pod is not None and promise.wants_node:
             self._holds.released(pod, promise.wants_node)
         job = promise.object.metadata.annotations.get(HOLD_JOB, "")

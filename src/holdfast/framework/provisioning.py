@@ -90,7 +90,9 @@ class Provisioning:
     def _promised(self, profile: Profile, pod: PodRecord, ask: Ask) -> tuple[str, int] | None:
         """The reservation that was asked for on its behalf before."""
         promise = self._virtuals.live(ask.id) if ask.id else None
-        if promise is None or not self._has_for(promise, pod):
+        if promise is None or not self._virtuals.may_use(pod, promise, pod.uid):
+            return None
+        if not self._has_for(promise, pod):
             return None
         if not self._fits_in(profile, pod, promise):
             return None

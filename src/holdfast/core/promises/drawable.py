@@ -71,7 +71,7 @@ class Drawable:
         if len(there) == 1:
             (promise,) = there
             hold = promise.hold
-            if hold is None or promise.waiting or promise.leaving:
+            if hold is None or promise.waiting or promise.leaving or promise.deleting:
                 return []
             return [hold] if not promise.once or usable(promise) else []
         return [p.hold for p in there if p.hold is not None and usable(p)]

@@ -105,6 +105,7 @@ class Promises:
             promise.hold is not None
             and not promise.waiting
             and not promise.leaving
+            and not promise.deleting
             and not (promise.once and promise.uid in self._drawing and self.drawing(promise))
         )
 
@@ -324,7 +325,10 @@ class Promises:
         promise = self.known.get(uid)
         if promise is not None:
             promise.told = None
-            promise.deleting = False
+            if promise.deleting:
+                promise.deleting = False
+                self._cluster.jobs.holds.dropped.discard(uid)
+                self.moved(promise)
             promise.marked = False
             self.dirty[uid] = None
 

@@ -235,7 +235,7 @@ class Virtuals:
         """The object is there, and holds the room."""
         now = self._cluster.now
         del self.by_id[virtual.id]
-        self._by_requester.pop(virtual.requester.uid, None)
+        self._no_longer_asked(virtual)
         self.untold.pop(virtual.id, None)
         self.refused.pop(promise.uid, None)
         self._cluster.promises.drop(virtual.promise.uid, "replaced")
@@ -279,7 +279,7 @@ class Virtuals:
         """The room is free again, but for what pods that drew on it have claimed themselves."""
         if self.by_id.pop(virtual.id, None) is None:
             return
-        self._by_requester.pop(virtual.requester.uid, None)
+        self._no_longer_asked(virtual)
         self.untold.pop(virtual.id, None)
         promises = self._cluster.promises
         for pod in promises.drawing(virtual.promise):
@@ -358,12 +358,17 @@ class Virtuals:
                 continue
             if other is not None:
                 self.drop(other)
-            self._by_requester.pop(virtual.requester.uid, None)
+            self._no_longer_asked(virtual)
             self._by_requester[uid] = virtual
             virtual.requester = pod.ref
             self.untold[virtual.id] = None
             return True
         return False
+
+    def _no_longer_asked(self, virtual: Virtual) -> None:
+        """By the pod that did; it may have asked for another one since."""
+        if self._by_requester.get(virtual.requester.uid) is virtual:
+            del self._by_requester[virtual.requester.uid]
 
     def _try_again(self, id: str) -> None:
         """Reservations of the id that have no node may find one now."""
