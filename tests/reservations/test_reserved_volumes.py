@@ -200,3 +200,29 @@ def test_a_preemptor_with_an_ephemeral_volume_gets_the_place_it_made() -> None:
     slow = slow.replace("terminationGracePeriodSeconds: 0", "terminationGracePeriodSeconds: 30")
     objects = CLAIMS, node(fast=1), slow, pod("high", ephemeral("x"), priority=10)
     assert set(placed(*objects, pod("s", of("b"), at="7s"))) == {"low", "high"}
+
+
+def test_a_preemption_hold_waits_for_the_volume_count_its_victim_has() -> None:
+    low = pod("low", of("a"), at="1s").replace(
+        "terminationGracePeriodSeconds: 0", "terminationGracePeriodSeconds: 30"
+    )
+    low = low.replace("sim.holdfast.io/at: 1s", "sim.holdfast.io/at: 1s, sim.holdfast.io/stops-in: 10s")
+    result = simulate(
+        joined(
+            storage_class("fast"),
+            node(fast=1),
+            claim("a"),
+            claim("b"),
+            low,
+            pod("high", of("b"), at="5s", priority=10),
+        ),
+        until=60.0,
+    )
+    held = next(e.object for e in result.timeline if e.object.startswith("Reservation/preempted-for"))
+    assert events(result, held) == [
+        (5.0, "Created"),
+        (5.0, "Waiting"),
+        (15.0, "Available"),
+        (15.0, "Succeeded"),
+    ]
+    assert (15.0, "Bound") in events(result, "Pod/default/high")
