@@ -141,3 +141,13 @@ def test_a_restricted_reservation_with_too_little_is_not_used_by_the_pod_that_as
     small = answer("r", "id-p", "0s", cpu=1, allocatePolicy="Restricted", label="z")
     played = play(node("n1", 8), small, asking("p", 2, "id-p", at="5s", size=4), until=60)
     assert through(played)["p"][1] not in ("", "r")
+
+
+def test_a_requirement_that_is_removed_is_written_again() -> None:
+    merge = {"metadata": {"annotations": {KOORD + "new-reservation-requirement": None}}}
+    gone = step("10s", patch={"kind": "Pod", "name": "p", "namespace": "default", "merge": merge})
+    given = [node("n1", 8), asking("p", 2, "id-p"), gone]
+    before = play(given, config=config(), until=15).find("Pod", "p")["metadata"]["annotations"]
+    assert json.loads(before[KOORD + "new-reservation-requirement"])["labels"][ID] == "id-p"
+    played = play(given, answer("r", "id-p", "20s", label="z"), config=config(), until=60)
+    assert through(played) == {"p": (20.0, "r")}

@@ -19,6 +19,7 @@ class DynamicReservations:
     def run(self, now: float) -> list[Decision]:
         virtuals = self._virtuals
         decisions: list[Decision] = []
+        virtuals.ask_again()
         for id in list(virtuals.untold):
             decisions += self._told(virtuals.by_id[id])
         virtuals.untold.clear()

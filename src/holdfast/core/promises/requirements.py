@@ -51,6 +51,8 @@ class Requirements:
         """By id, the uids of the reservations there are, and whether they are finished."""
         self.dirty: dict[str, None] = {}
         """The ids of which something changed, for a provisioner."""
+        self.edited: dict[str, None] = {}
+        """The uids of pods whose requirement was written and is another one now, or none."""
         self.has_provisioner = False
         """Whether there is one that takes them."""
         self.making: dict[str, str] = {}
@@ -80,6 +82,8 @@ class Requirements:
         if (template, required, error) == (ask.template, ask.text, ask.error):
             return
         self._leave(ask)
+        if ask.text and ask.text != required:
+            self.edited[meta.uid] = None
         ask.template, ask.text, ask.error = template, required, error
         if not error:
             ask.heeded = ""
@@ -90,6 +94,7 @@ class Requirements:
 
     def forget_pod(self, uid: str) -> None:
         """It has a node, or is gone, or asks no more."""
+        self.edited.pop(uid, None)
         ask = self.asks.pop(uid, None)
         if ask is not None:
             self._leave(ask)

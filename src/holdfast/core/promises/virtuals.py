@@ -183,6 +183,14 @@ class Virtuals:
         self.drop(virtual)
         return False
 
+    def ask_again(self) -> None:
+        """Has requirements written again that somebody removed or changed while the pod waits."""
+        edited, self.requirements.edited = self.requirements.edited, {}
+        for uid in edited:
+            virtual = self._by_requester.get(uid)
+            if virtual is not None and virtual.waiting:
+                self.untold[virtual.id] = None
+
     def is_live(self, virtual: Virtual) -> bool:
         """Whether it is still set aside, neither replaced nor dropped."""
         return self.by_id.get(virtual.id) is virtual
