@@ -51,6 +51,7 @@ class Life:
     replicas: int = 1
     starving: bool = False
     streams: bool = True
+    retry_period: str = "2s"
     every_kind: bool = False
     """Whether all kinds are watched, not just those that occur here."""
     first: list[tuple[str, Raw]] = field(default_factory=list)
@@ -126,6 +127,8 @@ def draw(seed: int) -> Life:
     rng = random.Random(seed)
     life = Life(seed, replicas=rng.choice((1, 2, 2)), streams=rng.random() < 0.7)
     life.every_kind = seed % 10 == 0
+    # A lease that is read less often makes for a faster simulation of everything else.
+    life.retry_period = "2s" if seed % 4 == 0 else "5s"
     _draw_world(life, rng)
     _draw_troubles(life, random.Random(seed * 7 + 1))
     life.acts.sort(key=lambda act: act[0])
@@ -183,6 +186,26 @@ def _draw_world(life: Life, rng: random.Random) -> None:
         create(MIGRATIONS, migration("move", "moved"))
     if rng.random() < 0.1:
         life.acts.append((when(), "delete", (NODES, nodes[-1], "")))
+    if rng.random() < 0.35:
+        _draw_crowd(life, rng, size)
+
+
+def _draw_crowd(life: Life, rng: random.Random, size: int) -> None:
+    """Pods that want a whole node each, one after the other, while binds fail or take effect late."""
+    at = rng.uniform(0.0, TROUBLED * 0.5)
+    for i in range(rng.randint(3, 6)):
+        raw = pod(f"c{i}", size - rng.choice((0, 200)), rng.choice((0, 0, 5)))
+        moment = at + rng.uniform(0.0, 8.0)
+        life.acts.append((moment, "create", (PODS, raw)))
+        if rng.random() < 0.3:
+            gone_at = moment + rng.uniform(0.0, 6.0)
+            life.acts.append((gone_at, "delete", (PODS, f"c{i}", "default")))
+    how = rng.choice(
+        ("error late", "error late", "unanswered", "cut after", "error after", "slow", "any")
+    )
+    life.troubles.append(
+        Trouble("storm", at, rng.uniform(2.0, 12.0), "", "bind", how, rng.choice((0.5, 0.9, 1.0)), 12.0)
+    )
 
 
 def _draw_gang(life: Life, rng: random.Random, size: int) -> None:

@@ -7,10 +7,12 @@ versions that are too old. `written` hears of every accepted write.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
+from copy import deepcopy
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
+
+from msgspec.json import decode, encode
 
 Raw = dict[str, Any]
 Key = tuple[str, str]
@@ -36,7 +38,7 @@ class Refused(Exception):
         self.retry_after = retry_after
         status: Raw = {"kind": "Status", "status": "Failure", "code": code, "reason": reason}
         status["message"] = message
-        self.body = json.dumps(status).encode()
+        self.body = encode(status)
 
 
 class Collection:
@@ -78,7 +80,7 @@ class Watch:
 
 
 def frame(kind: str, raw: Raw) -> bytes:
-    return json.dumps({"type": kind, "object": raw}).encode() + b"\n"
+    return encode({"type": kind, "object": raw}) + b"\n"
 
 
 class Model:
@@ -117,7 +119,7 @@ class Model:
             raise Refused(404, "NotFound", "the server could not find the requested resource")
         if method == "GET":
             return self._list(path, query) if key is None else _dump(self._get(path, key))
-        raw = json.loads(body) if body else {}
+        raw = decode(body) if body else {}
         if method == "POST":
             if subresource == "binding":
                 assert key is not None
@@ -176,7 +178,7 @@ class Model:
     # What others than schedulers do
 
     def create(self, path: str, raw: Raw) -> Raw:
-        return self._create(path, json.loads(json.dumps(raw)))
+        return self._create(path, deepcopy(raw))
 
     def change(self, path: str, raw: Raw, **changes: Any) -> None:
         """Replaces whole fields of the object, by name."""
@@ -206,7 +208,7 @@ class Model:
         objects = self.of(path).objects.values()
         items = [raw for raw in objects if not watch.selector or watch.selects(raw)]
         meta = {"resourceVersion": str(self.version)}
-        return json.dumps({"kind": "List", "metadata": meta, "items": items}).encode()
+        return encode({"kind": "List", "metadata": meta, "items": items})
 
     def _create(self, path: str, raw: Raw) -> Raw:
         key = _key(raw)
@@ -346,7 +348,7 @@ _SUCCESS = b'{"kind": "Status", "status": "Success"}'
 
 
 def _dump(raw: Raw) -> bytes:
-    return json.dumps(raw).encode()
+    return encode(raw)
 
 
 def _conflict(path: str, key: Key, why: str) -> Refused:

@@ -39,8 +39,9 @@ def plugins() -> Registry:
 
 
 @cache
-def configuration(starving: bool) -> Configuration:
+def configuration(starving: bool, retry_period: str) -> Configuration:
     raw: Raw = {"apiVersion": API_VERSION, "kind": KIND}
+    raw["leaderElection"] = {"leaderElect": True, "retryPeriod": retry_period}
     if starving:
         reserve = {"starvingJobTimeThreshold": 5, "reservedNodePercent": 50, "hold": "amount"}
         raw["actions"] = [
@@ -116,7 +117,7 @@ class Process:
         assert self.clock is not None
         settings = RunSettings(
             access=Access(f"http://{self.name}.example:80"),
-            configuration=configuration(life.starving),
+            configuration=configuration(life.starving, life.retry_period),
             registry=plugins(),
             elect=True,
             health=None,
