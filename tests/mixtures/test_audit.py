@@ -144,6 +144,10 @@ LIMITED = {"node.koordinator.sh/limit-to-allocatable": '{"cpu": "100%"}'}
 OWNER = {"app": "owner"}
 
 
+def _always(scheduler: str, resource: str) -> bool:
+    return True
+
+
 class Cluster:
     """Objects by kind and name, and an audit that hears of every change."""
 
@@ -152,7 +156,7 @@ class Cluster:
             "NodeResourcesFit NodePorts DeviceShare NodeNUMAResource LimitAware NodeVolumeLimits "
             "VolumeBinding VolumeRestrictions Reservation Coscheduling".split()
         )
-        self.audit = Audit(lambda scheduler: every, lambda scheduler, resource: True)
+        self.audit = Audit(lambda scheduler: every, _always, _always)
         self.objects: dict[tuple[str, str], Raw] = {}
 
     def put(self, raw: Raw) -> None:

@@ -28,7 +28,7 @@ class World(EmbeddedWorld):
 
     def __init__(self, setup: Setup, seed: int, start: float = START, *, audit: bool = False) -> None:
         clock = VirtualClock(start)
-        self.audit = Audit(setup.plugins, setup.checks) if audit else None
+        self.audit = Audit(setup.plugins, setup.checks, setup.restricts) if audit else None
         identity = Identity(SeededNames(seed), clock.stamp)
         self.timeline = Timeline(clock)
         self.accounts = Accounts()

@@ -12,6 +12,7 @@ from holdfast.framework.config import (
     KIND,
     Configuration,
     NodeResourcesFitArgs,
+    ReservationArgs,
     ResolvedProfile,
     load,
 )
@@ -22,6 +23,7 @@ SERVED = (names.DEFAULT_SCHEDULER, names.HOLDFAST_SCHEDULER, names.KOORD_SCHEDUL
 """Pods of these names are scheduled, whatever the profiles are called; with Koordinator's its manifests
 work as they are."""
 FIT = "NodeResourcesFit"
+RESERVATION = "Reservation"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,3 +72,10 @@ class Setup:
             return True
         group = resource.partition("/")[0]
         return resource not in args.ignored_resources and group not in args.ignored_resource_groups
+
+    def restricts(self, scheduler_name: str, resource: str) -> bool:
+        """Whether owners of this scheduler name get no more of this resource than a Restricted
+        reservation reserves."""
+        profile = self.profile(scheduler_name)
+        args = profile.args.get(RESERVATION) if profile is not None else None
+        return not (isinstance(args, ReservationArgs) and args.ignores(resource))

@@ -15,6 +15,7 @@ from holdfast.sim.audit.capacity import (
     OVER_WAITING,
     OVER_WAITING_BUT_HOLDS,
     PLUGIN_OF,
+    RESTRICTED,
     VOLUMES,
     Excess,
     Key,
@@ -34,13 +35,16 @@ _WRITES_PER_OBJECT = 30
 Plugins = Callable[[str], frozenset[str]]
 """The plugins of the profile that pods of a scheduler name fall under."""
 Counts = Callable[[str, str], bool]
-"""Whether pods of a scheduler name go only where there is enough of a resource."""
+"""Whether a rule about resources binds pods of a scheduler name for this resource."""
 
 
 class Audit:
-    def __init__(self, plugins: Plugins, counts: Counts) -> None:
+    def __init__(self, plugins: Plugins, counts: Counts, restricts: Counts) -> None:
+        """`counts` is about going only where there is enough, `restricts` about taking no more of a
+        Restricted reservation than it reserves."""
         self._plugins = lru_cache(plugins)
         self._counts = lru_cache(counts)
+        self._restricts = lru_cache(restricts)
         self._cluster = ClusterState()
         self._known: dict[str, dict[Key, Excess]] = {}
         """What was wrong with each node when last looked at."""
@@ -234,6 +238,9 @@ class Audit:
             self._counts(each.scheduler, about) for each in actors
         ):
             return False
+        if rule == RESTRICTED:
+            resource = about.rpartition(" ")[2]
+            return any(self._restricts(each.scheduler, resource) for each in actors)
         if rule in (OVER_WAITING, OVER_WAITING_BUT_HOLDS) and (not self._bound or self._cluster.asking):
             return False
         if rule in _WITH_HOLDS:
