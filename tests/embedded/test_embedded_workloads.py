@@ -6,6 +6,9 @@ import pytest
 
 from controllers.workloads.cluster import condition, image, workload
 from embedded.clusters import Driven
+from holdfast.backends.embedded.cluster import EmbeddedCluster
+from holdfast.backends.embedded.setup import Setup
+from holdfast.backends.embedded.workloads import WorkloadControllers
 from holdfast.store import Key, Raw, Store
 
 
@@ -188,3 +191,31 @@ def test_a_cluster_that_starts_again_goes_on() -> None:
     assert {pod["metadata"]["uid"] for pod in _pods(again)} == before
     _patch(again, _key("Deployment"), replicas=4)
     assert len(_pods(again)) == 4
+
+
+def test_however_many_are_asked_for_others_have_their_turn() -> None:
+    store = Store()
+    cluster = EmbeddedCluster(Setup.of(), store)
+    controllers = next(
+        each for each in cluster.world.residents if isinstance(each, WorkloadControllers)
+    )
+    raw = {
+        "apiVersion": "apps/v1",
+        "kind": "ReplicaSet",
+        "metadata": {"name": "many", "namespace": "default", "uid": "u"},
+        "spec": {
+            "replicas": 1_200,
+            "selector": {"matchLabels": {"a": "b"}},
+            "template": {
+                "metadata": {"labels": {"a": "b"}},
+                "spec": {"containers": [{"name": "c", "image": "i"}]},
+            },
+        },
+    }
+    store.create(Key("apps", "ReplicaSet", "default", "many"), raw)
+    made = []
+    for _ in range(3):
+        before = store.count("", "Pod")
+        controllers.settle()
+        made.append(store.count("", "Pod") - before)
+    assert made == [100, 100, 100]

@@ -16,6 +16,8 @@ from holdfast.store.objects import Change, Key, Raw
 
 FOREGROUND = "foregroundDeletion"
 _POD = ("", "Pod")
+_AT_A_TIME = 100
+"""Actions after which others have their turn: a Deployment may ask for two billion pods."""
 _UNSEEN = ("Event", "Lease")
 """Kinds nothing is made of."""
 
@@ -45,10 +47,12 @@ class WorkloadControllers:
 
     def settle(self) -> None:
         now = self._clock.epoch()
-        while (actions := self._workloads.step(now)) is not None:
+        done = 0
+        while done < _AT_A_TIME and (actions := self._workloads.step(now)) is not None:
             for action in actions:
                 self._carry_out(action, now)
-        self._plan(self._workloads.next_due())
+            done += len(actions)
+        self._plan(self._workloads.next_due() if done < _AT_A_TIME else now)
 
     def _plan(self, due: float | None) -> None:
         """Something is on the agenda when the next is due; what that does is wake this one up."""

@@ -7,6 +7,8 @@ from typing import Any, NamedTuple
 
 Raw = dict[str, Any]
 
+BURST = 100
+"""Pods made at a time (kube-controller-manager: 500). They make the controller look again."""
 NORMAL, WARNING = "Normal", "Warning"
 
 

@@ -11,6 +11,7 @@ from itertools import islice
 
 from holdfast.api.timestamps import format_time
 from holdfast.controllers.workloads.actions import (
+    BURST,
     NORMAL,
     WARNING,
     Create,
@@ -220,6 +221,7 @@ def _manage(
     if until > now:
         outcome.look_again(until)
         return
+    missing = min(missing, BURST)
     if not _indexed(job):
         outcome.actions += [Create(_pod(job, None), ref) for _ in range(missing)]
         return

@@ -3,7 +3,16 @@
 from __future__ import annotations
 
 from holdfast.api.timestamps import format_time
-from holdfast.controllers.workloads.actions import NORMAL, Create, Delete, Emit, Outcome, Raw, Ref
+from holdfast.controllers.workloads.actions import (
+    BURST,
+    NORMAL,
+    Create,
+    Delete,
+    Emit,
+    Outcome,
+    Raw,
+    Ref,
+)
 from holdfast.controllers.workloads.claims import Member, claim
 from holdfast.controllers.workloads.pods import (
     active,
@@ -42,7 +51,8 @@ def _manage(
 ) -> None:
     difference = wanted_replicas(owner) - len(present)
     template = (owner.get("spec") or {}).get("template") or {}
-    outcome.actions += [Create(from_template(owner, template), ref) for _ in range(difference)]
+    now_made = min(difference, BURST)
+    outcome.actions += [Create(from_template(owner, template), ref) for _ in range(now_made)]
     if difference >= 0:
         return
     for pod_ref, pod in first_to_go(present, _related(view, owner, present), now)[:-difference]:
