@@ -12,7 +12,7 @@ help:
 	@echo "make test    run all tests"
 	@echo "make check   lint, types, layers"
 	@echo "make bench   the core benchmark table (BENCH='SchedulingBasic' narrows it)"
-	@echo "make soak    many random lives with the capacity audit (LIVES=100000 FROM=0 JOBS=2),"
+	@echo "make soak    many random lives with the capacity audit (LIVES=100000 FROM=0 JOBS=2 SOAK=--tight),"
 	@echo "             then lives of scheduler processes with faults (FAULT_SEEDS=1000000 FAULT_FROM=0)"
 	@echo "make mutations  make deliberate mistakes one by one and see which test notices"
 	@echo "make load    an hour of random load on \`holdfast up\` (MODE=run: on a real API server; MINUTES=60)"
@@ -45,13 +45,13 @@ JOBS  ?= $(shell nproc)
 soak: soak-lives soak-faults
 
 soak-lives: $(STAMP)
-	PYTHONPATH=src:tests $(BIN)/python -m mixtures.soak --lives $(LIVES) --from $(FROM) --jobs $(JOBS)
+	PYTHONPATH=src:tests $(BIN)/python -m mixtures.soak --lives $(LIVES) --from $(FROM) --jobs $(JOBS) $(SOAK)
 
 FAULT_SEEDS ?= 1000000
 FAULT_FROM  ?= 0
 
 soak-faults: $(STAMP)
-	PYTHONPATH=src:tests $(BIN)/python -m faults --seeds $(FAULT_SEEDS) --from $(FAULT_FROM) --jobs $(JOBS)
+	PYTHONPATH=src:tests $(BIN)/python -m faults --seeds $(FAULT_SEEDS) --from $(FAULT_FROM) --jobs $(JOBS) $(SOAK)
 
 mutations: $(STAMP)
 	PYTHONPATH=src:tests $(BIN)/python -m mutations

@@ -23,7 +23,8 @@ def pod(making: Making, name: str = "", at: int | None = None, **annotations: st
     if at:
         annotate(metadata, SIM + "at", f"{at}s")
     if making.chance(0.8):
-        annotate(metadata, SIM + "runs-for", f"{making.some(5, 300)}s")
+        least = 60 if making.tight else 5
+        annotate(metadata, SIM + "runs-for", f"{making.some(least, 300)}s")
     if making.chance(0.15):
         annotate(metadata, SIM + "delete-at", f"{at + making.some(0, 200)}s")
     for key, value in annotations.items():
@@ -35,7 +36,7 @@ def pod(making: Making, name: str = "", at: int | None = None, **annotations: st
 
 
 def pods(making: Making) -> None:
-    for _ in range(making.some(3, 14)):
+    for _ in range(making.some(8, 16) if making.tight else making.some(3, 14)):
         pod(making)
 
 

@@ -164,9 +164,10 @@ _ALWAYS: tuple[Part, ...] = (
 )
 
 
-def make_life(seed: int) -> Life:
-    random = Random(f"life {seed}")
-    making = Making(random, horizon=random.choice((120, 300, 600)))
+def make_life(seed: int, *, tight: bool = False) -> Life:
+    """In a tight life there is never enough, so that pods and reservations wait and preempt."""
+    random = Random(f"{'tight ' if tight else ''}life {seed}")
+    making = Making(random, random.choice((120, 300, 600)), tight=tight)
     chosen = _themes(random)
     parts.priority_classes(making)
     parts.nodes(making)

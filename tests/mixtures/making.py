@@ -18,9 +18,10 @@ Trait = Callable[["Making", Raw, Raw], None]
 class Making:
     """`chance` and `pick` draw from the life's own stream, so a seed is a life."""
 
-    def __init__(self, random: Random, horizon: int) -> None:
+    def __init__(self, random: Random, horizon: int, *, tight: bool) -> None:
         self.random = random
         self.horizon = horizon
+        self.tight = tight
         self.documents: list[Raw] = []
         self.nodes: list[str] = []
         self.pods: list[str] = []

@@ -4,12 +4,14 @@ import json
 
 from mixtures.making import KOORD, Making, Raw
 
+TIGHT = ("4", "4", "8")
 SIZES = ("4", "8", "8", "12", "16")
 
 
 def node(making: Making, name: str) -> Raw:
     labels = {"kubernetes.io/hostname": name, "zone": making.pick(("za", "zb"))}
-    allocatable: Raw = {"cpu": making.pick(SIZES), "memory": making.pick(("8Gi", "16Gi", "32Gi"))}
+    sizes = TIGHT if making.tight else SIZES
+    allocatable: Raw = {"cpu": making.pick(sizes), "memory": making.pick(("8Gi", "16Gi", "32Gi"))}
     if making.chance(0.15):
         allocatable["pods"] = str(making.some(2, 6))
     return {
@@ -22,7 +24,7 @@ def node(making: Making, name: str) -> Raw:
 
 
 def nodes(making: Making) -> None:
-    for i in range(making.pick((1, 2, 2, 3, 3, 4))):
+    for i in range(making.pick((1, 1, 2, 2) if making.tight else (1, 2, 2, 3, 3, 4))):
         made = node(making, f"n{i}")
         making.documents.append(made)
         making.nodes.append(made["metadata"]["name"])

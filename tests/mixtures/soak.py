@@ -8,6 +8,7 @@ import multiprocessing
 import sys
 import time
 from collections import defaultdict
+from functools import partial
 from pathlib import Path
 
 from mixtures.life import make_life
@@ -19,19 +20,20 @@ _EVERY = 5.0
 """Seconds between two lines of progress."""
 
 
-def played(seed: int) -> tuple[int, str, str]:
+def played(seed: int, tight: bool) -> tuple[int, str, str]:
     """The seed, the kind of what went wrong, and the first problem; nothing if all rules hold."""
-    outcome = play(make_life(seed))
+    outcome = play(make_life(seed, tight=tight))
     return (seed, outcome.kind, outcome.problems[0]) if outcome.problems else (seed, "", "")
 
 
-def small(seed: int, folder: Path) -> Path | None:
-    life = make_life(seed)
+def small(seed: int, folder: Path, tight: bool) -> Path | None:
+    life = make_life(seed, tight=tight)
     outcome = play(life)
     if not outcome.problems:
         return None
     about = f"Life {seed} ({', '.join(life.themes)})"
-    return write(shrink(life, outcome), folder, f"life-{seed}", about)
+    name = f"tight-life-{seed}" if tight else f"life-{seed}"
+    return write(shrink(life, outcome), folder, name, about)
 
 
 def main() -> int:
@@ -40,14 +42,16 @@ def main() -> int:
     parser.add_argument("--from", dest="first", type=int, default=0, help="the first seed")
     parser.add_argument("--jobs", type=int, default=multiprocessing.cpu_count(), help="processes")
     parser.add_argument("--out", type=Path, default=Path("soak"), help="where scenarios are written")
+    parser.add_argument("--tight", action="store_true", help="lives in which there is never enough")
     parser.add_argument("--no-shrink", action="store_true", help="name the lives only")
     given = parser.parse_args()
+    play_seed = partial(played, tight=given.tight)
     found: dict[str, list[tuple[int, str]]] = defaultdict(list)
     started, shown = time.monotonic(), 0.0
     seeds = range(given.first, given.first + given.lives)
     # A process is replaced now and then, so that what one life leaves behind stays small.
     with multiprocessing.Pool(given.jobs, maxtasksperchild=2000) as pool:
-        for count, (seed, kind, problem) in enumerate(pool.imap_unordered(played, seeds, 8), 1):
+        for count, (seed, kind, problem) in enumerate(pool.imap_unordered(play_seed, seeds, 8), 1):
             if kind:
                 found[kind].append((seed, problem))
                 sys.stderr.write(f"\nlife {seed}: {problem[:300]}\n")
@@ -62,7 +66,7 @@ def main() -> int:
     for kind, lives in sorted(found.items(), key=lambda each: -len(each[1])):
         print(f"{len(lives)} x {kind}: lives {', '.join(str(seed) for seed, _ in sorted(lives)[:10])}")
         for seed, _ in [] if given.no_shrink else sorted(lives)[:_SHRUNK_PER_KIND]:
-            print(f"    {small(seed, given.out)}", flush=True)
+            print(f"    {small(seed, given.out, given.tight)}", flush=True)
     wrong = sum(map(len, found.values()))
     print(f"{given.lives} lives from seed {given.first}: {wrong} broke a rule")
     return 1 if wrong else 0
