@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import sys
 import time
 from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -20,6 +21,8 @@ def _run(begin: int, end: int) -> tuple[int, list[tuple[int, list[str]]]]:
         binds += outcome.binds
         if outcome.problems:
             failed.append((seed, outcome.problems))
+        if seed % 20 == 0:
+            gc.collect()  # `run` sets it to be seldom, and here are many of them
     return binds, failed
 
 
