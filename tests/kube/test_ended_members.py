@@ -162,3 +162,32 @@ def test_members_that_are_being_deleted_do_not_count() -> None:
             await cluster.quiet()
 
     run(story())
+
+
+def test_two_preemptors_at_once_do_not_leave_a_job_with_too_few() -> None:
+    """Each of them alone could take a member the job can spare; both together cannot."""
+
+    async def story() -> None:
+        api = FakeApi()
+        for name in ("n0", "n1", "n2"):
+            api.create(node(name, cpu="1"))
+        api.create(group(2))
+        for name in ("a", "b", "c"):
+            raw = member(name)
+            raw["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "1"
+            api.create(raw)
+        async with running(api) as cluster:
+            await until(lambda: len(api.binds) == 3)
+            await cluster.quiet()
+            cluster.runner.follow()
+            for name in ("high0", "high1"):
+                raw = pod(name, cpu="1")
+                raw["spec"]["priority"] = 100
+                api.create(raw)
+            await asyncio.sleep(1)
+            await cluster.runner.lead(anew=False)
+            await until(lambda: len(api.binds) == 5)
+            await cluster.quiet()
+            assert set(api.pods()) == {"high0", "high1"}
+
+    run(story())

@@ -217,10 +217,11 @@ class Job:
         ]
 
     def placed(self) -> Iterator[PodRecord]:
-        """The members that have a node and keep it: those being deleted do no more for the job."""
-        return (
-            member for member in self.members.values() if member.row >= 0 and not member.cls.terminating
-        )
+        """The members that have a node and keep it: those being deleted, or about to be to make room
+        for others, do no more for the job."""
+        for member in self.members.values():
+            if member.row >= 0 and not (member.cls.terminating or member.disrupted):
+                yield member
 
     @property
     def ready_members(self) -> int:
