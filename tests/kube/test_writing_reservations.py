@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from itertools import groupby
 
 import pytest
 
@@ -80,6 +81,25 @@ def test_the_last_status_of_a_reservation_is_written_and_its_bind_still_answered
             await asyncio.sleep(0.05)
             await d.do(status(r, "Succeeded", "n"))
             assert d.said() == ["BindConfirmed"]
+            assert d.api.get(RESERVATIONS, "r", "")["status"]["phase"] == "Succeeded"
+
+    run(story())
+
+
+@pytest.mark.parametrize("faults", [[], [Fault("PATCH", status=503, times=2)]])
+def test_one_that_waited_is_available_before_it_has_succeeded(faults: list[Fault]) -> None:
+    """However slowly the server answers, whoever watches the reservation sees every phase."""
+
+    async def story() -> None:
+        async with desk() as d:
+            r = d.api.create(reservation())
+            await d.do(status(r, "Waiting", "n", binds=True))
+            d.api.faults += faults
+            d.api.bodies.clear()
+            d.writer.carry_out([status(r, "Waiting", "n"), status(r, "Available", "n")])
+            await d.do(status(r, "Succeeded", "n"))
+            written = [patch[1]["value"]["phase"] for _, _, patch in d.api.bodies]
+            assert [phase for phase, _ in groupby(written)] == ["Available", "Succeeded"]
             assert d.api.get(RESERVATIONS, "r", "")["status"]["phase"] == "Succeeded"
 
     run(story())

@@ -1,6 +1,7 @@
 """What was decided of reservations: that there be one, their status, written as a whole, and their end.
 
-The last status wanted is the one that is written. One that gives a reservation its node is answered
+The last status wanted is the one that is written, but that a reservation which waited is Available is
+written before that it has succeeded: whoever follows its phases sees each. One that gives a reservation its node is answered
 like a pod's bind; writing it twice does no harm, so where the server did not say what came of it, it is
 written again. A patch begins with a test of the uid: another may have the name by now.
 """
@@ -15,7 +16,7 @@ import msgspec
 from holdfast.api.kinds import KINDS
 from holdfast.api.meta import ObjectMeta
 from holdfast.api.names import RESERVATION_API
-from holdfast.api.reservation import Reservation
+from holdfast.api.reservation import Reservation, ReservationPhase
 from holdfast.backends.kubernetes.errors import ApiError, Deposed
 from holdfast.backends.kubernetes.http.client import JSON, JSON_PATCH, MERGE
 from holdfast.backends.kubernetes.http.paths import path_of
@@ -45,7 +46,8 @@ class Reservations:
         self._sender = sender
         self._queue = queue
         self._feed = feed
-        self._wanted: dict[str, SetReservationStatus] = {}
+        self._wanted: dict[str, list[SetReservationStatus]] = {}
+        """By uid, what is still to be written, in order."""
 
     def create(self, decision: CreateReservation) -> None:
         name, body = decision.reservation.metadata.name, msgspec.to_builtins(decision.reservation)
@@ -54,13 +56,13 @@ class Reservations:
 
     def set_status(self, decision: SetReservationStatus) -> None:
         ref = decision.reservation
-        before = self._wanted.get(ref.uid)
-        if before is not None and (before.binds or before.annotations):
-            annotations = {**before.annotations, **decision.annotations}
-            binds = before.binds or decision.binds
-            decision = msgspec.structs.replace(decision, binds=binds, annotations=annotations)
-        self._wanted[ref.uid] = decision
-        if before is None or decision.binds != before.binds:
+        wanted = self._wanted.setdefault(ref.uid, [])
+        before = wanted[-1] if wanted else None
+        if before is None or _is_seen_before(before, decision):
+            wanted.append(decision)
+        else:
+            wanted[-1] = decision = _overtaken(before, decision)
+        if len(wanted) == 1 and (before is None or decision.binds != before.binds):
             lane = Lane.BIND if decision.binds else Lane.STATUS
             self._queue.submit(lane, ref.uid, self._status_job(ref))
 
@@ -98,7 +100,7 @@ class Reservations:
         backoff = self._sender.backoff(0.2, 10.0)
 
         async def write() -> Outcome:
-            wanted = self._wanted.pop(ref.uid, None)
+            wanted = self._take(ref.uid)
             if wanted is None:
                 return None
             try:
@@ -114,15 +116,33 @@ class Reservations:
             except Passing as error:
                 wait = wait_after(error, backoff)
                 if wait is not None and (wanted.binds or backoff.tries < _ATTEMPTS):
-                    self._wanted.setdefault(ref.uid, wanted)
+                    self._put_back(ref.uid, wanted)
                     return wait
                 self._refused(wanted, error)
                 return None
             if wanted.binds:
                 self._feed(BindConfirmed(ref.uid))
-            return None
+            return 0.0 if ref.uid in self._wanted else None
 
         return write
+
+    def _take(self, uid: str) -> SetReservationStatus | None:
+        """What is to be written next."""
+        wanted = self._wanted.get(uid)
+        if not wanted:
+            return None
+        first = wanted.pop(0)
+        if not wanted:
+            del self._wanted[uid]
+        return first
+
+    def _put_back(self, uid: str, decision: SetReservationStatus) -> None:
+        """It was not written, and is to be tried again unless something newer overtakes it."""
+        wanted = self._wanted.setdefault(uid, [])
+        if wanted and not _is_seen_before(decision, wanted[0]):
+            wanted[0] = _overtaken(decision, wanted[0])
+        else:
+            wanted.insert(0, decision)
 
     def _persistent(
         self,
@@ -150,6 +170,20 @@ class Reservations:
             self._feed(BindRefused(ref.uid, str(error)))
         else:
             self._feed(WriteRefused(decision, str(error)))
+
+
+def _is_seen_before(one: SetReservationStatus, next: SetReservationStatus) -> bool:
+    """Whether a status is written though another follows it."""
+    ends = next.status.phase == ReservationPhase.SUCCEEDED
+    return ends and one.status.phase == ReservationPhase.AVAILABLE and not one.binds
+
+
+def _overtaken(one: SetReservationStatus, next: SetReservationStatus) -> SetReservationStatus:
+    """Both in one write."""
+    if not one.binds and not one.annotations:
+        return next
+    annotations = {**one.annotations, **next.annotations}
+    return msgspec.structs.replace(next, binds=one.binds or next.binds, annotations=annotations)
 
 
 def _patch(decision: SetReservationStatus) -> list[dict[str, Any]]:
