@@ -430,7 +430,8 @@ class Cluster:
                 self._try_again(pod.uid)
             case Evict(pod=pod):
                 self._stays(pod.uid)
-            case Preempt(preemptor=preemptor):
+            case Preempt(pod=pod, preemptor=preemptor):
+                self._stays(pod.uid)
                 self.promises.not_written(preemptor.uid)
                 self._try_again(preemptor.uid)
             case SetPodGroupStatus(group=group):

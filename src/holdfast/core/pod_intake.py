@@ -210,8 +210,10 @@ class PodIntake:
             started = pod.status.start_time
             before = known.started
             known.started = parse_time(started) if started else None
-            known.disrupted = is_disrupted(pod)
             preempted = pod.metadata.deletion_timestamp is None and is_preempted(pod)
+            # Its condition comes first, its deletion may take a while: it is on its way out until the
+            # decision is refused.
+            known.disrupted = is_disrupted(pod) or (known.disrupted and preempted)
             if preempted != known.preempted:
                 known.preempted = preempted
                 if known.job is not None:
