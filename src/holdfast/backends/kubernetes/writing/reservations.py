@@ -1,9 +1,10 @@
 """What was decided of reservations: that there be one, their status, written as a whole, and their end.
 
 The last status wanted is the one that is written, but that a reservation which waited is Available is
-written before that it has succeeded: whoever follows its phases sees each. One that gives a reservation its node is answered
-like a pod's bind; writing it twice does no harm, so where the server did not say what came of it, it is
-written again. A patch begins with a test of the uid: another may have the name by now.
+written before that it has succeeded: whoever follows its phases sees each. One that gives a reservation
+its node is answered like a pod's bind; writing it twice does no harm, so where the server did not say
+what came of it, it is written again. A patch begins with a test of the uid: another may have the name
+by now.
 """
 
 from collections.abc import Callable
