@@ -62,6 +62,9 @@ class Audit:
         """Uids of reservations to look at when everything has settled."""
         self._gangs: dict[Gang, None] = {}
         """Gangs of which members were bound at this moment."""
+        self._disturbed: set[str] = set()
+        """Nodes that others changed or put pods on: capacity that was set aside there for a pod that
+        asked for a reservation may be oversold since, before any object tells of it."""
         self._satisfied: set[Gang] = set()
         """Gangs that had all they need once, or of which someone else bound or removed members."""
 
@@ -116,6 +119,8 @@ class Audit:
         elif kind == "Node":
             cluster.put_node(name, after)
             self._stale[name] = None
+            if before is not None and not self._in_write:
+                self._disturbed.add(name)
             for uid in cluster.node(name).reservations:
                 self._to_settle[uid] = None
         elif kind == "Device":
@@ -163,6 +168,7 @@ class Audit:
     def _arrived(self, raw: Raw, pod: PodFacts | None) -> None:
         gang = gang_of(raw["metadata"])
         if not self._in_write:
+            self._disturbed.add(raw["spec"]["nodeName"])
             if gang is not None:
                 self._satisfied.add(gang[:2])
             return
@@ -227,6 +233,8 @@ class Audit:
                 if known is not None and excess.amount <= known.amount:
                     continue
                 rule, about = key
+                if name in self._disturbed and cluster.asking:
+                    continue
                 if PLUGIN_OF[rule] in plugins and self._binds(rule, about, actors):
                     by = ", ".join(map(str, actors))
                     yield f"{rule}: Node/{name}: {excess.figures} (by {by})"
