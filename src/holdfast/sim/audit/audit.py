@@ -12,6 +12,7 @@ from typing import Any
 from holdfast.sim.audit import lifecycle
 from holdfast.sim.audit.capacity import (
     CLAIMED,
+    CLAIMED_BUT_HOLDS,
     OVER_WAITING,
     OVER_WAITING_BUT_HOLDS,
     PLUGIN_OF,
@@ -27,6 +28,7 @@ from holdfast.sim.audit.facts import PodFacts, Raw, ReservationFacts, gang_of
 
 _PROVISIONED_BY = "pv.kubernetes.io/provisioned-by"
 _WITH_HOLDS = (CLAIMED, OVER_WAITING)
+_BUT_HOLDS = (CLAIMED_BUT_HOLDS, OVER_WAITING_BUT_HOLDS)
 """Starvation holds are lent to pods that say how long they run: rules for those leave holds out."""
 _WRITES = 200
 _WRITES_PER_OBJECT = 30
@@ -251,13 +253,18 @@ class Audit:
             return any(self._restricts(each.scheduler, resource) for each in actors)
         if rule in (OVER_WAITING, OVER_WAITING_BUT_HOLDS) and (not self._bound or self._cluster.asking):
             return False
-        if rule in _WITH_HOLDS:
-            return not any(pod.says_how_long for pod in self._bound)
+        if rule in _WITH_HOLDS or rule in _BUT_HOLDS:
+            return (rule in _BUT_HOLDS) == any(map(self._is_lent_a_hold, self._bound))
         if rule == VOLUMES and self._given_volumes:
             return False
         if PLUGIN_OF[rule] == "LimitAware":
             return not all(isinstance(each, PodFacts) and each.is_daemon for each in actors)
         return True
+
+    def _is_lent_a_hold(self, pod: PodFacts) -> bool:
+        """Whether the pod may use what starvation holds keep for others."""
+        own = self._cluster.reservations.get(pod.reservation)
+        return pod.says_how_long and not (own is not None and own.is_starvation_hold)
 
     def _volumes(self, pod: PodFacts) -> Iterator[str]:
         cluster, plugins = self._cluster, self._plugins(pod.scheduler)
