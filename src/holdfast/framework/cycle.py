@@ -20,6 +20,7 @@ from holdfast.framework.columns import Columns
 from holdfast.framework.counting import about_reservations
 from holdfast.framework.diagnosis import NO_NODES, Blame, Verdict, not_named_text, verdict
 from holdfast.framework.interface import Nomination, ObjectWarning, Outcome, Plugin
+from holdfast.framework.points import ROOM
 from holdfast.framework.profile import Profile
 from holdfast.framework.provisioning import Provisioning
 from holdfast.framework.queue import Key, SchedulingQueue
@@ -242,10 +243,28 @@ class Cycle:
                     outcome = Outcome(f"timed out waiting for {waiting.plugin.name}")
                 self._refuse(profile, pod, waiting.row, waiting.plugin, outcome, now)
                 self._cluster.changed(Change.POD_LEFT)
+            elif short := self._short_of(profile, pod, waiting.row):
+                self._give_back(pod, waiting.row, profile.reserve)
+                why = f"node {self._table.name(waiting.row)}: {short} by the time the pod was permitted"
+                self.fail(profile, pod, why, {ROOM}, now)
+                self._cluster.changed(Change.POD_LEFT)
             else:
                 rest = profile.permit[profile.permit.index(waiting.plugin) + 1 :]
                 if not self._permit(profile, pod, waiting.row, rest, now):
                     self._cluster.changed(Change.POD_LEFT)
+
+    def _short_of(self, profile: Profile, pod: PodRecord, row: int) -> str:
+        """Of what the node of a pod that waited has too little for the pods there: others may have put
+        some there meanwhile, or made the node smaller."""
+        table = self._table
+        if pod.promise is not None:
+            return ""
+        for name, test in self.column(profile, pod.cls).filters:
+            for slot, _, text in (test.needs or ()) if name == ROOM else ():
+                pods = table.claimed.item(slot, row) - table.held.item(slot, row)
+                if pods > table.allocatable.item(slot, row):
+                    return text
+        return ""
 
     def withdraw(self, pod: PodRecord, message: str, now: float) -> None:
         """A pod that waits for permission gives its place up, and tries again later."""
