@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from holdfast.store import AlreadyExists, ChangedMeanwhile, Draft, Key, NotFound, Raw, Store
@@ -69,5 +71,52 @@ def test_lists_are_sorted_and_leave_no_trace_in_the_store() -> None:
         store.create(KEY._replace(name=name), {"metadata": {"name": name}})
     draft = Draft(store)
     assert [each["metadata"]["name"] for each in draft.list("", "ConfigMap")] == ["a", "b", "c"]
+    assert [each["metadata"]["name"] for each in draft.scan("", "ConfigMap")] == ["c", "a", "b"]
     store.create(KEY._replace(name="d"), {"metadata": {"name": "d"}})
     assert len(store.list("", "ConfigMap")) == 4
+
+
+def test_a_commit_is_refused_after_a_write_to_an_object_that_was_looked_at() -> None:
+    store = Store()
+    store.create(OTHER, raw("1"))
+    writes: list[Callable[[], Raw]] = [
+        lambda: store.update(OTHER, raw("2")),
+        lambda: store.delete(OTHER),
+    ]
+    for write in writes:
+        draft = Draft(store)
+        draft.get(OTHER)
+        draft.create(KEY, raw("1"))
+        write()
+        with pytest.raises(ChangedMeanwhile):
+            draft.commit()
+    draft = Draft(store)
+    assert draft.get(OTHER) is None
+    draft.create(KEY, raw("1"))
+    store.create(OTHER, raw("3"))
+    with pytest.raises(ChangedMeanwhile):
+        draft.commit()
+
+
+def test_a_commit_is_refused_after_a_write_to_a_kind_that_was_gone_through() -> None:
+    store = Store()
+    third = KEY._replace(name="c")
+    writes: list[Callable[[], Raw]] = [
+        lambda: store.create(third, raw("1")),
+        lambda: store.update(third, raw("2")),
+        lambda: store.delete(third),
+    ]
+    for write in writes:
+        scanning, listing = Draft(store), Draft(store)
+        scanning.scan("", "ConfigMap")
+        listing.list("", "ConfigMap")
+        write()
+        for draft in (scanning, listing):
+            draft.create(KEY._replace(kind="Service"), raw("1"))
+            with pytest.raises(ChangedMeanwhile):
+                draft.commit()
+    draft = Draft(store)
+    draft.scan("", "ConfigMap")
+    draft.create(KEY._replace(kind="Service"), raw("1"))
+    store.create(KEY._replace(kind="Secret"), raw("1"))
+    assert draft.commit() is not None, "nobody looked at that kind"

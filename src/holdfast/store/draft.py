@@ -2,7 +2,8 @@
 
 A request that takes long is worked out beside the event loop, on objects as they are meanwhile: none
 of them is ever changed in place. What it would write is kept here, and committed in the loop's thread,
-provided that nobody else has written the same object since. Else the request is worked out once more.
+provided that nobody has written since what it was worked out from: the object itself, or others it
+depends on, such as its namespace. Else the request is worked out once more.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from holdfast.store.store import Keys, Kind, Objects, Store
 
 
 class ChangedMeanwhile(HoldfastError):
-    """Somebody else wrote the object the draft would write."""
+    """Somebody else wrote what the draft would write, or was worked out from."""
 
 
 class Draft(Store):
@@ -27,12 +28,17 @@ class Draft(Store):
         self.durable = store.durable
         self.pending: Change | None = None
         self._seen: dict[Key, Raw | None] = {}
+        self._scanned: dict[Kind, dict[Key, Raw]] = {}
+        """All objects of the kinds that were gone through, as they were then."""
 
     def get(self, key: Key) -> Raw | None:
         """As it was when first asked for."""
         if key not in self._seen:
             self._seen[key] = super().get(key)
         return self._seen[key]
+
+    def scan(self, group: str, kind: str) -> Objects:
+        return [*self._of_kind((group, kind)).values()]
 
     def create(self, key: Key, raw: Raw) -> Raw:
         if self.get(key) is not None:
@@ -54,7 +60,7 @@ class Draft(Store):
         change = self.pending
         if change is None:
             return None
-        if self._store.get(change.key) is not change.before:
+        if not self._is_current():
             raise ChangedMeanwhile(change.key)
         if change.after is None:
             self._store.delete(change.key)
@@ -72,5 +78,19 @@ class Draft(Store):
         self.pending = change
 
     def _sorted(self, kind: Kind) -> tuple[Keys, Objects]:
-        items = sorted([*self._objects.get(kind, {}).items()], key=lambda item: item[0])
+        items = sorted(self._of_kind(kind).items(), key=lambda item: item[0])
         return [key for key, _ in items], [raw for _, raw in items]
+
+    def _of_kind(self, kind: Kind) -> dict[Key, Raw]:
+        if kind not in self._scanned:
+            self._scanned[kind] = dict(self._objects.get(kind, {}))
+        return self._scanned[kind]
+
+    def _is_current(self) -> bool:
+        """Whether everything that was looked at is as it was."""
+        current = self._store
+        return all(current.get(key) is raw for key, raw in self._seen.items()) and all(
+            current.count(*kind) == len(objects)
+            and all(current.get(key) is raw for key, raw in objects.items())
+            for kind, objects in self._scanned.items()
+        )

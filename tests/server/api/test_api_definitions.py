@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import http.client
+import json
 from typing import Any
 
 import pytest
@@ -316,8 +318,30 @@ def test_a_definition_takes_its_objects_with_it(server: LiveServer) -> None:
         assert server.delete(f"{DEFINITIONS}/leaves.example.com").code == 200
         assert sorted(next(events)["type"] for _ in range(2)) == ["DELETED", "MODIFIED"]
     assert server.get(path("leaves")).names == ["b"], "one waits for its finalizer, and is still served"
+    refused = server.post(path("leaves"), thing("Leaf", "c", {"size": 1}))
+    assert (refused.code, refused.reason) == (405, "MethodNotAllowed")
+    assert refused.message == "create not allowed while custom resource definition is terminating"
     server.patch(f"{path('leaves')}/b", {"metadata": {"finalizers": None}})
     assert server.get(f"{DEFINITIONS}/leaves.example.com").code == 404
     assert server.get(path("leaves")).code == 404
     assert server.post(DEFINITIONS, definition("leaves", "Leaf")).code == 201
     assert server.get(path("leaves")).names == []
+
+
+def test_nothing_is_created_of_a_kind_that_goes_while_the_request_comes(server: LiveServer) -> None:
+    server.post(DEFINITIONS, definition("stems", "Stem"))
+    body = json.dumps(thing("Stem", "a", {"size": 1})).encode()
+    slow = http.client.HTTPConnection("127.0.0.1", server.port, timeout=20)
+    slow.putrequest("POST", path("stems"))
+    slow.putheader("Content-Type", "application/json")
+    slow.putheader("Content-Length", str(len(body)))
+    slow.putheader("Expect", "100-continue")
+    slow.endheaders()
+    assert slow.sock.recv(1024).startswith(b"HTTP/1.1 100 "), "the request is being served"
+    assert server.delete(f"{DEFINITIONS}/stems.example.com").code == 200
+    slow.send(body)
+    answer = slow.getresponse()
+    assert (answer.status, json.loads(answer.read())["reason"]) == (404, "NotFound")
+    slow.close()
+    server.post(DEFINITIONS, definition("stems", "Stem"))
+    assert server.get(path("stems")).names == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import socket
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -310,3 +311,12 @@ def test_there_are_only_so_many_watches(monkeypatch: pytest.MonkeyPatch) -> None
         answer = server.get(f"{CONFIG_MAPS}?watch=1")
         assert (answer.code, answer.reason) == (429, "TooManyRequests")
         assert server.get(CONFIG_MAPS).code == 200
+
+
+def test_a_client_of_http_1_0_watches_until_the_connection_ends() -> None:
+    with LiveServer() as server, socket.create_connection(("127.0.0.1", server.port), 20) as client:
+        server.post(CONFIG_MAPS, config_map("a"))
+        client.sendall(f"GET {CONFIG_MAPS}?watch=1&timeoutSeconds=1 HTTP/1.0\r\n\r\n".encode())
+        head, _, body = b"".join(iter(lambda: client.recv(65536), b"")).partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.0 200 OK\r\n")
+    assert [json.loads(line)["type"] for line in body.splitlines()] == ["ADDED"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 
-from aiohttp import web
+from aiohttp import HttpVersion11, web
 
 from holdfast.server.api.cluster import Call, Cluster
 from holdfast.server.api.negotiate import JSON, Form
@@ -39,7 +39,8 @@ class Streams:
         watcher = Watcher(self._cluster, call.type, call.namespace, chosen, form, include)
         self._begin(watcher, options)
         response = web.StreamResponse(headers={"Content-Type": JSON})
-        response.enable_chunked_encoding()
+        if request.version >= HttpVersion11:
+            response.enable_chunked_encoding()  # else the end of the connection is that of the answer
         loop = asyncio.get_running_loop()
         ends = loop.time() + (options.timeout or LONGEST * (1 + random.random()))
         try:

@@ -5,19 +5,22 @@ from holdfast.server.api.cluster import Call
 from holdfast.server.api.status import (
     ApiError,
     Resource,
+    about,
     already_exists,
     forbidden,
     invalid,
     not_found,
+    unknown_resource,
 )
 from holdfast.server.api.strategies import metadata as metadata_rules
+from holdfast.server.api.strategies.definitions import GROUP, KIND
 from holdfast.server.api.strategies.table import strategy_of
 from holdfast.server.api.templates import PodTemplates, named
 from holdfast.server.api.verbs.bodies import check_namespace, read
 from holdfast.server.api.verbs.managing import created_by
 from holdfast.server.api.views import key_of, shown, stored
 from holdfast.server.schema import apply_defaults, check_values
-from holdfast.store import AlreadyExists, Raw
+from holdfast.store import AlreadyExists, Key, Raw
 
 _TRIES = 8
 _NAMESPACES = Resource("", "namespaces")
@@ -125,7 +128,10 @@ def _warn_of_finalizers(call: Call, raw: Raw) -> None:
 
 
 def check_lifecycle(call: Call) -> None:
-    """Nothing is created in a namespace that is not there, or is on its way out."""
+    """Nothing is created in a namespace that is not there or is on its way out, nor of a kind whose
+    definition is not there any more or is."""
+    if call.type.crd:
+        _check_definition(call)
     if not call.type.namespaced:
         return
     namespace = call.cluster.namespace(call.namespace)
@@ -141,6 +147,21 @@ def check_lifecycle(call: Call) -> None:
             f"unable to create new content in namespace {call.namespace} because it is being terminated"
         )
         raise forbidden(call.resource, call.name, why, [cause])
+
+
+def _check_definition(call: Call) -> None:
+    """It may have been deleted while the request was read."""
+    type = call.type
+    definition = call.cluster.store.get(Key(GROUP, KIND, "", type.crd))
+    if definition is not None and definition["metadata"].get("deletionTimestamp"):
+        raise ApiError(
+            405,
+            "MethodNotAllowed",
+            "create not allowed while custom resource definition is terminating",
+            about(call.resource),
+        )
+    if call.cluster.catalogue.resource(type.group, type.version, type.plural) is None:
+        raise unknown_resource()
 
 
 def _dry(call: Call, built: Raw) -> Raw:
