@@ -62,7 +62,7 @@ class DynamicReservation(Plugin):
         if live and virtuals.keep_asking(virtual) and not virtuals.taken_over(virtual):
             return self._waits(pod, virtual)
         drawn = self.cluster.promises.known.get(pod.draws_on)
-        if not pod.draws_on and self._binds_anyway:
+        if not pod.draws_on and self._binds_anyway(pod):
             virtuals.end_wait(pod)
             return FINE
         if drawn is None or drawn.pod is None or drawn.pod.row != row:
@@ -77,13 +77,19 @@ class DynamicReservation(Plugin):
         why = virtuals.failure(pod)
         if not why:
             return Outcome(wait=virtuals.patience(pod))
-        if not self._binds_anyway:
+        if not self._binds_anyway(pod):
             return Outcome(why, retry=True)
         virtuals.drop(virtual)
         virtuals.end_wait(pod)
         return FINE
 
-    @property
-    def _binds_anyway(self) -> bool:
-        settings = self.cluster.virtuals.settings
-        return settings is not None and settings.bind_anyway
+    def _binds_anyway(self, pod: PodRecord) -> bool:
+        """Whether a pod whose reservation was not made is bound without one: if the configuration says
+        so, and the pod asked for it rather than requires one."""
+        settings, cls = self.cluster.virtuals.settings, pod.cls
+        if settings is None or not settings.bind_anyway:
+            return False
+        return (
+            names.RESERVATION_TEMPLATE in cls.annotations
+            or not self.cluster.promises.wish(cls).required
+        )

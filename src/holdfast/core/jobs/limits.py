@@ -1,7 +1,8 @@
 """What queues may have at most, and what must stay free for them.
 
 What is held for starving jobs of a queue counts as theirs: small jobs of the same queue cannot use up
-its capability for ever.
+its capability for ever. So does what nominated pods wait for: what their victims leave of a capability
+is not taken by pods that are made in the victims' place.
 """
 
 from __future__ import annotations
@@ -72,10 +73,18 @@ class Limits:
         return ""
 
     def _held_in(self, record: QueueRecord, less: Pods) -> Amounts:
-        """What is held for starving jobs of the queue: it is as good as theirs. Of the jobs of the pods
-        themselves nothing counts."""
+        """What is held for starving jobs of the queue, and what nominated pods of it wait for that are
+        as important as these or more: it is as good as theirs. Of the jobs of the pods themselves
+        nothing counts."""
+        jobs = self._cluster.jobs
+        least = min(pod.cls.priority for pod in less)
+        kept = {pod.uid: pod for pod in jobs.holds.pods()}
+        for there in self._cluster.nominations.values():
+            for pod in there.values():
+                if pod.cls.priority >= least:
+                    kept.setdefault(pod.uid, pod)
         total: Counter[int] = Counter()
-        for pod in self._cluster.jobs.holds.pods():
+        for pod in kept.values():
             own = any(pod is each or (pod.job is not None and pod.job is each.job) for each in less)
             if not own and pod.row < 0 and record in self._queues.path(self._queues.of(pod)):
                 total.update(pod.cls.amounts)

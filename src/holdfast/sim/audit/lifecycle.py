@@ -64,7 +64,9 @@ def bind(cluster: ClusterState, pod: PodFacts) -> Iterator[str]:
     if reservation is None:
         yield f"bound through a reservation that does not exist: {pod}: {pod.reservation_name}"
         return
-    if pod.labels.get(_IGNORED) == "true":
+    # Holds are the scheduler's own, for this very pod; what a pod ignores is what users reserve.
+    own = reservation.is_preemption_hold or reservation.is_starvation_hold
+    if pod.labels.get(_IGNORED) == "true" and not own:
         yield f"bound through a reservation it ignores: {pod}: {reservation}"
     if reservation.phase != "Available" and not (
         reservation.phase == "Pending" and reservation.is_preemption_hold
