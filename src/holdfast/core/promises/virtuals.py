@@ -271,8 +271,13 @@ class Virtuals:
             if name and given < least:
                 got, required = format_amount(name, given), format_amount(name, least)
                 return f"it reserves {got} of {name}, {virtual.id} requires {required}"
-        lacking = self._cluster.promises.waiting.lacking(virtual.promise, promise.wanted)
-        return f"it does not fit {there}: Insufficient {', '.join(lacking)}" if lacking else ""
+        promises = self._cluster.promises
+        lacking = promises.waiting.lacking(virtual.promise, promise.wanted)
+        if lacking:
+            return f"it does not fit {there}: Insufficient {', '.join(lacking)}"
+        ours = promises.drawing(virtual.promise)
+        taken = promises.waiting.claimed_by_others(promise.pod.cls, virtual.row, ours)
+        return f"it does not fit {there}: its {' and '.join(taken)} are in use" if taken else ""
 
     def refuse(self, virtual: Virtual, promise: Promise, why: str) -> None:
         """The object that came will not do."""

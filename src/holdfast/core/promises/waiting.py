@@ -106,13 +106,16 @@ class WaitingLine:
         """What of its ports and volumes somebody else has."""
         hold = promise.hold
         assert hold is not None
-        cls = hold.pod.cls
-        if not cls.ports and not cls.volumes:
-            return []
         ours = [hold.pod, *(each.pod for each in self._behind(promise))]
         ours += self._promises.drawing(promise)
-        taken = ["ports"] if self._ports_taken(cls, hold.row, ours) else []
-        if cls.volumes and self._cluster.volumes.is_claimed(cls, hold.row, [pod.cls for pod in ours]):
+        return self.claimed_by_others(hold.pod.cls, hold.row, ours)
+
+    def claimed_by_others(self, cls: PodClass, row: int, ours: list[PodRecord]) -> list[str]:
+        """What of the ports and volumes of a class others than `ours` have on a row."""
+        if not cls.ports and not cls.volumes:
+            return []
+        taken = ["ports"] if self._ports_taken(cls, row, ours) else []
+        if cls.volumes and self._cluster.volumes.is_claimed(cls, row, [pod.cls for pod in ours]):
             taken.append("volumes")
         return taken
 
