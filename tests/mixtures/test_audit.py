@@ -486,6 +486,8 @@ def test_writes_without_end_are_noticed() -> None:
     raise AssertionError("a thousand writes at one moment went unnoticed")
 
 
+SAYS_HOW_LONG = {"holdfast.io/run-estimate": "60s"}
+IGNORES = {KOORD + "reservation-ignored": "true"}
 RIGHT = {
     "as much as there is": ([node(), pod("a", "n1", "3"), pod("b")], [pod("b", "n1")]),
     "an owner takes what is reserved for it": (
@@ -526,6 +528,30 @@ RIGHT = {
     "a whole gang": (
         [node(), group(2), pod("a", annotations=IN_GROUP), pod("b", annotations=IN_GROUP)],
         [pod("a", "n1", annotations=IN_GROUP), pod("b", "n1", annotations=IN_GROUP)],
+    ),
+    "a pod that ends in time is lent the place of a starvation hold": (
+        [
+            node(cpu="4", pods="1"),
+            reservation("r", "Available", labels={"holdfast.io/hold": "amount"}),
+            pod("a", annotations=SAYS_HOW_LONG),
+        ],
+        [pod("a", "n1", annotations=SAYS_HOW_LONG)],
+    ),
+    "a pod that ignores reservations uses what was made for its preemption": (
+        [
+            node(),
+            reservation("r", "Available", labels={"holdfast.io/preemptor-uid": "a-uid"}),
+            pod("a", labels=OWNER | IGNORES),
+        ],
+        [
+            pod("a", "n1", labels=OWNER | IGNORES, through="r"),
+            reservation(
+                "r",
+                "Available",
+                labels={"holdfast.io/preemptor-uid": "a-uid"},
+                status={"currentOwners": [{"uid": "a-uid", "name": "a"}], "allocated": {"cpu": "1"}},
+            ),
+        ],
     ),
     "nothing worse on a node that others oversold": (
         [node(), pod("a", "n1", "6"), pod("b", cpu="0")],

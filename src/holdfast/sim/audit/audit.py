@@ -17,6 +17,8 @@ from holdfast.sim.audit.capacity import (
     OVER_WAITING_BUT_HOLDS,
     PLUGIN_OF,
     RESTRICTED,
+    SLOTS,
+    SLOTS_BUT_HOLDS,
     VOLUMES,
     Excess,
     Key,
@@ -27,8 +29,8 @@ from holdfast.sim.audit.cluster import ClusterState, Gang
 from holdfast.sim.audit.facts import PodFacts, Raw, ReservationFacts, gang_of
 
 _PROVISIONED_BY = "pv.kubernetes.io/provisioned-by"
-_WITH_HOLDS = (CLAIMED, OVER_WAITING)
-_BUT_HOLDS = (CLAIMED_BUT_HOLDS, OVER_WAITING_BUT_HOLDS)
+_WITH_HOLDS = (CLAIMED, OVER_WAITING, SLOTS)
+_BUT_HOLDS = (CLAIMED_BUT_HOLDS, OVER_WAITING_BUT_HOLDS, SLOTS_BUT_HOLDS)
 """Starvation holds are lent to pods that say how long they run: rules for those leave holds out."""
 _WRITES = 200
 _WRITES_PER_OBJECT = 30

@@ -20,6 +20,7 @@ CLAIMED_BUT_HOLDS = "pods and reservations other than starvation holds exceed al
 OVER_WAITING = "a pod takes what a Waiting reservation is owed"
 OVER_WAITING_BUT_HOLDS = "a pod takes what a Waiting reservation other than a starvation hold is owed"
 SLOTS = "more pods than the node takes"
+SLOTS_BUT_HOLDS = "more pods than the node takes without starvation holds"
 PORTS = "a host port is in use twice"
 RESERVED_PORTS = "a reserved host port is not its owner's"
 DEVICES = "a device is given out beyond what it has"
@@ -40,6 +41,7 @@ PLUGIN_OF = {
     OVER_WAITING: "NodeResourcesFit",
     OVER_WAITING_BUT_HOLDS: "NodeResourcesFit",
     SLOTS: "NodeResourcesFit",
+    SLOTS_BUT_HOLDS: "NodeResourcesFit",
     PORTS: "NodePorts",
     RESERVED_PORTS: "NodePorts",
     DEVICES: "DeviceShare",
@@ -106,12 +108,14 @@ def _resources(cluster: ClusterState, node: NodeState, found: dict[Key, Excess])
     held: Amounts = {}
     """Of `available`, what starvation holds keep."""
     held_waiting: Amounts = {}
-    slots = len(node.pods)
+    slots, held_slots = len(node.pods), 0
     for each in node.reservations.values():
         left = remaining(cluster, each, _requests)
         if each.phase == "Available":
             add(available, left)
-            slots += max(0, each.slots - len(cluster.owners_of(each)))
+            unused = max(0, each.slots - len(cluster.owners_of(each)))
+            slots += unused
+            held_slots += unused if each.is_starvation_hold else 0
             if each.policy == "Restricted":
                 _restricted(cluster, each, found)
         else:
@@ -134,7 +138,9 @@ def _resources(cluster: ClusterState, node: NodeState, found: dict[Key, Excess])
         _note(found, OVER_WAITING_BUT_HOLDS, name, claimed + owed - holds, said)
     if "pods" in node.allocatable:
         has = node.allocatable["pods"]
-        _note(found, SLOTS, "pods", slots - has, f"pods: {slots}, allocatable {has}")
+        said = f"pods: {slots}, allocatable {has}"
+        _note(found, SLOTS, "pods", slots - has, said)
+        _note(found, SLOTS_BUT_HOLDS, "pods", slots - held_slots - has, said)
 
 
 def _restricted(cluster: ClusterState, reservation: ReservationFacts, found: dict[Key, Excess]) -> None:
