@@ -254,3 +254,26 @@ def test_a_queue_is_closed_once_its_jobs_are_gone() -> None:
     assert played.find("Queue", "a")["status"]["state"] == "Closing"
     done = step("10s", delete={"kind": "PodGroup", "name": "g", "namespace": "default"})
     assert play(node("n1"), given, done).find("Queue", "a")["status"]["state"] == "Closed"
+
+
+@pytest.mark.parametrize("order", [("large", "small"), ("small", "large")])
+def test_members_for_which_the_queue_has_room_do_not_wait_for_others(order: tuple[str, str]) -> None:
+    """Whoever is tried first: a job that needs one pod has one that its queue takes."""
+    sizes = {"large": 6, "small": 2}
+    members = [pod(f"{i}-{name}", sizes[name], "g") for i, name in enumerate(order)]
+    limited = queue("q", capability={"cpu": "4"})
+    played = play(node("n1", 8), limited, group("g", 1, queue="q"), members)
+    assert sorted(name.split("-")[1] for name in played.bound()) == ["small"]
+    refused = f"{order.index('large')}-large"
+    assert played.why(refused) == "queue q would have more cpu than its capability"
+
+
+def test_members_the_queue_takes_have_room_held() -> None:
+    """The first member is more than its queue may ever have; the job needs only one."""
+    members = [pod("0-large", 6, "g", at="1s"), pod("1-small", 2, "g", at="1s")]
+    others = [pod("running", 7, runs_for="60s"), pod("later", 1, at="20s", runs_for="100s")]
+    limited = [queue("q", capability={"cpu": "4"}), group("g", 1, at="1s", queue="q")]
+    config = actions("allocate", starvingJobTimeThreshold=10, reservedNodePercent=100, hold="amount")
+    played = play(node("n1", 8), limited, others, members, config=config, until=100)
+    assert played.events("PodGroup/default/g", "Reserved") == [(11, "Reserved")]
+    assert played.times("1-small", "0-large") == [60, None]

@@ -125,10 +125,10 @@ class Reserve(Action):
     def _is_helped_by_room(self, round_: Round, unit: Unit) -> bool:
         """Whether it waits for nothing but room."""
         jobs = round_.cluster.jobs
-        if jobs.queues.hopeless(unit.pod):
-            return False
         if unit.job is None:
-            return True
+            return not jobs.queues.hopeless(unit.pod)
+        if jobs.queues.all_refused(jobs.queues.hopeless, unit.job.waiting()):
+            return False
         return all(job.is_known and not job.lacks(job.waiting()) for job in jobs.partners(unit.job))
 
     def _is_served(self, round_: Round, unit: Unit) -> bool:
@@ -204,11 +204,15 @@ class Reserve(Action):
         return True
 
     def _as_many_as_may(self, round_: Round, tasks: list[PodRecord]) -> list[PodRecord]:
-        """Those of the tasks their queue will have together."""
+        """Those of the tasks their queue will have together, the first of them first."""
         queues = round_.cluster.jobs.queues
-        while tasks and queues.hopeless(*tasks):
-            tasks = tasks[:-1]
-        return tasks
+        if not tasks or not queues.hopeless(*tasks):
+            return tasks
+        together: list[PodRecord] = []
+        for pod in tasks:
+            if not queues.hopeless(*together, pod):
+                together.append(pod)
+        return together
 
     def _hold(self, round_: Round, unit: Unit, plan: Plan) -> None:
         """Nothing starts before all of it can, so what fits already is held too."""

@@ -220,7 +220,7 @@ class Gangs:
                 return self._said(NOT_ENOUGH_TASKS, text, Change.NONE)
             queues = self._cluster.jobs.queues
             refuses = queues.closed if may_make_room else queues.refusal
-            refusal = refuses(own[0]) if own else ""
+            refusal = queues.all_refused(refuses, own)
             if refusal:
                 return self._said(QUEUE, refusal, _ROOM | Change.OTHER)
             if may_make_room:

@@ -218,6 +218,21 @@ class Queues:
         """Why room on nodes would be no use to the pods, all of one queue; empty if it would."""
         return self._limits.hopeless(pods) if self.known or self.of(pods[0]) else ""
 
+    def all_refused(self, refuses: Callable[[PodRecord], str], pods: Iterable[PodRecord]) -> str:
+        """What one of the methods here says of the first of the pods; empty if it lets any pass."""
+        first, judged = "", set()
+        holds = self._cluster.jobs.holds
+        for pod in pods:
+            # Alike are judged alike, unless room is held for one of them.
+            kind = (self.of(pod), pod.cls.id, pod.promise is None, pod.uid if holds.of(pod) else "")
+            if kind not in judged:
+                judged.add(kind)
+                why = refuses(pod)
+                if not why:
+                    return ""
+                first = first or why
+        return first
+
     def closed(self, pod: PodRecord) -> str:
         """Why the queue of the pod takes nothing at all; empty if it does, or there is none."""
         return self.why_closed(self.of(pod))
