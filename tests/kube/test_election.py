@@ -25,14 +25,16 @@ FOREVER = float("inf")
 class Candidate:
     """Tries to lead, and keeps at it until told otherwise."""
 
-    def __init__(self, api: FakeApi, name: str, seed: int = 0) -> None:
+    def __init__(
+        self, api: FakeApi, name: str, seed: int = 0, settings: LeaderElection | None = None
+    ) -> None:
         clock = LoopClock()
         self.fence = Fence(clock.elapsed)
         self.log: list[str] = []
         self.client = FakeClient(api)
         self.election = Election(
             self.client,
-            LeaderElection(),
+            settings or LeaderElection(),
             name,
             self.fence,
             clock,
@@ -135,6 +137,52 @@ def test_a_leader_that_is_cut_off_is_replaced_within_the_lease_and_stopped_befor
                 assert took_over_at - cut_at <= 15.05
                 assert one.lost_at is not None and one.lost_at < took_over_at - 4
                 assert not one.fence.is_open
+
+    run(story())
+
+
+@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("duration", [3.0, 3.4])
+def test_two_never_write_though_the_lease_is_hardly_longer_than_the_deadline(
+    seed: int, duration: float
+) -> None:
+    settings = LeaderElection(
+        lease_duration=duration, renew_deadline=duration - 0.01, retry_period=0.5 + seed * 0.1
+    )
+
+    async def story() -> None:
+        api, apart = FakeApi(), FakeApi()
+        one, two = (Candidate(api, f"c{i}", 2 * seed + i, settings) for i in range(2))
+        async with running(one):
+            await until(lambda: one.election.is_leading)
+            async with running(two):
+                await asyncio.sleep(5 + seed * 0.137)
+                apart.faults.append(Fault(delay=3600, times=FOREVER))
+                one.client.api = apart
+                while not two.fence.is_open:
+                    await asyncio.sleep(0.005)
+                assert not one.fence.is_open
+
+    run(story())
+
+
+def test_a_renewal_that_is_read_late_counts_from_when_it_is_seen() -> None:
+    """It may have been made at any time while the answer was waited for."""
+
+    async def story() -> None:
+        api = FakeApi()
+        one, two = Candidate(api, "one", 1), Candidate(api, "two", 2)
+        async with running(one) as (first,):
+            await until(lambda: one.election.is_leading)
+            async with running(two):
+                await asyncio.sleep(21)
+                two.client.api.faults.append(Fault("GET", "/leases/", delay=1.9))
+                renewed = lease(api)["renewTime"]
+                await until(lambda: lease(api)["renewTime"] != renewed)
+                renewed_at = asyncio.get_running_loop().time()
+                first.cancel()
+                await until(lambda: two.election.is_leading)
+                assert asyncio.get_running_loop().time() - renewed_at >= 14.5
 
     run(story())
 

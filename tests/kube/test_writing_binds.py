@@ -177,3 +177,26 @@ def test_a_deposed_leader_writes_nothing() -> None:
             assert d.api.binds == []
 
     run(story())
+
+
+def test_one_who_stops_knows_whether_a_bind_may_still_be_carried_out() -> None:
+    """The lease is kept until then: whoever leads next would give the capacity to another pod."""
+
+    async def story() -> None:
+        async with desk() as d:
+            pod = d.api.create(make_pod("p").raw())
+            d.api.faults.append(Fault("POST", BIND, status=504, times=FOREVER))
+            d.writer.carry_out([Bind(ref(pod), "n")])
+            await until(lambda: d.api.count("POST", BIND) == 3)
+            start = asyncio.get_running_loop().time()
+            assert not await d.writer.finish(5)
+            assert asyncio.get_running_loop().time() - start < 1, "there is no use in waiting"
+            assert await d.writer.finish(3600)
+        async with desk() as d:
+            pod = d.api.create(make_pod("p").raw())
+            start = asyncio.get_running_loop().time()
+            await d.do(Bind(ref(pod), "n"))
+            assert await d.writer.finish(5)
+            assert asyncio.get_running_loop().time() - start < 1
+
+    run(story())

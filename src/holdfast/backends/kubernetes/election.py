@@ -72,7 +72,7 @@ class Election:
         self._seen: Lease | None = None
         self._seen_at = 0.0
         self._read_at = -math.inf
-        """When the lease was read last."""
+        """When the lease was asked for last."""
         self._renewed_at = 0.0
         self._problem = ""
         """What the last attempt failed for."""
@@ -186,9 +186,13 @@ class Election:
         if taken:
             self._renewed_at = start
             # Others count from when they saw the renewal; at most `_LATE_READ` too early.
-            alone_until = start + self._settings.lease_duration - _LATE_READ
-            self._fence.open_until(start + self._settings.renew_deadline, alone_until)
+            alone_until = start + self._lease_seconds() - _LATE_READ
+            self._fence.open_until(min(start + self._settings.renew_deadline, alone_until), alone_until)
         return taken
+
+    def _lease_seconds(self) -> int:
+        """As the lease says it: in whole seconds, and no fewer than were asked for."""
+        return max(1, math.ceil(self._settings.lease_duration))
 
     async def _take(self) -> bool:
         now = self._clock.elapsed()
@@ -233,7 +237,7 @@ class Election:
         transitions = (before.lease_transitions or 0) if before is not None else 0
         return {
             "holderIdentity": self.identity,
-            "leaseDurationSeconds": max(1, round(self._settings.lease_duration)),
+            "leaseDurationSeconds": self._lease_seconds(),
             "acquireTime": before.acquire_time if ours and before is not None else now,
             "renewTime": now,
             "leaseTransitions": transitions if ours or before is None else transitions + 1,
@@ -260,12 +264,13 @@ class Election:
         )
         self._saw(_decoder.decode(answer), self._clock.elapsed())
 
-    def _saw(self, lease: Lease, now: float) -> None:
+    def _saw(self, lease: Lease, asked_at: float) -> None:
         before, self._seen = self._seen, lease
+        now = self._clock.elapsed()
         if before is None or before.spec != lease.spec:
-            # It changed between the last read and this one.
+            # It changed between the last read and this one, which may have been answered late.
             self._seen_at = self._read_at if now - self._read_at <= _LATE_READ else now
-        self._read_at = now
+        self._read_at = asked_at
         holder = lease.spec.holder_identity or ""
         if holder != self.leader:
             self.leader = holder

@@ -154,8 +154,8 @@ class Runner:
         return await self.writer.queue.drain(give_up_at - asyncio.get_running_loop().time())
 
     async def finish(self, patience: float) -> bool:
-        """Sends nothing more; waits for the answers that are due. False if that took too long."""
-        return await self.writer.queue.finish(patience)
+        """Sends nothing more; waits for the answers that are due. False if that takes too long."""
+        return await self.writer.finish(patience)
 
     async def close(self) -> None:
         await self.writer.queue.close()

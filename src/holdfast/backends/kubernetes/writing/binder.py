@@ -32,7 +32,13 @@ from holdfast.backends.kubernetes.http.paths import POD, path_of
 from holdfast.backends.kubernetes.writing import volumes
 from holdfast.backends.kubernetes.writing.claims import ClaimFailed, Claims
 from holdfast.backends.kubernetes.writing.queue import Outcome
-from holdfast.backends.kubernetes.writing.sender import Passing, Sender, is_conflict, wait_after
+from holdfast.backends.kubernetes.writing.sender import (
+    Passing,
+    Sender,
+    is_conflict,
+    may_be_carried_out,
+    wait_after,
+)
 from holdfast.core.decisions import Bind, BindVolume, SelectNode
 from holdfast.core.events import BindConfirmed, BindRefused, Deleted, Event, Updated
 
@@ -156,14 +162,14 @@ class BindJob:
         try:
             await self._sender.write("POST", path_of(POD, pod.namespace, pod.name, "binding"), body)
         except ApiError as error:
-            if error.status >= 500:
+            if may_be_carried_out(error):
                 self._errors += 1
                 self._unsure_until = asyncio.get_running_loop().time() + self._sender.latest
             if error.is_passing and self._errors < _SERVER_ERRORS:
                 raise
             return await self._refuse(error.message or str(error), is_conflict(error))
         except Unreachable as error:
-            if error.sent:
+            if may_be_carried_out(error):
                 self._unsure_until = asyncio.get_running_loop().time() + self._sender.latest
             raise
         self._feed(BindConfirmed(pod.uid))

@@ -1,5 +1,6 @@
 """One write to the server, past the fence."""
 
+import asyncio
 import math
 from typing import Any
 
@@ -23,6 +24,8 @@ class Sender:
     def __init__(self, client: Client, fence: Fence) -> None:
         self._client = client
         self._fence = fence
+        self._unsure_until = -math.inf
+        """Until when a write that was sent may still be carried out, of which it is not known."""
 
     def backoff(self, first: float, most: float) -> Backoff:
         return self._client.backoff(first, most)
@@ -41,7 +44,21 @@ class Sender:
             WRITE_TIMEOUT,
             self._fence.check,
         )
-        return await self._client.send(request)
+        try:
+            return await self._client.send(request)
+        except (ApiError, Unreachable) as error:
+            if may_be_carried_out(error):
+                self._unsure_until = asyncio.get_running_loop().time() + self.latest
+            raise
+
+    async def sure(self, patience: float) -> bool:
+        """Waits until nothing that was sent can be carried out any more without an answer. False, at
+        once, if that would take too long."""
+        left = self._unsure_until - asyncio.get_running_loop().time()
+        if left > patience:
+            return False
+        await asyncio.sleep(max(0.0, left))
+        return True
 
     @property
     def latest(self) -> float:
@@ -51,6 +68,11 @@ class Sender:
 
     async def read(self, path: str) -> bytes:
         return await self._client.send(Request("GET", path, timeout=WRITE_TIMEOUT))
+
+
+def may_be_carried_out(error: ApiError | Unreachable) -> bool:
+    """Whether the write may still be, though it was answered like this or not at all."""
+    return error.status >= 500 if isinstance(error, ApiError) else error.sent
 
 
 Passing = (ApiError, Unreachable, CredentialsError)

@@ -1,5 +1,6 @@
 """Takes a round's decisions and has them carried out."""
 
+import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, assert_never
@@ -79,9 +80,18 @@ class Writer:
         self._reservations = Reservations(self._sender, self.queue, feed)
         self._jobs = JobStatuses(self._sender, self.queue, feed)
         self._migrations = Migrations(self._sender, self.queue, feed)
-        self._recorder = Recorder(self._sender, wall, version)
+        # Whoever leads next need not wait for Events.
+        self._recorder = Recorder(Sender(client, fence), wall, version)
         self._version = version
         self.events_lost = 0
+
+    async def finish(self, patience: float) -> bool:
+        """Sends nothing more; waits for the answers that are due, or until what was not answered cannot
+        be carried out any more. False if that takes too long."""
+        give_up_at = asyncio.get_running_loop().time() + patience
+        if not await self.queue.finish(patience):
+            return False
+        return await self._sender.sure(give_up_at - asyncio.get_running_loop().time())
 
     def carry_out(self, decisions: Iterable[Decision]) -> None:
         before: list[BindVolume | SelectNode] = []
