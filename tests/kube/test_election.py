@@ -357,6 +357,43 @@ def test_a_lease_somebody_took_by_force_is_given_up() -> None:
     run(story())
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_a_lease_that_somebody_deletes_is_made_again_by_the_leader_and_no_other(seed: int) -> None:
+    async def story() -> None:
+        api = FakeApi()
+        them = [Candidate(api, f"c{i}", 3 * seed + i) for i in range(3)]
+        async with running(*them):
+            await until(lambda: any(c.election.is_leading for c in them))
+            (leader,) = (c for c in them if c.election.is_leading)
+            for _ in range(3):
+                await asyncio.sleep(7 + seed * 0.37)
+                api.delete(api.get(LEASES, NAME, "kube-system"))
+                for _ in range(2000):
+                    await asyncio.sleep(0.01)
+                    assert [c for c in them if c.fence.is_open] == [leader]
+            assert lease(api)["holderIdentity"] == leader.election.identity
+
+    run(story())
+
+
+def test_a_lease_that_was_deleted_with_its_leader_is_taken_when_it_would_have_run_out() -> None:
+    async def story() -> None:
+        api = FakeApi()
+        one, two = Candidate(api, "one", 1), Candidate(api, "two", 2)
+        async with running(one) as (first,):
+            await until(lambda: one.election.is_leading)
+            async with running(two):
+                await asyncio.sleep(30)
+                first.cancel()
+                api.delete(api.get(LEASES, NAME, "kube-system"))
+                died = asyncio.get_running_loop().time()
+                await until(lambda: two.election.is_leading)
+                assert 12.5 <= asyncio.get_running_loop().time() - died <= 15.1
+                assert not two.election.is_first, "another led before"
+
+    run(story())
+
+
 def test_watchdog_sees_a_lease_that_is_not_renewed() -> None:
     async def story() -> None:
         api = FakeApi()

@@ -202,21 +202,33 @@ class Election:
                 await self._put(self._spec(seen.spec), seen)
                 return True
             except ApiError as error:
-                if error.status != 409:
+                if error.status not in (404, 409):
                     raise
         try:
             lease = await self._read()
         except ApiError as error:
             if error.status != 404:
                 raise
-            self.is_first = await self._put_first(None)
-            return self.is_first
+            return await self._take_deleted()
         self._saw(lease, now)
-        spec = lease.spec
-        is_free = not spec.holder_identity or spec.holder_identity == self.identity
-        if not is_free and self._clock.elapsed() < self._seen_at + self._duration():
+        return not self._is_held() and await self._put_first(lease)
+
+    async def _take_deleted(self) -> bool:
+        """Where there is no lease. If there was one, somebody deleted it, and whoever holds it makes it
+        again, or does not know of it yet."""
+        if self._is_held():
             return False
-        return await self._put_first(lease)
+        led = self._seen is not None
+        taken = await self._put_first(None)
+        self.is_first = taken and not led
+        return taken
+
+    def _is_held(self) -> bool:
+        """Whether the lease last seen is somebody else's, and has not run out."""
+        holder = self._seen.spec.holder_identity if self._seen is not None else None
+        if not holder or holder == self.identity:
+            return False
+        return self._clock.elapsed() < self._seen_at + self._duration()
 
     async def _put_first(self, before: Lease | None) -> bool:
         """False if somebody else was faster, or the lease was renewed at the last moment."""
