@@ -70,6 +70,17 @@ def test_nobody_else_has_to_go_while_they_stop() -> None:
     assert played.times("high") == [30]
 
 
+def test_each_pod_takes_the_place_of_one() -> None:
+    """What pods that preempted wait for is counted once, and they do not wait for each other."""
+    nodes = [node(f"n{i}", 4) for i in range(4)]
+    spread = [waiting(f"low-{i}", 4, nodeName=f"n{i}", stops_in="20s") for i in range(4)]
+    high = [waiting(f"high-{i}", 4, at=f"{10 + i}s", priority=10) for i in range(2)]
+    full = queue("q", capability={"cpu": "16"})
+    played = play(nodes, full, spread, high, config=PREEMPT, until=60)
+    assert len(gone(played)) == 2
+    assert played.times("high-0", "high-1") == [30, 31]
+
+
 def test_a_closed_queue_makes_no_room() -> None:
     given = [queue("q", state="Closed", **FULL)]
     placed = [waiting(f"low-{i}", nodeName="n1") for i in range(4)]

@@ -63,28 +63,36 @@ class Limits:
         for record in path:
             if record.capability is None:
                 continue
-            held = self._held_in(record, pods)
-            for slot, asked in amounts.items():
-                limit = record.capability.get(slot)
-                has = record.allocated.get(slot, 0) + held.get(slot, 0)
-                if limit is not None and has + asked > limit:
-                    resource = self._cluster.nodes.slots.name(slot)
-                    return f"queue {record.name} would have more {resource} than its capability"
+            left = {
+                slot: limit - record.allocated.get(slot, 0)
+                for slot, limit in record.capability.items()
+                if slot in amounts
+            }
+            over = _first_over(amounts, left)
+            if over is None and left:
+                held = self._held_in(record, pods)
+                over = _first_over(amounts, {slot: left[slot] - held.get(slot, 0) for slot in left})
+            if over is not None:
+                resource = self._cluster.nodes.slots.name(over)
+                return f"queue {record.name} would have more {resource} than its capability"
         return ""
 
     def _held_in(self, record: QueueRecord, less: Pods) -> Amounts:
         """What is held for starving jobs of the queue, and what nominated pods of it wait for that are
         as important as these or more: it is as good as theirs. Of the jobs of the pods themselves
-        nothing counts."""
-        jobs = self._cluster.jobs
-        least = min(pod.cls.priority for pod in less)
+        nothing counts, nor do nominated pods wait for each other: all had room made for them."""
+        jobs, foresight = self._cluster.jobs, self._queues.foresight
         kept = {pod.uid: pod for pod in jobs.holds.pods()}
-        for there in self._cluster.nominations.values():
-            for pod in there.values():
-                if pod.cls.priority >= least:
-                    kept.setdefault(pod.uid, pod)
+        if not all(pod.nominated for pod in less):
+            least = min(pod.cls.priority for pod in less)
+            for there in self._cluster.nominations.values():
+                for pod in there.values():
+                    if pod.cls.priority >= least:
+                        kept.setdefault(pod.uid, pod)
         total: Counter[int] = Counter()
         for pod in kept.values():
+            if foresight is not None and pod in foresight:
+                continue  # it is among those who have something
             own = any(pod is each or (pod.job is not None and pod.job is each.job) for each in less)
             if not own and pod.row < 0 and record in self._queues.path(self._queues.of(pod)):
                 total.update(pod.cls.amounts)
@@ -142,6 +150,11 @@ class Limits:
         """Over all nodes; where more is claimed than there is, nothing is left, not less."""
         nodes = self._cluster.nodes
         return int(np.maximum(column[: nodes.size][nodes.alive[: nodes.size]], 0).sum())
+
+
+def _first_over(amounts: Amounts, left: Amounts) -> int | None:
+    """The first slot of which more is asked for than is left, of those that are limited."""
+    return next((slot for slot, asked in amounts.items() if asked > left.get(slot, asked)), None)
 
 
 def _sum(pods: Pods) -> Amounts:

@@ -97,18 +97,26 @@ class Foresight:
     ) -> None:
         self._add, self._queue_of = add, queue_of
         self._done: list[tuple[str, Amounts, int]] = []
+        self._coming: set[str] = set()
+
+    def __contains__(self, pod: PodRecord) -> bool:
+        """Whether the pod is counted as if it were placed."""
+        return pod.uid in self._coming
 
     def coming(self, pod: PodRecord) -> None:
+        self._coming.add(pod.uid)
         self._count(pod, 1)
 
     def going(self, pod: PodRecord) -> None:
         """Of a pod on a node, or one that is coming no more."""
+        self._coming.discard(pod.uid)
         self._count(pod, -1)
 
     def forget(self) -> None:
         for queue, amounts, sign in self._done:
             self._add(queue, amounts, -sign)
         self._done.clear()
+        self._coming.clear()
 
     def _count(self, pod: PodRecord, sign: int) -> None:
         queue = self._queue_of(pod)
@@ -130,6 +138,8 @@ class Queues:
         self._stale = False
         self._children: dict[str, list[QueueRecord]] | None = None
         self.has_guarantees = False
+        self.foresight: Foresight | None = None
+        """What is counted beyond what is, while that is looked at."""
         self.dirty: dict[str, None] = {}
         """Queues whose status may have to change."""
 
@@ -257,7 +267,7 @@ class Queues:
     def as_it_will_be(self) -> Iterator[Foresight]:
         """Counts pods nodes are being cleared for as placed, and those on their way out as gone."""
         self.refresh()
-        foresight = Foresight(self._add, self.of)
+        self.foresight = foresight = Foresight(self._add, self.of)
         pods = self._cluster.pods
         for there in self._cluster.nominations.values():
             for pod in there.values():
@@ -269,6 +279,7 @@ class Queues:
             yield foresight
         finally:
             foresight.forget()
+            self.foresight = None
 
     # Shares
 
