@@ -363,3 +363,14 @@ def test_what_is_reserved_for_members_counts_as_free_for_the_job(needs: str, pla
     late += gang("g", 2, 2, at="5s", labels={"app": "g"})
     played = play(node("n1", 2), node("n2", 2), reserve("r1"), reserve("r2"), late)
     assert len(played.bound()) == placed
+
+
+def test_a_gang_is_tried_again_whatever_was_to_blame_before() -> None:
+    """It was told that the node is cordoned; now the node is full, until a pod there ends."""
+    running = pod("running", 4, nodeName="n1", runs_for="60s")
+    members = [*gang("g", 2), pod("g-2", 1, "g", at="10s")]
+    cordon = {"kind": "Node", "name": "n1", "merge": {"spec": {"unschedulable": True}}}
+    uncordon = {"kind": "Node", "name": "n1", "merge": {"spec": {"unschedulable": False}}}
+    steps = [step("5s", patch=cordon), step("30s", patch=uncordon)]
+    played = play(node("n1", 4), running, group("g", 3), members, steps, until=100)
+    assert played.times("g-0", "g-1", "g-2") == [60, 60, 60]

@@ -140,8 +140,9 @@ class Gangs:
             each.tried = True
         refusal = self.hindrance(jobs, members)
         if refusal is None and self._is_hopeless(jobs, members):
+            wakes_on = self._may_wake(members)
             for pod in members:
-                self._reject(pod, leader, members, pod.wakes_on or _ROOM, now)
+                self._reject(pod, leader, members, wakes_on, now)
             return len(members)
         if refusal is None and one_by_one and jobs == [job] and job.is_ready:
             return self._go_on(leader, members, now, one_by_one)
@@ -282,6 +283,15 @@ class Gangs:
                 continue
             can += min(len(pods), self._capacity(pod, column.fits))
         return can < job.still_needs
+
+    def _may_wake(self, members: list[PodRecord]) -> int:
+        """What could help any of them; other things may be to blame than when they were told why."""
+        wakes_on = _ROOM
+        for pods in self._by_class(members).values():
+            profile = self._profiles[pods[0].scheduler]
+            column = self._cycle.column(profile, pods[0].cls)
+            wakes_on |= self._cycle.may_wake(profile, column) | pods[0].wakes_on
+        return wakes_on
 
     def _capacity(self, pod: PodRecord, rows: "np.typing.NDArray[np.bool_]") -> int:
         """At most so many such pods could be placed on these rows."""
