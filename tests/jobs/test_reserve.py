@@ -430,3 +430,41 @@ def test_what_is_released_is_told_to_the_job_even_if_its_pod_is_gone() -> None:
 
 
 MEMBER = {"kind": "Pod", "name": "g-0", "namespace": "default"}
+
+
+def test_a_starving_pod_that_preempts_uses_what_is_held_for_it() -> None:
+    """A second hold would be in the way of the first, since the pod asks for a port, and the node is
+    barred by what is held for others: both came and went without end."""
+    config = actions("allocate", "preempt")
+    reserve = {"starvingJobTimeThreshold": 5, "reservedNodePercent": 100, "hold": "node"}
+    config["actions"].insert(1, {"name": "reserve", "arguments": reserve})
+    nodes = [node(name, 8, labels={"host": name}) for name in ("n1", "n2")]
+    busy = pod("busy", 5, nodeName="n2", priority=100, runs_for="90s")
+    low = pod("low", 2, nodeName="n1", stops_in="10s")
+    high = pod("high", at="60s", priority=10, nodeSelector={"host": "n1"})
+    high["spec"]["containers"][0]["ports"] = [{"containerPort": 80, "hostPort": 80}]
+    jobs = [group("g", 2), *gang("g", 2, 6)]
+    played = play(nodes, busy, low, jobs, high, config=config, until=120)
+    assert played.times("high", "g-0", "g-1") == [75, 90, 90]
+    assert not any("preempted-for" in entry.object for entry in played.result.timeline)
+
+
+def test_nothing_is_held_for_a_pod_that_must_use_another_reservation() -> None:
+    affinity = '{"reservationSelector": {"pool": "x"}}'
+    picky = pod("picky", 3, annotations={"scheduling.koordinator.sh/reservation-affinity": affinity})
+    config = actions(starvingJobTimeThreshold=10, reservedNodePercent=100, hold="node")
+    played = play(node("n1", 4), picky, pod("other", 4, at="20s"), config=config, until=60)
+    assert played.times("other", "picky") == [20, None]
+    assert played.all("Reservation") == []
+    said = [raw["message"] for raw in played.all("Event") if raw["reason"] == "CannotReserve"]
+    assert said == ["Pod/default/picky must use another reservation: nothing is held for it"]
+
+
+def test_nothing_is_held_for_a_pod_that_ignores_reservations() -> None:
+    """It would never use it, and the node would be barred to all others for ever."""
+    ignores = {"scheduling.koordinator.sh/reservation-ignored": "true"}
+    config = actions(starvingJobTimeThreshold=10, reservedNodePercent=100, hold="node")
+    running = pod("running", 3, runs_for="60s")
+    large, other = pod("large", 3, at="1s", labels=ignores), pod("other", 1, at="80s")
+    played = play(node("n1", 4), running, large, other, config=config, until=90)
+    assert played.times("large", "other") == [60, 80]

@@ -233,8 +233,11 @@ class Reserve(Action):
         if self._looked_at.get(unit.key) == seen:
             return  # it has been said, and nodes are what they were
         self._looked_at[unit.key] = seen
-        hopeless = round_.reserving.never_fits(tasks)
-        if hopeless is None:
+        no_use = round_.reserving.feasibility.no_use
+        unused = next(((pod, why) for pod in tasks if (why := no_use(pod))), None)
+        if unused is not None:
+            text = f"{unused[0].ref} {unused[1]}: nothing is held for it"
+        elif (hopeless := round_.reserving.never_fits(tasks)) is None:
             text = "no room can be held for it now"
         else:
             text = f"{hopeless.ref} fits no node, whatever else ends: nothing is held for it"

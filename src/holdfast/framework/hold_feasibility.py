@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
+from holdfast.api.names import RESERVATION_IGNORED
 from holdfast.core.classes import PodClass, Traits
 from holdfast.core.cluster import Cluster
 from holdfast.core.fills import Amounts
@@ -43,6 +44,8 @@ class HoldFeasibility:
 
     def rows(self, pod: PodRecord) -> Bools:
         """The rows that pass every filter but the one on amounts; see `takes` and `offered`."""
+        if self.no_use(pod):
+            return np.zeros(self._nodes.size, dtype=np.bool_)
         column = self._column(pod)
         rows = suitable(self._cluster, column)
         if pod.pin is not None:
@@ -52,6 +55,15 @@ class HoldFeasibility:
                 at[pinned] = True
             rows &= at
         return rows
+
+    def no_use(self, pod: PodRecord) -> str:
+        """Why the pod would use no hold, wherever it is; empty if it would."""
+        promises = self._cluster.promises
+        if pod.cls.labels.get(RESERVATION_IGNORED) == "true":
+            return "ignores reservations"
+        if not promises.wish(pod.cls).takes_new(promises.by_name(pod.cls.requests)):
+            return "must use another reservation"
+        return ""
 
     def takes(self, cls: PodClass) -> Amounts:
         """What a hold for a pod of the class takes of a node, by slot: resources and limits."""
@@ -73,6 +85,8 @@ class HoldFeasibility:
         name = nodes.name(row)
         if promise.node_gone or not nodes.alive[row]:
             return f"node {name} is gone"
+        if why := self.no_use(pod):
+            return f"its pod {why}"
         column = self._column(pod)
         behind = [other for other in self._cluster.jobs.holds.on(row) if promise.is_before(other)]
         with self._cluster.ledger.peek():

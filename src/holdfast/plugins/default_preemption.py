@@ -99,8 +99,11 @@ class DefaultPreemption(Plugin):
         return Nomination(node, "", tuple(decisions))
 
     def _is_to_be_held(self, pod: PodRecord, row: int, draws_on: str | None) -> bool:
-        """A pod that will draw on a reservation waits for its room inside that."""
+        """A pod that will draw on a reservation waits for its room inside that; one that starves may
+        have what it needs held there already."""
         promises = self.cluster.promises
+        if self.cluster.jobs.holds.is_held_on(pod, row):
+            return False
         if draws_on is None or draws_on or not (self._args.hold_room and promises.are_kept):
             return False
         room = promises.rooms.of(pod, row)

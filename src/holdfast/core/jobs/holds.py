@@ -131,6 +131,13 @@ class Holds:
         """Whether there is, or will be, a hold for the pod."""
         return pod.uid in self.wanted or self.of(pod) is not None
 
+    def is_held_on(self, pod: PodRecord, row: int) -> bool:
+        """Whether there is, or will be, a hold for the pod on that row."""
+        wanted, promise = self.wanted.get(pod.uid), self.of(pod)
+        if promise is None:
+            return wanted is not None and wanted.node == self._cluster.nodes.name(row)
+        return promise.pod is not None and promise.pod.row == row
+
     def has_capacity(self, pod: PodRecord) -> bool:
         """Whether capacity is held for the pod already, by a starvation hold or by another's doing: a
         node is being cleared for it, or a reservation that is for this pod waits for as much."""
