@@ -64,6 +64,8 @@ class Audit:
         self._said: list[str] = []
         self._to_settle: dict[str, None] = {}
         """Uids of reservations to look at when everything has settled."""
+        self._placed: set[str] = set()
+        """Uids of reservations that got their node at this moment."""
         self._gangs: dict[Gang, None] = {}
         """Gangs of which members were bound at this moment."""
         self._disturbed: set[str] = set()
@@ -104,6 +106,7 @@ class Audit:
         for gang in self._gangs:
             said.extend(self._judge_gang(gang))
         self._gangs.clear()
+        self._placed.clear()
         return said
 
     def changed(
@@ -193,6 +196,8 @@ class Audit:
             cluster.drop_reservation(uid)
         else:
             now = cluster.put_reservation(after)
+            if now.node and (was is None or not was.node):
+                self._placed.add(now.uid)
             self._to_settle[uid] = None
             if self._in_write and was is not None:
                 self._said.extend(lifecycle.phase_change(was, now))
@@ -253,8 +258,12 @@ class Audit:
         if rule == RESTRICTED:
             resource = about.rpartition(" ")[2]
             return any(self._restricts(each.scheduler, resource) for each in actors)
-        if rule in (OVER_WAITING, OVER_WAITING_BUT_HOLDS) and (not self._bound or self._cluster.asking):
-            return False
+        if rule in (OVER_WAITING, OVER_WAITING_BUT_HOLDS):
+            # A pod whose reservation just got its node is bound once that is written: what waits there
+            # since came after it.
+            after = any(pod.reservation in self._placed for pod in self._bound)
+            if not self._bound or self._cluster.asking or after:
+                return False
         if rule in _WITH_HOLDS or rule in _BUT_HOLDS:
             return (rule in _BUT_HOLDS) == any(map(self._is_lent_a_hold, self._bound))
         if rule == VOLUMES and self._given_volumes:
