@@ -319,8 +319,11 @@ def test_a_definition_takes_its_objects_with_it(server: LiveServer) -> None:
         assert sorted(next(events)["type"] for _ in range(2)) == ["DELETED", "MODIFIED"]
     assert server.get(path("leaves")).names == ["b"], "one waits for its finalizer, and is still served"
     refused = server.post(path("leaves"), thing("Leaf", "c", {"size": 1}))
-    assert (refused.code, refused.reason) == (405, "MethodNotAllowed")
-    assert refused.message == "create not allowed while custom resource definition is terminating"
+    assert (refused.code, refused.reason) == (403, "Forbidden")
+    assert refused.message == (
+        'leaves.example.com "c" is forbidden: create not allowed while custom resource definition is '
+        "terminating"
+    )
     server.patch(f"{path('leaves')}/b", {"metadata": {"finalizers": None}})
     assert server.get(f"{DEFINITIONS}/leaves.example.com").code == 404
     assert server.get(path("leaves")).code == 404

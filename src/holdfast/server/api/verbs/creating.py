@@ -5,7 +5,6 @@ from holdfast.server.api.cluster import Call
 from holdfast.server.api.status import (
     ApiError,
     Resource,
-    about,
     already_exists,
     forbidden,
     invalid,
@@ -154,12 +153,8 @@ def _check_definition(call: Call) -> None:
     type = call.type
     definition = call.cluster.store.get(Key(GROUP, KIND, "", type.crd))
     if definition is not None and definition["metadata"].get("deletionTimestamp"):
-        raise ApiError(
-            405,
-            "MethodNotAllowed",
-            "create not allowed while custom resource definition is terminating",
-            about(call.resource),
-        )
+        why = "create not allowed while custom resource definition is terminating"
+        raise forbidden(call.resource, call.name, why)
     if call.cluster.catalogue.resource(type.group, type.version, type.plural) is None:
         raise unknown_resource()
 
