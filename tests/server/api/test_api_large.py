@@ -5,6 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
+import time
+from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -126,6 +129,35 @@ def test_a_large_request_is_worked_out_again_after_another_write() -> None:
         assert tries == ["0", "1"]
         assert raw["data"] == {"n": "1", "mine": "1"}
         assert call.warnings == ["said once"]
+
+    asyncio.run(scenario())
+
+
+def test_large_requests_that_depend_on_each_other_do_not_starve() -> None:
+    """Each goes through what the others write, as definitions do: one that was overtaken is next."""
+
+    async def scenario() -> None:
+        of = cluster()
+        workers = Workers(of.store)
+        tries: Counter[str] = Counter()
+
+        def writing(name: str) -> Callable[[Call], Written]:
+            def verb(call: Call) -> Written:
+                tries[name] += 1
+                call.cluster.store.scan("", "ConfigMap")
+                for _ in range(20):
+                    time.sleep(0)  # the other thread has its turn
+                key = KEY._replace(name=name)
+                return call.cluster.store.create(key, {"metadata": {"name": name}}), True
+
+            return verb
+
+        names = [f"m{i}" for i in range(40)]
+        waiting = [workers.write(config_maps(of), LARGE + 1, writing(name)) for name in names]
+        await asyncio.gather(*waiting)
+        workers.close()
+        assert of.store.count("", "ConfigMap") == len(names)
+        assert max(tries.values()) <= 2
 
     asyncio.run(scenario())
 

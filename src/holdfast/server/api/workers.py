@@ -52,6 +52,7 @@ class Workers:
         self._pool: ThreadPoolExecutor | None = None
         self._large: dict[Key, int] = {}
         """The sizes of objects that are known to be large."""
+        self._committing = asyncio.Lock()
         self._stop = store.observe(self._changed)
 
     async def compute(self, function: Callable[[], T]) -> T:
@@ -66,26 +67,37 @@ class Workers:
         the object say."""
         if size * custom.weight(call.type) <= LARGE and call.key not in self._large:
             return verb(call)
-        for _ in range(_TRIES):
-            draft = Draft(call.cluster.store)
+        for attempt in range(_TRIES):
             one = copy(call)
-            one.cluster = call.cluster.drafting(draft)
             one.warnings = []
-
-            def work(one: Call = one, draft: Draft = draft) -> Written:
-                result = verb(one)
-                _check_size(draft, one.type.builtin)
-                return result
-
             try:
-                answer, new = await self.compute(work)
-                committed = draft.commit()
+                return await self._drafted(one, verb, again=attempt > 0)
             except ChangedMeanwhile:
                 continue
             finally:
                 call.warnings[:] = one.warnings
-            return (committed if committed is not None else answer), new
         raise conflict(call.resource, call.name, MODIFIED)
+
+    async def _drafted(self, call: Call, verb: Callable[[Call], Written], again: bool) -> Written:
+        """Raises ChangedMeanwhile. While a request is worked out `again` no other draft is committed:
+        large requests that depend on each other would overtake it once more."""
+        draft = Draft(call.cluster.store)
+        call.cluster = call.cluster.drafting(draft)
+
+        def work() -> Written:
+            result = verb(call)
+            _check_size(draft, call.type.builtin)
+            return result
+
+        if again:
+            async with self._committing:
+                answer, new = await self.compute(work)
+                committed = draft.commit()
+        else:
+            answer, new = await self.compute(work)
+            async with self._committing:
+                committed = draft.commit()
+        return (committed if committed is not None else answer), new
 
     def answered(self, key: Key, encoded: bytes) -> bool:
         """Takes note of how large an object is that is shown; whether that is too much for the loop."""
