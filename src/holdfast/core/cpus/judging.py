@@ -52,14 +52,17 @@ class Judging:
     def __init__(self, cpus: Cpus, nodes: NodeTable) -> None:
         self._cpus = cpus
         self._nodes = nodes
+        self._columns = {
+            key: nodes.labels.column(key)
+            for key in (names.NODE_CPU_BIND_POLICY, names.NODE_NUMA_TOPOLOGY_POLICY)
+        }
+        """Kept, since a column that nobody keeps is made anew from all nodes."""
 
     def matters(self, want: Want) -> bool:
         """Whether there is anything to check for such pods at all."""
         if want.bound or want.numa:
             return True
-        labels = self._nodes.labels
-        keys = (names.NODE_CPU_BIND_POLICY, names.NODE_NUMA_TOPOLOGY_POLICY)
-        return self._cpus.demanding or any(labels.column(key).values for key in keys)
+        return self._cpus.demanding or any(map(self._nodes.labels.has, self._columns))
 
     def lacks(
         self,
@@ -193,7 +196,7 @@ class Judging:
         return codes
 
     def _codes(self, key: str, meaning: dict[str, int], rows: Rows) -> NDArray[np.int64]:
-        column = self._nodes.labels.column(key)
+        column = self._columns[key]
         if not column.values:
             return np.zeros(len(rows), dtype=np.int64)
         table = np.array([*(meaning.get(value, 0) for value in column.values), 0], dtype=np.int64)
