@@ -154,8 +154,7 @@ def _one_minute(operations: Operations, target: Target, until: float, rate: floa
         if not target.has_kubelets and step % 20 == 0:
             operations.finish_deletions()
         time.sleep(max(0.0, now + 1 / rate - time.monotonic()))
-    if not target.has_kubelets:
-        operations.collect_events()
+    operations.collect_events()
 
 
 def _mean(sizes: list[Size]) -> float:

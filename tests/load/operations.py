@@ -72,7 +72,7 @@ class Operations:
                     self._delete(f"{_PODS}/{pod['metadata']['name']}")
 
     def collect_events(self) -> None:
-        """Real servers keep them for an hour; what counts here is the scheduler."""
+        """They are kept for an hour, and would make everything grow that long."""
         with suppress(RequestRefused):
             self._request("DELETE", "/api/v1/namespaces/default/events")
 
