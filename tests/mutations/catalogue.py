@@ -299,8 +299,8 @@ RESERVATIONS = (
         "evicted-usable",
         "nobody is allocated from a reservation that is being preempted",
         "core/promises/drawable.py",
-        "            if hold is None or promise.waiting or promise.leaving:",
-        "            if hold is None or promise.waiting:",
+        "            if hold is None or promise.waiting or promise.leaving or promise.deleting:",
+        "            if hold is None or promise.waiting or promise.deleting:",
         ("reservations/test_reservation_preemption.py",),
     ),
     Mutation(
@@ -376,12 +376,12 @@ RESERVATIONS = (
         ("provisioning",),
     ),
     Mutation(
-        "preemption-hold-for-all",
-        "a preemption hold is for the pod that preempted",
-        "core/promises/rooms.py",
-        "        there = self.get(pod.uid)\n        for promise",
-        "        there = next(iter(self.values()), None)\n        for promise",
-        ("reservations/test_random_rooms.py",),
+        "preemption-hold-kept",
+        "a preemption hold ends with the pod it is for",
+        "controllers/reservations.py",
+        "            return owner is None or owner.draws_on != promise.uid",
+        "            return owner is not None and owner.draws_on != promise.uid",
+        ("reservations/test_preempted_room.py",),
     ),
 )
 

@@ -6,6 +6,7 @@ from builders import make_node, make_pod
 from holdfast.core.classes import Traits
 from holdfast.framework.column import Column
 from reference.driving import cluster_of, only, profile_of
+from reservations.little_world import LittleWorld, node, reservation
 
 
 @pytest.mark.parametrize(
@@ -35,12 +36,10 @@ def test_a_pod_that_names_its_node_goes_there_or_nowhere(
 
 
 def test_a_reservation_that_names_its_node_is_told_so() -> None:
-    driver = cluster_of(make_node("n1").obj(), setup=only("NodeName"))
-    scheduler = driver.scheduler
-    traits = Traits(promised_to=0, wants_node="n3")
-    cls = scheduler.cluster.classes.acquire(make_pod("p").obj(), traits)
-    column: Column = scheduler.cycle.column(profile_of(scheduler, "default-scheduler"), cls)
-    assert column.verdict().message(1) == (
+    names_n3 = reservation("r")
+    names_n3["spec"]["template"]["spec"]["nodeName"] = "n3"
+    world = LittleWorld(node("n1"), names_n3)
+    assert world.condition("r", "Scheduled")["message"].startswith(
         "0/1 nodes are available: 1 node(s) didn't match the nodeName specified by reservation."
     )
 
