@@ -252,11 +252,16 @@ def _nindent(width: int, text: str) -> str:
     return "\n" + "\n".join(" " * width + line for line in text.split("\n"))
 
 
+def _fail(message: str) -> None:
+    raise ValueError(message)
+
+
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "contains": lambda part, text: part in text,
     "deepCopy": copy.deepcopy,
     "default": lambda other, value=None: value or other,
     "dict": lambda *pairs: dict(zip(pairs[::2], pairs[1::2], strict=True)),
+    "fail": _fail,
     "first": lambda items: items[0],
     "list": lambda *items: list(items),
     "merge": _merge,

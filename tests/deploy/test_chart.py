@@ -104,7 +104,7 @@ def test_every_field_of_the_configuration_passes_through() -> None:
                 "pluginConfig": [{"name": "NodeResourcesFit", "args": {"ignoredResources": ["a/b"]}}],
             }
         ],
-        "extenders": [{"urlPrefix": "https://extender.example"}],
+        "extenders": [],
         "actions": [{"name": "allocate"}],
         "configurations": [{"name": "allocate", "arguments": {}}],
         "dynamicReservation": {"onFailure": "Bind"},
@@ -119,6 +119,11 @@ def test_every_field_of_the_configuration_passes_through() -> None:
     assert config.pop("apiVersion") == "kubescheduler.config.k8s.io/v1"
     assert config.pop("kind") == "KubeSchedulerConfiguration"
     assert config == everything
+
+
+def test_extenders_are_refused_with_what_to_do_instead() -> None:
+    with pytest.raises(ValueError, match=r"config\.extenders: HTTP extenders .* Write a plugin"):
+        rendered({"config": {"extenders": [{"urlPrefix": "https://extender.example"}]}})
 
 
 def test_the_schema_knows_the_fields_the_scheduler_knows() -> None:

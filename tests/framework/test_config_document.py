@@ -71,10 +71,6 @@ def test_only_this_kind_and_version_is_read(mapping: Any, expected: list[str]) -
             'leaderElection.leaderElected: unknown field; did you mean "leaderElect"?',
         ),
         (
-            {"extenders": [{"urlPrefix": "http://x", "enableHttps": True}]},
-            'extenders[0].enableHttps: unknown field; did you mean "enableHTTPS"?',
-        ),
-        (
             {"dynamicReservation": {"provisionTimout": 1}},
             'dynamicReservation.provisionTimout: unknown field; did you mean "provisionTimeout"?',
         ),
@@ -144,7 +140,7 @@ def test_problems_of_all_sections_are_reported_together() -> None:
         'parallelism: expected an integer, got "many"',
         "podMaxBackoffSeconds: must be at least 1, got 0",
         'profiles[0].plugins.scoer: unknown field; did you mean "score"?',
-        "extenders[0].urlPrefix: required",
+        REFUSED_EXTENDERS,
         "profiles[0].schedulerName: required when there are several profiles",
         'profiles[0].pluginConfig[0].name: unknown plugin "Reservatoin"; did you mean "Reservation"?',
         'profiles[1].plugins.filter.enabled[0].name: unknown plugin "NodeNam"; '
@@ -167,7 +163,6 @@ def test_defaults_are_kube_schedulers() -> None:
     assert (configuration.pod_initial_backoff, configuration.pod_max_backoff) == (1.0, 10.0)
     assert configuration.enable_profiling and configuration.enable_contention_profiling
     assert not configuration.delay_cache_until_active
-    assert configuration.extenders == ()
     assert configuration.warnings == ()
     assert configuration.leader_election == LeaderElection(
         leader_elect=True,
@@ -279,75 +274,23 @@ def test_dynamic_reservation_faults(section: dict[str, Any], expected: str) -> N
     assert problems(dynamicReservation=section) == [f"dynamicReservation.{expected}"]
 
 
+REFUSED_EXTENDERS = (
+    "extenders: HTTP extenders are not supported: Holdfast makes no requests while it decides. "
+    "Write a plugin in Python instead (docs/plugins.md) and remove this field"
+)
+
+
 @pytest.mark.parametrize(
     ("extenders", "expected"),
     [
-        ([{}], ["extenders[0].urlPrefix: required"]),
-        ([{"urlPrefix": ""}], ["extenders[0].urlPrefix: must not be empty"]),
-        (
-            [{"urlPrefix": "localhost:80"}],
-            ["extenders[0].urlPrefix: must begin with http:// or https://"],
-        ),
-        (
-            [{"urlPrefix": "http://a", "prioritizeVerb": "score"}],
-            ["extenders[0].weight: must be positive when prioritizeVerb is set"],
-        ),
-        (
-            [
-                {"urlPrefix": "http://a", "bindVerb": "b"},
-                {"urlPrefix": "http://c", "bindVerb": "d"},
-            ],
-            ["extenders: only one extender may bind, but extenders[0] and extenders[1] do"],
-        ),
-        (
-            [
-                {"urlPrefix": "http://a", "managedResources": [{"name": "example.com/x"}]},
-                {
-                    "urlPrefix": "http://b",
-                    "managedResources": [
-                        {"name": "example.com/x"},
-                        {"name": "cpu"},
-                        {"name": "-/y"},
-                    ],
-                },
-            ],
-            [
-                'extenders[1].managedResources[0].name: "example.com/x" is already managed '
-                "by an extender",
-                'extenders[1].managedResources[1].name: "cpu" is not an extended resource, '
-                "such as example.com/gpu",
-                'extenders[1].managedResources[2].name: "-/y" does not begin with a DNS domain '
-                "before the slash",
-            ],
-        ),
+        (None, []),
+        ([], []),
+        ([{"urlPrefix": "http://x", "filterVerb": "filter"}], [REFUSED_EXTENDERS]),
+        ([{"urlPrefix": "http://x", "ignorable": True}], [REFUSED_EXTENDERS]),
+        ([{"urlPrefix": "http://x"}, {"urlPrefix": "http://y"}], [REFUSED_EXTENDERS]),
+        ([{}], [REFUSED_EXTENDERS]),
+        ({"urlPrefix": "http://x"}, ["extenders: expected a list, got a mapping"]),
     ],
 )
-def test_extender_faults(extenders: list[Any], expected: list[str]) -> None:
+def test_extenders_are_refused_with_what_to_do_instead(extenders: Any, expected: list[str]) -> None:
     assert problems(extenders=extenders) == expected
-
-
-def test_extender_is_kept_with_defaults_filled_in() -> None:
-    (extender,) = loaded(
-        extenders=[
-            {
-                "urlPrefix": "https://ext.example:8888",
-                "filterVerb": "filter",
-                "enableHTTPS": True,
-                "tlsConfig": {"caFile": "/ca.crt"},
-                "httpTimeout": "0s",
-                "managedResources": [{"name": "example.com/x", "ignoredByScheduler": True}],
-            }
-        ]
-    ).extenders
-    assert (extender.filter_verb, extender.enable_https, extender.http_timeout) == (
-        "filter",
-        True,
-        5.0,
-    )
-    assert extender.tls_config is not None and extender.tls_config.ca_file == "/ca.crt"
-    assert extender.managed_resources[0].ignored_by_scheduler
-
-
-def test_extenders_are_not_called_which_is_warned_of() -> None:
-    configuration = loaded(extenders=[{"urlPrefix": "http://x"}, {"urlPrefix": "http://y"}])
-    assert configuration.warnings == ("extenders: have no effect: extenders are not called",)

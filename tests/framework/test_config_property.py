@@ -34,7 +34,7 @@ _DEFAULT = default_configuration(IMPLEMENTS)
 @given(st.data())
 def test_a_spoilt_configuration_is_refused_or_loads_the_same_again(data: st.DataObject) -> None:
     mapping = copy.deepcopy(_DEFAULT)
-    mapping["extenders"] = [{"urlPrefix": "http://x", "managedResources": [{"name": "a.b/c"}]}]
+    mapping["extenders"] = []
     for _ in range(data.draw(st.integers(1, 3))):
         container, key = data.draw(st.sampled_from(_places(mapping)))
         container[key] = data.draw(_JSON)

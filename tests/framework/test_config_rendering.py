@@ -57,7 +57,7 @@ def test_default_configuration_is_plain_and_complete() -> None:
         {"actions": "allocate, reserve", "configurations": [{"name": "reserve"}]},
         {"actions": [{"name": "reserve", "arguments": {"starvingJobTimeThreshold": "1.5s"}}]},
         {"dynamicReservation": {"provisionTimeout": "1h0.25s", "virtualRetention": 0}},
-        {"extenders": [{"urlPrefix": "http://x", "httpTimeout": "1m", "enableHTTPS": True}]},
+        {"extenders": []},
         {"percentageOfNodesToScore": 30},
         {
             "profiles": [

@@ -67,6 +67,9 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 
 {{/* The whole configuration, as it was given, with what only the release knows. */}}
 {{- define "holdfast.config" -}}
+{{- if .Values.config.extenders -}}
+{{- fail "config.extenders: HTTP extenders are not supported: Holdfast makes no requests while it decides. Write a plugin in Python instead (docs/plugins.md) and remove this value" -}}
+{{- end -}}
 {{- $type := dict "apiVersion" "kubescheduler.config.k8s.io/v1" "kind" "KubeSchedulerConfiguration" -}}
 {{- $lease := dict "resourceNamespace" (include "holdfast.leaseNamespace" .) -}}
 {{- $defaults := merge $type (dict "leaderElection" $lease) -}}

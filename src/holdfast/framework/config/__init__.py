@@ -37,7 +37,6 @@ from holdfast.framework.config.args import (
 from holdfast.framework.config.component import ClientConnection, LeaderElection
 from holdfast.framework.config.document import API_VERSION, KIND
 from holdfast.framework.config.dynamic_reservation import DynamicReservation
-from holdfast.framework.config.extenders import Extender
 from holdfast.framework.config.load import Configuration, load
 from holdfast.framework.config.plugin_sets import (
     DEFAULT_PLUGINS,
@@ -69,7 +68,6 @@ __all__ = [
     "DeviceScoringStrategy",
     "DeviceShareArgs",
     "DynamicReservation",
-    "Extender",
     "InterPodAffinityArgs",
     "LeaderElection",
     "LimitAwareArgs",

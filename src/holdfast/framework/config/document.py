@@ -7,7 +7,6 @@ import msgspec
 
 from holdfast.framework.config.component import ClientConnection, LeaderElection
 from holdfast.framework.config.dynamic_reservation import DynamicReservation
-from holdfast.framework.config.extenders import Extender
 from holdfast.framework.config.plugin_sets import Plugins
 from holdfast.framework.config.problems import Problems
 from holdfast.framework.config.reading import Name, Percent, Section, described
@@ -33,7 +32,8 @@ class Profile(Section, frozen=True):
 
 class Document(Section, frozen=True):
     """`percentageOfNodesToScore` is accepted for the sake of existing files and has no effect:
-    all feasible nodes are scored. So is `parallelism`: nodes are judged by vector operations."""
+    all feasible nodes are scored. So is `parallelism`: nodes are judged by vector operations.
+    `extenders` are refused unless there are none: see `refuse_extenders`."""
 
     api_version: str
     kind: str
@@ -46,7 +46,7 @@ class Document(Section, frozen=True):
     pod_initial_backoff_seconds: _AtLeastOne = 1
     pod_max_backoff_seconds: _AtLeastOne = 10
     profiles: tuple[Profile, ...] = ()
-    extenders: tuple[Extender, ...] = ()
+    extenders: tuple[Any, ...] = ()
     delay_cache_until_active: bool = False
     actions: Any = None
     configurations: Any = None
@@ -84,3 +84,14 @@ def check_type(api_version: object, kind: object, problems: Problems) -> None:
         problems.add("kind", f'required: "{KIND}"')
     elif kind != KIND:
         problems.add("kind", f'must be "{KIND}", got {described(kind)}')
+
+
+def refuse_extenders(document: Document, problems: Problems) -> None:
+    """An extender that is not called would leave out checks the cluster relies on, so a file that names
+    one is not used."""
+    if document.extenders:
+        problems.add(
+            "extenders",
+            "HTTP extenders are not supported: Holdfast makes no requests while it decides. Write a "
+            "plugin in Python instead (docs/plugins.md) and remove this field",
+        )

@@ -12,9 +12,8 @@ from holdfast.framework.config.component import (
     checked_leader_election,
     zero_means_default,
 )
-from holdfast.framework.config.document import Document, check_type, in_our_terms
+from holdfast.framework.config.document import Document, check_type, in_our_terms, refuse_extenders
 from holdfast.framework.config.dynamic_reservation import DynamicReservation
-from holdfast.framework.config.extenders import Extender, checked_extenders
 from holdfast.framework.config.plugin_sets import Implements
 from holdfast.framework.config.problems import Problems, child, item
 from holdfast.framework.config.profiles import (
@@ -35,7 +34,6 @@ class Configuration(msgspec.Struct, frozen=True):
     pod_max_backoff: float
     leader_election: LeaderElection
     client_connection: ClientConnection
-    extenders: tuple[Extender, ...]
     parallelism: int
     percentage_of_nodes_to_score: int
     enable_profiling: bool
@@ -60,6 +58,7 @@ def load(
     document = _document(mapping, problems)
     _check_backoff(document, problems)
     _warn_of_sampling(document, problems)
+    refuse_extenders(document, problems)
     configuration = Configuration(
         profiles=resolve_profiles(document.profiles, implements, default_scheduler_name, problems),
         actions=read_actions(document.actions, document.configurations, problems),
@@ -68,7 +67,6 @@ def load(
         pod_max_backoff=float(document.pod_max_backoff_seconds),
         leader_election=checked_leader_election(document.leader_election, "leaderElection", problems),
         client_connection=zero_means_default(document.client_connection),
-        extenders=checked_extenders(document.extenders, "extenders", problems),
         parallelism=document.parallelism,
         percentage_of_nodes_to_score=document.percentage_of_nodes_to_score,
         enable_profiling=document.enable_profiling,

@@ -17,14 +17,3 @@ def qualified_name_fault(name: str) -> str | None:
             "with a letter or digit at both ends"
         )
     return None
-
-
-def extended_resource_fault(name: str) -> str | None:
-    """Why `name` is no extended resource (one with a domain outside kubernetes.io)."""
-    if fault := qualified_name_fault(name):
-        return fault
-    domain, slash, _ = name.rpartition("/")
-    native = domain == "kubernetes.io" or domain.endswith(".kubernetes.io")
-    if not slash or native or name.startswith("requests."):
-        return f'"{name}" is not an extended resource, such as example.com/gpu'
-    return None

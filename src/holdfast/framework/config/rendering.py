@@ -22,7 +22,7 @@ def default_configuration(
 
 def to_mapping(configuration: Configuration) -> dict[str, Any]:
     """A mapping that `load` makes this same configuration of."""
-    mapping = {
+    return {
         "apiVersion": API_VERSION,
         "kind": KIND,
         "parallelism": configuration.parallelism,
@@ -37,11 +37,7 @@ def to_mapping(configuration: Configuration) -> dict[str, Any]:
         "actions": [_action(action) for action in configuration.actions],
         "dynamicReservation": write(configuration.dynamic_reservation),
         "profiles": [_profile(profile) for profile in configuration.profiles],
-        "extenders": [write(extender) for extender in configuration.extenders],
     }
-    if not configuration.extenders:
-        del mapping["extenders"]
-    return mapping
 
 
 def _action(action: ActionConfig) -> dict[str, Any]:
