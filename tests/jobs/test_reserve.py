@@ -37,6 +37,7 @@ def holds(played: Played) -> dict[str, tuple[str, str]]:
             raw["status"].get("nodeName", ""),
         )
         for raw in played.all("Reservation")
+        if "object" in raw["spec"]["owners"][0]
     }
 
 
@@ -50,6 +51,35 @@ def test_room_that_comes_free_falls_to_the_starving_pod() -> None:
         (40, "Ready"),
         (40, "Bound"),
     ]
+
+
+def test_nothing_is_held_where_a_reusable_reservation_has_the_capacity_again() -> None:
+    """On n1 two cores at most are free one day: on n2, which is worse now, all are."""
+    reusable = {
+        "apiVersion": "scheduling.koordinator.sh/v1alpha1",
+        "kind": "Reservation",
+        "metadata": {"name": "r"},
+        "spec": {
+            "allocateOnce": False,
+            "owners": [{"labelSelector": {"matchLabels": {"app": "r"}}}],
+            "template": {
+                "spec": {
+                    "nodeName": "n1",
+                    "containers": [{"name": "c", "resources": {"requests": {"cpu": "2"}}}],
+                }
+            },
+        },
+    }
+    owners = [pod(f"owner-{i}", 1, at="1s", labels={"app": "r"}, runs_for="19s") for i in range(2)]
+    on_n1 = [node("n1", 4), pod("early", 1, nodeName="n1", runs_for="60s")]
+    played = play(
+        [*on_n1, reusable, *owners, *full("n2", 3, 50, 50, 50)],
+        pod("big", 3, at="2s"),
+        config=actions(**AFTER),
+        until=40,
+    )
+    assert holds(played)["big"] == ("Waiting", "n2")
+    assert [t for t, _ in played.events("Pod/default/big", "Reserved")] == [12]
 
 
 def test_what_is_held_is_a_reservation_of_the_pods() -> None:

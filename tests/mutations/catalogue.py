@@ -419,6 +419,14 @@ HOLDS = (
         ("jobs/test_reserve.py",),
     ),
     Mutation(
+        "reusable-used-up",
+        "a reusable reservation has again what its owners used",
+        "core/ledger.py",
+        "        if hold.promise.once or not hold.taken:",
+        "        if hold.promise or not hold.taken:",
+        ("reservations/test_waiting_beside_reusable.py",),
+    ),
+    Mutation(
         "half-a-gang-held",
         "holds are made only if they make the whole job ready",
         "framework/reserving.py",

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from holdfast.core.classes import PodClass
 from holdfast.core.fills import Amounts, Fill
 from holdfast.core.holds import Hold, HoldTable
-from holdfast.core.nodes import NO_PODS, NodeTable
+from holdfast.core.nodes import NO_PODS, Held, NodeTable
 from holdfast.core.pods import PodRecord
 from holdfast.core.rowlog import RowLog
 
@@ -49,8 +49,28 @@ class Ledger:
         """What a slot sums up that is no resource, and how much that may be on a row."""
         self._emptied: list[int] = []
 
-    def _held_on(self, row: int) -> list[Amounts]:
-        return [hold.remaining for hold in self.holds.on(row)]
+    def _held_on(self, row: int) -> list[Held]:
+        return [Held(hold.remaining, self._held_in_the_end(hold)) for hold in self.holds.on(row)]
+
+    def _held_in_the_end(self, hold: Hold) -> Amounts:
+        """What a hold claims when the pods have ended that do not stay as long as the node."""
+        taken = self.taken_for_good(hold)
+        if taken is hold.taken:
+            return hold.remaining
+        return {slot: max(0, amount - taken.get(slot, 0)) for slot, amount in hold.amounts.items()}
+
+    def taken_for_good(self, hold: Hold) -> Amounts:
+        """What pods that draw on a hold ask for of the slots it promises, but for what it has again
+        when they end; not to be written to. A reservation that is used once has nothing again."""
+        if hold.promise.once or not hold.taken:
+            return hold.taken
+        taken: Amounts = {}
+        for pod in self.pods.get(hold.row, {}).values():
+            if pod.draws_on == hold.pod.uid and pod.cls.permanent:
+                for slot, amount in pod.cls.usage:
+                    if slot in hold.amounts:
+                        taken[slot] = taken.get(slot, 0) + amount
+        return taken
 
     def place(self, pod: PodRecord, row: int) -> None:
         """The pod claims its requests of the row."""

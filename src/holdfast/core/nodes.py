@@ -9,6 +9,7 @@ earlier stand earlier, which is how ties between nodes are broken.
 import heapq
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,6 +49,14 @@ class NodeInfo:
     """What of `allocatable` the node does not say itself: it follows from its devices."""
 
 
+class Held(NamedTuple):
+    """What a reservation holds, by slot."""
+
+    now: Mapping[int, int]
+    in_the_end: Mapping[int, int]
+    """When the pods have ended that do not stay as long as the node."""
+
+
 class NodeTable:
     def __init__(self) -> None:
         self.capacity = _FIRST_CAPACITY
@@ -60,11 +69,12 @@ class NodeTable:
         self.claimed = _matrix(_FIRST_SLOTS, self.capacity)
         """Requests of pods, plus what reservations there still hold."""
         self._held = _matrix(_FIRST_SLOTS, self.capacity)
+        self._reserved = _matrix(_FIRST_SLOTS, self.capacity)
         self.held_outdated: dict[int, None] = {}
         """Rows on which reservations hold more or less than was last written down."""
-        self.held_on: Callable[[int], Iterable[Mapping[int, int]]] | None = None
-        """What each reservation on a row holds, by slot; said by the table's first ledger. Others only
-        count something again."""
+        self.held_on: Callable[[int], Iterable[Held]] | None = None
+        """What each reservation on a row holds; said by the table's first ledger. Others only count
+        something again."""
         self.permanent = _matrix(_FIRST_SLOTS, self.capacity)
         """The part of `claimed` that pods claim which stay as long as the node."""
         self.lowest: NDArray[np.int64] = np.full(self.capacity, NO_PODS, dtype=np.int64)
@@ -138,16 +148,28 @@ class NodeTable:
     def held(self) -> Matrix:
         """The part of `claimed` that reservations hold. Few ask for it, and it changes all the time: so
         it is written down when asked for."""
-        held = self._held
+        self._write_held()
+        return self._held
+
+    @property
+    def reserved(self) -> Matrix:
+        """What reservations hold once every pod has ended that does not stay as long as the node:
+        reusable ones have then back what such pods use of them. With `permanent` this is what of a node
+        is never free while its reservations live."""
+        self._write_held()
+        return self._reserved
+
+    def _write_held(self) -> None:
         if not self.held_outdated or self.held_on is None:
-            return held
+            return
         outdated, self.held_outdated = self.held_outdated, {}
         for row in outdated:
-            held[:, row] = 0
-            for amounts in self.held_on(row):
-                for slot, amount in amounts.items():
-                    held[slot, row] += amount
-        return held
+            self._held[:, row] = self._reserved[:, row] = 0
+            for now, in_the_end in self.held_on(row):
+                for slot, amount in now.items():
+                    self._held[slot, row] += amount
+                for slot, amount in in_the_end.items():
+                    self._reserved[slot, row] += amount
 
     def close_row(self, row: int) -> None:
         """Gives a row back. It must be neither alive nor claimed."""
@@ -211,7 +233,7 @@ class NodeTable:
     def _resize(self, slots: int, capacity: int) -> None:
         self._having = np.pad(self._having, (0, slots - len(self._having)))
         self.sparse |= frozenset(range(len(self.allocatable), slots) if self.count else ())
-        for name in ("allocatable", "claimed", "_held", "permanent"):
+        for name in ("allocatable", "claimed", "_held", "_reserved", "permanent"):
             before: Matrix = getattr(self, name)
             after = _matrix(slots, capacity)
             after[: before.shape[0], : before.shape[1]] = before

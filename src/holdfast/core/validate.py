@@ -74,6 +74,7 @@ def _claims(cluster: Cluster) -> list[str]:
     table = cluster.nodes
     claimed = np.zeros_like(table.claimed)
     held = np.zeros_like(table.held)
+    reserved = np.zeros_like(table.reserved)
     permanent = np.zeros_like(table.permanent)
     ports: Counter[tuple[int, object]] = Counter()
     for pod in cluster.pods.values():
@@ -93,11 +94,16 @@ def _claims(cluster: Cluster) -> list[str]:
                 permanent[slot, pod.row] += amount
     for hold in cluster.ledger.holds:
         taken: Counter[int] = Counter()
+        for_good: Counter[int] = Counter()
         for pod in cluster.pods.values():
             if pod.draws_on == hold.pod.uid and pod.row == hold.row:
-                taken.update({slot: n for slot, n in pod.cls.usage if slot in hold.amounts})
+                asked = {slot: n for slot, n in pod.cls.usage if slot in hold.amounts}
+                taken.update(asked)
+                if hold.promise.once or pod.cls.permanent:
+                    for_good.update(asked)
         for slot, amount in hold.amounts.items():
             held[slot, hold.row] += max(0, amount - taken[slot])
+            reserved[slot, hold.row] += max(0, amount - for_good[slot])
         ports.update((hold.row, port) for port in hold.pod.cls.ports)
     for resource, counted in cluster.classes.counted.items():
         for slot, scored in ((counted.slot, False), (counted.scored, True)):
@@ -107,6 +113,7 @@ def _claims(cluster: Cluster) -> list[str]:
     for what, kept, right in (
         ("claimed", table.claimed, claimed + held),
         ("held", table.held, held),
+        ("reserved", table.reserved, reserved),
         ("permanent", table.permanent, permanent),
     ):
         for slot, row in zip(*np.nonzero(kept != right), strict=True):

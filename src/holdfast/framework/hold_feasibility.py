@@ -92,7 +92,7 @@ class HoldFeasibility:
         with self._cluster.ledger.peek():
             self._release([promise, *behind])
             for slot, amount in self.takes(pod.cls).items():
-                kept = nodes.held.item(slot, row) + nodes.permanent.item(slot, row)
+                kept = nodes.reserved.item(slot, row) + nodes.permanent.item(slot, row)
                 if kept + amount > self.offered(slot).item(row):
                     return f"node {name} will never have the room"
             if not self._passes(column, pod, row):

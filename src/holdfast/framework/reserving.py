@@ -261,7 +261,7 @@ class Search:
             return known
         kept: NDArray[np.int64]
         nodes, besides = self._nodes, [(other.cls, row) for other, row in self.held]
-        kept = (nodes.held[slot] + nodes.permanent[slot])[: nodes.size].copy()
+        kept = (nodes.reserved[slot] + nodes.permanent[slot])[: nodes.size].copy()
         if self._alone:
             kept = kept - self._holds.held(slot)
         else:

@@ -91,7 +91,7 @@ class LimitAware(Plugin):
     def _left_ahead(self, view: View, ceiling: Ceiling) -> Cells:
         """For a reservation made ahead of time pods that will end are as good as gone."""
         table, slot = self.cluster.nodes, ceiling.counted.slot
-        kept = view.take(table.held[slot]) + view.take(table.permanent[slot])
+        kept = view.take(table.reserved[slot]) + view.take(table.permanent[slot])
         return view.take(ceiling.cells) - kept
 
     def score(self, cls: PodClass) -> Score:

@@ -66,11 +66,12 @@ class NodeResourcesFit(Plugin):
         return Filter(passes, reasons, Scope.USAGE, needs=tuple(wanted))
 
     def _ahead(self, wanted: list[Need]) -> Filter:
-        """For a reservation made ahead of time pods that will end are as good as gone."""
+        """For a reservation made ahead of time pods that will end are as good as gone, and reusable
+        reservations have back what these use of them."""
         table = self.cluster.nodes
 
         def room(view: View, slot: int) -> Cells:
-            kept = view.take(table.held[slot]) + view.take(table.permanent[slot])
+            kept = view.take(table.reserved[slot]) + view.take(table.permanent[slot])
             return view.allocatable(slot) - kept
 
         def passes(view: View) -> Cells:

@@ -225,6 +225,8 @@ class Intake:
         self._cluster.jobs.join(record, reservation.metadata, cls.namespace)
         terms = self._terms(promise, cls)
         promise.wanted = self._interned(terms.wanted)
+        if promise.once != terms.once and promise.hold is not None:
+            self._nodes.held_outdated[promise.hold.row] = None
         promise.once = terms.once
         promise.order = terms.order
         promise.restricted = terms.restricted

@@ -136,6 +136,7 @@ class WaitingLine:
         assert hold is not None
         row, nodes = hold.row, self._nodes
         behind = self._behind(promise) if amounts is None else []
+        for_good = self._cluster.ledger.taken_for_good(hold)
         short: Amounts = {}
         for slot, promised in (hold.amounts if amounts is None else amounts).items():
             if amounts is not None and promised <= hold.amounts.get(slot, 0):
@@ -144,13 +145,15 @@ class WaitingLine:
             if not name:
                 name, offered = self._limits.allowed(slot, row)
             if amounts is not None and promise.waiting:
-                claimed = nodes.held.item(slot, row) + nodes.permanent.item(slot, row)
+                claimed = nodes.reserved.item(slot, row) + nodes.permanent.item(slot, row)
+                taken = for_good.get(slot, 0)
             else:
                 claimed = nodes.claimed.item(slot, row)
                 if behind:
                     claimed -= sum(each.left(slot) for each in behind)
-            claimed -= hold.left(slot)
-            needed = max(0, promised - hold.taken.get(slot, 0))
+                taken = hold.taken.get(slot, 0)
+            claimed -= max(0, hold.amounts.get(slot, 0) - taken)
+            needed = max(0, promised - taken)
             if name and claimed + needed > offered:
                 short[slot] = claimed + needed - offered
         return short
