@@ -26,6 +26,7 @@ from holdfast.framework.column import Column
 from holdfast.framework.config import Configuration
 from holdfast.framework.cycle import Cycle
 from holdfast.framework.gangs import Gangs
+from holdfast.framework.interface import Plugin
 from holdfast.framework.profile import Profile
 from holdfast.framework.queue import Group, Key, SchedulingQueue
 from holdfast.framework.registry import Registry
@@ -186,6 +187,8 @@ class Scheduler:
         return min((time for time in times if time is not None), default=None)
 
     def _wake(self, changes: int, now: float) -> None:
+        if changes & Change.OBJECTS:
+            self._ask_gates_again()
         touched = self.cluster.volumes.take_touched()
         woken = [group for group in self.queue.groups() if self._concerns(group, changes, touched)]
         self.cycle.terse = len(woken) > _FEW_GROUPS
@@ -193,6 +196,13 @@ class Scheduler:
             self._take_note_of_nominated()
         for group in woken:
             self._wake_group(group, now)
+
+    def _ask_gates_again(self) -> None:
+        """A plugin may have kept pods out of the queue for what it read of objects."""
+        for pod in self.queue.gated():
+            gates = self._profiles[pod.scheduler].pre_enqueue
+            if any(plugin.reads_objects for plugin in gates) and not _is_gated(gates, pod):
+                self.pod_pending(pod)
 
     def _concerns(self, group: Group, changes: int, touched: set[Hashable]) -> bool:
         """Whether changes of these kinds, and these of storage, could help the group's pods."""
@@ -289,10 +299,9 @@ class Scheduler:
         profile = self._profiles.get(pod.scheduler)
         if profile is None:
             return
-        for plugin in profile.pre_enqueue:
-            if plugin.pre_enqueue(pod):
-                self.queue.gate(pod)
-                return
+        if _is_gated(profile.pre_enqueue, pod):
+            self.queue.gate(pod)
+            return
         if pod.job is not None:
             self.gangs.pending(pod, self.cluster.now)
         else:
@@ -325,3 +334,8 @@ class Scheduler:
             return
         self.queue.retry_later(pod, self.cluster.now)
         self.cycle.tell(pod, message, self.cluster.now, "SchedulerError")
+
+
+def _is_gated(plugins: Sequence[Plugin], pod: PodRecord) -> bool:
+    """Whether a plugin keeps the pod out of the queue."""
+    return any(plugin.pre_enqueue(pod) for plugin in plugins)

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from holdfast.actions.scheduler import Controller
+from holdfast.api.raw_objects import ObjectKind
 from holdfast.controllers.dynamic_reservations import DynamicReservations
 from holdfast.controllers.evictions import ReservationEvictions
 from holdfast.controllers.migration import MigrationController
@@ -13,6 +14,7 @@ from holdfast.controllers.reservations import ReservationLifecycle
 from holdfast.core.cluster import Cluster
 from holdfast.core.promises.virtual import Settings
 from holdfast.framework.config import Configuration, ReservationArgs, ReservationPreemptionArgs
+from holdfast.framework.registry import Registry
 
 GARBAGE_AFTER = 100_000
 """Objects made before Python looks for garbage. A scheduler makes few cycles and keeps many objects,
@@ -54,6 +56,15 @@ def controllers(configuration: Configuration) -> list[Callable[[Cluster], Contro
     if dynamic.provisioner == "builtin":
         made.append(Provisioner.of)
     return made
+
+
+def declared_kinds(
+    configuration: Configuration, registry: Registry
+) -> dict[ObjectKind, tuple[str, ...]]:
+    """The kinds of objects that enabled plugins read, each with the plugins that do. Raises PluginError
+    where two disagree about a kind."""
+    points = (refs for profile in configuration.profiles for refs in profile.points.values())
+    return registry.object_kinds(ref.name for refs in points for ref in refs)
 
 
 def _args(configuration: Configuration, plugin: str) -> object:

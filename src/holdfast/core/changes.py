@@ -24,7 +24,7 @@ class Change:
     POD_LABELS = 256
     """A pod on a node changed its labels, or is on its way out: it may be counted otherwise."""
     OTHER = 512
-    """Any other object: namespaces, services, budgets."""
+    """Any other object Holdfast reads itself: namespaces, services, budgets."""
     STORAGE = 1024
     """Any object of storage, whatever it says; for plugins that watch none in particular."""
     CLAIMS = 2048
@@ -35,6 +35,9 @@ class Change:
     CAPACITIES = 65536
     ATTACHMENTS = 131072
     """Volumes that nodes have, by pods or still attached."""
+    OBJECTS = 262144
+    """An object of a kind that some plugin declares in `reads_objects`. It wakes pods that a plugin
+    with such a declaration rejected, whether or not its `wakes_on` names it."""
 
     ANY_NODE = 63
     ANY_POD = POD_PLACED | POD_LEFT | POD_LABELS
@@ -42,4 +45,4 @@ class Change:
     """These help a pod only if they are about something its plugins watch."""
     PROMISES = STORAGE | CLAIMS | PERSISTENT_VOLUMES
     """A promise to a claim was taken back."""
-    ANY = 262144 - 1
+    ANY = 524288 - 1

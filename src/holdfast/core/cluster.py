@@ -14,6 +14,7 @@ from holdfast.api.migration import PodMigrationJob
 from holdfast.api.node import Node
 from holdfast.api.pod import Pod
 from holdfast.api.policy import PriorityClass
+from holdfast.api.raw_objects import RawObject
 from holdfast.api.reservation import Reservation
 from holdfast.core.belongings import ABOUT_BELONGINGS, Belongings
 from holdfast.core.changes import Change
@@ -51,6 +52,7 @@ from holdfast.core.nodes import NodeInfo, NodeTable
 from holdfast.core.pod_intake import PodIntake
 from holdfast.core.pods import Phase, PodRecord
 from holdfast.core.promises import Promises, Virtuals
+from holdfast.core.raw_objects import RawObjects
 from holdfast.core.rowlog import RowLog
 from holdfast.core.story import Chronicle, Line
 from holdfast.core.topology import Topology
@@ -104,6 +106,8 @@ class Cluster:
         """Everything else, by kind (see `kind_of`) and then by (namespace, name)."""
         self.versions: dict[str, int] = {}
         """Moves, for a kind in `objects`, with every change of one of them."""
+        self.raw_objects = RawObjects()
+        """Those of kinds that plugins declare, beside all others."""
         self.nominations: dict[str, dict[str, PodRecord]] = {}
         """Pending pods for which a node is being cleared, by the node's name and their uid."""
         self.stamp = 0
@@ -262,6 +266,8 @@ class Cluster:
             self.jobs.queues.put(obj)
         elif isinstance(obj, PodMigrationJob):
             self.migrations.put(obj)
+        elif isinstance(obj, RawObject):
+            self._raw_changed(self.raw_objects.put(obj))
         else:
             meta = obj.metadata
             known = self.objects.setdefault(kind_of(obj), {})
@@ -286,6 +292,10 @@ class Cluster:
             self.jobs.queues.drop(obj)
         elif isinstance(obj, PodMigrationJob):
             self.migrations.drop(obj.metadata.uid)
+        elif isinstance(obj, RawObject):
+            meta = obj.metadata
+            gone_name = obj.api_version, obj.kind, meta.namespace, meta.name
+            self._raw_changed(self.raw_objects.drop(*gone_name))
         else:
             meta = obj.metadata
             gone = self.objects.get(kind_of(obj), {}).pop((meta.namespace, meta.name), None)
@@ -310,9 +320,19 @@ class Cluster:
         self._changes |= Change.OTHER
         self.belongings.object_changed(before, after)
 
+    def _raw_changed(self, is_changed: bool) -> None:
+        """Objects that only plugins read are other than before, if they are."""
+        if is_changed:
+            self.stamp += 1
+            self.revision += 1
+            self._changes |= Change.OBJECTS
+
     def _malformed(self, event: Malformed) -> None:
-        ref = ObjectRef(event.kind, event.namespace, event.name, event.uid)
-        if event.kind == "Node":
+        ref = ObjectRef(event.kind, event.namespace, event.name, event.uid, event.api_version)
+        if event.api_version:
+            name = event.api_version, event.kind, event.namespace, event.name
+            self._raw_changed(self.raw_objects.drop(*name))
+        elif event.kind == "Node":
             self._drop_node(event.name, "malformed")
         elif event.kind == "Pod":
             self.intake.malformed(event.uid)

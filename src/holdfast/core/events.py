@@ -32,6 +32,8 @@ class Malformed(msgspec.Struct, frozen=True):
     name: str
     uid: str
     error: InvalidObject
+    api_version: str = ""
+    """Given of a kind that only plugins read."""
 
 
 class BindConfirmed(msgspec.Struct, frozen=True):

@@ -51,6 +51,7 @@ class Answers:
         """Asks plugins which nodes will do."""
         for plugin in plugins:
             answer: Filter | Rejected | None
+            self._note_objects(plugin)
             try:
                 answer = plugin.filter(self._cls)
             except HoldfastError as error:
@@ -69,6 +70,7 @@ class Answers:
     def score_by(self, scorers: Iterable[tuple[Plugin, int]]) -> None:
         """Asks plugins how well nodes will do."""
         for scorer, weight in scorers:
+            self._note_objects(scorer)
             try:
                 score = scorer.score(self._cls)
             except HoldfastError as error:
@@ -78,6 +80,11 @@ class Answers:
                 continue
             if score is not None:
                 self._take(checked_score(scorer, score) if is_foreign(scorer) else score, weight)
+
+    def _note_objects(self, plugin: Plugin) -> None:
+        """What a plugin answers, even that there is nothing to check, may change with what it reads."""
+        if plugin.reads_objects:
+            self.versions.append(Settled(plugin.cluster.raw_objects.version_of(plugin.reads_objects)))
 
     def _take(self, score: Score, weight: int) -> None:
         if score.version is not None:

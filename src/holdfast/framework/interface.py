@@ -84,6 +84,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from holdfast.api.raw_objects import ObjectKind
 from holdfast.core.changes import Change
 from holdfast.core.classes import PodClass
 from holdfast.core.cluster import Cluster
@@ -359,6 +360,8 @@ class Plugin:
     wakes_on: ClassVar[int] = Change.ANY
     reads_annotations: ClassVar[frozenset[str]] = frozenset()
     """The annotations of pods the plugin reads, which thereby become part of their class."""
+    reads_objects: ClassVar[tuple[ObjectKind, ...]] = ()
+    """The kinds of objects the plugin reads that Holdfast does not: custom resources, say."""
     about_volumes: ClassVar[bool] = False
     """Whether the plugin looks at a pod's volumes."""
     action: ClassVar[str] = ""

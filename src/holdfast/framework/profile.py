@@ -23,6 +23,7 @@ class Profile:
                 if ref.name not in made:
                     made[ref.name] = registry[ref.name](cluster, resolved.args.get(ref.name, {}))
                     cluster.classes.read(made[ref.name].reads_annotations)
+                    cluster.raw_objects.declare(made[ref.name].reads_objects)
             standing = [made[ref.name] for ref in resolved.points.get(point, ())]
             return [p for p in standing if point not in p.stands_at or point in served_points(type(p))]
 
@@ -68,5 +69,8 @@ class Profile:
         """What can help a pod these plugins rejected; anything, if none of them is to blame."""
         changes = Change.NONE
         for name in plugins:
-            changes |= self.plugins[name].wakes_on if name in self.plugins else Change.ANY
+            plugin = self.plugins.get(name)
+            changes |= plugin.wakes_on if plugin is not None else Change.ANY
+            if plugin is not None and plugin.reads_objects:
+                changes |= Change.OBJECTS
         return changes or Change.ANY

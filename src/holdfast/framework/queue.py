@@ -119,6 +119,10 @@ class SchedulingQueue:
         self._enter(pod, "gated")
         self._gated[pod.uid] = pod
 
+    def gated(self) -> list[PodRecord]:
+        """The pods that are not to be tried until they are added again."""
+        return list(self._gated.values())
+
     def follow(self, pod: PodRecord) -> None:
         """The pod waits for the turn of its job, for which another member stands here."""
         self._scout_back(pod, go_on=True)

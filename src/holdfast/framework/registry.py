@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from importlib.metadata import entry_points
 
 from holdfast.api.errors import HoldfastError
+from holdfast.api.raw_objects import ObjectKind
 from holdfast.framework.interface import Plugin, extension_points
 
 GROUP = "holdfast.plugins"
@@ -27,6 +28,9 @@ class Registry:
         known = self._plugins.setdefault(plugin.name, plugin)
         if known is not plugin:
             raise PluginError(f"two plugins are called {plugin.name}: {known} and {plugin}")
+        kinds = plugin.reads_objects
+        if not isinstance(kinds, tuple) or not all(isinstance(each, ObjectKind) for each in kinds):
+            raise PluginError(f"plugin {plugin.name}: reads_objects must be a tuple of ObjectKind")
 
     def add_installed(self) -> "Registry":
         """Adds what installed packages offer."""
@@ -48,3 +52,17 @@ class Registry:
     def implements(self) -> Mapping[str, frozenset[str]]:
         """The extension points of each plugin."""
         return {name: extension_points(plugin) for name, plugin in self._plugins.items()}
+
+    def object_kinds(self, names: Iterable[str]) -> dict[ObjectKind, tuple[str, ...]]:
+        """The kinds of objects these plugins read, each with the plugins that do. Raises PluginError
+        where two disagree about a kind."""
+        readers: dict[ObjectKind, tuple[str, ...]] = {}
+        declared: dict[tuple[str, str], ObjectKind] = {}
+        for name in dict.fromkeys(names):
+            for kind in dict.fromkeys(self._plugins[name].reads_objects):
+                known = declared.setdefault((kind.api_version, kind.kind), kind)
+                if known != kind:
+                    who = " and ".join(dict.fromkeys((readers[known][0], name)))
+                    raise PluginError(f"plugin {who}: reads_objects disagree: {known!r} and {kind!r}")
+                readers[kind] = (*readers.get(kind, ()), name)
+        return readers

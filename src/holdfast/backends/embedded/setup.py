@@ -6,7 +6,8 @@ from typing import Any
 
 from holdfast.actions.scheduler import Scheduler
 from holdfast.api import names
-from holdfast.backends.assembly import controllers
+from holdfast.api.raw_objects import ObjectKind
+from holdfast.backends.assembly import controllers, declared_kinds
 from holdfast.framework.config import (
     API_VERSION,
     KIND,
@@ -33,10 +34,16 @@ class Setup:
 
     @classmethod
     def of(cls, config: Mapping[str, Any] | None = None) -> "Setup":
-        """From a parsed configuration file, or the defaults. Raises ConfigError."""
+        """From a parsed configuration file, or the defaults. Raises ConfigError and PluginError."""
         registry = installed_plugins()
         mapping = {"apiVersion": API_VERSION, "kind": KIND} if config is None else config
-        return cls(load(mapping, registry.implements()), registry)
+        setup = cls(load(mapping, registry.implements()), registry)
+        setup.object_kinds()
+        return setup
+
+    def object_kinds(self) -> tuple[ObjectKind, ...]:
+        """The kinds of objects that enabled plugins read."""
+        return tuple(declared_kinds(self.configuration, self.registry))
 
     def scheduler(self) -> Scheduler:
         first = self.configuration.profiles[0].scheduler_name

@@ -1,0 +1,103 @@
+"""Objects of the kinds that plugins read, kept as the API server has them.
+
+A plugin names such a kind by an `ObjectKind`: a custom resource, or a kind of Kubernetes' own that
+Holdfast does not read (ConfigMap, LimitRange). The objects are not decoded: what their fields mean is
+known to the plugin alone.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from holdfast.api.decode import convert
+from holdfast.api.errors import InvalidObject
+from holdfast.api.kinds import KindInfo
+from holdfast.api.meta import Object, ObjectMeta
+from holdfast.api.names import DEFAULT_NAMESPACE
+
+_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+_DOMAIN = re.compile(rf"{_LABEL.pattern}(\.{_LABEL.pattern})*")
+_KIND = re.compile(r"[A-Z][A-Za-z0-9]{0,62}")
+_REFUSED = {
+    ("", "Secret"): "secrets are not given to plugins",
+    (
+        "",
+        "Pod",
+    ): "pods are read by handle.pods and handle.count_pods, assumed ones included",
+    ("", "Node"): "nodes are read by handle.nodes",
+    ("", "Event"): "events are no state of the cluster",
+    ("events.k8s.io", "Event"): "events are no state of the cluster",
+    ("coordination.k8s.io", "Lease"): "leases are renewed every few seconds",
+}
+
+
+class ObjectKind(msgspec.Struct, frozen=True):
+    """A kind of objects that a plugin reads: `ObjectKind("example.com", "v1", "Widget", "widgets")`.
+
+    The group of Kubernetes' own core kinds is empty. Raises ValueError for what cannot be a kind, and
+    for kinds that are not given to plugins."""
+
+    group: str
+    version: str
+    kind: str
+    plural: str
+    namespaced: bool = True
+
+    def __post_init__(self) -> None:
+        for field in ("group", "version", "kind", "plural"):
+            if not isinstance(getattr(self, field), str):
+                raise ValueError(f"ObjectKind: {field} must be a string: {getattr(self, field)!r}")
+        if self.group and not _DOMAIN.fullmatch(self.group):
+            raise ValueError(f"ObjectKind: invalid group {self.group!r}; such as example.com")
+        if not _LABEL.fullmatch(self.version):
+            raise ValueError(f"ObjectKind: invalid version {self.version!r}; such as v1")
+        if not _KIND.fullmatch(self.kind):
+            raise ValueError(f"ObjectKind: invalid kind {self.kind!r}; such as Widget")
+        if not _LABEL.fullmatch(self.plural):
+            raise ValueError(f"ObjectKind: invalid plural {self.plural!r}; such as widgets")
+        if not isinstance(self.namespaced, bool):
+            raise ValueError(f"ObjectKind: namespaced must be True or False: {self.namespaced!r}")
+        why = _REFUSED.get((self.group, self.kind))
+        if why is not None:
+            raise ValueError(f"ObjectKind: {self.kind} cannot be declared: {why}")
+
+    @property
+    def api_version(self) -> str:
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    def __str__(self) -> str:
+        return f"{self.kind} of {self.api_version}"
+
+    def info(self) -> KindInfo:
+        return KindInfo(
+            api_version=self.api_version,
+            kind=self.kind,
+            plural=self.plural,
+            type=RawObject,
+            namespaced=self.namespaced,
+        )
+
+
+class RawObject(Object):
+    """An object as the API server has it, less its `managedFields`; `raw` is never changed in place."""
+
+    raw: dict[str, Any] = msgspec.field(default_factory=dict)
+
+
+def raw_object(info: KindInfo, raw: Any) -> RawObject:
+    """The object, which may leave out its apiVersion and kind. Raises InvalidObject if it has no valid
+    metadata."""
+    if not isinstance(raw, Mapping):
+        raise InvalidObject(f"{info.kind}/?", "", "expected an object")
+    metadata = raw.get("metadata")
+    if not isinstance(metadata, Mapping):
+        raise InvalidObject(f"{info.kind}/?", "metadata", "expected a map")
+    kept = {key: value for key, value in metadata.items() if key != "managedFields"}
+    namespace = f"{kept.get('namespace') or DEFAULT_NAMESPACE}/" if info.namespaced else ""
+    meta = convert(kept, ObjectMeta, f"{info.kind}/{namespace}{kept.get('name') or ''}", "metadata")
+    named = {**raw, "apiVersion": info.api_version, "kind": info.kind, "metadata": kept}
+    return RawObject(api_version=info.api_version, kind=info.kind, metadata=meta, raw=named)
