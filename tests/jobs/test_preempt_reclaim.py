@@ -4,7 +4,12 @@ from typing import Any
 
 import pytest
 
+from builders import make_node, make_pod, make_pod_group, make_queue
+from holdfast.api.names import QUEUE_NAME_ANNOTATION
+from holdfast.core.decisions import Bind, Nominate
 from jobs.stage import Played, Raw, actions, gang, group, in_queue, node, play, pod, queue, step
+from reference.driving import Driver
+from reference.setup import Setup
 
 PREEMPT = actions("allocate", "preempt")
 RECLAIM = actions("allocate", "reclaim")
@@ -54,6 +59,42 @@ def test_the_room_is_kept_while_victims_stop() -> None:
     other = low("other", at="15s", priority=5)
     played = play(node("n1", 2), lows, high, other, config=PREEMPT)
     assert played.times("g-0", "g-1", "other") == [30, 30, None]
+
+
+def test_the_room_is_given_to_others_when_the_job_has_too_few_members_left() -> None:
+    lows = [low(f"low-{i}", stops_in="20s") for i in range(2)]
+    high = [group("g", 2), *gang("g", 1, at="10s", priority=10)]
+    lost = pod("lost", 1, "g", at="10s", delete_at="15s", priority=10)
+    other = low("other", 2, at="16s", priority=5)
+    played = play(node("n1", 2), lows, high, lost, other, config=PREEMPT, until=60)
+    assert played.times("g-0", "other") == [None, 30]
+    assert not played.find("Pod", "g-0")["status"].get("nominatedNodeName")
+
+
+def test_nominations_an_earlier_scheduler_left_behind_end_if_the_job_cannot_start() -> None:
+    driver = Driver((Setup(preempts=True, extra=("Coscheduling",)),))
+    nodes = [make_node(name).allocatable(cpu="2", memory="8Gi").obj() for name in ("n1", "n2")]
+    there = make_pod("there").cpu("1").on("n1").priority(10).obj()
+    jobs = [make_pod_group("g").min_member(2).obj()]
+    members = [make_pod(f"g-{i}").cpu("2").priority(10).group("g") for i in (1, 2)]
+    waiting = [each.nominated(f"n{i}").obj() for i, each in enumerate(members, 1)]
+    small = make_pod("small").cpu("1").obj()
+    driver.add(*nodes, there, *jobs, *waiting, small)
+    decisions = driver.round()
+    ended = [(d.pod.name, d.node) for d in decisions if isinstance(d, Nominate)]
+    assert ended == [("g-1", ""), ("g-2", "")]
+    assert [d.pod.name for d in decisions if isinstance(d, Bind)] == ["small"]
+
+
+def test_a_nomination_ends_if_the_queue_of_the_pod_is_closed() -> None:
+    driver = Driver((Setup(preempts=True),))
+    nodes = [make_node("n1").allocatable(cpu="2", memory="8Gi").obj()]
+    closed = make_queue("closed").weight(1).status(state="Closed").obj()
+    big = make_pod("big").cpu("2").priority(10).annotation(QUEUE_NAME_ANNOTATION, "closed")
+    driver.add(*nodes, closed, big.nominated("n1").obj(), make_pod("small").cpu("1").obj())
+    decisions = driver.round()
+    assert [(d.pod.name, d.node) for d in decisions if isinstance(d, Nominate)] == [("big", "")]
+    assert [d.pod.name for d in decisions if isinstance(d, Bind)] == ["small"]
 
 
 @pytest.mark.parametrize(

@@ -38,6 +38,7 @@ def schedule_one(round_: Round, pod: PodRecord) -> None:
     if refusal:
         round_.cycle.refuse(profile, pod, refusal, round_.now)
         round_.turned_away.append(pod)
+        round_.gangs.note_nominated(pod)
     else:
         round_.cycle.schedule(profile, pod, round_.now)
 

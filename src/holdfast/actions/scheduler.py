@@ -146,6 +146,8 @@ class Scheduler:
             for action in self._actions:
                 action.run(round_)
             self.unfinished = round_.pods_left <= 0
+            if not self.unfinished and not self.cluster.has_changes():
+                self.gangs.end_nominations()
             if self.unfinished or not self.cluster.has_changes():
                 break
             passes += 1

@@ -15,7 +15,7 @@ import numpy as np
 from holdfast.api.quantity import QuantityError, amount
 from holdfast.core.changes import Change
 from holdfast.core.cluster import Cluster
-from holdfast.core.decisions import Emit
+from holdfast.core.decisions import Emit, Nominate
 from holdfast.core.jobs import Job, JobName, Problem
 from holdfast.core.jobs.job import NOT_ENOUGH_OF_TASK, NOT_ENOUGH_TASKS, NOTHING
 from holdfast.core.pods import Phase, PodRecord
@@ -71,6 +71,8 @@ class Gangs:
         self._next_shape = 0
         self.refused: dict[JobName, PodRecord] = {}
         """Jobs that found too little room in this round, and who stands for them."""
+        self._nominated: dict[str, PodRecord] = {}
+        """Pods with a nominated node that were refused, by uid, since this was last looked at."""
         self._rest: dict[JobName, list[PodRecord]] = {}
         """Of jobs that got what they need in this round, those left."""
         cluster.jobs.on_changed = self.changed
@@ -421,9 +423,31 @@ class Gangs:
                     self.refused[job.name] = leader
             self._jobs.touch(job)
         for pod in left:
+            self.note_nominated(pod)
             self._reject(pod, leader, left, refusal.wakes_on, now)
             text = refusal.messages.get(pod.uid) or refusal.text or refusal.problem.message
             self._cycle.tell(pod, text, now, refusal.conditions.get(pod.uid, "Unschedulable"))
+
+    def note_nominated(self, pod: PodRecord) -> None:
+        """The pod was refused, by its queue or with its job; `end_nominations` looks at it."""
+        if pod.nominated:
+            self._nominated[pod.uid] = pod
+
+    def end_nominations(self) -> None:
+        """What was refused though nobody is on the way out for it any more has no nominated nodes: it
+        would keep others from capacity that it cannot use."""
+        refused, self._nominated = self._nominated, {}
+        for pod in refused.values():
+            members = [pod] if pod.job is None else pod.job.waiting()
+            waiting = [each for each in members if each.nominated and each.phase is Phase.PENDING]
+            if not any(self._is_being_cleared(each.nominated) for each in waiting):
+                self._cycle.apply([Nominate(each.ref, "") for each in waiting])
+
+    def _is_being_cleared(self, node: str) -> bool:
+        """Whether pods are on their way out of the node."""
+        row = self._cluster.nodes.row(node)
+        there = self._cluster.ledger.pods.get(row, {}) if row is not None else {}
+        return any(pod.disrupted or pod.cls.terminating for pod in there.values())
 
     def _reject(
         self, pod: PodRecord, leader: PodRecord, left: list[PodRecord], wakes_on: int, now: float
