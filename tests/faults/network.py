@@ -20,6 +20,7 @@ from faults.process import ProcessLoop, Timeline
 LATEST = 3.0
 _REQUEST_TIMEOUT = 60.0
 _BOOKMARKS_EVERY = 50.0
+CONNECTING = 0.0005
 
 
 class Sent(NamedTuple):
@@ -51,6 +52,12 @@ class Sent(NamedTuple):
         if "/events" in self.url:
             return "event"
         return "write"
+
+    @property
+    def allowed(self) -> float:
+        """For how many seconds it may be carried out."""
+        asked = dict(parse_qsl(urlsplit(self.url).query)).get("timeout")
+        return float(asked.rstrip("s")) if asked is not None else _REQUEST_TIMEOUT
 
 
 class Fate(NamedTuple):
@@ -209,6 +216,7 @@ class Network:
         self.fate: Callable[[Sent], Fate] = lambda _: OK
         self.stream_opened: Callable[[Stream], None] = lambda _: None
         self.is_apart: Callable[[str], bool] = lambda _: False
+        self.connecting_takes: Callable[[str], float] = lambda _: CONNECTING
         self.is_away = False
         self.streams_lists = True
         self.log: Callable[..., None] = lambda *_: None
@@ -222,7 +230,7 @@ class Network:
         timeline.call_later(_BOOKMARKS_EVERY, self._bookmarks)
 
     async def connect(self, loop: ProcessLoop, protocol_factory: Callable[[], Any]) -> Any:
-        await asyncio.sleep(0.0005)
+        await asyncio.sleep(self.connecting_takes(loop.name))
         if self.is_apart(loop.name):
             await asyncio.sleep(3600)
         if self.is_away:
@@ -280,11 +288,7 @@ class Network:
         elif fate.how == "error":
             self._refuse(transport, sent, fate)
         elif fate.how == "error late":
-            deadline = _REQUEST_TIMEOUT
-            asked = dict(parse_qsl(urlsplit(sent.url).query)).get("timeout")
-            if asked is not None:
-                deadline = float(asked.rstrip("s"))
-            self.timeline.call_later(min(fate.later, deadline), self._carry_out, sent)
+            self.timeline.call_later(min(fate.later, sent.allowed), self._carry_out, sent)
             self._refuse(transport, sent, fate)
         else:
             self._answer(transport, sent, fate)
@@ -292,7 +296,8 @@ class Network:
     def _answer(self, transport: Transport, sent: Sent, fate: Fate) -> None:
         status, body, retry_after = self._carry_out(sent)
         if fate.how == "twice":
-            self.timeline.call_later(fate.later, self._carry_out, sent)
+            # Whatever stands between and sends it again does so while somebody waits for the answer.
+            self.timeline.call_later(min(fate.later, sent.allowed), self._carry_out, sent)
         if fate.how == "unanswered":
             transport.broken = True
         elif fate.how == "cut after":

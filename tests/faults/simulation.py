@@ -13,7 +13,7 @@ from typing import Any
 from faults.audit import GROUP_NAME, Audit, Violation, group_of, has_ended
 from faults.life import NAMES, TROUBLED, Life, Trouble, draw
 from faults.model import LEASES, NODES, PODS, Model, Raw, Refused, frame
-from faults.network import OK, Fate, Network, Sent, Stream
+from faults.network import CONNECTING, OK, Fate, Network, Sent, Stream
 from faults.process import Endless, ProcessLoop, Timeline
 from holdfast.api.timestamps import format_time
 from holdfast.backends.kubernetes.access import Access
@@ -166,6 +166,7 @@ class Simulation:
         self.loops: list[ProcessLoop] = []
         self.processes = {name: Process(self, name) for name in NAMES[: life.replicas]}
         self.rng = random.Random(life.seed + 11)
+        self._connects = random.Random(life.seed + 13)
         self.healed = False
         self._storms: list[tuple[Trouble, random.Random]] = []
         self._watching: list[Trouble] = []
@@ -176,6 +177,7 @@ class Simulation:
         self.model.written = self._written
         self.network.fate = self._fate
         self.network.is_apart = self._is_apart
+        self.network.connecting_takes = self._connecting_takes
         self.network.stream_opened = self._stream_opened
         self.network.streams_lists = life.streams
         self.network.log = self.tell
@@ -472,6 +474,14 @@ class Simulation:
             self.tell("fate", fate.how, sent.process, sent.method, sent.url)
             return fate
         return OK
+
+    def _connecting_takes(self, process: str) -> float:
+        for trouble, _ in self._storms:
+            is_now = trouble.at <= self.timeline.now <= trouble.at + trouble.lasts
+            concerns = is_now and trouble.how == "slow" and trouble.who in ("", process)
+            if concerns and self._connects.random() < trouble.chance:
+                return CONNECTING + self._connects.uniform(0.0, trouble.amount)
+        return CONNECTING
 
     def _heal(self) -> None:
         self.tell("healed")

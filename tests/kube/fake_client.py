@@ -17,7 +17,7 @@ class FakeClient(Client):
         self.api = api
 
     async def send(self, request: Request) -> bytes:
-        request.guard()
+        request = request._replace(path=request.path + request.guard().query)
         with self._noting():
             return await self.api.handle(request)
 

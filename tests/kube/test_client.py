@@ -20,7 +20,7 @@ from cryptography.x509.oid import NameOID
 from holdfast.backends.kubernetes.access import Access, Tls
 from holdfast.backends.kubernetes.access.credentials import Credentials, FileCredentials, Identity
 from holdfast.backends.kubernetes.errors import ApiError, CredentialsError, Deposed, Unreachable
-from holdfast.backends.kubernetes.http.client import Client, Request, get
+from holdfast.backends.kubernetes.http.client import Client, Limits, Request, get
 from holdfast.backends.kubernetes.reading.reflector import Reflector
 from holdfast.backends.kubernetes.reading.watched import WATCHED
 
@@ -202,16 +202,19 @@ def test_a_guard_holds_a_write_back(way: str) -> None:
         asked: list[str] = []
 
         async def seen(request: web.Request) -> web.Response:
-            asked.append(request.path)
+            asked.append(request.path_qs)
             return web.Response(text="ok")
 
-        def refuse() -> None:
+        def refuse() -> Limits:
             raise Deposed("no")
 
         async with serving(seen) as port, Client(access_to(port, way)) as client:
             with pytest.raises(Deposed):
                 await client.send(Request("POST", "/x", b"{}", guard=refuse))
             assert asked == []
+            limited = Request("POST", "/x", b"{}", guard=lambda: Limits("?timeout=3s", 6.0))
+            assert await client.send(limited) == b"ok"
+            assert asked.pop() == "/prefix/x?timeout=3s"
             assert await client.send(get("/y")) == b"ok"
 
     go(story())

@@ -8,6 +8,7 @@ Requests and watches go over the `wire`, unless a proxy stands between: then a g
 """
 
 import asyncio
+import math
 import random
 import ssl
 from collections.abc import AsyncIterator, Callable
@@ -28,7 +29,7 @@ from holdfast.backends.kubernetes.access.tls import make_context
 from holdfast.backends.kubernetes.errors import ApiError, CredentialsError, Unreachable
 from holdfast.backends.kubernetes.http.backoff import Backoff
 from holdfast.backends.kubernetes.http.reach import Reach, Report, unreachable
-from holdfast.backends.kubernetes.http.wire import Answer, Wire
+from holdfast.backends.kubernetes.http.wire import ON_THE_WAY, Answer, Wire
 
 JSON = "application/json"
 MERGE = "application/merge-patch+json"
@@ -41,14 +42,28 @@ CONNECT_TIMEOUT = 10.0
 _READ_BUFFER = 2**18
 _KEEP_ALIVE = 60.0
 
-Guard = Callable[[], None]
-"""Called right before a request is written; raises to hold it back."""
+
+class Limits(NamedTuple):
+    """For how long a request may be carried out, counted from when it is sent."""
+
+    query: str = ""
+    """Added to its path: what the server is told."""
+    timeout: float = math.inf
+    """The answer is waited for no longer."""
+
+
+Guard = Callable[[], Limits]
+"""Called in the step in which a request is written, when its connection is there; raises to hold it
+back."""
 Observe = Callable[[str, str, float], None]
 """Told the method, the status (or `<error>`) and the seconds of every attempt."""
 
 
-def _no_guard() -> None:
-    pass
+def _no_guard() -> Limits:
+    return _UNLIMITED
+
+
+_UNLIMITED = Limits()
 
 
 class Request(NamedTuple):
@@ -216,19 +231,23 @@ class Client:
     async def _exchange(self, request: Request) -> Answer:
         assert self._wire is not None
         await self._identify()
-        method, path = request.method.encode(), self._prefix + request.path.encode()
-        head = b"%b %b HTTP/1.1\r\n%bContent-Type: %b\r\nContent-Length: " % (
-            method,
-            path,
+        return await self._wire.request(lambda: self._prepare(request), request.body)
+
+    def _prepare(self, request: Request) -> tuple[bytes, float]:
+        """The head of a request that is sent now, and how long its answer is waited for."""
+        limits = request.guard()
+        head = b"%b %b%b HTTP/1.1\r\n%bContent-Type: %b\r\nContent-Length: " % (
+            request.method.encode(),
+            self._prefix,
+            f"{request.path}{limits.query}".encode(),
             self._head,
             request.content_type.encode(),
         )
-        return await self._wire.request(head, request.body, request.timeout, request.guard)
+        return head, min(request.timeout, limits.timeout)
 
     async def _fetch(self, request: Request) -> Answer:
-        timeout = ClientTimeout(total=request.timeout, sock_connect=CONNECT_TIMEOUT)
         try:
-            async with await self._open(request, timeout) as response:
+            async with await self._open(request) as response:
                 body = await response.read()
                 return Answer(response.status, body, response.headers.get("Retry-After"))
         except (aiohttp.ClientError, HttpProcessingError, TimeoutError, OSError) as error:
@@ -241,10 +260,17 @@ class Client:
         if identity is not self._identity:
             self._become(identity)
 
-    async def _open(self, request: Request, timeout: ClientTimeout) -> aiohttp.ClientResponse:
+    async def _open(
+        self, request: Request, timeout: ClientTimeout | None = None
+    ) -> aiohttp.ClientResponse:
         assert self._session is not None, "the client is not open"
         await self._identify()
-        request.guard()
+        limits = request.guard()
+        if timeout is None:
+            # Of a request that is limited the connection is there soon, or it is not sent.
+            connect = ON_THE_WAY if limits.timeout < math.inf else None
+            total = min(request.timeout, limits.timeout)
+            timeout = ClientTimeout(total=total, connect=connect, sock_connect=CONNECT_TIMEOUT)
         headers = self._headers
         if request.body:
             headers = headers.copy()
@@ -254,7 +280,7 @@ class Client:
             options["server_hostname"] = self.access.tls.server_name
         return await self._session.request(
             request.method,
-            URL(self.access.server + request.path, encoded=True),
+            URL(self.access.server + request.path + limits.query, encoded=True),
             data=request.body or None,
             headers=headers,
             timeout=timeout,

@@ -4,7 +4,8 @@ A scheduler makes two requests per pod, and the API server answers each in about
 client spends on them is most of the scheduler's own time. This is the little that such requests need: a
 head made of prepared bytes, one write, one parsed answer. Proxies go another way.
 
-`guard` is called in the same step as the write, so nothing can come between the two.
+What is said in the head of a request is decided in the same step as the write, so nothing can come
+between the two.
 
 Whatever arrives, a request or a stream ends: by an answer, by a cut, by bytes that are not HTTP, or by
 silence. All of these but the first are Unreachable.
@@ -40,10 +41,6 @@ class Answer(NamedTuple):
     retry_after: str | None
 
 
-def _no_guard() -> None:
-    pass
-
-
 class Wire:
     def __init__(self, host: str, port: int, connections: int, connect_timeout: float) -> None:
         self._host = host
@@ -76,13 +73,13 @@ class Wire:
             stream.abort()
         self._idle.clear()
 
-    async def request(
-        self, head: bytes, body: bytes, timeout: float, guard: Callable[[], None] = _no_guard
-    ) -> Answer:
-        """`head` lacks only the length of the body. Raises Unreachable, and whatever `guard` does."""
+    async def request(self, prepare: Callable[[], tuple[bytes, float]], body: bytes) -> Answer:
+        """`prepare` is called when there is a connection; it gives the head, which lacks only the
+        length of the body, and how long the answer is waited for. Raises Unreachable, and whatever
+        `prepare` does."""
         connection = await self._take()
         try:
-            guard()
+            head, timeout = prepare()
             answer = await connection.exchange(head, body, timeout)
         except BaseException:
             connection.close()

@@ -9,12 +9,12 @@ import msgspec
 from holdfast.backends.kubernetes.errors import ApiError, CredentialsError, Unreachable
 from holdfast.backends.kubernetes.fence import Fence
 from holdfast.backends.kubernetes.http.backoff import Backoff
-from holdfast.backends.kubernetes.http.client import JSON, Client, Request
+from holdfast.backends.kubernetes.http.client import JSON, Client, Limits, Request
 from holdfast.backends.kubernetes.http.wire import ON_THE_WAY
 
 WRITE_TIMEOUT = 10.0
-"""How long an answer is waited for; with an election, the server is asked not to carry a write out
-later than this either."""
+"""How long an answer is waited for at most; with an election, the server is asked not to carry a write
+out later than this either."""
 _SERVER_TIMEOUT = 60.0
 """After which a server gives a request up if it is not asked to do so earlier."""
 _SHORTEST = 1.0
@@ -32,24 +32,23 @@ class Sender:
 
     async def write(self, method: str, path: str, body: Any, content_type: str = JSON) -> bytes:
         """Raises Deposed, ApiError, Unreachable or CredentialsError."""
-        alone_for = self._fence.alone_for()
-        if alone_for < math.inf:
-            allowed = min(WRITE_TIMEOUT, max(_SHORTEST, alone_for - ON_THE_WAY))
-            path = f"{path}?timeout={int(allowed)}s"
-        request = Request(
-            method,
-            path,
-            msgspec.json.encode(body) if body is not None else b"",
-            content_type,
-            WRITE_TIMEOUT,
-            self._fence.check,
-        )
+        content = msgspec.json.encode(body) if body is not None else b""
+        request = Request(method, path, content, content_type, WRITE_TIMEOUT, self._limits)
         try:
             return await self._client.send(request)
         except (ApiError, Unreachable) as error:
             if may_be_carried_out(error):
                 self._unsure_until = asyncio.get_running_loop().time() + self.latest
             raise
+
+    def _limits(self) -> Limits:
+        """For how long a write that is sent now may be carried out. Raises Deposed."""
+        self._fence.check()
+        alone_for = self._fence.alone_for()
+        if alone_for == math.inf:
+            return Limits()
+        allowed = int(min(WRITE_TIMEOUT, max(_SHORTEST, alone_for - ON_THE_WAY)))
+        return Limits(f"?timeout={allowed}s", allowed + ON_THE_WAY)
 
     async def sure(self, patience: float) -> bool:
         """Waits until nothing that was sent can be carried out any more without an answer. False, at
