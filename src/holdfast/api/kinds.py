@@ -6,7 +6,9 @@ treat all kinds alike (the store, the API server, `simulate`, decoding) reads th
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from difflib import get_close_matches
+from types import MappingProxyType
 
 import msgspec
 
@@ -215,12 +217,18 @@ _API_VERSIONS = {row.kind: row.api_version for row in reversed(_ROWS)}
 _CLUSTER_SCOPED = frozenset(row.kind for row in _ROWS if not row.namespaced)
 
 
-def kind_info(api_version: str, kind: str) -> KindInfo:
-    """The row for a kind; what is not in the table is an error naming the nearest that is."""
-    try:
-        return KINDS[api_version, kind]
-    except KeyError:
-        raise InvalidObject("", *_unknown(api_version, kind)) from None
+Kinds = Mapping[tuple[str, str], KindInfo]
+"""By apiVersion and kind."""
+NO_KINDS: Kinds = MappingProxyType({})
+
+
+def kind_info(api_version: str, kind: str, declared: Kinds = NO_KINDS) -> KindInfo:
+    """The row for a kind of the table, or of those plugins declare; what is in neither is an error
+    naming the nearest that is."""
+    found = KINDS.get((api_version, kind)) or declared.get((api_version, kind))
+    if found is None:
+        raise InvalidObject("", *_unknown(api_version, kind, declared))
+    return found
 
 
 def api_version_of(kind: str) -> str:
@@ -233,16 +241,17 @@ def is_cluster_scoped(kind: str) -> bool:
     return kind in _CLUSTER_SCOPED
 
 
-def _unknown(api_version: str, kind: str) -> tuple[str, str]:
+def _unknown(api_version: str, kind: str, declared: Kinds) -> tuple[str, str]:
     if not kind:
         return "kind", "is required"
     if not api_version:
         return "apiVersion", "is required"
-    versions = sorted(row.api_version for row in _ROWS if row.kind == kind)
+    rows = (*_ROWS, *declared.values())
+    versions = sorted(row.api_version for row in rows if row.kind == kind)
     if versions:
         return "apiVersion", f"no {kind} in {api_version!r}; known: {', '.join(versions)}"
     message = f"unknown kind {kind!r}"
-    kinds = {row.kind.lower(): row.kind for row in _ROWS}
+    kinds = {row.kind.lower(): row.kind for row in rows}
     close = get_close_matches(kind.lower(), kinds, n=1)
     if close:
         message += f"; did you mean {kinds[close[0]]}?"

@@ -8,14 +8,14 @@ known to the plugin alone.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
 
 from holdfast.api.decode import convert
 from holdfast.api.errors import InvalidObject
-from holdfast.api.kinds import KindInfo
+from holdfast.api.kinds import KINDS, KindInfo, Kinds
 from holdfast.api.meta import Object, ObjectMeta
 from holdfast.api.names import DEFAULT_NAMESPACE
 
@@ -80,6 +80,16 @@ class ObjectKind(msgspec.Struct, frozen=True):
             type=RawObject,
             namespaced=self.namespaced,
         )
+
+
+def declared_infos(kinds: Iterable[ObjectKind]) -> Kinds:
+    """Those that Holdfast does not know itself."""
+    infos = (kind.info() for kind in kinds)
+    return {
+        (info.api_version, info.kind): info
+        for info in infos
+        if (info.api_version, info.kind) not in KINDS
+    }
 
 
 class RawObject(Object):

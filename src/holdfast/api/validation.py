@@ -20,7 +20,7 @@ from holdfast.api.findings import Findings
 from holdfast.api.intorstring import scaled_value
 from holdfast.api.job_validation import Contradiction, group_contradictions, queue_contradictions
 from holdfast.api.jobs import PodGroup, Queue
-from holdfast.api.kinds import kind_info
+from holdfast.api.kinds import NO_KINDS, Kinds, kind_info
 from holdfast.api.label_selectors import matches
 from holdfast.api.meta import LabelSelector, Object, ResourceList
 from holdfast.api.metadata_validation import check_labels, check_metadata
@@ -30,6 +30,7 @@ from holdfast.api.placement_validation import check_label_selector
 from holdfast.api.pod import Pod
 from holdfast.api.pod_validation import check_pod_spec, check_resource_list, check_tolerations
 from holdfast.api.policy import PodDisruptionBudget, PriorityClass, RuntimeClass
+from holdfast.api.raw_objects import RawObject, raw_object
 from holdfast.api.reservation import Reservation
 from holdfast.api.reservation_validation import check_reservation, check_taints
 from holdfast.api.schema import find_unknown, schema_of
@@ -47,18 +48,32 @@ from holdfast.api.workloads import (
 Check = Callable[[Findings, Any, Mapping[str, Any]], None]
 
 
-def validate(raw: Mapping[str, Any]) -> list[InvalidObject]:
-    """Every complaint about the object; an empty list means it is acceptable."""
+def validate(raw: Mapping[str, Any], declared: Kinds = NO_KINDS) -> list[InvalidObject]:
+    """Every complaint about the object; an empty list means it is acceptable. Of an object of a kind
+    that only plugins read, which they declare, just the metadata is looked at."""
     try:
-        obj = decode(raw)
+        obj = _decoded(raw, declared)
     except InvalidObject as error:
         return [error]
     findings = Findings(object_name(raw))
-    check_metadata(findings, obj.metadata, kind_info(obj.api_version, obj.kind))
+    check_metadata(findings, obj.metadata, kind_info(obj.api_version, obj.kind, declared))
     check = _CHECKS.get(type(obj))
     if check is not None:
         check(findings, obj, raw)
     return findings.errors
+
+
+def _decoded(raw: Mapping[str, Any], declared: Kinds) -> Object:
+    if not declared or not isinstance(raw, Mapping):
+        return decode(raw)
+    api_version, kind = raw.get("apiVersion"), raw.get("kind")
+    if not isinstance(api_version, str) or not isinstance(kind, str):
+        return decode(raw)
+    try:
+        info = kind_info(api_version, kind, declared)
+    except InvalidObject as error:
+        raise error.within(object_name(raw)) from None
+    return raw_object(info, raw) if info.type is RawObject else decode(raw)
 
 
 def _check_pod(findings: Findings, pod: Pod, raw: Mapping[str, Any]) -> None:

@@ -79,7 +79,8 @@ def simulate(
     thresholds = gc.get_threshold()
     gc.set_threshold(_GARBAGE_AFTER, *thresholds[1:])
     try:
-        scenario = read_scenario(load_files(files))
+        kinds = dict.fromkeys(kind for setup in setups for kind in setup.object_kinds())
+        scenario = read_scenario(load_files(files), tuple(kinds))
         for note in scenario.notes:
             typer.echo(note, err=True)
         for path, setup in zip(configs, setups, strict=True):

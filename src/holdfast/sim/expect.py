@@ -18,7 +18,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from holdfast.api import names
-from holdfast.api.decode import object_name
 from holdfast.api.errors import InvalidObject
 from holdfast.backends.embedded.objects import Objects
 from holdfast.sim.reading import described, seconds, unknown_fields
@@ -140,7 +139,7 @@ def _check_phases(expected: Expectation, objects: Objects) -> Iterator[str]:
 
 
 def _check_absent(expected: Expectation, objects: Objects) -> Iterator[str]:
-    present = {object_name(raw) for raw in objects.all()} if expected.absent else set()
+    present = {str(objects.key_of(raw)) for raw in objects.all()} if expected.absent else set()
     yield from (f"absent: {name} is there" for name in expected.absent if name in present)
 
 

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from holdfast.api.documents import Document
+from holdfast.api.raw_objects import ObjectKind
 from holdfast.sim.clock import START
 from holdfast.sim.expect import Expectation
 from holdfast.store.objects import Key, Raw
@@ -76,3 +77,5 @@ class Scenario:
     """When virtual time starts, in seconds since the epoch."""
     notes: tuple[str, ...] = ()
     """What of the input is not made use of, a line each."""
+    kinds: tuple[ObjectKind, ...] = ()
+    """Those of objects that only plugins read."""

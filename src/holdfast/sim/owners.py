@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from holdfast.api import names
-from holdfast.api.kinds import is_cluster_scoped
+from holdfast.api.kinds import NO_KINDS, Kinds, is_cluster_scoped
 from holdfast.backends.embedded.objects import key_of
 from holdfast.sim.happenings import Apply, Create, Happening
 from holdfast.sim.skipped_kinds import counted
@@ -30,10 +30,12 @@ _OWNERS = (
 """Kinds that have pods in a cluster."""
 
 
-def with_owner_uids(happenings: Sequence[Happening]) -> list[Happening]:
+def with_owner_uids(happenings: Sequence[Happening], declared: Kinds = NO_KINDS) -> list[Happening]:
     """With the uids that references and owners lack."""
     created = [h.action.raw for h in happenings if isinstance(h.action, Create | Apply)]
-    uids = {key_of(raw): str(raw["metadata"].get("uid") or "") for raw in created if _name(raw)}
+    uids = {
+        key_of(raw, declared): str(raw["metadata"].get("uid") or "") for raw in created if _name(raw)
+    }
     lacking = {key for key, uid in uids.items() if not uid}
     given: dict[Key, str] = {}
     for happening in happenings:
@@ -43,17 +45,17 @@ def with_owner_uids(happenings: Sequence[Happening]) -> list[Happening]:
                 given[key] = known or reference.get("uid") or ""
     for key, uid in given.items():
         uids[key] = uid or str(uuid.uuid5(_UIDS, str(key)))
-    return [_completed(happening, uids) for happening in happenings]
+    return [_completed(happening, uids, declared) for happening in happenings]
 
 
-def owners_without_pods(happenings: Sequence[Happening]) -> Iterator[str]:
+def owners_without_pods(happenings: Sequence[Happening], declared: Kinds = NO_KINDS) -> Iterator[str]:
     """A line about owners that no controller makes pods for, and no pod refers to."""
     referred = {key for happening in happenings for key, _ in _references(happening)}
     found: Counter[tuple[str, str]] = Counter()
     for happening in happenings:
         if isinstance(happening.action, Create | Apply):
             raw = happening.action.raw
-            key = key_of(raw)
+            key = key_of(raw, declared)
             if key[:2] in _OWNERS and not makes_pods(key.group, raw) and key not in referred:
                 found[key[:2]] += 1
     if found:
@@ -71,13 +73,13 @@ def _references(happening: Happening) -> Iterator[tuple[Key, dict[str, Any]]]:
         yield Key(group, kind, namespace, reference.get("name") or ""), reference
 
 
-def _completed(happening: Happening, uids: dict[Key, str]) -> Happening:
+def _completed(happening: Happening, uids: dict[Key, str], declared: Kinds) -> Happening:
     action = happening.action
     if not isinstance(action, Create | Apply):
         return happening
     metadata: Raw = action.raw["metadata"]
     changes: Raw = {}
-    uid = uids[key_of(action.raw)] if _name(action.raw) else ""
+    uid = uids[key_of(action.raw, declared)] if _name(action.raw) else ""
     if uid and not metadata.get("uid"):
         changes["uid"] = uid
     references = [

@@ -12,6 +12,8 @@ from holdfast.api import names
 from holdfast.api.decode import drop_nulls, object_name
 from holdfast.api.documents import Document
 from holdfast.api.errors import InvalidObject
+from holdfast.api.kinds import Kinds
+from holdfast.api.raw_objects import ObjectKind, declared_infos
 from holdfast.api.validation import validate
 from holdfast.backends.embedded.admission import SYSTEM_CLASSES
 from holdfast.backends.embedded.agenda import STATED, STATED_FIRST
@@ -34,8 +36,9 @@ _FIRST = ("Namespace", "PriorityClass", "RuntimeClass", "StorageClass")
 wherever they stand in the files."""
 
 
-def read_scenario(documents: Sequence[Document]) -> Scenario:
-    """Raises InvalidInput with every problem there is."""
+def read_scenario(documents: Sequence[Document], kinds: Sequence[ObjectKind] = ()) -> Scenario:
+    """`kinds` are those of objects that plugins read. Raises InvalidInput with every problem."""
+    declared = declared_infos(kinds)
     problems: list[str] = []
     happenings: list[Happening] = []
     at_the_end: list[tuple[Document, Expectation]] = []
@@ -50,16 +53,16 @@ def read_scenario(documents: Sequence[Document]) -> Scenario:
             continue
         if data.get("apiVersion") == names.SIM_API or data.get("kind") in (STEP, EXPECT):
             applied = data.get("apply") if data.get("kind") == STEP else None
-            if isinstance(applied, dict) and _is_skipped(applied):
+            if isinstance(applied, dict) and _is_skipped(applied, declared):
                 skipped[_group_and_kind(applied)] += 1
             else:
-                _read_own(data, document, position, found, happenings, at_the_end)
-        elif _is_skipped(data):
+                _read_own(data, document, position, declared, found, happenings, at_the_end)
+        elif _is_skipped(data, declared):
             skipped[_group_and_kind(data)] += 1
             given.append(data)
         else:
-            raw = drop_nulls(data)
-            found.extend(validate(raw))
+            raw = drop_nulls(data) if _named(data) not in declared else data
+            found.extend(validate(raw, declared))
             found.extend(_misspelt(raw, found, unknown))
             if not found:
                 times = timing(raw, found)
@@ -79,14 +82,23 @@ def read_scenario(documents: Sequence[Document]) -> Scenario:
     if unknown:
         fields = ", ".join(sorted(unknown))
         notes.append(f"ignored: fields this version does not know: {fields}")
-    happenings = with_owner_uids(happenings)
-    notes.extend(owners_without_pods(happenings))
+    happenings = with_owner_uids(happenings, declared)
+    notes.extend(owners_without_pods(happenings, declared))
     notes.extend(_templates_without_class(happenings))
-    return Scenario(tuple(happenings), tuple(at_the_end), start_time(given), tuple(notes))
+    start = start_time(given)
+    return Scenario(tuple(happenings), tuple(at_the_end), start, tuple(notes), tuple(kinds))
 
 
-def _is_skipped(data: Raw) -> bool:
-    return is_skipped(data.get("apiVersion"), data.get("kind"))
+def _is_skipped(data: Raw, declared: Kinds) -> bool:
+    return is_skipped(*_named(data), declared)
+
+
+def _named(data: Raw) -> tuple[str, str]:
+    """Its apiVersion and kind, as they are."""
+    api_version, kind = data.get("apiVersion"), data.get("kind")
+    if isinstance(api_version, str) and isinstance(kind, str):
+        return api_version, kind
+    return "", ""
 
 
 def _group_and_kind(data: Raw) -> tuple[str, str]:
@@ -112,6 +124,7 @@ def _read_own(
     data: Raw,
     document: Document,
     position: int,
+    declared: Kinds,
     found: list[InvalidObject],
     happenings: list[Happening],
     at_the_end: list[tuple[Document, Expectation]],
@@ -120,7 +133,7 @@ def _read_own(
     if data.get("apiVersion") != names.SIM_API:
         found.append(InvalidObject(str(kind), "apiVersion", f"must be {names.SIM_API}"))
     elif kind == STEP:
-        step = read_step(data, found)
+        step = read_step(data, found, declared)
         if step is not None:
             happenings.append(Happening(step[0], (STATED, position), document, step[1]))
     elif kind == EXPECT:

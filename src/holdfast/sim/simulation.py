@@ -67,7 +67,7 @@ class Simulation:
         self._scenario = scenario
         self._seed = seed
         begin = scenario.start if start is None else start
-        self._world = World(setup, seed, begin, audit=audit)
+        self._world = World(setup, seed, begin, audit=audit, kinds=scenario.kinds)
         self._steps = Steps(self._world)
         self._hands = Hands(self._world)
         self._moments = 0

@@ -3,14 +3,15 @@ loads.
 
 A kind is skipped if it is listed here, or if its API group is none that Holdfast reads (custom
 resources, and Kubernetes' own groups such as rbac.authorization.k8s.io). Any other kind of a group
-Holdfast reads is probably misspelt, and an error.
+Holdfast reads is probably misspelt, and an error. So is one that looks like a kind that a plugin
+declares.
 """
 
 from collections import Counter
 from difflib import SequenceMatcher
 from typing import Any
 
-from holdfast.api.kinds import KINDS, api_version_of
+from holdfast.api.kinds import KINDS, NO_KINDS, KindInfo, Kinds, api_version_of
 from holdfast.api.names import SIM_API
 
 _UNREAD = {
@@ -40,10 +41,12 @@ _OURS = SIM_API.partition("/")[0]
 _MISSPELT = 0.75
 
 
-def is_skipped(api_version: Any, kind: Any) -> bool:
+def is_skipped(api_version: Any, kind: Any, declared: Kinds = NO_KINDS) -> bool:
     if not (isinstance(api_version, str) and isinstance(kind, str) and api_version and kind):
         return False
     group = api_version.rpartition("/")[0]
+    if any(_is_meant(group, kind, info) for info in declared.values()):
+        return False
     if group in _GROUPS or group == _OURS:
         return kind in _UNREAD.get(group, ())
     if "." not in group and group not in _DOTLESS:
@@ -51,7 +54,18 @@ def is_skipped(api_version: Any, kind: Any) -> bool:
     groups = {info.group for info in KINDS.values() if info.kind == kind}
     if group in _DOTLESS:
         return not groups
-    return not any(SequenceMatcher(None, group, known).ratio() >= _MISSPELT for known in groups)
+    return not any(_ratio(group, known) >= _MISSPELT for known in groups)
+
+
+def _is_meant(group: str, kind: str, info: KindInfo) -> bool:
+    """Whether the object is of the kind, in any version, or its group or kind is misspelt."""
+    if info.group == group:
+        return info.kind == kind or _ratio(info.kind, kind) >= _MISSPELT
+    return info.kind == kind and bool(group) and _ratio(info.group, group) >= _MISSPELT
+
+
+def _ratio(one: str, other: str) -> float:
+    return SequenceMatcher(None, one, other).ratio()
 
 
 def counted(skipped: Counter[tuple[str, str]]) -> str:

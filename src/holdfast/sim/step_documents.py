@@ -5,7 +5,7 @@ from typing import Any
 from holdfast.api import names
 from holdfast.api.decode import drop_nulls, object_name
 from holdfast.api.errors import InvalidObject
-from holdfast.api.kinds import KINDS, KindInfo
+from holdfast.api.kinds import KINDS, NO_KINDS, KindInfo, Kinds
 from holdfast.api.validation import validate
 from holdfast.sim.happenings import Action, Apply, Delete, Patch, Restart, Target
 from holdfast.sim.reading import described, hint, seconds, unknown_fields
@@ -18,7 +18,9 @@ _VERBS = ("apply", "delete", "patch", "restart")
 _FIELDS = ("apiVersion", "kind", "metadata", "at", *_VERBS)
 
 
-def read_step(data: Raw, found: list[InvalidObject]) -> tuple[float, Action] | None:
+def read_step(
+    data: Raw, found: list[InvalidObject], declared: Kinds = NO_KINDS
+) -> tuple[float, Action] | None:
     before = len(found)
     unknown_fields(data, _FIELDS, STEP, "", found)
     misspelt = len(found) > before
@@ -35,7 +37,7 @@ def read_step(data: Raw, found: list[InvalidObject]) -> tuple[float, Action] | N
         found.append(InvalidObject(STEP, "", f"exactly one of {', '.join(_VERBS)}; there is {said}"))
         return None
     verb = verbs[0]
-    action = _read_action(verb, data[verb], found)
+    action = _read_action(verb, data[verb], found, declared)
     if len(found) > before or action is None:
         return None
     if isinstance(action, Apply):
@@ -43,7 +45,7 @@ def read_step(data: Raw, found: list[InvalidObject]) -> tuple[float, Action] | N
     return at, action
 
 
-def _read_action(verb: str, given: Any, found: list[InvalidObject]) -> Action | None:
+def _read_action(verb: str, given: Any, found: list[InvalidObject], declared: Kinds) -> Action | None:
     if verb == "restart":
         if given != "scheduler":
             found.append(InvalidObject(STEP, verb, f"must be scheduler, got {described(given)}"))
@@ -52,8 +54,9 @@ def _read_action(verb: str, given: Any, found: list[InvalidObject]) -> Action | 
         found.append(InvalidObject(STEP, verb, f"expected a mapping, got {described(given)}"))
         return None
     if verb == "apply":
-        raw = drop_nulls(given)
-        problems = validate(raw)
+        is_raw = (given.get("apiVersion"), given.get("kind")) in declared
+        raw = given if is_raw else drop_nulls(given)
+        problems = validate(raw, declared)
         if not any(each.field in ("kind", "apiVersion") for each in problems):
             places = {each.field for each in problems}
             problems += [each for each in unknown_field_errors(raw) if each.field not in places]
@@ -65,7 +68,7 @@ def _read_action(verb: str, given: Any, found: list[InvalidObject]) -> Action | 
         return Apply(raw)
     fields = ("apiVersion", "kind", "name", "namespace")
     unknown_fields(given, (*fields, "merge") if verb == "patch" else fields, STEP, verb, found)
-    target = _read_target(given, verb, found)
+    target = _read_target(given, verb, found, declared)
     if verb == "delete":
         return Delete(target) if target is not None else None
     merge = given.get("merge")
@@ -90,7 +93,7 @@ def _misspelt(target: Target, merge: Raw) -> list[InvalidObject]:
     return [InvalidObject(str(target), f"patch.merge.{e.field}", e.message) for e in fewest or ()]
 
 
-def _read_target(given: Raw, path: str, found: list[InvalidObject]) -> Target | None:
+def _read_target(given: Raw, path: str, found: list[InvalidObject], declared: Kinds) -> Target | None:
     before = len(found)
     for field in ("kind", "name", "namespace", "apiVersion"):
         value = given.get(field)
@@ -101,9 +104,10 @@ def _read_target(given: Raw, path: str, found: list[InvalidObject]) -> Target | 
             found.append(InvalidObject(STEP, f"{path}.{field}", message))
     if len(found) > before:
         return None
-    infos = [info for info in KINDS.values() if info.kind == given["kind"]]
+    every = (*KINDS.values(), *declared.values())
+    infos = [info for info in every if info.kind == given["kind"]]
     if not infos:
-        known = sorted({info.kind for info in KINDS.values()})
+        known = sorted({info.kind for info in every})
         message = f"unknown kind {given['kind']!r}{hint(given['kind'], known)}"
         found.append(InvalidObject(STEP, f"{path}.kind", message))
         return None

@@ -9,7 +9,7 @@ from holdfast.api.merge_patch import merge_patch
 from holdfast.api.validation import validate
 from holdfast.backends.embedded.admission import admit, with_expiry
 from holdfast.backends.embedded.agenda import Entry
-from holdfast.backends.embedded.objects import key_of
+from holdfast.backends.embedded.objects import RESERVATION
 from holdfast.backends.embedded.telling import DELETED
 from holdfast.sim.happenings import Apply, Create, Delete, Patch, Restart, Target
 from holdfast.sim.merging import apply
@@ -17,8 +17,9 @@ from holdfast.sim.reading import duration
 from holdfast.sim.timing import timing
 from holdfast.sim.updates import refused_changes
 from holdfast.sim.world import World
-from holdfast.store.objects import Key, Raw
+from holdfast.store.objects import NODE, POD, Key, Raw
 
+_NAMESPACE = ("", "Namespace")
 _FIXED = (
     ("apiVersion",),
     ("kind",),
@@ -52,12 +53,12 @@ class Steps:
         self._take[type(step)](step)
 
     def _create(self, step: Create | Apply) -> None:
-        key = key_of(step.raw)
+        key = self._objects.key_of(step.raw)
         if key.name and key in self._objects:
             raise InvalidObject(str(key), "", "already exists")
         complete = self._admitted(step.raw, key)
         stored = self._objects.create(complete)
-        key = key_of(stored)
+        key = self._objects.key_of(stored)
         self._last_applied[key] = complete
         self._plan_deletion(key, stored)
 
@@ -75,7 +76,7 @@ class Steps:
             )
 
     def _apply(self, step: Apply) -> None:
-        key = key_of(step.raw)
+        key = self._objects.key_of(step.raw)
         live = self._objects.get(key)
         if live is None:
             self._create(step)
@@ -88,7 +89,7 @@ class Steps:
 
     def _patch(self, step: Patch) -> None:
         key, live = self._found(step.target, "patch")
-        merge = with_allocatable(key.kind, step.merge)
+        merge = with_allocatable(key.kind, step.merge) if not key.group else step.merge
         self._replace(key, live, merge_patch(live, merge), "patch.merge")
 
     def _restart(self, step: Restart) -> None:
@@ -100,18 +101,18 @@ class Steps:
 
     def _delete_object(self, key: Key) -> None:
         kubelets = self._world.kubelets
-        if key.kind == "Pod":
+        if key[:2] == POD:
             kubelets.delete(key)
             return
         self._last_applied.pop(key, None)
-        if key.kind == "Namespace":
+        if key[:2] == _NAMESPACE:
             self._terminate(key)
             return
-        if key.kind == "Reservation":
+        if key[:2] == RESERVATION:
             if self._objects.end(key, self._world.clock.stamp()):
                 self._world.tell(key, DELETED)
             return
-        inside = kubelets.pods_on(key.name) if key.kind == "Node" else []
+        inside = kubelets.pods_on(key.name) if key[:2] == NODE else []
         self._objects.delete(key)
         self._world.tell(key, DELETED)
         for each in inside:
@@ -133,23 +134,23 @@ class Steps:
 
     def _replace(self, key: Key, live: Raw, changed: Raw, field: str) -> None:
         """Puts the changed object in, if an API server would have it."""
-        if key.kind == "Reservation" and isinstance(changed.get("spec"), dict):
+        if key[:2] == RESERVATION and isinstance(changed.get("spec"), dict):
             changed = with_expiry(changed, live)
         for path in _FIXED:
             if _at(changed, path) != _at(live, path):
                 raise InvalidObject(str(key), f"{field}.{'.'.join(path)}", "cannot be changed")
-        if key.kind == "Pod" and "spec" not in changed:
+        if key[:2] == POD and "spec" not in changed:
             raise InvalidObject(str(key), f"{field}.spec", "is required and cannot be removed")
-        node = _at(live, ("spec", "nodeName")) if key.kind == "Pod" else None
+        node = _at(live, ("spec", "nodeName")) if key[:2] == POD else None
         if node and _at(changed, ("spec", "nodeName")) != node:
             message = f"cannot be changed: the pod is on {node}"
             raise InvalidObject(str(key), f"{field}.spec.nodeName", message)
         if "status" in live:
             changed.setdefault("status", live["status"])
-        problems = validate(changed)
+        problems = validate(changed, self._objects.declared)
         if not problems:
             timing(changed, problems)
-        if not problems and key.kind == "Pod":
+        if not problems and key[:2] == POD:
             problems.extend(refused_changes(live, changed))
         if problems:
             raise problems[0].within(str(key), field)

@@ -1,10 +1,13 @@
 """The simulated cluster: time is virtual, a record is kept, a second set of books, and an audit."""
 
+from collections.abc import Iterable
 from typing import Any
 
 from holdfast.api.devices import Device
+from holdfast.api.kinds import KINDS
 from holdfast.api.node import Node
 from holdfast.api.pod import Pod
+from holdfast.api.raw_objects import ObjectKind
 from holdfast.backends.embedded.namespaces import Namespaces
 from holdfast.backends.embedded.setup import Setup
 from holdfast.backends.embedded.statuses import BareReports
@@ -22,11 +25,21 @@ from holdfast.store.identity import Identity, SeededNames
 from holdfast.store.objects import Change, Key
 from holdfast.store.store import Store
 
+_KNOWN = frozenset((info.group, info.kind) for info in KINDS.values())
+
 
 class World(EmbeddedWorld):
     clock: VirtualClock
 
-    def __init__(self, setup: Setup, seed: int, start: float = START, *, audit: bool = False) -> None:
+    def __init__(
+        self,
+        setup: Setup,
+        seed: int,
+        start: float = START,
+        *,
+        audit: bool = False,
+        kinds: Iterable[ObjectKind] = (),
+    ) -> None:
         clock = VirtualClock(start)
         self.audit = Audit(setup.plugins, setup.checks, setup.restricts) if audit else None
         identity = Identity(SeededNames(seed), clock.stamp)
@@ -44,6 +57,7 @@ class World(EmbeddedWorld):
             BareReports(),
             self.timeline.tell,
             all_budgets=False,
+            kinds=kinds,
         )
         self.workloads = ScenarioWorkloads(
             self.objects, clock, self.agenda, self.kubelets, self.recorder
@@ -80,6 +94,9 @@ class World(EmbeddedWorld):
 
     def changed(self, change: Change) -> None:
         _, key, before, after = change
+        if key[:2] not in _KNOWN:
+            super().changed(change)  # nothing but plugins knows what it is
+            return
         if self.audit is not None:
             self.audit.changed(key.kind, key.namespace, key.name, before, after)
         super().changed(change)

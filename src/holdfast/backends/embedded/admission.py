@@ -12,6 +12,7 @@ import msgspec
 from holdfast.api import names
 from holdfast.api.decode import convert
 from holdfast.api.errors import InvalidObject
+from holdfast.api.kinds import KINDS
 from holdfast.api.pod import Pod
 from holdfast.api.reservation import DEFAULT_TTL
 from holdfast.api.resources import amounts, qos_class
@@ -36,6 +37,8 @@ Scan = Callable[[str, str], Iterable[Raw]]
 def admit(raw: Raw, scan: Scan, now: str) -> Raw:
     """The object as it would be stored. Raises InvalidObject for what only the cluster's state
     makes wrong."""
+    if (raw["apiVersion"], raw["kind"]) not in KINDS:
+        return raw  # only plugins know what it is
     if raw["kind"] == "Pod":
         return _pod(raw, scan, now)
     complete = _COMPLETE.get(raw["kind"])

@@ -2,12 +2,13 @@
 
 from collections.abc import Iterator
 
-from holdfast.api.kinds import KINDS, kind_info
-from holdfast.api.names import DEFAULT_NAMESPACE
+from holdfast.api.kinds import KINDS, NO_KINDS, Kinds, kind_info
+from holdfast.api.names import DEFAULT_NAMESPACE, RESERVATION_API
 from holdfast.store.identity import Identity, with_generation
 from holdfast.store.objects import Key, Raw
 from holdfast.store.store import Store
 
+RESERVATION = (RESERVATION_API.partition("/")[0], "Reservation")
 ENDED = ("Succeeded", "Failed")
 """Phases of pods that run no more."""
 
@@ -15,17 +16,20 @@ ENDED = ("Succeeded", "Failed")
 _ORDER = {(info.group, info.kind): position for position, info in enumerate(KINDS.values())}
 
 
-def key_of(raw: Raw) -> Key:
-    """Of an object of a kind Holdfast knows; its name is empty as long as it has none."""
-    info = kind_info(raw["apiVersion"], raw["kind"])
+def key_of(raw: Raw, declared: Kinds = NO_KINDS) -> Key:
+    """Of an object of a kind Holdfast knows, or plugins declare; its name is empty as long as it has
+    none."""
+    info = kind_info(raw["apiVersion"], raw["kind"], declared)
     metadata = raw["metadata"]
     namespace = metadata.get("namespace") or DEFAULT_NAMESPACE
     return Key(info.group, info.kind, namespace if info.namespaced else "", metadata.get("name", ""))
 
 
 class Objects:
-    def __init__(self, store: Store, identity: Identity) -> None:
+    def __init__(self, store: Store, identity: Identity, declared: Kinds = NO_KINDS) -> None:
+        """`declared` are the kinds of objects that only plugins read."""
         self.store = store
+        self.declared = declared
         self.identity = identity
         self.get = store.get
         self.scan = store.scan
@@ -34,6 +38,9 @@ class Objects:
     def __contains__(self, key: Key) -> bool:
         return self.get(key) is not None
 
+    def key_of(self, raw: Raw) -> Key:
+        return key_of(raw, self.declared)
+
     def all(self) -> Iterator[Raw]:
         """By kind, then in the order of creation."""
         for kind in sorted(self.store.kinds(), key=lambda kind: (_ORDER.get(kind, len(_ORDER)), kind)):
@@ -41,7 +48,7 @@ class Objects:
 
     def create(self, raw: Raw) -> Raw:
         """With the metadata only a server can give."""
-        key = key_of(raw)
+        key = self.key_of(raw)
         if not key.name:
             key = key._replace(name=self._free_name(key, str(raw["metadata"]["generateName"])))
         return self.store.create(key, self.identity.new(key, raw))
@@ -50,7 +57,7 @@ class Objects:
         before = self.get(key)
         if before is not None and raw.get("spec") is not before.get("spec"):
             raw = with_generation(before, raw)
-        if key.kind == "Reservation" and has_ended(raw):
+        if key[:2] == RESERVATION and has_ended(raw):
             self.delete(key)
             return raw
         return self.store.update(key, raw)

@@ -5,6 +5,7 @@ whoever lives in the cluster. What these do about it they do in `settle`, when a
 are known.
 """
 
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -13,13 +14,13 @@ from holdfast.api.decode import decode
 from holdfast.api.errors import InvalidObject
 from holdfast.api.kinds import KINDS, KindInfo
 from holdfast.api.meta import Object, ObjectMeta
-from holdfast.api.raw_objects import RawObject, raw_object
+from holdfast.api.raw_objects import ObjectKind, RawObject, declared_infos, raw_object
 from holdfast.backends.embedded.agenda import Agenda
 from holdfast.backends.embedded.budgets import Budgets
 from holdfast.backends.embedded.clock import Clock
 from holdfast.backends.embedded.events import Recorder
 from holdfast.backends.embedded.kubelet import Kubelets
-from holdfast.backends.embedded.objects import Objects
+from holdfast.backends.embedded.objects import RESERVATION, Objects
 from holdfast.backends.embedded.resident import Resident
 from holdfast.backends.embedded.setup import Setup
 from holdfast.backends.embedded.statuses import Reports
@@ -52,13 +53,16 @@ class World:
         *,
         all_budgets: bool,
         first_event: int = 0,
+        kinds: Iterable[ObjectKind] = (),
     ) -> None:
+        """`kinds` are those of objects that plugins may read, besides those of this setup."""
         self.setup = setup
         self.clock = clock
         self.tell = tell
         self.agenda = Agenda(clock)
         self.store = store
-        self.objects = Objects(store, identity)
+        read_by_plugins = setup.object_kinds()
+        self.objects = Objects(store, identity, declared_infos((*read_by_plugins, *kinds)))
         self.kubelets = Kubelets(self.objects, clock, self.agenda, reports, tell)
         self.volumes = Volumes(self.objects)
         self.budgets = Budgets(self.objects, all_budgets)
@@ -70,7 +74,7 @@ class World:
         self.scheduler = setup.scheduler()
         self._read_by_plugins: dict[tuple[str, str], list[KindInfo]] = {}
         """By group and kind; several versions of one may be read."""
-        for kind in setup.object_kinds():
+        for kind in read_by_plugins:
             self._read_by_plugins.setdefault((kind.group, kind.kind), []).append(kind.info())
         self.fed = False
         """Whether the scheduler was told anything since this was last set to False."""
@@ -107,7 +111,7 @@ class World:
         _, key, before, after = change
         if after is None:
             self.agenda.forget(key)
-            if key.kind == "Reservation" and before and before["metadata"].get("deletionTimestamp"):
+            if key[:2] == RESERVATION and before and before["metadata"].get("deletionTimestamp"):
                 self.tell(key, deletion_event(before))  # its last finalizer kept it until now
         elif before is None and key.kind != "Event":
             self.agenda.created(key)
