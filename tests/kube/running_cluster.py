@@ -10,12 +10,14 @@ from contextlib import asynccontextmanager
 
 from builders import make_node, make_pod
 from holdfast.actions.scheduler import Scheduler
-from holdfast.backends.assembly import controllers
+from holdfast.backends.assembly import controllers, declared_kinds
 from holdfast.backends.kubernetes.comparing import Difference, compare
 from holdfast.backends.kubernetes.fence import Fence
-from holdfast.backends.kubernetes.runner import Runner
+from holdfast.backends.kubernetes.reading.watched import WATCHED, Watched, read_by_plugins
+from holdfast.backends.kubernetes.runner import Log, Runner, no_log
 from holdfast.backends.metrics import SchedulingMetrics
 from holdfast.framework.config import API_VERSION, KIND, load
+from holdfast.framework.interface import Plugin
 from holdfast.plugins import registry
 from kube.fake_api import FakeApi, Raw
 from kube.fake_client import FakeClient
@@ -40,26 +42,37 @@ class Cluster:
         return await compare(self.client, self.scheduler)
 
 
-def new_scheduler() -> Scheduler:
-    plugins = registry()
-    configuration = load({"apiVersion": API_VERSION, "kind": KIND}, plugins.implements())
-    return Scheduler(configuration, plugins, controllers=controllers(configuration))
+def new_scheduler(*plugins: type[Plugin]) -> tuple[Scheduler, tuple[Watched, ...]]:
+    """With plugins beside those there are; and what is watched for them."""
+    known = registry()
+    mapping: Raw = {"apiVersion": API_VERSION, "kind": KIND}
+    for plugin in plugins:
+        known.add(plugin)
+    enabled = [{"name": plugin.name} for plugin in plugins]
+    mapping["profiles"] = [{"plugins": {"multiPoint": {"enabled": enabled}}}]
+    configuration = load(mapping, known.implements())
+    watched = read_by_plugins(declared_kinds(configuration, known))
+    return Scheduler(configuration, known, controllers=controllers(configuration)), watched
 
 
 @asynccontextmanager
-async def running(api: FakeApi, leads: bool = True) -> AsyncIterator[Cluster]:
+async def running(
+    api: FakeApi, leads: bool = True, plugins: tuple[type[Plugin], ...] = (), log: Log = no_log
+) -> AsyncIterator[Cluster]:
     clock = LoopClock()
     fence = Fence(clock.elapsed)
     if leads:
         fence.open_until(math.inf)
     client = FakeClient(api)
-    scheduler = new_scheduler()
+    scheduler, watched = new_scheduler(*plugins)
     runner = Runner(
         scheduler,
         client,
         fence,
         clock,
         metrics=SchedulingMetrics(scheduler),
+        log=log,
+        watched=(*WATCHED, *watched),
         stream=False,
         rng=random.Random(3),
     )

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 from holdfast.actions.scheduler import Scheduler
-from holdfast.backends.assembly import GARBAGE_AFTER, controllers
+from holdfast.backends.assembly import GARBAGE_AFTER, controllers, declared_kinds
 from holdfast.backends.kubernetes.access import Access
 from holdfast.backends.kubernetes.clock import Clock
 from holdfast.backends.kubernetes.comparing import Difference, compare
@@ -17,7 +17,7 @@ from holdfast.backends.kubernetes.errors import KubernetesError
 from holdfast.backends.kubernetes.http.client import Client
 from holdfast.backends.kubernetes.http.rate import RateLimit
 from holdfast.backends.kubernetes.installing import install_crds
-from holdfast.backends.kubernetes.reading.watched import WATCHED, Watched
+from holdfast.backends.kubernetes.reading.watched import WATCHED, Watched, read_by_plugins
 from holdfast.backends.kubernetes.runner import Runner
 from holdfast.backends.kubernetes.traffic import Requests, RunnerFigures
 from holdfast.backends.metrics import SchedulingMetrics
@@ -65,6 +65,8 @@ class Running:
         self._service = Service(
             self.client, configuration.leader_election, settings.elect, self._log, settings.clock
         )
+        kinds = declared_kinds(configuration, settings.registry)
+        self._read_by_plugins = read_by_plugins(kinds)
         self._metrics: SchedulingMetrics | None = None
         self.runner: Runner | None = None
 
@@ -101,7 +103,7 @@ class Running:
             metrics=self._metrics,
             log=self._log,
             limit=RateLimit(connection.qps, connection.burst),
-            watched=self._settings.watched,
+            watched=(*self._settings.watched, *self._read_by_plugins),
             claim_timeout=_claim_timeout(configuration),
         )
         return self.runner

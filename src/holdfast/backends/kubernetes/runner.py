@@ -90,7 +90,8 @@ class Runner:
         ]
         self._by_kind: defaultdict[str, list[Reflector]] = defaultdict(list)
         for each, reflector in zip(watched, self.reflectors, strict=True):
-            self._by_kind[each.info.kind].append(reflector)
+            if not each.read_by:
+                self._by_kind[each.info.kind].append(reflector)
         claims = scheduler.cluster.objects.setdefault("PersistentVolumeClaim", {})
         self.writer = Writer(
             client,
@@ -213,8 +214,8 @@ class Runner:
         )
 
     def _decide(self) -> None:
-        absent = (r.watched.info.kind for r in self.reflectors if r.absent)
-        self.scheduler.cluster.promises.are_kept = "Reservation" not in absent
+        absent = any(reflector.absent for reflector in self._by_kind["Reservation"])
+        self.scheduler.cluster.promises.are_kept = not absent
         start = time.perf_counter()
         decisions = self.scheduler.round(self._clock.now(), PODS_AT_ONCE)
         if self._metrics is not None:

@@ -15,9 +15,11 @@ from holdfast.actions.scheduler import Scheduler
 from holdfast.api.decode import convert, object_name
 from holdfast.api.errors import InvalidObject
 from holdfast.api.kinds import KindInfo
+from holdfast.api.raw_objects import RawObject, raw_object
+from holdfast.backends.assembly import declared_kinds
 from holdfast.backends.embedded.setup import Setup
 from holdfast.backends.kubernetes.errors import ApiError
-from holdfast.backends.kubernetes.reading.watched import WATCHED, Watched
+from holdfast.backends.kubernetes.reading.watched import WATCHED, Watched, read_by_plugins
 from holdfast.cli.asking.server import NODE, POD, RESERVATION, Raw, Server
 from holdfast.core.cluster import Cluster
 from holdfast.core.events import Added, Malformed
@@ -49,16 +51,19 @@ async def take_picture(
 ) -> Picture:
     """Of everything, or of some kinds only. Kinds the server does not know, or that we may not see, are
     left out; that of the latter is said."""
+    setup = setup or Setup.of()
     wanted = [each for each in WATCHED if only is None or each.info in only]
+    if only is None:
+        wanted += read_by_plugins(declared_kinds(setup.configuration, setup.registry))
     lists = await asyncio.gather(*(_listed(server, each) for each in wanted))
     now = time.time()
-    picture = Picture((setup or Setup.of()).scheduler(), now)
+    picture = Picture(setup.scheduler(), now)
     for watched, items in zip(wanted, lists, strict=True):
         info = watched.info
         known = picture.objects.setdefault((info.api_version, info.kind), {})
         for raw in items:
             metadata = raw["metadata"]
-            if not watched.ended:
+            if not watched.ended and not watched.read_by:
                 known[metadata.get("namespace") or "", metadata["name"]] = raw
             picture.scheduler.feed(_event(info, raw), now)
     return picture
@@ -78,7 +83,10 @@ async def _listed(server: Server, watched: Watched) -> list[Raw]:
 
 
 def _event(info: KindInfo, raw: Raw) -> Added | Malformed:
+    is_raw = info.type is RawObject
     try:
+        if is_raw:
+            return Added(raw_object(info, raw))
         try:
             return Added(msgspec.convert(raw, info.type))
         except msgspec.ValidationError:
@@ -86,4 +94,5 @@ def _event(info: KindInfo, raw: Raw) -> Added | Malformed:
     except InvalidObject as error:
         metadata = raw["metadata"]
         uid = metadata.get("uid") or ""
-        return Malformed(info.kind, metadata.get("namespace") or "", metadata["name"], uid, error)
+        namespace, api_version = metadata.get("namespace") or "", info.api_version if is_raw else ""
+        return Malformed(info.kind, namespace, metadata["name"], uid, error, api_version)

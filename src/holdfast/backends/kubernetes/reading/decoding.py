@@ -15,6 +15,7 @@ from holdfast.api.decode import convert, object_name
 from holdfast.api.errors import InvalidObject
 from holdfast.api.kinds import KindInfo
 from holdfast.api.meta import Object
+from holdfast.api.raw_objects import RawObject, raw_object
 from holdfast.backends.kubernetes.errors import ApiError
 from holdfast.backends.kubernetes.http.client import Status
 from holdfast.core.events import Malformed
@@ -77,6 +78,8 @@ def _frame_decoder(type_: type[Object]) -> msgspec.json.Decoder[Any]:
 def decode_page(info: KindInfo, data: bytes) -> Page:
     """A page of a list. Items do not say their kind on the wire; here they do."""
     items: list[Found]
+    if info.type is RawObject:
+        return _raw_page(info, data)
     try:
         page = _page_decoder(info.type).decode(data)
         items = page.items or []
@@ -94,7 +97,7 @@ def decode_page(info: KindInfo, data: bytes) -> Page:
 def decode_frame(info: KindInfo, line: bytes) -> Frame:
     """An event of a watch. Raises ApiError if it is the server's word that the watch is over."""
     try:
-        frame = _frame_decoder(info.type).decode(line)
+        frame = _frame_decoder(info.type).decode(line) if info.type is not RawObject else None
     except (msgspec.ValidationError, RecursionError):
         frame = None
     if frame is not None and frame.type != "ERROR":
@@ -110,20 +113,29 @@ def decode_frame(info: KindInfo, line: bytes) -> Frame:
     return Frame(raw.type, decode_object(info, bytes(raw.object)))
 
 
+def _raw_page(info: KindInfo, data: bytes) -> Page:
+    """Of a kind whose objects are kept as they are."""
+    page = msgspec.json.decode(data, type=_RawPage)
+    items = [decode_object(info, bytes(raw)) for raw in page.items or ()]
+    return Page(items, page.metadata.resource_version, page.metadata.continue_)
+
+
 def decode_object(info: KindInfo, data: bytes) -> Found:
+    is_raw = info.type is RawObject
+    api_version = info.api_version if is_raw else ""
     try:
         raw = msgspec.json.decode(data)
     except RecursionError:
         error = InvalidObject("", "", "nested too deeply")
-        return Broken(Malformed(info.kind, "", "", "", error), "")
+        return Broken(Malformed(info.kind, "", "", "", error, api_version), "")
     raw = raw if isinstance(raw, dict) else {}
     named = {**raw, "kind": info.kind, "apiVersion": info.api_version}
     try:
-        return convert(named, info.type, object_name(named))
+        return raw_object(info, raw) if is_raw else convert(named, info.type, object_name(named))
     except InvalidObject as error:
         metadata = raw.get("metadata")
         texts = metadata if isinstance(metadata, dict) else {}
         namespace, name, uid, version = (
             str(texts.get(key) or "") for key in ("namespace", "name", "uid", "resourceVersion")
         )
-        return Broken(Malformed(info.kind, namespace, name, uid, error), version)
+        return Broken(Malformed(info.kind, namespace, name, uid, error, api_version), version)

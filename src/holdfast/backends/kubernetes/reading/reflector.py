@@ -48,6 +48,7 @@ _EMPTY_WATCHES = 5
 """So many watches in a row that end at once with nothing to say, and the version is not trusted."""
 _LIST_TIMEOUT = 60.0
 _LONGEST_LINE = 64 * 2**20
+_FORBIDDEN = 403
 _GONE = 410
 
 Sink = Callable[[Event], None]
@@ -267,7 +268,8 @@ class Reflector:
             return
         if error.status != 429:
             self._version = None
-        await self._wait(str(error), error.retry_after)
+        remedy = self.watched.remedy if error.status == _FORBIDDEN else ""
+        await self._wait(f"{error}; {remedy}" if remedy else str(error), error.retry_after)
 
     async def _missing(self, error: ApiError) -> None:
         for event in self._mirror.clear():

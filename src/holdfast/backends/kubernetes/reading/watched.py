@@ -1,5 +1,7 @@
-"""The kinds the scheduler reads. One line each; those of custom resources may be absent."""
+"""The kinds the scheduler reads. One line each; those of custom resources may be absent. So may kinds
+that plugins read, which they declare."""
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from holdfast.api.kinds import KINDS, KindInfo
@@ -10,6 +12,7 @@ from holdfast.api.names import (
     VOLCANO_API,
     VOLCANO_JOB_API,
 )
+from holdfast.api.raw_objects import ObjectKind
 
 
 class Watched(NamedTuple):
@@ -19,11 +22,36 @@ class Watched(NamedTuple):
     """Whether the server may not know the kind."""
     ended: bool = False
     """Whether it is about pods that have ended."""
+    read_by: tuple[str, ...] = ()
+    """The plugins for which it is read, where Holdfast itself does not."""
 
     @property
     def name(self) -> str:
         """As logs and figures have it; no two that are watched have the same."""
+        if self.read_by:
+            group = f".{self.info.group}" if self.info.group else ""
+            return f"{self.info.plural}.{self.info.version}{group}"
         return f"{self.info.resource}/ended" if self.ended else self.info.resource
+
+    @property
+    def remedy(self) -> str:
+        """What to do where we may not read it; empty where Holdfast's own ClusterRole says we may."""
+        if not self.read_by:
+            return ""
+        plugins = f"plugin{'s' if len(self.read_by) > 1 else ''} {' and '.join(self.read_by)}"
+        verb = "reads" if len(self.read_by) == 1 else "read"
+        return (
+            f"{plugins} {verb} it, so the ClusterRole of the scheduler needs a rule with apiGroups "
+            f'["{self.info.group}"], resources [{self.info.plural}], verbs [get, list, watch]: see '
+            "`holdfast config rbac`, or pluginResources of the chart"
+        )
+
+
+def read_by_plugins(kinds: Mapping[ObjectKind, tuple[str, ...]]) -> tuple[Watched, ...]:
+    """What is watched for plugins, given who reads which kind."""
+    return tuple(
+        Watched(kind.info(), optional=True, read_by=plugins) for kind, plugins in kinds.items()
+    )
 
 
 def _kind(api_version: str, kind: str, field_selector: str = "", optional: bool = False) -> Watched:
