@@ -30,7 +30,7 @@ class Audit:
         self._nodes_of: dict[str, str] = {}
         """Where each pod was bound, by uid."""
         self.broken_up: set[str] = set()
-        """Gangs that lost members together with a node."""
+        """Gangs that lost members together with a node, or the place some of them were to have."""
 
     def written(self, path: str, old: Raw | None, new: Raw | None) -> None:
         """Raises Violation."""
@@ -153,14 +153,28 @@ class Audit:
                 yield f"reservation {reservation['metadata']['name']} is Available though used up"
         yield from self._gangs(free)
 
+    def half_bound(self) -> set[str]:
+        """Gangs that are being bound, or stay like that."""
+        found = set()
+        for group in self._model.all(GROUPS):
+            name, members = group["metadata"]["name"], self._members(group)
+            bound = sum(bool(pod["spec"].get("nodeName")) for pod in members)
+            if 0 < bound < group["spec"]["minMember"]:
+                found.add(name)
+        return found
+
+    def _members(self, group: Raw) -> list[Raw]:
+        return [
+            pod
+            for pod in self._model.all(PODS)
+            if group_of(pod) == group["metadata"]["name"]
+            and not pod["metadata"].get("deletionTimestamp")
+        ]
+
     def _gangs(self, free: dict[str, int]) -> Iterator[str]:
         for group in self._model.all(GROUPS):
             name, least = group["metadata"]["name"], group["spec"]["minMember"]
-            members = [
-                pod
-                for pod in self._model.all(PODS)
-                if group_of(pod) == name and not pod["metadata"].get("deletionTimestamp")
-            ]
+            members = self._members(group)
             bound = [pod for pod in members if pod["spec"].get("nodeName")]
             if 0 < len(bound) < least <= len(members) and name not in self.broken_up:
                 yield f"gang {name} is half bound: {len(bound)} of {least} ({_names(bound)})"

@@ -285,7 +285,7 @@ class Model:
         conditions = [
             each for each in pod["status"].get("conditions", []) if each["type"] != "PodScheduled"
         ]
-        conditions.append({"type": "PodScheduled", "status": "True"})
+        conditions.append({"type": "PodScheduled", "status": "True", "lastTransitionTime": self._now()})
         bound = {
             **pod,
             "metadata": {**pod["metadata"], "annotations": annotations},

@@ -293,6 +293,7 @@ class Simulation:
     def _delete(self, path: str, name: str, namespace: str) -> None:
         self.model.delete(path, name, namespace)
         if path == NODES:
+            self.audit.broken_up |= self.audit.half_bound()
             for pod in self.audit.pods_on(name):
                 self.audit.broken_up.add(group_of(pod))
                 self.model.remove(PODS, pod)

@@ -13,6 +13,12 @@ from faults.simulation import check, simulate
 
 SEEDS = int(os.environ.get("FAULT_SEEDS", "2000"))
 PARTS = 20
+ONCE_BROKEN = (12477, 12559, 12935, 13942, 13991, 15373, 19911)
+"""Beyond those that are always run."""
+
+
+def test_what_went_wrong_once_does_not_again() -> None:
+    check(ONCE_BROKEN)
 
 
 @pytest.mark.parametrize("part", range(PARTS))

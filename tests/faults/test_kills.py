@@ -59,6 +59,16 @@ def a_gang_starts_while_others_want_its_place() -> Life:
     return life
 
 
+def something_more_important_comes_while_a_gang_starts() -> Life:
+    life = cluster(
+        (5.0, PODS, member("g0", 1500, 0)),
+        (5.0, PODS, member("g1", 1500, 0)),
+        (6.0, PODS, pod("high", 1500, 100)),
+    )
+    life.first.append((GROUPS, group("gang", 2)))
+    return life
+
+
 def owners_take_a_reservation() -> Life:
     return cluster(
         (0.5, RESERVATIONS, reservation("r", 1500, False, "r")),
@@ -95,6 +105,7 @@ def a_pod_moves() -> Life:
         a_gang_makes_room,
         others_make_room_for_a_gang,
         a_gang_starts_while_others_want_its_place,
+        something_more_important_comes_while_a_gang_starts,
         owners_take_a_reservation,
         a_reservation_is_asked_for,
         a_pod_moves,

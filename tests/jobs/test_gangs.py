@@ -4,7 +4,11 @@ from typing import Any
 
 import pytest
 
+from builders import make_node, make_pod, make_pod_group
+from holdfast.controllers.podgroups import PodGroups
 from jobs.stage import GROUP, SIGS, VOLCANO, gang, group, node, play, pod, step
+from reference.driving import Driver
+from reference.setup import Setup
 
 KOORD = "gang.scheduling.koordinator.sh/"
 LIGHT = "pod-group.scheduling.sigs.k8s.io"
@@ -374,3 +378,47 @@ def test_a_gang_is_tried_again_whatever_was_to_blame_before() -> None:
     steps = [step("5s", patch=cordon), step("30s", patch=uncordon)]
     played = play(node("n1", 4), running, group("g", 3), members, steps, until=100)
     assert played.times("g-0", "g-1", "g-2") == [60, 60, 60]
+
+
+# A start that was interrupted
+
+
+def half_started(waiting_since: str, *, bound_at: str = "2026-01-01T00:01:00Z") -> Driver:
+    """Two nodes, of which one is free; a gang of two, of which one is bound."""
+    driver = Driver((Setup(extra=("Coscheduling",)),))
+    driver.scheduler._controllers.append(PodGroups(driver.scheduler.cluster))
+    driver.add(*(make_node(name).allocatable(cpu="2", memory="8Gi").obj() for name in ("n1", "n2")))
+    condition = {"type": "PodScheduled", "status": "True", "lastTransitionTime": bound_at}
+    bound = make_pod("g-0").cpu("2").group("g").on("n1").status(conditions=[condition])
+    driver.add(make_pod("g-1").cpu("2").group("g").created(waiting_since).obj(), bound.obj())
+    return driver.add(make_pod_group("g").min_member(2).obj())
+
+
+@pytest.mark.parametrize(
+    ("since", "first"),
+    [
+        ("2026-01-01T00:00:59Z", "g-1"),
+        ("2026-01-01T00:01:00Z", "g-1"),
+        ("2026-01-01T00:01:01Z", "high"),  # it replaces one that was lost
+    ],
+)
+def test_who_leads_next_finishes_the_start_of_a_gang_first(since: str, first: str) -> None:
+    driver = half_started(since).add(make_pod("high").cpu("2").priority(100).obj())
+    assert driver.binds() == {first: "n2"}
+
+
+def test_a_pod_that_waits_longer_than_its_gang_runs_has_no_precedence_once_that_was_whole() -> None:
+    driver = half_started("2026-01-01T00:00:00Z")
+    driver.add(make_pod("g-2").cpu("2").group("g").created("2026-01-01T00:00:00Z").obj())
+    assert driver.binds() == {"g-1": "n2"}
+    driver.confirm(make_pod("g-1").obj()).delete(make_pod("g-1").obj())
+    driver.add(make_pod("high").cpu("2").priority(100).obj())
+    assert driver.binds() == {"high": "n2"}
+
+
+def test_a_bind_that_fails_is_tried_again_before_others_get_the_place() -> None:
+    driver = half_started("2026-01-01T00:00:00Z")
+    assert driver.binds(100.0) == {"g-1": "n2"}
+    driver.add(make_pod("high").cpu("2").priority(100).obj())
+    driver.refuse(make_pod("g-1").obj())
+    assert driver.binds(101.0) == {"g-1": "n2"}

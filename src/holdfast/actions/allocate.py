@@ -101,9 +101,10 @@ class _Turns:
         lane.insert(at, pod)
 
     def _standing(self, name: str) -> Any:
-        """Shares first, then who is first in the lane."""
+        """Interrupted jobs first, then shares, then who is first in the lane."""
         head = self._lanes[name][0]
-        return (self._queues.standing(name, head), self._round.queue.sort_key(head))
+        is_interrupted = head.job is not None and head.job.interrupted
+        return (not is_interrupted, self._queues.standing(name, head), self._round.queue.sort_key(head))
 
     def _next(self) -> PodRecord | None:
         while self._order:

@@ -336,6 +336,11 @@ class Scheduler:
             return
         self.queue.retry_later(pod, self.cluster.now)
         self.cycle.tell(pod, message, self.cluster.now, "SchedulerError")
+        if pod.job is not None:
+            self.cluster.jobs.touch(pod.job)
+            self.cluster.jobs.look_for_interruption(pod.job)
+            if pod.job.interrupted and pod.errors == 1:
+                self.queue.add(pod)  # before others get its place
 
 
 def _is_gated(plugins: Sequence[Plugin], pod: PodRecord) -> bool:

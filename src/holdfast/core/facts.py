@@ -10,6 +10,7 @@ from holdfast.api.meta import Object, condition
 from holdfast.api.node import Node
 from holdfast.api.pod import Pod
 from holdfast.api.quantity import amount
+from holdfast.api.timestamps import TimeError, parse_time
 from holdfast.core.changes import Change
 from holdfast.core.classes import PodClass
 from holdfast.core.nodes import NodeInfo
@@ -47,6 +48,17 @@ def is_preempted(pod: Pod) -> bool:
     """Whether it was decided that the pod makes room for another; its deletion may be yet to come."""
     found = condition(pod.status.conditions, "DisruptionTarget")
     return found is not None and found.status == "True" and found.reason == "PreemptionByScheduler"
+
+
+def bound_at(pod: Pod) -> float | None:
+    """When the pod was bound, as its condition says it."""
+    found = condition(pod.status.conditions, "PodScheduled")
+    if found is None or found.status != "True" or not found.last_transition_time:
+        return None
+    try:
+        return parse_time(found.last_transition_time)
+    except TimeError:
+        return None
 
 
 def is_ready(pod: Pod) -> bool:

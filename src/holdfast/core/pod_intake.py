@@ -13,7 +13,14 @@ from holdfast.api.timestamps import parse_time
 from holdfast.core.changes import Change
 from holdfast.core.classes import PodClass, Traits
 from holdfast.core.decisions import ObjectRef
-from holdfast.core.facts import allocated_from, gives_up, is_disrupted, is_preempted, is_ready
+from holdfast.core.facts import (
+    allocated_from,
+    bound_at,
+    gives_up,
+    is_disrupted,
+    is_preempted,
+    is_ready,
+)
 from holdfast.core.jobs import Job
 from holdfast.core.jobs.estimates import estimate_in
 from holdfast.core.jobs.naming import KEYS as JOB_KEYS
@@ -219,6 +226,8 @@ class PodIntake:
                 if known.job is not None:
                     self._jobs.touch(known.job)
             known.ready = is_ready(pod)
+            if known.job is not None:
+                known.bound_at = bound_at(pod)
             self._draw(known, pod)
             self._belongings.seen(known, pod.metadata)
             self._assigned(known, node)

@@ -46,6 +46,7 @@ Phase.PENDING, Phase.ASSUMED, Phase.ASSIGNED = Phase("pending"), Phase("assumed"
 class PodRecord:
     __slots__ = (
         "attempts",
+        "bound_at",
         "cleared_for",
         "cls",
         "created",
@@ -114,6 +115,8 @@ class PodRecord:
         """Of an assumed pod: the node that was being cleared for it until then."""
         self.nominated = ""
         """The node that is being cleared for the pod."""
+        self.bound_at: float | None = None
+        """Of a member of a job: when it was bound, as far as its condition says so."""
         self.started: float | None = None
         """When it began to run, as far as is known."""
         self.draws_on = ""

@@ -1,4 +1,8 @@
-"""PrioritySort: the more important pod first, then the one that has waited longer."""
+"""PrioritySort: the more important pod first, then the one that has waited longer.
+
+What is left of a job whose start was interrupted comes before all others: it had its places, as those
+that are bound already have theirs.
+"""
 
 import math
 from typing import Any
@@ -16,5 +20,6 @@ class PrioritySort(Plugin):
         job = pod.job
         if job is not None:
             since = math.inf if job.has_enough else job.first_seen
-            return (-job.priority, since, job.name.namespace, job.name.name)
+            priority = math.inf if job.interrupted else job.priority
+            return (-priority, since, job.name.namespace, job.name.name)
         return (-pod.cls.priority, pod.first_seen, pod.namespace, pod.name)

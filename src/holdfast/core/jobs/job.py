@@ -46,6 +46,7 @@ class Job:
         "group",
         "group_bond",
         "has_enough",
+        "interrupted",
         "leader",
         "lost_at",
         "members",
@@ -85,6 +86,9 @@ class Job:
         """Whether its pods may be made, of which there are none yet."""
         self.has_enough = False
         """Whether it got what it needs in this round: those it has besides come after all others."""
+        self.interrupted = False
+        """Whether too few of the members it was started with are bound: the others come before all
+        other pods."""
         self.seen_ready = False
         """Whether it was ready when last looked at."""
         self.lost_at: float | None = None

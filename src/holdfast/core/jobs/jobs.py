@@ -23,7 +23,7 @@ from holdfast.core.jobs.naming import (
     named_in,
 )
 from holdfast.core.jobs.queues import Queues
-from holdfast.core.pods import PodRecord
+from holdfast.core.pods import Phase, PodRecord
 from holdfast.core.promises.promise import Promise
 
 if TYPE_CHECKING:
@@ -150,6 +150,31 @@ class Jobs:
             return [job]
         others = [self.known.get(name) for name in sorted(partners) if name != job.name]
         return [job, *(other for other in others if other is not None)]
+
+    def look_for_interruption(self, job: Job) -> bool:
+        """Takes note of whether the start of the job was interrupted, by the end of the scheduler that
+        began it or by a bind that failed; whether that is news. A pod that waits and was there when
+        others of the job were bound was to be bound with them; one that came later replaces one that
+        was lost, and waits for its turn."""
+        before = job.interrupted
+        job.interrupted = not job.is_ready and self._is_interrupted(job)
+        return job.interrupted != before
+
+    def _is_interrupted(self, job: Job) -> bool:
+        bound = [
+            member.bound_at
+            for each in self.partners(job)
+            for member in each.placed()
+            if member.phase is Phase.ASSIGNED and member.bound_at is not None
+        ]
+        if not bound:
+            return False
+        last = max(bound)
+        early = [member for member in job.waiting() if member.since <= last]
+        never_ready = job.lost_at is None and not job.seen_ready
+        return bool(early) and (
+            job.interrupted or never_ready or any(member.errors for member in early)
+        )
 
     def missing_partners(self, job: Job) -> list[JobName]:
         return sorted(name for name in job.bond.partners if name not in self.known)
