@@ -188,7 +188,7 @@ def test_a_large_round_is_left_alone() -> None:
 
 def test_simulate_names_the_objects_of_a_livelock() -> None:
     simulation = Simulation(read_scenario(documents(joined(NODE, pod("p", "9")))), Embedded.of())
-    scheduler = simulation._world.scheduler
+    scheduler = simulation.world.scheduler
 
     class Flips(Flipping):
         def __init__(self, cluster: Cluster) -> None:

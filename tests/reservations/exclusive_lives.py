@@ -293,7 +293,7 @@ def live(seed: int) -> Audit:
     life, audit = Life(seed), Audit()
     setup = Setup.of(life.configuration)
     simulation = Simulation(read_scenario(load_text(life.text, f"life {seed}")), setup)
-    simulation._world.residents.append(audit)
+    simulation.world.residents.append(audit)
     simulation.run(UNTIL)
     return audit
 

@@ -23,7 +23,7 @@ from holdfast.sim.errors import InvalidInput
 from holdfast.sim.expect import Expectation, failures
 from holdfast.sim.happenings import Check, Happening, Scenario
 from holdfast.sim.invariants import broken
-from holdfast.sim.steps import Steps
+from holdfast.sim.steps import Step, Steps
 from holdfast.sim.summary import summary
 from holdfast.sim.timeline import Entry
 from holdfast.sim.world import World
@@ -67,9 +67,9 @@ class Simulation:
         self._scenario = scenario
         self._seed = seed
         begin = scenario.start if start is None else start
-        self._world = World(setup, seed, begin, audit=audit, kinds=scenario.kinds)
-        self._steps = Steps(self._world)
-        self._hands = Hands(self._world)
+        self.world = World(setup, seed, begin, audit=audit, kinds=scenario.kinds)
+        self._steps = Steps(self.world)
+        self._hands = Hands(self.world)
         self._moments = 0
         self._unchecked = 0
         self._to_look_at: list[tuple[Document, Expectation]] = []
@@ -78,19 +78,10 @@ class Simulation:
     def run(self, until: float | None = None, progress: Progress | None = None) -> Result:
         """Raises InvalidInput where the scenario asks for what cannot be, InvariantBroken where
         Holdfast is wrong."""
-        world = self._world
+        world = self.world
         for happening in self._scenario.happenings:
             world.agenda.add(happening.t, self._when_due(happening), happening.order)
-        while self._next_moment(until):
-            self._settle()
-            self._moments += 1
-            self._look()
-            self._check_state()
-            if progress is not None:
-                progress(world.clock.t, self._moments, len(world.scheduler.queue))
-        if until is not None:
-            world.clock.advance(until)
-        self._check_state(last=True)
+        self.play(until, progress)
         self._to_look_at.extend(self._scenario.at_the_end)
         self._look()
         end = world.clock.t
@@ -103,6 +94,25 @@ class Simulation:
             unmet=self._unmet,
             accounts=world.accounts,
         )
+
+    def play(self, until: float | None = None, progress: Progress | None = None) -> None:
+        """Moment after moment, until nothing is due any more or the clock shows `until`."""
+        world = self.world
+        while self._next_moment(until):
+            self.settle()
+            self._moments += 1
+            self._look()
+            self._check_state()
+            if progress is not None:
+                progress(world.clock.t, self._moments, len(world.scheduler.queue))
+        if until is not None:
+            world.clock.advance(until)
+        self.check_state()
+
+    def take(self, step: Step) -> None:
+        """Does at once what is in no scenario. Raises InvalidObject for what an API server refuses."""
+        self._steps.take(step, 0)
+        self.world.settle()
 
     def _when_due(self, happening: Happening) -> Callable[[], None]:
         def come() -> None:
@@ -119,13 +129,13 @@ class Simulation:
 
     def refused(self, happening: Happening, error: InvalidObject) -> None:
         """The scenario asks for what an API server refuses: it is not one that can be run."""
-        at = f"at {self._world.clock.t:g}s"
+        at = f"at {self.world.clock.t:g}s"
         raise InvalidInput([f"{happening.origin}: {error} ({at})"]) from None
 
     def _next_moment(self, until: float | None) -> bool:
         """Moves the clock to when something is due next; False when nothing is."""
-        clock = self._world.clock
-        stated = self._world.agenda.next_time()
+        clock = self.world.clock
+        stated = self.world.agenda.next_time()
         timer = self._next_timer()
         if stated is None and (until is None or timer is None):
             return False
@@ -134,7 +144,7 @@ class Simulation:
             if until is not None and due > until:
                 return False
             if timer <= clock.epoch():
-                raise self._world.broken([f"the scheduler's timer of {due:g}s does not run out"])
+                raise self.world.broken([f"the scheduler's timer of {due:g}s does not run out"])
             clock.advance_to_timer(timer)
             return True
         assert stated is not None
@@ -145,16 +155,16 @@ class Simulation:
 
     def _next_timer(self) -> float | None:
         """Of the scheduler and of the workload controllers, whose is the earlier."""
-        world = self._world
+        world = self.world
         timers = [world.scheduler.next_timer()]
         due = world.workloads.next_due()
         if due is not None and due > world.clock.epoch():
             timers.append(due)
         return min((each for each in timers if each is not None), default=None)
 
-    def _settle(self) -> None:
+    def settle(self) -> None:
         """Rounds until nothing follows from anything any more."""
-        world = self._world
+        world = self.world
         rounds = 0
         while True:
             world.settle()
@@ -174,30 +184,35 @@ class Simulation:
                 raise world.broken([f"no end of decisions at {world.clock.t:g}s: {last}"])
 
     def _carry_out(self, decision: Decision) -> None:
-        audit = self._world.audit
+        audit = self.world.audit
         if audit is None:
             self._hands.carry_out(decision)
             return
         audit.begin()
         self._hands.carry_out(decision)
         if problems := audit.end():
-            raise self._world.broken(problems)
+            raise self.world.broken(problems)
 
     def _look(self) -> None:
         """Compares what is with what the scenario expects."""
-        world = self._world
+        world = self.world
         for origin, expectation in self._to_look_at:
             found = failures(expectation, world.objects, world.timeline.entries)
             at = f"at {world.clock.t:g}s"
             self._unmet.extend(f"{origin}: Expect: {each} ({at})" for each in found)
         self._to_look_at.clear()
 
-    def _check_state(self, *, last: bool = False) -> None:
-        world = self._world
+    def _check_state(self) -> None:
+        """Not at every moment of a large scenario."""
+        self._unchecked += 1
+        self.check_state(fully=self._unchecked * _OBJECTS_PER_CHECK >= len(self.world.views))
+
+    def check_state(self, *, fully: bool = True) -> None:
+        """Raises InvariantBroken."""
+        world = self.world
         if world.audit is not None and (problems := world.audit.at_rest(world.clock.epoch())):
             raise world.broken(problems)
-        self._unchecked += 1
-        if last or self._unchecked * _OBJECTS_PER_CHECK >= len(world.views):
+        if fully:
             self._unchecked = 0
             problems = broken(world.scheduler, world.store, world.setup.serves)
             if problems:
