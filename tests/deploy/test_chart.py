@@ -37,6 +37,7 @@ CASES: dict[str, Raw] = {
     "everything on": {
         "serviceMonitor": {"enabled": True, "labels": {"release": "prometheus"}},
         "installCRDs": True,
+        "pluginResources": [{"apiGroups": ["example.com"], "resources": ["teamquotas", "widgets"]}],
         "imagePullSecrets": [{"name": "registry"}],
         "podLabels": {"team": "platform"},
         "podAnnotations": {"a": "b"},
@@ -164,6 +165,22 @@ NONSENSE: dict[str, tuple[Raw, str]] = {
         {"config": {"percentageOfNodesToScore": 101}},
         "config.percentageOfNodesToScore",
     ),
+    "secrets for plugins": (
+        {"pluginResources": [{"apiGroups": [""], "resources": ["secrets"]}]},
+        "pluginResources.0.resources.0",
+    ),
+    "everything for plugins": (
+        {"pluginResources": [{"apiGroups": ["example.com"], "resources": ["*"]}]},
+        "pluginResources.0.resources.0",
+    ),
+    "every group for plugins": (
+        {"pluginResources": [{"apiGroups": ["*"], "resources": ["widgets"]}]},
+        "pluginResources.0.apiGroups.0",
+    ),
+    "verbs for plugins": (
+        {"pluginResources": [{"apiGroups": ["a.b"], "resources": ["c"], "verbs": ["delete"]}]},
+        "pluginResources.0",
+    ),
     "an argument that is none": ({"extraArgs": ["leader-elect"]}, "extraArgs.0"),
     "a log level that is none": ({"logLevel": "loud"}, "logLevel"),
     "not a quantity": ({"resources": {"limits": {"memory": "lots"}}}, "resources.limits.memory"),
@@ -193,6 +210,17 @@ def test_arguments_and_crds() -> None:
         return any("customresourcedefinitions" in rule["resources"] for rule in rules)
 
     assert (may_install(plain), may_install(with_crds)) == (False, True)
+
+
+def test_what_plugins_read_is_allowed_to_be_read() -> None:
+    resources = [
+        {"apiGroups": ["example.com"], "resources": ["teamquotas", "widgets"]},
+        {"apiGroups": [""], "resources": ["configmaps"]},
+    ]
+    before = _one(rendered(), "ClusterRole")["rules"]
+    rules = _one(rendered({"pluginResources": resources}), "ClusterRole")["rules"]
+    verbs = ["get", "list", "watch"]
+    assert rules == [*before, *({**each, "verbs": verbs} for each in resources)]
 
 
 DIGEST = "sha256:" + "a" * 64

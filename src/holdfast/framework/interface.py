@@ -53,6 +53,11 @@ Score says what it depends on:
   arguments whose value changes whenever the answer may. On a new value the plugin is asked again
   for the class, and all rows are recomputed.
 
+**Objects.** A plugin that reads objects Holdfast does not, custom resources for one, names their kinds
+in `reads_objects`. They are then kept for it as they are on the server. Whatever it answered is asked
+for again when one of them changes, and pods it rejected or kept out of the queue are tried again: that
+needs neither `version` nor `wakes_on`.
+
 **Volumes.** Pods of one workload often differ in the claims they name and in nothing else, so only
 plugins that say `about_volumes` are asked about each of them. The others are asked once, about a class
 without volumes.
