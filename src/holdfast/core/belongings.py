@@ -49,6 +49,9 @@ class Keeper(Protocol):
         """What a reserve pod on its row has not got free yet. Reservations `behind` it, by uid, do not
         count."""
 
+    def lost(self, pod: PodRecord) -> bool:
+        """Whether a pod has something that its node does not offer any more, or that others have."""
+
     def withdraw(self, pod: PodRecord, row: int) -> None:
         """Drops the plan of a Waiting reservation."""
 
@@ -144,6 +147,12 @@ class Belongings:
         if not self.awake:
             return []
         return [what for keeper in self.keepers for what in keeper.lacking(pod, behind)]
+
+    def lost(self, pod: PodRecord) -> list[str]:
+        """What of the things of a pod on its row the node does not offer any more, or others have."""
+        if not self.awake:
+            return []
+        return [keeper.lacks for keeper in self.keepers if keeper.active and keeper.lost(pod)]
 
     def plan(self, row: int, waiting: list[PodRecord]) -> dict[str, list[str]]:
         """Plans anew what reservations that wait on a row would get, the first one first; by uid, what

@@ -103,6 +103,11 @@ class Custody(ABC, Generic[T]):
         """Whether what a pod has is what it asks for by now."""
 
     @abstractmethod
+    def lost(self, pod: PodRecord) -> bool:
+        """Whether a pod on its row has something that the node does not offer any more, or that others
+        came to have as well."""
+
+    @abstractmethod
     def _recount(self, row: int) -> None:
         """Works out anew what is free on a row, and what reservations there have left."""
 

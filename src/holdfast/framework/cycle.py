@@ -264,7 +264,8 @@ class Cycle:
                 pods = table.claimed.item(slot, row) - table.held.item(slot, row)
                 if pods > table.allocatable.item(slot, row):
                     return text
-        return ""
+        lost = self._cluster.belongings.lost(pod)
+        return f"Insufficient {lost[0]}" if lost else ""
 
     def withdraw(self, pod: PodRecord, message: str, now: float) -> None:
         """A pod that waits for permission gives its place up, and tries again later."""

@@ -220,6 +220,20 @@ class Cpus(Custody[Holding]):
         }
         return sorted(short)
 
+    def lost(self, pod: PodRecord) -> bool:
+        mine, topology = self.has(pod.uid).cpus, self.topologies.get(pod.row)
+        if not mine:
+            return False
+        return (
+            topology is None
+            or not mine <= topology.cpus.keys()
+            or any(
+                mine & self.has(uid).cpus
+                for uid, other in self.there.get(pod.row, {}).items()
+                if uid != pod.uid and other.promise is None
+            )
+        )
+
     def ahead(self, row: int, waits: Promise | None, horizon: Horizon) -> Room:
         """What would be free on the row for a reservation that waits, were those gone that count as
         gone. What they have from reservations that stay goes back to these."""

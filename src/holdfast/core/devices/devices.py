@@ -181,6 +181,14 @@ class Devices(Custody[Allocation]):
                 lacking.append(kind)
         return lacking
 
+    def lost(self, pod: PodRecord) -> bool:
+        for kind, parts in self.has(pod.uid).items():
+            table = self.tables[kind]
+            oversold = (table.spread(pod.row, parts) > 0) & (table.free[:, pod.row] < 0)
+            if oversold.any() or not all(table.offers(pod.row, part) for part in parts):
+                return True
+        return False
+
     def settle_by(self, pod: PodRecord, ranker: Ranker) -> bool:
         """As `settle`, with the devices that are best in somebody's opinion."""
         if ranker is not self.ranker:
