@@ -28,7 +28,7 @@ class TeamQuotas(Plugin):
         team = cls.labels.get("team")
         if team is None:
             return None
-        quota = self.cluster.raw_objects.of(QUOTA).get((cls.namespace, team))
+        quota = self.handle.objects(QUOTA).get((cls.namespace, team))
         if quota is None:
             return Rejected(f"no TeamQuota {team}")
         if quota["spec"].get("closed"):

@@ -12,7 +12,8 @@ from holdfast.core.changes import Change
 from holdfast.core.cluster import Cluster
 from holdfast.core.decisions import AnnotatePod, Decision, Emit, Nominate, ObjectRef
 from holdfast.core.pods import PodRecord
-from holdfast.framework.interface import FINE, Nomination, Outcome, Plugin, Trial
+from holdfast.framework.cluster_plugin import ClusterPlugin
+from holdfast.framework.interface import FINE, Nomination, Outcome, Trial
 from holdfast.sim.errors import InvariantBroken
 from holdfast.sim.scenario import read_scenario
 from holdfast.sim.simulation import Simulation
@@ -21,7 +22,7 @@ from reference.setup import Setup, document
 from sim.support import NODE, documents, joined, pod
 
 
-class Refuser(Plugin):
+class Refuser(ClusterPlugin):
     """Lets every node pass its filters, then refuses it, and says that this may change any time."""
 
     name = "Refuser"
@@ -34,7 +35,7 @@ class Refuser(Plugin):
         return Outcome("not here") if "fine" not in pod.cls.labels else FINE
 
 
-class Wavering(Plugin):
+class Wavering(ClusterPlugin):
     """Nominates one node after the other, whatever it is asked."""
 
     name = "Wavering"
@@ -46,7 +47,7 @@ class Wavering(Plugin):
         return Nomination(f"n{Wavering.asked % 2}")
 
 
-class Waking(Plugin):
+class Waking(ClusterPlugin):
     """Does nothing for a pod, and wakes everybody up each time it is asked."""
 
     name = "Waking"
@@ -81,7 +82,7 @@ def fresh() -> Iterator[None]:
     yield
 
 
-def with_plugins(*plugins: type[Plugin]) -> Driver:
+def with_plugins(*plugins: type[ClusterPlugin]) -> Driver:
     config = document([Setup()])
     config["profiles"][0]["plugins"]["multiPoint"]["enabled"] += [{"name": p.name} for p in plugins]
     driver = Driver((Setup(),), *plugins, config=config)

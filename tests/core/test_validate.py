@@ -72,10 +72,6 @@ def _count(cluster: Cluster) -> None:
     cluster.nodes.count += 1
 
 
-def _unschedulable(cluster: Cluster) -> None:
-    cluster.nodes.unschedulable[0] = True
-
-
 def _taints(cluster: Cluster) -> None:
     cluster.nodes.taint_set[0] = 0
 
@@ -131,7 +127,6 @@ def _domain(cluster: Cluster) -> None:
         _allocatable,
         _alive,
         _count,
-        _unschedulable,
         _taints,
         _label,
         _ports,

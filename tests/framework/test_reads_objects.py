@@ -124,7 +124,7 @@ class Gate(Plugin):
     reads_objects = (QUOTA,)
 
     def pre_enqueue(self, pod: PodRecord) -> str:
-        return "" if self.cluster.raw_objects.of(QUOTA) else "no TeamQuota yet"
+        return "" if self.handle.objects(QUOTA) else "no TeamQuota yet"
 
 
 def test_two_plugins_share_a_kind_and_one_may_keep_pods_out_of_the_queue() -> None:

@@ -9,6 +9,7 @@ from builders import make_pod
 from holdfast.api.quantity import amount
 from holdfast.core.classes import ORDINARY, PodClass
 from holdfast.core.cluster import Cluster
+from holdfast.framework.handle import Handle
 from holdfast.framework.interface import Offer
 from holdfast.framework.resource_order import node_score, resource_score
 from holdfast.plugins.node_order import NodeOrder
@@ -90,4 +91,7 @@ def test_the_best_get_ten_and_the_others_nothing(held: str, more: int, points: l
         np.array([mark == "#" for mark in held]),
         more,
     )
-    assert NodeOrder(cluster, {}).node_order_on_resource(cls, offer).tolist() == points
+    assert (
+        NodeOrder(Handle(cluster, "nodeorder", ""), {}).node_order_on_resource(cls, offer).tolist()
+        == points
+    )

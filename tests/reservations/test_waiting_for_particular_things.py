@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from devices.making import device, gpu, minors, with_gpus
-from holdfast.core.cluster import Cluster
 from holdfast.core.pods import PodRecord
 from holdfast.core.validate import validate_state
+from holdfast.framework.handle import Handle
 from holdfast.framework.interface import FINE, Outcome, Plugin
 from numa.making import NUMA_SPEC, cpus, lsr, plain, reserved, topology, zones
 from numa.making import world as with_cpus
@@ -219,8 +219,8 @@ class Refusing(Plugin):
     name = "Refusing"
     permits = False
 
-    def __init__(self, cluster: Cluster, args: Any) -> None:
-        super().__init__(cluster, args)
+    def __init__(self, handle: Handle, args: Any) -> None:
+        super().__init__(handle, args)
         self.asked = 0
 
     def reserve(self, pod: PodRecord, row: int) -> Outcome:
@@ -242,7 +242,7 @@ def test_a_refused_preemptor_is_not_tried_again_until_something_changes(
     gang: bool, permits: bool
 ) -> None:
     made = LittleWorld(node("n1", cpu="4")).put(reservation("low", cpu="4", labels=LOW))
-    refusing = Refusing(made.scheduler.cluster, {})
+    refusing = Refusing(Handle(made.scheduler.cluster, "Refusing", ""), {})
     refusing.permits = permits
     profile = made.scheduler.profiles[0]
     profile.reserve.append(refusing)

@@ -142,7 +142,7 @@ class Sites(Plugin):
     reads_objects = (SITE,)
 
     def pre_enqueue(self, pod: Any) -> str:
-        return "" if ("", "r") in self.cluster.raw_objects.of(SITE) else "closed"
+        return "" if ("", "r") in self.handle.objects(SITE) else "closed"
 
 
 def test_a_kind_of_the_same_name_in_another_group_is_another_kind() -> None:
@@ -230,8 +230,8 @@ class Maps(Plugin):
     reads_objects = (CONFIG_MAP, SERVICE)
 
     def pre_enqueue(self, pod: Any) -> str:
-        objects = self.cluster.raw_objects
-        found = objects.of(CONFIG_MAP).get(("default", "m")), objects.of(SERVICE).get(("default", "s"))
+        objects = self.handle.objects
+        found = objects(CONFIG_MAP).get(("default", "m")), objects(SERVICE).get(("default", "s"))
         return "" if all(found) else "closed"
 
 

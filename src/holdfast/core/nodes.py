@@ -82,7 +82,6 @@ class NodeTable:
         self.lowest_held: NDArray[np.int64] = np.full(self.capacity, NO_PODS, dtype=np.int64)
         """The lowest priority of the reservations on a row."""
         self.alive: NDArray[np.bool_] = np.zeros(self.capacity, dtype=np.bool_)
-        self.unschedulable: NDArray[np.bool_] = np.zeros(self.capacity, dtype=np.bool_)
         self.taint_set: NDArray[np.int32] = np.zeros(self.capacity, dtype=np.int32)
         self.taints = TaintSets()
         self.columns = RowColumns(self.capacity)
@@ -135,6 +134,7 @@ class NodeTable:
         if self._free:
             row = heapq.heappop(self._free)
             self._name[row] = name
+            self.columns.row_reopened(row)
         else:
             row = self.size
             if row == self.capacity:
@@ -188,7 +188,6 @@ class NodeTable:
             column[slot] = amount
         column[NONZERO_CPU], column[NONZERO_MEMORY] = column[CPU], column[MEMORY]
         self._offer(row, column)
-        self.unschedulable[row] = info.unschedulable
         self._taint(row, info.taints)
         self.labels.set(row, info.labels)
         self.images.set(row, info.images)
@@ -199,7 +198,6 @@ class NodeTable:
         self.alive[row] = False
         self.count -= 1
         self._offer(row, np.zeros(len(self.allocatable), dtype=np.int64))
-        self.unschedulable[row] = False
         self._taint(row, [])
         self.labels.clear(row)
         self.images.set(row, {})
@@ -225,7 +223,6 @@ class NodeTable:
         self.lowest = np.pad(self.lowest, (0, more), constant_values=NO_PODS)
         self.lowest_held = np.pad(self.lowest_held, (0, more), constant_values=NO_PODS)
         self.alive = np.pad(self.alive, (0, more))
-        self.unschedulable = np.pad(self.unschedulable, (0, more))
         self.taint_set = np.pad(self.taint_set, (0, more))
         self.columns.grow(capacity)
         self.capacity = capacity

@@ -21,12 +21,19 @@ class RowColumn(Generic[Scalar]):
     `cells` is replaced when the table grows: it is read anew each time, never kept.
     """
 
-    __slots__ = ("__weakref__", "_axis", "_fill", "cells")
+    __slots__ = ("__weakref__", "_axis", "_fill", "cells", "starts_over")
 
-    def __init__(self, cells: NDArray[Scalar], fill: Any, axis: int = 0) -> None:
+    def __init__(
+        self, cells: NDArray[Scalar], fill: Any, axis: int = 0, starts_over: bool = False
+    ) -> None:
         self.cells = cells
         self._fill = fill
         self._axis = axis
+        self.starts_over = starts_over
+        """Whether a row that comes to be another node's has the first value again."""
+
+    def start_over(self, row: int) -> None:
+        self.cells[row] = self._fill
 
     def grow(self, capacity: int, axis: int | None = None) -> None:
         """Makes it at least so long along its rows, or along another axis."""
@@ -60,12 +67,20 @@ class RowColumns:
         *,
         lead: tuple[int, ...] = (),
         trail: tuple[int, ...] = (),
+        starts_over: bool = False,
     ) -> RowColumn[Scalar]:
-        """A column filled with one value. `lead` and `trail` are the axes before and after the rows."""
+        """A column filled with one value. `lead` and `trail` are the axes before and after the rows;
+        `starts_over` is for columns without such axes that nobody else clears."""
         cells: NDArray[Scalar] = np.full((*lead, self._capacity, *trail), fill, dtype=dtype)
-        column = RowColumn(cells, fill, len(lead))
+        column = RowColumn(cells, fill, len(lead), starts_over)
         self._kept.add(column)
         return column
+
+    def row_reopened(self, row: int) -> None:
+        """A row that was another node's before is handed out again."""
+        for column in list(self._kept):
+            if column.starts_over:
+                column.start_over(row)
 
     def grow(self, capacity: int) -> None:
         self._capacity = capacity

@@ -76,7 +76,7 @@ def _field(nodes: NodeTable, requirement: Requirement) -> Mask:
     def selected(view: View) -> Cells:
         row = nodes.row(name)
         here = view.rows == (-1 if row is None else row)
-        return here if requirement.operator == "In" else here == False
+        return here if requirement.operator == "In" else view.negate(here)
 
     return selected
 

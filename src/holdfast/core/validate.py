@@ -170,8 +170,6 @@ def _columns(cluster: Cluster) -> list[str]:
         offered = {r: table.allocatable[s, row] for s, r in table.slots.resources()}
         if {r: a for r, a in offered.items() if a} != {r: a for r, a in info.allocatable.items() if a}:
             problems.append(f"Node/{info.name}: allocatable is {offered}")
-        if table.unschedulable[row] != info.unschedulable:
-            problems.append(f"Node/{info.name}: unschedulable is {table.unschedulable[row]}")
         taints = table.taints[table.taint_set[row]]
         if [(t.key, t.value, t.effect) for t in taints] != [
             (t.key, t.value, t.effect) for t in info.taints

@@ -2,7 +2,9 @@
 
 A plugin writes its arithmetic once. Over `All` and `Some` it works on arrays; over `One` the same
 expressions work on plain ints and bools, which for a single row is ten times faster than numpy.
-So formulas use operators (`+ - * // < & |`) or numpy functions, and never `if` on what a view gave.
+So formulas use operators (`+ - * // < & |`) and what a view offers where Python and numpy differ
+(`negate`, `where`, `divide`, `minimum`, `maximum`, `clip`, `whole`), and never `if` on what it gave.
+Arrays that are not copies are read-only, so that `x += 1` cannot write to the table.
 
 For some hundred rows it is the number of numpy operations that costs, not the number of cells. So
 formulas worked out for every pod ask for several slots at once, where the view is not `single`,
@@ -42,6 +44,20 @@ def upright(values: Sequence[int]) -> NDArray[np.int64]:
     return np.array(values, dtype=np.int64).reshape(-1, 1)
 
 
+def read_only(cells: Cells) -> Cells:
+    """The same array, which nobody writes to by this name."""
+    cells.flags.writeable = False
+    return cells
+
+
+class RowValues(Protocol):
+    """A value for every row: an array, or a column that is kept up to date."""
+
+    def __getitem__(self, rows: Any, /) -> Any: ...
+    def take(self, indices: Any, /) -> Any: ...
+    def item(self, row: int, /) -> Any: ...
+
+
 class Facet(Protocol):
     """A small number each row has, kept up to date."""
 
@@ -76,18 +92,30 @@ class View(Protocol):
     def free(self, slot: Pick) -> Cells:
         """What is allocatable and not claimed; negative where a row is oversold."""
 
-    def take(self, column: NDArray[Any]) -> Cells:
+    def take(self, column: RowValues) -> Cells:
         """The view's rows of any column over all rows."""
 
     def facet(self, facet: Facet) -> Cells: ...
-    def full(self, value: bool) -> Cells:
+    def full(self, value: Any) -> Cells:
         """The same answer for every row."""
 
-    def at_most(self, cells: Cells, limit: float) -> Cells:
-        """The cells, or the limit where they are more."""
+    def negate(self, cells: Cells) -> Cells:
+        """Where the cells are not true."""
 
-    def at_least(self, cells: Cells, limit: float) -> Cells:
-        """The cells, or the limit where they are less."""
+    def where(self, condition: Cells, yes: Cells, no: Cells) -> Cells:
+        """`yes` where the condition holds, `no` elsewhere. Both are worked out for every row."""
+
+    def divide(self, dividend: Cells, divisor: Cells, otherwise: Any = 0) -> Cells:
+        """The quotient rounded down, as `//` has it; `otherwise` where the divisor is 0."""
+
+    def minimum(self, cells: Cells, others: Cells) -> Cells:
+        """The lesser of two, row by row."""
+
+    def maximum(self, cells: Cells, others: Cells) -> Cells:
+        """The greater of two, row by row."""
+
+    def clip(self, cells: Cells, low: Cells, high: Cells) -> Cells:
+        """The cells, but at least `low` and at most `high`."""
 
     def whole(self, cells: Cells) -> Cells:
         """The cells without what is behind the point."""
@@ -100,43 +128,57 @@ class Many:
     single: ClassVar[bool] = False
     holds: ClassVar[Cells] = None
 
-    def at_most(self, cells: Cells, limit: float) -> Cells:
-        return np.minimum(cells, limit)
+    def negate(self, cells: Cells) -> Cells:
+        return np.logical_not(cells)
 
-    def at_least(self, cells: Cells, limit: float) -> Cells:
-        return np.maximum(cells, limit)
+    def where(self, condition: Cells, yes: Cells, no: Cells) -> Cells:
+        return np.where(condition, yes, no)
+
+    def divide(self, dividend: Cells, divisor: Cells, otherwise: Any = 0) -> Cells:
+        nothing = np.equal(divisor, 0)
+        return np.where(nothing, otherwise, np.floor_divide(dividend, np.where(nothing, 1, divisor)))
+
+    def minimum(self, cells: Cells, others: Cells) -> Cells:
+        return np.minimum(cells, others)
+
+    def maximum(self, cells: Cells, others: Cells) -> Cells:
+        return np.maximum(cells, others)
+
+    def clip(self, cells: Cells, low: Cells, high: Cells) -> Cells:
+        return np.minimum(np.maximum(cells, low), high)
 
     def whole(self, cells: Cells) -> Cells:
-        return cells.astype(np.int64)
+        return np.asarray(cells).astype(np.int64)
 
 
 class All(Many):
-    __slots__ = ("_size", "_table")
+    __slots__ = ("_allocatable", "_claimed", "_size")
 
     def __init__(self, table: NodeTable) -> None:
-        self._table = table
         self._size = table.size
+        self._allocatable = read_only(table.allocatable[:, : table.size])
+        self._claimed = read_only(table.claimed[:, : table.size])
 
     @property
     def rows(self) -> Cells:
         return np.arange(self._size)
 
     def allocatable(self, slot: Pick) -> Cells:
-        return self._table.allocatable[slot, : self._size]
+        return self._allocatable[slot]
 
     def claimed(self, slot: Pick) -> Cells:
-        return self._table.claimed[slot, : self._size]
+        return self._claimed[slot]
 
     def free(self, slot: Pick) -> Cells:
-        return self.allocatable(slot) - self.claimed(slot)
+        return self._allocatable[slot] - self._claimed[slot]
 
-    def take(self, column: NDArray[Any]) -> Cells:
-        return column[: self._size]
+    def take(self, column: RowValues) -> Cells:
+        return read_only(column[: self._size])
 
     def facet(self, facet: Facet) -> Cells:
-        return facet.cells[: self._size]
+        return read_only(facet.cells[: self._size])
 
-    def full(self, value: bool) -> Cells:
+    def full(self, value: Any) -> Cells:
         return np.full(self._size, value)
 
 
@@ -151,10 +193,10 @@ class Some(Many):
 
     def __init__(self, table: NodeTable, rows: NDArray[np.intp]) -> None:
         used = len(table.slots)
-        self._allocatable = table.allocatable[:used].take(rows, axis=1)
-        self._claimed = table.claimed[:used].take(rows, axis=1)
+        self._allocatable = read_only(table.allocatable[:used].take(rows, axis=1))
+        self._claimed = read_only(table.claimed[:used].take(rows, axis=1))
         self._free: Cells = None
-        self.rows: Cells = rows
+        self.rows: Cells = read_only(rows[:])
 
     def allocatable(self, slot: Pick) -> Cells:
         return self._allocatable[slot]
@@ -164,16 +206,16 @@ class Some(Many):
 
     def free(self, slot: Pick) -> Cells:
         if self._free is None:
-            self._free = self._allocatable - self._claimed
+            self._free = read_only(self._allocatable - self._claimed)
         return self._free[slot]
 
-    def take(self, column: NDArray[Any]) -> Cells:
+    def take(self, column: RowValues) -> Cells:
         return column.take(self.rows)
 
     def facet(self, facet: Facet) -> Cells:
         return facet.cells.take(self.rows)
 
-    def full(self, value: bool) -> Cells:
+    def full(self, value: Any) -> Cells:
         return np.full(len(self.rows), value)
 
 
@@ -200,20 +242,33 @@ class One:
     def free(self, slot: Any) -> Cells:
         return self._allocatable[slot] - self.claims[slot]
 
-    def take(self, column: NDArray[Any]) -> Cells:
+    def take(self, column: RowValues) -> Cells:
         return column.item(self.rows)
 
     def facet(self, facet: Facet) -> Cells:
         return facet.cells.item(self.rows)
 
-    def full(self, value: bool) -> Cells:
+    def full(self, value: Any) -> Cells:
         return value
 
-    def at_most(self, cells: Cells, limit: float) -> Cells:
-        return cells if cells < limit else limit
+    def negate(self, cells: Cells) -> Cells:
+        return not cells
 
-    def at_least(self, cells: Cells, limit: float) -> Cells:
-        return cells if cells > limit else limit
+    def where(self, condition: Cells, yes: Cells, no: Cells) -> Cells:
+        return yes if condition else no
+
+    def divide(self, dividend: Cells, divisor: Cells, otherwise: Any = 0) -> Cells:
+        return dividend // divisor if divisor != 0 else otherwise
+
+    def minimum(self, cells: Cells, others: Cells) -> Cells:
+        return cells if cells < others else others
+
+    def maximum(self, cells: Cells, others: Cells) -> Cells:
+        return cells if cells > others else others
+
+    def clip(self, cells: Cells, low: Cells, high: Cells) -> Cells:
+        raised = cells if cells > low else low
+        return raised if raised < high else high
 
     def whole(self, cells: Cells) -> Cells:
         return int(cells)

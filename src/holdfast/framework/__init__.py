@@ -1,6 +1,7 @@
 """The plugin protocol, the scheduling cycle, the queue and profiles. May import `core` and `api`.
 
 interface     what a plugin is: the plugin author's manual
+handle        what a plugin may read of the cluster; `cluster_plugin` is for our own that need more
 registry      plugins by name, ours and third parties'
 config        KubeSchedulerConfiguration
 profile       a scheduler name with its plugins, ready to use

@@ -84,7 +84,7 @@ class Answers:
     def _note_objects(self, plugin: Plugin) -> None:
         """What a plugin answers, even that there is nothing to check, may change with what it reads."""
         if plugin.reads_objects:
-            self.versions.append(Settled(plugin.cluster.raw_objects.version_of(plugin.reads_objects)))
+            self.versions.append(Settled(plugin.handle.version_of(*plugin.reads_objects)))
 
     def _take(self, score: Score, weight: int) -> None:
         if score.version is not None:

@@ -43,6 +43,7 @@ class DrawnSome(Some):
         holds = ledger.holds
         super().__init__(table, np.array([hold.row for hold in drawn], dtype=np.intp))
         self._holds = np.array([hold.index for hold in drawn], dtype=np.intp)
+        self._claimed.flags.writeable = True
         if holds.waiting:
             awaited = [(at, hold.row) for at, hold in enumerate(drawn) if hold.row in holds.waiting]
             for at, row in awaited:
@@ -51,6 +52,7 @@ class DrawnSome(Some):
         left = holds.left[:, self._holds]
         shared = min(len(left), len(self._claimed))
         self._claimed[:shared] -= left[:shared]
+        self._claimed.flags.writeable = False
 
     @property
     def holds(self) -> Cells:

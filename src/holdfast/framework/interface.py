@@ -1,8 +1,9 @@
 """What a scheduling plugin is: the plugin author's manual.
 
-A plugin is a class with a name and some of the methods below. It is made once per profile, with the
-cluster and its arguments, and asked about *pod classes*, never about single pods or nodes: pods of
-one class get one answer.
+A plugin is a class with a name and some of the methods below. It is made once per profile, with a
+`Handle` and its arguments, and asked about *pod classes*, never about single pods or nodes: pods of
+one class get one answer. All that a plugin may read of the cluster it reads by its handle; see
+`holdfast.framework.handle`.
 
 **Classes.** Pods are of one class if they agree in all of this, and a plugin may rely on nothing else:
 
@@ -32,13 +33,16 @@ one class get one answer.
 filters. `Score.constant` says that all nodes score the same.
 
 **Views.** A view is one row, some, or all; see `holdfast.core.view`. Write arithmetic on what it
-gives: operators (`~` included) and numpy functions work for all three. A filter answers with
+gives: operators (`~` included), what the view offers (`negate`, `where`, `divide`, `minimum`,
+`maximum`, `clip`, `whole`, `full`) and numpy functions work for all three. A filter answers with
 booleans, a score with numbers, of which the part before the point counts; anything else is an error
-that names the plugin. Never loop over rows, never branch on cells.
+that names the plugin. Never loop over rows, never branch on cells, never write to them. Rows without a
+node are in a view too: what is answered about them counts for nothing.
 
-**Values per row.** A plugin that keeps a value for every row keeps it in
-`cluster.nodes.columns.new(…)`, which is always as long as the table; see
-`holdfast.core.row_columns`.
+**Values per row.** What a plugin knows of nodes and pods per row it asks its handle for once, in
+`__init__`, as a column (`handle.nodes.annotation`, `handle.nodes.column`, `handle.count_pods`), and
+reads by `view.take(column)`. What it keeps itself, in `reserve` and `unreserve`, it keeps in
+`handle.nodes.new_column(…)`.
 
 **Scope.** Answers are kept per class and recomputed only where something changed, so each Filter and
 Score says what it depends on:
@@ -92,11 +96,13 @@ from numpy.typing import NDArray
 from holdfast.api.raw_objects import ObjectKind
 from holdfast.core.changes import Change
 from holdfast.core.classes import PodClass
-from holdfast.core.cluster import Cluster
 from holdfast.core.decisions import Decision, ObjectRef
 from holdfast.core.pods import PodRecord
 from holdfast.core.view import Cells, Facet, View
+from holdfast.framework.handle import Handle
 
+API_VERSION = "v1"
+"""Within a version names and meanings are only ever added."""
 MAX_SCORE = 100
 
 
@@ -362,6 +368,8 @@ class Plugin:
     """Base of all plugins. Override what applies; what is not overridden is not called."""
 
     name: ClassVar[str]
+    api_version: ClassVar[str] = API_VERSION
+    """The version of the contract the plugin was written for."""
     wakes_on: ClassVar[int] = Change.ANY
     reads_annotations: ClassVar[frozenset[str]] = frozenset()
     """The annotations of pods the plugin reads, which thereby become part of their class."""
@@ -380,8 +388,8 @@ class Plugin:
     stands_at: ClassVar[frozenset[str]] = frozenset()
     """Points at which a file may name the plugin, though its methods do nothing there."""
 
-    def __init__(self, cluster: Cluster, args: Mapping[str, Any] | Any) -> None:
-        self.cluster = cluster
+    def __init__(self, handle: Handle, args: Mapping[str, Any] | Any) -> None:
+        self.handle = handle
         self.args = args
 
     def pre_enqueue(self, pod: PodRecord) -> str:

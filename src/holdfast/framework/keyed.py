@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.core.nodes import NodeTable
-from holdfast.core.view import Cells, Facet, Many, Pick
+from holdfast.core.view import Cells, Facet, Many, Pick, RowValues
 
 _MANY = 256
 
@@ -34,15 +34,17 @@ class KeyView(Many):
     def facet(self, facet: Facet) -> Cells:
         return self._values[id(facet)]
 
-    def full(self, value: bool) -> Cells:
-        return self._all if value else self._none
+    def full(self, value: Any) -> Cells:
+        if value is True or value is False:
+            return self._all if value else self._none
+        return np.full(len(self.rows), value)
 
     def allocatable(self, slot: Pick) -> Cells:
         raise TypeError("a topology plugin sees facets, not quantities")
 
     claimed = free = allocatable
 
-    def take(self, column: NDArray[Any]) -> Cells:
+    def take(self, column: RowValues) -> Cells:
         raise TypeError("a topology plugin sees facets, not columns")
 
 

@@ -5,6 +5,7 @@ from collections.abc import Collection
 from holdfast.core.changes import Change
 from holdfast.core.cluster import Cluster
 from holdfast.framework.config import CoschedulingArgs, ReservationArgs, ResolvedProfile
+from holdfast.framework.handle import Handle
 from holdfast.framework.interface import Plugin, served_points
 from holdfast.framework.points import BARRIER, ROOM
 from holdfast.framework.registry import Registry
@@ -21,9 +22,11 @@ class Profile:
         def at(point: str) -> list[Plugin]:
             for ref in resolved.points.get(point, ()):
                 if ref.name not in made:
-                    made[ref.name] = registry[ref.name](cluster, resolved.args.get(ref.name, {}))
-                    cluster.classes.read(made[ref.name].reads_annotations)
-                    cluster.raw_objects.declare(made[ref.name].reads_objects)
+                    plugin = registry[ref.name]
+                    cluster.classes.read(plugin.reads_annotations)
+                    cluster.raw_objects.declare(plugin.reads_objects)
+                    handle = Handle(cluster, ref.name, resolved.scheduler_name, plugin.reads_objects)
+                    made[ref.name] = plugin(handle, resolved.args.get(ref.name, {}))
             standing = [made[ref.name] for ref in resolved.points.get(point, ())]
             return [p for p in standing if point not in p.stands_at or point in served_points(type(p))]
 

@@ -9,7 +9,7 @@ from importlib.metadata import entry_points
 
 from holdfast.api.errors import HoldfastError
 from holdfast.api.raw_objects import ObjectKind
-from holdfast.framework.interface import Plugin, extension_points
+from holdfast.framework.interface import API_VERSION, Plugin, extension_points
 
 GROUP = "holdfast.plugins"
 
@@ -25,6 +25,9 @@ class Registry:
             self.add(plugin)
 
     def add(self, plugin: type[Plugin]) -> None:
+        if plugin.api_version != API_VERSION:
+            why = f"is written for version {plugin.api_version} of the plugin contract"
+            raise PluginError(f"plugin {plugin.name} {why}; this Holdfast has {API_VERSION}")
         known = self._plugins.setdefault(plugin.name, plugin)
         if known is not plugin:
             raise PluginError(f"two plugins are called {plugin.name}: {known} and {plugin}")

@@ -3,10 +3,10 @@
 from holdfast.core.changes import Change
 from holdfast.core.decisions import Bind, Decision
 from holdfast.core.pods import PodRecord
-from holdfast.framework.interface import Plugin
+from holdfast.framework.cluster_plugin import ClusterPlugin
 
 
-class DefaultBinder(Plugin):
+class DefaultBinder(ClusterPlugin):
     name = "DefaultBinder"
     wakes_on = Change.NONE
 

@@ -17,13 +17,14 @@ from numpy.typing import NDArray
 
 from holdfast.core.changes import Change
 from holdfast.core.classes import PodClass
-from holdfast.core.cluster import Cluster
 from holdfast.core.decisions import CreateReservation, Decision, Nominate, preemption
 from holdfast.core.pods import PodRecord
 from holdfast.core.promises.rooms import room_for, template_of
+from holdfast.framework.cluster_plugin import ClusterPlugin
 from holdfast.framework.config import DefaultPreemptionArgs
 from holdfast.framework.diagnosis import Blame, verdict
-from holdfast.framework.interface import Nomination, Plugin, Trial
+from holdfast.framework.handle import Handle
+from holdfast.framework.interface import Nomination, Trial
 from holdfast.plugins.candidates import Found, Texts, Tried, candidate, importance
 from holdfast.plugins.disruption_budgets import Budgets
 
@@ -33,18 +34,18 @@ NO_VICTIMS = "No preemption victims found for incoming pod"
 NOT_HELPFUL = "Preemption is not helpful for scheduling"
 
 
-class DefaultPreemption(Plugin):
+class DefaultPreemption(ClusterPlugin):
     name = "DefaultPreemption"
     wakes_on = Change.NONE
     action = "preempt"
 
-    def __init__(self, cluster: Cluster, args: Mapping[str, Any] | Any) -> None:
-        super().__init__(cluster, args)
+    def __init__(self, handle: Handle, args: Mapping[str, Any] | Any) -> None:
+        super().__init__(handle, args)
         self._args = args if isinstance(args, DefaultPreemptionArgs) else DefaultPreemptionArgs()
-        self._budgets = Budgets(cluster)
+        self._budgets = Budgets(self.cluster)
         self._known: dict[int, Tried] = {}
         self._templates: dict[int, dict[str, Any]] = {}
-        cluster.classes.on_dropped.append(self._forget)
+        self.cluster.classes.on_dropped.append(self._forget)
 
     def _forget(self, cls: PodClass) -> None:
         self._known.pop(cls.id, None)

@@ -9,17 +9,17 @@ from typing import Any
 
 from holdfast.core.changes import Change
 from holdfast.core.classes import PodClass
-from holdfast.core.cluster import Cluster
 from holdfast.core.devices import DeviceRequestError
 from holdfast.core.devices.choosing import Ranker, least_free, most_free
 from holdfast.core.pods import PodRecord
 from holdfast.core.view import Cells, View
+from holdfast.framework.cluster_plugin import ClusterPlugin
 from holdfast.framework.config import DeviceShareArgs
+from holdfast.framework.handle import Handle
 from holdfast.framework.interface import (
     FINE,
     Filter,
     Outcome,
-    Plugin,
     Reason,
     Rejected,
     Scope,
@@ -31,17 +31,17 @@ from holdfast.plugins.gpu_packing import GpuPacking
 NO_DEVICES = "Insufficient devices"
 
 
-class DeviceShare(Plugin):
+class DeviceShare(ClusterPlugin):
     name = "DeviceShare"
     wakes_on = Change.NODE_ADDED | Change.NODE_ALLOCATABLE | Change.POD_LEFT | Change.OTHER
 
-    def __init__(self, cluster: Cluster, args: Mapping[str, Any] | Any) -> None:
-        super().__init__(cluster, args)
+    def __init__(self, handle: Handle, args: Mapping[str, Any] | Any) -> None:
+        super().__init__(handle, args)
         self._args = args if isinstance(args, DeviceShareArgs) else DeviceShareArgs()
-        self._devices = cluster.belongings.devices
+        self._devices = self.cluster.belongings.devices
         self._devices.alignment = not self._args.disable_device_numa_topology_alignment
         strategy = self._args.scoring_strategy.type
-        self._packing = GpuPacking(cluster) if strategy == "LeastFragmented" else None
+        self._packing = GpuPacking(self.cluster) if strategy == "LeastFragmented" else None
         self._ranker: Ranker = most_free
         if self._packing is not None:
             self._ranker = self._packing.rank

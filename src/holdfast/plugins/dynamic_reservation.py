@@ -11,7 +11,8 @@ from holdfast.core.changes import Change
 from holdfast.core.classes import PodClass
 from holdfast.core.pods import Phase, PodRecord
 from holdfast.core.promises.virtual import Virtual
-from holdfast.framework.interface import FINE, Filter, Outcome, Plugin, Rejected
+from holdfast.framework.cluster_plugin import ClusterPlugin
+from holdfast.framework.interface import FINE, Filter, Outcome, Rejected
 
 NOT_ACTIVE = "reservation is not active"
 NODE_GONE = "the node of its reservation is gone"
@@ -22,7 +23,7 @@ _PATIENCE = 600.0
 """How long a pod waits for its reservation's status to be written, in seconds."""
 
 
-class DynamicReservation(Plugin):
+class DynamicReservation(ClusterPlugin):
     name = "DynamicReservation"
     wakes_on = Change.ANY_NODE | Change.ANY_POD
     provisions = True

@@ -6,14 +6,15 @@ from collections import Counter
 from holdfast.core.changes import Change
 from holdfast.core.classes import PodClass
 from holdfast.core.view import Cells, View
-from holdfast.framework.interface import MAX_SCORE, Plugin, Scope, Score, Settled
+from holdfast.framework.cluster_plugin import ClusterPlugin
+from holdfast.framework.interface import MAX_SCORE, Scope, Score, Settled
 
 _MB = 1024 * 1024
 _LEAST = 23 * _MB
 _MOST_PER_CONTAINER = 1000 * _MB
 
 
-class ImageLocality(Plugin):
+class ImageLocality(ClusterPlugin):
     name = "ImageLocality"
     wakes_on = Change.NONE
 

@@ -19,15 +19,15 @@ from holdfast.core.affinity_terms import (
 )
 from holdfast.core.changes import Change
 from holdfast.core.classes import PodClass
-from holdfast.core.cluster import Cluster
 from holdfast.core.tally import DomainSum, Tally, domain_sum
 from holdfast.core.topology import PodCounter
 from holdfast.core.view import Cells, View
+from holdfast.framework.cluster_plugin import ClusterPlugin
 from holdfast.framework.config import InterPodAffinityArgs
+from holdfast.framework.handle import Handle
 from holdfast.framework.interface import (
     MAX_SCORE,
     Filter,
-    Plugin,
     Reason,
     Rejected,
     Scope,
@@ -40,16 +40,16 @@ REASON_ANTI_AFFINITY = "node(s) didn't match pod anti-affinity rules"
 REASON_EXISTING = "node(s) didn't satisfy existing pods anti-affinity rules"
 
 
-class InterPodAffinity(Plugin):
+class InterPodAffinity(ClusterPlugin):
     name = "InterPodAffinity"
     wakes_on = (
         Change.ANY_POD | Change.NODE_ADDED | Change.NODE_REMOVED | Change.NODE_LABELS | Change.OTHER
     )
 
-    def __init__(self, cluster: Cluster, args: Mapping[str, Any] | Any) -> None:
-        super().__init__(cluster, args)
+    def __init__(self, handle: Handle, args: Mapping[str, Any] | Any) -> None:
+        super().__init__(handle, args)
         self._args = args if isinstance(args, InterPodAffinityArgs) else InterPodAffinityArgs()
-        self._terms = AffinityTerms(cluster)
+        self._terms = AffinityTerms(self.cluster)
 
     def filter(self, cls: PodClass) -> Filter | Rejected | None:
         if problem := parse_problem(cls):

@@ -6,15 +6,15 @@ from typing import Any
 
 from holdfast.core.changes import Change
 from holdfast.core.classes import PodClass
-from holdfast.core.cluster import Cluster
 from holdfast.core.limit_sums import UNLIMITED
 from holdfast.core.view import Cells, One, View
+from holdfast.framework.cluster_plugin import ClusterPlugin
 from holdfast.framework.config import LimitAwareArgs
+from holdfast.framework.handle import Handle
 from holdfast.framework.interface import (
     MAX_SCORE,
     ByRange,
     Filter,
-    Plugin,
     Reason,
     Scope,
     Score,
@@ -30,15 +30,15 @@ _WORST = -(10**13)
 """Bounds beyond anything that makes sense, within which sums stay within 64 bits."""
 
 
-class LimitAware(Plugin):
+class LimitAware(ClusterPlugin):
     name = "LimitAware"
     wakes_on = Change.NODE_ADDED | Change.NODE_ALLOCATABLE | Change.NODE_OTHER | Change.POD_LEFT
 
-    def __init__(self, cluster: Cluster, args: Mapping[str, Any] | Any) -> None:
-        super().__init__(cluster, args)
+    def __init__(self, handle: Handle, args: Mapping[str, Any] | Any) -> None:
+        super().__init__(handle, args)
         given = args if isinstance(args, LimitAwareArgs) else LimitAwareArgs()
         self._weights = {resource.name: resource.weight for resource in given.resources}
-        self._ceilings = Ceilings(cluster, given.default_limit_to_allocatable_ratio)
+        self._ceilings = Ceilings(self.cluster, given.default_limit_to_allocatable_ratio)
         self._version = Settled(self._ceilings.version)
 
     def filter(self, cls: PodClass) -> Filter | None:
@@ -130,9 +130,9 @@ class LimitAware(Plugin):
                 most = view.take(ceiling.cells)
                 counts = (most > 0) & (most < UNLIMITED)
                 most = most * counts
-                left = view.at_least(most - view.claimed(slot) - added, _LEAST_LEFT)
+                left = view.maximum(most - view.claimed(slot) - added, _LEAST_LEFT)
                 part = toward_zero(left * MAX_SCORE, most + (most == 0))
-                total = total + view.at_least(part, _WORST) * weight * counts
+                total = total + view.maximum(part, _WORST) * weight * counts
                 weights = weights + weight * counts
             return toward_zero(total, weights + (weights == 0))
 

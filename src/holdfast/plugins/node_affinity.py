@@ -13,24 +13,25 @@ from holdfast.api.names import NODE_NAME_FIELD
 from holdfast.api.node_selectors import field_requirement, node_requirement, term_problems
 from holdfast.core.changes import Change
 from holdfast.core.classes import PodClass
-from holdfast.core.cluster import Cluster
 from holdfast.core.pod_reading import required_terms
 from holdfast.core.selectors import Mask, compile_labels, compile_term, compile_terms
 from holdfast.core.view import Cells, View
+from holdfast.framework.cluster_plugin import ClusterPlugin
 from holdfast.framework.config import ConfigError
-from holdfast.framework.interface import ByMaximum, Filter, Plugin, Reason, Rejected, Scope, Score
+from holdfast.framework.handle import Handle
+from holdfast.framework.interface import ByMaximum, Filter, Reason, Rejected, Scope, Score
 
 REASON = "node(s) didn't match Pod's node affinity/selector"
 REASON_ENFORCED = "node(s) didn't match scheduler-enforced node affinity"
 REASON_CONFLICT = "pod affinity terms conflict"
 
 
-class NodeAffinity(Plugin):
+class NodeAffinity(ClusterPlugin):
     name = "NodeAffinity"
     wakes_on = Change.NODE_ADDED | Change.NODE_LABELS
 
-    def __init__(self, cluster: Cluster, args: Mapping[str, Any] | Any) -> None:
-        super().__init__(cluster, args)
+    def __init__(self, handle: Handle, args: Mapping[str, Any] | Any) -> None:
+        super().__init__(handle, args)
         raw = getattr(args, "added_affinity", None)
         self._added = convert(raw, Affinity, prefix="addedAffinity") if raw else Affinity()
         required = self._added.required_during_scheduling_ignored_during_execution
@@ -65,11 +66,11 @@ class NodeAffinity(Plugin):
 
         def reasons(view: View) -> list[Reason]:
             if enforced is None:
-                return [Reason(REASON, matches(view) == False, resolvable=False)]
-            kept_out = enforced(view) == False
+                return [Reason(REASON, view.negate(matches(view)), resolvable=False)]
+            kept_out = view.negate(enforced(view))
             return [
                 Reason(REASON_ENFORCED, kept_out, resolvable=False),
-                Reason(REASON, kept_out < (matches(view) == False), resolvable=False),
+                Reason(REASON, kept_out < view.negate(matches(view)), resolvable=False),
             ]
 
         return Filter(passes, reasons, Scope.NODE, only=only)

@@ -17,7 +17,7 @@ class NodeName(Plugin):
         wanted = cls.wants_node
         if not wanted:
             return None
-        nodes = self.cluster.nodes
+        nodes = self.handle.nodes
         text = REASON if cls.promised_to < 0 else REASON_RESERVING
 
         def passes(view: View) -> Cells:
@@ -25,6 +25,6 @@ class NodeName(Plugin):
             return view.rows == (-1 if row is None else row)
 
         def reasons(view: View) -> list[Reason]:
-            return [Reason(text, passes(view) == False, resolvable=False)]
+            return [Reason(text, view.negate(passes(view)), resolvable=False)]
 
         return Filter(passes, reasons, Scope.NODE)

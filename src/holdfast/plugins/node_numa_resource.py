@@ -11,18 +11,18 @@ import numpy as np
 
 from holdfast.core.changes import Change
 from holdfast.core.classes import PodClass
-from holdfast.core.cluster import Cluster
 from holdfast.core.cpus import CpuWantError
 from holdfast.core.cpus.judging import TOO_FEW_CPUS, Lack
 from holdfast.core.pods import PodRecord
 from holdfast.core.slots import CPU
 from holdfast.core.view import Cells, View
+from holdfast.framework.cluster_plugin import ClusterPlugin
 from holdfast.framework.config import NodeNUMAResourceArgs
+from holdfast.framework.handle import Handle
 from holdfast.framework.interface import (
     FINE,
     Filter,
     Outcome,
-    Plugin,
     Reason,
     Rejected,
     Scope,
@@ -32,7 +32,7 @@ from holdfast.framework.interface import (
 from holdfast.plugins.resource_scores import allocation_score
 
 
-class NodeNUMAResource(Plugin):
+class NodeNUMAResource(ClusterPlugin):
     name = "NodeNUMAResource"
     wakes_on = (
         Change.NODE_ADDED
@@ -43,10 +43,10 @@ class NodeNUMAResource(Plugin):
         | Change.OTHER
     )
 
-    def __init__(self, cluster: Cluster, args: Mapping[str, Any] | Any) -> None:
-        super().__init__(cluster, args)
+    def __init__(self, handle: Handle, args: Mapping[str, Any] | Any) -> None:
+        super().__init__(handle, args)
         self._args = args if isinstance(args, NodeNUMAResourceArgs) else NodeNUMAResourceArgs()
-        self._cpus = cluster.belongings.cpus
+        self._cpus = self.cluster.belongings.cpus
         self._cpus.default_policy = self._args.default_cpu_bind_policy
         self._cpus.fullest_first = self._args.numa_scoring_strategy.type == "MostAllocated"
 

@@ -8,12 +8,13 @@ from holdfast.core.changes import Change
 from holdfast.core.classes import PodClass
 from holdfast.core.ports import HostPort, conflict
 from holdfast.core.view import Cells, View
-from holdfast.framework.interface import Filter, Plugin, Reason, Scope
+from holdfast.framework.cluster_plugin import ClusterPlugin
+from holdfast.framework.interface import Filter, Reason, Scope
 
 REASON = "node(s) didn't have free ports for the requested pod ports"
 
 
-class NodePorts(Plugin):
+class NodePorts(ClusterPlugin):
     name = "NodePorts"
     wakes_on = Change.NODE_ADDED | Change.POD_LEFT
 

@@ -7,11 +7,12 @@ import numpy as np
 
 from holdfast.core.changes import Change
 from holdfast.core.classes import PodClass
-from holdfast.core.cluster import Cluster
 from holdfast.core.nodes import NodeTable
 from holdfast.core.view import Cells, View, several, upright
+from holdfast.framework.cluster_plugin import ClusterPlugin
 from holdfast.framework.config import NodeResourcesBalancedAllocationArgs
-from holdfast.framework.interface import MAX_SCORE, Plugin, Scope, Score
+from holdfast.framework.handle import Handle
+from holdfast.framework.interface import MAX_SCORE, Scope, Score
 from holdfast.plugins.resource_scores import counted
 
 # As arrays, because numpy takes longer over a plain number than over a hundred additions.
@@ -20,12 +21,12 @@ _MINUS_HALF = np.array(-0.5)
 _POINTS = np.array(float(MAX_SCORE))
 
 
-class NodeResourcesBalancedAllocation(Plugin):
+class NodeResourcesBalancedAllocation(ClusterPlugin):
     name = "NodeResourcesBalancedAllocation"
     wakes_on = Change.NONE
 
-    def __init__(self, cluster: Cluster, args: Mapping[str, Any] | Any) -> None:
-        super().__init__(cluster, args)
+    def __init__(self, handle: Handle, args: Mapping[str, Any] | Any) -> None:
+        super().__init__(handle, args)
         if not isinstance(args, NodeResourcesBalancedAllocationArgs):
             args = NodeResourcesBalancedAllocationArgs()
         self._resources = args.resources
@@ -58,8 +59,8 @@ def balance_of_two(nodes: NodeTable, one: Row, other: Row) -> Callable[[View], C
         if not slots.isdisjoint(nodes.sparse):
             return with_gaps(view)
         if view.single:
-            a = view.at_most((view.claimed(slot_a) + added_a) / view.allocatable(slot_a), 1.0)
-            b = view.at_most((view.claimed(slot_b) + added_b) / view.allocatable(slot_b), 1.0)
+            a = view.minimum((view.claimed(slot_a) + added_a) / view.allocatable(slot_a), 1.0)
+            b = view.minimum((view.claimed(slot_b) + added_b) / view.allocatable(slot_b), 1.0)
             return int((1 - abs(a - b) / 2) * MAX_SCORE)
         shares = (view.claimed(both) + added) / view.allocatable(both)
         np.minimum(shares, _WHOLE, out=shares)
@@ -80,7 +81,7 @@ def balance_of_many(rows: list[Row]) -> Callable[[View], Cells]:
         slot, added = row
         offered = view.allocatable(slot)
         used = (view.claimed(slot) + added) / (offered + (offered == 0))
-        return offered > 0, view.at_most(used, 1.0)
+        return offered > 0, view.minimum(used, 1.0)
 
     def score(view: View) -> Cells:
         shares = [share(view, row) for row in rows]

@@ -9,11 +9,12 @@ import numpy as np
 from holdfast.api.resources import is_extended
 from holdfast.core.changes import Change
 from holdfast.core.classes import PodClass
-from holdfast.core.cluster import Cluster
 from holdfast.core.slots import PODS
 from holdfast.core.view import Cells, View, upright
+from holdfast.framework.cluster_plugin import ClusterPlugin
 from holdfast.framework.config import NodeResourcesFitArgs
-from holdfast.framework.interface import Filter, Need, Plugin, Reason, Scope, Score
+from holdfast.framework.handle import Handle
+from holdfast.framework.interface import Filter, Need, Reason, Scope, Score
 from holdfast.plugins.resource_scores import allocation_score
 
 TOO_MANY_PODS = "Too many pods"
@@ -22,12 +23,12 @@ _NOTHING = -(2**63)
 """So much is always free."""
 
 
-class NodeResourcesFit(Plugin):
+class NodeResourcesFit(ClusterPlugin):
     name = "NodeResourcesFit"
     wakes_on = Change.NODE_ADDED | Change.NODE_ALLOCATABLE | Change.POD_LEFT
 
-    def __init__(self, cluster: Cluster, args: Mapping[str, Any] | Any) -> None:
-        super().__init__(cluster, args)
+    def __init__(self, handle: Handle, args: Mapping[str, Any] | Any) -> None:
+        super().__init__(handle, args)
         self._args = args if isinstance(args, NodeResourcesFitArgs) else NodeResourcesFitArgs()
         self._ignored = frozenset(self._args.ignored_resources)
         self._ignored_groups = frozenset(self._args.ignored_resource_groups)

@@ -12,13 +12,14 @@ from holdfast.core.volumes import stamps
 from holdfast.core.volumes.migration import Migrated
 from holdfast.core.volumes.objects import claim_class, is_for_pod
 from holdfast.core.volumes.uses import Marks
-from holdfast.framework.interface import Filter, Plugin, Reason, Rejected, Scope, Version
+from holdfast.framework.cluster_plugin import ClusterPlugin
+from holdfast.framework.interface import Filter, Reason, Rejected, Scope, Version
 from holdfast.plugins.volume_texts import not_for_pod, not_found
 
 REASON = "node(s) exceed max volume count"
 
 
-class NodeVolumeLimits(Plugin):
+class NodeVolumeLimits(ClusterPlugin):
     name = "NodeVolumeLimits"
     wakes_on = (
         Change.NODE_ADDED

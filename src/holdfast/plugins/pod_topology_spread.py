@@ -20,14 +20,15 @@ from holdfast.api.names import HOSTNAME_LABEL, ZONE_LABEL
 from holdfast.api.tolerations import find_untolerated
 from holdfast.core.changes import Change
 from holdfast.core.classes import PodClass
-from holdfast.core.cluster import Cluster
 from holdfast.core.pod_reading import required_terms
 from holdfast.core.selectors import compile_labels, compile_terms
 from holdfast.core.tally import ByDomain, DomainSum, OnRow, Tally, domain_sum
 from holdfast.core.topology import PodCounter
 from holdfast.core.view import All, Cells, View
+from holdfast.framework.cluster_plugin import ClusterPlugin
 from holdfast.framework.config import PodTopologySpreadArgs
-from holdfast.framework.interface import MAX_SCORE, Filter, Plugin, Reason, Scope, Score, Settled
+from holdfast.framework.handle import Handle
+from holdfast.framework.interface import MAX_SCORE, Filter, Reason, Scope, Score, Settled
 from holdfast.plugins.default_selector import DefaultSelectors
 
 REASON = "node(s) didn't match pod topology spread constraints"
@@ -58,7 +59,7 @@ class Constraint:
     honours_taints: bool
 
 
-class PodTopologySpread(Plugin):
+class PodTopologySpread(ClusterPlugin):
     name = "PodTopologySpread"
     wakes_on = (
         Change.NODE_ADDED
@@ -69,14 +70,14 @@ class PodTopologySpread(Plugin):
         | Change.OTHER
     )
 
-    def __init__(self, cluster: Cluster, args: Mapping[str, Any] | Any) -> None:
-        super().__init__(cluster, args)
+    def __init__(self, handle: Handle, args: Mapping[str, Any] | Any) -> None:
+        super().__init__(handle, args)
         given = args if isinstance(args, PodTopologySpreadArgs) else PodTopologySpreadArgs()
         self._system = given.defaulting_type == "System"
         self._defaults = (
             SYSTEM_DEFAULTS if self._system else tuple(map(_as_constraint, given.default_constraints))
         )
-        self._selectors = DefaultSelectors(cluster)
+        self._selectors = DefaultSelectors(self.cluster)
 
     def filter(self, cls: PodClass) -> Filter | None:
         constraints = self._constraints(cls, _HARD)

@@ -18,12 +18,12 @@ from holdfast.core.pods import Phase, PodRecord
 from holdfast.core.promises.preempting import written
 from holdfast.core.promises.status import status_of
 from holdfast.core.view import Cells, View
+from holdfast.framework.cluster_plugin import ClusterPlugin
 from holdfast.framework.interface import (
     FINE,
     Filter,
     Nomination,
     Outcome,
-    Plugin,
     Reason,
     Rejected,
     Scope,
@@ -41,7 +41,7 @@ _PATIENCE = 600.0
 """How long an owner waits for its reservation to be written, in seconds."""
 
 
-class Reservation(Plugin):
+class Reservation(ClusterPlugin):
     name = "Reservation"
     wakes_on = Change.ANY_NODE | Change.ANY_POD
     draws = True
@@ -65,10 +65,10 @@ class Reservation(Plugin):
         def score(view: View) -> Cells:
             missing, lacks = view.full(False) * 0, view.full(False)
             for slot, amount in asked:
-                lack = view.at_least(amount - view.free(slot), 0)
+                lack = view.maximum(amount - view.free(slot), 0)
                 lacks = lacks | (lack > 0)
-                missing = missing + view.at_most(lack * 100 // amount, 10000)
-            known = 100 - view.at_most(missing // max(1, len(asked)), 100)
+                missing = missing + view.minimum(lack * 100 // amount, 10000)
+            known = 100 - view.minimum(missing // max(1, len(asked)), 100)
             if isinstance(view.rows, int):
                 return self._when(view.rows, asked, known) if lacks else _NOW
             scores = np.where(lacks, known, _NOW)

@@ -17,20 +17,20 @@ from numpy.typing import NDArray
 from holdfast.api.names import CAN_PREEMPT
 from holdfast.core.changes import Change
 from holdfast.core.classes import PodClass
-from holdfast.core.cluster import Cluster
 from holdfast.core.decisions import Decision, Emit
 from holdfast.core.pods import Phase, PodRecord
 from holdfast.core.promises.preempting import INCOMPLETE_GANG, may_preempt
 from holdfast.framework.clearing import leave
+from holdfast.framework.cluster_plugin import ClusterPlugin
 from holdfast.framework.config import ReservationPreemptionArgs
 from holdfast.framework.diagnosis import Blame, verdict
+from holdfast.framework.handle import Handle
 from holdfast.framework.interface import (
     FINE,
     Claim,
     Nomination,
     ObjectWarning,
     Outcome,
-    Plugin,
     Trial,
 )
 from holdfast.plugins.candidates import Found, Tried, candidate, importance
@@ -47,19 +47,19 @@ _LEAST = 100
 Choice = tuple[int, tuple[PodRecord, ...]]
 
 
-class ReservationPreemption(Plugin):
+class ReservationPreemption(ClusterPlugin):
     name = "ReservationPreemption"
     wakes_on = Change.NONE
 
-    def __init__(self, cluster: Cluster, args: Mapping[str, Any] | Any) -> None:
-        super().__init__(cluster, args)
+    def __init__(self, handle: Handle, args: Mapping[str, Any] | Any) -> None:
+        super().__init__(handle, args)
         given = args if isinstance(args, ReservationPreemptionArgs) else ReservationPreemptionArgs()
         self._soft = given.eviction == "Soft"
-        self._budgets = Budgets(cluster)
+        self._budgets = Budgets(self.cluster)
         self._known: dict[int, Tried] = {}
         self._patient: dict[str, float] = {}
         """Until when a reservation is not written before its victims are gone, by uid."""
-        cluster.classes.on_dropped.append(self._forget)
+        self.cluster.classes.on_dropped.append(self._forget)
 
     def _forget(self, cls: PodClass) -> None:
         self._known.pop(cls.id, None)

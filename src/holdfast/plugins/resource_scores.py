@@ -57,11 +57,11 @@ def allocation_score(nodes: NodeTable, cls: PodClass, strategy: ScoringStrategy)
 
 
 def least_allocated(view: View, left: Cells, capacity: Cells) -> Cells:
-    return view.at_least(left * MAX_SCORE // capacity, 0)
+    return view.maximum(left * MAX_SCORE // capacity, 0)
 
 
 def most_allocated(view: View, left: Cells, capacity: Cells) -> Cells:
-    return (capacity - view.at_least(left, 0)) * MAX_SCORE // capacity
+    return (capacity - view.maximum(left, 0)) * MAX_SCORE // capacity
 
 
 Formula = Callable[[View, Cells, Cells], Cells]
@@ -115,7 +115,7 @@ def _by_shape(rows: list[Row], shape: "Shape") -> Scorer:
         for slot, claimed, added, weight in rows:
             offered = view.allocatable(slot)
             capacity = offered + (offered == 0)
-            used = capacity - view.at_least(view.free(claimed) - added, 0)
+            used = capacity - view.maximum(view.free(claimed) - added, 0)
             part = (offered > 0) * shape.at(used * 100 // capacity)
             total = total + part * weight
             weights = weights + (part > 0) * weight

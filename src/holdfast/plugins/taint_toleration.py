@@ -15,11 +15,11 @@ from holdfast.core.changes import Change
 from holdfast.core.classes import PodClass
 from holdfast.core.taints import TaintSet, TaintSets
 from holdfast.core.view import Cells, View
+from holdfast.framework.cluster_plugin import ClusterPlugin
 from holdfast.framework.interface import (
     MAX_SCORE,
     ByMaximum,
     Filter,
-    Plugin,
     Reason,
     Scope,
     Score,
@@ -30,7 +30,7 @@ REASON = "node(s) had untolerated taint(s)"
 _SOFT = "PreferNoSchedule"
 
 
-class TaintToleration(Plugin):
+class TaintToleration(ClusterPlugin):
     name = "TaintToleration"
     wakes_on = Change.NODE_ADDED | Change.NODE_TAINTS
 

@@ -32,11 +32,11 @@ from holdfast.core.volumes.objects import (
     volume_class,
 )
 from holdfast.core.volumes.pool import Request, affinity_mask, affinity_terms, request, suits
+from holdfast.framework.cluster_plugin import ClusterPlugin
 from holdfast.framework.interface import (
     FINE,
     Filter,
     Outcome,
-    Plugin,
     Reason,
     Rejected,
     Scope,
@@ -92,7 +92,7 @@ class Claims:
         return [w for w in self.waiting if w.selected is not None] + self.by_size()
 
 
-class VolumeBinding(Plugin):
+class VolumeBinding(ClusterPlugin):
     name = "VolumeBinding"
     wakes_on = (
         Change.NODE_ADDED

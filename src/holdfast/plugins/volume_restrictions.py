@@ -9,7 +9,8 @@ from holdfast.core.view import Cells, View
 from holdfast.core.volumes import stamps
 from holdfast.core.volumes.objects import ONE_POD, ClaimKey, DiskUse, Wanted
 from holdfast.core.volumes.uses import Marks
-from holdfast.framework.interface import Filter, Plugin, Reason, Rejected, Scope
+from holdfast.framework.cluster_plugin import ClusterPlugin
+from holdfast.framework.interface import Filter, Reason, Rejected, Scope
 from holdfast.plugins.volume_texts import not_found
 
 REASON_DISK = "node(s) had no available disk"
@@ -19,7 +20,7 @@ REASON_ONE_POD = (
 )
 
 
-class VolumeRestrictions(Plugin):
+class VolumeRestrictions(ClusterPlugin):
     name = "VolumeRestrictions"
     wakes_on = Change.NODE_ADDED | Change.NODE_REMOVED | Change.POD_LEFT | Change.CLAIMS
     about_volumes = True

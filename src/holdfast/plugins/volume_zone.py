@@ -11,7 +11,8 @@ from holdfast.core.selectors import Mask, Verdicts
 from holdfast.core.view import Cells, View
 from holdfast.core.volumes import stamps
 from holdfast.core.volumes.objects import WAIT_FOR_POD, claim_class
-from holdfast.framework.interface import Filter, Plugin, Reason, Rejected, Scope
+from holdfast.framework.cluster_plugin import ClusterPlugin
+from holdfast.framework.interface import Filter, Reason, Rejected, Scope
 from holdfast.plugins.volume_texts import not_found
 
 REASON = "node(s) had no available volume zone"
@@ -25,7 +26,7 @@ _NEWER = {names.OLD_ZONE_LABEL: names.ZONE_LABEL, names.OLD_REGION_LABEL: names.
 _SEPARATOR = "__"
 
 
-class VolumeZone(Plugin):
+class VolumeZone(ClusterPlugin):
     name = "VolumeZone"
     wakes_on = (
         Change.NODE_ADDED

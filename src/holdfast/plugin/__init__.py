@@ -1,0 +1,91 @@
+"""The plugin contract: all that a plugin imports, and nothing else.
+
+    from holdfast.plugin import Filter, Handle, Plugin, PodClass, Reason, Scope, View
+
+`Plugin` is what to subclass; the manual is in `holdfast.framework.interface`, what a plugin may read
+of the cluster in `Handle`, and docs/plugins.md has worked examples. `holdfast.plugin.testing` tries a
+plugin in a small cluster.
+
+What is listed in `__all__` is stable: within a version of the contract (`API_VERSION`) names and
+meanings are only ever added. A plugin may say which version it was written for (`api_version = "v1"`);
+one that this Holdfast does not know is refused by name when it is loaded. Of `PodClass`, `PodRecord`
+and `NodeInfo` the attributes described in docs/plugins.md are part of the contract, the others are
+Holdfast's own.
+"""
+
+from holdfast.api.raw_objects import ObjectKind
+from holdfast.core.changes import Change
+from holdfast.core.classes import PodClass
+from holdfast.core.decisions import AnnotatePod, Bind, Decision, Emit, ObjectRef
+from holdfast.core.nodes import NodeInfo
+from holdfast.core.pods import Phase, PodRecord
+from holdfast.core.view import Cells, Facet, View
+from holdfast.framework.handle import Handle, NodeColumn, Nodes, OwnColumn, PodCounts
+from holdfast.framework.interface import (
+    API_VERSION,
+    FINE,
+    MAX_SCORE,
+    ByMaximum,
+    ByRange,
+    Filter,
+    Need,
+    Nomination,
+    Normalize,
+    ObjectWarning,
+    Offer,
+    Outcome,
+    Plugin,
+    Range,
+    Reason,
+    Rejected,
+    Scope,
+    Score,
+    Settled,
+    Trial,
+    Version,
+)
+from holdfast.framework.registry import PluginError
+
+__all__ = [
+    "API_VERSION",
+    "FINE",
+    "MAX_SCORE",
+    "AnnotatePod",
+    "Bind",
+    "ByMaximum",
+    "ByRange",
+    "Cells",
+    "Change",
+    "Decision",
+    "Emit",
+    "Facet",
+    "Filter",
+    "Handle",
+    "Need",
+    "NodeColumn",
+    "NodeInfo",
+    "Nodes",
+    "Nomination",
+    "Normalize",
+    "ObjectKind",
+    "ObjectRef",
+    "ObjectWarning",
+    "Offer",
+    "Outcome",
+    "OwnColumn",
+    "Phase",
+    "Plugin",
+    "PluginError",
+    "PodClass",
+    "PodCounts",
+    "PodRecord",
+    "Range",
+    "Reason",
+    "Rejected",
+    "Scope",
+    "Score",
+    "Settled",
+    "Trial",
+    "Version",
+    "View",
+]

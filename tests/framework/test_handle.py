@@ -1,0 +1,182 @@
+"""What a plugin reads of the cluster by its handle."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from builders import make_node, make_pod
+from holdfast.core.cluster import Cluster
+from holdfast.core.decisions import Emit
+from holdfast.core.events import Added, Deleted, Updated
+from holdfast.core.nodes import NodeInfo
+from holdfast.core.view import All, One, Some
+from holdfast.framework.handle import UNREADABLE, Handle
+
+CARBON = "example.com/carbon"
+
+
+class Stage:
+    def __init__(self, *nodes: str) -> None:
+        self.cluster = Cluster()
+        self.handle = Handle(self.cluster, "Mine", "default-scheduler")
+        for name in nodes:
+            self.add(node(name))
+
+    def add(self, *made: Any) -> Stage:
+        for each in made:
+            self.cluster.feed(Added(each.obj()), 0.0)
+        return self
+
+    def update(self, made: Any) -> Stage:
+        self.cluster.feed(Updated(made.obj()), 0.0)
+        return self
+
+    def delete(self, made: Any) -> Stage:
+        self.cluster.feed(Deleted(made.obj()), 0.0)
+        return self
+
+    def events(self) -> list[str]:
+        return [each.message for each in self.cluster.take_reports() if isinstance(each, Emit)]
+
+
+def node(name: str, carbon: str | None = None) -> Any:
+    made = make_node(name).allocatable(cpu="4", memory="8Gi", pods=10)
+    return made if carbon is None else made.annotation(CARBON, carbon)
+
+
+def test_an_annotation_of_nodes_is_a_column_that_follows_them() -> None:
+    stage = Stage("before")
+    column = stage.handle.nodes.annotation(CARBON, int, missing=-1)
+    stage.add(node("a", "100"), node("b"), make_pod("early").on("later"))
+    assert column.cells[:4].tolist() == [-1, 100, -1, -1]
+    stage.update(node("a", "250")).add(node("later", "7"))
+    assert column.cells[:4].tolist() == [-1, 250, -1, 7]
+    stage.delete(node("a", "250"))
+    assert column[1] == -1
+    table = stage.cluster.nodes
+    some = Some(table, np.array([3, 0]))
+    assert All(table).take(column).tolist() == [-1, -1, -1, 7]
+    assert some.take(column).tolist() == [7, -1]
+    assert One(table, 3).take(column) == 7
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("lots", "invalid literal for int() with base 10: 'lots'"),
+        ("99999999999999999999", "is not a value of the type int64"),
+    ],
+)
+def test_an_annotation_that_cannot_be_read_counts_as_missing_and_is_said_once(
+    text: str, problem: str
+) -> None:
+    stage = Stage()
+    column = stage.handle.nodes.annotation(CARBON, int, missing=-1)
+    stage.add(node("a", text))
+    (message,) = stage.events()
+    assert message.startswith(f"plugin Mine: metadata.annotations[{CARBON}]: ") and problem in message
+    assert column[0] == -1
+    stage.update(node("a", text).label("more", "1"))
+    assert stage.events() == []
+    stage.update(node("a", "5"))
+    assert (stage.events(), column[0]) == ([], 5)
+    stage.update(node("a", text))
+    assert len(stage.events()) == 1
+
+
+def test_a_value_that_would_lose_something_in_its_column_is_refused() -> None:
+    stage = Stage("a")
+    assert stage.handle.nodes.column(lambda info: 2.0, missing=0)[0] == 2
+    kept = [stage.handle.nodes.column(lambda info: 2.5, missing=0)]
+    assert kept[0][0] == 0
+    kept.append(stage.handle.nodes.column(lambda info: None, missing=False, dtype=np.bool_))
+    assert "2.5 is not a value of the type int64" in stage.events()[-1]
+
+
+def test_two_plugins_complain_of_a_node_each_for_itself() -> None:
+    stage = Stage()
+    other = Handle(stage.cluster, "Other", "default-scheduler")
+    columns = [h.nodes.annotation(CARBON, int, missing=0) for h in (stage.handle, other)]
+    stage.add(node("a", "x"))
+    assert [message.split(":")[0] for message in stage.events()] == ["plugin Mine", "plugin Other"]
+    assert len(columns) == 2
+    assert UNREADABLE in {line.what for line in stage.cluster.story("Node/a")}
+
+
+def test_a_column_nobody_keeps_is_followed_no_more() -> None:
+    stage = Stage("a")
+    asked: list[str] = []
+
+    def noted(info: NodeInfo) -> int:
+        asked.append(info.name)
+        return 1
+
+    stage.handle.nodes.column(noted, missing=0)
+    stage.add(node("b"))
+    assert asked == ["a"]
+
+
+def test_own_values_are_kept_by_row_and_start_over_with_another_node() -> None:
+    stage = Stage("a", "b")
+    column = stage.handle.nodes.new_column(fill=3)
+    seen = stage.cluster.ledger.changed.end
+    column[0] += 4
+    assert column.cells[:2].tolist() == [7, 3]
+    changed = stage.cluster.ledger.changed.since(seen)
+    assert changed is not None and changed.tolist() == [0]
+    stage.delete(node("a")).add(node("c"))
+    assert (stage.cluster.nodes.row("c"), column[0]) == (0, 3)
+    for number in range(200):
+        stage.add(node(f"n{number}"))
+    assert len(column.cells) == stage.cluster.nodes.capacity
+
+
+def test_pods_are_counted_per_row_while_the_count_is_kept() -> None:
+    stage = Stage("a", "b")
+    pods = [make_pod(f"p{number}").label("carbon", "yes").on("a") for number in range(2)]
+    stage.add(pods[0])
+    counts = stage.handle.count_pods(lambda cls: "carbon" in cls.labels)
+    assert counts.cells[:2].tolist() == [1, 0]
+    stage.add(pods[1], make_pod("other").on("a"))
+    assert (counts[0], counts.total) == (2, 2)
+    assert All(stage.cluster.nodes).take(counts).tolist() == [2, 0]
+    stage.delete(pods[0])
+    assert counts[0] == 1
+    assert [pod.name for pod in stage.handle.pods(0)] == ["p1", "other"]
+
+
+def test_labels_are_compared_by_codes() -> None:
+    stage = Stage()
+    stage.add(node("a").label("rack", "r1"), node("b").label("rack", "r2"), node("c"))
+    label = stage.handle.nodes.label("rack")
+    view = All(stage.cluster.nodes)
+    assert (view.take(label) == label.code("r2")).tolist() == [False, True, False]
+    assert (view.take(label) == label.code("never")).tolist() == [False, False, False]
+
+
+def test_nodes_by_row_and_by_name() -> None:
+    stage = Stage("a", "b").add(make_pod("early").on("later"))
+    nodes = stage.handle.nodes
+    assert (len(nodes), nodes.rows()) == (2, [0, 1])
+    assert (nodes.row("later"), nodes.node(2), nodes.name(2)) == (2, None, "later")
+    found = nodes.node(1)
+    assert found is not None and (found.name, found.allocatable["cpu"]) == ("b", 4000)
+    assert All(stage.cluster.nodes).free(stage.handle.slot("cpu")).tolist() == [4000, 4000, 0]
+
+
+def test_what_a_view_gives_cannot_be_written_to() -> None:
+    """On one row `x += 1` makes another number; on many it would change the table."""
+    stage = Stage("a", "b")
+    column = stage.handle.nodes.new_column()
+    table = stage.cluster.nodes
+    every, some = All(table), Some(table, np.array([0, 1]))
+    given = [view.claimed(0) for view in (every, some)] + [
+        view.allocatable(0) for view in (every, some)
+    ]
+    for cells in (*given, every.take(column), some.free(0), some.rows):
+        with pytest.raises(ValueError, match="read-only"):
+            cells += 1
+    assert not table.claimed.any()
