@@ -330,6 +330,11 @@ RULES = {
         [pod("a", "n1", container={"resources": {"requests": {"cpu": "1"}, "limits": {"cpu": "5"}}})],
         "limits exceed the node's ratio",
     ),
+    "limits of a resized reservation": (
+        [node(annotations=LIMITED), reservation("r", "Available")],
+        [reservation("r", "Available", cpu="5")],
+        "limits exceed the node's ratio: Node/n1: cpu: limits 5000, at most 4000",
+    ),
     "volume limits": (
         [node(), csi_node(1), volume("v"), volume("w"), claim("c", "v"), claim("d", "w"), pod("a")],
         [pod("a", "n1", volumes=using("c", "d"))],

@@ -195,7 +195,7 @@ class Audit:
         if after is None:
             cluster.drop_reservation(uid)
         else:
-            now = cluster.put_reservation(after)
+            now = cluster.put_reservation(after, self._in_write)
             if now.node and (was is None or not was.node):
                 self._placed.add(now.uid)
             self._to_settle[uid] = None

@@ -151,8 +151,16 @@ class ClusterState:
             self._member_of[uid] = gang[:2]
             self.gangs.setdefault(gang[:2], {})[uid] = raw
 
-    def put_reservation(self, raw: Raw) -> ReservationFacts:
+    def put_reservation(self, raw: Raw, by_scheduler: bool) -> ReservationFacts:
+        """Its limits are those of its template, but for more than before only once the scheduler has
+        written that it holds what the template asks for; nothing else tells of them."""
         reservation = reservation_facts(raw)
+        before = self.reservations.get(reservation.uid)
+        if before is not None and before.is_live and not (by_scheduler and reservation.is_as_asked):
+            had = before.usage.limits
+            reservation.usage.limits = {
+                name: min(limit, had.get(name, 0)) for name, limit in reservation.usage.limits.items()
+            }
         self.drop_reservation(reservation.uid)
         self.reservations[reservation.uid] = reservation
         if reservation.is_live and reservation.node:

@@ -115,6 +115,8 @@ class ReservationFacts:
     annotations: Mapping[str, str]
     usage: Usage
     """`requests` is what it holds by its status."""
+    is_as_asked: bool
+    """Whether it holds what its template asks for: a resize that there is no capacity for is not done."""
     slots: int
     owners: list[Raw]
     once: bool
@@ -186,6 +188,7 @@ def reservation_facts(raw: Raw) -> ReservationFacts:
     # Volumes made for one pod only are not the reservation's to count.
     made = {"metadata": template.get("metadata") or {}, "spec": pod_spec}
     usage = _usage(made, annotations, namespace, "")
+    asked = usage.requests
     if status.get("allocatable"):
         usage.requests = amounts(status["allocatable"])
     return ReservationFacts(
@@ -197,6 +200,7 @@ def reservation_facts(raw: Raw) -> ReservationFacts:
         labels=metadata.get("labels") or {},
         annotations=annotations,
         usage=usage,
+        is_as_asked=_is_granted(asked, usage.requests, status),
         slots=max(1, usage.requests.get("pods", 0)),
         owners=spec.get("owners") or [],
         once=spec.get("allocateOnce") is not False,
@@ -206,6 +210,16 @@ def reservation_facts(raw: Raw) -> ReservationFacts:
         status=status,
         created=metadata.get("creationTimestamp") or "",
     )
+
+
+def _is_granted(asked: Amounts, held: Amounts, status: Raw) -> bool:
+    if any(
+        each.get("type") == "Resized" and each.get("status") == "False"
+        for each in status.get("conditions") or ()
+    ):
+        return False
+    names = {name for name in {*asked, *held} if name != "pods" and not is_device_resource(name)}
+    return all(asked.get(name, 0) == held.get(name, 0) for name in names)
 
 
 def device_facts(raw: Raw) -> DeviceFacts:
