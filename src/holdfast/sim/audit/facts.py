@@ -116,7 +116,7 @@ class ReservationFacts:
     usage: Usage
     """`requests` is what it holds by its status."""
     is_as_asked: bool
-    """Whether it holds what its template asks for: a resize that there is no capacity for is not done."""
+    """Whether it holds what its template asks for; not if there was no capacity to resize it."""
     slots: int
     owners: list[Raw]
     once: bool
