@@ -61,6 +61,11 @@ class Client:
         assert code == 201, made
         return made
 
+    def patch(self, path: str, merge: Raw) -> Raw:
+        code, changed = self.ask("PATCH", path, merge)
+        assert code == 200, changed
+        return changed
+
     def until(self, path: str, name: str, fits: Callable[[Raw | None], bool]) -> Raw | None:
         """Watches an object until it is as asked; None stands for one that is gone."""
         with self.watch(f"{path}?watch=1&fieldSelector=metadata.name={name}") as events:
@@ -90,7 +95,8 @@ class Client:
     def _send(
         self, connection: http.client.HTTPSConnection, method: str, path: str, body: Raw | None
     ) -> None:
-        headers = {"Authorization": f"Bearer {self.token}", "Content-Type": "application/json"}
+        kind = "application/merge-patch+json" if method == "PATCH" else "application/json"
+        headers = {"Authorization": f"Bearer {self.token}", "Content-Type": kind}
         connection.request(method, path, json.dumps(body) if body is not None else None, headers)
 
 

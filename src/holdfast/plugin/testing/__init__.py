@@ -1,0 +1,32 @@
+"""A cluster for plugin authors' tests.
+
+    from holdfast.plugin.testing import Cluster, check_plugin, node, pod
+
+    def test_a_dirty_node_is_refused():
+        cluster = Cluster(CarbonAware, args={"most": 2})
+        cluster.add(node("clean", annotations={"example.com/carbon": "90"}))
+        cluster.add(node("dirty", annotations={"example.com/carbon": "700"}))
+        picky = pod("p", annotations={"example.com/max-carbon": "300"})
+        assert cluster.where(picky) == "clean"
+        assert cluster.why_not(picky) == {"dirty": ["node(s) had too much carbon"]}
+
+    def test_it_keeps_the_contract():
+        check_plugin(CarbonAware, node=random_node, pod=random_pod)
+
+The cluster is the one of `holdfast simulate`: objects are read as `kubectl apply` reads them, time is
+virtual, the scheduler is the real one, with the default plugins and the tested one. Every answer is
+computed for one row and for many, kept and anew, and a difference raises `ContractBroken`.
+
+    objects     nodes, pods and reservations with little to write
+    cluster     the cluster: steps, questions, what is there
+    asking      questions to a scheduler about one pod
+    paths       one formula on every kind of view
+    properties  random lives of a cluster, and what must hold in all of them
+"""
+
+from holdfast.plugin.testing.cluster import Cluster, Event
+from holdfast.plugin.testing.objects import node, pod, reservation
+from holdfast.plugin.testing.paths import ContractBroken
+from holdfast.plugin.testing.properties import check_plugin
+
+__all__ = ["Cluster", "ContractBroken", "Event", "check_plugin", "node", "pod", "reservation"]

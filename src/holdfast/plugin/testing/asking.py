@@ -1,0 +1,155 @@
+"""Questions to a scheduler about one pod, each put on every path there is to its answer."""
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from holdfast.actions.scheduler import Scheduler
+from holdfast.core.classes import PodClass
+from holdfast.core.pods import PodRecord
+from holdfast.framework.checked import checked_filter, checked_score, is_foreign
+from holdfast.framework.column import Column
+from holdfast.framework.columns import Columns
+from holdfast.framework.interface import MAX_SCORE, Filter, Plugin, Rejected, Scope, Score
+from holdfast.framework.keyed import Keys
+from holdfast.framework.profile import Profile
+from holdfast.framework.rows import INFEASIBLE
+from holdfast.plugin.testing.paths import ContractBroken, Paths
+
+
+class Answers(NamedTuple):
+    """What one plugin says of one pod, by the name of the node."""
+
+    passes: dict[str, bool]
+    raw_scores: dict[str, int]
+    scores: dict[str, int]
+
+
+class Asking:
+    def __init__(self, scheduler: Scheduler, plugins: Iterable[str]) -> None:
+        self._scheduler = scheduler
+        self._cluster = scheduler.cluster
+        self._table = scheduler.cluster.nodes
+        self._plugins = tuple(plugins)
+
+    def profile(self, pod: PodRecord) -> Profile:
+        profile = self._scheduler.profile_of(pod.scheduler)
+        if profile is None:
+            raise ValueError(f"{pod.ref}: no profile has the scheduler name {pod.scheduler}")
+        return profile
+
+    def where(self, pod: PodRecord) -> str | None:
+        """The node the pod would get."""
+        row = self.row(pod)
+        return self._table.name(row) if row >= 0 else None
+
+    def row(self, pod: PodRecord) -> int:
+        profile, cycle = self.profile(pod), self._scheduler.cycle
+        return cycle.find_row(profile, pod, self._column(profile, pod.cls))
+
+    def why_not(self, pod: PodRecord) -> dict[str, list[str]]:
+        """The reasons of each node that the pod cannot go to."""
+        profile, cycle = self.profile(pod), self._scheduler.cycle
+        blames = cycle.blames(profile, pod, self._column(profile, pod.cls))
+        return {name: list(blame.texts) for name, blame in blames.items() if blame.texts}
+
+    def answers(self, pod: PodRecord, plugin: str) -> Answers:
+        """What the plugin itself says, and with it every path compared."""
+        profile = self.profile(pod)
+        if plugin not in profile.plugins:
+            raise ValueError(f"the profile {profile.scheduler_name} has no plugin {plugin}")
+        return self._answers(profile, profile.plugins[plugin], pod.cls)
+
+    def check(self, pod: PodRecord) -> None:
+        """Compares every path, for every plugin that is tested."""
+        profile = self.profile(pod)
+        for name in self._plugins:
+            if name in profile.plugins:
+                self._answers(profile, profile.plugins[name], pod.cls)
+
+    def _answers(self, profile: Profile, plugin: Plugin, cls: PodClass) -> Answers:
+        paths = Paths(self._cluster, plugin.name)
+        passes = self._passes(paths, plugin, cls, profile)
+        column = self._column(profile, cls)
+        fits = column.fits & self._table.alive[: self._table.size]
+        if column.rejected is not None or not any(each is plugin for each, _ in profile.scorers):
+            return Answers(self._named(passes), {}, {})
+        answer = plugin.score(cls)
+        if answer is None:
+            none = dict.fromkeys(np.flatnonzero(fits).tolist(), 0)
+            return Answers(self._named(passes), self._named(none), self._named(none))
+        score = checked_score(plugin, answer) if is_foreign(plugin) else answer
+        raw = self._raw(paths, score, fits)
+        scores = raw if score.normalize is None else paths.normalized(score.normalize, raw)
+        for value in scores.values() if is_foreign(plugin) else ():
+            if not 0 <= value <= MAX_SCORE:
+                raise ContractBroken(
+                    f'plugin "{plugin.name}" returns an invalid score {value}, '
+                    f"it should in the range of [0, {MAX_SCORE}] after normalizing"
+                )
+        return Answers(self._named(passes), self._named(raw), self._named(scores))
+
+    def _passes(self, paths: Paths, plugin: Plugin, cls: PodClass, profile: Profile) -> dict[int, bool]:
+        answer = plugin.filter(cls) if plugin in profile.filters else None
+        if isinstance(answer, Filter):
+            return paths.passes(checked_filter(plugin, answer) if is_foreign(plugin) else answer)
+        return dict.fromkeys(paths.rows.tolist(), not isinstance(answer, Rejected))
+
+    def _raw(self, paths: Paths, score: Score, fits: Any) -> dict[int, int]:
+        rows = np.flatnonzero(fits)
+        if score.constant is not None:
+            return dict.fromkeys(rows.tolist(), score.constant)
+        if score.scope is not Scope.TOPOLOGY:
+            return paths.scores(score.score, rows)
+        keys = Keys(self._table, score.facets)
+        keys.rebuild(np.pad(fits, (0, self._table.capacity - len(fits))))
+        view = keys.view()
+        view.feasible = keys.counts()
+        cells = score.score(view) + np.zeros(len(view.rows), dtype=np.int64)
+        return {row: int(cells[keys.of[row]]) for row in rows.tolist()}
+
+    def _column(self, profile: Profile, cls: PodClass) -> Column:
+        """What is known of the class. It was kept up to date where something changed, and must be what
+        comes out when everything is computed anew."""
+        kept = self._scheduler.cycle.column(profile, cls)
+        fresh = Columns(self._cluster).column(profile, cls)
+        if kept.rejected != fresh.rejected:
+            said = " and ".join(str(each and each.message) for each in (kept.rejected, fresh.rejected))
+            raise ContractBroken(f"{self._tested(profile)}: answers kept and computed anew: {said}")
+        if kept.rejected is None:
+            self._compare(profile, cls, kept, fresh)
+        return kept
+
+    def _compare(self, profile: Profile, cls: PodClass, kept: Column, fresh: Column) -> None:
+        known, computed = kept.totals(), fresh.totals()
+        for name, row in self._table.names():
+            if not self._table.alive[row]:
+                continue
+            before, after = (
+                "infeasible" if each[row] <= INFEASIBLE // 2 else f"feasible, score {each[row]}"
+                for each in (known, computed)
+            )
+            if before != after:
+                raise ContractBroken(
+                    f"{self._tested(profile)}: node {name}: the answer that was kept is {before!r}, "
+                    f"computed anew it is {after!r}. A Filter or Score depends on something that its "
+                    f"scope does not cover and its version does not reflect: "
+                    f"{', '.join(self._scopes(profile, cls)) or 'none of those tested'}"
+                )
+
+    def _scopes(self, profile: Profile, cls: PodClass) -> Iterable[str]:
+        for name in self._plugins:
+            plugin = profile.plugins.get(name)
+            for what, ask in (("filter", plugin.filter), ("score", plugin.score)) if plugin else ():
+                answer = ask(cls)
+                if isinstance(answer, Filter | Score):
+                    version = "" if answer.version is None else " with a version"
+                    yield f"{name}'s {what} says Scope.{answer.scope.name}{version}"
+
+    def _tested(self, profile: Profile) -> str:
+        names = [name for name in self._plugins if name in profile.plugins]
+        return f"plugin {' or '.join(names)}"
+
+    def _named(self, by_row: dict[int, Any]) -> dict[str, Any]:
+        return {self._table.name(row): value for row, value in by_row.items()}

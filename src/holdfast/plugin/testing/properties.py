@@ -1,0 +1,280 @@
+"""Random lives of a small cluster, and what must hold of a plugin in all of them.
+
+* Every formula gives the same for one row, some rows and all rows, and what was kept is what comes out
+  when it is computed anew (`Cluster` sees to that after every step).
+* A pod the plugin rejected is woken by what makes a node feasible for it.
+* Answers do not depend on the order in which objects were seen: a scheduler that is started anew on the
+  same objects, in any order, gives the same ones.
+* `unreserve` undoes `reserve`: afterwards the plugin answers as before, and keeps what it kept before.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from random import Random
+from typing import Any
+
+import numpy as np
+
+from holdfast.actions.scheduler import Scheduler
+from holdfast.api.decode import decode
+from holdfast.api.kinds import Kinds
+from holdfast.api.meta import Object
+from holdfast.api.raw_objects import declared_infos, raw_object
+from holdfast.core.events import Added
+from holdfast.core.pods import Phase, PodRecord
+from holdfast.framework.handle import OwnColumn
+from holdfast.framework.interface import Plugin
+from holdfast.plugin.testing.asking import Answers, Asking
+from holdfast.plugin.testing.cluster import Cluster, Given, Raw
+from holdfast.plugin.testing.objects import node as make_node
+from holdfast.plugin.testing.objects import pod as make_pod
+from holdfast.plugin.testing.paths import ContractBroken
+
+MakeObject = Callable[[Random, str], Given]
+"""An object of this name, otherwise random."""
+
+_ZONES = ("a", "b", "c")
+_ORDERS = 3
+
+
+def random_node(random: Random, name: str) -> Raw:
+    """A node of some size in some zone; now and then it has a taint, or is cordoned."""
+    return make_node(
+        name,
+        cpu=random.choice((1, 2, 4)),
+        memory=random.choice(("1Gi", "4Gi")),
+        pods=random.choice((2, 5, 110)),
+        labels={"topology.kubernetes.io/zone": random.choice(_ZONES)},
+        taints=("example.com/tainted=yes:NoSchedule",) if random.random() < 0.1 else (),
+        unschedulable=random.random() < 0.1,
+    )
+
+
+def random_pod(random: Random, name: str) -> Raw:
+    """A pod of some size and priority, of one of three applications."""
+    return make_pod(
+        name,
+        cpu=random.choice(("100m", "500m", "1500m")),
+        memory=random.choice(("64Mi", "512Mi")),
+        labels={"app": random.choice(("web", "db", "job"))},
+        priority=random.choice((0, 0, 100)),
+    )
+
+
+def check_plugin(
+    *plugins: type[Plugin],
+    seeds: Iterable[int] = range(20),
+    node: MakeObject = random_node,
+    pod: MakeObject = random_pod,
+    objects: Iterable[Given] = (),
+    args: Mapping[str, Any] | None = None,
+    config: Mapping[str, Any] | str | None = None,
+    steps: int = 25,
+    ignore: Collection[str] = (),
+) -> None:
+    """Raises ContractBroken, with the seed and the steps that led there, where a plugin breaks its
+    contract. `node` and `pod` make random objects that the plugin has an opinion on; `objects` are
+    there from the beginning; `ignore` names attributes of the plugin that `unreserve` need not
+    restore, such as a cache."""
+    given = tuple(objects)
+    for seed in seeds:
+        cluster = Cluster(*plugins, args=args, config=config)
+        life = _Life(Random(seed), cluster, [each.name for each in plugins], node, pod, ignore)
+        try:
+            life.cluster.add(*given)
+            life.run(steps)
+        except Exception as error:
+            error.add_note(f"check_plugin: seed {seed}, after: {'; '.join(life.told)}")
+            raise
+
+
+class _Life:
+    def __init__(
+        self,
+        random: Random,
+        cluster: Cluster,
+        plugins: list[str],
+        node: MakeObject,
+        pod: MakeObject,
+        ignore: Collection[str],
+    ) -> None:
+        self.cluster = cluster
+        self.told: list[str] = []
+        self._random = random
+        self._plugins = plugins
+        self._make_node = node
+        self._make_pod = pod
+        self._ignore = ignore
+        self._nodes: list[str] = []
+        self._count = 0
+
+    def run(self, steps: int) -> None:
+        for _ in range(self._random.randint(1, 4)):
+            self._add_node()
+        kinds = (self._add_node, self._change_node, self._delete_node, self._delete_pod)
+        often = (self._add_pods, self._add_pods, self._reserve, self._schedule, self._advance)
+        for _ in range(steps):
+            self._random.choice((*kinds, *often))()
+        self._reserve()
+        self._schedule()
+        self._add_pods()
+        self._check_order()
+
+    # Steps
+
+    def _add_node(self) -> None:
+        name = self._new("n")
+        self._nodes.append(name)
+        self.told.append(f"add node {name}")
+        self.cluster.add(self._make_node(self._random, name))
+
+    def _change_node(self) -> None:
+        if self._nodes:
+            name = self._random.choice(self._nodes)
+            self.told.append(f"change node {name}")
+            self.cluster.update(self._make_node(self._random, name))
+
+    def _delete_node(self) -> None:
+        if len(self._nodes) > 1:
+            name = self._nodes.pop(self._random.randrange(len(self._nodes)))
+            self.told.append(f"delete node {name}")
+            self.cluster.delete(f"Node/{name}")
+
+    def _add_pods(self) -> None:
+        """Several that differ in nothing but the name, mostly of one class."""
+        state = self._random.getrandbits(32)
+        for _ in range(self._random.randint(1, 3)):
+            name = self._new("p")
+            self.told.append(f"add pod {name}")
+            self.cluster.add(self._make_pod(Random(state), name))
+
+    def _delete_pod(self) -> None:
+        if names := [*self.cluster.placed(), *self.cluster.pending()]:
+            name = self._random.choice(names)
+            self.told.append(f"delete pod {name}")
+            self.cluster.delete(f"Pod/{name}")
+
+    def _schedule(self) -> None:
+        self.told.append("schedule")
+        self.cluster.schedule()
+
+    def _advance(self) -> None:
+        seconds = self._random.choice((1, 10, 60, 600))
+        self.told.append(f"advance {seconds}")
+        self.cluster.advance(seconds)
+
+    def _new(self, prefix: str) -> str:
+        self._count += 1
+        return f"{prefix}{self._count}"
+
+    # Properties
+
+    def _reserve(self) -> None:
+        """Each pod that waits, on the node it would get; and unreserved at once."""
+        self.told.append("reserve and unreserve")
+        scheduler, plugins, ignore = self.cluster.scheduler, self._plugins, self._ignore
+        asking = Asking(scheduler, plugins)
+        said = _said(scheduler, plugins)
+        for pod in _pending(scheduler):
+            profile = asking.profile(pod)
+            row = asking.row(pod)
+            if row < 0:
+                continue
+            kept = _kept(profile.plugins, plugins, ignore)
+            if scheduler.cycle.occupy(profile, pod, row) is None:
+                scheduler.cycle.give_back(profile, pod)
+            where = f"{pod.ref}: reserved on {scheduler.cluster.nodes.name(row)} and unreserved"
+            for attribute, value in _kept(profile.plugins, plugins, ignore).items():
+                if attribute not in kept or _differ(kept[attribute], value):
+                    raise ContractBroken(
+                        f"plugin {where}: {attribute} was {kept.get(attribute)!r}, is {value!r}"
+                    )
+            _compare(said, _said(scheduler, plugins), where)
+
+    def _check_order(self) -> None:
+        """Pods that wait for permission are known to no other scheduler: with any of them there is
+        nothing to compare."""
+        scheduler, plugins = self.cluster.scheduler, self._plugins
+        if scheduler.cycle.waiting:
+            return
+        said = _said(scheduler, plugins)
+        objects = self.cluster.objects()
+        declared = declared_infos(self.cluster.setup.object_kinds())
+        for _ in range(_ORDERS):
+            self._random.shuffle(objects)
+            other = self.cluster.setup.scheduler()
+            for raw in objects:
+                other.feed(Added(_decoded(raw, declared)), self.cluster.now)
+            order = ", ".join(f"{raw['kind']} {raw['metadata']['name']}" for raw in objects)
+            _compare(said, _said(other, plugins), f"a scheduler that saw, in this order, {order}")
+
+
+def _decoded(raw: Raw, declared: Kinds) -> Object:
+    """As schedulers are fed with it."""
+    info = declared.get((raw["apiVersion"], raw["kind"]))
+    return decode(raw) if info is None else raw_object(info, raw)
+
+
+def _pending(scheduler: Scheduler) -> list[PodRecord]:
+    return [pod for pod in scheduler.cluster.pods.values() if pod.phase is Phase.PENDING]
+
+
+def _said(scheduler: Scheduler, plugins: list[str]) -> dict[tuple[str, str], Answers]:
+    """What the plugins say of every pod that waits, by pod and plugin."""
+    asking = Asking(scheduler, plugins)
+    found: dict[tuple[str, str], Answers] = {}
+    of_class: dict[tuple[str, int, str], Answers] = {}
+    for pod in _pending(scheduler):
+        for name in plugins:
+            if name in asking.profile(pod).plugins:
+                key = (pod.scheduler, pod.cls.id, name)
+                if key not in of_class:
+                    of_class[key] = asking.answers(pod, name)
+                found[str(pod.ref), name] = of_class[key]
+    return found
+
+
+def _compare(
+    before: dict[tuple[str, str], Answers], after: dict[tuple[str, str], Answers], where: str
+) -> None:
+    for (pod, plugin), said in before.items():
+        pairs: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
+            (what, getattr(said, what), getattr(after[pod, plugin], what)) for what in Answers._fields
+        ]
+        for what, old, new in pairs:
+            for node in sorted({*old, *new}):
+                if old.get(node) != new.get(node):
+                    raise ContractBroken(
+                        f"plugin {plugin}: {pod}, {what}: node {node}: "
+                        f"{old.get(node)!r} becomes {new.get(node)!r}: {where}"
+                    )
+
+
+def _kept(made: Mapping[str, Plugin], plugins: list[str], ignore: Collection[str]) -> dict[str, Any]:
+    """The state of plugins as far as it is plain values, by attribute."""
+    return {
+        f"{name}.{attribute}": _copied(value)
+        for name in plugins
+        if name in made
+        for attribute, value in vars(made[name]).items()
+        if attribute not in ignore and attribute != "args"
+    }
+
+
+def _copied(value: Any) -> Any:
+    """Of what is no plain value only that it is there."""
+    if isinstance(value, OwnColumn):
+        return value.cells.copy()
+    if isinstance(value, np.ndarray):
+        return value.copy()
+    if isinstance(value, Mapping):
+        return {key: _copied(each) for key, each in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [_copied(each) for each in value]
+    return value if isinstance(value, int | float | str | bytes | None) else type(value)
+
+
+def _differ(one: Any, other: Any) -> bool:
+    if isinstance(one, np.ndarray) and isinstance(other, np.ndarray):
+        shared = min(len(one), len(other))
+        return not np.array_equal(one[:shared], other[:shared])
+    return bool(one != other)

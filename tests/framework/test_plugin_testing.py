@@ -1,0 +1,451 @@
+"""The cluster for plugin authors answers as the scheduler does, and finds what breaks the contract."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import numpy as np
+import pytest
+
+from holdfast.api.errors import InvalidObject
+from holdfast.core.changes import Change
+from holdfast.core.classes import PodClass
+from holdfast.core.pods import PodRecord
+from holdfast.core.slots import CPU
+from holdfast.core.view import Cells, View
+from holdfast.framework.interface import (
+    FINE,
+    ByRange,
+    Filter,
+    Outcome,
+    Plugin,
+    Reason,
+    Rejected,
+    Scope,
+    Score,
+)
+from holdfast.plugin.testing import Cluster, ContractBroken, check_plugin, node, pod, reservation
+
+FULL = "node(s) were too full"
+
+
+class HalfFull(Plugin):
+    """No node is filled beyond half with pods that say so; nodes with more free CPU are better."""
+
+    name = "HalfFull"
+    wakes_on = Change.NODE_ADDED | Change.NODE_ALLOCATABLE | Change.POD_LEFT
+
+    def filter(self, cls: PodClass) -> Filter | Rejected | None:
+        if "never" in cls.labels:
+            return Rejected("never means never")
+        if "half" not in cls.labels:
+            return None
+
+        def is_full(view: View) -> Cells:
+            return 2 * view.claimed(CPU) >= view.allocatable(CPU)
+
+        return Filter(
+            lambda view: ~is_full(view), lambda view: [Reason(FULL, is_full(view))], Scope.USAGE
+        )
+
+    def score(self, cls: PodClass) -> Score | None:
+        return Score(lambda view: view.free(CPU), Scope.USAGE, ByRange())
+
+
+HALF: dict[str, Any] = {"labels": {"half": "yes"}}
+
+
+def random_half(random: Random, name: str) -> dict[str, Any]:
+    labels = {"half": "yes"} if random.random() < 0.7 else {}
+    return pod(name, cpu=random.choice(("250m", "500m")), labels=labels)
+
+
+def small_node(random: Random, name: str) -> dict[str, Any]:
+    return node(name, cpu=random.choice((1, 2)))
+
+
+# Questions
+
+
+def test_where_a_pod_would_go_and_why_not_elsewhere() -> None:
+    cluster = Cluster(HalfFull).add(node("small", cpu=2), node("large", cpu=4))
+    cluster.add(pod("there", cpu=1, on="small"))
+    assert cluster.where(pod("p", **HALF)) == "large"
+    assert cluster.why_not(pod("p", **HALF)) == {"small": [FULL]}
+    assert cluster.passes(pod("p", **HALF)) == {"small": False, "large": True}
+    assert cluster.raw_scores(pod("p")) == {"small": 1000, "large": 4000}
+    assert cluster.scores(pod("p")) == {"small": 0, "large": 100}
+    assert cluster.scores(pod("p", **HALF)) == {"large": 0}
+
+
+def test_asking_changes_nothing() -> None:
+    cluster = Cluster(HalfFull).add(node("n"))
+    for _ in range(2):
+        assert cluster.where(pod("p", **HALF)) == "n"
+    assert cluster.schedule() == {} and cluster.placed() == {} and cluster.pending() == []
+
+
+def test_a_pod_that_waits_is_asked_about_by_name() -> None:
+    cluster = Cluster(HalfFull).add(node("n"), pod("p", namespace="prod"), pod("q"))
+    assert cluster.where("prod/p") == cluster.where("q") == "n"
+    assert cluster.schedule() == {"prod/p": "n", "q": "n"}
+    with pytest.raises(ValueError, match="Pod/default/q waits for no node: it has n"):
+        cluster.where("q")
+    with pytest.raises(ValueError, match="Pod/default/r is not there"):
+        cluster.where("r")
+
+
+def test_a_pod_rejected_outright_has_the_reason_on_every_node() -> None:
+    cluster = Cluster(HalfFull).add(node("n"), node("m"))
+    never = pod("p", labels={"never": ""})
+    assert cluster.why_not(never) == {"n": ["never means never"], "m": ["never means never"]}
+    assert cluster.passes(never) == {"n": False, "m": False}
+    assert cluster.scores(never) == {} and cluster.where(never) is None
+
+
+def test_the_answer_of_another_plugin() -> None:
+    cluster = Cluster(HalfFull).add(node("n", taints=["key=value:PreferNoSchedule"]), node("m"))
+    assert cluster.scores(pod("p"), "TaintToleration") == {"n": 0, "m": 100}
+    with pytest.raises(ValueError, match="has no plugin Nothing"):
+        cluster.scores(pod("p"), "Nothing")
+
+
+def test_spread_scores_are_answered_too() -> None:
+    """Those of topology, which are worked out by domain."""
+    cluster = Cluster(HalfFull).add(node("n"), node("m"), pod("a", labels={"app": "x"}, on="n"))
+    spread = pod("p", labels={"app": "x"}, topologySpreadConstraints=[
+        {"maxSkew": 1, "topologyKey": "kubernetes.io/hostname", "whenUnsatisfiable": "ScheduleAnyway",
+         "labelSelector": {"matchLabels": {"app": "x"}}},
+    ])  # fmt: skip
+    assert cluster.scores(spread, "PodTopologySpread") == {"n": 0, "m": 100}
+    assert cluster.where(spread) == "m"
+
+
+# Steps
+
+
+def test_what_was_bound_what_waits_and_what_it_is_told() -> None:
+    cluster = Cluster(HalfFull).add(node("n", cpu=2))
+    cluster.add(*(pod(f"p{i}", cpu=1, **HALF) for i in range(2)))
+    assert cluster.schedule() == {"p0": "n"}
+    assert cluster.placed() == {"p0": "n"} and cluster.pending() == ["p1"]
+    assert cluster.messages()["p1"].startswith(f"0/1 nodes are available: 1 {FULL}.")
+    found = [(event.object, event.reason) for event in cluster.events()]
+    assert found == [("Pod/default/p1", "FailedScheduling"), ("Pod/default/p0", "Scheduled")]
+    assert cluster.delete("Pod/p0").advance(60) == {"p1": "n"}
+    assert cluster.placed() == {"p1": "n"} and cluster.messages() == {}
+
+
+def test_yaml_text_with_several_objects_and_workloads() -> None:
+    cluster = Cluster(HalfFull).add(
+        """
+        apiVersion: v1
+        kind: Node
+        metadata: {name: n}
+        status: {capacity: {cpu: 4, memory: 8Gi}}
+        ---
+        apiVersion: apps/v1
+        kind: Deployment
+        metadata: {name: web}
+        spec:
+          replicas: 2
+          selector: {matchLabels: {app: web}}
+          template:
+            metadata: {labels: {app: web}}
+            spec: {containers: [{name: main, image: web}]}
+        """
+    )
+    assert sorted(cluster.schedule().values()) == ["n", "n"]
+
+
+def test_update_is_apply_and_needs_the_object() -> None:
+    cluster = Cluster(HalfFull).add(node("n", labels={"a": "b"}))
+    cluster.update(node("n", labels={"c": "d"}, unschedulable=True))
+    (raw,) = (each for each in cluster.objects() if each["kind"] == "Node")
+    assert raw["metadata"]["labels"] == {"kubernetes.io/hostname": "n", "c": "d"}
+    assert cluster.where(pod("p")) is None
+    with pytest.raises(ValueError, match="Node/m is not there"):
+        cluster.update(node("m"))
+    with pytest.raises(ValueError, match="Node/m is not there"):
+        cluster.delete("Node/m")
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "message"),
+    [
+        ({**pod("p"), "spek": {}}, InvalidObject, 'unknown field "spek"; did you mean spec'),
+        (pod("p", nodeSelectr={}), InvalidObject, "nodeSelectr"),
+        (pod("p", cpu="much"), InvalidObject, "cpu"),
+        ({"kind": "Pod"}, InvalidObject, "apiVersion"),
+        ("just words", ValueError, "expected an object"),
+        ("a: [", ValueError, "line 2"),
+        ("", ValueError, "holds no object"),
+    ],
+)
+def test_what_is_no_object_is_refused(given: Any, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        Cluster(HalfFull).add(given)
+
+
+def test_an_object_twice_is_refused() -> None:
+    with pytest.raises(InvalidObject, match="Node/n: already exists"):
+        Cluster(HalfFull).add(node("n"), node("n"))
+
+
+def test_arguments_and_configurations() -> None:
+    assert Cluster(HalfFull, args={"share": 3}).plugin().args == {"share": 3}
+    config = """
+    apiVersion: kubescheduler.config.k8s.io/v1
+    kind: KubeSchedulerConfiguration
+    profiles:
+      - schedulerName: holdfast-scheduler
+        plugins: {multiPoint: {enabled: [{name: HalfFull}]}}
+        pluginConfig: [{name: HalfFull, args: {share: 4}}]
+    """
+    assert Cluster(HalfFull, config=config).plugin().args == {"share": 4}
+    with pytest.raises(ValueError, match="does not enable HalfFull"):
+        Cluster(HalfFull, config=config.replace("[{name: HalfFull}]", "[]"))
+    with pytest.raises(ValueError, match="Cluster\\(MyPlugin\\)"):
+        Cluster()
+
+
+def test_owners_see_what_is_reserved_for_them_as_free() -> None:
+    cluster = Cluster(HalfFull).add(node("n", cpu=4))
+    cluster.add(reservation("r", owners={"app": "web"}, cpu=3))
+    cluster.schedule()
+    assert cluster.why_not(pod("p", cpu=1, **HALF)) == {"n": [FULL]}
+    assert cluster.where(pod("p", cpu=1, labels={"half": "yes", "app": "web"})) == "n"
+
+
+def test_a_restart_makes_new_plugins() -> None:
+    cluster = Cluster(HalfFull).add(node("n", cpu=2), pod("p", cpu=1))
+    cluster.schedule()
+    before = cluster.plugin()
+    cluster.restart()
+    assert cluster.plugin() is not before
+    assert cluster.why_not(pod("q", **HALF)) == {"n": [FULL]}
+
+
+# Permit
+
+
+class Patient(Plugin):
+    name = "Patient"
+
+    def permit(self, pod: PodRecord, row: int) -> Outcome:
+        return Outcome(wait=30.0)
+
+
+def test_pods_that_wait_for_permission() -> None:
+    cluster = Cluster(Patient).add(node("n"), pod("p"))
+    assert cluster.schedule() == {} and cluster.waiting() == {"p": "n"}
+    with pytest.raises(ValueError, match="a node and waits for permission"):
+        cluster.where("p")
+    cluster.advance(31)
+    assert cluster.messages()["p"] == "timed out waiting for Patient"
+
+
+# What breaks the contract
+
+
+def broken(**methods: Any) -> type[Plugin]:
+    plugin: type[Plugin] = type("Broken", (HalfFull,), {"name": "Broken", **methods})
+    return plugin
+
+
+def filtering(passes: Any, reasons: Any = None, scope: Scope = Scope.USAGE, **more: Any) -> Any:
+    why = reasons or (lambda view: [Reason("node(s) were bad", view.full(True))])
+    return lambda self, cls: Filter(passes, why, scope, **more)
+
+
+def scoring(score: Any, normalize: Any = None, scope: Scope = Scope.USAGE) -> Any:
+    return lambda self, cls: Score(score, scope, normalize)
+
+
+class Halving:
+    """Rounds one score otherwise than many."""
+
+    def measure(self, raw: Any) -> int:
+        return 0
+
+    def apply(self, raw: Cells, measure: int) -> Cells:
+        return (raw + 1) // 2 if isinstance(raw, int) else raw // 2
+
+
+@pytest.mark.parametrize(
+    ("methods", "message"),
+    [
+        pytest.param(
+            {"filter": filtering(lambda view: view.full(view.single))},
+            "plugin Broken: filter: node n: computed on one row it is True, on all rows False",
+            id="one row otherwise than all",
+        ),
+        pytest.param(
+            {"filter": filtering(lambda view: view.free(CPU) == np.max(view.free(CPU)))},
+            "node m: computed on one row it is True, on all rows False",
+            id="a filter that compares rows",
+        ),
+        pytest.param(
+            {"filter": filtering(lambda view: view.rows <= np.max(view.rows))},
+            "ValueError: zero-size array",
+            id="no rows at all",
+        ),
+        pytest.param(
+            {"filter": filtering(lambda view: view.full(False), lambda view: [])},
+            "node n: does not pass, and `reasons` gives no reason",
+            id="no reason",
+        ),
+        pytest.param(
+            {
+                "filter": filtering(
+                    lambda view: view.full(False),
+                    lambda view: [Reason("one" if view.single else "many", view.full(True))],
+                )
+            },
+            r"reasons: node m: .*'one'.*'many'",
+            id="other reasons",
+        ),
+        pytest.param(
+            {"score": scoring(lambda view: 5 if view.single else view.free(CPU) // 100)},
+            "score: node n: computed on one row it is 5, on all rows 20",
+            id="one score otherwise than all",
+        ),
+        pytest.param(
+            {"score": scoring(lambda view: view.free(CPU))},
+            'plugin "Broken" returns an invalid score 2000, it should in the range of',
+            id="a score that is not normalised",
+        ),
+        pytest.param(
+            {"score": scoring(lambda view: view.free(CPU) // 1000 + 1, Halving())},
+            "normalize: node n: computed on one score it is 2, on all scores 1",
+            id="one score normalised otherwise",
+        ),
+        pytest.param(
+            {"filter": filtering(lambda view: view.rows["x"])},
+            "plugin Broken: filter of one row: TypeError: 'int' object is not subscriptable",
+            id="an exception",
+        ),
+    ],
+)
+def test_paths_that_disagree(methods: Any, message: str) -> None:
+    cluster = Cluster(broken(**methods)).add(node("n", cpu=2), node("m", cpu=1))
+    with pytest.raises(ContractBroken, match=message):
+        cluster.where(pod("p"))
+
+
+def test_owners_are_a_path_of_their_own() -> None:
+    def passes(view: View) -> Cells:
+        return view.full(not view.single or view.holds is None)
+
+    cluster = Cluster(broken(filter=filtering(passes))).add(node("n", cpu=4))
+    with pytest.raises(ContractBroken, match="on one row seen by an owner it is False"):
+        cluster.add(reservation("r", owners={"app": "web"}, cpu=3)).schedule()
+        cluster.where(pod("p"))
+
+
+def test_a_scope_that_is_too_narrow() -> None:
+    passes = filtering(lambda view: view.claimed(CPU) < 500, scope=Scope.NODE)
+    cluster = Cluster(broken(filter=passes)).add(node("n"), node("m"), pod("p", cpu=1))
+    cluster.schedule()
+    with pytest.raises(ContractBroken, match=r"kept is 'feasible.*Broken's filter says Scope.NODE"):
+        cluster.add(pod("q", cpu=1))
+
+
+def test_a_rejection_that_comes_and_goes_without_a_version() -> None:
+    allowed = [False]
+
+    def switched(self: Any, cls: PodClass) -> Any:
+        return None if allowed[0] else Rejected("not now")
+
+    cluster = Cluster(broken(filter=switched)).add(node("n"), pod("p"))
+    cluster.schedule()
+    allowed[0] = True
+    with pytest.raises(ContractBroken, match="computed anew: not now and None"):
+        cluster.where("p")
+
+
+def test_a_pod_that_nothing_wakes() -> None:
+    cluster = Cluster(broken(wakes_on=Change.NODE_ADDED)).add(node("n", cpu=2))
+    cluster.add(pod("p", cpu=1), pod("q", cpu=1, **HALF))
+    cluster.schedule()
+    cluster.delete("Pod/p")
+    message = "Pod/default/q waits though node n is feasible now.*Broken wakes on Change.NODE_ADDED"
+    with pytest.raises(ContractBroken, match=message):
+        cluster.advance(60)
+
+
+# Properties
+
+
+def test_a_plugin_that_keeps_the_contract() -> None:
+    check_plugin(HalfFull, seeds=range(4), node=small_node, pod=random_half)
+
+
+class Seats(Plugin):
+    """At most so many pods on a node, counted by the plugin itself."""
+
+    name = "Seats"
+    wakes_on = Change.NODE_ADDED | Change.POD_LEFT
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self._taken: dict[str, int] = {}
+        self._version = 0
+
+    def filter(self, cls: PodClass) -> Filter:
+        rows = list(self._taken.values())
+        return Filter(
+            lambda view: np.isin(view.rows, rows) == False,  # noqa: E712
+            lambda view: [Reason("node(s) had no seat", view.full(True))],
+            Scope.NODE,
+            version=lambda: self._version,
+        )
+
+    def reserve(self, pod: PodRecord, row: int) -> Outcome:
+        self._taken[pod.uid] = row
+        self._version += 1
+        return FINE
+
+    def unreserve(self, pod: PodRecord, row: int) -> None:
+        self._version -= 1
+        del self._taken[pod.uid]
+
+
+class Forgetful(HalfFull):
+    """Keeps what it reserved."""
+
+    name = "Forgetful"
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self._kept: set[str] = set()
+
+    def reserve(self, pod: PodRecord, row: int) -> Outcome:
+        self._kept.add(pod.uid)
+        return FINE
+
+
+def test_unreserve_that_undoes_nothing() -> None:
+    with pytest.raises(ContractBroken, match=r"unreserved: Forgetful._kept was .*, is ") as found:
+        check_plugin(Forgetful, seeds=range(4), node=small_node, pod=random_half)
+    assert "after: add node n1; " in found.value.__notes__[0]
+    check_plugin(Forgetful, seeds=range(1), node=small_node, pod=random_half, ignore={"_kept"})
+
+
+def test_state_that_a_restart_loses() -> None:
+    """Counting in `reserve` alone misses the pods that were there before, and those bound by others."""
+    with pytest.raises(ContractBroken, match=r"node n\d+: False becomes True: a scheduler that saw"):
+        check_plugin(Seats, seeds=range(4), node=small_node, pod=random_half)
+
+
+def test_answers_by_the_order_in_which_nodes_came() -> None:
+    by_row = broken(score=scoring(lambda view: view.rows % 100, scope=Scope.NODE))
+    with pytest.raises(ContractBroken, match="raw_scores: node n"):
+        check_plugin(by_row, seeds=range(4), node=small_node, pod=random_half)
+
+
+@pytest.mark.parametrize("text", ["no effect", "=:"])
+def test_a_taint_that_is_none(text: str) -> None:
+    with pytest.raises((ValueError, InvalidObject)):
+        Cluster(HalfFull).add(node("n", taints=[text]))
