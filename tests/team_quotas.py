@@ -6,6 +6,9 @@ less than `spec.maxCPU` cores are claimed; a team that is `closed` is not schedu
 
 from __future__ import annotations
 
+import json
+import os
+from pathlib import Path
 from typing import Any, ClassVar
 
 from holdfast.api.raw_objects import ObjectKind, RawObject, raw_object
@@ -85,3 +88,16 @@ def config() -> dict[str, Any]:
         "kind": "KubeSchedulerConfiguration",
         "profiles": [{"plugins": {"multiPoint": {"enabled": [{"name": TeamQuotas.name}]}}}],
     }
+
+
+def install(folder: Path) -> dict[str, str]:
+    """Makes the plugin one of an installed package; the environment of processes that shall find it.
+    Its configuration is config.yaml there."""
+    package = folder / "team_quotas-1.0.dist-info"
+    package.mkdir()
+    (package / "METADATA").write_text("Metadata-Version: 2.1\nName: team-quotas\nVersion: 1.0\n")
+    entry = f"{TeamQuotas.name} = team_quotas:{TeamQuotas.__name__}"
+    (package / "entry_points.txt").write_text(f"[holdfast.plugins]\n{entry}\n")
+    (folder / "config.yaml").write_text(json.dumps(config()))
+    parts = [str(folder), str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, parts))}
