@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
-from faults.model import GROUPS, LEASES, NODES, PODS, RESERVATIONS, Model, Raw
+from faults.model import GROUPS, LEASES, NODES, PODS, QUOTAS, RESERVATIONS, Model, Raw
 from faults.network import Network, Sent
 
 GROUP_NAME = "scheduling.k8s.io/group-name"
@@ -126,7 +126,7 @@ class Audit:
             meta = pod["metadata"]
             if pod["spec"].get("nodeName") or has_ended(pod) or meta.get("deletionTimestamp"):
                 continue
-            if group_of(pod):
+            if group_of(pod) or not self._has_quota(pod):
                 continue
             best = max(free.values(), default=0)
             if request(pod) <= best:
@@ -152,6 +152,12 @@ class Audit:
             if is_used and status.get("phase") == "Available":
                 yield f"reservation {reservation['metadata']['name']} is Available though used up"
         yield from self._gangs(free)
+
+    def _has_quota(self, pod: Raw) -> bool:
+        """Whether the plugin for teams has nothing against the pod."""
+        team = pod["metadata"].get("labels", {}).get("team")
+        quota = self._model.find(QUOTAS, team) if team else None
+        return not team or (quota is not None and not quota["spec"].get("closed"))
 
     def half_bound(self) -> set[str]:
         """Gangs that are being bound, or stay like that."""

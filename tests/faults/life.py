@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from faults.audit import GROUP_NAME
-from faults.model import GROUPS, MIGRATIONS, NODES, PODS, RESERVATIONS, Raw
+from faults.model import GROUPS, MIGRATIONS, NODES, PODS, QUOTAS, RESERVATIONS, Raw
+from team_quotas import quota
 
 TROUBLED = 24.0
 NAMES = ("a", "b")
@@ -54,6 +55,8 @@ class Life:
     retry_period: str = "2s"
     every_kind: bool = False
     """Whether all kinds are watched, not just those that occur here."""
+    quotas: bool = False
+    """Whether a plugin reads a kind of its own."""
     first: list[tuple[str, Raw]] = field(default_factory=list)
     """What exists at the beginning."""
     acts: list[tuple[float, str, Any]] = field(default_factory=list)
@@ -131,6 +134,8 @@ def draw(seed: int) -> Life:
     life.retry_period = "2s" if seed % 4 == 0 else "5s"
     _draw_world(life, rng)
     _draw_troubles(life, random.Random(seed * 7 + 1))
+    if seed % 9 == 7:
+        _draw_quotas(life, random.Random(seed * 13 + 3))
     life.acts.sort(key=lambda act: act[0])
     return life
 
@@ -206,6 +211,41 @@ def _draw_crowd(life: Life, rng: random.Random, size: int) -> None:
     life.troubles.append(
         Trouble("storm", at, rng.uniform(2.0, 12.0), "", "bind", how, rng.choice((0.5, 0.9, 1.0)), 12.0)
     )
+
+
+def _draw_quotas(life: Life, rng: random.Random) -> None:
+    """Teams whose pods wait for objects that only a plugin reads; their definition comes and goes."""
+
+    def when() -> float:
+        return round(rng.uniform(0.0, TROUBLED), 2)
+
+    def act(what: str, *args: Any) -> None:
+        life.acts.append((when(), what, args))
+
+    life.quotas = True
+    life.acts.append((0.0, "define" if rng.random() < 0.6 else "undefine", (QUOTAS, "")))
+    for _ in range(rng.randint(0, 3)):
+        act(rng.choice(("define", "define", "undefine")), QUOTAS, "")
+    for team in ("a", "b"):
+        for i in range(rng.randint(1, 2)):
+            create = pod(f"t{team}{i}", 200, rng.choice((0, 10)), labels={"team": team})
+            life.acts.append((when(), "create", (PODS, create)))
+        for _ in range(rng.randint(1, 4)):
+            what = rng.choice(("create", "create", "open", "close", "delete"))
+            if what == "create":
+                closed = rng.random() < 0.3
+                life.acts.append((when(), what, (QUOTAS, quota(team, maxCPU=64, closed=closed))))
+            elif what == "delete":
+                act(what, QUOTAS, team, "default")
+            else:
+                act(what, QUOTAS, team)
+    if rng.random() < 0.5:
+        how = rng.choice(("cut", "garble", "expire", "lag", "double", "mute", "end"))
+        life.troubles.append(
+            Trouble(
+                "watch", when(), rng.uniform(0.5, 8.0), "", QUOTAS, how, amount=rng.uniform(0.1, 3.0)
+            )
+        )
 
 
 def _draw_gang(life: Life, rng: random.Random, size: int) -> None:

@@ -24,6 +24,8 @@ MIGRATIONS = "/apis/scheduling.koordinator.sh/v1alpha1/podmigrationjobs"
 GROUPS = "/apis/scheduling.volcano.sh/v1beta1/podgroups"
 LEASES = "/apis/coordination.k8s.io/v1/leases"
 EVENTS = "/apis/events.k8s.io/v1/events"
+QUOTAS = "/apis/example.com/v1/teamquotas"
+"""Which only a plugin reads, and which may have no definition."""
 CUSTOM = ("koordinator.sh", "volcano.sh", "sigs.k8s.io", "topology.node.k8s.io")
 
 _HAS_STATUS = {PODS, NODES, RESERVATIONS, MIGRATIONS}
@@ -89,6 +91,8 @@ class Model:
         self.written: Callable[[str, Raw | None, Raw | None], None] = lambda *_: None
         """Told the collection, the object before and after."""
         self.has_custom = True
+        self.undefined: set[str] = set()
+        """Collections that are not there, since their definition is not."""
         self.evictable: Callable[[Raw], bool] = lambda _: True
         self._now = now
         self._uids = 0
@@ -115,8 +119,7 @@ class Model:
         parts = urlsplit(url)
         query = dict(parse_qsl(parts.query))
         path, key, subresource = _split(parts.path)
-        if not self.has_custom and any(group in path for group in CUSTOM):
-            raise Refused(404, "NotFound", "the server could not find the requested resource")
+        self._check_defined(path)
         if method == "GET":
             return self._list(path, query) if key is None else _dump(self._get(path, key))
         raw = decode(body) if body else {}
@@ -139,8 +142,7 @@ class Model:
         """Begins with what happened since the version asked for. Raises Refused."""
         parts = urlsplit(url)
         query = dict(parse_qsl(parts.query))
-        if not self.has_custom and any(group in parts.path for group in CUSTOM):
-            raise Refused(404, "NotFound", "the server could not find the requested resource")
+        self._check_defined(parts.path)
         collection = self.of(parts.path)
         watch = Watch(query.get("fieldSelector", ""), send)
         if query.get("sendInitialEvents") == "true":
@@ -195,7 +197,18 @@ class Model:
         if found is not None and found["metadata"]["uid"] == raw["metadata"]["uid"]:
             self._remove(path, key, found)
 
+    def undefine(self, path: str) -> None:
+        """The definition of the kind is deleted, with all objects."""
+        for key, raw in list(self.of(path).objects.items()):
+            self._remove(path, key, raw)
+        self.undefined.add(path)
+
     # How it is done
+
+    def _check_defined(self, path: str) -> None:
+        is_custom = any(group in path for group in CUSTOM)
+        if path in self.undefined or (is_custom and not self.has_custom):
+            raise Refused(404, "NotFound", "the server could not find the requested resource")
 
     def _get(self, path: str, key: Key) -> Raw:
         found = self.of(path).objects.get(key)

@@ -12,7 +12,7 @@ from typing import Any
 
 from faults.audit import GROUP_NAME, Audit, Violation, group_of, has_ended
 from faults.life import NAMES, TROUBLED, Life, Trouble, draw
-from faults.model import LEASES, NODES, PODS, Model, Raw, Refused, frame
+from faults.model import LEASES, NODES, PODS, QUOTAS, Model, Raw, Refused, frame
 from faults.network import CONNECTING, OK, Fate, Network, Sent, Stream
 from faults.process import Endless, ProcessLoop, Timeline
 from holdfast.api.timestamps import format_time
@@ -24,6 +24,7 @@ from holdfast.framework.config import API_VERSION, KIND, Configuration, load
 from holdfast.framework.registry import Registry
 from holdfast.plugins import registry
 from holdfast.server.running import Running, RunSettings
+from team_quotas import QUOTA, TeamQuotas
 
 START = 1_767_225_600.0
 PATIENCE = 240.0
@@ -35,12 +36,17 @@ LOOK_EVERY = 2.0
 
 @cache
 def plugins() -> Registry:
-    return registry()
+    known = registry()
+    known.add(TeamQuotas)
+    return known
 
 
 @cache
-def configuration(starving: bool, retry_period: str) -> Configuration:
+def configuration(starving: bool, retry_period: str, quotas: bool) -> Configuration:
     raw: Raw = {"apiVersion": API_VERSION, "kind": KIND}
+    if quotas:
+        enabled = {"multiPoint": {"enabled": [{"name": TeamQuotas.name}]}}
+        raw["profiles"] = [{"plugins": enabled}]
     raw["leaderElection"] = {"leaderElect": True, "retryPeriod": retry_period}
     if starving:
         reserve = {"starvingJobTimeThreshold": 5, "reservedNodePercent": 50, "hold": "amount"}
@@ -117,7 +123,7 @@ class Process:
         assert self.clock is not None
         settings = RunSettings(
             access=Access(f"http://{self.name}.example:80"),
-            configuration=configuration(life.starving, life.retry_period),
+            configuration=configuration(life.starving, life.retry_period, life.quotas),
             registry=plugins(),
             elect=True,
             health=None,
@@ -263,7 +269,17 @@ class Simulation:
             if process is not leaders[0]:
                 found.pop("misjudged_reservations")
             problems += [f"{process.name}: {name}: {what}" for name, what in found.items() if what]
+            problems += self._stale_quotas(process)
         return problems
+
+    def _stale_quotas(self, process: Process) -> list[str]:
+        """Whether the plugin sees the objects as they are."""
+        if not self.life.quotas or process.running is None or process.running.runner is None:
+            return []
+        known = process.running.runner.scheduler.cluster.raw_objects.of(QUOTA)
+        there = {raw["metadata"]["name"]: raw["spec"] for raw in self.model.all(QUOTAS)}
+        seen = {name: raw["spec"] for (_, name), raw in known.items()}
+        return [] if seen == there else [f"{process.name}: quotas are {there}, seen are {seen}"]
 
     def _compare(self, process: Process) -> Difference | str:
         running, loop = process.running, process.loop
@@ -281,14 +297,33 @@ class Simulation:
     def _act(self, what: str, args: Any) -> None:
         self.tell("act", what, args[1] if what != "create" else args[1]["metadata"]["name"])
         try:
+            if args[0] in self.model.undefined and what != "define":
+                return
             if what == "create":
                 self.model.create(*args)
+            elif what in ("open", "close"):
+                self._change_quota(args[1], what == "close")
+            elif what == "define":
+                self.model.undefined.discard(args[0])
+            elif what == "undefine":
+                self._undefine(args[0])
             elif what == "delete":
                 self._delete(*args)
             elif what == "end":
                 self._end(args[1])
         except Refused:
             pass
+
+    def _change_quota(self, team: str, closed: bool) -> None:
+        found = self.model.find(QUOTAS, team)
+        if found is not None:
+            self.model.change(QUOTAS, found, spec={**found["spec"], "closed": closed})
+
+    def _undefine(self, path: str) -> None:
+        self.model.undefine(path)
+        for stream in list(self.network.streams):
+            if stream.path == path:
+                stream.end()
 
     def _delete(self, path: str, name: str, namespace: str) -> None:
         self.model.delete(path, name, namespace)
