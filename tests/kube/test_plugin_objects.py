@@ -83,7 +83,7 @@ def test_a_kind_the_server_does_not_have_counts_as_empty_and_is_looked_for_again
             assert api.pods() == {"p": "", "free": "n"}
             await asyncio.sleep(300)
             asked = api.count("GET", PATH)
-            assert 5 <= asked <= 12
+            assert 8 <= asked <= 20
             assert len(log.of("reflector absent")) == 1
             assert cluster.scheduler.cluster.promises.are_kept
             # Its definition is installed.

@@ -42,8 +42,9 @@ LONGEST = 600
 """A server is asked to end a watch after this many seconds at the latest."""
 HEALTHY = 30.0
 """A watch that lived this long makes good for failures before it."""
-ABSENT = 30.0
-"""How often a kind the server does not know is looked for, in seconds."""
+ABSENT = 20.0
+"""A kind the server does not know is looked for after a second or two, since its definition is often
+installed together with us, then less and less often, at last every 20 to 40 seconds."""
 _EMPTY_WATCHES = 5
 """So many watches in a row that end at once with nothing to say, and the version is not trusted."""
 _LIST_TIMEOUT = 60.0
@@ -86,6 +87,7 @@ class Reflector:
         self._mirror = Mirror(watched.info, watched.ended)
         self._version: str | None = None
         self._backoff = Backoff(self._rng)
+        self._absence = Backoff(self._rng, first=1.0, most=ABSENT)
         self._empty = 0
         self._expired = False
         """Whether the version was too old, and nothing new has been heard since."""
@@ -185,6 +187,7 @@ class Reflector:
         self._version = version
         self._is_fresh.set()
         self.absent = False
+        self._absence.reset()
         self._in_step()
         self._report("listed", f"{len(self._mirror)} objects at version {version}")
 
@@ -280,7 +283,7 @@ class Reflector:
             self._report("absent", error.message)
         self._is_fresh.set()
         self._in_step()
-        await asyncio.sleep(ABSENT * (1 + self._rng.random() / 2))
+        await asyncio.sleep(self._absence.next())
 
     async def _wait(self, problem: str, at_least: float | None = None, report: str = "failed") -> None:
         wait = self._backoff.next(at_least)
