@@ -218,6 +218,18 @@ def test_owners_see_what_is_reserved_for_them_as_free() -> None:
     assert cluster.where(pod("p", cpu=1, labels={"half": "yes", "app": "web"})) == "n"
 
 
+def test_a_reservation_whose_node_has_gone_is_of_no_use() -> None:
+    """Asked about before the reservation has failed, among so many that they are computed at once."""
+    nodes = [node(f"n{i}", cpu=4) for i in range(8)]
+    cluster = Cluster(HalfFull).add(*nodes)
+    cluster.add(*(reservation(f"r{i}", owners={"app": "web"}, cpu=4) for i in range(8)))
+    cluster.schedule()
+    owner = pod("p", cpu=3, labels={"app": "web"})
+    assert cluster.where(owner) == "n0"
+    cluster.delete(*(f"Node/n{i}" for i in range(7)))
+    assert cluster.where(owner) == "n7"
+
+
 def test_a_restart_makes_new_plugins() -> None:
     cluster = Cluster(HalfFull).add(node("n", cpu=2), pod("p", cpu=1))
     cluster.schedule()

@@ -218,13 +218,13 @@ class OwnedColumn(Column):
         self._open[restricted] = False
         pairs = self._drawing.serving(drawn)
         super()._update_many(rows, node_too)
-        if pairs:
+        if pairs := [hold for hold in pairs if self._fits_node.item(hold.row)]:
             self._draw(pairs)
 
     def _draw(self, pairs: list[Hold]) -> None:
-        """Settles rows that have reservations which would serve."""
+        """Settles rows whose node suits and that have reservations which would serve."""
         view = DrawnSome(self._table, self._cluster.ledger, pairs)
-        ok = self._fits_node[view.rows]
+        ok = view.full(True)
         for passes in self._inner_filters:
             ok = ok & passes(view)
         worth = self._drawing.worth(pairs)

@@ -19,6 +19,7 @@ from holdfast.backends.embedded.telling import BOUND
 from holdfast.core.changes import Change
 from holdfast.core.events import Added, Deleted
 from holdfast.core.pods import Phase, PodRecord
+from holdfast.core.validate import validate_state
 from holdfast.framework.config import API_VERSION, KIND, load
 from holdfast.framework.interface import Plugin
 from holdfast.framework.registry import Registry
@@ -98,8 +99,12 @@ class Cluster:
 
     def delete(self, *objects: Given) -> Self:
         """Deletes objects, given as for `add` or by name: `Node/n1`, `Pod/web-0`, `Pod/prod/web-0`."""
-        for each in objects:
-            key = self._key(each) if isinstance(each, str) else self._world.objects.key_of(dict(each))
+        keys = [
+            key
+            for each in objects
+            for key in ([self._key(str(each))] if _is_name(each) else self._keys(each))
+        ]
+        for key in keys:
             if self._world.objects.get(key) is None:
                 raise ValueError(f"{key} is not there")
             self._take(Delete(Target(key.kind, key.namespace, key.name, (key.group,))))
@@ -219,7 +224,9 @@ class Cluster:
 
     def _take(self, step: Step) -> None:
         self._simulation.take(step)
-        self._check()
+        if problems := validate_state(self._world.scheduler.cluster):
+            raise self._world.broken(problems)
+        self._check_plugins()
 
     def _read(self, given: tuple[Given, ...]) -> Iterator[Raw]:
         for each in given:
@@ -243,6 +250,9 @@ class Cluster:
         namespace, _, last = rest.rpartition("/")
         return Key(info.group, info.kind, _namespace(namespace) if info.namespaced else "", last)
 
+    def _keys(self, given: Given) -> list[Key]:
+        return [self._world.objects.key_of(raw) for raw in _documents(given)]
+
     def _pods(self) -> list[Raw]:
         return list(self._world.objects.scan("", "Pod"))
 
@@ -255,8 +265,7 @@ class Cluster:
     def _asking(self, pod: Given) -> Iterator[tuple[Asking, PodRecord]]:
         scheduler, now = self._world.scheduler, self._world.clock.epoch()
         asking = Asking(scheduler, self._tested)
-        named = isinstance(pod, str) and "\n" not in pod and ":" not in pod
-        raw = None if named else next(self._read((pod,)))
+        raw = None if _is_name(pod) else next(self._read((pod,)))
         key = _pod_key(str(pod)) if raw is None else self._world.objects.key_of(raw)
         known = self._world.objects.get(key)
         if known is not None:
@@ -279,7 +288,11 @@ class Cluster:
             scheduler.feed(Deleted(view), now)
 
     def _check(self) -> None:
+        """When everything has settled."""
         self._simulation.check_state()
+        self._check_plugins()
+
+    def _check_plugins(self) -> None:
         scheduler = self._world.scheduler
         asking = Asking(scheduler, self._tested)
         seen = set()
@@ -345,6 +358,10 @@ def _documents(given: Given) -> list[Raw]:
     if not found:
         raise ValueError("the text holds no object")
     return found
+
+
+def _is_name(given: Given) -> bool:
+    return isinstance(given, str) and "\n" not in given and ":" not in given
 
 
 def _pod_key(name: str) -> Key:
