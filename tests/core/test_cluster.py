@@ -13,6 +13,7 @@ from holdfast.core.decisions import Emit, SetPodScheduled
 from holdfast.core.events import Added, BindConfirmed, BindRefused, Deleted, Malformed, Updated
 from holdfast.core.pods import Phase
 from holdfast.core.slots import CPU, PODS
+from holdfast.core.story import Chronicle
 from holdfast.core.validate import oversold, validate_state
 
 
@@ -295,3 +296,12 @@ def test_the_story_of_an_object_is_told_in_order() -> None:
     ]
     assert [line.what for line in cluster.story("Node/n1")] == ["added"]
     assert str(cluster.story("Pod/default/p1")[1]) == "     1.500  bind refused: conflict"
+
+
+def test_the_story_is_bounded_in_lines_and_in_what_they_say() -> None:
+    chronicle = Chronicle()
+    for number in range(100_000):
+        chronicle.note(float(number), "Pod/default/p", "told", "x" * (number % 2 * 10_000))
+    told = chronicle.story("Pod/default/p")
+    assert told[-1].time == 99_999.0
+    assert sum(200 + len(line.detail) for line in told) < 8 * 1024**2

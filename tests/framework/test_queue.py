@@ -272,3 +272,40 @@ def test_the_story_of_a_pod() -> None:
         "6 bound",
         "7 deleted",
     ]
+
+
+def test_pods_that_wait_no_more_are_forgotten_whoever_asks_for_those_refused() -> None:
+    queue, pod = make_queue(), record("p")
+    reject(queue, pod, 0.0)
+    assert queue.refused == {"p": pod}
+    queue.forget(pod)
+    assert queue.refused == {}
+
+
+def test_a_group_keeps_no_pods_that_have_left_it() -> None:
+    """The first waits for good, so none of the others ever comes to the top."""
+    queue = make_queue()
+    reject(queue, record("first", first_seen=0.0), 0.0)
+    for number in range(1000):
+        pod = record(f"p{number}", first_seen=1.0 + number)
+        reject(queue, pod, 0.0)
+        queue.forget(pod)
+    (group,) = queue.groups()
+    assert list(group.pods) == ["first"]
+    assert len(group.order) < 20
+
+
+def test_numbers_of_groups_are_kept_as_long_as_the_groups() -> None:
+    queue, stays = make_queue(), record("stays")
+    number = queue.number("shape")
+    queue.reject(stays, (0, number), Change.ANY, 0.0)
+    seen = {number}
+    for each in range(20_000):
+        pod, other = record("p"), queue.number(("shape", each))
+        queue.reject(pod, (0, other), Change.ANY, 0.0)
+        assert queue.number(("shape", each)) == other
+        queue.forget(pod)
+        seen.add(other)
+    assert len(seen) == 20_001 and max(seen) < 0
+    assert len(queue.numbers) <= 1000
+    assert queue.number("shape") == number

@@ -2,10 +2,18 @@
 
 The last events fed and decisions made are kept in order; `story` picks those about one object. It is
 what a failing test prints, and what an operator asks for when a pod does something strange.
+
+It is bounded in lines and in what a line may say, so that a scheduler that runs for weeks has its size
+after the first minutes of load.
 """
 
 from collections import deque
 from typing import NamedTuple
+
+_KEPT = 10_000
+"""Lines; some 200 bytes each."""
+_LONGEST = 1024
+"""Characters of a detail."""
 
 
 class Line(NamedTuple):
@@ -20,11 +28,13 @@ class Line(NamedTuple):
 
 
 class Chronicle:
-    def __init__(self, keep: int = 50_000) -> None:
+    def __init__(self, keep: int = _KEPT) -> None:
         self._lines: deque[tuple[float, object, str, str]] = deque(maxlen=keep)
 
     def note(self, time: float, about: object, what: str, detail: str = "") -> None:
         """`about` is anything whose str() names the object; it is not rendered until asked for."""
+        if len(detail) > _LONGEST:
+            detail = detail[:_LONGEST]
         self._lines.append((time, about, what, detail))
 
     def story(self, name: str) -> list[Line]:

@@ -28,9 +28,6 @@ from holdfast.framework.trial import PodTrial
 
 _EVENT_LIMIT = 1024
 """The longest message an Event may carry; the condition has it in full."""
-_KINDS = 100_000
-_FIRST_KIND = -(2**40)
-"""Below the numbers of classes, and of shapes of jobs."""
 PINNING = "NodeAffinity"
 """The plugin by whose rule a DaemonSet's pod goes to one node only."""
 
@@ -54,8 +51,6 @@ class Cycle:
         self._queue = queue
         self._rooms = cluster.promises.rooms
         self.column = Columns(cluster).column
-        self._kinds: dict[tuple[int, str], int] = {}
-        self._next_kind = _FIRST_KIND
         self._provisioning = Provisioning(self, cluster)
         self.profiles: Mapping[str, Profile] = {}
         """By scheduler name."""
@@ -492,14 +487,7 @@ class Cycle:
         """Pods with the same key fare alike; those of another queue may not."""
         if not pod.queue or pod.job is not None:
             return (profile.index, pod.cls.id)
-        kind = (pod.cls.id, pod.queue)
-        if len(self._kinds) > _KINDS:
-            self._kinds.clear()
-        number = self._kinds.get(kind)
-        if number is None:
-            self._next_kind -= 1
-            number = self._kinds[kind] = self._next_kind
-        return (profile.index, number)
+        return (profile.index, self._queue.number((pod.cls.id, pod.queue)))
 
     def refuse(self, profile: Profile, pod: PodRecord, message: str, now: float) -> None:
         """The pod may not be placed now, whatever room there is."""

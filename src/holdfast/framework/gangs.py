@@ -35,8 +35,6 @@ READY = "Ready"
 _MEMBERS_MISSING = (NO_GROUP, NOT_ENOUGH_TASKS, NOT_ENOUGH_OF_TASK)
 _ROOM_HELPS = (NOT_ENOUGH_RESOURCES, QUEUE)
 
-_SHAPES = 100_000
-"""So many shapes of jobs are told apart before that starts afresh."""
 _STANDING = ("active", "backoff", "unschedulable")
 _ROOM = Change.NODE_ADDED | Change.NODE_ALLOCATABLE | Change.NODE_TAINTS | Change.POD_LEFT
 _FEW = 3
@@ -67,8 +65,6 @@ class Gangs:
         self._queue = queue
         self._cycle = cycle
         self._profiles = profiles
-        self._shapes: dict[Hashable, int] = {}
-        self._next_shape = 0
         self.refused: dict[JobName, PodRecord] = {}
         """Jobs that found too little room in this round, and who stands for them."""
         self._nominated: dict[str, PodRecord] = {}
@@ -473,10 +469,4 @@ class Gangs:
         shape: tuple[Hashable, ...] = (kinds, least, tasks, job.queue, partners, resources)
         if tasks or partners or job.problem.reason in _MEMBERS_MISSING:
             shape = (*shape, job.name)
-        if len(self._shapes) > _SHAPES:
-            self._shapes.clear()
-        number = self._shapes.get(shape)
-        if number is None:
-            self._next_shape += 1
-            number = self._shapes[shape] = self._next_shape
-        return (self._profiles[leader.scheduler].index, -number)
+        return (self._profiles[leader.scheduler].index, self._queue.number(shape))

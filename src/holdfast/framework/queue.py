@@ -33,8 +33,12 @@ T = TypeVar("T")
 
 _TRIES = 50
 """So often a pod is tried in one round while no pod finds a place."""
+_FEW = 16
+"""Pods that have left a group and may stay in its order."""
+_NUMBERS = 1000
+"""Numbers of groups that are kept without looking whether they are in use."""
 Key = tuple[int, int]
-"""Profile and class."""
+"""Profile and class, or a `number` below zero."""
 
 
 class Group:
@@ -87,7 +91,7 @@ class SchedulingQueue:
         self.failures: Counter[tuple[str, str]] = Counter()
         """How many attempts came to nothing, by scheduler name and why: unschedulable, or error."""
         self.refused: dict[str, PodRecord] = {}
-        """Pods no node would do for since somebody last took them from here."""
+        """Pods no node would do for since somebody last took them from here, and that still wait."""
         self.refusals = 0
         """How often no node would do for a pod."""
         self._tries: dict[str, int] = {}
@@ -96,6 +100,10 @@ class SchedulingQueue:
         """Those popped too often, and how often, since somebody last took them from here."""
         self.entered: Counter[str] = Counter()
         """How many pods came to each place."""
+        self.numbers: dict[Hashable, int] = {}
+        """Of groups whose pods have more in common than their class; see `number`."""
+        self._last_number = 0
+        self._most_numbers = _NUMBERS
 
     def add(self, pod: PodRecord) -> None:
         """The pod is to be tried as soon as its turn comes."""
@@ -273,6 +281,18 @@ class SchedulingQueue:
             group.tried.pop(pod.uid, None)
             if not group.pods:
                 del self._groups[group.key]
+            elif len(group.order) > 2 * len(group.pods) + _FEW:
+                self._forget_gone(group)
+
+    def _forget_gone(self, group: Group) -> None:
+        """Leaves in the order of a group only the pods that are in it: the others may never get to its
+        top."""
+        group.order = [
+            entry
+            for entry in group.order
+            if self._place.get(entry[-1].uid) == ("unschedulable", entry[-2])
+        ]
+        heapq.heapify(group.order)
 
     def forget(self, pod: PodRecord) -> None:
         """The pod wants a node no more."""
@@ -280,6 +300,7 @@ class SchedulingQueue:
             self._scout_back(pod, go_on=True)
         self.remove(pod)
         self._retry_at.pop(pod.uid, None)
+        self.refused.pop(pod.uid, None)
 
     def untried(self) -> list[PodRecord]:
         """The pods whose turn is still to come, or to come again by itself, in order."""
@@ -302,6 +323,23 @@ class SchedulingQueue:
         group = self._group_of.get(pod.uid)
         return group.key if group is not None else None
 
+    def number(self, shape: Hashable) -> int:
+        """The number of a group for its key, where its pods have more in common than their class: below
+        zero, and the same for the same shape as long as there is such a group."""
+        number = self.numbers.get(shape)
+        if number is None:
+            if len(self.numbers) >= self._most_numbers:
+                self._forget_numbers()
+            self._last_number -= 1
+            number = self.numbers[shape] = self._last_number
+        return number
+
+    def _forget_numbers(self) -> None:
+        """Of groups that are gone."""
+        in_use = {key[1] for key in (*self._groups, *self._scouted)}
+        self.numbers = {shape: number for shape, number in self.numbers.items() if number in in_use}
+        self._most_numbers = max(_NUMBERS, 2 * len(self.numbers))
+
     def waiting(self, with_jobs: bool = False, popped: Iterable[PodRecord] = ()) -> list[PodRecord]:
         """The pods that wait, gated ones left out, in no order; those that were popped too. With
         `with_jobs`, all members of the jobs some stand for."""
@@ -322,6 +360,10 @@ class SchedulingQueue:
 
     def groups(self) -> Iterator[Group]:
         return iter(list(self._groups.values()))
+
+    def has(self, group: Group) -> bool:
+        """Whether there are still pods in it."""
+        return self._groups.get(group.key) is group
 
     def next_due(self) -> float | None:
         """When the next back-off ends."""
