@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import signal
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
@@ -131,6 +131,7 @@ class Process:
             clock=self.clock,
             rng=random.Random(f"{life.seed}/{self.name}/{self.starts}"),
             watched=WATCHED if life.every_kind else _FEW_KINDS,
+            collect=sim.collect,
         )
         running = self.running = Running(settings)
         try:
@@ -174,6 +175,8 @@ class Simulation:
         self.rng = random.Random(life.seed + 11)
         self._connects = random.Random(life.seed + 13)
         self.healed = False
+        self.collect: Callable[[], object] = int
+        """Called when a process is done with a runner; see `RunSettings`."""
         self._storms: list[tuple[Trouble, random.Random]] = []
         self._watching: list[Trouble] = []
         self._apart: dict[str, float] = {}

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import json
+import weakref
 from collections.abc import Callable
 
 import pytest
@@ -10,7 +12,8 @@ import pytest
 from faults.audit import GROUP_NAME
 from faults.life import Life, Trouble, group, migration, node, pod, reservation
 from faults.model import GROUPS, MIGRATIONS, NODES, PODS, RESERVATIONS, Raw
-from faults.simulation import Simulation
+from faults.simulation import Process, Simulation
+from holdfast.actions.scheduler import Scheduler
 
 STEPS = 64
 """After so many steps the scenario is over, as far as the scheduler goes."""
@@ -118,3 +121,29 @@ def test_killed_at_any_step(scenario: Callable[[], Life], replicas: int) -> None
         life.troubles.append(Trouble("kill", 5.0005, 2.0, "a", steps=steps))
         outcome = Simulation(life).run()
         assert not outcome.problems, "\n".join([*outcome.problems, *outcome.log])
+
+
+def test_a_runner_that_lost_its_lease_is_gone_before_there_is_another() -> None:
+    """It is as large as the cluster, and full of cycles, which are else collected much later."""
+    life = owners_take_a_reservation()
+    life.troubles.append(Trouble("pause", 6.0, 16.0, "a"))
+    simulation = Simulation(life)
+    left: list[object] = []
+
+    def collect() -> None:
+        gc.collect()
+        left.append([each() for each in known if each() is not None])
+
+    simulation.collect = collect
+    known: list[weakref.ref[Scheduler]] = []
+    simulation.timeline.call_at(
+        5.5, lambda: known.append(weakref.ref(_scheduler(simulation.processes["a"])))
+    )
+    outcome = simulation.run()
+    assert not outcome.problems, "\n".join([*outcome.problems, *outcome.log])
+    assert left == [[]]
+
+
+def _scheduler(process: Process) -> Scheduler:
+    assert process.running is not None and process.running.runner is not None
+    return process.running.runner.scheduler

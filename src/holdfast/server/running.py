@@ -4,7 +4,7 @@ import asyncio
 import gc
 import random
 import signal
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
@@ -43,6 +43,8 @@ class RunSettings:
     clock: Clock = field(default_factory=Clock)
     rng: random.Random = field(default_factory=random.Random)
     watched: Sequence[Watched] = WATCHED
+    collect: Callable[[], object] = gc.collect
+    """Called when a runner is done for, which is full of cycles and as large as the cluster."""
 
 
 async def run(settings: RunSettings) -> None:
@@ -88,6 +90,9 @@ class Running:
 
     def _new_runner(self) -> Runner:
         configuration = self._settings.configuration
+        if self.runner is not None:
+            self.runner = self._metrics = None
+            self._settings.collect()
         scheduler = Scheduler(
             configuration, self._settings.registry, controllers=controllers(configuration)
         )

@@ -109,6 +109,10 @@ class Service:
             await self._serve(self._runner, stopping)
             while not self._stop.is_set():
                 self._election = self._new_election()
+                # Nothing may refer to the old runner when there is a new one: each is as large as the
+                # cluster. The step in which its tasks ended does.
+                self._runner = None
+                await asyncio.sleep(0)
                 self._runner = new_runner()
                 await self._serve(self._runner, stopping)
         finally:

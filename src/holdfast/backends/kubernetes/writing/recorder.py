@@ -9,9 +9,12 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
+
 from holdfast.api.names import DEFAULT_NAMESPACE
 from holdfast.api.timestamps import format_micro_time, format_time
 from holdfast.backends.kubernetes.errors import ApiError, Deposed
+from holdfast.backends.kubernetes.http.backoff import Backoff
 from holdfast.backends.kubernetes.http.client import MERGE
 from holdfast.backends.kubernetes.writing.queue import Job, Outcome
 from holdfast.backends.kubernetes.writing.sender import Passing, Sender, wait_after
@@ -115,24 +118,36 @@ class Recorder:
         return f"{self._second_text}.{int((now - second) * 1_000_000):06d}Z"
 
     def _writing(self, method: str, path: str, body: dict[str, Any]) -> Job:
-        backoff = self._sender.backoff(1.0, 20.0)
-        content_type = MERGE if method == "PATCH" else "application/json"
+        return _Writing(self._sender, method, path, msgspec.Raw(msgspec.json.encode(body)))
 
-        async def write() -> Outcome:
-            try:
-                await self._sender.write(method, path, body, content_type)
-            except Deposed:
-                return None
-            except Passing as error:
-                if isinstance(error, ApiError) and error.status in (404, _ALREADY_EXISTS):
-                    return None  # its namespace or series has gone; or an attempt did arrive
-                wait = wait_after(error, backoff)
-                if wait is None or backoff.tries >= _ATTEMPTS:
-                    raise
-                return wait
+
+class _Writing:
+    """One write. Tens of thousands may wait while the server is slow, so it is kept small: encoded, and
+    without a back-off until it needs one."""
+
+    __slots__ = ("_backoff", "_body", "_method", "_path", "_sender")
+
+    def __init__(self, sender: Sender, method: str, path: str, body: msgspec.Raw) -> None:
+        self._sender = sender
+        self._method, self._path, self._body = method, path, body
+        self._backoff: Backoff | None = None
+
+    async def __call__(self) -> Outcome:
+        content_type = MERGE if self._method == "PATCH" else "application/json"
+        try:
+            await self._sender.write(self._method, self._path, self._body, content_type)
+        except Deposed:
             return None
-
-        return write
+        except Passing as error:
+            if isinstance(error, ApiError) and error.status in (404, _ALREADY_EXISTS):
+                return None  # its namespace or series has gone; or an attempt did arrive
+            if self._backoff is None:
+                self._backoff = self._sender.backoff(1.0, 20.0)
+            wait = wait_after(error, self._backoff)
+            if wait is None or self._backoff.tries >= _ATTEMPTS:
+                raise
+            return wait
+        return None
 
 
 def _series_patch(count: int, heard_at: float) -> dict[str, Any]:
