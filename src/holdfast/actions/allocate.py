@@ -22,13 +22,13 @@ class Allocate(Action):
         queue, cycle, profiles, now = round_.queue, round_.cycle, round_.profiles, round_.now
         while round_.pods_left > 0 and (pod := queue.pop(now)) is not None:
             if pod.job is not None:
-                round_.pods_left -= round_.gangs.schedule(pod, now)
+                round_.tried(round_.gangs.schedule(pod, now))
                 continue
-            round_.pods_left -= 1
             if pod.queue:
                 schedule_one(round_, pod)
             else:
                 cycle.schedule(profiles[pod.scheduler], pod, now)
+            round_.tried(1)
 
 
 def schedule_one(round_: Round, pod: PodRecord) -> None:
@@ -67,10 +67,10 @@ class _Turns:
             if pod.job is not None:
                 own = self._queues.of(pod)
                 others = any(name != own for _, name in self._order)
-                round_.pods_left -= round_.gangs.schedule(pod, round_.now, one_by_one=others)
+                round_.tried(round_.gangs.schedule(pod, round_.now, one_by_one=others))
             else:
-                round_.pods_left -= 1
                 schedule_one(round_, pod)
+                round_.tried(1)
             self._fill()
         for lane in self._lanes.values():
             for pod in lane:

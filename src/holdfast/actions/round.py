@@ -2,7 +2,7 @@
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -14,6 +14,10 @@ from holdfast.framework.gangs import Gangs
 from holdfast.framework.profile import Profile
 from holdfast.framework.queue import SchedulingQueue
 from holdfast.framework.reserving import Reserving
+
+
+def never() -> bool:
+    return False
 
 
 @dataclass(slots=True)
@@ -28,9 +32,17 @@ class Round:
     """By scheduler name."""
     now: float
     pods_left: float = math.inf
-    """How many more pods may be tried before the round ends."""
+    """How many more pods may be tried before the round, or this part of it, ends."""
+    enough: Callable[[], bool] = never
+    """Whether this part of it has lasted long enough."""
     turned_away: list[PodRecord] = field(default_factory=list)
     """Pods that are jobs of their own and that their queue would not have, as they were tried."""
+
+    def tried(self, pods: int) -> None:
+        """So many pods were; the first always are, however little time there is."""
+        self.pods_left -= pods
+        if self.pods_left > 0 and self.enough():
+            self.pods_left = 0
 
 
 class Action(ABC):

@@ -6,6 +6,7 @@
 It never waits, reads no clock and does no I/O: a backend or a simulation does.
 """
 
+from collections import deque
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from typing import Protocol
 
@@ -16,7 +17,7 @@ from holdfast.actions.hold_care import HoldCare
 from holdfast.actions.preempt import Preempt
 from holdfast.actions.reclaim import Reclaim
 from holdfast.actions.reserve import Reserve
-from holdfast.actions.round import Action, Round
+from holdfast.actions.round import Action, Round, never
 from holdfast.core.changes import Change
 from holdfast.core.cluster import Cluster
 from holdfast.core.decisions import Decision, Emit
@@ -33,6 +34,8 @@ from holdfast.framework.registry import Registry
 from holdfast.framework.reserving import Reserving
 
 _FEW_GROUPS = 100
+_PARTS = 1.0
+"""Seconds in which the parts of a round count as one, where it matters how often something is tried."""
 
 ACTIONS: Mapping[str, type[Action]] = {
     "allocate": Allocate,
@@ -94,6 +97,13 @@ class Scheduler:
         )
         self._controllers = [make(self.cluster) for make in controllers]
         self.unfinished = False
+        """Whether the last round was but a part."""
+        self._begun = 0.0
+        """When the round began that is unfinished."""
+        self._to_wake: deque[Group] = deque()
+        """Of the groups that changes could help, those not woken yet."""
+        self._turned_away: list[PodRecord] = []
+        """See `Round`, of the parts there were."""
         self._nominated: dict[Key, dict[str, PodRecord]] = {}
         """Those a node is being cleared for, or who stand for them, by the group they wait in."""
         self.profiles = profiles
@@ -114,13 +124,18 @@ class Scheduler:
         """Takes note of something that happened."""
         self.cluster.feed(event, now)
 
-    def round(self, now: float, limit: int | None = None) -> list[Decision]:
-        """Decides all that can be decided now, or as much as takes that many pods to be tried; then
-        `unfinished` says whether another round should follow at once."""
+    def round(
+        self, now: float, limit: int | None = None, enough: Callable[[], bool] = never
+    ) -> list[Decision]:
+        """Decides all that can be decided now, or a part of that: as much as takes that many pods to be
+        tried, or until it is `enough`, which is asked after each. Then `unfinished` says whether
+        another part should follow at once."""
         self.cluster.now = now
         self.cluster.release_slots()
         self.gangs.new_round()
-        self.queue.new_round()
+        if not self.unfinished or now - self._begun > _PARTS:
+            self._begun = now
+            self.queue.new_round()
         self.guard.begin(now)
         round_ = Round(
             self.cluster,
@@ -131,6 +146,8 @@ class Scheduler:
             self.hold_care,
             self._profiles,
             now,
+            enough=enough,
+            turned_away=self._turned_away,
         )
         if limit is not None:
             round_.pods_left = limit
@@ -140,7 +157,9 @@ class Scheduler:
         while True:
             for controller in self._controllers:
                 decisions += controller.run(now)
-            self._wake(self.cluster.take_changes(), now)
+            if not self._wake(now, enough):
+                self.unfinished = True
+                break
             if self.cluster.jobs.holds:
                 decisions += self.hold_care.run(now)
             for action in self._actions:
@@ -156,6 +175,7 @@ class Scheduler:
             before = progress
             if self.guard.ends(passes, in_vain, self._tried(), now):
                 break
+        self._turned_away = round_.turned_away if self.unfinished else []
         if not self.unfinished:
             self.gangs.refused.clear()
         for controller in self._controllers:
@@ -188,16 +208,25 @@ class Scheduler:
         times += [controller.next_timer() for controller in self._controllers]
         return min((time for time in times if time is not None), default=None)
 
-    def _wake(self, changes: int, now: float) -> None:
-        if changes & Change.OBJECTS:
-            self._ask_gates_again()
-        touched = self.cluster.volumes.take_touched()
-        woken = [group for group in self.queue.groups() if self._concerns(group, changes, touched)]
-        self.cycle.terse = len(woken) > _FEW_GROUPS
-        if woken:
+    def _wake(self, now: float, enough: Callable[[], bool]) -> bool:
+        """Wakes the groups that changes could help; False if that was cut short, to be gone on with
+        before anything else: who is woken last may come first in the queue. What changes meanwhile is
+        left for later, or those who wait might never be tried."""
+        if not self._to_wake:
+            changes, touched = self.cluster.take_changes(), self.cluster.volumes.take_touched()
+            if changes & Change.OBJECTS:
+                self._ask_gates_again()
+            self._to_wake.extend(g for g in self.queue.groups() if self._concerns(g, changes, touched))
+            self.cycle.terse = len(self._to_wake) > _FEW_GROUPS
+        if self._to_wake:
             self._take_note_of_nominated()
-        for group in woken:
-            self._wake_group(group, now)
+        while self._to_wake:
+            group = self._to_wake.popleft()
+            if self.queue.has(group):
+                self._wake_group(group, now)
+                if self._to_wake and enough():
+                    return False
+        return True
 
     def _ask_gates_again(self) -> None:
         """A plugin may have kept pods out of the queue for what it read of objects."""

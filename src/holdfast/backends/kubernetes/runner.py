@@ -28,7 +28,9 @@ from holdfast.core.decisions import Emit, ObjectRef
 from holdfast.core.events import BindConfirmed, Event, Updated
 
 PODS_AT_ONCE = 100
-"""So many pods are tried before the network gets its turn."""
+"""So many pods are tried before the network gets its turn, or as many as take"""
+SLICE = 0.02
+"""seconds: it takes milliseconds to say why a pod has no node, and whom it could preempt."""
 FED_AT_ONCE = 500
 """So many events are fed before it does."""
 BINDS_WAITING = 500
@@ -217,7 +219,10 @@ class Runner:
         absent = any(reflector.absent for reflector in self._by_kind["Reservation"])
         self.scheduler.cluster.promises.are_kept = not absent
         start = time.perf_counter()
-        decisions = self.scheduler.round(self._clock.now(), PODS_AT_ONCE)
+        until = self._clock.elapsed() + SLICE
+        decisions = self.scheduler.round(
+            self._clock.now(), PODS_AT_ONCE, lambda: self._clock.elapsed() > until
+        )
         if self._metrics is not None:
             self._metrics.round_done(time.perf_counter() - start, decisions)
         for report in self.scheduler.guard.take_reports():
