@@ -216,6 +216,7 @@ def test_however_many_are_asked_for_others_have_their_turn() -> None:
     made = []
     for _ in range(3):
         before = store.count("", "Pod")
-        controllers.settle()
+        for _ in controllers.settle():
+            pass
         made.append(store.count("", "Pod") - before)
     assert made == [100, 100, 100]

@@ -9,6 +9,7 @@ every write: who has which CPU and how much of which GPU is worked out from anno
 import random
 import sys
 from collections import Counter
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -205,8 +206,8 @@ class Audit:
         self.problems: list[str] = []
         self.waited = 0
 
-    def settle(self) -> None:
-        pass
+    def settle(self) -> Iterator[None]:
+        return iter(())
 
     def changed(self, change: Change) -> None:
         _, key, before, after = change

@@ -3,6 +3,7 @@
 import asyncio
 import sqlite3
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -135,6 +136,44 @@ def test_many_who_wait_are_served_by_few_commits(tmp_path: Path) -> None:
         store.close()
 
     asyncio.run(write())
+
+
+def test_others_have_their_turn_while_many_changes_are_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To tell of a change takes a millisecond here, and a turn lasts five."""
+    now = 0.0
+
+    def tick() -> float:
+        nonlocal now
+        now += 0.001
+        return now
+
+    monkeypatch.setattr("holdfast.store.store.time.perf_counter", tick)
+    told: list[int] = []
+    seen: list[int] = []
+
+    async def story() -> None:
+        store = open_store(tmp_path)
+        store.subscribe(lambda change: told.append(change.revision))
+
+        async def look() -> None:
+            while True:
+                seen.append(len(told))
+                await asyncio.sleep(0)
+
+        looking = asyncio.create_task(look())
+        for i in range(200):
+            store.create(pod_key("x", str(i)), raw(str(i)))
+        await store.settled(200)
+        looking.cancel()
+        store.create(pod_key("x", "last"), raw("last"))
+        store.flush()
+        store.close()
+
+    asyncio.run(story())
+    assert told == list(range(1, 202))
+    assert max(b - a for a, b in pairwise(seen)) <= 6
 
 
 def test_two_cannot_have_one_file(tmp_path: Path) -> None:

@@ -71,10 +71,10 @@ class ScenarioWorkloads(WorkloadControllers):
             if key != but and key[:2] not in _MAKERS:
                 super().changed(Change(self._objects.store.revision, key, None, raw))
 
-    def settle(self) -> None:
+    def settle(self) -> Iterator[None]:
         if self._active:
             self._completion.complete()
-            super().settle()
+            yield from super().settle()
 
     def next_due(self) -> float | None:
         """When a controller has to look again, in seconds since the epoch."""

@@ -12,6 +12,8 @@ from holdfast.store.errors import Compacted
 from holdfast.store.objects import Change, Key
 
 _TRIM = 1024
+_FRACTION = 32
+"""Of what is kept, so much more may be there before some is forgotten: milliseconds of work."""
 _OVERHEAD = 256
 """Bytes that any change takes, however small its object."""
 
@@ -97,7 +99,9 @@ class History:
 
     def is_overfull(self) -> bool:
         """Whether it is worth forgetting some: now and then, rather than one for each that comes."""
-        return (len(self._all) - self.keep) * 4 > self.keep or self.bytes * 4 > self.keep_bytes * 5
+        return (len(self._all) - self.keep) * _FRACTION > self.keep or (
+            self.bytes - self.keep_bytes
+        ) * _FRACTION > self.keep_bytes
 
     def forget(self, revision: int) -> list[Change]:
         """Forgets the changes up to and including that revision, and says which these were."""

@@ -10,6 +10,7 @@ All methods are called in one thread, that of the event loop where there is one.
 """
 
 import asyncio
+import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
@@ -36,6 +37,8 @@ KEEP = 20_000
 """How many changes are remembered unless told otherwise."""
 KEEP_BYTES = 128 * 1024**2
 """How many bytes of older versions they may hold. As many changes of objects of 6 KiB as `KEEP`."""
+_SLICE = 0.005
+"""Seconds of telling subscribers before others have their turn."""
 _SNAPSHOTS = 8
 """Past snapshots kept at hand, for clients in the middle of a paged list."""
 
@@ -91,6 +94,8 @@ class Store:
         self._subscribers = Listeners()
         self._unsettled: deque[Change] = deque()
         self._waiting = Waiting()
+        self._goes_on = False
+        """Whether `_progress` is about to be called again."""
         self._current: dict[Kind, tuple[Keys, Objects]] = {}
         self._past: OrderedDict[tuple[Kind, int], Snapshot] = OrderedDict()
 
@@ -199,7 +204,7 @@ class Store:
         """As `settled` of the latest revision, but blocks: for where there is no event loop."""
         if self._journal is not None:
             self._journal.flush()
-            self._progress()
+            self._progress(whole=True)
             self._check_failure()
 
     def compact(self, revision: int) -> None:
@@ -262,12 +267,15 @@ class Store:
         self._journal.write(change, data)
         self._observers.tell(change)
 
-    def _settle(self, durable: int) -> None:
+    def _settle(self, durable: int, until: float | None = None) -> None:
+        """Tells of what is durable; no longer than `until`, if that is given."""
         unsettled = self._unsettled
         while unsettled and unsettled[0].revision <= durable:
             change = unsettled.popleft()
             self.durable = change.revision
             self._subscribers.tell(change)
+            if until is not None and time.perf_counter() > until:
+                break
         if self._history.is_overfull():
             self._forgot(self._history.forget_surplus(self.durable))
 
@@ -279,14 +287,26 @@ class Store:
             except RuntimeError:
                 self._loop = None  # that loop has ended; the next call of settled or flush catches up
 
-    def _progress(self) -> None:
+    def _progress(self, whole: bool = False) -> None:
+        """Tells whoever waits for it what is durable by now. A commit may be of thousands of changes,
+        and each may have hundreds of watchers: unless it is to be done as a `whole`, others have their
+        turns in between."""
         journal = self._journal
         assert journal is not None
-        self._settle(journal.durable)
+        failure = journal.failure
+        whole = whole or failure is not None
+        self._settle(journal.durable, None if whole else time.perf_counter() + _SLICE)
         self._waiting.reached(self.durable)
-        if journal.failure is not None:
-            self.failure = journal.failure
-            self._waiting.fail(journal.failure)
+        if failure is not None:
+            self.failure = failure
+            self._waiting.fail(failure)
+        if self._unsettled and self.durable < journal.durable and not (whole or self._goes_on):
+            self._goes_on = True
+            asyncio.get_running_loop().call_soon(self._go_on)
+
+    def _go_on(self) -> None:
+        self._goes_on = False
+        self._progress()
 
     def _check_failure(self) -> None:
         if self.failure is not None:

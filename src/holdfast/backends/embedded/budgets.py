@@ -1,6 +1,8 @@
 """The status of disruption budgets, as the disruption controller has it: kept up to date while pods
 come and go."""
 
+from collections.abc import Iterator
+
 from holdfast.api.decode import convert
 from holdfast.api.intorstring import scaled_value
 from holdfast.api.policy import PodDisruptionBudgetSpec
@@ -33,14 +35,16 @@ class Budgets:
             if key in self._kept:
                 self._stale.add(key)
 
-    def settle(self) -> None:
-        for key in sorted(self._stale):
+    def settle(self) -> Iterator[None]:
+        stale, self._stale = self._stale, set()
+        for key in sorted(stale):
             budget = self._objects.get(key)
             if budget is not None:
                 status = self._status(budget, key.namespace)
                 if budget.get("status") != status:
                     self._objects.update(key, {**budget, "status": status})
-        self._stale.clear()
+                    self._stale.discard(key)  # that is no news
+                yield
 
     def _status(self, budget: Raw, namespace: str) -> Raw:
         spec = convert(budget.get("spec") or {}, PodDisruptionBudgetSpec)

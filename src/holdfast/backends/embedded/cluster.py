@@ -7,6 +7,7 @@ written to the store or the next thing is due. It gives way to other tasks every
 
 import asyncio
 import time
+from collections.abc import Iterable
 
 from holdfast.backends.embedded.clock import Clock, RealClock
 from holdfast.backends.embedded.expiry import EventExpiry
@@ -107,23 +108,28 @@ class EmbeddedCluster:
     async def _turn(self) -> bool:
         """Whether it led to anything."""
         world, clock = self.world, self.clock
-        world.settle()
+        await self._in_slices(world.steps())
         timer = world.scheduler.next_timer()
         if not world.fed and (timer is None or timer > clock.epoch()):
             return False
         world.fed = False
         start = time.perf_counter()
-        decisions = world.scheduler.round(clock.epoch())
+        decisions = world.scheduler.round(
+            clock.epoch(), enough=lambda: time.perf_counter() > start + _SLICE
+        )
+        world.fed = world.scheduler.unfinished
         self.metrics.round_done(time.perf_counter() - start, decisions)
         self._log_not_converging()
-        carry_out = self._hands.carry_out
+        await self._in_slices(map(self._hands.carry_out, decisions))
+        return True
+
+    async def _in_slices(self, steps: Iterable[None]) -> None:
+        """Gives way to others whenever the steps have taken long enough."""
         until = time.perf_counter() + _SLICE
-        for decision in decisions:
-            carry_out(decision)
+        for _ in steps:
             if time.perf_counter() > until:
                 await asyncio.sleep(0)
                 until = time.perf_counter() + _SLICE
-        return True
 
     def _log_not_converging(self) -> None:
         reports = self.world.scheduler.guard.take_reports()

@@ -1,5 +1,7 @@
 """Events are kept for an hour, as an API server keeps them, and no more than so many."""
 
+from collections.abc import Iterator
+
 from holdfast.api.events import last_said
 from holdfast.backends.embedded.agenda import Agenda
 from holdfast.backends.embedded.clock import Clock
@@ -17,25 +19,28 @@ class EventExpiry:
         self._clock = clock
         self._agenda = agenda
         self._counted = objects.store.count("", "Event")
+        self._too_old: list[Key] = []
         agenda.add(clock.t + _TICK, self._tick)
 
     def changed(self, change: Change) -> None:
         if change.key.kind == "Event":
             self._counted += (change.after is not None) - (change.before is not None)
 
-    def settle(self) -> None:
+    def settle(self) -> Iterator[None]:
         """A fifth at a time: each time all have to be looked at."""
         if self._counted > MOST:
             oldest = sorted(self._objects.scan("", "Event"), key=last_said)
-            for event in oldest[: self._counted - MOST + MOST // 5]:
-                self._objects.delete(_key(event))
+            self._too_old += map(_key, oldest[: self._counted - MOST + MOST // 5])
+        too_old, self._too_old = self._too_old, []
+        for key in too_old:
+            if key in self._objects:
+                self._objects.delete(key)
+                yield
 
     def _tick(self) -> None:
         self._agenda.add(self._clock.t + _TICK, self._tick)
         too_old = self._clock.stamp(after=-KEPT)
-        for event in self._objects.scan("", "Event"):
-            if last_said(event) < too_old:
-                self._objects.delete(_key(event))
+        self._too_old += [_key(e) for e in self._objects.scan("", "Event") if last_said(e) < too_old]
 
 
 def _key(event: Raw) -> Key:

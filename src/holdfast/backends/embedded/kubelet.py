@@ -11,6 +11,7 @@
 A pod that ended stays as an object until it is deleted. A pod on a node that is not there waits for it.
 """
 
+from collections.abc import Iterator
 from contextlib import suppress
 from functools import lru_cache
 
@@ -94,13 +95,14 @@ class Kubelets:
             return max(0.0, self._clock.epoch() - parse_time(started)) if started else 0.0
         return 0.0
 
-    def settle(self) -> None:
+    def settle(self) -> Iterator[None]:
         """Starts pods that are on a node by now."""
         for node in [node for node in self._arrived if node_key(node) in self._objects]:
             for key in self._arrived.pop(node):
                 pod = self._objects.get(key)
                 if pod is not None and pod["spec"].get("nodeName") == node and _can_start(pod):
                     self._objects.update(key, self.running(pod))
+                    yield
 
     def running(self, pod: Raw) -> Raw:
         """The pod as its kubelet reports it once it runs."""

@@ -1,6 +1,7 @@
 """A namespace that is being deleted is emptied, says what is left, and is gone when nothing is."""
 
 from collections import Counter
+from collections.abc import Iterator
 
 from holdfast.api.kinds import KINDS
 from holdfast.backends.embedded.clock import Clock
@@ -32,15 +33,17 @@ class Namespaces:
         elif key.namespace in self._terminating:
             self._stale.add(key.namespace)
 
-    def settle(self) -> None:
+    def settle(self) -> Iterator[None]:
         while self._stale:
             name = min(self._stale)
             self._stale.discard(name)
-            self._empty(name)
+            for key in self._objects.store.keys_in(name):
+                self._delete(key)
+                yield
+            self._report(name)
+            yield
 
-    def _empty(self, name: str) -> None:
-        for key in self._objects.store.keys_in(name):
-            self._delete(key)
+    def _report(self, name: str) -> None:
         left = self._objects.store.keys_in(name)
         key = Key("", "Namespace", "", name)
         namespace = self._objects.get(key)

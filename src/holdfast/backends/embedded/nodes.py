@@ -6,6 +6,7 @@ where nothing changes, and renews its Lease then too.
 """
 
 import zlib
+from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any
 
@@ -53,7 +54,7 @@ class Nodes:
         if key[:2] == NODE and after is not None and before is None:
             self._new[key.name] = None
 
-    def settle(self) -> None:
+    def settle(self) -> Iterator[None]:
         new, self._new = self._new, {}
         for name in new:
             node = self._objects.get(node_key(name))
@@ -63,6 +64,7 @@ class Nodes:
             if registered != node:
                 self._objects.update(node_key(name), registered)
             self._renew_lease(node)
+            yield
 
     def _tick(self) -> None:
         """Every so often the next few nodes, so that all have had their turn after a heartbeat."""

@@ -1,5 +1,6 @@
 """Who lives in a cluster besides the scheduler."""
 
+from collections.abc import Iterator
 from typing import Protocol
 
 from holdfast.store.objects import Change
@@ -9,5 +10,8 @@ class Resident(Protocol):
     def changed(self, change: Change) -> None:
         """Takes note of a change; writes nothing."""
 
-    def settle(self) -> None:
-        """Does what there is to do by now. What must wait goes on the agenda."""
+    def settle(self) -> Iterator[None]:
+        """Does what there is to do by now, step by step. What must wait goes on the agenda.
+
+        A step takes milliseconds. Between two steps requests are answered, so anything may change: what
+        is gone through is a copy, and each object is read anew."""

@@ -3,6 +3,8 @@
 A toleration with `tolerationSeconds` counts from when the pod and the taint met, whichever came last.
 """
 
+from collections.abc import Iterator
+
 from holdfast.api.affinity import Taint, Toleration
 from holdfast.api.decode import convert
 from holdfast.api.errors import InvalidObject
@@ -56,14 +58,17 @@ class Taints:
             else:
                 self._tainted.pop(key.name, None)
 
-    def settle(self) -> None:
-        for node in self._stale_nodes:
+    def settle(self) -> Iterator[None]:
+        while self._stale_nodes:
+            node = next(iter(self._stale_nodes))
+            del self._stale_nodes[node]
             for key in self._kubelets.pods_on(node):
                 self._stale_pods[key] = None
-        self._stale_nodes.clear()
+            yield
         stale, self._stale_pods = self._stale_pods, {}
         for key in stale:
             self._judge(key)
+            yield
 
     def _judge(self, key: Key) -> None:
         pod = self._objects.get(key)

@@ -3,6 +3,8 @@
 They act at once. The rules are those of `holdfast.controllers.claims`; here they meet the store.
 """
 
+from collections.abc import Iterator
+
 import msgspec
 
 from holdfast.api import names
@@ -41,19 +43,24 @@ class Volumes:
             else:
                 self._left.append(pod)
 
-    def settle(self) -> None:
+    def settle(self) -> Iterator[None]:
         """Does what waits for no one."""
-        for pod in self._left:
+        left, self._left = self._left, []
+        new_pods, self._new_pods = self._new_pods, []
+        for pod in left:
             self._delete_claims_of(pod)
-        for key in self._new_pods:
+            yield
+        for key in new_pods:
             self._make_claims_for(key)
-        self._left.clear()
-        self._new_pods.clear()
+            yield
         if not self._stale:
             return
         self._stale = False
         self._welcome()
-        for claim in self._objects.scan("", "PersistentVolumeClaim"):
+        for key in map(key_of, self._objects.scan("", "PersistentVolumeClaim")):
+            claim = self._objects.get(key)
+            if claim is None:
+                continue
             if _bound(claim):
                 self._check(claim)
             else:
@@ -61,6 +68,7 @@ class Volumes:
                 delayed = self._mode(claim) == WAIT
                 node = self._selected_node(claim) if delayed else None
                 self._bind(claim, node, waits=delayed and node is None)
+            yield
         self._reclaim()
 
     def pod_bound(self, pod: Raw, node: Raw | None) -> None:

@@ -1,6 +1,8 @@
 """The controllers of workloads, at home in the embedded cluster: told of changes, their wishes carried
 out."""
 
+from collections.abc import Iterator
+
 from holdfast.api.errors import InvalidObject
 from holdfast.backends.embedded.admission import admit
 from holdfast.backends.embedded.agenda import Agenda, Entry
@@ -45,13 +47,15 @@ class WorkloadControllers:
         if key.kind not in _UNSEEN:
             self._workloads.changed(key, before, after)
 
-    def settle(self) -> None:
+    def settle(self) -> Iterator[None]:
         now = self._clock.epoch()
         done = 0
         while done < _AT_A_TIME and (actions := self._workloads.step(now)) is not None:
             for action in actions:
                 self._carry_out(action, now)
+                yield
             done += len(actions)
+            yield
         self._plan(self._workloads.next_due() if done < _AT_A_TIME else now)
 
     def _plan(self, due: float | None) -> None:

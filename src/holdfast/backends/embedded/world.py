@@ -5,7 +5,7 @@ whoever lives in the cluster. What these do about it they do in `settle`, when a
 are known.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import msgspec
@@ -96,13 +96,19 @@ class World:
 
     def settle(self) -> None:
         """Lets everyone but the scheduler do what there is to do."""
+        for _ in self.steps():
+            pass
+
+    def steps(self) -> Iterator[None]:
+        """The same step by step; see `Resident.settle`."""
         while (what := self.agenda.take(self.clock.t)) is not None:
             what()
-        self.kubelets.settle()
-        self.volumes.settle()
-        self.budgets.settle()
+            yield
+        yield from self.kubelets.settle()
+        yield from self.volumes.settle()
+        yield from self.budgets.settle()
         for resident in self.residents:
-            resident.settle()
+            yield from resident.settle()
 
     def binding(self, key: Key, decision: Bind) -> None:
         """Called just before a pod is bound."""

@@ -1,0 +1,168 @@
+"""Whatever happens to thousands of objects at once happens in small steps, between which requests are
+answered."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from itertools import pairwise
+
+import pytest
+
+from embedded.clusters import Driven
+from holdfast.store import Key, node_key
+
+MANY = 300
+A_STEP = 5
+"""Writes that one thing may take: a pod is marked, told of, deleted, and an event says so."""
+
+
+def pods(it: Driven, **more: object) -> None:
+    for number in range(MANY):
+        it.cluster.world.objects.create(
+            {
+                "apiVersion": "v1",
+                "kind": "Pod",
+                "metadata": {"name": f"p{number}", "namespace": "default", **more},
+                "spec": {"nodeName": "n", "containers": [{"name": "c", "image": "i"}]},
+                "status": {"phase": "Pending"},
+            }
+        )
+    it.settle()
+
+
+def a_namespace_goes(it: Driven) -> None:
+    pods(it)
+    it.store.create(
+        Key("", "Namespace", "", "default"),
+        {
+            "apiVersion": "v1",
+            "kind": "Namespace",
+            "metadata": {
+                "name": "default",
+                "uid": "u",
+                "deletionTimestamp": "2026-01-01T00:00:00Z",
+            },
+        },
+    )
+
+
+def a_node_goes(it: Driven) -> None:
+    pods(it)
+    it.store.delete(node_key("n"))
+
+
+def a_node_is_tainted(it: Driven) -> None:
+    pods(it)
+    node = it.store.get(node_key("n"))
+    assert node is not None
+    taint = {"key": "k", "effect": "NoExecute"}
+    it.store.update(node_key("n"), {**node, "spec": {**node["spec"], "taints": [taint]}})
+
+
+def pods_end(it: Driven) -> None:
+    pods(it, annotations={"sim.holdfast.io/runs-for": "60s"})
+    it.clock.t += 61
+
+
+def events_expire(it: Driven) -> None:
+    for number in range(MANY):
+        it.cluster.world.objects.create(
+            {
+                "apiVersion": "v1",
+                "kind": "Event",
+                "metadata": {"name": f"e{number}", "namespace": "default"},
+                "lastTimestamp": "2025-01-01T00:00:00Z",
+            }
+        )
+    it.clock.t += 61
+
+
+def claims_are_bound(it: Driven) -> None:
+    objects = it.cluster.world.objects
+    objects.create(
+        {
+            "apiVersion": "storage.k8s.io/v1",
+            "kind": "StorageClass",
+            "metadata": {"name": "fast"},
+            "provisioner": "example.io/csi",
+        }
+    )
+    for number in range(MANY):
+        objects.create(
+            {
+                "apiVersion": "v1",
+                "kind": "PersistentVolumeClaim",
+                "metadata": {"name": f"c{number}", "namespace": "default"},
+                "spec": {
+                    "storageClassName": "fast",
+                    "accessModes": ["ReadWriteOnce"],
+                    "resources": {"requests": {"storage": "1Gi"}},
+                },
+            }
+        )
+
+
+@pytest.mark.parametrize(
+    "happens",
+    [a_namespace_goes, a_node_goes, a_node_is_tainted, pods_end, events_expire, claims_are_bound],
+)
+def test_what_happens_to_many_happens_in_small_steps(happens: Callable[[Driven], None]) -> None:
+    it = Driven()
+    it.node("n")
+    happens(it)
+    writes = []
+    before = first = it.store.revision
+    for _ in it.cluster.world.steps():
+        writes.append(it.store.revision - before)
+        before = it.store.revision
+    assert before - first >= MANY, "nothing happened"
+    assert max(writes) <= A_STEP
+
+
+def test_what_goes_between_two_steps_is_left_alone() -> None:
+    """A client deletes all pods of a node that has gone, while they are being deleted."""
+    it = Driven()
+    it.node("n")
+    pods(it)
+    it.store.delete(node_key("n"))
+    steps = it.cluster.world.steps()
+    next(steps)
+    for key in list(it.store.keys_in("default")):
+        if key.kind == "Pod":
+            it.store.delete(key)
+    for _ in steps:
+        pass
+    it.settle()
+    assert it.store.count("", "Pod") == 0
+
+
+def test_others_have_their_turn_while_much_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A step takes a millisecond here, and a turn lasts five."""
+    it = Driven()
+    it.node("n")
+    pods(it)
+    it.store.delete(node_key("n"))
+    now = 0.0
+
+    def tick() -> float:
+        nonlocal now
+        now += 0.001
+        return now
+
+    monkeypatch.setattr("holdfast.backends.embedded.cluster.time.perf_counter", tick)
+    seen = [it.store.revision]
+
+    async def story() -> None:
+        async def look() -> None:
+            while True:
+                seen.append(it.store.revision)
+                await asyncio.sleep(0)
+
+        looking = asyncio.create_task(look())
+        await it.cluster.quiet()
+        looking.cancel()
+
+    asyncio.run(story())
+    assert seen[-1] - seen[0] >= MANY
+    assert max(b - a for a, b in pairwise(seen)) <= 10 * A_STEP
