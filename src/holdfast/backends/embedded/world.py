@@ -125,7 +125,7 @@ class World:
             self.tell(key, CREATED, node=node or "")
         for resident in self.residents:
             resident.changed(change)
-        if key[:2] in self._read_by_plugins:
+        if self._read_by_plugins and key[:2] in self._read_by_plugins:
             self._feed_raw(key, before, after)
         if key[:2] not in FED:
             return
@@ -143,7 +143,7 @@ class World:
         change = Change(self.store.revision, key, None, raw)
         for resident in self.residents:
             resident.changed(change)
-        if key[:2] in self._read_by_plugins:
+        if self._read_by_plugins and key[:2] in self._read_by_plugins:
             self._feed_raw(key, None, raw)
         if key[:2] in FED:
             self._feed_object(key, raw, Added)
