@@ -185,14 +185,14 @@ class Cluster:
     def placed(self) -> dict[str, str]:
         """All pods that have a node and have not ended, with their nodes."""
         return {
-            _short(raw): node
+            short_name(raw): node
             for raw in self._pods()
             if (node := raw["spec"].get("nodeName")) and raw["status"].get("phase") not in ENDED
         }
 
     def pending(self) -> list[str]:
         """The pods that have no node."""
-        return [_short(raw) for raw in self._pods() if not raw["spec"].get("nodeName")]
+        return [short_name(raw) for raw in self._pods() if not raw["spec"].get("nodeName")]
 
     def waiting(self) -> dict[str, str]:
         """The pods that have a node and wait for `permit`, with their nodes."""
@@ -206,7 +206,7 @@ class Cluster:
         for raw in self._pods():
             for condition in raw["status"].get("conditions") or ():
                 if condition["type"] == "PodScheduled" and condition["status"] == "False":
-                    found[_short(raw)] = condition.get("message", "")
+                    found[short_name(raw)] = condition.get("message", "")
         return found
 
     def events(self) -> list[Event]:
@@ -230,7 +230,7 @@ class Cluster:
 
     def _read(self, given: tuple[Given, ...]) -> Iterator[Raw]:
         for each in given:
-            for data in _documents(each):
+            for data in documents_of(each):
                 declared = self._world.objects.declared
                 is_raw = (data.get("apiVersion"), data.get("kind")) in declared
                 raw = data if is_raw else drop_nulls(data)
@@ -251,7 +251,7 @@ class Cluster:
         return Key(info.group, info.kind, _namespace(namespace) if info.namespaced else "", last)
 
     def _keys(self, given: Given) -> list[Key]:
-        return [self._world.objects.key_of(raw) for raw in _documents(given)]
+        return [self._world.objects.key_of(raw) for raw in documents_of(given)]
 
     def _pods(self) -> list[Raw]:
         return list(self._world.objects.scan("", "Pod"))
@@ -339,13 +339,14 @@ def _configuration(
 def _mapping(config: Mapping[str, Any] | str) -> Mapping[str, Any]:
     if not isinstance(config, str):
         return config
-    documents = _documents(config)
+    documents = documents_of(config)
     if len(documents) != 1:
         raise ValueError(f"config: expected one document, found {len(documents)}")
     return documents[0]
 
 
-def _documents(given: Given) -> list[Raw]:
+def documents_of(given: Given) -> list[Raw]:
+    """The objects that were given."""
     if not isinstance(given, str):
         return [dict(given)]
     try:
@@ -377,8 +378,10 @@ def _name(namespace: str, name: str) -> str:
     return name if namespace == names.DEFAULT_NAMESPACE else f"{namespace}/{name}"
 
 
-def _short(raw: Raw) -> str:
-    return _name(raw["metadata"]["namespace"], raw["metadata"]["name"])
+def short_name(raw: Raw) -> str:
+    """What a pod is called here."""
+    metadata = raw["metadata"]
+    return _name(_namespace(metadata.get("namespace") or ""), metadata["name"])
 
 
 def _without_default(object: str) -> str:

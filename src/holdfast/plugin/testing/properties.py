@@ -24,7 +24,7 @@ from holdfast.core.pods import Phase, PodRecord
 from holdfast.framework.handle import OwnColumn
 from holdfast.framework.interface import Plugin
 from holdfast.plugin.testing.asking import Answers, Asking
-from holdfast.plugin.testing.cluster import Cluster, Given, Raw
+from holdfast.plugin.testing.cluster import Cluster, Given, Raw, documents_of, short_name
 from holdfast.plugin.testing.objects import node as make_node
 from holdfast.plugin.testing.objects import pod as make_pod
 from holdfast.plugin.testing.paths import ContractBroken
@@ -105,15 +105,17 @@ class _Life:
         self._make_pod = pod
         self._ignore = ignore
         self._nodes: list[str] = []
+        self._pods: dict[str, Raw] = {}
         self._count = 0
 
     def run(self, steps: int) -> None:
         for _ in range(self._random.randint(1, 4)):
             self._add_node()
-        kinds = (self._add_node, self._change_node, self._delete_node, self._delete_pod)
-        often = (self._add_pods, self._add_pods, self._reserve, self._schedule, self._advance)
+        nodes = (self._add_node, self._change_node, self._delete_node)
+        pods = (self._add_pods, self._add_pods, self._add_pods, self._change_pod, self._delete_pod)
+        others = (self._reserve, self._schedule, self._advance)
         for _ in range(steps):
-            self._random.choice((*kinds, *often))()
+            self._random.choice((*nodes, *pods, *others))()
         self._reserve()
         self._schedule()
         self._add_pods()
@@ -145,13 +147,30 @@ class _Life:
         for _ in range(self._random.randint(1, 3)):
             name = self._new("p")
             self.told.append(f"add pod {name}")
-            self.cluster.add(self._make_pod(Random(state), name))
+            (raw,) = documents_of(self._make_pod(Random(state), name))
+            self._pods[short_name(raw)] = raw
+            self.cluster.add(raw)
+
+    def _change_pod(self) -> None:
+        """Its labels and annotations: of the rest hardly anything may change."""
+        if name := self._some_pod():
+            self.told.append(f"change pod {name}")
+            raw = self._pods[name]
+            (other,) = documents_of(self._make_pod(self._random, raw["metadata"]["name"]))
+            parts = {part: other["metadata"].get(part) or {} for part in ("labels", "annotations")}
+            raw = self._pods[name] = {**raw, "metadata": {**raw["metadata"], **parts}}
+            self.cluster.update(raw)
 
     def _delete_pod(self) -> None:
-        if names := [*self.cluster.placed(), *self.cluster.pending()]:
-            name = self._random.choice(names)
+        if name := self._some_pod():
             self.told.append(f"delete pod {name}")
             self.cluster.delete(f"Pod/{name}")
+
+    def _some_pod(self) -> str:
+        names = [
+            name for name in (*self.cluster.placed(), *self.cluster.pending()) if name in self._pods
+        ]
+        return self._random.choice(names) if names else ""
 
     def _schedule(self) -> None:
         self.told.append("schedule")
