@@ -23,10 +23,15 @@ class HandClock:
 class Driven:
     """A cluster and what a test does with it, as clients of an API server would."""
 
-    def __init__(self, store: Store | None = None, clock: HandClock | None = None) -> None:
+    def __init__(
+        self,
+        store: Store | None = None,
+        clock: HandClock | None = None,
+        setup: Setup | None = None,
+    ) -> None:
         self.clock = clock if clock is not None else HandClock()
         self.store = store if store is not None else Store()
-        self.cluster = EmbeddedCluster(Setup.of(), self.store, self.clock)
+        self.cluster = EmbeddedCluster(setup or Setup.of(), self.store, self.clock)
         self.settle()
 
     def settle(self) -> None:

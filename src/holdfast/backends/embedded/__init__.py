@@ -21,6 +21,8 @@ The same parts make up a simulation, whose clock is virtual, and `holdfast up`, 
     namespaces  namespaces that are emptied
     workloads   pods made from Deployments, Jobs and their like, and deleted with them; a simulation
                 knows Deployments only
+    plugin_objects
+                objects that only plugins read, fed in the versions they declare
     world       all of these, wired to the scheduler
 
 and what only `up` has:

@@ -12,15 +12,16 @@ import msgspec
 
 from holdfast.api.decode import decode
 from holdfast.api.errors import InvalidObject
-from holdfast.api.kinds import KINDS, KindInfo
+from holdfast.api.kinds import KINDS
 from holdfast.api.meta import Object, ObjectMeta
-from holdfast.api.raw_objects import ObjectKind, RawObject, declared_infos, raw_object
+from holdfast.api.raw_objects import ObjectKind, declared_infos
 from holdfast.backends.embedded.agenda import Agenda
 from holdfast.backends.embedded.budgets import Budgets
 from holdfast.backends.embedded.clock import Clock
 from holdfast.backends.embedded.events import Recorder
 from holdfast.backends.embedded.kubelet import Kubelets
 from holdfast.backends.embedded.objects import RESERVATION, Objects
+from holdfast.backends.embedded.plugin_objects import PluginObjects
 from holdfast.backends.embedded.resident import Resident
 from holdfast.backends.embedded.setup import Setup
 from holdfast.backends.embedded.statuses import Reports
@@ -72,10 +73,7 @@ class World:
         ]
         """Those who are told of every change besides."""
         self.scheduler = setup.scheduler()
-        self._read_by_plugins: dict[tuple[str, str], list[KindInfo]] = {}
-        """By group and kind; several versions of one may be read."""
-        for kind in read_by_plugins:
-            self._read_by_plugins.setdefault((kind.group, kind.kind), []).append(kind.info())
+        self._plugin_objects = PluginObjects(store, read_by_plugins, self.feed)
         self.fed = False
         """Whether the scheduler was told anything since this was last set to False."""
         store.observe(self.changed)
@@ -89,10 +87,11 @@ class World:
         self.scheduler = self.setup.scheduler()
         for kind in FED:
             for raw in self.store.scan(*kind):
-                self._feed_object(_key(kind, raw), raw, Added)
-        for kind in self._read_by_plugins:
-            for raw in self.store.scan(*kind):
-                self._feed_raw(_key(kind, raw), None, raw)
+                metadata = raw["metadata"]
+                self._feed_object(
+                    Key(*kind, metadata.get("namespace", ""), metadata["name"]), raw, Added
+                )
+        self._plugin_objects.feed_all()
 
     def settle(self) -> None:
         """Lets everyone but the scheduler do what there is to do."""
@@ -125,8 +124,7 @@ class World:
             self.tell(key, CREATED, node=node or "")
         for resident in self.residents:
             resident.changed(change)
-        if self._read_by_plugins and key[:2] in self._read_by_plugins:
-            self._feed_raw(key, before, after)
+        self._plugin_objects.changed(key, before, after)
         if key[:2] not in FED:
             return
         if after is not None:
@@ -143,8 +141,7 @@ class World:
         change = Change(self.store.revision, key, None, raw)
         for resident in self.residents:
             resident.changed(change)
-        if self._read_by_plugins and key[:2] in self._read_by_plugins:
-            self._feed_raw(key, None, raw)
+        self._plugin_objects.changed(key, None, raw)
         if key[:2] in FED:
             self._feed_object(key, raw, Added)
             self.volumes.changed(key, None, raw)
@@ -162,23 +159,6 @@ class World:
         self.viewed(key, view)
         self.feed(event(view))
 
-    def _feed_raw(self, key: Key, before: Raw | None, after: Raw | None) -> None:
-        """Feeds an object of a kind that plugins read, in each version that is."""
-        for info in self._read_by_plugins[key[:2]]:
-            if after is None:
-                metadata = ObjectMeta(name=key.name, namespace=key.namespace)
-                gone = RawObject(api_version=info.api_version, kind=info.kind, metadata=metadata)
-                self.feed(Deleted(gone))
-                continue
-            try:
-                found = raw_object(info, after)
-            except InvalidObject as error:
-                uid = after["metadata"]["uid"]
-                named = (key.kind, key.namespace, key.name, uid)
-                self.feed(Malformed(*named, error, info.api_version))
-            else:
-                self.feed(Added(found) if before is None else Updated(found))
-
     def viewed(self, key: Key, view: Any) -> None:
         """Called with each object as the scheduler is about to be told of it."""
 
@@ -187,11 +167,6 @@ def deletion_event(reservation: Raw) -> str:
     """What the deletion of a reservation is called in the record."""
     ended = (reservation.get("status") or {}).get("phase") in FINISHED
     return COLLECTED if ended else DELETED
-
-
-def _key(kind: tuple[str, str], raw: Raw) -> Key:
-    metadata = raw["metadata"]
-    return Key(*kind, metadata.get("namespace", ""), metadata["name"])
 
 
 def _view(key: Key, raw: Raw) -> Object:
