@@ -280,7 +280,9 @@ class Reflector:
         self._version = None
         if not self.absent:
             self.absent = True
-            self._report("absent", error.message)
+            readers = self.watched.readers
+            about = f"; {readers}, and there are no objects for now" if readers else ""
+            self._report("absent", f"{error.message}{about}")
         self._is_fresh.set()
         self._in_step()
         await asyncio.sleep(self._absence.next())

@@ -34,14 +34,23 @@ class Watched(NamedTuple):
         return f"{self.info.resource}/ended" if self.ended else self.info.resource
 
     @property
+    def readers(self) -> str:
+        """Which plugins read it, as logs say it; empty where Holdfast itself does."""
+        match self.read_by:
+            case ():
+                return ""
+            case (only,):
+                return f"plugin {only} reads it"
+            case many:
+                return f"plugins {' and '.join(many)} read it"
+
+    @property
     def remedy(self) -> str:
         """What to do where we may not read it; empty where Holdfast's own ClusterRole says we may."""
         if not self.read_by:
             return ""
-        plugins = f"plugin{'s' if len(self.read_by) > 1 else ''} {' and '.join(self.read_by)}"
-        verb = "reads" if len(self.read_by) == 1 else "read"
         return (
-            f"{plugins} {verb} it, so the ClusterRole of the scheduler needs a rule with apiGroups "
+            f"{self.readers}, so the ClusterRole of the scheduler needs a rule with apiGroups "
             f'["{self.info.group}"], resources [{self.info.plural}], verbs [get, list, watch]: see '
             "`holdfast config rbac`, or pluginResources of the chart"
         )
