@@ -253,3 +253,53 @@ def test_a_plugin_may_read_kinds_of_kubernetes_own() -> None:
         expect(bound={"p": "n1"}),
         plugins=(Maps,),
     )
+
+
+def test_jobs_and_reservations_wait_for_objects_as_pods_do() -> None:
+    group = {
+        "apiVersion": "scheduling.volcano.sh/v1beta1",
+        "kind": "PodGroup",
+        "metadata": {"name": "g"},
+        "spec": {"minMember": 2},
+    }
+    members = [pod(f"m{i}") for i in range(2)]
+    for member in members:
+        member["metadata"]["annotations"]["scheduling.k8s.io/group-name"] = "g"
+    template = pod("t", team="b")
+    reservation = {
+        "apiVersion": "scheduling.koordinator.sh/v1alpha1",
+        "kind": "Reservation",
+        "metadata": {"name": "r"},
+        "spec": {
+            "template": {"metadata": {"labels": {"team": "b"}}, "spec": template["spec"]},
+            "owners": [{"labelSelector": {"matchLabels": {"team": "b"}}}],
+        },
+    }
+    second = {**NODE, "metadata": {"name": "n2"}}
+    result = played(
+        NODE,
+        second,
+        group,
+        *members,
+        reservation,
+        step("60s", apply=quota("a")),
+        step("90s", apply=quota("b", maxCPU=9)),
+        expect(at="50s", pending={"m0": "", "m1": ""}),
+        expect(at="80s", pending={}, bound={"m0": ["n1", "n2"], "m1": ["n1", "n2"]}),
+    )
+    times = {e.object: e.t for e in result.timeline if e.event in ("Bound", "Available")}
+    assert 60 <= times["Pod/default/m0"] < 75 and 90 <= times["Reservation/r"] < 105
+
+
+def test_many_kinds_of_pods_that_wait_for_one_object_are_all_placed() -> None:
+    """More than those whose reasons are kept up to date at every change."""
+    waiting = [pod(f"p{i}") for i in range(130)]
+    for number, each in enumerate(waiting):
+        each["metadata"]["labels"]["number"] = str(number)
+        each["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "1m"
+    result = played(
+        {**NODE, "status": {"allocatable": {"cpu": "8", "pods": "200"}}},
+        *waiting,
+        step("60s", apply=quota("a", maxCPU=9)),
+    )
+    assert sum(entry.event == "Bound" for entry in result.timeline) == 130
