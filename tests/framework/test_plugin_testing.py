@@ -373,7 +373,7 @@ def test_a_rejection_that_comes_and_goes_without_a_version() -> None:
     cluster = Cluster(broken(filter=switched)).add(node("n"), pod("p"))
     cluster.schedule()
     allowed[0] = True
-    with pytest.raises(ContractBroken, match="computed anew: not now and None"):
+    with pytest.raises(ContractBroken, match="rejected with 'not now', asked anew it is with None"):
         cluster.where("p")
 
 

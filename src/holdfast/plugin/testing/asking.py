@@ -114,9 +114,12 @@ class Asking:
         comes out when everything is computed anew."""
         kept = self._scheduler.cycle.column(profile, cls)
         fresh = Columns(self._cluster).column(profile, cls)
-        if kept.rejected != fresh.rejected:
-            said = " and ".join(str(each and each.message) for each in (kept.rejected, fresh.rejected))
-            raise ContractBroken(f"{self._tested(profile)}: answers kept and computed anew: {said}")
+        before, after = (each.rejected and each.rejected.message for each in (kept, fresh))
+        if before != after:
+            raise ContractBroken(
+                f"{self._tested(profile)}: the class was rejected with {before!r}, asked anew it is "
+                f"with {after!r}: what the answer depends on is not reflected in its version"
+            )
         if kept.rejected is None:
             self._compare(profile, cls, kept, fresh)
         return kept
