@@ -62,7 +62,7 @@ CHUNK_BYTES = 64 * 1024
 SEND_BUFFER_BYTES = 256 * 1024
 """The kernel's, for one connection. Left to itself it takes 4 MiB for a client that does not read."""
 ENCODED_BYTES = 64 * MIB
-"""Encoded objects kept to be sent again."""
+"""Objects kept encoded to be sent again, as they take memory in both forms."""
 TEMPLATE_BYTES = 64 * 1024
 """Of a pod that others are made from; 1,024 of these are kept."""
 

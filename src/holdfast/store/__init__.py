@@ -34,7 +34,7 @@ from holdfast.store.errors import (
 )
 from holdfast.store.identity import Identity, RandomNames, SeededNames
 from holdfast.store.journal import open_store
-from holdfast.store.objects import Change, Key, Raw, node_key, pod_key
+from holdfast.store.objects import Change, Key, Raw, memory_of, node_key, pod_key
 from holdfast.store.snapshot import Snapshot
 from holdfast.store.store import Store
 
@@ -57,6 +57,7 @@ __all__ = [
     "Store",
     "StoreError",
     "StoreFailed",
+    "memory_of",
     "node_key",
     "open_store",
     "pod_key",

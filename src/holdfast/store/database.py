@@ -14,7 +14,7 @@ from zlib import crc32
 import msgspec
 
 from holdfast.store.errors import StoreFailed
-from holdfast.store.objects import Change, Key, Raw
+from holdfast.store.objects import Change, Key, Raw, memory_of
 
 APPLICATION_ID = 0x484F4C44
 SCHEMA_VERSION = 1
@@ -92,7 +92,8 @@ class Database:
         return int(rows[0][0])
 
     def rows(self) -> Iterator[tuple[int, Key, Raw | None, int]]:
-        """Revision, key, object and its size, oldest first. Raises StoreFailed at what is damaged."""
+        """Revision, key, object and its size in memory, oldest first. Raises StoreFailed at what is
+        damaged."""
         decode = msgspec.json.Decoder().decode
         columns = 'revision, "group", kind, namespace, name, object, checksum'
         try:
@@ -104,7 +105,7 @@ class Database:
                 if data is None:
                     yield revision, key, None, 0
                 else:
-                    yield revision, key, decode(data), len(data)
+                    yield revision, key, decode(data), memory_of(data)
         except (sqlite3.Error, TypeError, msgspec.DecodeError) as error:
             raise self._damaged(str(error)) from None
 

@@ -45,7 +45,7 @@ class History:
         self.keep = keep
         self.keep_bytes = keep_bytes
         self.bytes = 0
-        """What the remembered changes hold beside the objects there are now, as JSON."""
+        """What the remembered changes hold beside the objects there are now; see `memory_of`."""
         self.compacted = 0
         """Changes after this revision are all here; of those before it, none is."""
         self._all: deque[Change] = deque()
@@ -62,8 +62,12 @@ class History:
         """Of an object whose changes are not remembered."""
         self._sizes[key] = size
 
+    def size(self, key: Key) -> int:
+        """Of the newest version of an object; 0 if that is not known."""
+        return self._sizes.get(key, 0)
+
     def add(self, change: Change, size: int) -> None:
-        """`size` is that of the object as JSON, 0 if it is gone."""
+        """`size` is that of the object in memory, 0 if it is gone."""
         cost = _OVERHEAD + self._sizes.pop(change.key, 0)
         if change.after is not None:
             self._sizes[change.key] = size

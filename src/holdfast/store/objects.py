@@ -46,6 +46,19 @@ encode = msgspec.json.Encoder().encode
 """An object as it is written to disk. Raises TypeError, ValueError or RecursionError."""
 
 
+def memory_of(data: bytes) -> int:
+    """About how many bytes an encoded object takes once decoded: of many small fields ten times as many
+    as of JSON. Text that looks like JSON counts for more than it takes."""
+    empty = data.count(b"{}")
+    return (
+        len(data)
+        + 50 * (data.count(b",") + data.count(b":"))
+        + 120 * (data.count(b"{") - empty)
+        + 16 * empty
+        + 40 * data.count(b"[")
+    )
+
+
 def pod_key(namespace: str, name: str) -> Key:
     return Key("", "Pod", namespace, name)
 

@@ -25,7 +25,7 @@ from holdfast.store.errors import (
 )
 from holdfast.store.history import History
 from holdfast.store.notices import Listener, Listeners, Waiting
-from holdfast.store.objects import Change, Key, Raw, encode
+from holdfast.store.objects import Change, Key, Raw, encode, memory_of
 from holdfast.store.snapshot import Snapshot
 
 Kind = tuple[str, str]
@@ -36,7 +36,7 @@ Changes = list[Change]
 KEEP = 20_000
 """How many changes are remembered unless told otherwise."""
 KEEP_BYTES = 128 * 1024**2
-"""How many bytes of older versions they may hold. As many changes of objects of 6 KiB as `KEEP`."""
+"""How many bytes of older versions they may hold: some 10,000 changes of pods."""
 _SLICE = 0.005
 """Seconds of telling subscribers before others have their turn."""
 _SNAPSHOTS = 8
@@ -104,6 +104,11 @@ class Store:
     def get(self, key: Key) -> Raw | None:
         of_kind = self._objects.get(key[:2])
         return of_kind.get(key) if of_kind is not None else None
+
+    def size(self, key: Key) -> int:
+        """About how many bytes the object takes in memory, which is how much work it is, too; 0 if that
+        is not known."""
+        return self._history.size(key)
 
     def __contains__(self, key: Key) -> bool:
         return self.get(key) is not None
@@ -256,7 +261,7 @@ class Store:
     def _happened(self, change: Change, data: bytes | None) -> None:
         self.revision = change.revision
         self._current.pop(change.key[:2], None)
-        self._history.add(change, len(data) if data is not None else 0)
+        self._history.add(change, memory_of(data) if data is not None else 0)
         self._unsettled.append(change)
         if self._journal is None:
             self._observers.tell(change)

@@ -16,7 +16,7 @@ from holdfast.server.api.tables.render import partial_metadata, table
 from holdfast.server.api.views import shown
 from holdfast.server.limits import ENCODED_BYTES
 from holdfast.server.schema.types import ResourceType
-from holdfast.store import Raw
+from holdfast.store import Raw, memory_of
 
 _KEPT = 4096
 _PIECE = 20
@@ -33,7 +33,8 @@ _Dumper: Any = type(
 class Encoder:
     def __init__(self) -> None:
         self._recent: OrderedDict[tuple[str, str, str], tuple[Raw, bytes]] = OrderedDict()
-        self._bytes = 0
+        self.bytes = 0
+        """What is kept takes, with the objects, which may be older versions."""
 
     def object(self, type: ResourceType, raw: Raw) -> bytes:
         """JSON of a stored object as its type shows it."""
@@ -48,9 +49,9 @@ class Encoder:
         encoded = _encode(ordered(type, raw))
         if known is None:
             self._recent[key] = (raw, encoded)
-            self._bytes += len(encoded)
-            while len(self._recent) > _KEPT or self._bytes > ENCODED_BYTES:
-                self._bytes -= len(self._recent.popitem(last=False)[1][1])
+            self.bytes += _taken(encoded)
+            while len(self._recent) > _KEPT or self.bytes > ENCODED_BYTES:
+                self.bytes -= _taken(self._recent.popitem(last=False)[1][1])
         return encoded
 
     def list(
@@ -63,6 +64,10 @@ class Encoder:
         head = _encode(about)
         items = b",".join(_encode(_item(type, each)) for each in objects)
         return head[:-1] + b',"items":[' + items + b"]}"
+
+
+def _taken(encoded: bytes) -> int:
+    return len(encoded) + memory_of(encoded)
 
 
 def in_form(
