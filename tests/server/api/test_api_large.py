@@ -8,6 +8,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,7 +19,7 @@ from holdfast.server.api.bodies import read_object
 from holdfast.server.api.cluster import Call, Cluster
 from holdfast.server.api.status import ApiError
 from holdfast.server.api.workers import LARGE, Workers, Written
-from holdfast.store import Key, Store
+from holdfast.store import Key, Store, open_store
 
 PODS = "/api/v1/namespaces/default/pods"
 MAPS = "/api/v1/namespaces/default/configmaps"
@@ -162,11 +163,10 @@ def test_large_requests_that_depend_on_each_other_do_not_starve() -> None:
     asyncio.run(scenario())
 
 
-def test_a_small_change_of_a_large_object_is_worked_out_beside_the_loop() -> None:
+def test_a_small_change_of_a_large_object_is_worked_out_beside_the_loop(tmp_path: Path) -> None:
+    """However it came to be large, and whether or not anybody has read it since a restart."""
+
     async def scenario() -> None:
-        of = cluster()
-        of.store.create(KEY, {"metadata": {"name": "a"}})
-        workers = Workers(of.store)
         threads: list[str] = []
 
         def verb(call: Call) -> Written:
@@ -175,19 +175,41 @@ def test_a_small_change_of_a_large_object_is_worked_out_beside_the_loop() -> Non
             assert raw is not None
             return raw, False
 
+        store = open_store(tmp_path)
+        workers = Workers(store)
+        of = Cluster(store, RealClock())
         main = threading.current_thread().name
+        store.create(KEY, {"metadata": {"name": "a"}})
         await workers.write(config_maps(of), 10, verb)
-        workers.answered(KEY, b"x" * (LARGE + 1))
+        store.update(KEY, {"metadata": {"name": "a"}, "data": {f"k{i}": "" for i in range(2_000)}})
         await workers.write(config_maps(of), 10, verb)
-        workers.answered(KEY, b"x")
-        await workers.write(config_maps(of), 10, verb)
-        workers.answered(KEY, b"x" * (LARGE + 1))
-        of.store.delete(KEY)
-        assert not workers.is_heavy(1, config_maps(of).type), "what is deleted is forgotten"
         workers.close()
-        assert [name == main for name in threads] == [True, False, True]
+        store.close()
+        store = open_store(tmp_path)
+        workers = Workers(store)
+        of = Cluster(store, RealClock())
+        await workers.write(config_maps(of), 10, verb)
+        assert workers.is_large(KEY)
+        store.delete(KEY)
+        assert not workers.is_large(KEY), "what is deleted is forgotten"
+        workers.close()
+        store.close()
+        assert [name == main for name in threads] == [True, False, False]
 
     asyncio.run(scenario())
+
+
+def test_a_list_of_few_large_objects_is_as_much_work_as_one_of_many() -> None:
+    of = cluster()
+    workers, type = Workers(of.store), config_maps(of).type
+    keys = [KEY._replace(name=f"m{i}") for i in range(40)]
+    for key in keys:
+        of.store.create(key, {"metadata": {"name": key.name}, "data": {"a": "b"}})
+    assert not workers.is_heavy(keys, type)
+    for key in keys:
+        many = {f"k{i}": "" for i in range(3_000)}
+        of.store.update(key, {"metadata": {"name": key.name}, "data": many})
+    assert workers.is_heavy(keys, type)
 
 
 @pytest.mark.parametrize("kind", ["unknown", "duplicate"])

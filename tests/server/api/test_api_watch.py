@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from apiserver import CONFIG_MAPS, TABLE, LiveServer, config_map
-from holdfast.server.api import streams, watching
-from holdfast.server.api.negotiate import PLAIN
+from holdfast.server.api import encoding, streams, watching
+from holdfast.server.api.negotiate import PLAIN, object_form
 from holdfast.server.api.selection import EVERYTHING
 from holdfast.server.api.watching import Shared, Watcher, WatchHub
 from holdfast.store import Change, Key
@@ -173,6 +173,39 @@ def test_tables_are_watched_with_their_columns_said_once() -> None:
             assert [each["name"] for each in first["columnDefinitions"]] == ["Name", "Data", "Age"]
             assert second["columnDefinitions"] is None
             assert [each["rows"][0]["cells"][0] for each in (first, second)] == ["a", "b"]
+
+
+def test_a_change_is_made_a_table_once_for_all_who_watch_tables(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made = []
+
+    def in_form(*args: Any) -> Any:
+        made.append(args)
+        return encoding.in_form(*args)
+
+    monkeypatch.setattr(watching, "in_form", in_form)
+    with LiveServer() as server:
+
+        def change() -> list[list[bytes]]:
+            type = server.cluster.catalogue.resource("", "v1", "configmaps")
+            assert type is not None
+            hub = WatchHub(server.cluster)
+            forms = [object_form(TABLE)] * 50 + [PLAIN]
+            watchers = [Watcher(server.cluster, type, "", EVERYTHING, form) for form in forms]
+            for watcher in watchers:
+                hub.add(watcher)
+            for name in "abc":
+                key = Key("", "ConfigMap", "default", name)
+                server.cluster.store.create(key, config_map(name))
+            hub.close()
+            return [list(watcher._pending) for watcher in watchers[:50]]
+
+        told = server.run(change)
+    assert all(each == told[0] for each in told)
+    assert b"columnDefinitions" in told[0][0]
+    # The first of each has its headers, the others are shared.
+    assert len(made) == 50 + 2
 
 
 def test_one_who_does_not_read_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:

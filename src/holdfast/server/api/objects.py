@@ -44,10 +44,10 @@ from holdfast.server.api.verbs import (
 )
 from holdfast.server.api.verbs.bodies import read_known
 from holdfast.server.api.views import key_of
-from holdfast.server.api.workers import LARGE, Workers, Written
+from holdfast.server.api.workers import LARGE, MANY, Workers, Written
 from holdfast.server.schema import ResourceType
 from holdfast.server.turns import Turns
-from holdfast.store import Raw
+from holdfast.store import Raw, memory_of
 
 _DELETE_OPTIONS = "io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions"
 _WRITES = {"POST": "CreateOptions", "PUT": "UpdateOptions", "PATCH": "PatchOptions"}
@@ -69,14 +69,11 @@ def _usual_options(agent: str) -> WriteOptions:
 
 
 class Objects:
-    def __init__(self, cluster: Cluster, streams: Streams, turns: Turns) -> None:
+    def __init__(self, cluster: Cluster, streams: Streams, turns: Turns, workers: Workers) -> None:
         self._cluster = cluster
         self._streams = streams
         self._turns = turns
-        self._workers = Workers(cluster.store)
-
-    def close(self) -> None:
-        self._workers.close()
+        self._workers = workers
 
     async def handle(self, request: web.BaseRequest, target: Target, accept: str) -> web.StreamResponse:
         type = self._cluster.catalogue.resource(target.group, target.version, target.plural)
@@ -186,7 +183,11 @@ class Objects:
                 return to_bytes(document, form.media)
             return self._cluster.encoder.list(type, listed.objects, listed.metadata, form.media)
 
-        heavy = self._workers.is_heavy(len(listed.objects), type)
+        keys = [
+            key_of(type, each["metadata"].get("namespace", ""), each["metadata"]["name"])
+            for each in listed.objects[: MANY + 1]
+        ]
+        heavy = self._workers.is_heavy(keys, type)
         body = await self._workers.compute(encode) if heavy else encode()
         return answers.answer(body, 200, form.media, call.warnings)
 
@@ -204,7 +205,6 @@ class Objects:
         include = request.query.get("includeObject", "") if form.kind else ""
         check_include(include)
         encoded = self._cluster.encoder.object(type, raw)
-        heavy = self._workers.answered(key_of(type, call.namespace, raw["metadata"]["name"]), encoded)
         if not form.kind and form.media == JSON:
             return answers.answer(encoded, code, form.media, call.warnings)
         now = self._cluster.clock.epoch()
@@ -214,6 +214,7 @@ class Objects:
                 return to_bytes(in_form(type, raw, form, now, include), form.media)
             return as_media(encoded, form.media)
 
+        heavy = memory_of(encoded) > LARGE
         body = await self._workers.compute(encode) if heavy else encode()
         return answers.answer(body, code, form.media, call.warnings)
 

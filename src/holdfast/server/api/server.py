@@ -28,6 +28,7 @@ from holdfast.server.api.status import (
 )
 from holdfast.server.api.streams import Streams
 from holdfast.server.api.watching import WatchHub
+from holdfast.server.api.workers import Workers
 from holdfast.server.health import OPEN_PATHS, Endpoints, Health, is_open
 from holdfast.server.limits import CHUNK_BYTES, IN_FLIGHT
 from holdfast.server.listener import Connection
@@ -63,9 +64,11 @@ class ApiServer:
         self._open = frozenset(open_paths)
         self._definitions = DefinitionKeeper(cluster)
         self._hub = WatchHub(cluster)
-        self._documents = Documents(cluster.catalogue)
         self._turns = Turns()
-        self._objects = Objects(cluster, Streams(cluster, self._hub, self._turns), self._turns)
+        self._workers = Workers(cluster.store)
+        streams = Streams(cluster, self._hub, self._turns)
+        self._objects = Objects(cluster, streams, self._turns, self._workers)
+        self._documents = Documents(cluster.catalogue, self._workers.compute)
         self._in_flight = 0
         self._log = RareLog()
 
@@ -73,7 +76,7 @@ class ApiServer:
         """Ends all watches."""
         self._hub.close()
         self._definitions.stop()
-        self._objects.close()
+        self._workers.close()
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
         """Nothing is done for a request, nor read of its body, before it is known who sent it."""
@@ -152,7 +155,7 @@ class ApiServer:
         target = paths.parse(request.rel_url.raw_path)
         if target is not None and target.plural:
             return await self._objects.handle(request, target, accept)
-        found = self._discovered(request, path.rstrip("/") or "/", accept)
+        found = await self._discovered(request, path.rstrip("/") or "/", accept)
         if found is None:
             return answers.page_not_found() if target is None else self._unknown(target)
         if request.method not in ("GET", "HEAD"):
@@ -165,7 +168,7 @@ class ApiServer:
             raise unknown_resource()
         return answers.page_not_found()
 
-    def _discovered(
+    async def _discovered(
         self, request: web.BaseRequest, path: str, accept: str
     ) -> web.StreamResponse | None:
         catalogue = self._cluster.catalogue
@@ -189,7 +192,7 @@ class ApiServer:
                 resources = discovery.resource_list(catalogue, group, version)
                 return _if_any(resources, accept)
             case ["openapi", *rest]:
-                return self._documents.answer(rest, request, accept)
+                return await self._documents.answer(rest, request, accept)
             case [""]:
                 return answers.document({"paths": discovery.all_paths(catalogue)})
             case _:

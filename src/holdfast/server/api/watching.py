@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 
 import msgspec
 
@@ -110,7 +110,7 @@ class Watcher:
         if initial_end:
             metadata["annotations"] = _INITIAL_END
         raw = {"kind": self.type.kind, "apiVersion": self.type.api_version, "metadata": metadata}
-        return _event("BOOKMARK", _encode(raw)) if self.plain else self._formed("BOOKMARK", raw)
+        return _event("BOOKMARK", _encode(raw)) if self.plain else self.formed("BOOKMARK", raw)
 
     def _of_change(self, change: Change, shared: Shared) -> bytes | None:
         if self.namespace and change.key.namespace != self.namespace:
@@ -119,7 +119,7 @@ class Watcher:
         return self._of_object(sort, raw, shared) if raw is not None else None
 
     def _of_object(self, sort: str, raw: Raw, shared: Shared) -> bytes:
-        return shared.event(self, sort, raw) if self.plain else self._formed(sort, raw)
+        return shared.event(self, sort, raw) if self.plain else shared.formed(self, sort, raw)
 
     def error(self, status: Raw) -> None:
         self._put(_event("ERROR", _encode(status)))
@@ -197,13 +197,20 @@ class Watcher:
         metadata = {**before["metadata"], "resourceVersion": str(change.revision)}
         return "DELETED", {**before, "metadata": metadata}
 
-    def _formed(self, sort: str, raw: Raw) -> bytes:
+    def formed(self, sort: str, raw: Raw) -> bytes:
+        """As a table or as metadata. The first table has the headers."""
         document = in_form(
             self.type, raw, self._form, self._cluster.clock.epoch(), self._include, self._headers
         )
         if sort != "BOOKMARK":
             self._headers = False
         return _event(sort, _encode(document))
+
+    @property
+    def shows(self) -> Hashable:
+        """What two watchers of a kind have in common who are shown the same of an object; None for one
+        who is alone in that."""
+        return None if self._headers else (self._form, self._include)
 
     def _put(self, text: bytes) -> None:
         self._pending.append(text)
@@ -219,7 +226,17 @@ class Shared:
     def __init__(self, cluster: Cluster, keep: bool = True) -> None:
         self._cluster = cluster
         self._keep = keep
-        self._known: dict[tuple[str, str, str], bytes] = {}
+        self._known: dict[Hashable, bytes] = {}
+
+    def formed(self, watcher: Watcher, sort: str, raw: Raw) -> bytes:
+        shows = watcher.shows if self._keep else None
+        if shows is None:
+            return watcher.formed(sort, raw)
+        key = (shows, sort, watcher.type.api_version, raw["metadata"]["resourceVersion"])
+        known = self._known.get(key)
+        if known is None:
+            known = self._known[key] = watcher.formed(sort, raw)
+        return known
 
     def event(self, watcher: Watcher, sort: str, raw: Raw) -> bytes:
         type = watcher.type

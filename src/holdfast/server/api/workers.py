@@ -1,11 +1,11 @@
 """Requests too large for the event loop are worked out in threads beside it.
 
 While a request is worked out in the loop nobody else is served, so that is for requests whose work is a
-few milliseconds: a body of up to 64 KiB, for an object that is no larger, less where its schema has
-patterns and rules that take long to check. Anything else goes to a thread, which takes turns with the
-loop. Reading is safe there, since objects are never changed in place; a write is drafted and committed
-in the loop (`store.draft`), so that writes have one order. A request that somebody else's write came
-before is worked out again, as the API server does it.
+few milliseconds: a body of up to 64 KiB, for an object that takes no more in memory, less where its
+schema has patterns and rules that take long to check. Anything else goes to a thread, which takes turns
+with the loop. Reading is safe there, since objects are never changed in place; a write is drafted and
+committed in the loop (`store.draft`), so that writes have one order. A request that somebody else's
+write came before is worked out again, as the API server does it.
 
 What is stored has the limit of etcd, and its words.
 """
@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from copy import copy
 from typing import Any, TypeVar
@@ -24,16 +24,18 @@ import msgspec
 from holdfast.server.api.cluster import Call
 from holdfast.server.api.status import MODIFIED, ApiError, conflict
 from holdfast.server.schema import ResourceType, custom
-from holdfast.store import Change, ChangedMeanwhile, Draft, Key, Raw, Store
+from holdfast.store import ChangedMeanwhile, Draft, Key, Raw, Store
 
 T = TypeVar("T")
 Written = tuple[Raw, bool]
 """The object as it is now, and whether it is new."""
 
 LARGE = 64 * 1024
-"""Bytes of JSON that are too many for the loop."""
+"""Bytes of a body, or of an object in memory, that are too many for the loop."""
 MANY = 500
-"""Objects that are."""
+"""Objects that are, or as many bytes as would be of"""
+_USUAL = 16 * 1024
+"""bytes each."""
 _COLUMNS = 16
 """Columns of a table that cost as much as their object."""
 _DEEP = 50
@@ -50,10 +52,8 @@ _encode = msgspec.json.Encoder().encode
 class Workers:
     def __init__(self, store: Store) -> None:
         self._pool: ThreadPoolExecutor | None = None
-        self._large: dict[Key, int] = {}
-        """The sizes of objects that are known to be large."""
+        self._store = store
         self._committing = asyncio.Lock()
-        self._stop = store.observe(self._changed)
 
     async def compute(self, function: Callable[[], T]) -> T:
         """What the function answers with, from a thread. It must not touch the store."""
@@ -65,7 +65,7 @@ class Workers:
     async def write(self, call: Call, size: int, verb: Callable[[Call], Written]) -> Written:
         """What the verb answers with, in the loop or from a thread, as the size of the request and of
         the object say."""
-        if size * custom.weight(call.type) <= LARGE and call.key not in self._large:
+        if size * custom.weight(call.type) <= LARGE and not self.is_large(call.key):
             return verb(call)
         for attempt in range(_TRIES):
             one = copy(call)
@@ -99,25 +99,19 @@ class Workers:
                 committed = draft.commit()
         return (committed if committed is not None else answer), new
 
-    def answered(self, key: Key, encoded: bytes) -> bool:
-        """Takes note of how large an object is that is shown; whether that is too much for the loop."""
-        if len(encoded) <= LARGE:
-            self._large.pop(key, None)
-            return False
-        self._large[key] = len(encoded)
-        return True
+    def is_large(self, key: Key) -> bool:
+        """Whether what is to be done with the object is too much for the loop."""
+        return self._store.size(key) > LARGE
 
-    def is_heavy(self, objects: int, type: ResourceType) -> bool:
-        """Whether showing that many objects is too much for the loop."""
+    def is_heavy(self, keys: Sequence[Key], type: ResourceType) -> bool:
+        """Whether showing those objects is too much for the loop."""
         columns = sum(_DEEP if ".." in column.json_path else 1 for column in type.columns)
-        return objects * (1 + columns / _COLUMNS) > MANY or bool(self._large and objects)
-
-    def _changed(self, change: Change) -> None:
-        if change.after is None:
-            self._large.pop(change.key, None)
+        work = 1 + columns / _COLUMNS
+        if len(keys) * work > MANY:
+            return True
+        return sum(map(self._store.size, keys)) * work > MANY * _USUAL
 
     def close(self) -> None:
-        self._stop()
         if self._pool is not None:
             self._pool.shutdown(wait=False, cancel_futures=True)
             self._pool = None
