@@ -69,7 +69,7 @@ class NotConverging(NamedTuple):
 
 
 class _Seen:
-    """How often a kind of decision was made about an object, or one decision with all it says."""
+    """How often one decision was made, with all it says."""
 
     __slots__ = ("at", "revision", "times", "unchanged")
 
@@ -98,7 +98,8 @@ class ConvergenceGuard:
     def __init__(self, cluster: Cluster, initial_backoff: float, max_backoff: float) -> None:
         self._cluster = cluster
         self._initial, self._most = initial_backoff, max_backoff
-        self._kinds: dict[tuple[type, Name], _Seen] = {}
+        self._kinds: dict[tuple[type, str, str, str], tuple[int, float]] = {}
+        """How often a kind of decision was made about an object, and when it was last."""
         self._exactly: dict[tuple[Name, str], _Seen] = {}
         self._aside: dict[Name, _Aside] = {}
         self._backoffs: dict[Name, tuple[int, float]] = {}
@@ -157,26 +158,27 @@ class ConvergenceGuard:
         admitted: list[Decision] = []
         for name in due:
             admitted += self._aside.pop(name).decisions
+        kinds = self._kinds
         for decision in decisions:
-            about = _ABOUT.get(type(decision))
+            kind = type(decision)
+            about = _ABOUT.get(kind)
             if about is None:
                 admitted.append(decision)
                 continue
             if isinstance(decision, CreateReservation):
-                told = _owner(decision.reservation)
-                name = ("Reservation", "", decision.reservation.metadata.name)
+                key = (kind, "Reservation", "", decision.reservation.metadata.name)
             else:
                 told = getattr(decision, about)
-                name = (told.kind, told.namespace, told.name)
-            aside = self._aside.get(name)
-            if aside is None and self._is_repeated(decision, name, now):
-                until = now + self._backoff(told, now)
-                aside = self._aside[name] = _Aside(until, [])
-                what = f"{type(decision).__name__} was decided again and again"
-                what += f" for {name[2]}" if told.name != name[2] else ""
-                self._report(told, what, until, now)
-            if aside is not None:
+                key = (kind, told.kind, told.namespace, told.name)
+            if self._aside and (aside := self._aside.get(key[1:])) is not None:
                 aside.decisions.append(decision)
+                continue
+            times, last = kinds.get(key, (0, now))
+            times = times + 1 if now - last <= _AT_ONCE else 1
+            kinds[key] = times, now
+            # What a decision says is looked at only where there were many of the kind.
+            if times > _REPEATS and self._is_repeated(decision, key[1:], now):
+                self._set_aside(decision, key[1:], now)
             else:
                 admitted.append(decision)
         self._tidy(now)
@@ -186,16 +188,19 @@ class ConvergenceGuard:
         events, self._events = self._events, []
         return decisions + events if events else decisions
 
+    def _set_aside(self, decision: Decision, name: Name, now: float) -> None:
+        if isinstance(decision, CreateReservation):
+            told = _owner(decision.reservation)
+        else:
+            told = getattr(decision, _ABOUT[type(decision)])
+        until = now + self._backoff(told, now)
+        self._aside[name] = _Aside(until, [decision])
+        what = f"{type(decision).__name__} was decided again and again"
+        what += f" for {name[2]}" if told.name != name[2] else ""
+        self._report(told, what, until, now)
+
     def _is_repeated(self, decision: Decision, name: Name, now: float) -> bool:
-        """What a decision says is looked at only where there were many of the kind about the object."""
         revision = self._cluster.revision
-        kind = (type(decision), name)
-        seen = self._kinds.get(kind)
-        if seen is None:
-            seen = self._kinds[kind] = _Seen(now, revision)
-        seen.again(now, revision)
-        if seen.times <= _REPEATS:
-            return False
         says = (name, _VARIES.sub("", repr(decision)))
         exactly = self._exactly.get(says)
         if exactly is None:
@@ -228,7 +233,7 @@ class ConvergenceGuard:
         if now < self._tidy_at:
             return
         self._tidy_at = now + 2 * _AT_ONCE
-        self._kinds = {key: seen for key, seen in self._kinds.items() if now - seen.at <= _AT_ONCE}
+        self._kinds = {key: seen for key, seen in self._kinds.items() if now - seen[1] <= _AT_ONCE}
         self._exactly = {key: seen for key, seen in self._exactly.items() if now - seen.at <= _AT_ONCE}
         self._backoffs = {key: seen for key, seen in self._backoffs.items() if now - seen[1] <= _MEMORY}
 

@@ -39,11 +39,6 @@ def allocated_from(text: str | None) -> str:
         return ""
 
 
-def is_disrupted(pod: Pod) -> bool:
-    """Whether the pod is being deleted to make room for another."""
-    return pod.metadata.deletion_timestamp is not None and is_preempted(pod)
-
-
 def is_preempted(pod: Pod) -> bool:
     """Whether it was decided that the pod makes room for another; its deletion may be yet to come."""
     found = condition(pod.status.conditions, "DisruptionTarget")

@@ -17,7 +17,6 @@ from holdfast.core.facts import (
     allocated_from,
     bound_at,
     gives_up,
-    is_disrupted,
     is_preempted,
     is_ready,
 )
@@ -217,10 +216,11 @@ class PodIntake:
             started = pod.status.start_time
             before = known.started
             known.started = parse_time(started) if started else None
-            preempted = pod.metadata.deletion_timestamp is None and is_preempted(pod)
+            preempted, deleted = is_preempted(pod), pod.metadata.deletion_timestamp is not None
             # Its condition comes first, its deletion may take a while: it is on its way out until the
             # decision is refused.
-            known.disrupted = is_disrupted(pod) or (known.disrupted and preempted)
+            known.disrupted = preempted and (deleted or known.disrupted)
+            preempted = preempted and not deleted
             if preempted != known.preempted:
                 known.preempted = preempted
                 if known.job is not None:

@@ -388,13 +388,13 @@ class Cycle:
         """What was proposed is decided: victims count as on their way out, so that nothing is decided
         of them again before that is seen, and nominations that end are forgotten."""
         pods = self._cluster.pods
+        self.decisions += decisions
         for decision in decisions:
-            pod = pods.get(decision.pod.uid) if isinstance(decision, Preempt | Nominate) else None
-            if pod is not None and isinstance(decision, Preempt):
-                pod.disrupted = True
-            elif pod is not None and isinstance(decision, Nominate):
+            if isinstance(decision, Preempt):
+                if (pod := pods.get(decision.pod.uid)) is not None:
+                    pod.disrupted = True
+            elif isinstance(decision, Nominate) and (pod := pods.get(decision.pod.uid)) is not None:
                 self._cluster.nominate(pod, decision.node)
-            self.decisions.append(decision)
 
     def _warn(self, nomination: Nomination) -> None:
         for warning in nomination.warnings:
@@ -456,7 +456,7 @@ class Cycle:
             column.refresh()
             warnings += nomination.warnings
             if nomination.node or nomination.claims:
-                return nomination._replace(warnings=warnings)
+                return nomination._replace(warnings=warnings) if warnings else nomination
             node = nomination.node if node is None else node
             if nomination.message:
                 messages.append(nomination.message)

@@ -26,6 +26,7 @@ ANYONE: Clue = ()
 _NONE: frozenset[int] = frozenset()
 
 _encode = msgspec.msgpack.Encoder(order="deterministic").encode
+_NOBODY = _encode([])
 
 
 class PodName(NamedTuple):
@@ -203,6 +204,8 @@ class OwnerSpecs:
 
 def _key(owners: list[ReservationOwner]) -> bytes:
     """The same for owners that mean the same, in whatever order they are listed."""
+    if not owners:
+        return _NOBODY
     return _encode(sorted({_encode((o.object, o.controller, _asked(o))) for o in owners}))
 
 
