@@ -256,8 +256,9 @@ class Audit:
         ):
             return False
         if rule == RESTRICTED:
+            # A reservation that its user makes smaller than what its owners have is so at once.
             resource = about.rpartition(" ")[2]
-            return any(self._restricts(each.scheduler, resource) for each in actors)
+            return any(self._restricts(pod.scheduler, resource) for pod in self._bound)
         if rule in (OVER_WAITING, OVER_WAITING_BUT_HOLDS):
             # A pod whose reservation just got its node is bound once that is written: what waits there
             # since came after it.
