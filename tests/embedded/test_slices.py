@@ -4,6 +4,7 @@ answered."""
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable
 from itertools import pairwise
 
@@ -113,7 +114,8 @@ def test_what_happens_to_many_happens_in_small_steps(happens: Callable[[Driven],
     happens(it)
     writes = []
     before = first = it.store.revision
-    for _ in it.cluster.world.steps():
+    for work in it.cluster.world.steps():
+        assert work is None
         writes.append(it.store.revision - before)
         before = it.store.revision
     assert before - first >= MANY, "nothing happened"
@@ -166,3 +168,113 @@ def test_others_have_their_turn_while_much_is_done(monkeypatch: pytest.MonkeyPat
     asyncio.run(story())
     assert seen[-1] - seen[0] >= MANY
     assert max(b - a for a, b in pairwise(seen)) <= 10 * A_STEP
+
+
+REPLICA_SETS = ("apps", "ReplicaSet", "default")
+
+
+def a_replica_set(it: Driven, replicas: int) -> Key:
+    key = Key(*REPLICA_SETS, "many")
+    it.store.create(
+        key,
+        {
+            "apiVersion": "apps/v1",
+            "kind": "ReplicaSet",
+            "metadata": {"name": "many", "namespace": "default", "uid": "u"},
+            "spec": {
+                "replicas": replicas,
+                "selector": {"matchLabels": {"a": "b"}},
+                "template": {
+                    "metadata": {"labels": {"a": "b"}},
+                    "spec": {"containers": [{"name": "c", "image": "i"}]},
+                },
+            },
+        },
+    )
+    return key
+
+
+def test_a_workload_of_many_pods_is_looked_at_beside_the_loop() -> None:
+    it = Driven()
+    key = a_replica_set(it, 800)
+    beside = {work for work in it.cluster.world.steps() if work is not None}
+    assert not beside, "there are no pods yet"
+    it.settle()
+    assert it.store.count("", "Pod") == 800
+    found = it.store.get(key)
+    assert found is not None
+    it.store.update(key, {**found, "spec": {**found["spec"], "replicas": 801}})
+    threads = []
+    for work in it.cluster.world.steps():
+        if work is not None:
+            thread = threading.Thread(target=work)
+            thread.start()
+            thread.join()
+            threads.append(thread)
+    assert threads
+    it.settle()
+    assert it.store.count("", "Pod") == 801
+
+
+def test_what_a_client_writes_while_a_controller_acts_is_kept() -> None:
+    """Its pods are made one after the other, and its status is written when all are."""
+    it = Driven()
+    key = a_replica_set(it, 50)
+    steps = it.cluster.world.steps()
+    while it.store.count("", "Pod") < 10:
+        next(steps)
+    found = it.store.get(key)
+    assert found is not None
+    metadata = {**found["metadata"], "labels": {"mine": "yes"}}
+    spec = {**found["spec"], "replicas": 20}
+    it.store.update(key, {**found, "metadata": metadata, "spec": spec})
+    for _ in steps:
+        pass
+    it.settle()
+    after = it.store.get(key)
+    assert after is not None
+    assert after["metadata"]["labels"] == {"mine": "yes"}
+    assert (after["spec"]["replicas"], after["status"]["replicas"]) == (20, 20)
+    assert it.store.count("", "Pod") == 20
+
+
+def test_a_pod_that_ended_is_counted_though_a_client_writes_to_its_job() -> None:
+    """It is counted when its finalizer is taken off, and that is written before the job's status."""
+    it = Driven()
+    it.node("n")
+    key = Key("batch", "Job", "default", "j")
+    it.store.create(
+        key,
+        {
+            "apiVersion": "batch/v1",
+            "kind": "Job",
+            "metadata": {"name": "j", "namespace": "default", "uid": "u"},
+            "spec": {
+                "completions": 3,
+                "parallelism": 3,
+                "template": {
+                    "metadata": {"annotations": {"sim.holdfast.io/runs-for": "10s"}},
+                    "spec": {
+                        "restartPolicy": "Never",
+                        "containers": [{"name": "c", "image": "i"}],
+                    },
+                },
+            },
+        },
+    )
+    it.settle()
+    it.clock.t += 11
+    label = 0
+    for _ in it.cluster.world.steps():
+        found = it.store.get(key)
+        assert found is not None
+        label += 1
+        metadata = {**found["metadata"], "labels": {"step": str(label)}}
+        it.store.update(key, {**found, "metadata": metadata})
+        if label > 1_000:
+            break
+    it.settle()
+    after = it.store.get(key)
+    assert after is not None
+    assert after["status"]["succeeded"] == 3
+    assert after["metadata"]["labels"] == {"step": str(label)}

@@ -9,11 +9,11 @@ every write: who has which CPU and how much of which GPU is worked out from anno
 import random
 import sys
 from collections import Counter
-from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 
+from holdfast.backends.embedded.resident import Steps
 from holdfast.backends.embedded.setup import Setup
 from holdfast.framework.config import API_VERSION, KIND
 from holdfast.sim.loading import load_text
@@ -206,7 +206,7 @@ class Audit:
         self.problems: list[str] = []
         self.waited = 0
 
-    def settle(self) -> Iterator[None]:
+    def settle(self) -> Steps:
         return iter(())
 
     def changed(self, change: Change) -> None:

@@ -17,6 +17,7 @@ from holdfast.backends.embedded.clock import Clock
 from holdfast.backends.embedded.events import Recorder
 from holdfast.backends.embedded.kubelet import Kubelets
 from holdfast.backends.embedded.objects import ENDED, Objects
+from holdfast.backends.embedded.resident import Steps
 from holdfast.backends.embedded.workloads import WorkloadControllers
 from holdfast.controllers.workloads import Workloads
 from holdfast.controllers.workloads.history import REVISION_LABEL, new_revision
@@ -71,7 +72,7 @@ class ScenarioWorkloads(WorkloadControllers):
             if key != but and key[:2] not in _MAKERS:
                 super().changed(Change(self._objects.store.revision, key, None, raw))
 
-    def settle(self) -> Iterator[None]:
+    def settle(self) -> Steps:
         if self._active:
             self._completion.complete()
             yield from super().settle()

@@ -144,7 +144,7 @@ class Cluster:
             if said is not None:
                 self._carry_out(said)
         elif isinstance(action, Update):
-            self._update(Key(*action.ref), action.raw)
+            self._update(Key(*action.ref), action.after)
         elif isinstance(action, Delete):
             found = self.store.get(Key(*action.ref))
             if found is not None and found["metadata"]["uid"] == action.uid:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from controllers.workloads.cluster import Cluster, condition, workload
-from holdfast.controllers.workloads.indexes import read, write
+from holdfast.controllers.workloads.indexes import INDEX, Indexes
 
 Raw = dict[str, Any]
 
@@ -190,7 +190,7 @@ def test_indexed_pods_have_their_numbers() -> None:
 
 @pytest.mark.parametrize("text", ["", "0", "0-2", "0,2-3,7", "1-4,6-7"])
 def test_numbers_are_written_short(text: str) -> None:
-    assert write(read(text, below=8)) == text
+    assert str(Indexes.read(text, below=8)) == text
 
 
 @pytest.mark.parametrize(
@@ -198,7 +198,9 @@ def test_numbers_are_written_short(text: str) -> None:
     [("x-y,1", {1}), ("2-", {2}), ("5,2-9000000000", {2, 3}), ("3-1", set()), ("-1", set())],
 )
 def test_numbers_that_make_no_sense_upset_nobody(text: str, numbers: set[int]) -> None:
-    assert read(text, below=4) == numbers
+    done = Indexes.read(text, below=4)
+    assert set(range(4)) - {*done.others(4)} == numbers
+    assert len(done) == len(numbers)
 
 
 def test_pods_of_a_deleted_job_are_let_go() -> None:
@@ -206,3 +208,36 @@ def test_pods_of_a_deleted_job_are_let_go() -> None:
     cluster.delete("Job", "work")
     cluster.settle()
     assert cluster.pods() == []
+
+
+def test_an_indexed_job_of_two_billion_goes_on_where_it_is() -> None:
+    """Its status says in a few words what is done; nothing is as large as that means."""
+    cluster = Cluster()
+    most = 2**31 - 1
+    job = workload("Job", "j", completions=most, parallelism=2, completionMode="Indexed")
+    job["status"] = {"completedIndexes": f"0-{most - 5},{most - 3}", "succeeded": most - 3}
+    cluster.create(job)
+    cluster.settle()
+    indexes = sorted(int(pod["metadata"]["labels"][INDEX]) for pod in cluster.pods())
+    assert indexes == [most - 4, most - 2]
+    for pod in cluster.pods():
+        cluster.run(pod["metadata"]["name"])
+        cluster.end(pod["metadata"]["name"])
+    status = cluster.get("Job", "j")["status"]
+    assert status["completedIndexes"] == f"0-{most - 2}"
+
+
+@pytest.mark.parametrize(
+    ("text", "others", "again"),
+    [
+        ("", [0, 1, 2, 3, 4], ""),
+        ("4,0-1", [2, 3], "0-1,4"),
+        ("4,0-2,1-3", [], "0-4"),
+        ("2-99", [0, 1], "2-4"),
+        ("0-9223372036854775807", [], "0-4"),
+    ],
+)
+def test_numbers_are_kept_as_runs(text: str, others: list[int], again: str) -> None:
+    done = Indexes.read(text, below=5)
+    assert (list(done.others(5)), str(done), len(done)) == (others, again, 5 - len(others))
+    assert str(done.and_also(others)) == "0-4"

@@ -152,3 +152,33 @@ def test_below_the_partition_a_lost_pod_comes_back_as_it_was() -> None:
         cluster.settle()
         _run_until_done(cluster)
         assert cluster.get("Pod", name)["spec"]["containers"][0]["image"] == expected
+
+
+def test_a_set_of_two_billion_comes_some_at_a_time() -> None:
+    cluster = Cluster()
+    most = 2**31 - 1
+    cluster.create(
+        workload("StatefulSet", "db", replicas=most, serviceName="db", podManagementPolicy="Parallel")
+    )
+    made = []
+    for _ in range(3):
+        for action in cluster.workloads.step(cluster.now) or ():
+            cluster._carry_out(action)
+        made.append(len(cluster.names()))
+    assert made == [100, 200, 300]
+
+
+def test_a_set_of_two_billion_lets_those_go_that_are_too_many() -> None:
+    cluster = _set(replicas=3, podManagementPolicy="Parallel")
+    cluster.run()
+    ordinals = {"start": 2}
+    cluster.patch("StatefulSet", "db", replicas=2**31 - 3, ordinals=ordinals)
+    for action in cluster.workloads.step(cluster.now) or ():
+        cluster._carry_out(action)
+    assert "db-0" not in _staying(cluster) and "db-1" not in _staying(cluster)
+    assert "db-2" in _staying(cluster)
+
+
+def _staying(cluster: Cluster) -> list[str]:
+    pods = cluster.pods()
+    return [pod["metadata"]["name"] for pod in pods if not pod["metadata"].get("deletionTimestamp")]

@@ -1,13 +1,12 @@
 """The status of disruption budgets, as the disruption controller has it: kept up to date while pods
 come and go."""
 
-from collections.abc import Iterator
-
 from holdfast.api.decode import convert
 from holdfast.api.intorstring import scaled_value
 from holdfast.api.policy import PodDisruptionBudgetSpec
 from holdfast.api.selectors import compile_selector
 from holdfast.backends.embedded.objects import ENDED, Objects
+from holdfast.backends.embedded.resident import Steps
 from holdfast.store.objects import POD, Key, Raw
 
 _BUDGET = ("policy", "PodDisruptionBudget")
@@ -35,7 +34,7 @@ class Budgets:
             if key in self._kept:
                 self._stale.add(key)
 
-    def settle(self) -> Iterator[None]:
+    def settle(self) -> Steps:
         stale, self._stale = self._stale, set()
         for key in sorted(stale):
             budget = self._objects.get(key)
@@ -44,7 +43,7 @@ class Budgets:
                 if budget.get("status") != status:
                     self._objects.update(key, {**budget, "status": status})
                     self._stale.discard(key)  # that is no news
-                yield
+                yield None
 
     def _status(self, budget: Raw, namespace: str) -> Raw:
         spec = convert(budget.get("spec") or {}, PodDisruptionBudgetSpec)

@@ -6,6 +6,7 @@ written to the store or the next thing is due. It gives way to other tasks every
 """
 
 import asyncio
+import sys
 import time
 from collections.abc import Iterable
 
@@ -15,7 +16,7 @@ from holdfast.backends.embedded.hands import Hands
 from holdfast.backends.embedded.namespaces import Namespaces
 from holdfast.backends.embedded.nodes import Nodes, address_of, new_node
 from holdfast.backends.embedded.orphans import Orphans
-from holdfast.backends.embedded.resident import Resident
+from holdfast.backends.embedded.resident import Resident, Work
 from holdfast.backends.embedded.setup import Setup
 from holdfast.backends.embedded.statuses import FullReports
 from holdfast.backends.embedded.telling import Tell, silent
@@ -29,6 +30,8 @@ from holdfast.store.store import Store
 
 _SLICE = 0.005
 """Seconds of work between giving way."""
+_THREAD_TURN = 0.001
+"""Seconds a thread computes before another may."""
 _EPSILON = 0.001
 _STORY = 20
 """Lines of an object's story that are logged."""
@@ -123,10 +126,13 @@ class EmbeddedCluster:
         await self._in_slices(map(self._hands.carry_out, decisions))
         return True
 
-    async def _in_slices(self, steps: Iterable[None]) -> None:
+    async def _in_slices(self, steps: Iterable[Work | None]) -> None:
         """Gives way to others whenever the steps have taken long enough."""
         until = time.perf_counter() + _SLICE
-        for _ in steps:
+        for work in steps:
+            if work is not None:
+                sys.setswitchinterval(_THREAD_TURN)
+                await asyncio.get_running_loop().run_in_executor(None, work)
             if time.perf_counter() > until:
                 await asyncio.sleep(0)
                 until = time.perf_counter() + _SLICE

@@ -1,11 +1,10 @@
 """Events are kept for an hour, as an API server keeps them, and no more than so many."""
 
-from collections.abc import Iterator
-
 from holdfast.api.events import last_said
 from holdfast.backends.embedded.agenda import Agenda
 from holdfast.backends.embedded.clock import Clock
 from holdfast.backends.embedded.objects import Objects
+from holdfast.backends.embedded.resident import Steps
 from holdfast.store.objects import Change, Key, Raw
 
 KEPT = 3600.0
@@ -26,7 +25,7 @@ class EventExpiry:
         if change.key.kind == "Event":
             self._counted += (change.after is not None) - (change.before is not None)
 
-    def settle(self) -> Iterator[None]:
+    def settle(self) -> Steps:
         """A fifth at a time: each time all have to be looked at."""
         if self._counted > MOST:
             oldest = sorted(self._objects.scan("", "Event"), key=last_said)
@@ -35,7 +34,7 @@ class EventExpiry:
         for key in too_old:
             if key in self._objects:
                 self._objects.delete(key)
-                yield
+                yield None
 
     def _tick(self) -> None:
         self._agenda.add(self._clock.t + _TICK, self._tick)

@@ -11,7 +11,6 @@
 A pod that ended stays as an object until it is deleted. A pod on a node that is not there waits for it.
 """
 
-from collections.abc import Iterator
 from contextlib import suppress
 from functools import lru_cache
 
@@ -23,6 +22,7 @@ from holdfast.backends.embedded.admission import DEFAULT_GRACE
 from holdfast.backends.embedded.agenda import Agenda, Entry
 from holdfast.backends.embedded.clock import Clock
 from holdfast.backends.embedded.objects import ENDED, Objects
+from holdfast.backends.embedded.resident import Steps
 from holdfast.backends.embedded.statuses import Reports
 from holdfast.backends.embedded.telling import DELETED, FAILED, RUNNING, SUCCEEDED, Tell
 from holdfast.store.objects import Key, Raw, node_key
@@ -95,14 +95,14 @@ class Kubelets:
             return max(0.0, self._clock.epoch() - parse_time(started)) if started else 0.0
         return 0.0
 
-    def settle(self) -> Iterator[None]:
+    def settle(self) -> Steps:
         """Starts pods that are on a node by now."""
         for node in [node for node in self._arrived if node_key(node) in self._objects]:
             for key in self._arrived.pop(node):
                 pod = self._objects.get(key)
                 if pod is not None and pod["spec"].get("nodeName") == node and _can_start(pod):
                     self._objects.update(key, self.running(pod))
-                    yield
+                    yield None
 
     def running(self, pod: Raw) -> Raw:
         """The pod as its kubelet reports it once it runs."""

@@ -1,12 +1,12 @@
 """A namespace that is being deleted is emptied, says what is left, and is gone when nothing is."""
 
 from collections import Counter
-from collections.abc import Iterator
 
 from holdfast.api.kinds import KINDS
 from holdfast.backends.embedded.clock import Clock
 from holdfast.backends.embedded.kubelet import Kubelets
 from holdfast.backends.embedded.objects import Objects, with_condition
+from holdfast.backends.embedded.resident import Steps
 from holdfast.backends.embedded.telling import DELETED, Tell
 from holdfast.store.objects import Change, Key, Raw
 
@@ -33,15 +33,15 @@ class Namespaces:
         elif key.namespace in self._terminating:
             self._stale.add(key.namespace)
 
-    def settle(self) -> Iterator[None]:
+    def settle(self) -> Steps:
         while self._stale:
             name = min(self._stale)
             self._stale.discard(name)
             for key in self._objects.store.keys_in(name):
                 self._delete(key)
-                yield
+                yield None
             self._report(name)
-            yield
+            yield None
 
     def _report(self, name: str) -> None:
         left = self._objects.store.keys_in(name)

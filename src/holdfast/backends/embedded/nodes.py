@@ -6,7 +6,6 @@ where nothing changes, and renews its Lease then too.
 """
 
 import zlib
-from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any
 
@@ -16,6 +15,7 @@ from holdfast.api.timestamps import format_micro_time
 from holdfast.backends.embedded.agenda import Agenda
 from holdfast.backends.embedded.clock import Clock
 from holdfast.backends.embedded.objects import Objects
+from holdfast.backends.embedded.resident import Steps
 from holdfast.store.objects import NODE, Change, Key, Raw, node_key
 
 DEFAULT_CAPACITY = {"cpu": "8", "memory": "32Gi", "ephemeral-storage": "100Gi", "pods": "110"}
@@ -54,7 +54,7 @@ class Nodes:
         if key[:2] == NODE and after is not None and before is None:
             self._new[key.name] = None
 
-    def settle(self) -> Iterator[None]:
+    def settle(self) -> Steps:
         new, self._new = self._new, {}
         for name in new:
             node = self._objects.get(node_key(name))
@@ -64,7 +64,7 @@ class Nodes:
             if registered != node:
                 self._objects.update(node_key(name), registered)
             self._renew_lease(node)
-            yield
+            yield None
 
     def _tick(self) -> None:
         """Every so often the next few nodes, so that all have had their turn after a heartbeat."""

@@ -1,12 +1,11 @@
 """Pods whose node is not there: those of a deleted node go with it, those that name a node which never
 was are given some time for it to come."""
 
-from collections.abc import Iterator
-
 from holdfast.backends.embedded.agenda import Agenda
 from holdfast.backends.embedded.clock import Clock
 from holdfast.backends.embedded.kubelet import Kubelets
 from holdfast.backends.embedded.objects import Objects
+from holdfast.backends.embedded.resident import Steps
 from holdfast.store.objects import NODE, POD, Change, Key, node_key
 
 PATIENCE = 40.0
@@ -36,13 +35,13 @@ class Orphans:
             if node and new and node_key(node) not in self._objects:
                 self._agenda.when_due(key, self._clock.t + PATIENCE, lambda: self._collect(key))
 
-    def settle(self) -> Iterator[None]:
+    def settle(self) -> Steps:
         deleted, self._deleted = self._deleted, {}
         for key, uid in deleted.items():
             pod = self._objects.get(key)
             if pod is not None and pod["metadata"]["uid"] == uid:
                 self._kubelets.delete(key, at_once=True)
-                yield
+                yield None
 
     def _collect(self, key: Key) -> None:
         pod = self._objects.get(key)

@@ -3,8 +3,6 @@
 A toleration with `tolerationSeconds` counts from when the pod and the taint met, whichever came last.
 """
 
-from collections.abc import Iterator
-
 from holdfast.api.affinity import Taint, Toleration
 from holdfast.api.decode import convert
 from holdfast.api.errors import InvalidObject
@@ -15,6 +13,7 @@ from holdfast.backends.embedded.clock import Clock
 from holdfast.backends.embedded.events import Recorder
 from holdfast.backends.embedded.kubelet import Kubelets
 from holdfast.backends.embedded.objects import Objects, with_condition
+from holdfast.backends.embedded.resident import Steps
 from holdfast.core.decisions import Emit, ObjectRef
 from holdfast.store.objects import NODE, POD, Change, Key, Raw
 
@@ -58,17 +57,17 @@ class Taints:
             else:
                 self._tainted.pop(key.name, None)
 
-    def settle(self) -> Iterator[None]:
+    def settle(self) -> Steps:
         while self._stale_nodes:
             node = next(iter(self._stale_nodes))
             del self._stale_nodes[node]
             for key in self._kubelets.pods_on(node):
                 self._stale_pods[key] = None
-            yield
+            yield None
         stale, self._stale_pods = self._stale_pods, {}
         for key in stale:
             self._judge(key)
-            yield
+            yield None
 
     def _judge(self, key: Key) -> None:
         pod = self._objects.get(key)

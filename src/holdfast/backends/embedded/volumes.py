@@ -3,8 +3,6 @@
 They act at once. The rules are those of `holdfast.controllers.claims`; here they meet the store.
 """
 
-from collections.abc import Iterator
-
 import msgspec
 
 from holdfast.api import names
@@ -12,6 +10,7 @@ from holdfast.api.decode import convert
 from holdfast.api.node import Node
 from holdfast.api.storage import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass
 from holdfast.backends.embedded.objects import Objects, key_of
+from holdfast.backends.embedded.resident import Steps
 from holdfast.controllers.claims import reach_of_new, volume_for
 from holdfast.core.volumes.objects import default_class
 from holdfast.store.objects import Key, Raw, node_key
@@ -43,16 +42,16 @@ class Volumes:
             else:
                 self._left.append(pod)
 
-    def settle(self) -> Iterator[None]:
+    def settle(self) -> Steps:
         """Does what waits for no one."""
         left, self._left = self._left, []
         new_pods, self._new_pods = self._new_pods, []
         for pod in left:
             self._delete_claims_of(pod)
-            yield
+            yield None
         for key in new_pods:
             self._make_claims_for(key)
-            yield
+            yield None
         if not self._stale:
             return
         self._stale = False
@@ -68,7 +67,7 @@ class Volumes:
                 delayed = self._mode(claim) == WAIT
                 node = self._selected_node(claim) if delayed else None
                 self._bind(claim, node, waits=delayed and node is None)
-            yield
+            yield None
         self._reclaim()
 
     def pod_bound(self, pod: Raw, node: Raw | None) -> None:

@@ -1,8 +1,6 @@
 """The controllers of workloads, at home in the embedded cluster: told of changes, their wishes carried
 out."""
 
-from collections.abc import Iterator
-
 from holdfast.api.errors import InvalidObject
 from holdfast.backends.embedded.admission import admit
 from holdfast.backends.embedded.agenda import Agenda, Entry
@@ -10,6 +8,7 @@ from holdfast.backends.embedded.clock import Clock
 from holdfast.backends.embedded.events import Recorder
 from holdfast.backends.embedded.kubelet import Kubelets
 from holdfast.backends.embedded.objects import Objects
+from holdfast.backends.embedded.resident import Steps
 from holdfast.controllers.workloads import Action, Create, Delete, Emit, Update, Workloads
 from holdfast.core import decisions
 from holdfast.core.decisions import ObjectRef
@@ -47,15 +46,20 @@ class WorkloadControllers:
         if key.kind not in _UNSEEN:
             self._workloads.changed(key, before, after)
 
-    def settle(self) -> Iterator[None]:
+    def settle(self) -> Steps:
         now = self._clock.epoch()
         done = 0
-        while done < _AT_A_TIME and (actions := self._workloads.step(now)) is not None:
+        while done < _AT_A_TIME and (look := self._workloads.next_look(now)) is not None:
+            if look.is_long:
+                yield look.work_out
+            else:
+                look.work_out()
+            actions = self._workloads.looked(look)
             for action in actions:
                 self._carry_out(action, now)
-                yield
+                yield None
             done += len(actions)
-            yield
+            yield None
         self._plan(self._workloads.next_due() if done < _AT_A_TIME else now)
 
     def _plan(self, due: float | None) -> None:
@@ -76,7 +80,7 @@ class WorkloadControllers:
         if isinstance(action, Create):
             self._create(action, now)
         elif isinstance(action, Update):
-            self._update(Key(*action.ref), action.raw)
+            self._update(Key(*action.ref), action)
         elif isinstance(action, Delete):
             self._delete(Key(*action.ref), action)
         else:
@@ -101,7 +105,11 @@ class WorkloadControllers:
         key = Key(group, raw["kind"], metadata["namespace"], metadata["name"])
         return self._objects.store.create(key, self._objects.identity.new(key, raw))
 
-    def _update(self, key: Key, raw: Raw) -> None:
+    def _update(self, key: Key, action: Update) -> None:
+        now = self._objects.get(key)
+        if now is None or now["metadata"]["uid"] != action.before["metadata"]["uid"]:
+            return
+        raw = action.applied_to(now)
         metadata = raw["metadata"]
         let_go = bool(metadata.get("deletionTimestamp")) and not metadata.get("finalizers")
         if let_go and key[:2] != _POD:

@@ -5,7 +5,7 @@ whoever lives in the cluster. What these do about it they do in `settle`, when a
 are known.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -22,7 +22,7 @@ from holdfast.backends.embedded.events import Recorder
 from holdfast.backends.embedded.kubelet import Kubelets
 from holdfast.backends.embedded.objects import RESERVATION, Objects
 from holdfast.backends.embedded.plugin_objects import PluginObjects
-from holdfast.backends.embedded.resident import Resident
+from holdfast.backends.embedded.resident import Resident, Steps
 from holdfast.backends.embedded.setup import Setup
 from holdfast.backends.embedded.statuses import Reports
 from holdfast.backends.embedded.taints import Taints
@@ -95,14 +95,15 @@ class World:
 
     def settle(self) -> None:
         """Lets everyone but the scheduler do what there is to do."""
-        for _ in self.steps():
-            pass
+        for work in self.steps():
+            if work is not None:
+                work()
 
-    def steps(self) -> Iterator[None]:
+    def steps(self) -> Steps:
         """The same step by step; see `Resident.settle`."""
         while (what := self.agenda.take(self.clock.t)) is not None:
             what()
-            yield
+            yield None
         yield from self.kubelets.settle()
         yield from self.volumes.settle()
         yield from self.budgets.settle()

@@ -36,7 +36,18 @@ class Update:
     """The whole object as it is to be, status included."""
 
     ref: Ref
-    raw: Raw
+    before: Raw
+    """As it was when that was worked out."""
+    after: Raw
+
+    def applied_to(self, now: Raw) -> Raw:
+        """The object as it is now, with what is to change. What others have written meanwhile stays,
+        but for parts that both have written: the spec, the status, one field of the metadata."""
+        if now is self.before:
+            return self.after
+        merged = _merged(self.before, self.after, now)
+        merged["metadata"] = _merged(self.before["metadata"], self.after["metadata"], now["metadata"])
+        return merged
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,4 +85,10 @@ class Outcome:
 
     def update(self, ref: Ref, before: Raw, after: Raw) -> None:
         if after != before:
-            self.actions.append(Update(ref, after))
+            self.actions.append(Update(ref, before, after))
+
+
+def _merged(before: Raw, after: Raw, now: Raw) -> Raw:
+    ours = {name for name in {**before, **after} if before.get(name) != after.get(name)}
+    kept = {name: value for name, value in now.items() if name not in ours}
+    return kept | {name: value for name, value in after.items() if name in ours}

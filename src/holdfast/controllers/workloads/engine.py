@@ -55,6 +55,48 @@ _RETRY = 10.0
 """How long to wait after something could not be created."""
 
 
+class Look:
+    """At one object, and what comes of it."""
+
+    def __init__(
+        self,
+        view: View,
+        ref: Ref,
+        now: float,
+        why: str = "",
+        until: float = 0.0,
+        *,
+        collects: bool = False,
+    ) -> None:
+        self._view, self.ref, self._now = view, ref, now
+        self.why, self.until = why, until
+        """Why something could not be created, and when that is tried again."""
+        self.collects = collects
+        """Whether it is only about what the object depends on, and what depends on it."""
+        self.outcome: Outcome | None = None
+
+    @property
+    def is_long(self) -> bool:
+        """Whether there is so much to look at that it takes longer than a few milliseconds."""
+        raw = self._view.get(self.ref)
+        return raw is not None and self._view.has_many_dependents(raw["metadata"]["uid"])
+
+    def work_out(self) -> None:
+        """Reads and changes nothing, so it may be done in another thread. What is written meanwhile has
+        the object looked at again."""
+        raw = self._view.get(self.ref)
+        if raw is None:
+            return
+        if self.collects:
+            self.outcome = garbage.collect(self._view, self.ref, raw)
+            return
+        controller = _CONTROLLERS.get((self.ref.group, self.ref.kind))
+        if controller is replica_set.reconcile:
+            self.outcome = replica_set.reconcile(self._view, self.ref, raw, self._now, self.why)
+        elif controller is not None:
+            self.outcome = controller(self._view, self.ref, raw, self._now)
+
+
 class Workloads:
     def __init__(self, objects: Objects, *, partial: bool = False) -> None:
         self.view = View(objects, partial=partial)
@@ -148,6 +190,15 @@ class Workloads:
 
     def step(self, now: float) -> list[Action] | None:
         """What the next object needs; None when there is none to look at."""
+        look = self.next_look(now)
+        if look is None:
+            return None
+        look.work_out()
+        return self.looked(look)
+
+    def next_look(self, now: float) -> Look | None:
+        """At the next object; None when there is none. A look is worked out, wherever that is, and then
+        given to `looked`, which has the actions, before there is another."""
         while self._due and self._due[0][0] <= now:
             at, ref = heapq.heappop(self._due)
             if self._next.get(ref) == at:
@@ -156,33 +207,26 @@ class Workloads:
         if self._to_see:
             ref = next(iter(self._to_see))
             del self._to_see[ref]
-            return self._look(ref, now)
+            why, until = self._failures.get(ref, ("", 0.0))
+            if until <= now:
+                self._failures.pop(ref, None)
+                why = ""
+            return Look(self.view, ref, now, why, until)
         if self._to_collect:
             ref = next(iter(self._to_collect))
             del self._to_collect[ref]
-            raw = self.view.get(ref)
-            return garbage.collect(self.view, ref, raw).actions if raw is not None else []
+            return Look(self.view, ref, now, collects=True)
         return None
 
-    def _look(self, ref: Ref, now: float) -> list[Action]:
-        raw = self.view.get(ref)
-        if raw is None:
+    def looked(self, look: Look) -> list[Action]:
+        outcome = look.outcome
+        if outcome is None:
             return []
-        controller = _CONTROLLERS.get((ref.group, ref.kind))
-        if controller is None:
-            return []
-        why, until = self._failures.get(ref, ("", 0.0))
-        if until <= now:
-            self._failures.pop(ref, None)
-            why = ""
-        if controller is replica_set.reconcile:
-            outcome = replica_set.reconcile(self.view, ref, raw, now, why)
-        else:
-            outcome = controller(self.view, ref, raw, now)
-        if why:
+        if look.why:
             outcome.actions = [each for each in outcome.actions if not isinstance(each, Create)]
-            outcome.look_again(until)
-        self._look_again(ref, outcome.again_at)
+            outcome.look_again(look.until)
+        if not look.collects:
+            self._look_again(look.ref, outcome.again_at)
         return outcome.actions
 
     def _look_again(self, ref: Ref, at: float | None) -> None:

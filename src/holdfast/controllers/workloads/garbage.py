@@ -7,7 +7,7 @@ orphan       the owner waits until its dependents have been told to forget it
 
 from __future__ import annotations
 
-from holdfast.controllers.workloads.actions import Delete, Outcome, Raw, Ref, Update
+from holdfast.controllers.workloads.actions import Delete, Outcome, Raw, Ref
 from holdfast.controllers.workloads.job import TRACKING
 from holdfast.controllers.workloads.view import View, is_going, owner_ref, with_metadata
 
@@ -48,14 +48,14 @@ def _judge_owners(view: View, ref: Ref, raw: Raw, outcome: Outcome) -> None:
     if not there:
         if TRACKING in (raw["metadata"].get("finalizers") or ()):
             kept = [each for each in raw["metadata"]["finalizers"] if each != TRACKING]
-            outcome.actions.append(Update(ref, with_metadata(raw, finalizers=kept)))
+            outcome.update(ref, raw, with_metadata(raw, finalizers=kept))
         if not is_going(raw):
             outcome.actions.append(Delete(ref, raw["metadata"]["uid"]))
         return
     staying = [each for each in there if not _deletes_dependents(found[each.get("uid", "")])]
     if staying and len(staying) < len(owners):
         # One owner is enough to stay; those that go are forgotten.
-        outcome.actions.append(Update(ref, with_metadata(raw, ownerReferences=staying)))
+        outcome.update(ref, raw, with_metadata(raw, ownerReferences=staying))
     elif not staying and not is_going(raw):
         # Its owners wait for it; if something depends on it in turn, it has to wait as well.
         further = any(view.dependents(raw["metadata"]["uid"]))
@@ -88,8 +88,8 @@ def _let_go(view: View, ref: Ref, raw: Raw, outcome: Outcome) -> None:
             kept = [
                 owner for owner in each["metadata"]["ownerReferences"] if owner.get("uid", "") != uid
             ]
-            outcome.actions.append(Update(dependent, with_metadata(each, ownerReferences=kept)))
-    outcome.actions.append(Update(ref, _without(raw, ORPHAN)))
+            outcome.update(dependent, each, with_metadata(each, ownerReferences=kept))
+    outcome.update(ref, raw, _without(raw, ORPHAN))
 
 
 def _wait_for_dependents(view: View, ref: Ref, raw: Raw, outcome: Outcome) -> None:
@@ -100,7 +100,7 @@ def _wait_for_dependents(view: View, ref: Ref, raw: Raw, outcome: Outcome) -> No
         owners = each["metadata"].get("ownerReferences") or () if each is not None else ()
         if any(owner.get("uid", "") == uid and owner.get("blockOwnerDeletion") for owner in owners):
             return
-    outcome.actions.append(Update(ref, _without(raw, FOREGROUND)))
+    outcome.update(ref, raw, _without(raw, FOREGROUND))
 
 
 def _without(raw: Raw, finalizer: str) -> Raw:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from holdfast.api.label_selectors import as_integer
 from holdfast.controllers.workloads.actions import Raw
@@ -15,25 +15,45 @@ def index_of(pod: Raw) -> int | None:
     return as_integer(annotations_of(pod).get(INDEX, ""))
 
 
-def read(text: str, below: int) -> set[int]:
-    """The numbers there may be; what is no number is passed over."""
-    numbers: set[int] = set()
-    for part in filter(None, text.split(",")):
-        first, _, last = part.partition("-")
-        start, end = as_integer(first), as_integer(last or first)
-        if start is not None and end is not None:
-            numbers.update(range(max(start, 0), min(end + 1, below)))
-    return numbers
+class Indexes:
+    """A set of numbers, kept as runs: a job may have two billion."""
 
+    def __init__(self, runs: Iterable[range] = ()) -> None:
+        self._runs: list[range] = []
+        for run in sorted(filter(len, runs), key=lambda each: each.start):
+            last = self._runs[-1] if self._runs else range(0)
+            if self._runs and run.start <= last.stop:
+                self._runs[-1] = range(last.start, max(last.stop, run.stop))
+            else:
+                self._runs.append(run)
 
-def write(numbers: Iterable[int]) -> str:
-    runs: list[list[int]] = []
-    for number in sorted(numbers):
-        if runs and runs[-1][-1] == number - 1:
-            runs[-1] = [runs[-1][0], number]
-        else:
-            runs.append([number])
-    return ",".join("-".join(map(str, run)) for run in runs)
+    @classmethod
+    def read(cls, text: str, below: int) -> Indexes:
+        """The numbers there may be; what is no number is passed over."""
+        runs = []
+        for part in filter(None, text.split(",")):
+            first, _, last = part.partition("-")
+            start, end = as_integer(first), as_integer(last or first)
+            if start is not None and end is not None:
+                runs.append(range(max(start, 0), min(end + 1, below)))
+        return cls(runs)
+
+    def __len__(self) -> int:
+        return sum(map(len, self._runs))
+
+    def __str__(self) -> str:
+        return ",".join(f"{r.start}-{r.stop - 1}" if len(r) > 1 else f"{r.start}" for r in self._runs)
+
+    def and_also(self, numbers: Iterable[int]) -> Indexes:
+        return Indexes([*self._runs, *(range(number, number + 1) for number in numbers)])
+
+    def others(self, below: int) -> Iterator[int]:
+        """The numbers that are not among these, lowest first."""
+        start = 0
+        for run in self._runs:
+            yield from range(start, min(run.start, below))
+            start = run.stop
+        yield from range(start, below)
 
 
 def with_index(template: Raw, name: str, index: int) -> tuple[Raw, Raw]:

@@ -20,10 +20,9 @@ from holdfast.controllers.workloads.actions import (
     Outcome,
     Raw,
     Ref,
-    Update,
 )
 from holdfast.controllers.workloads.claims import Member
-from holdfast.controllers.workloads.indexes import INDEX, index_of, read, with_index, write
+from holdfast.controllers.workloads.indexes import INDEX, Indexes, index_of, with_index
 from holdfast.controllers.workloads.pods import (
     condition,
     created,
@@ -50,7 +49,7 @@ class _Pods:
     going: list[Member]
     succeeded: int
     failed: int
-    done: set[int]
+    done: Indexes
     """Numbers that are done, of an Indexed job."""
 
 
@@ -99,8 +98,9 @@ def _count(job: Raw, members: list[Member], outcome: Outcome) -> _Pods:
         [],
         int(status.get("succeeded") or 0),
         int(status.get("failed") or 0),
-        read(status.get("completedIndexes") or "", below=_completions(job)),
+        Indexes.read(status.get("completedIndexes") or "", below=_completions(job)),
     )
+    newly_done: list[int] = []
     for ref, pod in members:
         if not ended(pod):
             (pods.going if is_going(pod) else pods.running).append((ref, pod))
@@ -113,10 +113,11 @@ def _count(job: Raw, members: list[Member], outcome: Outcome) -> _Pods:
         elif not indexed:
             pods.succeeded += 1
         elif (index := index_of(pod)) is not None and index < _completions(job):
-            pods.done.add(index)
+            newly_done.append(index)
         kept = [each for each in finalizers if each != TRACKING]
-        outcome.actions.append(Update(ref, with_metadata(pod, finalizers=kept)))
+        outcome.update(ref, pod, with_metadata(pod, finalizers=kept))
     if indexed:
+        pods.done = pods.done.and_also(newly_done)
         pods.succeeded = len(pods.done)
     return pods
 
@@ -225,8 +226,8 @@ def _manage(
     if not _indexed(job):
         outcome.actions += [Create(_pod(job, None), ref) for _ in range(missing)]
         return
-    taken = {index_of(pod) for _, pod in (*pods.running, *waited_for)} | pods.done
-    free = (index for index in range(_completions(job)) if index not in taken)
+    taken = {index_of(pod) for _, pod in (*pods.running, *waited_for)}
+    free = (index for index in pods.done.others(_completions(job)) if index not in taken)
     outcome.actions += [Create(_pod(job, index), ref) for index in islice(free, missing)]
 
 
@@ -234,7 +235,7 @@ def _stop(job: Raw, members: list[Member], outcome: Outcome) -> None:
     for ref, pod in members:
         # It did not fail, it was not wanted: without the finalizer it is not counted.
         kept = [each for each in pod["metadata"].get("finalizers") or () if each != TRACKING]
-        outcome.actions.append(Update(ref, with_metadata(pod, finalizers=kept)))
+        outcome.update(ref, pod, with_metadata(pod, finalizers=kept))
         outcome.actions.append(Delete(ref, pod["metadata"]["uid"]))
         message = f"Deleted pod: {ref.name}"
         outcome.actions.append(Emit(job, NORMAL, "SuccessfulDelete", message, SOURCE))
@@ -297,7 +298,7 @@ def _write(ref: Ref, job: Raw, pods: _Pods, status: Raw, outcome: Outcome) -> No
         "terminating": len(pods.going),
         "succeeded": pods.succeeded,
         "failed": pods.failed,
-        "completedIndexes": write(pods.done) if _indexed(job) else "",
+        "completedIndexes": str(pods.done) if _indexed(job) else "",
     }
     merged = {**status, **counts}
     kept = {key: value for key, value in merged.items() if value or key in ("ready", "terminating")}

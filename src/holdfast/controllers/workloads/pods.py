@@ -48,10 +48,10 @@ def ready_since(pod: Raw) -> float | None:
 
 def available_at(pod: Raw, min_ready: float) -> float | None:
     """When the pod has been ready long enough; None if it is not ready."""
-    if not ready(pod):
+    found = condition(pod, "Ready")
+    if found is None or found.get("status") != "True":
         return None
-    since = ready_since(pod)
-    return (since or 0.0) + min_ready if min_ready else 0.0
+    return (moment(found.get("lastTransitionTime")) or 0.0) + min_ready if min_ready else 0.0
 
 
 def moment(text: str | None) -> float | None:

@@ -19,7 +19,6 @@ from holdfast.controllers.workloads.pods import (
     available_at,
     ended,
     from_template,
-    ready,
     with_condition,
     without_condition,
 )
@@ -81,10 +80,11 @@ def _report(
     spec, status = owner.get("spec") or {}, owner.get("status") or {}
     min_ready = float(spec.get("minReadySeconds") or 0)
     template_labels = ((spec.get("template") or {}).get("metadata") or {}).get("labels") or {}
-    labelled = available = 0
+    labelled = are_ready = available = 0
     for _, pod in present:
         labelled += template_labels.items() <= labels_of(pod).items()
         at = available_at(pod, min_ready)
+        are_ready += at is not None
         if at is not None and at <= now:
             available += 1
         else:
@@ -98,7 +98,7 @@ def _report(
     reported = {
         "replicas": len(present),
         "fullyLabeledReplicas": labelled,
-        "readyReplicas": sum(ready(pod) for _, pod in present),
+        "readyReplicas": are_ready,
         "availableReplicas": available,
         "observedGeneration": owner["metadata"].get("generation", 1),
         "conditions": conditions,

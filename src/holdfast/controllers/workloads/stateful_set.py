@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from holdfast.controllers.workloads.actions import NORMAL, Create, Delete, Emit, Outcome, Raw, Ref
+from holdfast.controllers.workloads.actions import (
+    BURST,
+    NORMAL,
+    Create,
+    Delete,
+    Emit,
+    Outcome,
+    Raw,
+    Ref,
+)
 from holdfast.controllers.workloads.claims import Member, claim
 from holdfast.controllers.workloads.history import REVISION_LABEL, recorded
 from holdfast.controllers.workloads.pods import available_at, ended, from_template, ready
@@ -59,10 +68,14 @@ def _manage(
 ) -> None:
     """Up from the lowest number, down from the highest, one at a time unless told otherwise."""
     in_order = owner["spec"].get("podManagementPolicy", "OrderedReady") != "Parallel"
+    made = 0
     for number in wanted:
         member = pods.get(number)
         if member is None:
+            if made == BURST:
+                break  # those that are made have the set looked at again
             make(number)
+            made += 1
         elif ended(member[1]) and not is_going(member[1]):
             _delete(owner, member, outcome)  # the next look makes it anew
         if in_order and (member is None or not good(member[1])):
@@ -86,7 +99,7 @@ def _update(
     if (owner["spec"].get("updateStrategy") or {}).get("type") == "OnDelete":
         return
     partition = _partition(owner)
-    for number in sorted(wanted, reverse=True):
+    for number in reversed(wanted):
         if number < partition or number not in pods:
             return
         _, pod = pods[number]

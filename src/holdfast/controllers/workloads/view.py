@@ -21,6 +21,8 @@ class Objects(Protocol):
 
 _ADOPTABLE = ("Pod", "ReplicaSet")
 _OWNER_GROUPS = ("apps", "batch")
+_MANY = 500
+"""Objects that take milliseconds to look at."""
 Label = tuple[str, str, str, str]
 """Kind, namespace, key and value."""
 
@@ -87,6 +89,16 @@ class View:
 
     def dependents(self, uid: str) -> list[Ref]:
         return [*self._dependents.get(uid, ())]
+
+    def has_many_dependents(self, uid: str) -> bool:
+        """Its own, or those of one of them."""
+        found = self._dependents.get(uid, {})
+        if len(found) > _MANY:
+            return True
+        below = (self.get(ref) for ref in found if ref.kind in _ADOPTABLE and ref.kind != "Pod")
+        return any(
+            len(self._dependents.get(raw["metadata"]["uid"], ())) > _MANY for raw in below if raw
+        )
 
     def controlled(self, uid: str, kind: str) -> Iterator[tuple[Ref, Raw]]:
         """Objects of a kind whose controller has that uid."""
