@@ -16,6 +16,7 @@ _AT_ONCE = 200
 def _run(begin: int, end: int) -> tuple[int, list[tuple[int, list[str]]]]:
     """How many binds there were, and the seeds that failed."""
     binds, failed = 0, []
+    gc.freeze()
     for seed in range(begin, end):
         outcome = simulate(seed)
         binds += outcome.binds

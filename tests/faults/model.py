@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from copy import deepcopy
+from functools import lru_cache
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
@@ -116,9 +117,8 @@ class Model:
 
     def handle(self, method: str, url: str, body: bytes, content_type: str) -> bytes:
         """The answer. Raises Refused."""
-        parts = urlsplit(url)
-        query = dict(parse_qsl(parts.query))
-        path, key, subresource = _split(parts.path)
+        whole, query = parse(url)
+        path, key, subresource = _split(whole)
         self._check_defined(path)
         if method == "GET":
             return self._list(path, query) if key is None else _dump(self._get(path, key))
@@ -140,10 +140,9 @@ class Model:
 
     def watch(self, url: str, send: Callable[[bytes, int], None]) -> Watch:
         """Begins with what happened since the version asked for. Raises Refused."""
-        parts = urlsplit(url)
-        query = dict(parse_qsl(parts.query))
-        self._check_defined(parts.path)
-        collection = self.of(parts.path)
+        path, query = parse(url)
+        self._check_defined(path)
+        collection = self.of(path)
         watch = Watch(query.get("fieldSelector", ""), send)
         if query.get("sendInitialEvents") == "true":
             for raw in collection.objects.values():
@@ -374,6 +373,14 @@ def _key(raw: Raw) -> Key:
     return meta.get("namespace", ""), meta["name"]
 
 
+@lru_cache(maxsize=1000)
+def parse(url: str) -> tuple[str, dict[str, str]]:
+    """The path and the query."""
+    parts = urlsplit(url)
+    return parts.path, dict(parse_qsl(parts.query))
+
+
+@lru_cache(maxsize=1000)
 def _split(path: str) -> tuple[str, Key | None, str]:
     """The collection over all namespaces, the key, the subresource."""
     parts = path.strip("/").split("/")

@@ -12,9 +12,8 @@ import asyncio
 import random
 from collections.abc import Callable
 from typing import Any, NamedTuple
-from urllib.parse import parse_qsl, urlsplit
 
-from faults.model import Model, Refused, Watch
+from faults.model import Model, Refused, Watch, parse
 from faults.process import ProcessLoop, Timeline
 
 LATEST = 3.0
@@ -56,7 +55,7 @@ class Sent(NamedTuple):
     @property
     def allowed(self) -> float:
         """For how many seconds it may be carried out."""
-        asked = dict(parse_qsl(urlsplit(self.url).query)).get("timeout")
+        asked = parse(self.url)[1].get("timeout")
         return float(asked.rstrip("s")) if asked is not None else _REQUEST_TIMEOUT
 
 

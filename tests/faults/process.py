@@ -11,7 +11,7 @@ import asyncio
 import heapq
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
-from contextvars import Context
+from contextvars import Context, copy_context
 from functools import partial
 from typing import Any, TypeVarTuple, Unpack
 
@@ -85,11 +85,11 @@ class Timeline:
             self._enter(None)
 
     def _run_line(self) -> None:
-        left = _MOST_CALLBACKS
-        while self._line:
-            self._step()
-            left -= 1
-            if not left:
+        line, step = self._line, self._step
+        last = self.steps + _MOST_CALLBACKS
+        while line:
+            step()
+            if self.steps >= last:
                 raise Endless(f"{_MOST_CALLBACKS} callbacks at {self.now:.3f} s, and no end")
 
     def _step(self) -> None:
@@ -112,11 +112,52 @@ class Timeline:
             return
         if loop is not self._running:
             self._enter(loop)
-        handle._run()
+        try:
+            handle._context.run(handle._callback, *handle._args)
+        except (SystemExit, KeyboardInterrupt):
+            raise
+        except BaseException as error:
+            loop.call_exception_handler({"exception": error})
 
     def _enter(self, loop: ProcessLoop | None) -> None:
         self._running = loop
         asyncio._set_running_loop(loop)
+
+
+class _Handle(asyncio.Handle):
+    """As asyncio's, less what is for debugging."""
+
+    __slots__ = ()
+
+    def __init__(self, callback: Any, args: Any, loop: Any, context: Context | None) -> None:
+        self._context = copy_context() if context is None else context
+        self._loop = loop
+        self._cancelled = False
+        self._callback = callback
+        self._args = args
+
+    def cancel(self) -> None:
+        self._cancelled = True
+        self._callback, self._args = _ignore, ()
+
+
+class _TimerHandle(asyncio.TimerHandle):
+    __slots__ = ()
+
+    def __init__(
+        self, when: float, callback: Any, args: Any, loop: Any, context: Context | None
+    ) -> None:
+        self._context = copy_context() if context is None else context
+        self._loop = loop
+        self._cancelled = False
+        self._callback = callback
+        self._args = args
+        self._when = when
+        self._scheduled = True
+
+    def cancel(self) -> None:
+        self._cancelled = True
+        self._callback, self._args = _ignore, ()
 
 
 class ProcessLoop(asyncio.SelectorEventLoop):
@@ -150,7 +191,7 @@ class ProcessLoop(asyncio.SelectorEventLoop):
         *args: *_Ts,
         context: Context | None = None,
     ) -> asyncio.Handle:
-        handle = asyncio.Handle(callback, args, self, context)
+        handle = _Handle(callback, args, self, context)
         self.timeline._line.append((self, handle))
         return handle
 
@@ -170,12 +211,9 @@ class ProcessLoop(asyncio.SelectorEventLoop):
         *args: *_Ts,
         context: Context | None = None,
     ) -> asyncio.TimerHandle:
-        handle = asyncio.TimerHandle(when, callback, args, self, context)
+        handle = _TimerHandle(when, callback, args, self, context)
         self.timeline.at(when, self, handle)
         return handle
-
-    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
-        pass
 
     def create_future(self) -> asyncio.Future[Any]:
         return asyncio.Future(loop=self)

@@ -31,7 +31,7 @@ PATIENCE = 240.0
 """Virtual seconds after the last fault within which everything must have come to rest."""
 QUIET = 8.0
 """At rest nothing is written for so long."""
-LOOK_EVERY = 2.0
+FIRST_LOOK, LAST_LOOK = 2.0, 20.0
 
 
 @cache
@@ -233,15 +233,17 @@ class Simulation:
         if self._has_failed():
             return
         self._heal()
-        healed_at = self.timeline.now
+        healed_at, wait = self.timeline.now, FIRST_LOOK
         while True:
-            self.timeline.run(self.timeline.now + LOOK_EVERY, self._has_failed)
+            self.timeline.run(self.timeline.now + wait, self._has_failed)
             if self._has_failed():
                 return
             quiet = self.timeline.now - self._last_write >= QUIET
             problems = list(self._at_rest()) if quiet else ["still writing"]
             if not problems:
                 break
+            if quiet:
+                wait = min(wait * 1.5, LAST_LOOK)  # to compare takes long
             if self.timeline.now - healed_at > PATIENCE:
                 for problem in problems:
                     self.fail(f"not at rest {PATIENCE:.0f} s after the last fault: {problem}")
