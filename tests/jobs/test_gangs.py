@@ -6,6 +6,7 @@ import pytest
 
 from builders import make_node, make_pod, make_pod_group
 from holdfast.controllers.podgroups import PodGroups
+from holdfast.core.jobs.making import hold_for
 from jobs.stage import GROUP, SIGS, VOLCANO, gang, group, node, play, pod, step
 from reference.driving import Driver
 from reference.setup import Setup
@@ -422,3 +423,35 @@ def test_a_bind_that_fails_is_tried_again_before_others_get_the_place() -> None:
     driver.add(make_pod("high").cpu("2").priority(100).obj())
     driver.refuse(make_pod("g-1").obj())
     assert driver.binds(101.0) == {"g-1": "n2"}
+
+
+@pytest.mark.parametrize("hold", ["amount", "node"])
+@pytest.mark.parametrize(
+    ("since", "binds"),
+    [("2026-01-01T00:00:59Z", {"g-1": "n2"}), ("2026-01-01T00:01:01Z", {})],
+)
+def test_a_hold_that_waits_does_not_keep_it_from_its_place(
+    hold: str, since: str, binds: dict[str, str]
+) -> None:
+    """Held is what two pods use that never end: one of them waits for the rest of its gang."""
+    reserve = {"name": "reserve", "arguments": {"hold": hold, "reservedNodePercent": 100}}
+    driver = Driver(
+        (Setup(extra=("Coscheduling", "Reservation")),),
+        actions=[{"name": "allocate"}, {"name": "backfill"}, reserve],
+    )
+    driver.scheduler._controllers.append(PodGroups(driver.scheduler.cluster))
+    driver.add(make_node("n2").allocatable(cpu="2", memory="8Gi").obj())
+    big = make_pod("big").cpu("2").created("2026-01-01T00:00:00Z").obj()
+    driver.add(big)
+    held = hold_for(driver.record(big), "n2", "held-for-big")
+    held.metadata.uid = "held"
+    held.status.phase, held.status.node_name = "Waiting", "n2"
+    condition = {
+        "type": "PodScheduled",
+        "status": "True",
+        "lastTransitionTime": "2026-01-01T00:01:00Z",
+    }
+    bound = make_pod("g-0").cpu("1").group("g").on("n2").status(conditions=[condition])
+    driver.add(held, make_pod("g-1").cpu("1").group("g").created(since).obj(), bound.obj())
+    driver.add(make_pod_group("g").min_member(2).obj())
+    assert driver.binds(120.0) == binds

@@ -1,4 +1,5 @@
-"""Backfill: what ends in time may use held room meanwhile.
+"""Backfill: what ends in time may use held room meanwhile, and so may the rest of a job whose start was
+interrupted.
 
 Room that is held for a starving job stands idle until all of it is free. A task that says how long it
 runs, and ends before the job is expected to start, is let in. When nobody knows when that will be,
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 from holdfast.actions.round import Action, Round
 from holdfast.core.decisions import Emit
 from holdfast.core.jobs.outlook import overruns
-from holdfast.core.pods import PodRecord
+from holdfast.core.pods import Phase, PodRecord
 from holdfast.framework.queue import Key
 from holdfast.framework.resource_order import node_score
 from holdfast.framework.statement import Statement
@@ -48,7 +49,10 @@ class Backfill(Action):
     def run(self, round_: Round) -> None:
         holds = round_.cluster.jobs.holds
         self._look_after(round_)
-        if not (holds and holds.backfill) or round_.cluster.has_changes() or round_.pods_left <= 0:
+        if not holds or round_.cluster.has_changes() or round_.pods_left <= 0:
+            return
+        self._finish_starts(round_)
+        if not holds.backfill or round_.cluster.has_changes():
             return
         until = self._windows(round_)
         if not (until > round_.now).any():
@@ -90,7 +94,8 @@ class Backfill(Action):
 
     def _row_for(self, round_: Round, pod: PodRecord, until: Floats) -> int:
         """The held row that suits the pod best, or -1."""
-        estimate = round_.cluster.jobs.estimate(pod)
+        is_interrupted = pod.job is not None and pod.job.interrupted
+        estimate = 0.0 if is_interrupted else round_.cluster.jobs.estimate(pod)
         if estimate is None:
             return -1
         nodes, reserving = round_.cluster.nodes, round_.reserving
@@ -110,6 +115,16 @@ class Backfill(Action):
         return int(rows[best])
 
     # Letting in
+
+    def _finish_starts(self, round_: Round) -> None:
+        """What is left of a job whose start was interrupted may use held capacity for as long as it
+        runs: it had its places, and a hold that waits for those of the job that are bound would wait
+        for ever, since they do so for the others."""
+        leaders = [pod for pod in round_.gangs.refused.values() if pod.phase is Phase.PENDING]
+        leaders = [pod for pod in leaders if pod.job is not None and pod.job.interrupted]
+        until = np.full(round_.cluster.nodes.size, math.inf)
+        for leader in sorted(leaders, key=round_.queue.sort_key):
+            self._backfill_job(round_, leader, until)
 
     def _backfill_pod(self, round_: Round, pod: PodRecord, until: Floats) -> bool:
         if round_.cluster.jobs.queues.refusal(pod):
