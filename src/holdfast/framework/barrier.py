@@ -7,7 +7,7 @@ so does the pod a node is held for. Where nothing is held there is nothing to ch
 from holdfast.core.classes import PodClass
 from holdfast.core.cluster import Cluster
 from holdfast.core.jobs.holds import is_hold
-from holdfast.core.view import Cells, View
+from holdfast.core.view import Cells, One, View
 from holdfast.framework.interface import Filter, Reason, Scope, Settled, Version
 from holdfast.framework.points import BARRIER
 from holdfast.framework.profile import Profile
@@ -24,11 +24,16 @@ def add_barrier(
         return []
     if holds:
 
+        def barred(view: View) -> Cells:
+            if isinstance(view, One):
+                return holds.bars(cls, view.rows)
+            return view.take(holds.barred_to(cls))
+
         def passes(view: View) -> Cells:
-            return view.take(holds.barred_to(cls)) ^ True
+            return barred(view) ^ True
 
         def reasons(view: View) -> list[Reason]:
-            return [Reason(RESERVED, view.take(holds.barred_to(cls)), resolvable=False)]
+            return [Reason(RESERVED, barred(view), resolvable=False)]
 
         order = profile.filter_order
         place = sum(order.get(name, -1) < order[BARRIER] for name, _ in filters)

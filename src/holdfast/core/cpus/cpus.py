@@ -132,6 +132,8 @@ class Cpus(Custody[Holding]):
     @property
     def demanding(self) -> bool:
         """Whether some node wants something even of pods that want nothing in particular."""
+        if not self.active:
+            return False
         ratios = (self.ratio > 1).any() or self.odd_ratio.any()
         return bool(self.kubelet_policy.any() or self.full_cores_only.any() or ratios)
 

@@ -184,16 +184,26 @@ class Holds:
         rows = self.rows()
         if not cls.private:
             return rows
-        own = [
+        own = self._rows_of(cls)
+        if own:
+            rows = rows.copy()
+            rows[own] = False
+        return rows
+
+    def bars(self, cls: PodClass, row: int) -> bool:
+        """The same of one row."""
+        if not self.rows().item(row):
+            return False
+        return not cls.private or row not in self._rows_of(cls)
+
+    def _rows_of(self, cls: PodClass) -> list[int]:
+        """The rows where something is held for pods of the class."""
+        return [
             promise.pod.row
             for spec in self._cluster.promises.matching(cls)
             for promise in self._cluster.promises.members.get(spec, {}).values()
             if promise.uid in self._known and promise.pod is not None and promise.pod.row >= 0
         ]
-        if own:
-            rows = rows.copy()
-            rows[own] = False
-        return rows
 
     def nodes(self) -> set[str]:
         """The names of nodes where something is, or will be, held."""
