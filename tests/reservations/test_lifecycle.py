@@ -5,7 +5,7 @@ from unittest.mock import patch
 
 import pytest
 
-from reservations.little_world import LittleWorld, node, pod, reservation
+from reservations.little_world import LittleWorld, Raw, node, pod, reservation
 
 HOUR = 3600.0
 DAY = 24 * HOUR
@@ -61,6 +61,39 @@ def test_node_deleted() -> None:
     assert world.condition("r", "Ready")["reason"] == "Expired"
     world.put(node("n1"), pod("p", "a", cpu="16"))
     assert world.node_of("p") == "n1"
+
+
+def replacement(name: str) -> Raw:
+    raw = node(name)
+    raw["metadata"]["uid"] = "another"
+    return raw
+
+
+def test_node_replaced_by_one_of_its_name() -> None:
+    world = LittleWorld(node("n1"), reservation("r"))
+    world.put(replacement("n1"))
+    assert (world.phase("r"), world.condition("r", "Ready")["reason"]) == ("Failed", "Expired")
+
+
+def test_node_deleted_while_no_scheduler_runs() -> None:
+    world = LittleWorld(node("n1"), reservation("r"))
+    del world.objects["Node", "n1"]
+    world.restart()
+    world.settle()
+    assert (world.phase("r"), world.condition("r", "Ready")["reason"]) == ("Failed", "Expired")
+
+
+def test_node_replaced_while_no_scheduler_runs_keeps_what_is_reserved_by_its_name() -> None:
+    """A reservation says the name of its node and nothing else of it."""
+    world = LittleWorld(node("n1"), reservation("r", cpu="16"))
+    world.objects["Node", "n1"] = replacement("n1")
+    world.restart()
+    world.settle()
+    assert world.phase("r") == "Available"
+    world.put(pod("stranger", "b", cpu="1"))
+    assert world.node_of("stranger") == ""
+    world.put(pod("owner", "a", cpu="1"))
+    assert world.drawn("owner") == "r"
 
 
 @pytest.mark.parametrize("how", ["used", "expired"])
