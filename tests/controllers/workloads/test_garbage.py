@@ -123,3 +123,15 @@ def test_controllers_that_start_late_find_what_is_there() -> None:
     cluster.patch("Deployment", "web", replicas=3)
     cluster.settle()
     assert len(cluster.names()) == 3
+
+
+@pytest.mark.parametrize("propagation", ["Background", "Foreground"])
+def test_a_workload_that_makes_pods_without_end_can_be_deleted(propagation: str) -> None:
+    cluster = Cluster()
+    cluster.create(workload("Deployment", replicas=2**31 - 1))
+    while len(cluster.names()) < 300:
+        for action in cluster.workloads.step(cluster.now) or ():
+            cluster._carry_out(action)
+    cluster.delete("Deployment", "web", propagation)
+    cluster.settle()
+    assert _kinds(cluster) == []

@@ -204,6 +204,12 @@ class Workloads:
             if self._next.get(ref) == at:
                 del self._next[ref]
                 self._to_see[ref] = None
+        # What has lost its owner comes first: a workload that makes pods without end is always to be
+        # looked at.
+        if self._to_collect:
+            ref = next(iter(self._to_collect))
+            del self._to_collect[ref]
+            return Look(self.view, ref, now, collects=True)
         if self._to_see:
             ref = next(iter(self._to_see))
             del self._to_see[ref]
@@ -212,10 +218,6 @@ class Workloads:
                 self._failures.pop(ref, None)
                 why = ""
             return Look(self.view, ref, now, why, until)
-        if self._to_collect:
-            ref = next(iter(self._to_collect))
-            del self._to_collect[ref]
-            return Look(self.view, ref, now, collects=True)
         return None
 
     def looked(self, look: Look) -> list[Action]:
