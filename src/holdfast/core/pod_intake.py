@@ -24,7 +24,7 @@ from holdfast.core.jobs import Job
 from holdfast.core.jobs.estimates import estimate_in
 from holdfast.core.jobs.naming import KEYS as JOB_KEYS
 from holdfast.core.pod_reading import RESULTS, pin_of
-from holdfast.core.pods import Phase, PodRecord
+from holdfast.core.pods import Phase, PodRecord, queued_since
 
 if TYPE_CHECKING:
     from holdfast.core.cluster import Cluster
@@ -80,6 +80,7 @@ class PodIntake:
         if known is None:
             known = PodRecord(ref, cls, spec.scheduler_name, self._cluster.now)
             known.created = meta.creation_timestamp
+            known.queued_since = queued_since(meta.creation_timestamp, self._cluster.now)
             self._pods[meta.uid] = known
             self._cluster.revision += 1
             self._uid[meta.namespace, meta.name] = meta.uid

@@ -24,6 +24,10 @@ if TYPE_CHECKING:
     from holdfast.core.promises.promise import Promise
 
 
+_HEARD_WITHIN = 2.0
+"""Seconds from the creation of an object, which is told in whole seconds, until it is seen."""
+
+
 class Phase:
     """One of three. A plain class: this is on every pod's path, and `enum.Enum` takes its time."""
 
@@ -67,6 +71,7 @@ class PodRecord:
         "preempted",
         "promise",
         "queue",
+        "queued_since",
         "ready",
         "ref",
         "rejected_by",
@@ -92,6 +97,8 @@ class PodRecord:
         self.cls = cls
         self.scheduler = scheduler
         self.first_seen = first_seen
+        self.queued_since = first_seen
+        """The time that decides its place in the queue; see `queued_since`."""
         self.phase = Phase.PENDING
         self.row = -1
         self.pin: str | None = None
@@ -148,3 +155,13 @@ class PodRecord:
 
     def __repr__(self) -> str:
         return f"<{self.ref} {self.phase.value}>"
+
+
+def queued_since(created: str | None, first_seen: float) -> float:
+    """Since when an object waits its turn: when it was first seen, or when it was created if that is
+    longer ago than it takes to hear of it. So a scheduler that is restarted keeps the order."""
+    try:
+        since = parse_time(created) if created else first_seen
+    except TimeError:
+        return first_seen
+    return since if since + _HEARD_WITHIN < first_seen else first_seen

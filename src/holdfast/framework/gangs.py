@@ -195,7 +195,7 @@ class Gangs:
             if pod is leader or self._queue.place(pod.uid) != "gated"
             if pod.scheduler in self._profiles
         ]
-        return sorted(found, key=lambda p: (-p.cls.priority, p.first_seen, p.namespace, p.name))
+        return sorted(found, key=lambda p: (-p.cls.priority, p.queued_since, p.namespace, p.name))
 
     def hindrance(
         self, jobs: list[Job], members: list[PodRecord], may_make_room: bool = False

@@ -398,7 +398,7 @@ class Plugin:
 
     def sort_key(self, pod: PodRecord) -> tuple[Any, ...]:
         """Pods with a smaller key are tried first; as they came, unless a plugin says otherwise."""
-        return (pod.first_seen,)
+        return (pod.queued_since,)
 
     def filter(self, cls: PodClass) -> Filter | Rejected | None:
         return None

@@ -19,7 +19,7 @@ class PrioritySort(Plugin):
     def sort_key(self, pod: PodRecord) -> tuple[Any, ...]:
         job = pod.job
         if job is not None:
-            since = math.inf if job.has_enough else job.first_seen
+            since = math.inf if job.has_enough else job.queued_since
             priority = math.inf if job.interrupted else job.priority
             return (-priority, since, job.name.namespace, job.name.name)
-        return (-pod.cls.priority, pod.first_seen, pod.namespace, pod.name)
+        return (-pod.cls.priority, pod.queued_since, pod.namespace, pod.name)

@@ -54,6 +54,7 @@ class Job:
         "overdue",
         "priority_class",
         "problem",
+        "queued_since",
         "seen_ready",
         "spares",
         "told",
@@ -100,6 +101,8 @@ class Job:
         self.waited = 0.0
         """How long it waited before it was last ready."""
         self.first_seen = now
+        self.queued_since = now
+        """The time that decides its place in the queue: its oldest object's."""
         self._top: int | None = None
 
     @property
@@ -182,6 +185,7 @@ class Job:
         if self._top is not None and (not self.members or member.cls.priority > self._top):
             self._top = member.cls.priority
         self.members[member.uid] = member
+        self.queued_since = min(self.queued_since, member.queued_since)
 
     def remove(self, member: PodRecord) -> None:
         self.members.pop(member.uid, None)

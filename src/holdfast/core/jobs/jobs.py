@@ -23,7 +23,7 @@ from holdfast.core.jobs.naming import (
     named_in,
 )
 from holdfast.core.jobs.queues import Queues
-from holdfast.core.pods import Phase, PodRecord
+from holdfast.core.pods import Phase, PodRecord, queued_since
 from holdfast.core.promises.promise import Promise
 
 if TYPE_CHECKING:
@@ -324,6 +324,9 @@ class Jobs:
         group = self._groups.get(name) or self._groups.get(name._replace(family=_OTHER[name.family]))
         before, job.group = (job.priority_class, job.spares), group
         job.group_bond = UNBOUND
+        if group is not None:
+            since = queued_since(group.metadata.creation_timestamp, self._cluster.now)
+            job.queued_since = min(job.queued_since, since)
         if group is not None and group.metadata.annotations:
             job.group_bond = bond_in(group.metadata.annotations, group.metadata.namespace)
         job.priority_class = None

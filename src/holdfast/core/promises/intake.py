@@ -14,7 +14,7 @@ from holdfast.api.timestamps import parse_time
 from holdfast.core.changes import Change
 from holdfast.core.classes import ORDINARY, PodClass, Traits
 from holdfast.core.fills import Amounts
-from holdfast.core.pods import Phase, PodRecord
+from holdfast.core.pods import Phase, PodRecord, queued_since
 from holdfast.core.promises.owners import OwnerSpec
 from holdfast.core.promises.preempting import (
     INCOMPLETE_GANG,
@@ -219,6 +219,7 @@ class Intake:
             record.namespace = cls.namespace
             record.started = promise.created
             record.created = reservation.metadata.creation_timestamp
+            record.queued_since = queued_since(record.created, self._cluster.now)
             record.promise = promise
         else:
             self._reclass(record, cls)
