@@ -82,6 +82,24 @@ def test_nothing_is_held_where_a_reusable_reservation_has_the_capacity_again() -
     assert [t for t, _ in played.events("Pod/default/big", "Reserved")] == [12]
 
 
+def test_what_waits_for_a_starving_pod_is_not_in_its_way_when_it_preempts() -> None:
+    """A user puts a less important pod on the node that is held: 3 of 8 cores would be left with both
+    the hold and the pod, 5 with one of them."""
+    theirs = [pod("low", 6, at="19s", nodeName="n1")]
+    played = play(
+        [node("n1", 8), pod("high", 8, priority=100, nodeName="n1", delete_at="20s")],
+        [pod("starving", 5, priority=10), *theirs],
+        config=actions("allocate", "backfill", "preempt", **AFTER),
+        until=100,
+    )
+    assert played.events("Pod/default/starving", "Reserved", "Bound") == [
+        (10, "Reserved"),
+        (20, "Bound"),
+    ]
+    assert played.told("low").count("Preempted") == 1
+    assert played.all("Reservation")[0]["status"]["phase"] == "Succeeded"
+
+
 def test_what_is_held_is_a_reservation_of_the_pods() -> None:
     config = actions(**AFTER)
     played = play(

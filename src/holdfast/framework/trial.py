@@ -129,6 +129,7 @@ class PodTrial:
             needs is not None
             and column.suits_row(row)
             and not (self._pod.uid in self._rooms and self._rooms.of(self._pod, row))
+            and not (self._cluster.jobs.holds and self._starvation_hold(row))
             and not (rivals and any(self._cluster.promises.inside(rival, row) for rival in rivals))
             and not any(pod.draws_on and ledger.holds.get(pod.draws_on) for pod in pods)
         ):
@@ -300,8 +301,19 @@ class PodTrial:
                 if as_promised and not room.waiting:
                     ledger.defer_waiting(row)
                 ledger.release(room.pod)
+            hold = None if as_promised else self._starvation_hold(row)
+            if hold is not None and hold.pod is not None:
+                ledger.release(hold.pod)
             yield
         self._column.refresh()
+
+    def _starvation_hold(self, row: int) -> Promise | None:
+        """What waits on the row for capacity for the pod, which starves: for what the pod asks for, and
+        its own once victims have left."""
+        hold = self._cluster.jobs.holds.of(self._pod)
+        if hold is None or not hold.waiting or hold.pod is None or hold.pod.row != row:
+            return None
+        return hold
 
 
 Others = Callable[[PodRecord], tuple[int, PodTrial]]

@@ -197,13 +197,14 @@ class Holds:
         return not cls.private or row not in self._rows_of(cls)
 
     def _rows_of(self, cls: PodClass) -> list[int]:
-        """The rows where something is held for pods of the class."""
-        return [
-            promise.pod.row
+        """The rows where something is held for pods of the class, even if a dry run released it."""
+        found = [
+            self._cluster.nodes.row(promise.wants_node) if promise.pod.row < 0 else promise.pod.row
             for spec in self._cluster.promises.matching(cls)
             for promise in self._cluster.promises.members.get(spec, {}).values()
-            if promise.uid in self._known and promise.pod is not None and promise.pod.row >= 0
+            if promise.uid in self._known and promise.pod is not None
         ]
+        return [row for row in found if row is not None]
 
     def nodes(self) -> set[str]:
         """The names of nodes where something is, or will be, held."""
