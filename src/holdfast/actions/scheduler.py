@@ -104,6 +104,8 @@ class Scheduler:
         """Of the groups that changes could help, those not woken yet."""
         self._turned_away: list[PodRecord] = []
         """See `Round`, of the parts there were."""
+        self._failed_gates: dict[str, tuple[float, PodRecord]] = {}
+        """Pods kept out of the queue by a plugin that failed, and when it is asked again."""
         self._nominated: dict[Key, dict[str, PodRecord]] = {}
         """Those a node is being cleared for, or who stand for them, by the group they wait in."""
         self.profiles = profiles
@@ -132,10 +134,12 @@ class Scheduler:
         another part should follow at once."""
         self.cluster.now = now
         self.cluster.release_slots()
+        self._ask_failed_gates_again(now)
         self.gangs.new_round()
         if not self.unfinished or now - self._begun > _PARTS:
             self._begun = now
             self.queue.new_round()
+            self.cycle.new_round()
         self.guard.begin(now)
         round_ = Round(
             self.cluster,
@@ -205,6 +209,7 @@ class Scheduler:
         """When a round is due even if nothing happens."""
         times = [self.queue.next_due(), self.cycle.next_deadline(), self.guard.next_timer()]
         times += [action.next_timer() for action in self._actions]
+        times += [due for due, _ in self._failed_gates.values()]
         times += [controller.next_timer() for controller in self._controllers]
         return min((time for time in times if time is not None), default=None)
 
@@ -231,8 +236,9 @@ class Scheduler:
     def _ask_gates_again(self) -> None:
         """A plugin may have kept pods out of the queue for what it read of objects."""
         for pod in self.queue.gated():
-            gates = self._profiles[pod.scheduler].pre_enqueue
-            if any(plugin.reads_objects for plugin in gates) and not _is_gated(gates, pod):
+            profile = self._profiles[pod.scheduler]
+            reads = any(plugin.reads_objects for plugin in profile.pre_enqueue)
+            if reads and not self._is_gated(profile, pod):
                 self.pod_pending(pod)
 
     def _concerns(self, group: Group, changes: int, touched: set[Hashable]) -> bool:
@@ -242,17 +248,27 @@ class Scheduler:
             return bool(kinds)
         if group.watched is None:
             group.watched = self._watched(group)
-        if group.watched.isdisjoint(touched):
+        if group.watched is not None and group.watched.isdisjoint(touched):
             return False
         group.watched = None  # what a claim depends on may be something else now
         return True
 
-    def _watched(self, group: Group) -> frozenset[Hashable]:
-        """What of storage those plugins watch that can be to blame, going by what wakes the group."""
+    def _watched(self, group: Group) -> frozenset[Hashable] | None:
+        """What of storage those plugins watch that can be to blame, going by what wakes the group; None
+        where one does not say, or fails to."""
         cls = next(iter(group.pods.values())).cls
         profile = self.profiles[group.key[0]]
         blamed = [p for p in profile.volume_filters if not p.wakes_on & ~group.wakes_on]
-        return frozenset(key for plugin in blamed for key in plugin.watches(cls))
+        watched: set[Hashable] = set()
+        for plugin in blamed:
+            if type(plugin).watches is Plugin.watches:
+                return None
+            try:
+                watched.update(plugin.watches(cls))
+            except Exception as error:
+                self.cluster.plugin_errors.note(plugin.name, "QueueingHint", error)
+                return None
+        return frozenset(watched)
 
     def _wake_group(self, group: Group, now: float) -> None:
         """Tries the group again if that could come out differently; else only says why not."""
@@ -265,7 +281,7 @@ class Scheduler:
                 self.queue.wake(group, now)
             return
         cls = first.cls
-        if not self.cluster.nodes.count or any(p.may_help(cls) for p in profile.post_filters):
+        if not self.cluster.nodes.count or self.cycle.may_help(profile, cls):
             self.queue.wake(group, now)
             return
         column = self.cycle.column(profile, cls)
@@ -315,6 +331,10 @@ class Scheduler:
                 self.cycle.tell(pod, refusal, now, "Unschedulable")
             return refusal
         why = self.cycle.verdict(profile, first, column)
+        if why.has_failed:
+            for pod in list(pods):
+                self.cycle.fail_for_now(pod, why.reasons, why.plugins, now)
+            return why.reasons
         group.wakes_on |= profile.wakes_on(why.plugins)
         group.watched = None
         hopeless = "" if why.error else self.cycle.post_filter(profile, first, column).message
@@ -330,7 +350,8 @@ class Scheduler:
         profile = self._profiles.get(pod.scheduler)
         if profile is None:
             return
-        if _is_gated(profile.pre_enqueue, pod):
+        self._failed_gates.pop(pod.uid, None)
+        if self._is_gated(profile, pod):
             self.queue.gate(pod)
             return
         if pod.job is not None:
@@ -340,9 +361,9 @@ class Scheduler:
 
     def pod_settled(self, pod: PodRecord) -> None:
         if pod.phase is Phase.ASSUMED:
-            for plugin in reversed(self._profiles[pod.scheduler].reserve):
-                plugin.unreserve(pod, pod.row)
+            self.cycle.unreserve(pod, pod.row, self._profiles[pod.scheduler].reserve)
         self.queue.forget(pod)
+        self._failed_gates.pop(pod.uid, None)
         if pod.job is not None:
             self.gangs.settled(pod)
         self.cycle.waiting.pop(pod.uid, None)
@@ -358,8 +379,7 @@ class Scheduler:
         self.cycle.decisions.append(Emit(pod.ref, "Normal", "Scheduled", message, "Binding"))
 
     def bind_refused(self, pod: PodRecord, row: int, message: str) -> None:
-        for plugin in reversed(self._profiles[pod.scheduler].reserve):
-            plugin.unreserve(pod, row)
+        self.cycle.unreserve(pod, row, self._profiles[pod.scheduler].reserve)
         if pod.leaving:
             self.queue.forget(pod)
             return
@@ -371,7 +391,21 @@ class Scheduler:
             if pod.job.interrupted and pod.errors == 1:
                 self.queue.add(pod)  # before others get its place
 
+    def _is_gated(self, profile: Profile, pod: PodRecord) -> bool:
+        """Whether a plugin keeps the pod out of the queue. One that fails does, and is asked again."""
+        for plugin in profile.pre_enqueue:
+            try:
+                if plugin.pre_enqueue(pod):
+                    return True
+            except Exception as error:
+                message = self.cluster.plugin_errors.note(plugin.name, "PreEnqueue", error)
+                pod.errors += 1
+                self._failed_gates[pod.uid] = (self.cluster.now + self.queue.back_off(pod.errors), pod)
+                self.cycle.tell(pod, message, self.cluster.now, "SchedulerError")
+                return True
+        return False
 
-def _is_gated(plugins: Sequence[Plugin], pod: PodRecord) -> bool:
-    """Whether a plugin keeps the pod out of the queue."""
-    return any(plugin.pre_enqueue(pod) for plugin in plugins)
+    def _ask_failed_gates_again(self, now: float) -> None:
+        for due, pod in list(self._failed_gates.values()):
+            if due <= now:
+                self.pod_pending(pod)

@@ -89,6 +89,8 @@ def simulate(
             with_progress = _progress(path)
             result = Simulation(scenario, setup, seed, begin, audit=audit).run(end, with_progress)
             results.append((path, result))
+            for failed in result.plugin_errors:
+                typer.echo(f"plugin {failed.plugin} failed: {failed.message}\n{failed.trace}", err=True)
     except InvalidInput as error:
         raise Failure(1, error.problems) from None
     except InvariantBroken as error:

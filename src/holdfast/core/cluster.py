@@ -49,6 +49,7 @@ from holdfast.core.ledger import Ledger
 from holdfast.core.limit_sums import LimitSums
 from holdfast.core.migrations import Migrations
 from holdfast.core.nodes import NodeInfo, NodeTable
+from holdfast.core.plugin_errors import PluginErrors
 from holdfast.core.pod_intake import PodIntake
 from holdfast.core.pods import Phase, PodRecord
 from holdfast.core.promises import Promises, Virtuals
@@ -116,6 +117,7 @@ class Cluster:
         """Moves with every change of a node, a pod, a job, a queue, a reservation or another object
         that can matter to where capacity is held for starving jobs. Their own holds do not count: what
         follows from making or dropping one is no reason to make it again."""
+        self.plugin_errors = PluginErrors()
         self.chronicle = Chronicle()
         self.intake = PodIntake(self)
         self.watcher: PodWatcher | None = None

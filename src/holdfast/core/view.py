@@ -87,6 +87,9 @@ class View(Protocol):
         """The reservation that may be drawn on on each row, by the index of its hold; None if the rows
         are looked at without."""
 
+    def __len__(self) -> int:
+        """How many rows it has."""
+
     def allocatable(self, slot: Pick) -> Cells: ...
     def claimed(self, slot: Pick) -> Cells: ...
     def free(self, slot: Pick) -> Cells:
@@ -159,6 +162,9 @@ class All(Many):
         self._allocatable = read_only(table.allocatable[:, : table.size])
         self._claimed = read_only(table.claimed[:, : table.size])
 
+    def __len__(self) -> int:
+        return self._size
+
     @property
     def rows(self) -> Cells:
         return np.arange(self._size)
@@ -198,6 +204,9 @@ class Some(Many):
         self._free: Cells = None
         self.rows: Cells = read_only(rows[:])
 
+    def __len__(self) -> int:
+        return len(self.rows)
+
     def allocatable(self, slot: Pick) -> Cells:
         return self._allocatable[slot]
 
@@ -232,6 +241,9 @@ class One:
         self.claims: list[int] = table.claimed[:, row].tolist()
         """By slot; a look at it costs less than `claimed`."""
         self.rows: Cells = row
+
+    def __len__(self) -> int:
+        return 1
 
     def allocatable(self, slot: Any) -> Cells:
         return self._allocatable[slot]
@@ -272,3 +284,47 @@ class One:
 
     def whole(self, cells: Cells) -> Cells:
         return int(cells)
+
+
+class OneOfMany(Many):
+    """One row as if it were one of several, for formulas that cannot do with plain numbers."""
+
+    __slots__ = ("_one", "rows")
+
+    def __init__(self, one: One) -> None:
+        self._one = one
+        self.rows: Cells = np.array([one.rows])
+
+    def __len__(self) -> int:
+        return 1
+
+    @property
+    def holds(self) -> Cells:
+        return None if self._one.holds is None else np.array([self._one.holds])
+
+    def allocatable(self, slot: Any) -> Cells:
+        return _lines(slot, self._one.allocatable)
+
+    def claimed(self, slot: Any) -> Cells:
+        return _lines(slot, self._one.claimed)
+
+    def free(self, slot: Any) -> Cells:
+        return _lines(slot, self._one.free)
+
+    def take(self, column: RowValues) -> Cells:
+        return column.take(self.rows)
+
+    def facet(self, facet: Facet) -> Cells:
+        return facet.cells.take(self.rows)
+
+    def full(self, value: Any) -> Cells:
+        return np.full(1, value)
+
+
+def _lines(slot: Any, of: Any) -> Cells:
+    """A cell, or one for each of several slots."""
+    if isinstance(slot, slice):
+        slot = range(*slot.indices(slot.stop))
+    if isinstance(slot, int | np.integer):
+        return np.array([of(slot)])
+    return np.array([[of(each)] for each in slot])

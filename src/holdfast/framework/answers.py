@@ -5,8 +5,9 @@ from typing import Any
 
 from holdfast.api.errors import HoldfastError
 from holdfast.core.classes import PodClass
+from holdfast.core.plugin_errors import said
 from holdfast.core.view import Facet
-from holdfast.framework.checked import checked_filter, checked_score, is_foreign
+from holdfast.framework.checked import Fail, ScoreFormula, checked_answer, checked_score, is_foreign
 from holdfast.framework.interface import (
     Filter,
     Plugin,
@@ -26,8 +27,10 @@ Asked = tuple[Version, Any]
 class Answers:
     """Scores are sorted by what they change with, each with its weight."""
 
-    def __init__(self, cls: PodClass) -> None:
+    def __init__(self, cls: PodClass, fail: Fail) -> None:
+        """`fail` is told of whatever plugins raise."""
         self._cls = cls
+        self._fail = fail
         self.rejected: Rejected | None = None
         self.rejected_by = ""
         self.unscorable: tuple[Rejected, str] | None = None
@@ -41,6 +44,8 @@ class Answers:
         self.usage_scores: list[tuple[int, Any]] = []
         self.key_scores: list[tuple[int, Score]] = []
         self.normalized: list[Normalized] = []
+        self.checked_scores: list[ScoreFormula] = []
+        """Those of plugins from outside."""
         self._by_usage: list[Score] = []
 
     def reject(self, message: str) -> None:
@@ -50,12 +55,8 @@ class Answers:
     def filter_by(self, plugins: Iterable[Plugin]) -> None:
         """Asks plugins which nodes will do."""
         for plugin in plugins:
-            answer: Filter | Rejected | None
             self._note_objects(plugin)
-            try:
-                answer = plugin.filter(self._cls)
-            except HoldfastError as error:
-                answer = Rejected(f'running PreFilter plugin "{plugin.name}": {error}', error=True)
+            answer = self._filter_of(plugin)
             if answer is None:
                 continue
             if answer.version is not None:
@@ -64,8 +65,19 @@ class Answers:
                 if self.rejected is None:
                     self.rejected, self.rejected_by = answer, plugin.name
             elif answer.passes is not everywhere:
-                checks = is_foreign(plugin)
-                self.filters.append((plugin.name, checked_filter(plugin, answer) if checks else answer))
+                self.filters.append((plugin.name, answer))
+
+    def _filter_of(self, plugin: Plugin) -> Filter | Rejected | None:
+        try:
+            answer = plugin.filter(self._cls)
+            if answer is None or not is_foreign(plugin):
+                return answer
+            return checked_answer(plugin, answer, self._fail)
+        except Exception as error:
+            if isinstance(error, HoldfastError) and not is_foreign(plugin):
+                return Rejected(said(plugin.name, "PreFilter", error), error=True)
+            self._fail(plugin, "PreFilter", error)
+            return None
 
     def score_by(self, scorers: Iterable[tuple[Plugin, int]]) -> None:
         """Asks plugins how well nodes will do."""
@@ -73,13 +85,19 @@ class Answers:
             self._note_objects(scorer)
             try:
                 score = scorer.score(self._cls)
-            except HoldfastError as error:
-                text = f'running PreScore plugin "{scorer.name}": {error}'
-                if self.rejected is None and self.unscorable is None:
+                if score is not None and is_foreign(scorer):
+                    score = checked_score(scorer, score, self._fail)
+                    assert isinstance(score.score, ScoreFormula)
+                    self.checked_scores.append(score.score)
+            except Exception as error:
+                if not isinstance(error, HoldfastError) or is_foreign(scorer):
+                    self._fail(scorer, "PreScore", error)
+                elif self.rejected is None and self.unscorable is None:
+                    text = said(scorer.name, "PreScore", error)
                     self.unscorable = Rejected(text, error=True), scorer.name
                 continue
             if score is not None:
-                self._take(checked_score(scorer, score) if is_foreign(scorer) else score, weight)
+                self._take(score, weight)
 
     def _note_objects(self, plugin: Plugin) -> None:
         """What a plugin answers, even that there is nothing to check, may change with what it reads."""

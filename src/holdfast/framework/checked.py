@@ -1,77 +1,362 @@
 """What plugins from outside answer, brought into the form everything else relies on.
 
-A formula is written once, and computed on arrays for many rows and on plain numbers for one. Two
-things come out differently there: `~` on a Python bool is a number (`~True` is -2, which is true),
-and some numpy functions answer with an array without dimensions. Both are made what the same
-formula gives on many rows. What is no answer at all is an error that names the plugin. The plugins
-of Holdfast are known to be right, and are not checked.
+A formula is written once, and computed on arrays for many rows and on plain numbers for one. Some
+things come out differently there: `~` on a Python bool is a number (`~True` is -2, which is true), some
+numpy functions answer with an array without dimensions, numbers have none of an array's methods, and a
+division by 0 raises. All of that is made what the same formula gives on many rows.
+
+What is no answer at all, and whatever a formula raises, is a failure of the plugin: it is handed to
+`fail`, and the formula says of every row from then on that it is infeasible, or scores 0, until the
+plugin is asked about the class again. So nothing that computes with formulas is interrupted half-way.
+The plugins of Holdfast are known to be right, and are not checked.
 """
 
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
-from holdfast.core.view import Cells, View
-from holdfast.framework.interface import Filter, Plugin, Reason, Score
+from holdfast.core.decisions import Decision
+from holdfast.core.plugin_errors import InvalidScore
+from holdfast.core.view import Cells, OneOfMany, View
+from holdfast.framework.interface import (
+    MAX_SCORE,
+    Filter,
+    Nomination,
+    Normalize,
+    Outcome,
+    Plugin,
+    Reason,
+    Rejected,
+    Scope,
+    Score,
+    Settled,
+    Version,
+    everywhere,
+)
+from holdfast.framework.keyed import KeyView
 from holdfast.framework.registry import PluginError
 
 _OWN = "holdfast."
+_NOT_A_NUMBER = -(2**40)
+"""The score of a row for which there is none."""
+
+Fail = Callable[[Plugin, str, Exception], None]
+"""Told the plugin, the extension point and what happened there."""
+
+
+def raising(plugin: Plugin, point: str, error: Exception) -> None:
+    raise error
 
 
 def is_foreign(plugin: Plugin) -> bool:
     return not type(plugin).__module__.startswith(_OWN)
 
 
-def checked_filter(plugin: Plugin, answer: Filter) -> Filter:
-    passes, reasons = answer.passes, answer.reasons
+def checked_answer(plugin: Plugin, answer: Any, fail: Fail = raising) -> Filter | Rejected:
+    """Raises PluginError if that is no answer to `filter`."""
+    if isinstance(answer, Rejected):
+        return msgspec.structs.replace(answer, version=_checked_version(plugin, answer.version, fail))
+    if isinstance(answer, Filter):
+        return checked_filter(plugin, answer, fail)
+    raise _wrong(plugin, answer, "filter says None, a Filter or a Rejected")
 
-    def checked_reasons(view: View) -> list[Reason]:
-        return [
-            reason._replace(
-                rows=_mask(plugin, view, reason.rows, "a reason"),
-                resolvable=_mask(plugin, view, reason.resolvable, "a reason"),
-            )
-            for reason in reasons(view)
-        ]
+
+def checked_filter(plugin: Plugin, answer: Filter, fail: Fail = raising) -> Filter:
+    version = _checked_version(plugin, answer.version, fail)
+    if answer.passes is everywhere:
+        return msgspec.structs.replace(answer, version=version)
+    _check_scope(plugin, answer)
+    passes = _Formula(plugin, "Filter", answer.passes, _mask, False, fail)
+
+    def reasons(view: Any) -> list[Reason]:
+        try:
+            if view.single and passes.needs_arrays:
+                several = OneOfMany(view)
+                found = [_checked_reason(plugin, several, each) for each in answer.reasons(several)]
+                return [each._replace(rows=each.rows.item()) for each in found]
+            return [_checked_reason(plugin, view, each) for each in answer.reasons(view)]
+        except Exception as error:
+            if view.single and not passes.needs_arrays:
+                passes.needs_arrays = True
+                return reasons(view)
+            passes.fail(error)
+            return []
 
     return msgspec.structs.replace(
         answer,
-        passes=lambda view: _mask(plugin, view, passes(view), "a filter"),
-        reasons=checked_reasons,
+        passes=passes,
+        reasons=reasons,
+        version=version,
+        kind=_checked_kind(plugin, "Filter", answer.kind, fail),
     )
 
 
-def checked_score(plugin: Plugin, answer: Score) -> Score:
-    score = answer.score
-    return msgspec.structs.replace(answer, score=lambda view: _numbers(plugin, view, score(view)))
+def checked_score(plugin: Plugin, answer: Any, fail: Fail = raising) -> Score:
+    """Raises PluginError if that is no answer to `score`."""
+    if not isinstance(answer, Score):
+        raise _wrong(plugin, answer, "score says None or a Score")
+    _check_scope(plugin, answer)
+    if answer.constant is not None and not 0 <= answer.constant <= MAX_SCORE:
+        raise InvalidScore(plugin.name, answer.constant, MAX_SCORE)
+    normalize = answer.normalize
+    least, most = (0, MAX_SCORE) if normalize is None else (_NOT_A_NUMBER + 1, 2**62)
+    return msgspec.structs.replace(
+        answer,
+        score=ScoreFormula(plugin, answer.score, least, most, fail),
+        normalize=None if normalize is None else CheckedNormalize(plugin, normalize, fail),
+        version=_checked_version(plugin, answer.version, fail),
+        kind=_checked_kind(plugin, "Score", answer.kind, fail),
+    )
 
 
-def _mask(plugin: Plugin, view: View, cells: Cells, what: str) -> Cells:
+class _Formula:
+    """`passes` or `score` of one answer."""
+
+    __slots__ = ("_closed", "_fail", "_formula", "_plugin", "_point", "_read", "failed", "needs_arrays")
+
+    def __init__(
+        self,
+        plugin: Plugin,
+        point: str,
+        formula: Callable[[View], Cells],
+        read: Callable[[Plugin, View, Cells], Cells],
+        closed: int,
+        fail: Fail,
+    ) -> None:
+        self._plugin = plugin
+        self._point = point
+        self._formula = formula
+        self._read = read
+        self._closed = closed
+        self._fail = fail
+        self.needs_arrays = False
+        self.failed = False
+
+    def __call__(self, view: Any) -> Cells:
+        if self.failed:
+            return view.full(self._closed)
+        try:
+            if not view.single:
+                with np.errstate(all="ignore"):
+                    return self._read(self._plugin, view, self._formula(view))
+            if not self.needs_arrays:
+                try:
+                    return self._read(self._plugin, view, self._formula(view))
+                except Exception:
+                    self.needs_arrays = True
+            several = OneOfMany(view)
+            with np.errstate(all="ignore"):
+                return self._read(self._plugin, several, self._formula(several)).item()
+        except Exception as error:
+            self.fail(error)
+            return view.full(self._closed)
+
+    def fail(self, error: Exception) -> None:
+        self.failed = True
+        self._fail(self._plugin, self._point, error)
+
+
+class ScoreFormula(_Formula):
+    """Also takes note of scores out of range, which matter only on rows that prove to be feasible."""
+
+    __slots__ = ("_least", "_most", "bad")
+
+    def __init__(
+        self, plugin: Plugin, formula: Callable[[View], Cells], least: int, most: int, fail: Fail
+    ) -> None:
+        super().__init__(plugin, "Score", formula, _numbers, 0, fail)
+        self._least = least
+        self._most = most
+        self.bad: list[tuple[NDArray[np.intp], NDArray[np.int64]]] = []
+        """Rows and scores out of range."""
+
+    def __call__(self, view: Any) -> Cells:
+        found = super().__call__(view)
+        if view.single:
+            if not self._least <= found <= self._most:
+                self.bad.append((np.array([view.rows]), np.array([found])))
+        elif len(found) and (found.min() < self._least or found.max() > self._most):
+            is_bad = (found < self._least) | (found > self._most)
+            if isinstance(view, KeyView):
+                self._check(found[is_bad & (view.feasible > 0)])
+            else:
+                self.bad.append((np.asarray(view.rows)[is_bad], found[is_bad]))
+        return found
+
+    def check(self, fits: NDArray[np.bool_]) -> None:
+        """Fails if a row that fits has a score out of range."""
+        bad, self.bad = self.bad, []
+        for rows, scores in bad:
+            there = rows < len(fits)
+            self._check(scores[there][fits[rows[there]]])
+
+    def _check(self, scores: NDArray[np.int64]) -> None:
+        if len(scores) and not self.failed:
+            self.fail(invalid_score(self._plugin, scores))
+
+
+def invalid_score(plugin: Plugin, scores: NDArray[np.int64]) -> InvalidScore:
+    """The error of the first of these scores, which are out of range."""
+    score = int(scores[0])
+    return InvalidScore(plugin.name, "NaN" if score == _NOT_A_NUMBER else score, MAX_SCORE)
+
+
+class CheckedNormalize:
+    """A measure that failed is None, by which every score is 0."""
+
+    def __init__(self, plugin: Plugin, normalize: Normalize, fail: Fail) -> None:
+        self._plugin = plugin
+        self._normalize = normalize
+        self._fail = fail
+
+    def check(self, scores: NDArray[np.int64]) -> None:
+        """Fails if one of these scores, of rows that fit, is out of range."""
+        bad = scores[(scores < 0) | (scores > MAX_SCORE)]
+        if len(bad):
+            self._fail(self._plugin, "NormalizeScore", invalid_score(self._plugin, bad))
+
+    def measure(self, raw: Any) -> Hashable:
+        try:
+            measure = self._normalize.measure(raw)
+            hash(measure)
+        except Exception as error:
+            self._fail(self._plugin, "NormalizeScore", error)
+            return ()
+        return measure
+
+    def apply(self, raw: Cells, measure: Any) -> Cells:
+        if measure == ():
+            return raw * 0
+        try:
+            with np.errstate(all="ignore"):
+                cells = self._normalize.apply(np.atleast_1d(raw), measure)
+            found = _whole(self._plugin, cells, np.size(raw))
+        except Exception as error:
+            self._fail(self._plugin, "NormalizeScore", error)
+            return raw * 0
+        return found if np.ndim(raw) else int(found[0])
+
+
+def checked_outcome(plugin: Plugin, answer: Any) -> Outcome:
+    """Raises PluginError if that is no answer to `reserve` or `permit`."""
+    if isinstance(answer, Outcome):
+        return answer
+    raise _wrong(plugin, answer, "it must be an Outcome")
+
+
+def checked_nomination(plugin: Plugin, answer: Any) -> Nomination:
+    """Raises PluginError if that is no answer to `post_filter`."""
+    if isinstance(answer, Nomination):
+        decisions_of(plugin, answer.decisions)
+        return answer
+    raise _wrong(plugin, answer, "post_filter says a Nomination")
+
+
+def decisions_of(plugin: Plugin, answer: Any) -> Sequence[Decision]:
+    """Raises PluginError if these are no decisions."""
+    if not isinstance(answer, list | tuple):
+        raise _wrong(plugin, answer, "it must be a list of decisions")
+    if answer and is_foreign(plugin):
+        for each in answer:
+            if not isinstance(each, Decision):
+                raise _wrong(plugin, each, "it must be a decision")
+    return answer
+
+
+def _check_scope(plugin: Plugin, answer: Filter | Score) -> None:
+    if not isinstance(answer.scope, Scope):
+        raise _wrong(plugin, answer.scope, "a scope is one of Scope.NODE, Scope.USAGE, Scope.TOPOLOGY")
+    if answer.scope is Scope.TOPOLOGY and not answer.facets:
+        raise PluginError(f"plugin {plugin.name} gives no facets for Scope.TOPOLOGY")
+
+
+def _checked_version(plugin: Plugin, version: Version | None, fail: Fail) -> Version | None:
+    if version is None:
+        return None
+
+    def checked() -> Hashable:
+        try:
+            found = version()
+            hash(found)
+        except Exception as error:
+            fail(plugin, "PreFilter", error)
+            return None
+        return found
+
+    return Settled(checked) if isinstance(version, Settled) else checked
+
+
+def _checked_kind(
+    plugin: Plugin, point: str, kind: Callable[[int], Hashable] | None, fail: Fail
+) -> Callable[[int], Hashable] | None:
+    if kind is None:
+        return None
+
+    def checked(row: int) -> Hashable:
+        try:
+            found = kind(row)
+            hash(found)
+        except Exception as error:
+            fail(plugin, point, error)
+            return None
+        return found
+
+    return checked
+
+
+def _checked_reason(plugin: Plugin, view: View, reason: Any) -> Reason:
+    if not isinstance(reason, Reason):
+        raise _wrong(plugin, reason, "reasons says a list of Reason")
+    return reason._replace(
+        text=str(reason.text),
+        rows=_mask(plugin, view, reason.rows),
+        resolvable=_mask(plugin, view, reason.resolvable),
+    )
+
+
+def _mask(plugin: Plugin, view: View, cells: Cells) -> Cells:
     if cells is True or cells is False:
         return cells if view.single else view.full(cells)
     if view.single:
         cell = cells.item() if isinstance(cells, np.ndarray | np.generic) and cells.size == 1 else cells
         if isinstance(cell, int) and -2 <= cell <= 1:
             return bool(cell & 1)  # as it is for ~ of a bool
-    else:
-        found = np.asarray(cells)
-        if found.dtype == np.bool_:
-            return found & view.full(True) if found.ndim == 0 else found
-        cell = cells
-    raise _wrong(plugin, cell, f"{what} says True or False of each row")
+        raise _wrong(plugin, cell, "it must be True or False of each row")
+    found = np.asarray(cells)
+    if found.dtype != np.bool_:
+        raise _wrong(plugin, cells, "it must be True or False of each row")
+    return _of_rows(plugin, found, len(view))
 
 
 def _numbers(plugin: Plugin, view: View, cells: Cells) -> Cells:
-    if view.single and type(cells) is int:
-        return cells
-    found = np.asarray(cells)
-    if found.dtype.kind not in "biuf" or (view.single and found.size != 1):
-        raise _wrong(plugin, cells, "a score is a number for each row")
     if view.single:
+        if type(cells) is int:
+            return cells
+        found = _whole(plugin, cells, 1)
         return int(found.item())
-    whole = found.astype(np.int64)
-    return whole + np.zeros_like(view.full(True), dtype=np.int64) if whole.ndim == 0 else whole
+    return _whole(plugin, cells, len(view))
+
+
+def _whole(plugin: Plugin, cells: Cells, rows: int) -> Any:
+    """As whole numbers, without what is behind the point."""
+    found = np.asarray(cells)
+    if found.dtype.kind not in "biuf":
+        raise _wrong(plugin, cells, "a score is a number for each row")
+    if found.dtype.kind == "f":
+        found = np.where(np.isfinite(found), found, _NOT_A_NUMBER)
+    return _of_rows(plugin, found.astype(np.int64), rows)
+
+
+def _of_rows(plugin: Plugin, found: Any, rows: int) -> Any:
+    if found.ndim == 0:
+        return np.full(rows, found)
+    if found.shape != (rows,):
+        what = " by ".join(map(str, found.shape))
+        raise PluginError(f"plugin {plugin.name} answered with {what} values for {rows} rows")
+    return found
 
 
 def _wrong(plugin: Plugin, cells: Any, expected: str) -> PluginError:

@@ -91,14 +91,27 @@ class Column(Rows):
 
     def verdict(self) -> Verdict:
         """Why no node will do."""
-        if self.rejected is not None:
-            return Verdict(self.rejected.message, frozenset((self.rejected_by,)), self.rejected.error)
-        return self.diagnosis.verdict()
+        found = self.diagnosis.verdict() if self.rejected is None else None
+        if self.failed_in >= 0:
+            self.judge()  # perhaps by the reasons just asked for
+        if self.rejected is None:
+            assert found is not None
+            return found
+        rejected = self.rejected
+        has_failed = self.failed_in >= 0 and rejected is not self.rejection[0]
+        return Verdict(rejected.message, frozenset((self.rejected_by,)), rejected.error, has_failed)
 
-    def judge_unscorable(self) -> None:
-        """Where at most one node will do there is no choice, and nobody asks for scores."""
-        choice = np.count_nonzero(self.fits) > 1
-        self.rejected, self.rejected_by = self.unscorable if self.unscorable and choice else (None, "")
+    def judge(self) -> None:
+        """Rejects the class if plugins failed. Where at most one node will do there is no choice, and
+        nobody asks for scores."""
+        rejection = self.failure or self.rejection
+        if rejection[0] is None and self.unscorable and np.count_nonzero(self.fits) > 1:
+            rejection = self.unscorable
+        self.rejected, self.rejected_by = rejection
+
+    def ask_again(self) -> None:
+        """Plugins that failed in an earlier round may not do so now."""
+        self._compile()
 
     @property
     def is_absolute(self) -> bool:

@@ -1,7 +1,10 @@
 """The columns of pod classes, made when they are first asked for."""
 
+from traceback import walk_tb
+
 from holdfast.core.classes import PodClass
 from holdfast.core.cluster import Cluster
+from holdfast.framework.answers import Answers
 from holdfast.framework.column import Column
 from holdfast.framework.narrowed import Narrowed
 from holdfast.framework.owned import OwnedColumn
@@ -11,6 +14,13 @@ from holdfast.framework.trial import ClassContest
 _CELLS = 12 * 1024**2
 """How many cells all columns may have between them; a cell takes about 20 bytes."""
 _FEWEST = 64
+
+
+class FailedColumn(Column):
+    """Of a class for which one of Holdfast's own plugins failed at a node; for one round."""
+
+    def _answers(self) -> Answers:
+        return self._ask([])
 
 
 class Columns:
@@ -31,19 +41,48 @@ class Columns:
         key = (profile.index, cls.id)
         columns = self._columns
         column = columns.get(key)
+        if column is not None and column.failed_in >= 0:
+            column = self._asked_again(key, column)
         if column is None or (
             column.specs_seen != self._specs.version and self._is_mistaken(profile, column)
         ):
             column = columns[key] = self._new_column(profile, cls)
         elif len(columns) > 1 and self._weight > self._most() // 2:
             columns[key] = columns.pop(key)  # to the end of the line
-        column.refresh()
+        try:
+            column.refresh()
+        except Exception as error:
+            column = columns[key] = self._failed(profile, cls, error)
         if self._weights.get(key) != column.weight:
             self._weigh(key, column.weight)
             while self._weight > self._most() and len(columns) > 1:
                 self._forget(next(iter(columns)))
-        if column.unscorable is not None:
-            column.judge_unscorable()
+        if column.has_checked_scores:
+            column.check_scores()
+        if column.unscorable is not None or column.failed_in >= 0:
+            column.judge()
+        return column
+
+    def _asked_again(self, key: tuple[int, int], column: Column) -> Column | None:
+        """Plugins that failed for the class are asked again in the next round."""
+        if column.failed_in == self._cluster.plugin_errors.round:
+            return column
+        if isinstance(column, FailedColumn):
+            self._forget(key)
+            return None
+        column.ask_again()
+        return column
+
+    def _failed(self, profile: Profile, cls: PodClass, error: Exception) -> Column:
+        """What one of our own formulas raised is blamed on its plugin, by where it was raised."""
+        modules = {type(plugin).__module__: plugin for plugin in profile.plugins.values()}
+        frames = [frame.f_globals.get("__name__", "") for frame, _ in walk_tb(error.__traceback__)]
+        plugin = next((modules[name] for name in frames if name in modules), None)
+        if plugin is None:
+            raise error
+        column = FailedColumn(self._cluster, profile, cls)
+        column.plugin_failed(plugin, "Filter", error)
+        column.refresh()
         return column
 
     def _most(self) -> int:

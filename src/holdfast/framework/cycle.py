@@ -5,21 +5,24 @@ at once, so that the next pod sees it taken; the bind is decided, and carried ou
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
 from holdfast.api import names
 from holdfast.core.changes import Change
+from holdfast.core.classes import PodClass
 from holdfast.core.cluster import Cluster
 from holdfast.core.decisions import Decision, Emit, Nominate, Preempt, SetPodScheduled
 from holdfast.core.pods import Phase, PodRecord
 from holdfast.core.promises import Promise
+from holdfast.framework.checked import checked_nomination, checked_outcome, decisions_of
 from holdfast.framework.column import Column
 from holdfast.framework.columns import Columns
 from holdfast.framework.counting import about_reservations
 from holdfast.framework.diagnosis import NO_NODES, Blame, Verdict, not_named_text, verdict
-from holdfast.framework.interface import Nomination, ObjectWarning, Outcome, Plugin
+from holdfast.framework.interface import FINE, Nomination, ObjectWarning, Outcome, Plugin
 from holdfast.framework.points import ROOM
 from holdfast.framework.profile import Profile
 from holdfast.framework.provisioning import Provisioning
@@ -44,12 +47,24 @@ class Waiting:
         self.deadline = deadline
 
 
+class Refused(NamedTuple):
+    """Why a pod cannot have the place it was to have."""
+
+    plugin: str
+    message: str
+    has_failed: bool = False
+    """The plugin failed, rather than refusing."""
+
+
 class Cycle:
     def __init__(self, cluster: Cluster, queue: SchedulingQueue) -> None:
         self.cluster = self._cluster = cluster
         self._table = cluster.nodes
         self._queue = queue
         self._rooms = cluster.promises.rooms
+        self._errors = cluster.plugin_errors
+        self._failed_places: dict[str, Refused] = {}
+        """Of pods whose place a plugin failed to reserve, and who were not told so yet."""
         self.column = Columns(cluster).column
         self._provisioning = Provisioning(self, cluster)
         self.profiles: Mapping[str, Profile] = {}
@@ -168,8 +183,23 @@ class Cycle:
         left[[at for at in contested if column.fits_row(at) and not trial.fits(at)]] = False
         return column.best_of(left)
 
+    def new_round(self) -> None:
+        """Plugins that failed may be asked again."""
+        self._errors.round += 1
+        self._failed_places.clear()
+
     def verdict(self, profile: Profile, pod: PodRecord, column: Column) -> Verdict:
         """Why there is no row for the pod."""
+        failed = self._failed_places.pop(pod.uid, None) if self._failed_places else None
+        if failed is not None:
+            return Verdict(failed.message, frozenset((failed.plugin,)), error=True, has_failed=True)
+        found = self._verdict(profile, pod, column)
+        if column.failed_in >= 0:
+            column.judge()  # perhaps by the reasons just asked for
+            return column.verdict() if column.rejected is not None else found
+        return found
+
+    def _verdict(self, profile: Profile, pod: PodRecord, column: Column) -> Verdict:
         if column.rejected is not None:
             return column.verdict()
         trial = PodTrial(self._cluster, column, pod, self._is_pinned(profile, pod))
@@ -229,7 +259,7 @@ class Cycle:
             if pod.phase is not Phase.ASSUMED:
                 del self.waiting[pod.uid]
                 continue
-            outcome = waiting.plugin.permit(pod, waiting.row)
+            outcome = self._permission(waiting.plugin, pod, waiting.row)
             if outcome.wait and now < waiting.deadline and not outcome.message:
                 continue
             del self.waiting[pod.uid]
@@ -278,25 +308,38 @@ class Cycle:
     def claim(self, profile: Profile, pod: PodRecord, row: int, now: float) -> bool:
         before = self._cluster.changes
         refused = self.occupy(profile, pod, row)
-        if refused is not None:
-            plugin, message = refused
-            self.fail(profile, pod, message, {plugin}, now, go_on=True)
+        if refused is not None and refused.has_failed:
+            self._failed_places.pop(pod.uid, None)
+            self.fail_for_now(pod, refused.message, {refused.plugin}, now)
+        elif refused is not None:
+            self.fail(profile, pod, refused.message, {refused.plugin}, now, go_on=True)
         elif self._permit(profile, pod, row, profile.permit, now):
             return True
         # What was taken and given back helps nobody, least of all the pod itself.
         self._cluster.undo_changes(before)
         return False
 
-    def occupy(self, profile: Profile, pod: PodRecord, row: int) -> tuple[str, str] | None:
+    def occupy(self, profile: Profile, pod: PodRecord, row: int) -> Refused | None:
         """The pod claims its place there. If a plugin will not have it: which, and why."""
         before = self._cluster.changes
+        if self._failed_places:
+            self._failed_places.pop(pod.uid, None)
         self._cluster.assume(pod, row)
         for position, plugin in enumerate(profile.reserve):
-            outcome = plugin.reserve(pod, row)
-            if outcome.message:
+            try:
+                outcome, has_failed = plugin.reserve(pod, row), False
+                if outcome is FINE:
+                    continue
+                message = checked_outcome(plugin, outcome).message
+            except Exception as error:
+                message, has_failed = self._errors.note(plugin.name, "Reserve", error), True
+            if message:
                 self._give_back(pod, row, profile.reserve[: position + 1])
                 self._cluster.undo_changes(before)
-                return plugin.name, outcome.message
+                refused = Refused(plugin.name, message, has_failed)
+                if has_failed:
+                    self._failed_places[pod.uid] = refused
+                return refused
         return None
 
     def give_back(self, profile: Profile, pod: PodRecord) -> None:
@@ -311,7 +354,9 @@ class Cycle:
         self, profile: Profile, pod: PodRecord, row: int, plugins: list[Plugin], now: float
     ) -> bool:
         for plugin in plugins:
-            outcome = plugin.permit(pod, row)
+            outcome = self._permission(plugin, pod, row)
+            if outcome is FINE:
+                continue
             if outcome.message:
                 self._refuse(profile, pod, row, plugin, outcome, now, go_on=True)
                 return False
@@ -320,19 +365,47 @@ class Cycle:
                 self._queue.placed(pod, now)
                 self._cluster.changed(Change.POD_PLACED)
                 return True
-        for plugin in profile.pre_bind:
-            self.decisions.extend(plugin.pre_bind(pod, row))
-        for plugin in profile.bind:
-            bound = plugin.bind(pod, row)
-            if bound:
-                self.decisions.extend(bound)
-                break
+        decided = len(self.decisions)
+        failed = self._bind(profile, pod, row)
+        if failed is not None:
+            del self.decisions[decided:]
+            self._refuse(profile, pod, row, failed[0], Outcome(failed[1], retry=True), now, go_on=True)
+            return False
         for plugin in profile.post_bind:
-            self.decisions.extend(plugin.post_bind(pod, row))
+            try:
+                if more := plugin.post_bind(pod, row):
+                    self.decisions.extend(decisions_of(plugin, more))
+            except Exception as error:
+                self._errors.note(plugin.name, "PostBind", error)
         self._queue.placed(pod, now)
         self._cluster.changed(Change.POD_PLACED)
         self._cluster.chronicle.note(now, pod.ref, "decided", self._table.name(row))
         return True
+
+    def _bind(self, profile: Profile, pod: PodRecord, row: int) -> tuple[Plugin, str] | None:
+        """Decides that the pod is bound. If a plugin fails: which, and the message."""
+        point, plugin = "PreBind", None
+        try:
+            for plugin in profile.pre_bind:
+                if more := plugin.pre_bind(pod, row):
+                    self.decisions.extend(decisions_of(plugin, more))
+            point = "Bind"
+            for plugin in profile.bind:
+                bound = plugin.bind(pod, row)
+                if bound:
+                    self.decisions.extend(decisions_of(plugin, bound))
+                    break
+        except Exception as error:
+            assert plugin is not None
+            return plugin, self._errors.note(plugin.name, point, error)
+        return None
+
+    def _permission(self, plugin: Plugin, pod: PodRecord, row: int) -> Outcome:
+        try:
+            outcome = plugin.permit(pod, row)
+            return outcome if outcome is FINE else checked_outcome(plugin, outcome)
+        except Exception as error:
+            return Outcome(self._errors.note(plugin.name, "Permit", error), retry=True)
 
     def _refuse(
         self,
@@ -353,9 +426,16 @@ class Cycle:
         self.tell(pod, outcome.message, now, "SchedulerError")
 
     def _give_back(self, pod: PodRecord, row: int, reserved: list[Plugin]) -> None:
-        for plugin in reversed(reserved):
-            plugin.unreserve(pod, row)
+        self.unreserve(pod, row, reserved)
         self._cluster.unassume(pod)
+
+    def unreserve(self, pod: PodRecord, row: int, reserved: Sequence[Plugin]) -> None:
+        """All of them are told, whatever one of them raises."""
+        for plugin in reversed(reserved):
+            try:
+                plugin.unreserve(pod, row)
+            except Exception as error:
+                self._errors.note(plugin.name, "Unreserve", error)
 
     # No node was found
 
@@ -365,6 +445,10 @@ class Cycle:
             self._queue.reject(pod, self.group_key(profile, pod), wakes_on, now)
             return
         why = self.verdict(profile, pod, column)
+        if why.has_failed:
+            self._nominate(pod, "")
+            self.fail_for_now(pod, why.reasons, why.plugins, now)
+            return
         # Siblings fare the same, unless this pod has a node of its own in view.
         go_on = bool(pod.nominated) or pod.pin is not None
         nomination = Nomination("") if why.error else self.post_filter(profile, pod, column)
@@ -376,6 +460,9 @@ class Cycle:
         if nomination.node is not None:
             self._nominate(pod, nomination.node)
         message = why.message(self._table.count, nomination.message)
+        if nomination.has_failed and not nomination.node:
+            self.fail_for_now(pod, message, why.plugins, now)
+            return
         go_on = go_on or bool(nomination.node)
         self.fail(profile, pod, message, why.plugins, now, why.condition, go_on)
 
@@ -422,9 +509,12 @@ class Cycle:
                 continue
             for other in taken:
                 self.give_back(profile, other)
-            plugin, message = refused
             for each in nomination.claims:
-                self.fail(profile, each.pod, message, {plugin}, now, go_on=True)
+                self._failed_places.pop(each.pod.uid, None)
+                if refused.has_failed:
+                    self.fail_for_now(each.pod, refused.message, {refused.plugin}, now)
+                else:
+                    self.fail(profile, each.pod, refused.message, {refused.plugin}, now, go_on=True)
             self._cluster.undo_changes(before)
             return
         self.apply(nomination.decisions)
@@ -435,7 +525,18 @@ class Cycle:
         """Whether nothing but a free node could help the pod, which has been told so before."""
         if pod.leaving or pod.nominated or pod.pin is not None or not pod.told:
             return False
-        return not any(plugin.may_help(pod.cls) for plugin in profile.post_filters)
+        return not self.may_help(profile, pod.cls)
+
+    def may_help(self, profile: Profile, cls: PodClass) -> bool:
+        """Whether `post_filter` of some plugin could find something for the class."""
+        for plugin in profile.post_filters:
+            try:
+                if plugin.may_help(cls):
+                    return True
+            except Exception as error:
+                self._errors.note(plugin.name, "PostFilter", error)
+                return True
+        return False
 
     def post_filter(self, profile: Profile, pod: PodRecord, column: Column) -> Nomination:
         """What can be done for a pod no node is feasible for. Nothing is decided here; see `apply`."""
@@ -450,9 +551,14 @@ class Cycle:
         trial = trial_of(pod, column)
         messages = []
         warnings: tuple[ObjectWarning, ...] = ()
+        has_failed = False
         node = None if profile.post_filters else ""
         for plugin in profile.post_filters:
-            nomination = plugin.post_filter(pod, trial)
+            try:
+                nomination = checked_nomination(plugin, plugin.post_filter(pod, trial))
+            except Exception as error:
+                nomination = Nomination(message=self._errors.note(plugin.name, "PostFilter", error))
+                has_failed = True
             column.refresh()
             warnings += nomination.warnings
             if nomination.node or nomination.claims:
@@ -460,7 +566,7 @@ class Cycle:
             node = nomination.node if node is None else node
             if nomination.message:
                 messages.append(nomination.message)
-        return Nomination(node, ", ".join(messages), warnings=warnings)
+        return Nomination(node, ", ".join(messages), warnings=warnings, has_failed=has_failed)
 
     def fail(
         self,
@@ -482,6 +588,15 @@ class Cycle:
         self.tell(pod, message, now, condition)
         for sibling in waiting:
             self.tell(sibling, message, now, condition)
+
+    def fail_for_now(self, pod: PodRecord, message: str, plugins: Collection[str], now: float) -> None:
+        """A plugin failed: the pod is tried again after a back-off, whatever happens."""
+        if pod.leaving:
+            self._queue.forget(pod)
+            return
+        pod.rejected_by = plugins
+        self._queue.retry_later(pod, now)
+        self.tell(pod, message, now, "SchedulerError")
 
     def group_key(self, profile: Profile, pod: PodRecord) -> Key:
         """Pods with the same key fare alike; those of another queue may not."""

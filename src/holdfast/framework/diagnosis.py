@@ -46,6 +46,8 @@ class Verdict(NamedTuple):
     """The plugins to blame."""
     error: bool = False
     """The pod itself makes no sense."""
+    has_failed: bool = False
+    """A plugin failed: the pod is to be tried again, whatever happens."""
 
     @property
     def condition(self) -> str:

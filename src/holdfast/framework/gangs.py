@@ -50,6 +50,8 @@ class Refusal(NamedTuple):
     wakes_on: int
     conditions: dict[str, str]
     text: str = ""
+    has_failed: bool = False
+    """A plugin failed: they are to be tried again, whatever happens."""
 
 
 class Gangs:
@@ -381,7 +383,7 @@ class Gangs:
         """Why these have no place, with everything as it is at this moment."""
         messages: dict[str, str] = {}
         conditions: dict[str, str] = {}
-        wakes_on = Change.NONE
+        wakes_on, has_failed = Change.NONE, False
         told: dict[Hashable, tuple[str, str, Collection[str]]] = {}
         for pod in left:
             profile = self._profiles[pod.scheduler]
@@ -398,6 +400,7 @@ class Gangs:
                 )
                 message = why.message(self._cluster.nodes.count, f"{counted}." if counted else "")
                 told[kind] = message, why.condition, why.plugins
+                has_failed = has_failed or why.has_failed
                 wakes_on |= profile.wakes_on(why.plugins)
             messages[pod.uid], conditions[pod.uid], pod.rejected_by = told[kind]
         lacking = next((text for job in jobs if (text := job.lacks(()))), "")
@@ -406,7 +409,7 @@ class Gangs:
         reasons = Counter(messages.values()).most_common(1)
         detail = f": {reasons[0][0]}" if reasons else ""
         problem = Problem(NOT_ENOUGH_RESOURCES, f"{summary or names}{detail}")
-        return Refusal(problem, messages, wakes_on or _ROOM, conditions)
+        return Refusal(problem, messages, wakes_on or _ROOM, conditions, has_failed=has_failed)
 
     def _refuse(
         self, leader: PodRecord, members: list[PodRecord], refusal: Refusal, now: float
@@ -420,7 +423,7 @@ class Gangs:
             self._jobs.touch(job)
         for pod in left:
             self.note_nominated(pod)
-            self._reject(pod, leader, left, refusal.wakes_on, now)
+            self._reject(pod, leader, left, refusal.wakes_on, now, refusal.has_failed)
             text = refusal.messages.get(pod.uid) or refusal.text or refusal.problem.message
             self._cycle.tell(pod, text, now, refusal.conditions.get(pod.uid, "Unschedulable"))
 
@@ -446,7 +449,13 @@ class Gangs:
         return any(pod.disrupted or pod.cls.terminating for pod in there.values())
 
     def _reject(
-        self, pod: PodRecord, leader: PodRecord, left: list[PodRecord], wakes_on: int, now: float
+        self,
+        pod: PodRecord,
+        leader: PodRecord,
+        left: list[PodRecord],
+        wakes_on: int,
+        now: float,
+        has_failed: bool = False,
     ) -> None:
         stands = leader if leader.phase is Phase.PENDING else left[0]
         if pod is not stands:
@@ -454,6 +463,9 @@ class Gangs:
             return
         assert pod.job is not None
         pod.job.leader = pod
+        if has_failed:
+            self._queue.retry_later(pod, now)
+            return
         alone = any(p.nominated or p.pin is not None or p.cls.private for p in left)
         self._queue.reject(pod, self._key(pod, left), wakes_on, now, go_on=alone)
 

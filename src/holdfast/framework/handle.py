@@ -283,7 +283,13 @@ class Handle:
         owners are left out unless asked for. Matching may depend on nothing but the class."""
 
         def counts(cls: PodClass) -> bool:
-            return (with_reserve_pods or cls.promised_to < 0) and bool(matches(cls))
+            if cls.promised_to >= 0 and not with_reserve_pods:
+                return False
+            try:
+                return bool(matches(cls))
+            except Exception as error:
+                self._cluster.plugin_errors.note(self._plugin, "CountPods", error)
+                return False
 
         return PodCounts(self._cluster.topology.counter(object(), counts))
 

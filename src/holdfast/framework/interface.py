@@ -75,6 +75,11 @@ are about storage (`Change.ABOUT_STORAGE`), only those about one of these wake t
 `unreserve` in reverse order), `permit`, then the decisions of `pre_bind`, `bind` (the first plugin
 that gives any) and `post_bind`. These may keep state of their own, and must be able to undo it.
 
+**Errors.** Whatever a plugin raises, and an answer that is none, rejects the pod with the reason
+SchedulerError and a message that names the plugin; it is counted, logged and tried again after a
+back-off. Other pods go on. Formulas that failed are closed for the rest of the round: no row is
+feasible. See docs/plugins.md for each method.
+
 **Holding room.** `node_order_on_resource(cls, offer)` says which nodes to hold for a task of a starving
 job: a score for each row of the offer. The scores of all plugins are added; rows that end up with
 nothing, or less, are out.
@@ -362,6 +367,8 @@ class Nomination(NamedTuple):
     claims: tuple[Claim, ...] = ()
     """Instead of a node: of a reserve pod, and of others that belong with it; taken all, or none."""
     warnings: tuple[ObjectWarning, ...] = ()
+    has_failed: bool = False
+    """Set by the cycle where a plugin raised; never by a plugin."""
 
 
 class Plugin:

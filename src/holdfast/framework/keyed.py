@@ -31,6 +31,9 @@ class KeyView(Many):
         for shared in (self._all, self._none):
             shared.flags.writeable = False
 
+    def __len__(self) -> int:
+        return len(self.rows)
+
     def facet(self, facet: Facet) -> Cells:
         return self._values[id(facet)]
 

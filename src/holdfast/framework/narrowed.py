@@ -84,11 +84,28 @@ class Narrowed(Column):
         self._heed(self._ask(self._profile.volume_filters))
         self._own = list(self.filters)
         self._checked = [own for _, own in self._own if own.passes is not everywhere]
-        self._own_rejected = (self.rejected, self.rejected_by)
+        self._own_rejection = self.rejection
         self._plain_compiled = -1
         self._size = 0
 
+    def ask_again(self) -> None:
+        now = self._cluster.plugin_errors.round
+        if 0 <= self._plain.failed_in != now:
+            self._plain.ask_again()
+        self._whole = None
+        super().ask_again()
+
     def refresh(self) -> None:
+        self._catch_up()
+        for other in (self._plain, self._whole):
+            if other is not None and other.has_checked_scores:
+                other.check_scores()
+            if other is not None and other.failed_in >= 0:
+                self.failed_in = other.failed_in
+                self.failure = self.failure or other.failure
+                self.unscorable = self.unscorable or other.unscorable
+
+    def _catch_up(self) -> None:
         if self._is_new:
             self._is_new = False  # both columns have just been made or brought up to date
         else:
@@ -124,13 +141,11 @@ class Narrowed(Column):
         order = self._profile.filter_order
         both = sorted((*self._plain.filters, *self._own), key=lambda named: order[named[0]])
         self.filters[:] = both
-        self.unscorable = self._plain.unscorable if self._own_rejected[0] is None else None
-        rejections = [self._own_rejected]
-        if self._plain.unscorable is None:
-            rejections.append((self._plain.rejected, self._plain.rejected_by))
-        found = [r for r in rejections if r[0] is not None]
+        self.unscorable = self._plain.unscorable
+        found = [r for r in (self._own_rejection, self._plain.rejection) if r[0] is not None]
         found.sort(key=lambda rejection: order[rejection[1]])
-        self.rejected, self.rejected_by = found[0] if found else (None, "")
+        self.rejection = found[0] if found else (None, "")
+        self.rejected, self.rejected_by = self.rejection
         self.diagnosis.reset()
 
     def _judge(self) -> None:

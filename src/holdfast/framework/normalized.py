@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.framework.interface import Normalize, Range, Scope, Score
+from holdfast.framework.checked import CheckedNormalize
+from holdfast.framework.interface import MAX_SCORE, Normalize, Range, Scope, Score
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
@@ -27,6 +28,8 @@ class Normalized:
         "_low",
         "_lowest",
         "by_usage",
+        "is_checked",
+        "is_suspect",
         "measure",
         "normalize",
         "raw",
@@ -41,6 +44,9 @@ class Normalized:
         self.normalize = normalize
         self.by_usage = score.scope is Scope.USAGE
         """Whether a raw score changes with pods coming and going."""
+        self.is_checked = isinstance(normalize, CheckedNormalize)
+        self.is_suspect = False
+        """Whether a score came out of range, which matters only on a row that fits."""
         self.measure: Hashable = None
         self.raw: Ints = np.zeros(0, dtype=np.int64)
         self.weighted: Ints = np.zeros(0, dtype=np.int64)
@@ -72,7 +78,17 @@ class Normalized:
     def weigh(self, at: Any) -> None:
         """Brings some rows up to date."""
         if self.measure is not None:
-            self.weighted[at] = self.weight * self.normalize.apply(self.raw[at], self.measure)
+            scores = self.normalize.apply(self.raw[at], self.measure)
+            self.weighted[at] = self.weight * scores
+            if self.is_checked and len(scores) and (scores.min() < 0 or scores.max() > MAX_SCORE):
+                self.is_suspect = True
+
+    def check(self, fits: Bools) -> None:
+        """Fails if a row that fits has a score out of range."""
+        normalize = self.normalize
+        self.is_suspect = False
+        if isinstance(normalize, CheckedNormalize) and self.measure is not None:
+            normalize.check(np.asarray(normalize.apply(self.raw[: len(fits)][fits], self.measure)))
 
     def follow(self, row: int, after: int, fitted: bool, fits: bool) -> int | None:
         """Follows the raw score of one row, which fitted before or did not; its weighted score, None if
@@ -98,7 +114,10 @@ class Normalized:
             return None
         weighted = self._known.get(after)
         if weighted is None:
-            weighted = self._known[after] = self.weight * self.normalize.apply(after, self.measure)
+            score = self.normalize.apply(after, self.measure)
+            weighted = self._known[after] = self.weight * score
+            if self.is_checked and not 0 <= score <= MAX_SCORE:
+                self.is_suspect = True
         self.weighted[row] = weighted
         return weighted
 

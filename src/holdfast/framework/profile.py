@@ -2,13 +2,16 @@
 
 from collections.abc import Collection
 
+from holdfast.api.errors import HoldfastError
 from holdfast.core.changes import Change
 from holdfast.core.cluster import Cluster
+from holdfast.framework.checked import is_foreign
 from holdfast.framework.config import CoschedulingArgs, ReservationArgs, ResolvedProfile
 from holdfast.framework.handle import Handle
 from holdfast.framework.interface import Plugin, served_points
 from holdfast.framework.points import BARRIER, ROOM
-from holdfast.framework.registry import Registry
+from holdfast.framework.registry import PluginError, Registry
+from holdfast.framework.sort_keys import SortKey, checked_sort_key
 
 
 class Profile:
@@ -26,14 +29,25 @@ class Profile:
                     cluster.classes.read(plugin.reads_annotations)
                     cluster.raw_objects.declare(plugin.reads_objects)
                     handle = Handle(cluster, ref.name, resolved.scheduler_name, plugin.reads_objects)
-                    made[ref.name] = plugin(handle, resolved.args.get(ref.name, {}))
+                    try:
+                        made[ref.name] = plugin(handle, resolved.args.get(ref.name, {}))
+                    except HoldfastError:
+                        raise
+                    except Exception as error:
+                        why = f"{type(error).__name__}: {error}"
+                        raise PluginError(f"plugin {ref.name} cannot be made: {why}") from error
             standing = [made[ref.name] for ref in resolved.points.get(point, ())]
             return [p for p in standing if point not in p.stands_at or point in served_points(type(p))]
 
         self.index = index
         self.scheduler_name = resolved.scheduler_name
         self.pre_enqueue = at("preEnqueue")
-        self.sort_key = at("queueSort")[0].sort_key
+        sorting = at("queueSort")[0]
+        self.sort_key: SortKey = (
+            checked_sort_key(sorting, cluster.plugin_errors)
+            if is_foreign(sorting)
+            else sorting.sort_key
+        )
         self.filters = at("filter")
         self.filter_names = frozenset(plugin.name for plugin in self.filters)
         self.filter_order: dict[str, float] = {

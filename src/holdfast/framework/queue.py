@@ -393,10 +393,13 @@ class SchedulingQueue:
     def _push(self, heap: list[tuple[float, int, PodRecord]], due: float, pod: PodRecord) -> None:
         heapq.heappush(heap, (due, self._enter(pod, "backoff"), pod))
 
+    def back_off(self, failures: int) -> float:
+        """How long a pod waits after so many failures in a row."""
+        return min(self._initial * 2.0 ** min(failures - 1, 30), self._max)
+
     def _back_off(self, pod: PodRecord, failures: int, now: float) -> None:
         self.remove(pod)
-        wait = min(self._initial * 2.0 ** min(failures - 1, 30), self._max)
-        self._retry_at[pod.uid] = now + wait
+        self._retry_at[pod.uid] = now + self.back_off(failures)
 
     def _end_backoffs(self, now: float) -> None:
         for heap in (self._errors, self._backoff):

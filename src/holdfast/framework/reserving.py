@@ -19,8 +19,9 @@ from holdfast.core.pods import PodRecord
 from holdfast.framework.column import Column
 from holdfast.framework.cycle import Cycle
 from holdfast.framework.hold_feasibility import HoldFeasibility, suitable
-from holdfast.framework.interface import Offer
+from holdfast.framework.interface import Offer, Plugin
 from holdfast.framework.profile import Profile
+from holdfast.framework.registry import PluginError
 from holdfast.framework.resource_order import node_score
 from holdfast.framework.statement import Statement
 
@@ -85,13 +86,24 @@ class Reserving:
         )
         ranks = node_score(pod.cls, offer.idle, len(rows))
         if profile.node_orders:
-            points = np.asarray(
-                sum(plugin.node_order_on_resource(pod.cls, offer) for plugin in profile.node_orders)
-            )
+            points = np.zeros(len(rows))
+            for plugin in profile.node_orders:
+                points += self._points(plugin, pod, offer)
         else:
             points = np.ones(len(rows))
         best = np.lexsort((order[rows], -ranks, -points))
         return [int(row) for row in rows[best[points[best] > 0]]]
+
+    def _points(self, plugin: Plugin, pod: PodRecord, offer: Offer) -> NDArray[np.float64]:
+        """Those of one plugin; none if it fails."""
+        try:
+            found = np.asarray(plugin.node_order_on_resource(pod.cls, offer), dtype=np.float64)
+            if found.shape not in ((), (len(offer.rows),)) or not np.isfinite(found).all():
+                raise PluginError(f"{found!r} is not a number for each of {len(offer.rows)} nodes")
+        except Exception as error:
+            self._cluster.plugin_errors.note(plugin.name, "NodeOrderOnResource", error)
+            return np.zeros(len(offer.rows))
+        return found
 
     def _names(self) -> tuple[NDArray[np.object_], NDArray[np.intp]]:
         """The names of all rows, and where each stands among them."""

@@ -27,6 +27,7 @@ from holdfast.core.view import All, One, Some, View
 from holdfast.framework.alike import Alike, amounts
 from holdfast.framework.answers import Answers
 from holdfast.framework.barrier import add_barrier
+from holdfast.framework.checked import CheckedNormalize
 from holdfast.framework.diagnosis import Diagnosis
 from holdfast.framework.interface import Filter, Plugin, Rejected, Scope
 from holdfast.framework.keyed import Keys, KeyView
@@ -38,6 +39,7 @@ INFEASIBLE = -(2**61)
 _FEW = 6
 """Up to this many rows are computed one by one, which is then faster than as a vector."""
 
+_SCORING = ("PreScore", "Score", "NormalizeScore")
 _FEW_PARTS = 3
 """With no more filters and scores than this a look at a row costs little more than to remember one."""
 
@@ -52,6 +54,8 @@ still raw."""
 
 
 class Rows:
+    has_checked_scores = False
+    """Whether plugins from outside score nodes for the class."""
     weight = 1
     """Compared with a column that sees nothing of topology, what it takes to keep this one."""
 
@@ -62,8 +66,14 @@ class Rows:
         self.cls = cls
         self.rejected: Rejected | None = None
         self.rejected_by = ""
+        self.rejection: tuple[Rejected | None, str] = None, ""
+        """What plugins answered; `rejected` also has what they failed to."""
         self.unscorable: tuple[Rejected, str] | None = None
         """What a plugin says that cannot score nodes for the class, and which one."""
+        self.failure: tuple[Rejected, str] | None = None
+        """What a plugin raised that was asked which nodes will do, and which one."""
+        self.failed_in = -1
+        """The round in which a plugin failed last: in the next one it is asked again."""
         self.filters: list[tuple[str, Filter]] = []
         """In the profile's order, by the plugin's name."""
         self.diagnosis = Diagnosis(self._table, self.filters)
@@ -86,24 +96,32 @@ class Rows:
     def _ask(self, plugins: list[Plugin]) -> Answers:
         """Asks plugins which nodes will do."""
         self.compiled += 1
-        answers = Answers(self.cls)
+        self.failure, self.unscorable, self.failed_in = None, None, -1
+        answers = Answers(self.cls, self.plugin_failed)
         if self.cls.promised_to >= 0 and not self._profile.drawing_name:
             answers.reject(NO_RESERVATIONS.format(self._profile.scheduler_name))
         answers.filter_by(plugins)
         return answers
 
+    def _answers(self) -> Answers:
+        """Asks all plugins."""
+        answers = self._ask(self._profile.filters)
+        answers.versions += add_barrier(self._cluster, self._profile, self.cls, answers.filters)
+        answers.score_by(self._profile.scorers)
+        return answers
+
     def _heed(self, answers: Answers) -> None:
         """Takes what was answered about all nodes at once."""
-        self.rejected, self.rejected_by = answers.rejected, answers.rejected_by
-        self.unscorable = answers.unscorable
+        self.rejection = answers.rejected, answers.rejected_by
+        self.rejected, self.rejected_by = self.rejection
+        if answers.unscorable is not None:
+            self.unscorable = answers.unscorable
         self.filters[:] = answers.filters
         self._versions, self._settled = answers.asked()
         self._stamp = self._cluster.stamp
 
     def _compile(self) -> None:
-        answers = self._ask(self._profile.filters)
-        answers.versions += add_barrier(self._cluster, self._profile, self.cls, answers.filters)
-        answers.score_by(self._profile.scorers)
+        answers = self._answers()
         self._heed(answers)
         self._node_filters = answers.passing(Scope.NODE)
         self._usage_filters = answers.passing(Scope.USAGE)
@@ -114,6 +132,8 @@ class Rows:
         self._usage_scores = answers.usage_scores
         self._key_scores = answers.key_scores
         self._normalized = answers.normalized
+        self._score_formulas = answers.checked_scores
+        self.has_checked_scores = bool(answers.checked_scores)
         by_usage = answers.by_usage
         self._by_amounts = all(part.by_amounts for part in by_usage)
         self._kinds = list(dict.fromkeys(part.kind for part in by_usage if part.kind is not None))
@@ -127,6 +147,27 @@ class Rows:
         self._base = self._base[:0]
         self._size = 0
         self.diagnosis.reset()
+
+    def plugin_failed(self, plugin: Plugin, point: str, error: Exception) -> None:
+        """A plugin raised something, or answered with what is none. Where it was to score nodes, that
+        matters only if there is a choice."""
+        errors = self._cluster.plugin_errors
+        message = errors.note(plugin.name, point, error)
+        self.failed_in = errors.round
+        rejected = Rejected(message, error=True), plugin.name
+        if point not in _SCORING:
+            self.failure = self.failure or rejected
+        elif self.unscorable is None:
+            self.unscorable = rejected
+
+    def check_scores(self) -> None:
+        """Scores out of range are a failure of their plugin, on rows that fit."""
+        for formula in self._score_formulas:
+            if formula.bad:
+                formula.check(self.fits)
+        for normalized in self._normalized:
+            if normalized.is_suspect:
+                normalized.check(self.fits)
 
     # Keeping up
 
@@ -401,5 +442,7 @@ class Rows:
             scores = score.score(view)
             if score.normalize is not None and there.any():
                 scores = score.normalize.apply(scores, score.normalize.measure(scores[there]))
+                if isinstance(score.normalize, CheckedNormalize):
+                    score.normalize.check(scores[there])
             total = total + weight * scores
         return total

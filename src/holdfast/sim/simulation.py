@@ -10,7 +10,7 @@ nothing going.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from holdfast.api.documents import Document
@@ -18,6 +18,7 @@ from holdfast.api.errors import InvalidObject
 from holdfast.backends.embedded.hands import Hands
 from holdfast.backends.embedded.setup import Setup
 from holdfast.core.decisions import Decision
+from holdfast.core.plugin_errors import PluginReport
 from holdfast.sim.accounts import Accounts
 from holdfast.sim.errors import InvalidInput
 from holdfast.sim.expect import Expectation, failures
@@ -51,6 +52,8 @@ class Result:
     unmet: list[str]
     """Expectations of the scenario that did not come true."""
     accounts: Accounts
+    plugin_errors: list[PluginReport] = field(default_factory=list)
+    """What plugins raised, each different error once."""
 
 
 class Simulation:
@@ -74,6 +77,7 @@ class Simulation:
         self._unchecked = 0
         self._to_look_at: list[tuple[Document, Expectation]] = []
         self._unmet: list[str] = []
+        self._plugin_errors: dict[str, PluginReport] = {}
 
     def run(self, until: float | None = None, progress: Progress | None = None) -> Result:
         """Raises InvalidInput where the scenario asks for what cannot be, InvariantBroken where
@@ -93,6 +97,7 @@ class Simulation:
             summary=summary(world.objects, world.accounts, world.figures, end),
             unmet=self._unmet,
             accounts=world.accounts,
+            plugin_errors=list(self._plugin_errors.values()),
         )
 
     def play(self, until: float | None = None, progress: Progress | None = None) -> None:
@@ -170,6 +175,8 @@ class Simulation:
             world.settle()
             world.fed = False
             decisions = world.scheduler.round(world.clock.epoch())
+            for failed in world.scheduler.cluster.plugin_errors.take_reports():
+                self._plugin_errors.setdefault(failed.message, failed)
             if found := world.scheduler.guard.take_reports():
                 raise world.broken([f"livelock: {each.about}: {each.message}" for each in found])
             for decision in decisions:

@@ -122,7 +122,7 @@ class EmbeddedCluster:
         )
         world.fed = world.scheduler.unfinished
         self.metrics.round_done(time.perf_counter() - start, decisions)
-        self._log_not_converging()
+        self._log_reports()
         await self._in_slices(map(self._hands.carry_out, decisions))
         return True
 
@@ -137,9 +137,10 @@ class EmbeddedCluster:
                 await asyncio.sleep(0)
                 until = time.perf_counter() + _SLICE
 
-    def _log_not_converging(self) -> None:
+    def _log_reports(self) -> None:
         reports = self.world.scheduler.guard.take_reports()
-        if not reports:
+        failures = self.world.scheduler.cluster.plugin_errors.take_reports()
+        if not reports and not failures:
             return
         import structlog  # seldom needed, and slow to import
 
@@ -150,6 +151,14 @@ class EmbeddedCluster:
                 object=str(report.about),
                 message=report.message,
                 story=[str(line) for line in story],
+            )
+        for failed in failures:
+            structlog.get_logger().error(
+                "plugin failed",
+                plugin=failed.plugin,
+                extension_point=failed.point,
+                message=failed.message,
+                traceback=failed.trace,
             )
 
     async def _sleep(self) -> None:

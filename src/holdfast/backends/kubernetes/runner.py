@@ -234,6 +234,15 @@ class Runner:
                 message=report.message,
                 story=story,
             )
+        for failed in self.scheduler.cluster.plugin_errors.take_reports():
+            self._log(
+                "plugin failed",
+                level="error",
+                plugin=failed.plugin,
+                extension_point=failed.point,
+                message=failed.message,
+                traceback=failed.trace,
+            )
         self.writer.carry_out(decisions)
 
     def _timer(self, loop: asyncio.AbstractEventLoop) -> asyncio.TimerHandle | None:

@@ -184,6 +184,7 @@ class SchedulingMetrics:
         yield self._cache()
         yield limit_ratios(self._scheduler.cluster)
         yield self._not_converging()
+        yield self._plugin_errors()
         yield InfoMetricFamily("holdfast_build", "The version that runs.", {"version": __version__})
 
     def _not_converging(self) -> Metric:
@@ -196,6 +197,16 @@ class SchedulingMetrics:
             counter.add((kind,), 0)
         for kind, times in self._scheduler.guard.found.items():
             counter.add((kind,), times)
+        return counter.family()
+
+    def _plugin_errors(self) -> Metric:
+        counter = Counter(
+            "holdfast_plugin_errors_total",
+            "How often a plugin raised an exception, or answered with what is no answer.",
+            ("plugin", "extension_point"),
+        )
+        for labels, times in self._scheduler.cluster.plugin_errors.counts.items():
+            counter.add(labels, times)
         return counter.family()
 
     def _attempts(self) -> Metric:

@@ -72,6 +72,8 @@ class Asking:
         paths = Paths(self._cluster, plugin.name)
         passes = self._passes(paths, plugin, cls, profile)
         column = self._column(profile, cls)
+        if column.rejected is not None and column.failed_in >= 0:
+            raise ContractBroken(column.rejected.message)
         fits = column.fits & self._table.alive[: self._table.size]
         if column.rejected is not None or not any(each is plugin for each, _ in profile.scorers):
             return Answers(self._named(passes), {}, {})
