@@ -6,7 +6,7 @@ import pytest
 
 from holdfast.backends.embedded.setup import Setup
 from holdfast.sim.happenings import Check
-from holdfast.sim.loading import load_files
+from holdfast.sim.loading import load_files, load_text
 from holdfast.sim.output import to_json
 from holdfast.sim.scenario import read_scenario
 from holdfast.sim.simulation import Simulation
@@ -34,3 +34,10 @@ def test_example(file: Path) -> None:
 def test_example_is_described(file: Path) -> None:
     assert file.read_text().startswith("# "), "an example starts by saying what it shows"
     assert f"({file.relative_to(EXAMPLES)})" in (EXAMPLES / "README.md").read_text()
+
+
+def test_the_scenario_of_the_readme_runs() -> None:
+    text = (EXAMPLES.parent / "README.md").read_text()
+    shown = text.partition("## Simulate")[2].partition("```yaml\n")[2].partition("```")[0]
+    result = Simulation(read_scenario(load_text(shown, "README.md")), Setup.of()).run()
+    assert result.end == 630.0
