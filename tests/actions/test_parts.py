@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from builders import make_node, make_pod
+from builders import make_node, make_pod, make_queue
+from holdfast.api.names import QUEUE_NAME_ANNOTATION
 from holdfast.api.pod import Pod
-from holdfast.core.decisions import Bind, Decision, SetPodScheduled
+from holdfast.core.decisions import Bind, Decision, Preempt, SetPodScheduled
 from reference.driving import Driver
+from reference.setup import Setup
 
 
 class Budget:
@@ -94,3 +96,18 @@ def test_a_group_that_is_gone_before_it_is_woken_is_left_out() -> None:
     assert driver.scheduler.unfinished
     driver.delete(*pods[1:])
     assert outcome(joined(parts(driver, 1))) == {"p0": "large"}
+
+
+@pytest.mark.parametrize("steps", [1, 1000])
+def test_who_a_queue_turns_away_in_one_part_may_preempt_in_the_last(steps: int) -> None:
+    driver = Driver((Setup(preempts=True),))
+    driver.add(
+        make_node("n").allocatable(cpu="8").obj(),
+        make_queue("full").capability(cpu="1").obj(),
+        make_queue("other").obj(),
+        make_pod("low").cpu("1").annotation(QUEUE_NAME_ANNOTATION, "full").on("n").obj(),
+        make_pod("high").cpu("1").priority(10).annotation(QUEUE_NAME_ANNOTATION, "full").obj(),
+        *(make_pod(f"p{i}").cpu("1").obj() for i in range(3)),
+    )
+    decisions = joined(parts(driver, steps))
+    assert [d.pod.name for d in decisions if isinstance(d, Preempt)] == ["low"]
