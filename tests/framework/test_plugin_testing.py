@@ -331,6 +331,41 @@ def test_paths_that_disagree(methods: Any, message: str) -> None:
         cluster.where(pod("p"))
 
 
+class Failing(HalfFull):
+    """Raises where its class says so."""
+
+    name = "Failing"
+
+    def filter(self, cls: PodClass) -> Filter | Rejected | None:
+        if "fails" in cls.labels:
+            raise RuntimeError("no such thing")
+        return super().filter(cls)
+
+    def reserve(self, pod: PodRecord, row: int) -> Outcome:
+        if "late" in pod.cls.labels:
+            raise RuntimeError("not this one")
+        return FINE
+
+
+def test_what_a_plugin_raises_is_raised() -> None:
+    cluster = Cluster(Failing).add(node("n"))
+    with pytest.raises(ContractBroken, match="plugin Failing: filter: RuntimeError: no such thing"):
+        cluster.where(pod("p", labels={"fails": ""}))
+    cluster.add(pod("q", labels={"late": ""}))
+    with pytest.raises(ContractBroken, match=r"(?s)Failing.*not this one.*in reserve"):
+        cluster.schedule()
+
+
+def test_or_kept_to_see_what_becomes_of_the_pod() -> None:
+    cluster = Cluster(Failing, keep_errors=True).add(node("n"))
+    fails, late = pod("fails", labels={"fails": ""}), pod("late", labels={"late": ""})
+    assert cluster.where(fails) is None and list(cluster.why_not(fails)) == ["n"]
+    assert cluster.add(fails, late, pod("well")).schedule() == {"well": "n"}
+    assert len(cluster.errors()) == 2
+    assert "no such thing" in cluster.messages()["fails"]
+    assert "not this one" in cluster.messages()["late"]
+
+
 def test_owners_are_a_path_of_their_own() -> None:
     def passes(view: View) -> Cells:
         return view.full(not view.single or view.holds is None)

@@ -77,7 +77,8 @@ class Simulation:
         self._unchecked = 0
         self._to_look_at: list[tuple[Document, Expectation]] = []
         self._unmet: list[str] = []
-        self._plugin_errors: dict[str, PluginReport] = {}
+        self.plugin_errors: dict[str, PluginReport] = {}
+        """What plugins raised, by message."""
 
     def run(self, until: float | None = None, progress: Progress | None = None) -> Result:
         """Raises InvalidInput where the scenario asks for what cannot be, InvariantBroken where
@@ -97,7 +98,7 @@ class Simulation:
             summary=summary(world.objects, world.accounts, world.figures, end),
             unmet=self._unmet,
             accounts=world.accounts,
-            plugin_errors=list(self._plugin_errors.values()),
+            plugin_errors=list(self.plugin_errors.values()),
         )
 
     def play(self, until: float | None = None, progress: Progress | None = None) -> None:
@@ -176,7 +177,7 @@ class Simulation:
             world.fed = False
             decisions = world.scheduler.round(world.clock.epoch())
             for failed in world.scheduler.cluster.plugin_errors.take_reports():
-                self._plugin_errors.setdefault(failed.message, failed)
+                self.plugin_errors.setdefault(failed.message, failed)
             if found := world.scheduler.guard.take_reports():
                 raise world.broken([f"livelock: {each.about}: {each.message}" for each in found])
             for decision in decisions:

@@ -1,6 +1,6 @@
 """Questions to a scheduler about one pod, each put on every path there is to its answer."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,7 +15,7 @@ from holdfast.framework.interface import MAX_SCORE, Filter, Plugin, Rejected, Sc
 from holdfast.framework.keyed import Keys
 from holdfast.framework.profile import Profile
 from holdfast.framework.rows import INFEASIBLE
-from holdfast.plugin.testing.paths import ContractBroken, Paths
+from holdfast.plugin.testing.paths import ContractBroken, Paths, PluginRaised
 
 
 class Answers(NamedTuple):
@@ -27,11 +27,14 @@ class Answers(NamedTuple):
 
 
 class Asking:
-    def __init__(self, scheduler: Scheduler, plugins: Iterable[str]) -> None:
+    def __init__(
+        self, scheduler: Scheduler, plugins: Iterable[str], keeps_errors: bool = False
+    ) -> None:
         self._scheduler = scheduler
         self._cluster = scheduler.cluster
         self._table = scheduler.cluster.nodes
         self._plugins = tuple(plugins)
+        self._keeps_errors = keeps_errors
 
     def profile(self, pod: PodRecord) -> Profile:
         profile = self._scheduler.profile_of(pod.scheduler)
@@ -65,19 +68,24 @@ class Asking:
         """Compares every path, for every plugin that is tested."""
         profile = self.profile(pod)
         for name in self._plugins:
-            if name in profile.plugins:
+            if name not in profile.plugins:
+                continue
+            try:
                 self._answers(profile, profile.plugins[name], pod.cls)
+            except PluginRaised:
+                if not self._keeps_errors:
+                    raise
 
     def _answers(self, profile: Profile, plugin: Plugin, cls: PodClass) -> Answers:
         paths = Paths(self._cluster, plugin.name)
         passes = self._passes(paths, plugin, cls, profile)
         column = self._column(profile, cls)
         if column.rejected is not None and column.failed_in >= 0:
-            raise ContractBroken(column.rejected.message)
+            raise PluginRaised(column.rejected.message)
         fits = column.fits & self._table.alive[: self._table.size]
         if column.rejected is not None or not any(each is plugin for each, _ in profile.scorers):
             return Answers(self._named(passes), {}, {})
-        answer = plugin.score(cls)
+        answer = self._ask(plugin.name, "score", plugin.score, cls)
         if answer is None:
             none = dict.fromkeys(np.flatnonzero(fits).tolist(), 0)
             return Answers(self._named(passes), self._named(none), self._named(none))
@@ -93,10 +101,18 @@ class Asking:
         return Answers(self._named(passes), self._named(raw), self._named(scores))
 
     def _passes(self, paths: Paths, plugin: Plugin, cls: PodClass, profile: Profile) -> dict[int, bool]:
-        answer = plugin.filter(cls) if plugin in profile.filters else None
+        answer = None
+        if plugin in profile.filters:
+            answer = self._ask(plugin.name, "filter", plugin.filter, cls)
         if isinstance(answer, Filter):
             return paths.passes(checked_filter(plugin, answer) if is_foreign(plugin) else answer)
         return dict.fromkeys(paths.rows.tolist(), not isinstance(answer, Rejected))
+
+    def _ask(self, plugin: str, what: str, ask: Callable[[PodClass], Any], cls: PodClass) -> Any:
+        try:
+            return ask(cls)
+        except Exception as error:
+            raise PluginRaised(f"plugin {plugin}: {what}: {type(error).__name__}: {error}") from error
 
     def _raw(self, paths: Paths, score: Score, fits: Any) -> dict[int, int]:
         rows = np.flatnonzero(fits)

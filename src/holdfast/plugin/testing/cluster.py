@@ -60,9 +60,11 @@ class Cluster:
         args: Mapping[str, Any] | None = None,
         weight: int = 1,
         config: Mapping[str, Any] | str | None = None,
+        keep_errors: bool = False,
     ) -> None:
         """With the default plugins and these. `args` and `weight` are of the first; for more, give a
-        whole configuration as `config`, a mapping or YAML text, which enables them itself."""
+        whole configuration as `config`, a mapping or YAML text, which enables them itself. What a
+        plugin raises while pods are scheduled is raised, unless `keep_errors`: see `errors`."""
         if not plugins:
             raise ValueError("give the plugin class that is tested: Cluster(MyPlugin)")
         registry = Registry([*IN_TREE, *plugins])
@@ -77,6 +79,7 @@ class Cluster:
         }
         if missing := [name for name in self._tested if name not in enabled]:
             raise ValueError(f"the configuration does not enable {', '.join(missing)}")
+        self._keeps_errors = keep_errors
         self._simulation = Simulation(Scenario((), ()), self.setup, audit=True)
         self._world = self._simulation.world
 
@@ -216,6 +219,10 @@ class Cluster:
             for raw in self._world.objects.scan("", "Event")
         ]
 
+    def errors(self) -> list[str]:
+        """What plugins raised, in the words of the pods' conditions."""
+        return list(self._simulation.plugin_errors)
+
     def objects(self) -> list[Raw]:
         """All objects but events, as they are now."""
         return [raw for raw in self._world.objects.all() if raw["kind"] != "Event"]
@@ -264,7 +271,7 @@ class Cluster:
     @contextmanager
     def _asking(self, pod: Given) -> Iterator[tuple[Asking, PodRecord]]:
         scheduler, now = self._world.scheduler, self._world.clock.epoch()
-        asking = Asking(scheduler, self._tested)
+        asking = Asking(scheduler, self._tested, self._keeps_errors)
         raw = None if _is_name(pod) else next(self._read((pod,)))
         key = _pod_key(str(pod)) if raw is None else self._world.objects.key_of(raw)
         known = self._world.objects.get(key)
@@ -289,12 +296,14 @@ class Cluster:
 
     def _check(self) -> None:
         """When everything has settled."""
+        for failed in self._simulation.plugin_errors.values() if not self._keeps_errors else ():
+            raise ContractBroken(f"{failed.message}\n{failed.trace}")
         self._simulation.check_state()
         self._check_plugins()
 
     def _check_plugins(self) -> None:
         scheduler = self._world.scheduler
-        asking = Asking(scheduler, self._tested)
+        asking = Asking(scheduler, self._tested, self._keeps_errors)
         seen = set()
         for pod in scheduler.cluster.pods.values():
             if pod.phase is Phase.PENDING and self.setup.serves(pod.scheduler):

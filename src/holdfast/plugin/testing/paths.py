@@ -20,6 +20,10 @@ class ContractBroken(AssertionError):
     """A plugin does what the contract forbids; the message says where and how."""
 
 
+class PluginRaised(ContractBroken):
+    """A plugin raised an exception, or answered with what is no answer."""
+
+
 class Paths:
     """The formulas of one plugin about one class of pods."""
 
@@ -110,7 +114,7 @@ class Paths:
         except Exception as error:
             rows = "one row" if view.single else f"{np.size(view.rows)} rows"
             text = f"plugin {self._plugin}: {what} of {rows}: {type(error).__name__}: {error}"
-            raise ContractBroken(text) from error
+            raise PluginRaised(text) from error
 
     def _differs(self, what: str, row: int, one: str, said: Any, other: str, too: Any) -> None:
         self._broken(what, row, f"computed on {one} it is {said!r}, on {other} {too!r}")
