@@ -22,6 +22,7 @@
     ├── Failure               cli.failing                         a command fails, with a status
     ├── CpuWantError          core.cpus.wants                     an invalid request for CPUs
     ├── DeviceRequestError    core.devices.requests               an invalid request for devices
+    ├── UndeclaredAnnotation  core.pod_reading                    a plugin reads what it did not declare
     ├── ConfigError           framework.config.problems           an invalid configuration
     ├── PluginError           framework.registry                  a plugin breaks its contract
     ├── _TooDeepError         server.api.bodies

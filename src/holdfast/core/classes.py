@@ -23,6 +23,7 @@ from holdfast.core.images import normalized
 from holdfast.core.limits import CountedLimits, PodLimits
 from holdfast.core.pod_bounds import check_bounds
 from holdfast.core.pod_reading import (
+    ClassAnnotations,
     class_key,
     encode,
     host_ports,
@@ -119,7 +120,7 @@ class PodClass:
         self.wants_node = traits.wants_node
         self.namespace = pod.metadata.namespace
         self.labels: Mapping[str, str] = pod.metadata.labels
-        self.annotations = scheduling_annotations(pod, read)
+        self.annotations = ClassAnnotations(scheduling_annotations(pod, read), read)
         self.owners: list[OwnerReference] = pod.metadata.owner_references
         self.priority = (spec.priority or 0) if traits.priority is None else traits.priority
         self.terminating = pod.metadata.deletion_timestamp is not None

@@ -1,18 +1,26 @@
 """What scheduling reads of a pod: the content by which its class is known, and the parts of it."""
 
 from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
 import msgspec
 
 from holdfast.api import names
 from holdfast.api.affinity import Affinity, NodeSelectorTerm
-from holdfast.api.errors import InvalidObject
+from holdfast.api.errors import HoldfastError, InvalidObject
 from holdfast.api.pod import Container, Pod, PodSpec
 from holdfast.api.resources import resize_infeasible
 from holdfast.api.volumes import Volume
 from holdfast.core.ports import WILDCARD, HostPort
 from holdfast.core.slots import capped
+
+_ASKED_FOR = 1000
+
+
+class UndeclaredAnnotation(HoldfastError):
+    """A plugin reads an annotation it did not declare."""
+
 
 encode = msgspec.msgpack.Encoder(order="deterministic").encode
 
@@ -120,16 +128,62 @@ def nonzero(amounts: Mapping[str, int]) -> tuple[int, int]:
 
 def scheduling_annotations(pod: Pod, read: frozenset[str] = frozenset()) -> dict[str, str]:
     return {
-        key: value
-        for key, value in pod.metadata.annotations.items()
-        if key in read
-        or (
-            key not in RESULTS
-            and key not in _OF_JOBS
-            and any(domain in key for domain in _SCHEDULING_DOMAINS)
-            and not key.startswith(names.SIM_PREFIX)
-        )
+        key: value for key, value in pod.metadata.annotations.items() if is_class_annotation(key, read)
     }
+
+
+def is_class_annotation(key: str, read: frozenset[str]) -> bool:
+    """Whether pods that differ in the annotation are of different classes. `read` has names, and
+    domains that end in a slash."""
+    if read and (key in read or key.partition("/")[0] + "/" in read):
+        return True
+    return (
+        key not in RESULTS
+        and key not in _OF_JOBS
+        and any(domain in key for domain in _SCHEDULING_DOMAINS)
+        and not key.startswith(names.SIM_PREFIX)
+    )
+
+
+class ClassAnnotations(dict[str, str]):
+    """The annotations of a class. To ask for one that is no part of classes is an error, not a no: pods
+    of the class may have it, each with another value."""
+
+    __slots__ = ("_part", "_read")
+
+    def __init__(self, annotations: Mapping[str, str], read: frozenset[str]) -> None:
+        super().__init__(annotations)
+        self._read = read
+        self._part = _asked_for(read)
+
+    def __getitem__(self, key: str) -> str:
+        if key not in self._part:
+            self._check(key)
+        return dict.__getitem__(self, key)
+
+    def __contains__(self, key: object) -> bool:
+        if key not in self._part:
+            self._check(str(key))
+        return dict.__contains__(self, key)
+
+    def get(self, key: str, default: Any = None) -> Any:
+        if key not in self._part:
+            self._check(key)
+        return dict.get(self, key, default)
+
+    def _check(self, key: str) -> None:
+        if not is_class_annotation(key, self._read):
+            raise UndeclaredAnnotation(
+                f"annotation {key} is not part of the class of a pod: name it in reads_annotations"
+            )
+        if len(self._part) < _ASKED_FOR:
+            self._part.add(key)
+
+
+@cache
+def _asked_for(read: frozenset[str]) -> set[str]:
+    """Names that were asked for and are part of classes. Plugins ask for the same few all the time."""
+    return set()
 
 
 def particular_wishes(annotations: Mapping[str, str]) -> dict[str, str]:
