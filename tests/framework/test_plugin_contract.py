@@ -13,6 +13,7 @@ from holdfast.core.decisions import Bind, SetPodScheduled
 from holdfast.core.slots import CPU
 from holdfast.core.view import Cells, View
 from holdfast.framework.interface import ByRange, Filter, Plugin, Reason, Scope, Score
+from holdfast.framework.registry import PluginError, Registry
 from reference.driving import Driver
 from reference.setup import Setup, document
 
@@ -118,6 +119,74 @@ def test_reasons_are_asked_only_of_rows_that_did_not_pass() -> None:
     plugin = driver.scheduler.profiles[0].plugins["Contracted"]
     assert isinstance(plugin, Contracted)
     assert plugin.asked and all(row % 2 == 1 for rows in plugin.asked for row in rows)
+
+
+class Reading(Plugin):
+    """Notes what it can read of pods."""
+
+    name = "Reading"
+    reads_annotations = frozenset({"example.com/"})
+    reads_fields = ("spec.hostIPC", "spec.serviceAccountName", "metadata.generateName")
+    classes: list[tuple[dict[str, str], dict[str, Any]]] = []  # noqa: RUF012
+
+    def filter(self, cls: PodClass) -> None:
+        self.classes.append((dict(cls.annotations), dict(cls.fields)))
+
+
+def test_fields_and_whole_domains_a_plugin_reads_are_part_of_the_class() -> None:
+    Reading.classes = []
+    config = document((Setup(),))
+    config["profiles"][0]["plugins"]["multiPoint"]["enabled"].insert(0, {"name": "Reading"})
+    driver = Driver((Setup(),), Reading, config=config)
+    driver.add(make_node("n").allocatable(cpu="4", pods=9).obj())
+    for number, (ipc, account, size) in enumerate(
+        [(False, "a", "1"), (True, "a", "1"), (False, "b", "1"), (False, "a", "2"), (False, "a", "1")]
+    ):
+        pod = make_pod(f"p{number}").cpu("100m").obj()
+        pod.spec.host_ipc, pod.spec.service_account_name = ipc, account
+        pod.metadata.annotations = {"example.com/size": size, "example.org/note": str(number)}
+        driver.add(pod)
+    driver.round()
+    assert [annotations for annotations, _ in Reading.classes] == [
+        {"example.com/size": size} for size in ("1", "1", "1", "2")
+    ]
+    assert [(f["spec.hostIPC"], f["spec.serviceAccountName"]) for _, f in Reading.classes] == [
+        (False, "a"),
+        (True, "a"),
+        (False, "b"),
+        (False, "a"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("attribute", "value", "message"),
+    [
+        ("reads_annotations", "example.com/max", "reads_annotations must be a collection of names"),
+        ("reads_fields", "spec.hostIPC", "reads_fields must be a collection of names"),
+        ("reads_fields", ("spec.hostIpc",), "'spec.hostIpc' is not a field of pods that is read"),
+        ("reads_fields", ("spec.hostIPC.more",), "is not a field of pods that is read"),
+    ],
+)
+def test_what_cannot_be_read_is_refused_when_the_plugin_is_loaded(
+    attribute: str, value: Any, message: str
+) -> None:
+    plugin: type[Plugin] = type("Mistaken", (Plugin,), {"name": "Mistaken", attribute: value})
+    with pytest.raises(PluginError, match=f"plugin Mistaken: .*{message}"):
+        Registry([plugin])
+
+
+def test_the_contract_has_no_flags_of_single_plugins() -> None:
+    attributes = {name for name in (*vars(Plugin), *Plugin.__annotations__) if not name.startswith("_")}
+    methods = {name for name in attributes if callable(getattr(Plugin, name, None))}
+    assert attributes - methods == {
+        "api_version",
+        "name",
+        "reads_annotations",
+        "reads_fields",
+        "reads_objects",
+        "reads_volumes",
+        "wakes_on",
+    }
 
 
 def test_annotations_a_plugin_reads_are_part_of_the_class() -> None:

@@ -28,6 +28,7 @@ from holdfast.framework.config import Configuration
 from holdfast.framework.cycle import Cycle
 from holdfast.framework.gangs import Gangs
 from holdfast.framework.interface import Plugin
+from holdfast.framework.points import PREEMPTION
 from holdfast.framework.profile import Profile
 from holdfast.framework.queue import Group, Key, SchedulingQueue
 from holdfast.framework.registry import Registry
@@ -115,7 +116,8 @@ class Scheduler:
             self.cluster.jobs.holds.bars_nodes = reserve["hold"] == "node"
             self.cluster.jobs.holds.backfill = bool(reserve["backfill"])
         for profile in profiles:
-            profile.post_filters = [p for p in profile.post_filters if p.action in {"", *chosen}]
+            if "preempt" not in chosen:
+                profile.post_filters = [p for p in profile.post_filters if p.name != PREEMPTION]
         self._actions = [
             ACTIONS[action.name](action.arguments)
             for action in configuration.actions

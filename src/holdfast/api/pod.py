@@ -59,6 +59,11 @@ class PodSpec(Struct):
     volumes: list[Volume] = field(default_factory=list)
     scheduling_gates: list[PodSchedulingGate] = field(default_factory=list)
     host_network: bool = False
+    host_ipc: bool = field(default=False, name="hostIPC")
+    host_pid: bool = field(default=False, name="hostPID")
+    host_users: bool | None = None
+    runtime_class_name: str | None = None
+    service_account_name: str = ""
     restart_policy: str = ""
     termination_grace_period_seconds: int | None = None
     active_deadline_seconds: int | None = None

@@ -8,7 +8,7 @@ names, uids, environment, the volume of an injected token, and the node a Daemon
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from copy import copy
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,8 +22,11 @@ from holdfast.api.volumes import Volume
 from holdfast.core.images import normalized
 from holdfast.core.limits import CountedLimits, PodLimits
 from holdfast.core.pod_bounds import check_bounds
+from holdfast.core.pod_fields import field_reader
 from holdfast.core.pod_reading import (
+    NOTHING_MORE,
     ClassAnnotations,
+    Read,
     class_key,
     encode,
     host_ports,
@@ -72,6 +75,7 @@ class PodClass:
         "alone",
         "annotations",
         "container_count",
+        "fields",
         "id",
         "images",
         "labels",
@@ -108,7 +112,7 @@ class PodClass:
         traits: "Traits",
         slot: Callable[[str], int],
         counted: CountedLimits,
-        read: frozenset[str] = frozenset(),
+        read: Read = NOTHING_MORE,
     ) -> None:
         spec = pod.spec
         self.id = class_id
@@ -120,7 +124,11 @@ class PodClass:
         self.wants_node = traits.wants_node
         self.namespace = pod.metadata.namespace
         self.labels: Mapping[str, str] = pod.metadata.labels
-        self.annotations = ClassAnnotations(scheduling_annotations(pod, read), read)
+        self.annotations = ClassAnnotations(
+            scheduling_annotations(pod, read.annotations), read.annotations
+        )
+        self.fields: Mapping[str, Any] = read.values(pod)
+        """The values of the fields plugins say they read, by path."""
         self.owners: list[OwnerReference] = pod.metadata.owner_references
         self.priority = (spec.priority or 0) if traits.priority is None else traits.priority
         self.terminating = pod.metadata.deletion_timestamp is not None
@@ -271,7 +279,7 @@ class PodClasses:
         self._idle: dict[int, bytes] = {}
         self._keys: dict[int, bytes] = {}
         self._next = 0
-        self._read: frozenset[str] = frozenset()
+        self._read = NOTHING_MORE
         self.counted: CountedLimits = {}
         self.on_added: list[Callable[[PodClass], None]] = []
         self.on_dropped: list[Callable[[PodClass], None]] = []
@@ -282,12 +290,18 @@ class PodClasses:
     def __iter__(self) -> Iterator[PodClass]:
         return iter(self._by_key.values())
 
-    def read(self, annotations: Iterable[str]) -> None:
-        """Pods that differ in one of these annotations are of different classes. To be said before
-        there are any pods."""
-        more = frozenset(annotations) - self._read
-        assert not (more and self._by_key), "classes of pods are known already"
-        self._read |= more
+    def read(self, annotations: Iterable[str], fields: Iterable[str] = ()) -> None:
+        """Pods that differ in one of these annotations, or in one of these fields, are of different
+        classes. To be said before there are any pods. Raises UnknownField."""
+        before = self._read
+        known = dict(before.fields)
+        for path in fields:
+            if path not in known:
+                known[path] = field_reader(path)
+        read = Read(before.annotations.union(annotations), tuple(sorted(known.items())))
+        if read != before:
+            assert not self._by_key, "classes of pods are known already"
+            self._read = read
 
     def every(self) -> Iterator[PodClass]:
         """The classes listed, and those that are the same but for volumes."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -12,6 +12,7 @@ from holdfast.api.errors import HoldfastError, InvalidObject
 from holdfast.api.pod import Container, Pod, PodSpec
 from holdfast.api.resources import resize_infeasible
 from holdfast.api.volumes import Volume
+from holdfast.core.pod_fields import Reader
 from holdfast.core.ports import WILDCARD, HostPort
 from holdfast.core.slots import capped
 
@@ -57,8 +58,23 @@ _OF_JOBS = frozenset(
 """Annotations that tell jobs apart, which is no matter of nodes: their pods share classes."""
 
 
-def class_key(pod: Pod, with_volumes: bool = True, read: frozenset[str] = frozenset()) -> bytes:
-    """`read` are annotations that plugins from outside say they read."""
+class Read(NamedTuple):
+    """What plugins from outside say they read of a pod."""
+
+    annotations: frozenset[str] = frozenset()
+    """Names, and domains that end in a slash."""
+    fields: tuple[tuple[str, Reader], ...] = ()
+    """By path."""
+
+    def values(self, pod: Pod) -> dict[str, Any]:
+        """Of the fields."""
+        return {path: read(pod) for path, read in self.fields}
+
+
+NOTHING_MORE = Read()
+
+
+def class_key(pod: Pod, with_volumes: bool = True, read: Read = NOTHING_MORE) -> bytes:
     spec, meta = pod.spec, pod.metadata
     parts: list[Any] = [
         meta.namespace,
@@ -68,8 +84,10 @@ def class_key(pod: Pod, with_volumes: bool = True, read: frozenset[str] = frozen
     ]
     # Most pods have none of what follows; each present part carries its name, so that two
     # different absences never encode alike.
-    if meta.annotations and (read or not RESULTS.issuperset(meta.annotations)):
-        annotations = scheduling_annotations(pod, read)
+    if read.fields:
+        parts.append(("fields", list(read.values(pod).values())))
+    if meta.annotations and (read.annotations or not RESULTS.issuperset(meta.annotations)):
+        annotations = scheduling_annotations(pod, read.annotations)
         if annotations:
             parts.append(("annotations", annotations))
     if meta.owner_references:

@@ -12,13 +12,12 @@ one class get one answer. All that a plugin may read of the cluster it reads by 
 * annotations of `koordinator.sh`, `volcano.sh`, `holdfast.io` and Kubernetes' own domains, less
   those that scheduling writes; others only if a plugin names them in `reads_annotations`.
   `cls.annotations` has them;
+* fields that a plugin names in `reads_fields`. `cls.fields` has them;
 * of containers and init containers the image, resources, ports and restart policy; the pod's
   resources and overhead; host network;
 * node selector, affinity (but for the one node that pods of a DaemonSet name), tolerations,
   topology spread constraints;
 * volumes, as far as they are more than local to the node.
-
-`cls.pod` is one pod of the class: what is not listed here may be otherwise in others.
 
 **Filtering.** `filter(cls)` is PreFilter and Filter in one. It looks at the class and answers
 
@@ -63,7 +62,7 @@ for again when one of them changes, and pods it rejected or kept out of the queu
 needs neither `version` nor `wakes_on`.
 
 **Volumes.** Pods of one workload often differ in the claims they name and in nothing else, so only
-plugins that say `about_volumes` are asked about each of them. The others are asked once, about a class
+plugins that say `reads_volumes` are asked about each of them. The others are asked once, about a class
 without volumes.
 
 **Waking.** `wakes_on` names the kinds of change that can help a pod this plugin rejected. Nothing
@@ -379,21 +378,14 @@ class Plugin:
     """The version of the contract the plugin was written for."""
     wakes_on: ClassVar[int] = Change.ANY
     reads_annotations: ClassVar[frozenset[str]] = frozenset()
-    """The annotations of pods the plugin reads, which thereby become part of their class."""
+    """The annotations of pods the plugin reads, which thereby become part of their class: names, and
+    beginnings of names that end in a slash."""
+    reads_fields: ClassVar[tuple[str, ...]] = ()
+    """Other fields of pods it reads, by path: `"spec.hostIPC"`. `cls.fields` has their values."""
     reads_objects: ClassVar[tuple[ObjectKind, ...]] = ()
     """The kinds of objects the plugin reads that Holdfast does not: custom resources, say."""
-    about_volumes: ClassVar[bool] = False
-    """Whether the plugin looks at a pod's volumes."""
-    action: ClassVar[str] = ""
-    """The action that must be among a round's for `post_filter` to be asked."""
-    draws: ClassVar[bool] = False
-    """Whether with this plugin pods draw on reservations."""
-    provisions: ClassVar[bool] = False
-    """Whether with this plugin pods that bring a template get a reservation of their own."""
-    coschedules: ClassVar[bool] = False
-    """Whether with this plugin, at `permit`, the pods of a job are placed together or not at all."""
-    stands_at: ClassVar[frozenset[str]] = frozenset()
-    """Points at which a file may name the plugin, though its methods do nothing there."""
+    reads_volumes: ClassVar[bool] = False
+    """Whether the plugin reads a pod's volumes; see above."""
 
     def __init__(self, handle: Handle, args: Mapping[str, Any] | Any) -> None:
         self.handle = handle
@@ -464,11 +456,6 @@ _POINTS = {
 
 
 def extension_points(plugin: type[Plugin]) -> frozenset[str]:
-    """kube-scheduler's extension points at which a plugin may stand."""
-    return plugin.stands_at | served_points(plugin)
-
-
-def served_points(plugin: type[Plugin]) -> frozenset[str]:
     """kube-scheduler's extension points at which a plugin does something."""
     return frozenset(
         point

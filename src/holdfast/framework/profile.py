@@ -8,8 +8,8 @@ from holdfast.core.cluster import Cluster
 from holdfast.framework.checked import is_foreign
 from holdfast.framework.config import CoschedulingArgs, ReservationArgs, ResolvedProfile
 from holdfast.framework.handle import Handle
-from holdfast.framework.interface import Plugin, served_points
-from holdfast.framework.points import BARRIER, ROOM
+from holdfast.framework.interface import Plugin, extension_points
+from holdfast.framework.points import BARRIER, COSCHEDULING, DYNAMIC_RESERVATION, RESERVATION, ROOM
 from holdfast.framework.registry import PluginError, Registry
 from holdfast.framework.sort_keys import SortKey, checked_sort_key
 
@@ -26,7 +26,7 @@ class Profile:
             for ref in resolved.points.get(point, ()):
                 if ref.name not in made:
                     plugin = registry[ref.name]
-                    cluster.classes.read(plugin.reads_annotations)
+                    cluster.classes.read(plugin.reads_annotations, plugin.reads_fields)
                     cluster.raw_objects.declare(plugin.reads_objects)
                     handle = Handle(cluster, ref.name, resolved.scheduler_name, plugin.reads_objects)
                     try:
@@ -37,7 +37,7 @@ class Profile:
                         why = f"{type(error).__name__}: {error}"
                         raise PluginError(f"plugin {ref.name} cannot be made: {why}") from error
             standing = [made[ref.name] for ref in resolved.points.get(point, ())]
-            return [p for p in standing if point not in p.stands_at or point in served_points(type(p))]
+            return [plugin for plugin in standing if point in extension_points(type(plugin))]
 
         self.index = index
         self.scheduler_name = resolved.scheduler_name
@@ -64,23 +64,23 @@ class Profile:
         self.post_bind = at("postBind")
         self.node_orders = at("nodeOrderOnResource")
         self.plugins = made
-        permits = [made[ref.name] for ref in resolved.points.get("permit", ())]
-        self.coscheduling = next((plugin for plugin in permits if plugin.coschedules), None)
+        permits = (ref.name for ref in resolved.points.get("permit", ()))
+        self.coscheduling = made[COSCHEDULING] if COSCHEDULING in permits else None
         """The plugin that keeps jobs together, if there is one."""
         args = self.coscheduling.args if self.coscheduling is not None else None
         self.patience = args.timeout if isinstance(args, CoschedulingArgs) else None
         """How long jobs may take to be placed that do not say so themselves."""
-        drawing = next((plugin for plugin in made.values() if plugin.draws), None)
+        drawing = made.get(RESERVATION)
         self.drawing_name = drawing.name if drawing is not None else ""
         """The plugin by which pods draw on reservations, if there is one."""
         given = drawing.args if drawing is not None else None
         self.drawing = given if isinstance(given, ReservationArgs) else ReservationArgs()
         """Its arguments."""
-        self.provisions = bool(drawing) and any(plugin.provisions for plugin in made.values())
+        self.provisions = bool(drawing) and DYNAMIC_RESERVATION in made
         """Whether reservations are asked for on behalf of pods that bring a template."""
         self.drawing_weight = weights.get(self.drawing_name, 0)
-        self.volume_filters = [plugin for plugin in self.filters if plugin.about_volumes]
-        self.scores_volumes = any(plugin.about_volumes for plugin, _ in self.scorers)
+        self.volume_filters = [plugin for plugin in self.filters if plugin.reads_volumes]
+        self.scores_volumes = any(plugin.reads_volumes for plugin, _ in self.scorers)
 
     def wakes_on(self, plugins: Collection[str]) -> int:
         """What can help a pod these plugins rejected; anything, if none of them is to blame."""

@@ -9,7 +9,9 @@ from importlib.metadata import entry_points
 
 from holdfast.api.errors import HoldfastError
 from holdfast.api.raw_objects import ObjectKind
+from holdfast.core.pod_fields import UnknownField, field_reader
 from holdfast.framework.interface import API_VERSION, Plugin, extension_points
+from holdfast.framework.points import NAMED_AT
 
 GROUP = "holdfast.plugins"
 
@@ -31,6 +33,7 @@ class Registry:
         known = self._plugins.setdefault(plugin.name, plugin)
         if known is not plugin:
             raise PluginError(f"two plugins are called {plugin.name}: {known} and {plugin}")
+        _check_reads(plugin)
         kinds = plugin.reads_objects
         if not isinstance(kinds, tuple) or not all(isinstance(each, ObjectKind) for each in kinds):
             raise PluginError(f"plugin {plugin.name}: reads_objects must be a tuple of ObjectKind")
@@ -53,8 +56,11 @@ class Registry:
         return self._plugins[name]
 
     def implements(self) -> Mapping[str, frozenset[str]]:
-        """The extension points of each plugin."""
-        return {name: extension_points(plugin) for name, plugin in self._plugins.items()}
+        """The extension points at which each plugin may be named."""
+        return {
+            name: extension_points(plugin) | NAMED_AT.get(name, frozenset())
+            for name, plugin in self._plugins.items()
+        }
 
     def object_kinds(self, names: Iterable[str]) -> dict[ObjectKind, tuple[str, ...]]:
         """The kinds of objects these plugins read, each with the plugins that do. Raises PluginError
@@ -69,3 +75,16 @@ class Registry:
                     raise PluginError(f"plugin {who}: reads_objects disagree: {known!r} and {kind!r}")
                 readers[kind] = (*readers.get(kind, ()), name)
         return readers
+
+
+def _check_reads(plugin: type[Plugin]) -> None:
+    """A name that is given alone would be read letter by letter."""
+    for attribute in ("reads_annotations", "reads_fields"):
+        names = getattr(plugin, attribute)
+        if isinstance(names, str) or not all(isinstance(each, str) and each for each in names):
+            raise PluginError(f"plugin {plugin.name}: {attribute} must be a collection of names")
+    for path in plugin.reads_fields:
+        try:
+            field_reader(path)
+        except UnknownField as error:
+            raise PluginError(f"plugin {plugin.name}: reads_fields: {error}") from error

@@ -6,11 +6,10 @@ which keeps jobs together as it is.
 """
 
 from holdfast.core.changes import Change
+from holdfast.framework.points import COSCHEDULING
 from holdfast.plugins.queue_sort import PrioritySort
 
 
 class Coscheduling(PrioritySort):
-    name = "Coscheduling"
+    name = COSCHEDULING
     wakes_on = Change.NONE
-    coschedules = True
-    stands_at = frozenset({"preEnqueue", "preFilter", "postFilter", "reserve", "permit", "postBind"})

@@ -25,6 +25,7 @@ from holdfast.framework.config import DefaultPreemptionArgs
 from holdfast.framework.diagnosis import Blame, verdict
 from holdfast.framework.handle import Handle
 from holdfast.framework.interface import Nomination, Trial
+from holdfast.framework.points import PREEMPTION
 from holdfast.plugins.candidates import Found, Texts, Tried, candidate, importance
 from holdfast.plugins.disruption_budgets import Budgets
 
@@ -35,9 +36,8 @@ NOT_HELPFUL = "Preemption is not helpful for scheduling"
 
 
 class DefaultPreemption(ClusterPlugin):
-    name = "DefaultPreemption"
+    name = PREEMPTION
     wakes_on = Change.NONE
-    action = "preempt"
 
     def __init__(self, handle: Handle, args: Mapping[str, Any] | Any) -> None:
         super().__init__(handle, args)

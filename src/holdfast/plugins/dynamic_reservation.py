@@ -13,6 +13,7 @@ from holdfast.core.pods import Phase, PodRecord
 from holdfast.core.promises.virtual import Virtual
 from holdfast.framework.cluster_plugin import ClusterPlugin
 from holdfast.framework.interface import FINE, Filter, Outcome, Rejected
+from holdfast.framework.points import DYNAMIC_RESERVATION
 
 NOT_ACTIVE = "reservation is not active"
 NODE_GONE = "the node of its reservation is gone"
@@ -24,9 +25,8 @@ _PATIENCE = 600.0
 
 
 class DynamicReservation(ClusterPlugin):
-    name = "DynamicReservation"
+    name = DYNAMIC_RESERVATION
     wakes_on = Change.ANY_NODE | Change.ANY_POD
-    provisions = True
 
     def filter(self, cls: PodClass) -> Filter | Rejected | None:
         text = cls.annotations.get(names.RESERVATION_TEMPLATE)

@@ -30,7 +30,7 @@ class NodeVolumeLimits(ClusterPlugin):
         | Change.CSI_NODES
         | Change.ATTACHMENTS
     )
-    about_volumes = True
+    reads_volumes = True
 
     def filter(self, cls: PodClass) -> Filter | Rejected | None:
         volumes = self.cluster.volumes

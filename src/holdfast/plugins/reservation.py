@@ -31,6 +31,7 @@ from holdfast.framework.interface import (
     Settled,
     Trial,
 )
+from holdfast.framework.points import RESERVATION
 
 NOT_ACTIVE = "reservation is not active"
 REASON_ALONE = "node(s) only one same reusable reservation can be scheduled on a same node"
@@ -42,9 +43,8 @@ _PATIENCE = 600.0
 
 
 class Reservation(ClusterPlugin):
-    name = "Reservation"
+    name = RESERVATION
     wakes_on = Change.ANY_NODE | Change.ANY_POD
-    draws = True
 
     def filter(self, cls: PodClass) -> Filter | Rejected | None:
         promises = self.cluster.promises

@@ -104,7 +104,7 @@ class VolumeBinding(ClusterPlugin):
         | Change.CSI_DRIVERS
         | Change.CAPACITIES
     )
-    about_volumes = True
+    reads_volumes = True
 
     def filter(self, cls: PodClass) -> Filter | Rejected | None:
         volumes = self.cluster.volumes

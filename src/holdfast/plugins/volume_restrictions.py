@@ -23,7 +23,7 @@ REASON_ONE_POD = (
 class VolumeRestrictions(ClusterPlugin):
     name = "VolumeRestrictions"
     wakes_on = Change.NODE_ADDED | Change.NODE_REMOVED | Change.POD_LEFT | Change.CLAIMS
-    about_volumes = True
+    reads_volumes = True
 
     def filter(self, cls: PodClass) -> Filter | Rejected | None:
         volumes = self.cluster.volumes

@@ -35,7 +35,7 @@ class VolumeZone(ClusterPlugin):
         | Change.PERSISTENT_VOLUMES
         | Change.STORAGE_CLASSES
     )
-    about_volumes = True
+    reads_volumes = True
 
     def filter(self, cls: PodClass) -> Filter | Rejected | None:
         volumes = self.cluster.volumes

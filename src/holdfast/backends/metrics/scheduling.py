@@ -17,6 +17,7 @@ from holdfast.backends.metrics.reservations import ReservationFigures
 from holdfast.backends.metrics.timing import time_plugins
 from holdfast.core.decisions import Bind, Decision, Preempt
 from holdfast.core.pods import Phase
+from holdfast.framework.points import PREEMPTION
 from holdfast.framework.profile import Profile
 
 _MOST_ATTEMPTS = 15
@@ -150,14 +151,13 @@ class SchedulingMetrics:
 
     def _observer(self, profile: Profile) -> Any:
         name = profile.scheduler_name
-        preempting = {plugin.name for plugin in profile.plugins.values() if plugin.action == "preempt"}
 
         def observe(plugin: str, point: str, seconds: float) -> None:
             self.plugin_seconds.observe(seconds, (plugin, point, "Success"))
             self.plugin_calls.add((plugin, point, name))
             key = (point, name)
             self._spent[key] = self._spent.get(key, 0.0) + seconds
-            if point == "PostFilter" and plugin in preempting:
+            if point == "PostFilter" and plugin == PREEMPTION:
                 self._preemptions += 1
 
         return observe
