@@ -10,9 +10,20 @@ import pytest
 from builders import make_node, make_pod
 from holdfast.core.classes import PodClass
 from holdfast.core.decisions import Bind, SetPodScheduled
+from holdfast.core.pods import PodRecord
 from holdfast.core.slots import CPU
 from holdfast.core.view import Cells, View
-from holdfast.framework.interface import ByRange, Filter, Plugin, Reason, Scope, Score
+from holdfast.framework.handle import Handle
+from holdfast.framework.interface import (
+    FINE,
+    ByRange,
+    Filter,
+    Outcome,
+    Plugin,
+    Reason,
+    Scope,
+    Score,
+)
 from holdfast.framework.registry import PluginError, Registry
 from reference.driving import Driver
 from reference.setup import Setup, document
@@ -75,6 +86,12 @@ def is_full(view: View) -> Cells:
         pytest.param(lambda view: np.logical_not(is_full(view)), id="numpy"),
         pytest.param(lambda view: np.where(is_full(view), False, True), id="where"),
         pytest.param(lambda view: is_full(view) == False, id="compared"),  # noqa: E712
+        pytest.param(lambda view: view.negate(is_full(view)), id="negate"),
+        pytest.param(lambda view: view.where(is_full(view), False, True), id="view.where"),
+        pytest.param(lambda view: ~is_full(view).astype(bool), id="array method"),
+        pytest.param(
+            lambda view: view.free(CPU) // (view.claimed(CPU) >= 2000) == 0, id="division by 0"
+        ),
     ],
 )
 def test_a_filter_means_the_same_on_one_row_as_on_many(passes: Any) -> None:
@@ -119,6 +136,50 @@ def test_reasons_are_asked_only_of_rows_that_did_not_pass() -> None:
     plugin = driver.scheduler.profiles[0].plugins["Contracted"]
     assert isinstance(plugin, Contracted)
     assert plugin.asked and all(row % 2 == 1 for rows in plugin.asked for row in rows)
+
+
+class OnePerNode(Plugin):
+    """Counts pods under the scope it is given."""
+
+    name = "OnePerNode"
+    scope = Scope.USAGE
+    how = "count"
+
+    def __init__(self, handle: Handle, args: Any) -> None:
+        super().__init__(handle, args)
+        self._pods = handle.count_pods(lambda cls: True)
+        self._own = handle.nodes.new_column()
+
+    def filter(self, cls: PodClass) -> Filter:
+        def passes(view: View) -> Cells:
+            if self.how == "count":
+                return view.take(self._pods) < 1
+            return view.take(self._own) < 1 if self.how == "own" else view.claimed(CPU) < 1
+
+        return Filter(passes, lambda view: [Reason("node(s) were taken", view.full(True))], self.scope)
+
+    def reserve(self, pod: PodRecord, row: int) -> Outcome:
+        self._own[row] += 1
+        return FINE
+
+
+@pytest.mark.parametrize("how", ["count", "own", "claimed"])
+def test_an_answer_about_pods_cannot_be_given_as_one_about_nodes(how: str) -> None:
+    """Under Scope.NODE it would be worked out once, and be wrong from the first pod on."""
+    for scope in (Scope.USAGE, Scope.NODE):
+        OnePerNode.scope, OnePerNode.how = scope, how
+        config = document((Setup(),))
+        config["profiles"][0]["plugins"]["multiPoint"]["enabled"].insert(0, {"name": "OnePerNode"})
+        driver = Driver((Setup(),), OnePerNode, config=config)
+        driver.add(*(make_node(f"n{at}").allocatable(cpu="4", pods=9).obj() for at in range(2)))
+        driver.add(*(make_pod(f"p{at}").cpu("1").obj() for at in range(3)))
+        decisions = driver.round()
+        bound = [each.node for each in decisions if isinstance(each, Bind)]
+        told = {each.message for each in decisions if isinstance(each, SetPodScheduled)}
+        if scope is Scope.USAGE:
+            assert sorted(bound) == ["n0", "n1"]
+        else:
+            assert not bound and "it must say Scope.USAGE" in told.pop()
 
 
 class Reading(Plugin):

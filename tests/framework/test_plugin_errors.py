@@ -405,3 +405,17 @@ def test_a_score_out_of_range_where_the_pod_cannot_go_is_nobodys_concern() -> No
     Answering.answers = {"score": score}
     driver = driven("", Answering).add(*(make_pod(f"on{i}").cpu("5").on("n0").obj() for i in range(2)))
     assert list(driver.add(make_pod("p").cpu("1").obj()).binds(0.0)) == ["p"]
+
+
+def test_a_formula_of_our_own_that_fails_is_blamed_on_its_plugin() -> None:
+    driver = Driver().add(*(make_node(f"n{at}").allocatable(cpu="4", pods=9).obj() for at in range(2)))
+    plugin = driver.scheduler.profiles[0].plugins["NodeUnschedulable"]
+    column = vars(plugin).pop("_cordoned")
+    driver.add(make_pod("p").obj(), make_pod("tolerant").toleration(operator="Exists").obj())
+    decisions = driver.round(0.0)
+    assert [each.pod.name for each in decisions if isinstance(each, Bind)] == ["tolerant"]
+    (said,) = (each for each in decisions if isinstance(each, SetPodScheduled))
+    assert said.reason == "SchedulerError"
+    assert said.message.startswith('running "NodeUnschedulable" filter plugin: AttributeError')
+    vars(plugin)["_cordoned"] = column
+    assert list(driver.binds(driver.scheduler.next_timer() or 0.0)) == ["p"]

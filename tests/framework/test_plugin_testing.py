@@ -377,11 +377,21 @@ def test_owners_are_a_path_of_their_own() -> None:
 
 
 def test_a_scope_that_is_too_narrow() -> None:
-    passes = filtering(lambda view: view.claimed(CPU) < 500, scope=Scope.NODE)
+    taken = [0]
+    passes = filtering(lambda view: view.full(taken[0] < 1), scope=Scope.NODE)
     cluster = Cluster(broken(filter=passes)).add(node("n"), node("m"), pod("p", cpu=1))
     cluster.schedule()
+    taken[0] = 1
     with pytest.raises(ContractBroken, match=r"kept is 'feasible.*Broken's filter says Scope.NODE"):
         cluster.add(pod("q", cpu=1))
+
+
+def test_a_scope_under_which_pods_cannot_be_read() -> None:
+    passes = filtering(lambda view: view.claimed(CPU) < 500, scope=Scope.NODE)
+    cluster = Cluster(broken(filter=passes)).add(node("n"), node("m"))
+    with pytest.raises(ContractBroken, match="must say Scope"):
+        cluster.add(pod("p", cpu=1))
+        cluster.schedule()
 
 
 def test_a_rejection_that_comes_and_goes_without_a_version() -> None:

@@ -33,7 +33,7 @@ _MORE_SLOTS = 4
 """Few at a time, since every pod that comes or goes costs a look at each."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, frozen=True)
 class NodeInfo:
     """What the scheduler reads of a node object, quantities in base amounts."""
 

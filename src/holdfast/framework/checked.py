@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 
 from holdfast.core.decisions import Decision
 from holdfast.core.plugin_errors import InvalidScore
-from holdfast.core.view import Cells, OneOfMany, View
+from holdfast.core.view import Cells, OneOfMany, Pick, RowValues, View
+from holdfast.framework.handle import OwnColumn, PodCounts
 from holdfast.framework.interface import (
     MAX_SCORE,
     Filter,
@@ -69,7 +70,7 @@ def checked_filter(plugin: Plugin, answer: Filter, fail: Fail = raising) -> Filt
     if answer.passes is everywhere:
         return msgspec.structs.replace(answer, version=version)
     _check_scope(plugin, answer)
-    passes = _Formula(plugin, "Filter", answer.passes, _mask, False, fail)
+    passes = _Formula(plugin, "Filter", answer.scope, answer.passes, _mask, False, fail)
 
     def reasons(view: Any) -> list[Reason]:
         try:
@@ -105,7 +106,7 @@ def checked_score(plugin: Plugin, answer: Any, fail: Fail = raising) -> Score:
     least, most = (0, MAX_SCORE) if normalize is None else (_NOT_A_NUMBER + 1, 2**62)
     return msgspec.structs.replace(
         answer,
-        score=ScoreFormula(plugin, answer.score, least, most, fail),
+        score=ScoreFormula(plugin, answer, least, most, fail),
         normalize=None if normalize is None else CheckedNormalize(plugin, normalize, fail),
         version=_checked_version(plugin, answer.version, fail),
         kind=_checked_kind(plugin, "Score", answer.kind, fail),
@@ -121,6 +122,7 @@ class _Formula:
         self,
         plugin: Plugin,
         point: str,
+        scope: Scope,
         formula: Callable[[View], Cells],
         read: Callable[[Plugin, View, Cells], Cells],
         closed: int,
@@ -128,7 +130,7 @@ class _Formula:
     ) -> None:
         self._plugin = plugin
         self._point = point
-        self._formula = formula
+        self._formula = formula if scope is not Scope.NODE else _of_nodes(plugin, formula)
         self._read = read
         self._closed = closed
         self._fail = fail
@@ -164,10 +166,8 @@ class ScoreFormula(_Formula):
 
     __slots__ = ("_least", "_most", "bad")
 
-    def __init__(
-        self, plugin: Plugin, formula: Callable[[View], Cells], least: int, most: int, fail: Fail
-    ) -> None:
-        super().__init__(plugin, "Score", formula, _numbers, 0, fail)
+    def __init__(self, plugin: Plugin, answer: Score, least: int, most: int, fail: Fail) -> None:
+        super().__init__(plugin, "Score", answer.scope, answer.score, _numbers, 0, fail)
         self._least = least
         self._most = most
         self.bad: list[tuple[NDArray[np.intp], NDArray[np.int64]]] = []
@@ -238,6 +238,38 @@ class CheckedNormalize:
             self._fail(self._plugin, "NormalizeScore", error)
             return raw * 0
         return found if np.ndim(raw) else int(found[0])
+
+
+class NodeView:
+    """A view by which only node objects can be read. Answers under `Scope.NODE` are worked out anew
+    when the node changes, and not when pods do: one that depends on pods would be out of date."""
+
+    __slots__ = ("_plugin", "_view")
+
+    def __init__(self, plugin: str, view: Any) -> None:
+        self._plugin = plugin
+        self._view = view
+
+    def __len__(self) -> int:
+        return len(self._view)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._view, name)
+
+    def claimed(self, slot: Pick) -> Cells:
+        why = "reads under Scope.NODE what changes with pods: it must say Scope.USAGE"
+        raise PluginError(f"plugin {self._plugin} {why}")
+
+    free = claimed
+
+    def take(self, column: RowValues) -> Cells:
+        if isinstance(column, OwnColumn | PodCounts):
+            self.claimed(0)
+        return self._view.take(column)
+
+
+def _of_nodes(plugin: Plugin, formula: Callable[[Any], Cells]) -> Callable[[View], Cells]:
+    return lambda view: formula(NodeView(plugin.name, view))
 
 
 def checked_outcome(plugin: Plugin, answer: Any) -> Outcome:

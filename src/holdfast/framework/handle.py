@@ -26,6 +26,7 @@ from weakref import ref
 import numpy as np
 from numpy.typing import NDArray
 
+from holdfast.api.errors import HoldfastError
 from holdfast.api.raw_objects import ObjectKind
 from holdfast.core.classes import PodClass
 from holdfast.core.cluster import Cluster
@@ -40,6 +41,10 @@ from holdfast.core.topology import PodCounter
 UNREADABLE = "UnreadableByPlugin"
 """The reason of the event on a node that a plugin cannot read something of."""
 _LABELS_KEPT = 32
+
+
+class Unreadable(HoldfastError):
+    """An annotation of a node that cannot be read, which is no fault of the plugin."""
 
 
 class NodeColumn:
@@ -94,15 +99,15 @@ class _Derived(NodeColumn):
         self._missing = missing
         self._what = what
 
-    def follow(self, row: int, info: NodeInfo | None) -> str:
+    def follow(self, row: int, info: NodeInfo | None) -> Exception | None:
         """Takes the value of a row; what is wrong with it, in which case it counts as missing."""
         cells = self._column.cells
         try:
             cells[row] = self._missing if info is None else _cell(self._of(info), cells.dtype)
         except Exception as error:
             cells[row] = self._missing
-            return f"{self._what}{str(error) or type(error).__name__}"
-        return ""
+            return error if not self._what else Unreadable(f"{self._what}: {error}")
+        return None
 
 
 def _cell(value: Any, dtype: "np.dtype[Any]") -> Any:
@@ -203,7 +208,7 @@ class Nodes:
             text = info.annotations.get(key)
             return missing if text is None else read(text)
 
-        return self._follow(of, missing, dtype, f"metadata.annotations[{key}]: ")
+        return self._follow(of, missing, dtype, f"metadata.annotations[{key}]")
 
     def column(
         self,
@@ -224,7 +229,7 @@ class Nodes:
             self._cluster.node_listeners.append(self._node_changed)
         self._derived.append(ref(made))
         for row in self.rows():
-            if made.follow(row, self._table.info[row]):
+            if made.follow(row, self._table.info[row]) is not None:
                 self._node_changed(row)
         return made
 
@@ -238,12 +243,16 @@ class Nodes:
         columns = [column for each in self._derived if (column := each()) is not None]
         if len(columns) < len(self._derived):
             self._derived = [ref(column) for column in columns]
-        problems = [problem for column in columns if (problem := column.follow(row, info))]
+        problems = [error for column in columns if (error := column.follow(row, info)) is not None]
         known = self._problems.pop(row, None)
         if info is not None and problems:
             about = ObjectRef("Node", "", info.name, info.uid)
             self._problems[row] = about
-            message = f"plugin {self._plugin}: {'; '.join(problems)}"
+            for error in problems:
+                if not isinstance(error, Unreadable):
+                    self._cluster.plugin_errors.note(self._plugin, "NodeColumn", error)
+            texts = "; ".join(str(error) or type(error).__name__ for error in problems)
+            message = f"plugin {self._plugin}: {texts}"
             self._cluster.complain(about, UNREADABLE, message, self._plugin)
         if known is not None and self._problems.get(row) != known:
             self._cluster.complain(known, UNREADABLE, "", self._plugin)

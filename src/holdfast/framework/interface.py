@@ -46,7 +46,8 @@ reads by `view.take(column)`. What it keeps itself, in `reserve` and `unreserve`
 **Scope.** Answers are kept per class and recomputed only where something changed, so each Filter and
 Score says what it depends on:
 
-* `Scope.NODE`: the node object of the row (labels, taints, allocatable…), nothing else;
+* `Scope.NODE`: the node object of the row (labels, taints, allocatable…), nothing else. A plugin from
+  outside that asks for more under it fails;
 * `Scope.USAGE`: also what pods and reservations claim on the row;
 * `Scope.TOPOLOGY`: only *facets*, small numbers each row has for the class, such as its zone or how
   many pods of a kind are in its rack. Rows with the same facets get the same answer, so the question
