@@ -220,6 +220,11 @@ class PodClass:
         self.usage_column = np.zeros(0, dtype=np.int64)
 
     @property
+    def is_reserve_pod(self) -> bool:
+        """Whether pods of the class are reserve pods, as which reservations are scheduled."""
+        return self.promised_to >= 0
+
+    @property
     def pod_slots(self) -> int:
         """How many pods of the node it takes the room of."""
         return next(amount for slot, amount in self.usage if slot == PODS)
