@@ -25,6 +25,7 @@ from holdfast.framework.interface import (
     Scope,
     Score,
 )
+from holdfast.framework.registry import PluginError
 from holdfast.plugin.testing import Cluster, ContractBroken, check_plugin, node, pod, reservation
 
 FULL = "node(s) were too full"
@@ -210,6 +211,25 @@ def test_arguments_and_configurations() -> None:
         Cluster()
 
 
+def test_plugins_that_cannot_be_tested() -> None:
+    with pytest.raises(ValueError, match="Idle overrides no method of Plugin"):
+        Cluster(type("Idle", (Plugin,), {"name": "Idle"}))
+    with pytest.raises(PluginError, match="Nameless: the class must have a name"):
+        Cluster(type("Nameless", (Plugin,), {}))
+
+
+def test_a_formula_is_not_asked_about_no_rows() -> None:
+    """Of which a loop would make an array of another type."""
+    looping = broken(
+        filter=filtering(
+            lambda view: np.array([free > 500 for free in np.atleast_1d(view.free(CPU)).tolist()])
+        )
+    )
+    cluster = Cluster(looping).add(node("n", unschedulable=True), pod("p"))
+    assert cluster.schedule() == {} and "unschedulable" in cluster.messages()["p"]
+    assert cluster.update(node("n")).advance(10) == {"p": "n"}
+
+
 def test_owners_see_what_is_reserved_for_them_as_free() -> None:
     cluster = Cluster(HalfFull).add(node("n", cpu=4))
     cluster.add(reservation("r", owners={"app": "web"}, cpu=3))
@@ -287,11 +307,6 @@ def scoring(score: Any, normalize: Any = None, scope: Scope = Scope.USAGE) -> An
             {"filter": filtering(lambda view: view.free(CPU) == np.max(view.free(CPU)))},
             "node m: computed on one row it is True, on all rows False",
             id="a filter that compares rows",
-        ),
-        pytest.param(
-            {"filter": filtering(lambda view: view.rows <= np.max(view.rows))},
-            "ValueError: zero-size array",
-            id="no rows at all",
         ),
         pytest.param(
             {"filter": filtering(lambda view: view.full(False), lambda view: [])},

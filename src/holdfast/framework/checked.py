@@ -138,7 +138,7 @@ class _Formula:
         self.failed = False
 
     def __call__(self, view: Any) -> Cells:
-        if self.failed:
+        if self.failed or not len(view):
             return view.full(self._closed)
         try:
             if not view.single:

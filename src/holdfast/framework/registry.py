@@ -27,6 +27,8 @@ class Registry:
             self.add(plugin)
 
     def add(self, plugin: type[Plugin]) -> None:
+        if not isinstance(getattr(plugin, "name", None), str):
+            raise PluginError(f"plugin {plugin.__name__}: the class must have a name, a string")
         if plugin.api_version != API_VERSION:
             why = f"is written for version {plugin.api_version} of the plugin contract"
             raise PluginError(f"plugin {plugin.name} {why}; this Holdfast has {API_VERSION}")

@@ -21,7 +21,7 @@ from holdfast.core.events import Added, Deleted
 from holdfast.core.pods import Phase, PodRecord
 from holdfast.core.validate import validate_state
 from holdfast.framework.config import API_VERSION, KIND, load
-from holdfast.framework.interface import Plugin
+from holdfast.framework.interface import Plugin, extension_points
 from holdfast.framework.registry import Registry
 from holdfast.plugin.testing.asking import Asking
 from holdfast.plugin.testing.paths import ContractBroken
@@ -68,6 +68,9 @@ class Cluster:
         if not plugins:
             raise ValueError("give the plugin class that is tested: Cluster(MyPlugin)")
         registry = Registry([*IN_TREE, *plugins])
+        for plugin in plugins:
+            if not extension_points(plugin):
+                raise ValueError(f"plugin {plugin.name} overrides no method of Plugin: it does nothing")
         given = _configuration(plugins, args, weight) if config is None else _mapping(config)
         self.setup = Setup(load(given, registry.implements()), registry)
         self._tested = tuple(plugin.name for plugin in plugins)
