@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
-from faults.model import GROUPS, LEASES, NODES, PODS, QUOTAS, RESERVATIONS, Model, Raw
+from faults.model import GROUPS, LEASES, NODES, OTHER_GROUPS, PODS, QUOTAS, RESERVATIONS, Model, Raw
 from faults.network import Network, Sent
 
 GROUP_NAME = "scheduling.k8s.io/group-name"
@@ -162,12 +162,15 @@ class Audit:
     def half_bound(self) -> set[str]:
         """Gangs that are being bound, or stay like that."""
         found = set()
-        for group in self._model.all(GROUPS):
+        for group in self._groups():
             name, members = group["metadata"]["name"], self._members(group)
             bound = sum(bool(pod["spec"].get("nodeName")) for pod in members)
             if 0 < bound < group["spec"]["minMember"]:
                 found.add(name)
         return found
+
+    def _groups(self) -> list[Raw]:
+        return self._model.all(GROUPS) + self._model.all(OTHER_GROUPS)
 
     def _members(self, group: Raw) -> list[Raw]:
         return [
@@ -178,7 +181,7 @@ class Audit:
         ]
 
     def _gangs(self, free: dict[str, int]) -> Iterator[str]:
-        for group in self._model.all(GROUPS):
+        for group in self._groups():
             name, least = group["metadata"]["name"], group["spec"]["minMember"]
             members = self._members(group)
             bound = [pod for pod in members if pod["spec"].get("nodeName")]

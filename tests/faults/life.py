@@ -11,8 +11,8 @@ import random
 from dataclasses import dataclass, field
 from typing import Any
 
-from faults.audit import GROUP_NAME
-from faults.model import GROUPS, MIGRATIONS, NODES, PODS, QUOTAS, RESERVATIONS, Raw
+from faults.audit import GROUP_NAME, milli
+from faults.model import GROUPS, MIGRATIONS, NODES, OTHER_GROUPS, PODS, QUOTAS, RESERVATIONS, Raw
 from team_quotas import quota
 
 TROUBLED = 24.0
@@ -134,6 +134,8 @@ def draw(seed: int) -> Life:
     life.retry_period = "2s" if seed % 4 == 0 else "5s"
     _draw_world(life, rng)
     _draw_troubles(life, random.Random(seed * 7 + 1))
+    if seed % 11 in _MORE:
+        _draw_more(life, random.Random(seed * 17 + 5))
     if seed % 9 == 7:
         _draw_quotas(life, random.Random(seed * 13 + 3))
     life.acts.sort(key=lambda act: act[0])
@@ -193,6 +195,45 @@ def _draw_world(life: Life, rng: random.Random) -> None:
         life.acts.append((when(), "delete", (NODES, nodes[-1], "")))
     if rng.random() < 0.35:
         _draw_crowd(life, rng, size)
+
+
+_MORE = (0, 2, 4, 7, 9)
+"""By their remainder, the lives in which there is more of everything."""
+
+
+def _draw_more(life: Life, rng: random.Random) -> None:
+    """Another gang, a reservation that waits, a node that is replaced."""
+
+    def when() -> float:
+        return round(rng.uniform(0.0, TROUBLED * 0.8), 2)
+
+    sizes = {
+        raw["metadata"]["name"]: milli(raw["status"]["allocatable"]["cpu"])
+        for path, raw in life.first
+        if path == NODES
+    }
+    size = max(sizes.values())
+    if rng.random() < 0.4:
+        raw = reservation("w", rng.choice((size // 2, size - 300)), rng.random() < 0.5, "w")
+        raw["spec"]["preAllocation"] = True
+        life.acts.append((when(), "create", (RESERVATIONS, raw)))
+        for i in range(rng.randint(0, 2)):
+            owner = pod(f"w-{i}", rng.choice((300, 500)), 0, labels={"app": "w"})
+            life.acts.append((when(), "create", (PODS, owner)))
+    if rng.random() < 0.3:
+        name, gone_at = rng.choice(sorted(sizes)), when()
+        life.acts.append((gone_at, "delete", (NODES, name, "")))
+        back_at = gone_at + rng.choice((0.0, rng.uniform(0.0, 8.0)))
+        life.acts.append((back_at, "create", (NODES, node(name, sizes[name]))))
+    if rng.random() < 0.5:
+        members, at = rng.randint(2, 4), when()
+        raw = group("team", rng.randint(2, members))
+        raw["apiVersion"] = "scheduling.sigs.k8s.io/v1alpha1"
+        life.first.append((OTHER_GROUPS, raw))
+        priority, cpu = rng.choice((0, 0, 20)), rng.choice((300, 500, 1000))
+        for i in range(members):
+            member = pod(f"t{i}", cpu, priority, annotations={GROUP_NAME: "team", "replica": "yes"})
+            life.acts.append((at + rng.uniform(0.0, 0.5), "create", (PODS, member)))
 
 
 def _draw_crowd(life: Life, rng: random.Random, size: int) -> None:
