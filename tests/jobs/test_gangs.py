@@ -384,27 +384,33 @@ def test_a_gang_is_tried_again_whatever_was_to_blame_before() -> None:
 # A start that was interrupted
 
 
-def half_started(waiting_since: str, *, bound_at: str = "2026-01-01T00:01:00Z") -> Driver:
+def half_started(waiting_since: str, bound_at: str = "2026-01-01T00:01:00Z") -> Driver:
     """Two nodes, of which one is free; a gang of two, of which one is bound."""
     driver = Driver((Setup(extra=("Coscheduling",)),))
     driver.scheduler._controllers.append(PodGroups(driver.scheduler.cluster))
     driver.add(*(make_node(name).allocatable(cpu="2", memory="8Gi").obj() for name in ("n1", "n2")))
     condition = {"type": "PodScheduled", "status": "True", "lastTransitionTime": bound_at}
-    bound = make_pod("g-0").cpu("2").group("g").on("n1").status(conditions=[condition])
+    bound = make_pod("g-0").cpu("2").group("g").on("n1").created("2026-01-01T00:00:30Z")
+    if bound_at:
+        bound.status(conditions=[condition])
     driver.add(make_pod("g-1").cpu("2").group("g").created(waiting_since).obj(), bound.obj())
     return driver.add(make_pod_group("g").min_member(2).obj())
 
 
 @pytest.mark.parametrize(
-    ("since", "first"),
+    ("since", "bound_at", "first"),
     [
-        ("2026-01-01T00:00:59Z", "g-1"),
-        ("2026-01-01T00:01:00Z", "g-1"),
-        ("2026-01-01T00:01:01Z", "high"),  # it replaces one that was lost
+        ("2026-01-01T00:00:59Z", "2026-01-01T00:01:00Z", "g-1"),
+        ("2026-01-01T00:01:00Z", "2026-01-01T00:01:00Z", "g-1"),
+        ("2026-01-01T00:01:01Z", "2026-01-01T00:01:00Z", "high"),  # it replaces one that was lost
+        ("2026-01-01T00:00:30Z", "", "g-1"),  # not bound before it was created
+        ("2026-01-01T00:00:31Z", "", "high"),
     ],
 )
-def test_who_leads_next_finishes_the_start_of_a_gang_first(since: str, first: str) -> None:
-    driver = half_started(since).add(make_pod("high").cpu("2").priority(100).obj())
+def test_who_leads_next_finishes_the_start_of_a_gang_first(
+    since: str, bound_at: str, first: str
+) -> None:
+    driver = half_started(since, bound_at).add(make_pod("high").cpu("2").priority(100).obj())
     assert driver.binds() == {first: "n2"}
 
 

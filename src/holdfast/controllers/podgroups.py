@@ -130,9 +130,10 @@ class PodGroups:
             of_task = job.lacks_of_tasks(())
             reason = NOT_ENOUGH_OF_TASK if of_task else NOT_ENOUGH_TASKS
             job.problem = Problem(reason, f"{job.name} has {of_task or job.lacks(())}")
-        if job.interrupted or not job.seen_ready:
-            if self._jobs.look_for_interruption(job) and self._jobs.on_changed is not None:
-                self._jobs.on_changed(job)
+        may_be_interrupted = job.interrupted or not job.seen_ready
+        is_news = may_be_interrupted and self._jobs.look_for_interruption(job)
+        if is_news and self._jobs.on_changed is not None:
+            self._jobs.on_changed(job)
 
     def _is_late(self, job: Job, now: float) -> list[Decision]:
         """Takes note of whether the job takes longer than it may, and says so once."""

@@ -162,10 +162,10 @@ class Jobs:
 
     def _is_interrupted(self, job: Job) -> bool:
         bound = [
-            member.bound_at
+            member.since if member.bound_at is None else member.bound_at
             for each in self.partners(job)
             for member in each.placed()
-            if member.phase is Phase.ASSIGNED and member.bound_at is not None
+            if member.phase is Phase.ASSIGNED
         ]
         if not bound:
             return False
