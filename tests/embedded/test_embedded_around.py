@@ -6,6 +6,7 @@ import pytest
 
 from embedded.clusters import Driven, HandClock
 from holdfast.backends.embedded import expiry
+from holdfast.core.decisions import Emit, ObjectRef
 from holdfast.store import Key, open_store, pod_key
 
 
@@ -141,3 +142,20 @@ def test_a_pod_of_before_a_restart_keeps_its_address_to_itself() -> None:
     second = Driven(first.store, first.clock)
     addresses.append(second.get(second.pod("after"))["status"]["podIP"])
     assert len(set(addresses)) == 4
+
+
+def test_events_that_are_gone_are_forgotten() -> None:
+    it = Driven()
+    recorder, objects = it.cluster.world.recorder, it.cluster.world.objects
+    about = ObjectRef("Pod", "default", "p", "u")
+    for number in range(10):
+        event = Emit(about, "Warning", "FailedScheduling", f"no room {number}")
+        for _ in range(3):
+            recorder.emit(event, "x")
+    assert [each["count"] for each in objects.scan("", "Event")] == [3] * 10
+    before = len(recorder)
+    for each in objects.scan("", "Event"):
+        it.delete(Key("", "Event", "default", each["metadata"]["name"]))
+    assert (before, len(recorder)) == (10, 0)
+    recorder.emit(event, "x")
+    assert [each["count"] for each in objects.scan("", "Event")] == [1]

@@ -19,7 +19,19 @@ class Recorder:
         self._objects = objects
         self._clock = clock
         self._known: dict[Emit, Key] = {}
+        self._said: dict[Key, Emit] = {}
+        """The same the other way round."""
         self._count = first
+
+    def __len__(self) -> int:
+        """Of how many events it is known that they were said."""
+        return len(self._known)
+
+    def forget(self, key: Key) -> None:
+        """The object of an event is gone."""
+        event = self._said.pop(key, None)
+        if event is not None and self._known.get(event) == key:
+            del self._known[event]
 
     def emit(self, event: Emit, component: str) -> None:
         now = self._clock.stamp()
@@ -30,10 +42,11 @@ class Recorder:
             return
         if len(self._known) >= _REMEMBERED:
             for oldest in list(self._known)[: _REMEMBERED // 2]:
-                del self._known[oldest]
+                del self._said[self._known.pop(oldest)]
         stored = self._objects.create(self._new(event, component, now))
         metadata = stored["metadata"]
-        self._known[event] = Key("", "Event", metadata["namespace"], metadata["name"])
+        key = self._known[event] = Key("", "Event", metadata["namespace"], metadata["name"])
+        self._said[key] = event
 
     def _new(self, event: Emit, component: str, now: str) -> Raw:
         self._count += 1

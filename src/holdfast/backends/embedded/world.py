@@ -117,6 +117,8 @@ class World:
         _, key, before, after = change
         if after is None:
             self.agenda.forget(key)
+            if key.kind == "Event":
+                self.recorder.forget(key)
             if key[:2] == RESERVATION and before and before["metadata"].get("deletionTimestamp"):
                 self.tell(key, deletion_event(before))  # its last finalizer kept it until now
         elif before is None and key.kind != "Event":
