@@ -371,6 +371,23 @@ def test_what_a_plugin_raises_is_raised() -> None:
         cluster.schedule()
 
 
+def test_what_a_column_cannot_take_from_a_node_is_missing_and_no_mistake() -> None:
+    class Sized(Plugin):
+        name = "Sized"
+
+        def __init__(self, *args: Any) -> None:
+            super().__init__(*args)
+            self._size = self.handle.nodes.column(lambda node: int(node.labels["size"]), missing=1)
+
+        def score(self, cls: PodClass) -> Score | None:
+            return Score(lambda view: view.take(self._size), Scope.NODE)
+
+    cluster = Cluster(Sized).add(node("n", labels={"size": "5"}), node("m", labels={"size": "odd"}))
+    cluster.schedule()
+    assert cluster.scores(pod("p")) == {"n": 5, "m": 1}
+    assert [event.object for event in cluster.events()] == ["Node/m"]
+
+
 def test_or_kept_to_see_what_becomes_of_the_pod() -> None:
     cluster = Cluster(Failing, keep_errors=True).add(node("n"))
     fails, late = pod("fails", labels={"fails": ""}), pod("late", labels={"late": ""})
