@@ -7,6 +7,7 @@ import pytest
 from builders import make_node, make_pod, make_pod_group
 from holdfast.controllers.podgroups import PodGroups
 from holdfast.core.jobs.making import hold_for
+from holdfast.core.pods import Phase
 from jobs.stage import GROUP, SIGS, VOLCANO, gang, group, node, play, pod, step
 from reference.driving import Driver
 from reference.setup import Setup
@@ -427,8 +428,22 @@ def test_a_bind_that_fails_is_tried_again_before_others_get_the_place() -> None:
     driver = half_started("2026-01-01T00:00:00Z")
     assert driver.binds(100.0) == {"g-1": "n2"}
     driver.add(make_pod("high").cpu("2").priority(100).obj())
+    for second in range(3):
+        driver.refuse(make_pod("g-1").obj())
+        assert driver.record(make_pod("g-1").obj()).phase is Phase.ASSUMED  # nothing is free meanwhile
+        assert driver.binds(101.0 + second) == {"g-1": "n2"}
     driver.refuse(make_pod("g-1").obj())
-    assert driver.binds(101.0) == {"g-1": "n2"}
+    assert driver.binds(104.0) == {"high": "n2"}
+
+
+def test_a_bind_that_fails_is_tried_elsewhere_if_the_gang_can_do_without() -> None:
+    driver = Driver((Setup(extra=("Coscheduling",)),))
+    driver.add(make_node("n1").allocatable(cpu="2", memory="8Gi").obj())
+    driver.add(make_pod_group("g").min_member(1).obj())
+    driver.add(*(make_pod(f"g-{i}").cpu("1").group("g").obj() for i in range(2)))
+    assert driver.binds(1.0) == {"g-0": "n1", "g-1": "n1"}
+    driver.confirm(make_pod("g-0").obj()).refuse(make_pod("g-1").obj())
+    assert driver.record(make_pod("g-1").obj()).phase is Phase.PENDING
 
 
 @pytest.mark.parametrize("hold", ["amount", "node"])

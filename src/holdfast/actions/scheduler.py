@@ -35,6 +35,8 @@ from holdfast.framework.registry import Registry
 from holdfast.framework.reserving import Reserving
 
 _FEW_GROUPS = 100
+_BINDS_AGAIN = 3
+"""So often in a row a bind that was refused is decided again at the same place, where it may be."""
 _PARTS = 1.0
 """Seconds in which the parts of a round count as one, where it matters how often something is tried."""
 
@@ -380,6 +382,20 @@ class Scheduler:
         message = f"Successfully assigned {what} to {node}"
         self.cycle.decisions.append(Emit(pod.ref, "Normal", "Scheduled", message, "Binding"))
 
+    def bind_again(self, pod: PodRecord) -> bool:
+        """A member that its job cannot do without: others of it are bound, or may be by now, so its
+        place is not given to anybody else at the first refusal."""
+        job, nodes = pod.job, self.cluster.nodes
+        if job is None or pod.promise is not None or pod.leaving or pod.errors >= _BINDS_AGAIN:
+            return False
+        if len(job.members) == 1 or not nodes.alive[pod.row]:
+            return False
+        if not job.is_ready or job.can_do_without((pod.uid,)):
+            return False
+        pod.errors += 1
+        self.cycle.bind(self._profiles[pod.scheduler], pod, self.cluster.now)
+        return True
+
     def bind_refused(self, pod: PodRecord, row: int, message: str) -> None:
         self.cycle.unreserve(pod, row, self._profiles[pod.scheduler].reserve)
         if pod.leaving:
@@ -390,8 +406,6 @@ class Scheduler:
         if pod.job is not None:
             self.cluster.jobs.touch(pod.job)
             self.cluster.jobs.look_for_interruption(pod.job)
-            if pod.job.interrupted and pod.errors == 1:
-                self.queue.add(pod)  # before others get its place
 
     def _is_gated(self, profile: Profile, pod: PodRecord) -> bool:
         """Whether a plugin keeps the pod out of the queue. One that fails does, and is asked again."""

@@ -73,6 +73,10 @@ class PodWatcher(Protocol):
     def bind_confirmed(self, pod: PodRecord) -> None:
         """A decided bind was carried out."""
 
+    def bind_again(self, pod: PodRecord) -> bool:
+        """A decided bind was refused. Whether the pod, which is assumed, keeps its place and its bind
+        is decided again."""
+
     def bind_refused(self, pod: PodRecord, row: int, message: str) -> None:
         """The bind to the node of this row was refused; the pod is pending again."""
 
@@ -510,8 +514,10 @@ class Cluster:
         if pod is None or pod.phase is not Phase.ASSUMED:
             return
         row = pod.row
+        self.chronicle.note(self.now, pod.ref, "bind refused", event.message)
+        if self.watcher is not None and self.watcher.bind_again(pod):
+            return
         self.unassume(pod)
         self.changed(Change.POD_LEFT)
-        self.chronicle.note(self.now, pod.ref, "bind refused", event.message)
         if self.watcher is not None:
             self.watcher.bind_refused(pod, row, event.message)
