@@ -11,6 +11,7 @@ import pytest
 from holdfast.api.errors import InvalidObject
 from holdfast.core.changes import Change
 from holdfast.core.classes import PodClass
+from holdfast.core.decisions import Decision
 from holdfast.core.pods import PodRecord
 from holdfast.core.slots import CPU
 from holdfast.core.view import Cells, View
@@ -507,6 +508,32 @@ def test_unreserve_that_undoes_nothing() -> None:
     check_plugin(Forgetful, seeds=range(1), node=small_node, pod=random_half, ignore={"_kept"})
 
 
+class Impatient(HalfFull):
+    """Takes the decision to bind for the bind."""
+
+    name = "Impatient"
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self._kept: set[str] = set()
+
+    def reserve(self, pod: PodRecord, row: int) -> Outcome:
+        self._kept.add(pod.uid)
+        return FINE
+
+    def unreserve(self, pod: PodRecord, row: int) -> None:
+        self._kept.remove(pod.uid)
+
+    def post_bind(self, pod: PodRecord, row: int) -> list[Decision]:
+        self._kept.remove(pod.uid)
+        return []
+
+
+def test_a_bind_that_is_refused_is_unreserved_after_post_bind() -> None:
+    with pytest.raises(ContractBroken, match='running Unreserve plugin "Impatient": KeyError'):
+        check_plugin(Impatient, seeds=range(4), node=small_node, pod=random_half)
+
+
 def test_state_that_a_restart_loses() -> None:
     """Counting in `reserve` alone misses the pods that were there before, and those bound by others."""
     with pytest.raises(ContractBroken, match=r"node n\d+: False becomes True: a scheduler that saw"):
@@ -516,7 +543,7 @@ def test_state_that_a_restart_loses() -> None:
 def test_answers_by_the_order_in_which_nodes_came() -> None:
     by_row = broken(score=scoring(lambda view: view.rows % 100, scope=Scope.NODE))
     with pytest.raises(ContractBroken, match="raw_scores: node n"):
-        check_plugin(by_row, seeds=range(4), node=small_node, pod=random_half)
+        check_plugin(by_row, seeds=range(10), node=small_node, pod=random_half)
 
 
 @pytest.mark.parametrize("text", ["no effect", "=:"])

@@ -5,6 +5,7 @@
 * A pod the plugin rejected is woken by what makes a node feasible for it.
 * Answers do not depend on the order in which objects were seen: a scheduler that is started anew on the
   same objects, in any order, gives the same ones.
+* `unreserve` also comes after `post_bind`, when the API server refuses the bind.
 * `unreserve` undoes `reserve`: afterwards the plugin answers as before, and keeps what it kept before.
 """
 
@@ -19,7 +20,7 @@ from holdfast.api.decode import decode
 from holdfast.api.kinds import Kinds
 from holdfast.api.meta import Object
 from holdfast.api.raw_objects import declared_infos, raw_object
-from holdfast.core.events import Added
+from holdfast.core.events import Added, BindRefused
 from holdfast.core.pods import Phase, PodRecord
 from holdfast.framework.handle import OwnColumn
 from holdfast.framework.interface import Plugin
@@ -33,7 +34,7 @@ MakeObject = Callable[[Random, str], Given]
 """An object of this name, otherwise random."""
 
 _ZONES = ("a", "b", "c")
-_ORDERS = 3
+_ORDERS = 2
 
 
 def random_node(random: Random, name: str) -> Raw:
@@ -113,7 +114,7 @@ class _Life:
             self._add_node()
         nodes = (self._add_node, self._change_node, self._delete_node)
         pods = (self._add_pods, self._add_pods, self._add_pods, self._change_pod, self._delete_pod)
-        others = (self._reserve, self._schedule, self._advance)
+        others = (self._reserve, self._refuse_bind, self._check_order, self._schedule, self._advance)
         for _ in range(steps):
             self._random.choice((*nodes, *pods, *others))()
         self._reserve()
@@ -209,6 +210,27 @@ class _Life:
                     )
             _compare(said, _said(scheduler, plugins), where)
 
+    def _refuse_bind(self) -> None:
+        """Of one pod, as an API server may: the plugin has seen it through `post_bind` by then, and is
+        told to unreserve it."""
+        scheduler, now = self.cluster.scheduler, self.cluster.now
+        asking = Asking(scheduler, self._plugins)
+        feasible = [pod for pod in _pending(scheduler) if asking.row(pod) >= 0 and pod.job is None]
+        if not feasible:
+            return
+        pod = self._random.choice(feasible)
+        self.told.append(f"refuse the bind of {pod.name}")
+        profile, row, cycle = asking.profile(pod), asking.row(pod), scheduler.cycle
+        before = len(cycle.decisions)
+        if cycle.take(pod) and cycle.claim(profile, pod, row, now):
+            if pod.uid in cycle.waiting:
+                cycle.withdraw(pod, "given up", now)
+            else:
+                scheduler.feed(BindRefused(pod.uid, "refused"), now)
+        del cycle.decisions[before:]
+        for failed in scheduler.cluster.plugin_errors.take_reports():
+            raise ContractBroken(f"{failed.message}\n{failed.trace}")
+
     def _check_order(self) -> None:
         """Pods that wait for permission are known to no other scheduler: with any of them there is
         nothing to compare."""
@@ -218,6 +240,7 @@ class _Life:
         said = _said(scheduler, plugins)
         objects = self.cluster.objects()
         declared = declared_infos(self.cluster.setup.object_kinds())
+        self.told.append("compare with new schedulers")
         for _ in range(_ORDERS):
             self._random.shuffle(objects)
             other = self.cluster.setup.scheduler()
