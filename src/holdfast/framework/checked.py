@@ -279,22 +279,20 @@ def checked_outcome(plugin: Plugin, answer: Any) -> Outcome:
     raise _wrong(plugin, answer, "it must be an Outcome")
 
 
-def checked_nomination(plugin: Plugin, answer: Any) -> Nomination:
+def check_nomination(plugin: Plugin, answer: Any) -> None:
     """Raises PluginError if that is no answer to `post_filter`."""
-    if isinstance(answer, Nomination):
-        decisions_of(plugin, answer.decisions)
-        return answer
-    raise _wrong(plugin, answer, "post_filter says a Nomination")
+    if not isinstance(answer, Nomination):
+        raise _wrong(plugin, answer, "post_filter says a Nomination")
+    decisions_of(plugin, answer.decisions)
 
 
 def decisions_of(plugin: Plugin, answer: Any) -> Sequence[Decision]:
     """Raises PluginError if these are no decisions."""
     if not isinstance(answer, list | tuple):
         raise _wrong(plugin, answer, "it must be a list of decisions")
-    if answer and is_foreign(plugin):
-        for each in answer:
-            if not isinstance(each, Decision):
-                raise _wrong(plugin, each, "it must be a decision")
+    for each in answer:
+        if not isinstance(each, Decision):
+            raise _wrong(plugin, each, "it must be a decision")
     return answer
 
 

@@ -17,7 +17,7 @@ from holdfast.core.cluster import Cluster
 from holdfast.core.decisions import Decision, Emit, Nominate, Preempt, SetPodScheduled
 from holdfast.core.pods import Phase, PodRecord
 from holdfast.core.promises import Promise
-from holdfast.framework.checked import checked_nomination, checked_outcome, decisions_of
+from holdfast.framework.checked import check_nomination, checked_outcome, decisions_of
 from holdfast.framework.column import Column
 from holdfast.framework.columns import Columns
 from holdfast.framework.counting import about_reservations
@@ -353,28 +353,36 @@ class Cycle:
     def _permit(
         self, profile: Profile, pod: PodRecord, row: int, plugins: list[Plugin], now: float
     ) -> bool:
-        for plugin in plugins:
-            outcome = self._permission(plugin, pod, row)
-            if outcome is FINE:
-                continue
-            if outcome.message:
-                self._refuse(profile, pod, row, plugin, outcome, now, go_on=True)
-                return False
-            if outcome.wait:
-                self.waiting[pod.uid] = Waiting(pod, row, plugin, now + outcome.wait)
-                self._queue.placed(pod, now)
-                self._cluster.changed(Change.POD_PLACED)
-                return True
-        decided = len(self.decisions)
-        failed = self._bind(profile, pod, row)
-        if failed is not None:
+        stopped: Outcome | None = None
+        plugin: Plugin | None = None
+        point, decided = "Permit", len(self.decisions)
+        try:
+            for plugin in plugins:
+                outcome = plugin.permit(pod, row)
+                if outcome is not FINE and any(checked_outcome(plugin, outcome)[:2]):
+                    stopped = outcome
+                    break
+            else:
+                point = "PreBind"
+                for plugin in profile.pre_bind:
+                    if more := plugin.pre_bind(pod, row):
+                        self._decide(profile, plugin, more)
+                point = "Bind"
+                for plugin in profile.bind:
+                    if bound := plugin.bind(pod, row):
+                        self._decide(profile, plugin, bound)
+                        break
+        except Exception as error:
+            assert plugin is not None
             del self.decisions[decided:]
-            self._refuse(profile, pod, row, failed[0], Outcome(failed[1], retry=True), now, go_on=True)
-            return False
+            stopped = Outcome(self._errors.note(plugin.name, point, error), retry=True)
+        if stopped is not None:
+            assert plugin is not None
+            return self._stopped(profile, pod, row, plugin, stopped, now)
         for plugin in profile.post_bind:
             try:
                 if more := plugin.post_bind(pod, row):
-                    self.decisions.extend(decisions_of(plugin, more))
+                    self._decide(profile, plugin, more)
             except Exception as error:
                 self._errors.note(plugin.name, "PostBind", error)
         self._queue.placed(pod, now)
@@ -382,23 +390,21 @@ class Cycle:
         self._cluster.chronicle.note(now, pod.ref, "decided", self._table.name(row))
         return True
 
-    def _bind(self, profile: Profile, pod: PodRecord, row: int) -> tuple[Plugin, str] | None:
-        """Decides that the pod is bound. If a plugin fails: which, and the message."""
-        point, plugin = "PreBind", None
-        try:
-            for plugin in profile.pre_bind:
-                if more := plugin.pre_bind(pod, row):
-                    self.decisions.extend(decisions_of(plugin, more))
-            point = "Bind"
-            for plugin in profile.bind:
-                bound = plugin.bind(pod, row)
-                if bound:
-                    self.decisions.extend(decisions_of(plugin, bound))
-                    break
-        except Exception as error:
-            assert plugin is not None
-            return plugin, self._errors.note(plugin.name, point, error)
-        return None
+    def _stopped(
+        self, profile: Profile, pod: PodRecord, row: int, plugin: Plugin, outcome: Outcome, now: float
+    ) -> bool:
+        """A plugin makes the pod wait, or does not let it be bound."""
+        if outcome.message:
+            self._refuse(profile, pod, row, plugin, outcome, now, go_on=True)
+            return False
+        self.waiting[pod.uid] = Waiting(pod, row, plugin, now + outcome.wait)
+        self._queue.placed(pod, now)
+        self._cluster.changed(Change.POD_PLACED)
+        return True
+
+    def _decide(self, profile: Profile, plugin: Plugin, decisions: Iterable[Decision]) -> None:
+        checks = plugin.name in profile.foreign
+        self.decisions.extend(decisions_of(plugin, decisions) if checks else decisions)
 
     def _permission(self, plugin: Plugin, pod: PodRecord, row: int) -> Outcome:
         try:
@@ -555,7 +561,9 @@ class Cycle:
         node = None if profile.post_filters else ""
         for plugin in profile.post_filters:
             try:
-                nomination = checked_nomination(plugin, plugin.post_filter(pod, trial))
+                nomination = plugin.post_filter(pod, trial)
+                if plugin.name in profile.foreign:
+                    check_nomination(plugin, nomination)
             except Exception as error:
                 nomination = Nomination(message=self._errors.note(plugin.name, "PostFilter", error))
                 has_failed = True

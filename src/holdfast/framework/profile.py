@@ -64,6 +64,8 @@ class Profile:
         self.post_bind = at("postBind")
         self.node_orders = at("nodeOrderOnResource")
         self.plugins = made
+        self.foreign = frozenset(name for name, plugin in made.items() if is_foreign(plugin))
+        """The plugins that are not Holdfast's own, whose answers are checked."""
         permits = (ref.name for ref in resolved.points.get("permit", ()))
         self.coscheduling = made[COSCHEDULING] if COSCHEDULING in permits else None
         """The plugin that keeps jobs together, if there is one."""
