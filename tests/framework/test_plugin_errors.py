@@ -10,8 +10,12 @@ import numpy as np
 import pytest
 
 from builders import make_node, make_pod
+from holdfast.api.decode import convert
+from holdfast.api.volumes import Volume
 from holdfast.core.decisions import Bind, Emit, SetPodScheduled
-from holdfast.framework.registry import PluginError
+from holdfast.framework.config import API_VERSION as API
+from holdfast.framework.config import KIND, load
+from holdfast.framework.registry import PluginError, Registry
 from holdfast.plugin import (
     FINE,
     ByRange,
@@ -28,8 +32,11 @@ from holdfast.plugin import (
     Settled,
     View,
 )
+from holdfast.plugins import IN_TREE
 from reference.driving import Driver
 from reference.setup import Setup, document
+from reservations import little_world
+from reservations.little_world import LittleWorld, node, reservation
 
 BOOM = "boom"
 
@@ -419,3 +426,51 @@ def test_a_formula_of_our_own_that_fails_is_blamed_on_its_plugin() -> None:
     assert said.message.startswith('running "NodeUnschedulable" filter plugin: AttributeError')
     vars(plugin)["_cordoned"] = column
     assert list(driver.binds(driver.scheduler.next_timer() or 0.0)) == ["p"]
+
+
+@pytest.mark.parametrize("at", ["PreFilter", "Filter", "reasons", "Score", "NormalizeScore"])
+def test_pods_with_volumes_fail_and_recover_like_others(at: str) -> None:
+    driver = driven(at)
+    pod = doomed().obj()
+    pod.spec.volumes = [convert({"name": "v", "csi": {"driver": "d"}}, Volume)]
+    assert told(driver.add(pod), 0.0)["doomed"] == ("SchedulerError", SAID[at])
+    if at != "reasons":
+        Failing.fails = False
+        assert list(driver.binds(driver.scheduler.next_timer() or 0.0)) == ["doomed"]
+
+
+def test_an_annotation_that_cannot_be_parsed_rejects_that_pod_alone() -> None:
+    """`int(text)` in `filter`, as everybody writes it."""
+    driver = driven("", Parsing)
+    driver.add(make_pod("bad").annotation("example.com/max", "many").obj())
+    driver.add(make_pod("good").annotation("example.com/max", "7").obj())
+    decisions = driver.round(0.0)
+    assert [each.pod.name for each in decisions if isinstance(each, Bind)] == ["good"]
+    (said,) = (each.message for each in decisions if isinstance(each, SetPodScheduled))
+    assert said.startswith('running PreFilter plugin "Parsing": ValueError: invalid literal for int()')
+
+
+class Parsing(Plugin):
+    name = "Parsing"
+    reads_annotations = frozenset({"example.com/max"})
+
+    def filter(self, cls: PodClass) -> None:
+        int(cls.annotations["example.com/max"])
+
+
+@pytest.mark.parametrize("at", ["PreFilter", "Filter", "Score", "Reserve", "Permit", "PreBind"])
+def test_a_reservation_fails_and_recovers_like_a_pod(at: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    registry = Registry([*IN_TREE, Failing])
+    plugins = {"multiPoint": {"enabled": [{"name": "Failing"}]}}
+    mapping = {"apiVersion": API, "kind": KIND, "profiles": [{"plugins": plugins}]}
+    config = load(mapping, registry.implements())
+    monkeypatch.setattr(little_world, "_REGISTRY", registry)
+    monkeypatch.setattr(little_world, "_CONFIGURATION", config)
+    Failing.at = at
+    world = LittleWorld(node("n1"), node("n2"))
+    world.put(reservation("r", cpu="2", labels={"doomed": "yes"}))
+    assert world.phase("r") == "Pending"
+    assert SAID[at] in str(world.condition("r", "Scheduled"))
+    Failing.fails = False
+    world.wait(60)
+    assert world.phase("r") == "Available"

@@ -92,7 +92,7 @@ class Column(Rows):
     def verdict(self) -> Verdict:
         """Why no node will do."""
         found = self.diagnosis.verdict() if self.rejected is None else None
-        if self.failed_in >= 0:
+        if self.has_failed():
             self.judge()  # perhaps by the reasons just asked for
         if self.rejected is None:
             assert found is not None
@@ -100,6 +100,10 @@ class Column(Rows):
         rejected = self.rejected
         has_failed = self.failed_in >= 0 and rejected is not self.rejection[0]
         return Verdict(rejected.message, frozenset((self.rejected_by,)), rejected.error, has_failed)
+
+    def has_failed(self) -> bool:
+        """Whether a plugin failed for the class since it was last asked about it."""
+        return self.failed_in >= 0
 
     def judge(self) -> None:
         """Rejects the class if plugins failed. Where at most one node will do there is no choice, and

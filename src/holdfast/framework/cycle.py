@@ -194,7 +194,7 @@ class Cycle:
         if failed is not None:
             return Verdict(failed.message, frozenset((failed.plugin,)), error=True, has_failed=True)
         found = self._verdict(profile, pod, column)
-        if column.failed_in >= 0:
+        if column.has_failed():
             column.judge()  # perhaps by the reasons just asked for
             return column.verdict() if column.rejected is not None else found
         return found

@@ -100,10 +100,16 @@ class Narrowed(Column):
         for other in (self._plain, self._whole):
             if other is not None and other.has_checked_scores:
                 other.check_scores()
+        self.has_failed()
+
+    def has_failed(self) -> bool:
+        """What failed for the columns it is made of failed for this one."""
+        for other in (self._plain, self._whole):
             if other is not None and other.failed_in >= 0:
                 self.failed_in = other.failed_in
                 self.failure = self.failure or other.failure
                 self.unscorable = self.unscorable or other.unscorable
+        return super().has_failed()
 
     def _catch_up(self) -> None:
         if self._is_new:
