@@ -9,7 +9,7 @@ import re
 import shlex
 import sys
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from importlib.metadata import EntryPoint
 from pathlib import Path
 from types import ModuleType
@@ -20,8 +20,12 @@ import yaml
 from typer.testing import CliRunner
 
 from holdfast.cli.app import app
+from holdfast.core.view import View
 from holdfast.framework import registry as registry_module
-from holdfast.framework.interface import Plugin
+from holdfast.framework.handle import Handle, Nodes
+from holdfast.framework.interface import _POINTS
+from holdfast.plugin import Change, Plugin, testing
+from holdfast.plugin.testing import Cluster
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "plugins.md").read_text()
@@ -131,3 +135,40 @@ def test_the_entry_point_and_the_wheel_name_the_file_of_the_plugin(installed: Pa
     assert (installed / file).exists()
     (profile,) = yaml.safe_load(of("config.yaml"))["profiles"]
     assert profile["pluginConfig"][0]["name"] in {plugin.name for plugin in PLUGINS}
+
+
+def public(thing: Any) -> list[str]:
+    return [name for name in vars(thing) if not name.startswith("_")]
+
+
+OWN = {"facet", "holds", "single"}
+"""Of views, for plugins of Holdfast's own."""
+
+
+@pytest.mark.parametrize(
+    ("names", "of"),
+    [
+        pytest.param([method for method in vars(Plugin) if method in _POINTS], "Plugin", id="points"),
+        pytest.param(
+            [name for name in public(Plugin) if name.startswith("reads_")], "Plugin", id="reads"
+        ),
+        pytest.param(set(public(View)) - OWN, "View", id="view"),
+        pytest.param(public(Handle), "Handle", id="handle"),
+        pytest.param(public(Nodes), "Handle.nodes", id="nodes"),
+        pytest.param(set(public(Cluster)) - {"now", "scheduler"}, "testing.Cluster", id="cluster"),
+        pytest.param(testing.__all__, "testing", id="testing"),
+    ],
+)
+def test_the_page_names_everything_there_is(names: Iterable[str], of: str) -> None:
+    missing = [name for name in names if not re.search(rf"\b{name}\b", PAGE)]
+    assert not missing, f"{of}: not on the page"
+
+
+def test_the_page_names_every_change() -> None:
+    of_storage = Change.ABOUT_STORAGE | Change.STORAGE
+    single = {
+        name: value
+        for name, value in vars(Change).items()
+        if name.isupper() and value and not value & (value - 1) and not value & of_storage
+    }
+    assert [name for name in single if f"`{name}`" not in PAGE] == []
