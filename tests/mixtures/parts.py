@@ -1,6 +1,7 @@
 """What a theme needs to be there: nodes and what they have, volumes, queues, classes."""
 
 import json
+import zlib
 
 from mixtures.making import KOORD, Making, Raw
 
@@ -48,11 +49,30 @@ def devices(making: Making) -> None:
             making.documents.append(made)
 
 
+def _partitions(making: Making, name: str, count: int) -> Raw:
+    """Of some nodes, the sets in which their GPUs are given. No choice is taken from the random numbers
+    of a life for it, so that the rest of the life is the same."""
+    chosen = zlib.crc32(f"{name} {count} {len(making.documents)}".encode()) % 4
+    if count not in (2, 4) or chosen == 3:
+        return {"name": name}
+    sizes = [size for size in (1, 2, 4) if size <= count]
+    table = {
+        str(size): [
+            {"minors": list(range(first, count, count // size)), "allocationScore": size}
+            for first in range(count // size)
+        ]
+        for size in sizes
+    }
+    policy = {"node.koordinator.sh/gpu-partition-policy": "Honor" if chosen else "Prefer"}
+    told = {"scheduling.koordinator.sh/gpu-partitions": json.dumps(table)}
+    return {"name": name, "labels": policy, "annotations": told}
+
+
 def device(making: Making, name: str, count: int, unhealthy: int = -1) -> Raw:
     return {
         "apiVersion": "scheduling.koordinator.sh/v1alpha1",
         "kind": "Device",
-        "metadata": {"name": name},
+        "metadata": _partitions(making, name, count),
         "spec": {
             "devices": [
                 {

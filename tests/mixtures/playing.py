@@ -22,6 +22,9 @@ from mixtures.making import Raw
 CPU_SECONDS = 10.0
 """A life takes a tenth of a second; one that takes this long hangs."""
 
+QUIET = 60
+"""Seconds after the end of a life, in which what waits for nothing is found."""
+
 _OBJECT = re.compile(r"\b(Pod|Node|Reservation|PodGroup|PersistentVolume\w*)/\S+")
 _VARIES = re.compile(r"'[^']*'|\[[^]]*\]|\b\S*\d\S*")
 
@@ -76,7 +79,7 @@ def play_documents(
     try:
         with _bounded(cpu_seconds):
             simulation = _Lenient(documents, config, audit=True)
-            result = simulation.run(float(until))
+            result = simulation.run(float(until + QUIET))
             if keep_text:
                 outcome.text = to_json([(None, result)])
     except InvalidInput as error:

@@ -96,6 +96,20 @@ def gpu(minor: int, share: int = 100, function: int | None = None) -> Raw:
     return {KOORD + "device-allocated": json.dumps({"gpu": [given]})}
 
 
+def gpus(*minors: int, share: int = 100) -> Raw:
+    given = [{"minor": each, "resources": {"koordinator.sh/gpu-core": str(share)}} for each in minors]
+    return {KOORD + "device-allocated": json.dumps({"gpu": given})}
+
+
+def partitioned(policy: str = "Honor") -> Raw:
+    """Four GPUs, in pairs."""
+    made = devices(True, True, True, True)
+    table = {"2": [{"minors": [0, 1]}, {"minors": [2, 3]}]}
+    made["metadata"]["labels"] = {"node.koordinator.sh/gpu-partition-policy": policy}
+    made["metadata"]["annotations"] = {KOORD + "gpu-partitions": json.dumps(table)}
+    return made
+
+
 def cpus(text: str, **numa: int) -> Raw:
     shares = [{"node": int(zone[1:]), "resources": {"cpu": str(n)}} for zone, n in numa.items()]
     told = {"cpuset": text, "numaNodeResources": shares}
@@ -156,7 +170,7 @@ class Cluster:
             "NodeResourcesFit NodePorts DeviceShare NodeNUMAResource LimitAware NodeVolumeLimits "
             "VolumeBinding VolumeRestrictions Reservation Coscheduling".split()
         )
-        self.audit = Audit(lambda scheduler: every, _always, _always)
+        self.audit = Audit(lambda scheduler: every, _always, _always, lambda scheduler: every)
         self.objects: dict[tuple[str, str], Raw] = {}
 
     def put(self, raw: Raw) -> None:
@@ -290,6 +304,16 @@ RULES = {
         [pod("b", "n1", annotations=gpu(1))],
         "unhealthy device given",
     ),
+    "GPUs that are no partition": (
+        [node(), partitioned(), pod("b")],
+        [pod("b", "n1", annotations=gpus(1, 2))],
+        "GPUs given that are no partition: Pod/default/b on Node/n1: 1, 2",
+    ),
+    "GPUs that are no partition for a pod that wants one": (
+        [node(), partitioned("Prefer"), pod("b")],
+        [pod("b", "n1", annotations={**gpus(1, 2), KOORD + "gpu-partition-spec": "{}"})],
+        "GPUs given that are no partition: Pod/default/b on Node/n1: 1, 2",
+    ),
     "virtual functions": (
         [node(), devices(True, True), pod("a", "n1", annotations=gpu(0, 10, 3)), pod("b")],
         [pod("b", "n1", annotations=gpu(0, 10, 3))],
@@ -339,6 +363,30 @@ RULES = {
         [node(), csi_node(1), volume("v"), volume("w"), claim("c", "v"), claim("d", "w"), pod("a")],
         [pod("a", "n1", volumes=using("c", "d"))],
         "more volumes than the node's driver takes",
+    ),
+    "volume limits with a reservation": (
+        [
+            node(),
+            csi_node(1),
+            volume("v"),
+            volume("w"),
+            claim("c", "v"),
+            claim("d", "w"),
+            reservation("r", "Available", pod={"volumes": using("c")}),
+            pod("a"),
+        ],
+        [pod("a", "n1", volumes=using("d"))],
+        "volumes of pods and reservations exceed what the node's driver takes",
+    ),
+    "a reserved claim for one pod": (
+        [
+            node(),
+            claim("c", mode="ReadWriteOncePod"),
+            reservation("r", "Available", pod={"volumes": using("c")}),
+            pod("a"),
+        ],
+        [pod("a", "n1", volumes=using("c"))],
+        "claim for one pod is reserved: PersistentVolumeClaim/default/c: Pod/default/a is no owner",
     ),
     "volume out of reach": (
         [node(), volume("v", "n2"), claim("c", "v"), pod("a")],
@@ -494,6 +542,29 @@ def test_writes_without_end_are_noticed() -> None:
 SAYS_HOW_LONG = {"holdfast.io/run-estimate": "60s"}
 IGNORES = {KOORD + "reservation-ignored": "true"}
 RIGHT = {
+    "GPUs that are a partition": (
+        [node(), partitioned(), pod("b")],
+        [pod("b", "n1", annotations=gpus(2, 3))],
+    ),
+    "GPUs of a node that does not keep to its partitions": (
+        [node(), partitioned("Prefer"), pod("b")],
+        [pod("b", "n1", annotations=gpus(1, 2))],
+    ),
+    "a share of a GPU": (
+        [node(), partitioned(), pod("b")],
+        [pod("b", "n1", annotations=gpus(1, share=50))],
+    ),
+    "the owner of a reserved claim": (
+        [
+            node(),
+            csi_node(1),
+            volume("v"),
+            claim("c", "v", mode="ReadWriteOncePod"),
+            reservation("r", "Available", pod={"volumes": using("c")}),
+            pod("a", labels=OWNER),
+        ],
+        [pod("a", "n1", labels=OWNER, volumes=using("c"))],
+    ),
     "as much as there is": ([node(), pod("a", "n1", "3"), pod("b")], [pod("b", "n1")]),
     "an owner takes what is reserved for it": (
         [node(), pod("x", "n1", "2"), reservation("r", "Available"), pod("a", labels=OWNER)],
@@ -576,3 +647,67 @@ def test_what_others_do_is_nobodys_fault(rule: str) -> None:
     state, write, _ = RULES[rule]
     assert played([*state, *write], []) == []
     assert played([*state, *write, pod("late", cpu="0")], [pod("late", "n1", "0")]) == []
+
+
+ROOMY = node(cpu="4", pods="10")
+TAINT = {"key": "a", "effect": "NoSchedule"}
+AWAY = {
+    "podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": "host"}]}
+}
+
+
+def rested(*state: Raw, quiet: float = 60.0) -> list[str]:
+    """What is said of a state after so many seconds in which nothing changed."""
+    cluster = Cluster()
+    for each in state:
+        cluster.put(each)
+    assert cluster.audit.at_rest(START) == []
+    return cluster.audit.at_rest(START + quiet)
+
+
+@pytest.mark.parametrize(
+    ("what", "state"),
+    [
+        ("Pod/default/a", [ROOMY, pod("a")]),
+        ("Pod/default/a", [ROOMY, pod("b", "n1", cpu="3"), pod("a")]),
+        ("Pod/default/a", [ROOMY, reservation("r", "Available"), pod("a", cpu="2")]),
+        ("Reservation/r", [ROOMY, reservation("r", "Waiting"), pod("b", "n1", cpu="2")]),
+    ],
+)
+def test_what_waits_though_it_fits_is_noticed(what: str, state: list[Raw]) -> None:
+    [said] = rested(*state)
+    assert said.startswith(f"waits though it fits: {what}: Node/n1 has")
+    assert rested(*state, quiet=10.0) == []
+
+
+def _cordoned() -> Raw:
+    return ROOMY | {"spec": {"unschedulable": True}}
+
+
+def _nominated() -> Raw:
+    return pod("b", cpu="3") | {"status": {"nominatedNodeName": "n1"}}
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        [ROOMY, pod("a", cpu="5")],
+        [ROOMY, pod("b", "n1", cpu="3500m"), pod("a")],
+        [ROOMY, reservation("r", "Waiting", cpu="4"), pod("b", "n1"), pod("a")],
+        [ROOMY, reservation("r", "Waiting"), pod("b", "n1", cpu="3")],
+        [node(cpu="4", pods="1"), pod("b", "n1"), pod("a")],
+        [_cordoned(), pod("a")],
+        [ROOMY, reservation("r", "Available", allocatePolicy="Restricted"), pod("a")],
+        [ROOMY | {"spec": {"taints": [TAINT]}}, pod("a")],
+        [ROOMY, _nominated() | {"spec": pod("b", cpu="5")["spec"]}, pod("a")],
+        [ROOMY, pod("a", nodeSelector={"disk": "ssd"})],
+        [ROOMY, pod("a", schedulingGates=[{"name": "x"}])],
+        [ROOMY, pod("b", "n1", affinity=AWAY), pod("a")],
+        [ROOMY, pod("a", annotations=IN_GROUP)],
+        [ROOMY, pod("a", metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"})],
+        [ROOMY, pod("a", container={"ports": [port(80)]})],
+        [ROOMY, {"kind": "Queue", "metadata": {"name": "q"}}, pod("a")],
+    ],
+)
+def test_what_may_have_to_wait_is_left_alone(state: list[Raw]) -> None:
+    assert rested(*state) == []

@@ -41,7 +41,9 @@ class World(EmbeddedWorld):
         kinds: Iterable[ObjectKind] = (),
     ) -> None:
         clock = VirtualClock(start)
-        self.audit = Audit(setup.plugins, setup.checks, setup.restricts) if audit else None
+        self.audit = (
+            Audit(setup.plugins, setup.checks, setup.restricts, setup.obstacles) if audit else None
+        )
         identity = Identity(SeededNames(seed), clock.stamp)
         self.timeline = Timeline(clock)
         self.accounts = Accounts()

@@ -69,6 +69,14 @@ class Setup:
             return frozenset()
         return frozenset(ref.name for point in ("filter", "permit") for ref in profile.points[point])
 
+    def obstacles(self, scheduler_name: str) -> frozenset[str]:
+        """The plugins at all points where pods of this scheduler name can be kept from being bound."""
+        profile = self.profile(scheduler_name)
+        if profile is None:
+            return frozenset()
+        points = ("preEnqueue", "preFilter", "filter", "reserve", "permit", "preBind", "bind")
+        return frozenset(ref.name for point in points for ref in profile.points[point])
+
     def checks(self, scheduler_name: str, resource: str) -> bool:
         """Whether pods of this scheduler name go only where there is room in this resource."""
         profile = self.profile(scheduler_name)

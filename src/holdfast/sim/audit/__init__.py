@@ -7,6 +7,7 @@ other. `holdfast simulate --audit` runs it, and so do all tests that simulate.
     audit       which writes are the scheduler's, and what each made worse
     capacity    rules about a node: resources, pods, ports, devices, CPUs, NUMA nodes, limits, volumes
     lifecycle   rules about an object: phases and statuses of reservations, binds, gangs
+    liveness    what waits though nothing keeps it waiting
     cluster     the objects by node, kept in step
     facts       what an object says
     owners      who is an owner of a reservation

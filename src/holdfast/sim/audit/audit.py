@@ -9,13 +9,14 @@ from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import Any
 
-from holdfast.sim.audit import lifecycle
+from holdfast.sim.audit import lifecycle, liveness
 from holdfast.sim.audit.capacity import (
     CLAIMED,
     CLAIMED_BUT_HOLDS,
     OVER_WAITING,
     OVER_WAITING_BUT_HOLDS,
     PLUGIN_OF,
+    RESERVED_VOLUMES,
     RESTRICTED,
     SLOTS,
     SLOTS_BUT_HOLDS,
@@ -27,6 +28,7 @@ from holdfast.sim.audit.capacity import (
 )
 from holdfast.sim.audit.cluster import ClusterState, Gang
 from holdfast.sim.audit.facts import PodFacts, Raw, ReservationFacts, gang_of
+from holdfast.sim.audit.owners import owns
 
 _PROVISIONED_BY = "pv.kubernetes.io/provisioned-by"
 _WITH_HOLDS = (CLAIMED, OVER_WAITING, SLOTS)
@@ -43,18 +45,22 @@ Counts = Callable[[str, str], bool]
 
 
 class Audit:
-    def __init__(self, plugins: Plugins, counts: Counts, restricts: Counts) -> None:
+    def __init__(self, plugins: Plugins, counts: Counts, restricts: Counts, obstacles: Plugins) -> None:
         """`counts` is about going only where there is enough, `restricts` about taking no more of a
-        Restricted reservation than it reserves."""
+        Restricted reservation than it reserves; `obstacles` are all plugins that can keep a pod from
+        being bound, for whatever reason."""
         self._plugins = lru_cache(plugins)
         self._counts = lru_cache(counts)
         self._restricts = lru_cache(restricts)
+        self._obstacles = lru_cache(obstacles)
         self._cluster = ClusterState()
         self._known: dict[str, dict[Key, Excess]] = {}
         """What was wrong with each node when last looked at."""
         self._stale: dict[str, None] = {}
         """Nodes that changed since."""
         self._in_write = False
+        self._moved, self._moved_at = False, 0.0
+        """Whether an object changed at this moment, and when one last did."""
         self._writes = 0
         self._bound: list[PodFacts] = []
         self._reserved: list[ReservationFacts] = []
@@ -98,6 +104,11 @@ class Audit:
         """Nothing more follows at this moment. Every rule that does not hold."""
         self._writes = 0
         said: list[str] = []
+        if self._moved:
+            self._moved, self._moved_at = False, now
+        elif now - self._moved_at >= liveness.QUIET:
+            self._moved_at = now
+            said.extend(liveness.waiting_for_nothing(self._cluster, self._places_plain_pods))
         for uid in self._to_settle:
             reservation = self._cluster.reservations.get(uid)
             if reservation is not None:
@@ -117,6 +128,7 @@ class Audit:
             self._writes += 1
         if kind == "Event":
             return
+        self._moved = True
         self._cluster.objects += (after is not None) - (before is not None)
         cluster = self._cluster
         if kind == "Pod":
@@ -146,6 +158,8 @@ class Audit:
             self._claim(before, after)
         elif kind == "PersistentVolume":
             _put(cluster.volumes, name, after)
+        elif kind == "Queue":
+            cluster.queues += (after is not None) - (before is not None)
 
     def _pod(self, before: Raw | None, after: Raw | None) -> None:
         cluster = self._cluster
@@ -224,6 +238,9 @@ class Audit:
             names = " and ".join("/".join(("PersistentVolumeClaim", *key)) for key in having)
             self._said.append(f"a volume has two claims: PersistentVolume/{volume}: {names}")
 
+    def _places_plain_pods(self, scheduler: str) -> bool:
+        return liveness.places_plain_pods(self._obstacles(scheduler))
+
     def _judge(self) -> Iterator[str]:
         """What the write made worse, on the nodes that it changed."""
         cluster = self._cluster
@@ -231,6 +248,7 @@ class Audit:
             yield from lifecycle.bind(cluster, pod)
             yield from self._volumes(pod)
             yield from self._unhealthy(pod)
+            yield from self._no_partition(pod)
         actors: list[PodFacts | ReservationFacts] = [*self._bound, *self._reserved]
         plugins = frozenset[str]().union(*(self._plugins(each.scheduler) for each in actors))
         for name in self._stale:
@@ -267,7 +285,7 @@ class Audit:
                 return False
         if rule in _WITH_HOLDS or rule in _BUT_HOLDS:
             return (rule in _BUT_HOLDS) == any(map(self._is_lent_a_hold, self._bound))
-        if rule == VOLUMES and self._given_volumes:
+        if rule in (VOLUMES, RESERVED_VOLUMES) and self._given_volumes:
             return False
         if PLUGIN_OF[rule] == "LimitAware":
             return not all(isinstance(each, PodFacts) and each.is_daemon for each in actors)
@@ -301,6 +319,10 @@ class Audit:
             if others:
                 named = f"PersistentVolumeClaim/{claim[0]}/{claim[1]}"
                 yield f"claim for one pod used twice: {named}: {others[0]} and {pod}"
+            for each in cluster.reservations.values():
+                if each.phase == "Available" and claim in each.usage.claims and not owns(pod, each):
+                    named = f"PersistentVolumeClaim/{claim[0]}/{claim[1]}"
+                    yield f"claim for one pod is reserved: {named}: {pod} is no owner of {each}"
 
     def _unhealthy(self, pod: PodFacts) -> Iterator[str]:
         devices = self._cluster.node(pod.node).devices
@@ -310,6 +332,20 @@ class Audit:
             key = (share.type, share.minor)
             if key in devices.unhealthy or key not in devices.totals:
                 yield f"unhealthy device given: {pod} on Node/{pod.node}: {share.type} {share.minor}"
+
+    def _no_partition(self, pod: PodFacts) -> Iterator[str]:
+        """Whole GPUs are given in the sets that a node keeps to, or the pod."""
+        devices = self._cluster.node(pod.node).devices
+        if devices is None or "DeviceShare" not in self._plugins(pod.scheduler):
+            return
+        gpus = [share for share in pod.usage.devices if share.type == "gpu"]
+        kept_to = devices.keeps_partitions or pod.wants_partition
+        if not gpus or not devices.partitions or not kept_to or not all(each.is_whole for each in gpus):
+            return
+        minors = frozenset(each.minor for each in gpus)
+        if minors not in devices.partitions:
+            given = ", ".join(map(str, sorted(minors)))
+            yield f"GPUs given that are no partition: {pod} on Node/{pod.node}: {given}"
 
     def _judge_gang(self, gang: Gang) -> Iterator[str]:
         if gang in self._satisfied:

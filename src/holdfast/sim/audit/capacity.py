@@ -32,6 +32,7 @@ UNKNOWN_CPUS = "a CPU that the node does not have is given"
 NUMA = "a NUMA node is given out beyond what it has"
 LIMITS = "limits exceed the node's ratio"
 VOLUMES = "more volumes than the node's driver takes"
+RESERVED_VOLUMES = "volumes of pods and reservations exceed what the node's driver takes"
 RESTRICTED = "owners of a Restricted reservation exceed it"
 
 PLUGIN_OF = {
@@ -53,6 +54,7 @@ PLUGIN_OF = {
     NUMA: "NodeNUMAResource",
     LIMITS: "LimitAware",
     VOLUMES: "NodeVolumeLimits",
+    RESERVED_VOLUMES: "NodeVolumeLimits",
     RESTRICTED: "Reservation",
 }
 """A rule binds only pods and reservations whose profile has its plugin."""
@@ -312,18 +314,31 @@ def _volumes(
     reservations: list[ReservationFacts],
     found: dict[Key, Excess],
 ) -> None:
-    users = [pod.usage for pod in node.special.values()]
-    by_driver: dict[str, set[str]] = {}
+    """A volume is attached once, whoever uses or reserves it. What a reservation that has owners
+    reserves for more of them is left out."""
+    used = _by_driver(cluster, (pod.usage for pod in node.special.values()))
+    untouched = [each.usage for each in reservations if not cluster.owners_of(each)]
+    reserved = _by_driver(cluster, untouched)
+    for driver, most in node.volume_limits.items():
+        count = len(used.get(driver, set()))
+        _note(found, VOLUMES, driver, count - most, f"{driver}: {count} volumes, at most {most}")
+        if driver in reserved:
+            both = len(used.get(driver, set()) | reserved[driver])
+            said = f"{driver}: {both} volumes, {count} of them of pods, at most {most}"
+            _note(found, RESERVED_VOLUMES, driver, both - most, said)
+
+
+def _by_driver(cluster: ClusterState, users: Iterable[Usage]) -> dict[str, set[str]]:
+    """The handles of the volumes that claims are bound to, by CSI driver."""
+    found: dict[str, set[str]] = {}
     for usage in users:
         for claim in usage.claims:
             volume = cluster.volumes.get(_volume_name(cluster.claims.get(claim)))
             csi = ((volume or {}).get("spec") or {}).get("csi")
             if csi:
                 handle = str(csi.get("volumeHandle") or "")
-                by_driver.setdefault(csi.get("driver", ""), set()).add(handle)
-    for driver, most in node.volume_limits.items():
-        count = len(by_driver.get(driver, ()))
-        _note(found, VOLUMES, driver, count - most, f"{driver}: {count} volumes, at most {most}")
+                found.setdefault(csi.get("driver", ""), set()).add(handle)
+    return found
 
 
 def unreachable_volumes(cluster: ClusterState, node: NodeState, pod: PodFacts) -> list[str]:

@@ -80,6 +80,8 @@ class ClusterState:
         self.asking: set[str] = set()
         """Uids of pods that have asked for a reservation: capacity may be set aside for them, and for
         those that share it, of which no object tells."""
+        self.queues = 0
+        """How many Queues there are."""
         self.objects = 0
         """How many there are besides Events."""
 

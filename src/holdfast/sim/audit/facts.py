@@ -17,6 +17,7 @@ _KOORDINATOR = "scheduling.koordinator.sh/"
 _PREEMPTOR_LABEL = "holdfast.io/preemptor-uid"
 _HOLD_LABEL = "holdfast.io/hold"
 _GANG = "gang.scheduling.koordinator.sh/"
+_PARTITION_POLICY = "node.koordinator.sh/gpu-partition-policy"
 _DEVICE_RESOURCES = (
     "nvidia.com/gpu",
     "amd.com/gpu",
@@ -49,6 +50,12 @@ class DeviceShare(NamedTuple):
     resources: Amounts
     functions: tuple[tuple[int, str], ...]
     """Virtual functions, by minor and bus."""
+
+    @property
+    def is_whole(self) -> bool:
+        """Of a GPU: whether nobody else has a share of it."""
+        shares = ("koordinator.sh/gpu-core", "koordinator.sh/gpu-memory-ratio")
+        return all(self.resources.get(name, 100) >= 100 for name in shares)
 
 
 class NumaShare(NamedTuple):
@@ -97,6 +104,11 @@ class PodFacts:
     @property
     def is_daemon(self) -> bool:
         return any(each.get("kind") == "DaemonSet" for each in self.owner_references)
+
+    @property
+    def wants_partition(self) -> bool:
+        """Whether its GPUs are to be one of the sets its node lists, even where others need not be."""
+        return _KOORDINATOR + "gpu-partition-spec" in self.annotations
 
     @property
     def says_how_long(self) -> bool:
@@ -148,6 +160,10 @@ class DeviceFacts:
 
     totals: dict[tuple[str, int], Amounts] = field(default_factory=dict)
     unhealthy: set[tuple[str, int]] = field(default_factory=set)
+    partitions: set[frozenset[int]] = field(default_factory=set)
+    """The sets of GPUs that may be given together, by their minors."""
+    keeps_partitions: bool = False
+    """Whether pods that say nothing of it get such sets only, too."""
 
 
 @dataclass(slots=True)
@@ -229,6 +245,13 @@ def device_facts(raw: Raw) -> DeviceFacts:
         facts.totals[key] = amounts(info.get("resources"))
         if not info.get("health"):
             facts.unhealthy.add(key)
+    metadata = raw["metadata"]
+    table = _json((metadata.get("annotations") or {}).get(_KOORDINATOR + "gpu-partitions"))
+    for number, listed in table.items():
+        for each in listed:
+            if len(each.get("minors") or ()) == int(number):
+                facts.partitions.add(frozenset(each["minors"]))
+    facts.keeps_partitions = (metadata.get("labels") or {}).get(_PARTITION_POLICY) == "Honor"
     return facts
 
 
