@@ -30,7 +30,7 @@ def add_barrier(
             return view.take(holds.barred_to(cls))
 
         def passes(view: View) -> Cells:
-            return barred(view) ^ True
+            return view.negate(barred(view))
 
         def reasons(view: View) -> list[Reason]:
             return [Reason(RESERVED, barred(view), resolvable=False)]

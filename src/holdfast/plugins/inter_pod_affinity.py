@@ -75,9 +75,9 @@ class InterPodAffinity(ClusterPlugin):
             close = view.full(True) if near is None else near.satisfied(view)
             clear = clear_of(away, view)
             return [
-                Reason(REASON_AFFINITY, close == False, resolvable=False),
-                Reason(REASON_ANTI_AFFINITY, close & (clear == False)),
-                Reason(REASON_EXISTING, close & clear & (clear_of(kept_off, view) == False)),
+                Reason(REASON_AFFINITY, view.negate(close), resolvable=False),
+                Reason(REASON_ANTI_AFFINITY, close & view.negate(clear)),
+                Reason(REASON_EXISTING, close & clear & view.negate(clear_of(kept_off, view))),
             ]
 
         facets = (*(near.sums if near else ()), *away, *kept_off)

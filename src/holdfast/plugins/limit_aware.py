@@ -75,7 +75,7 @@ class LimitAware(ClusterPlugin):
             return enough
 
         def reasons(view: View) -> list[Reason]:
-            malformed = view.take(ceilings.valid) ^ True
+            malformed = view.negate(view.take(ceilings.valid))
             return [Reason(REASON_MALFORMED, malformed, resolvable=False)] + [
                 Reason(
                     text,

@@ -38,7 +38,7 @@ class NodePorts(ClusterPlugin):
             return free
 
         def reasons(view: View) -> list[Reason]:
-            return [Reason(REASON, passes(view) == False)]
+            return [Reason(REASON, view.negate(passes(view)))]
 
         return Filter(passes, reasons, Scope.USAGE)
 

@@ -92,7 +92,7 @@ class NodeVolumeLimits(ClusterPlugin):
             return view.full(True) if ok is None else ok
 
         def reasons(view: View) -> list[Reason]:
-            return [Reason(REASON, passes(view) == False)]
+            return [Reason(REASON, view.negate(passes(view)))]
 
         return Filter(passes, reasons, Scope.USAGE, version=version)
 

@@ -100,10 +100,10 @@ class PodTopologySpread(ClusterPlugin):
             left, lacking, skewed = view.full(True), view.full(False), view.full(False)
             for check in checks:
                 present = check.there.present(view)
-                lacking = lacking | (left & (present == False))
+                lacking = lacking | (left & view.negate(present))
                 left = left & present
                 even = within(check, view)
-                skewed = skewed | (left & (even == False))
+                skewed = skewed | (left & view.negate(even))
                 left = left & even
             return [Reason(REASON_NO_LABEL, lacking, resolvable=False), Reason(REASON, skewed)]
 

@@ -45,7 +45,7 @@ class TaintToleration(ClusterPlugin):
             return judged.of(view.take(sets.taint_set)) == 1
 
         def reasons(view: View) -> list[Reason]:
-            return [Reason(REASON, passes(view) == False, resolvable=False)]
+            return [Reason(REASON, view.negate(passes(view)), resolvable=False)]
 
         return Filter(passes, reasons, Scope.NODE)
 

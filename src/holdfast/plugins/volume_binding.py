@@ -127,7 +127,7 @@ class VolumeBinding(ClusterPlugin):
                 ok = ok & (view.full(False) if mask is None else mask(view))
             if lookup is not None:
                 no_volume, no_space = lookup.failures(view)
-                ok = ok & ((no_volume | no_space) == False)
+                ok = ok & view.negate(no_volume | no_space)
             return ok
 
         def reasons(view: View) -> list[Reason]:
@@ -137,7 +137,7 @@ class VolumeBinding(ClusterPlugin):
                     gone = left
                     break
                 usable = mask(view)
-                elsewhere = elsewhere | (left & (usable == False))
+                elsewhere = elsewhere | (left & view.negate(usable))
                 left = left & usable
             failures = (view.full(False), view.full(False))
             if lookup is not None:
@@ -290,7 +290,7 @@ class VolumeBinding(ClusterPlugin):
             if column is None:
                 return mask(view)
             migrated = view.take(column) == 1
-            return (migrated & other(view)) | ((migrated == False) & mask(view))
+            return (migrated & other(view)) | (view.negate(migrated) & mask(view))
 
         return usable
 
@@ -325,18 +325,18 @@ class Lookup:
             row = self._nodes.row(name)
             elsewhere = view.rows != (-1 if row is None else row)
             no_volume = no_volume | elsewhere
-            left = left & (elsewhere == False)
+            left = left & view.negate(elsewhere)
         found = self._found(view)
         for position, waiting in enumerate(self._to_provide):
             lacking = left
             if position in found:
-                lacking = left & (found[position] == False)
-            cannot = lacking & (self._can_make(position, view) == False)
+                lacking = left & view.negate(found[position])
+            cannot = lacking & view.negate(self._can_make(position, view))
             no_volume = no_volume | cannot
-            left = left & (cannot == False)
-            crowded = lacking & (cannot == False) & (self._has_space(waiting, view) == False)
+            left = left & view.negate(cannot)
+            crowded = lacking & view.negate(cannot) & view.negate(self._has_space(waiting, view))
             no_space = no_space | crowded
-            left = left & (crowded == False)
+            left = left & view.negate(crowded)
         return no_volume, no_space
 
     def choose(self, row: int) -> list[PersistentVolume | None]:

@@ -49,7 +49,7 @@ class VolumeRestrictions(ClusterPlugin):
         def disks_free(view: View) -> Cells:
             free = view.full(True)
             for marks in conflicts:
-                free = free & (view.take(marks.cells) == False)
+                free = free & view.negate(view.take(marks.cells))
             return free
 
         def passes(view: View) -> Cells:
@@ -58,7 +58,7 @@ class VolumeRestrictions(ClusterPlugin):
         def reasons(view: View) -> list[Reason]:
             free = disks_free(view)
             return [
-                Reason(REASON_DISK, free == False),
+                Reason(REASON_DISK, view.negate(free)),
                 Reason(REASON_ONE_POD, free & in_use()),
             ]
 

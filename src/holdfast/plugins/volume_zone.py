@@ -89,10 +89,10 @@ class VolumeZone(ClusterPlugin):
             placed = view.full(False)
             for column in columns:
                 placed = placed | (view.take(column.codes) >= 0)
-            return matching | (placed == False)
+            return matching | view.negate(placed)
 
         def reasons(view: View) -> list[Reason]:
-            return [Reason(REASON, passes(view) == False, resolvable=False)]
+            return [Reason(REASON, view.negate(passes(view)), resolvable=False)]
 
         return Filter(passes, reasons, Scope.NODE, version=version)
 
