@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from itertools import groupby
 
 import pytest
 
+from builders import make_pod
 from holdfast.api.reservation import ReservationStatus
-from holdfast.core.decisions import DeleteReservation, PreemptReservation, SetReservationStatus
+from holdfast.core.decisions import Bind, DeleteReservation, PreemptReservation, SetReservationStatus
 from kube.fake_api import Fault, Raw
 from kube.virtual_time import run
 from kube.writing_desk import desk, ref
@@ -144,5 +146,58 @@ def test_that_it_has_to_go_is_written_on_a_reservation(faults: list[Fault], told
             metadata = d.api.get(RESERVATIONS, "r", "")["metadata"]
             assert metadata["labels"] == ({"kept": "yes"} if told else {"kept": "yes", "soft": "true"})
             assert metadata.get("annotations", {}) == ({} if told else {"why": "so"})
+
+    run(story())
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        Fault("PATCH", "reservations/old", status=503, times=2),
+        Fault("PATCH", "reservations/old", cut="before"),
+        Fault("PATCH", "reservations/old", delay=3.0),
+    ],
+)
+def test_what_a_failed_reservation_held_is_given_away_once_that_is_written(fault: Fault) -> None:
+    """On this node; what goes to others does not wait."""
+
+    async def story() -> None:
+        async with desk() as d:
+            old, new = d.api.create(reservation("old")), d.api.create(reservation("new"))
+            pods = [d.api.create(make_pod(name).raw()) for name in ("p", "elsewhere")]
+            d.api.faults.append(fault)
+            await d.do(
+                status(old, "Failed", "n"),
+                Bind(ref(pods[0]), "n"),
+                Bind(ref(pods[1]), "m"),
+                status(new, "Available", "n", binds=True),
+            )
+            assert d.said() == ["BindConfirmed"] * 3
+            kinds = [path.rpartition("s/")[2].partition("?")[0] for _, path in d.api.requests]
+            last_old = max(i for i, kind in enumerate(kinds) if kind == "old/status")
+            assert kinds.index("elsewhere/binding") < last_old or fault.delay
+            assert kinds.index("p/binding") > last_old
+            assert kinds.index("new/status") > last_old
+
+    run(story())
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        lambda r: status(r, "Failed", "n"),  # it cannot be written
+        lambda r: DeleteReservation(ref(r), "finished"),
+        lambda r: status(r, "Available", "n", binds=True),
+    ],
+)
+def test_nobody_waits_for_a_status_that_is_not_written(
+    end: Callable[[Raw], SetReservationStatus | DeleteReservation],
+) -> None:
+    async def story() -> None:
+        async with desk() as d:
+            r, p = d.api.create(reservation()), d.api.create(make_pod("p").raw())
+            d.api.faults.append(Fault("PATCH", "reservations/r", status=403))
+            await d.do(end(r), status(r, "Failed", "n"), Bind(ref(p), "n"))
+            assert "BindConfirmed" in d.said()
 
     run(story())

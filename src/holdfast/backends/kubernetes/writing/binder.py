@@ -1,6 +1,6 @@
 """A bind, from its decision to what became of it.
 
-    volumes written ─► claims bound ─► binding posted ─► confirmed
+    volumes written ─► claims bound ─► releases written ─► binding posted ─► confirmed
           │                 │               │
           └────────┬────────┴───────────────┤ refused
                    ▼                        │
@@ -32,6 +32,7 @@ from holdfast.backends.kubernetes.http.paths import POD, path_of
 from holdfast.backends.kubernetes.writing import volumes
 from holdfast.backends.kubernetes.writing.claims import ClaimFailed, Claims
 from holdfast.backends.kubernetes.writing.queue import Outcome
+from holdfast.backends.kubernetes.writing.releases import Releases
 from holdfast.backends.kubernetes.writing.sender import (
     Passing,
     Sender,
@@ -62,6 +63,7 @@ class BindJob:
         before: Sequence[BindVolume | SelectNode],
         claim_timeout: float,
         wall: Callable[[], float],
+        releases: Releases,
         version: str = "",
     ) -> None:
         self._sender = sender
@@ -76,6 +78,7 @@ class BindJob:
         self._written: dict[tuple[str, str], str] = {}
         self._claim_timeout = claim_timeout
         self._wall = wall
+        self._releases = releases
         self._give_up_at: float | None = None
         self._backoff = sender.backoff(0.1, 5.0)
         self._errors = 0
@@ -96,6 +99,8 @@ class BindJob:
                 await self._write_volumes()
             if self._to_await and (pending := self._await_claims()) is not None:
                 return pending
+            if (releasing := self._releases.waiting(self._bind.node)) is not None:
+                return releasing
             return await self._post()
         except ClaimFailed as error:
             return await self._refuse(str(error))

@@ -23,6 +23,7 @@ from holdfast.backends.kubernetes.http.client import JSON, JSON_PATCH, MERGE
 from holdfast.backends.kubernetes.http.paths import path_of
 from holdfast.backends.kubernetes.writing.persisting import persistent
 from holdfast.backends.kubernetes.writing.queue import Job, Lane, Outcome, WriteQueue
+from holdfast.backends.kubernetes.writing.releases import Releases
 from holdfast.backends.kubernetes.writing.sender import Passing, Sender, wait_after
 from holdfast.core.decisions import (
     AnnotateReservation,
@@ -43,10 +44,17 @@ _NOT_THERE = (404, 409)
 
 
 class Reservations:
-    def __init__(self, sender: Sender, queue: WriteQueue, feed: Callable[[Event], None]) -> None:
+    def __init__(
+        self,
+        sender: Sender,
+        queue: WriteQueue,
+        feed: Callable[[Event], None],
+        releases: Releases | None = None,
+    ) -> None:
         self._sender = sender
         self._queue = queue
         self._feed = feed
+        self._releases = releases or Releases()
         self._wanted: dict[str, list[SetReservationStatus]] = {}
         """By uid, what is still to be written, in order."""
 
@@ -57,6 +65,8 @@ class Reservations:
 
     def set_status(self, decision: SetReservationStatus) -> None:
         ref = decision.reservation
+        if decision.status.phase == ReservationPhase.FAILED:
+            self._releases.begin(ref.uid, decision.status.node_name)
         wanted = self._wanted.setdefault(ref.uid, [])
         before = wanted[-1] if wanted else None
         if before is None or _is_seen_before(before, decision):
@@ -72,7 +82,14 @@ class Reservations:
         self._wanted.pop(ref.uid, None)
         options = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": ref.uid}}
         job = self._persistent(decision, "DELETE", path_of(_INFO, "", ref.name), options)
-        self._queue.submit(Lane.STATUS, ref.uid, job)
+
+        async def delete() -> Outcome:
+            outcome = await job()
+            if outcome is None:
+                self._releases.end(ref.uid)
+            return outcome
+
+        self._queue.submit(Lane.STATUS, ref.uid, delete)
 
     def preempt(self, decision: PreemptReservation) -> None:
         ref = decision.reservation
@@ -104,6 +121,12 @@ class Reservations:
             wanted = self._take(ref.uid)
             if wanted is None:
                 return None
+            has_failed = wanted.status.phase == ReservationPhase.FAILED
+            if wanted.binds and not has_failed:
+                releasing = self._releases.waiting(wanted.status.node_name)
+                if releasing is not None:
+                    self._put_back(ref.uid, wanted)
+                    return releasing
             try:
                 if wanted.annotations:
                     annotations = {key: value or None for key, value in wanted.annotations.items()}
@@ -113,14 +136,18 @@ class Reservations:
                     "PATCH", path_of(_INFO, "", ref.name, "status"), _patch(wanted), JSON_PATCH
                 )
             except Deposed:
+                self._releases.end(ref.uid)
                 return None
             except Passing as error:
                 wait = wait_after(error, backoff)
                 if wait is not None and (wanted.binds or backoff.tries < _ATTEMPTS):
                     self._put_back(ref.uid, wanted)
                     return wait
+                self._releases.end(ref.uid)
                 self._refused(wanted, error)
                 return None
+            if has_failed:
+                self._releases.end(ref.uid)
             if wanted.binds:
                 self._feed(BindConfirmed(ref.uid))
             return 0.0 if ref.uid in self._wanted else None

@@ -18,6 +18,7 @@ from holdfast.backends.kubernetes.writing.jobs import JobStatuses
 from holdfast.backends.kubernetes.writing.migrations import Migrations
 from holdfast.backends.kubernetes.writing.queue import Failed, Lane, WriteQueue
 from holdfast.backends.kubernetes.writing.recorder import Recorder
+from holdfast.backends.kubernetes.writing.releases import Releases
 from holdfast.backends.kubernetes.writing.reservations import Reservations
 from holdfast.backends.kubernetes.writing.sender import Sender
 from holdfast.backends.kubernetes.writing.statuses import Statuses
@@ -77,7 +78,8 @@ class Writer:
         self.queue = WriteQueue(failed, limit)
         self.claims = Claims(claims)
         self.statuses = Statuses(self._sender, wall)
-        self._reservations = Reservations(self._sender, self.queue, feed)
+        self._releases = Releases()
+        self._reservations = Reservations(self._sender, self.queue, feed, self._releases)
         self._jobs = JobStatuses(self._sender, self.queue, feed)
         self._migrations = Migrations(self._sender, self.queue, feed)
         # Whoever leads next need not wait for Events.
@@ -160,6 +162,7 @@ class Writer:
             before,
             self._claim_timeout,
             self._wall,
+            self._releases,
             self._version(decision.pod),
         )
         self.queue.submit(Lane.BIND, decision.pod.uid, job)
