@@ -237,6 +237,7 @@ def test_what_cannot_be_read_is_refused_when_the_plugin_is_loaded(
 
 
 def test_the_contract_has_no_flags_of_single_plugins() -> None:
+    assert not hasattr(Plugin, "cluster")
     attributes = {name for name in (*vars(Plugin), *Plugin.__annotations__) if not name.startswith("_")}
     methods = {name for name in attributes if callable(getattr(Plugin, name, None))}
     assert attributes - methods == {
