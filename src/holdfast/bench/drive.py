@@ -105,7 +105,7 @@ class Drive:
         gc.collect()
         gc.freeze()
         thresholds = gc.get_threshold()
-        gc.set_threshold(GARBAGE_AFTER)  # as `holdfast run` has it
+        gc.set_threshold(*GARBAGE_AFTER)  # as `holdfast run` has it
         try:
             for step in self._plan.steps:
                 match step:

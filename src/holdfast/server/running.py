@@ -78,7 +78,7 @@ class Running:
         self._compare_on_signal()
         if settings.install_crds:
             self._log("CRDs installed", names=await install_crds(self.client))
-        gc.set_threshold(GARBAGE_AFTER)
+        gc.set_threshold(*GARBAGE_AFTER)
         answers = Answers(
             settings.health,
             lambda: self._metrics.text() if self._metrics is not None else b"",

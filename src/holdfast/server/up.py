@@ -20,6 +20,7 @@ import yaml
 from holdfast.api.crds import definitions
 from holdfast.api.documents import Document
 from holdfast.api.errors import HoldfastError
+from holdfast.backends.assembly import GARBAGE_AFTER
 from holdfast.backends.embedded.cluster import EmbeddedCluster
 from holdfast.backends.embedded.setup import Setup
 from holdfast.framework.config import to_mapping
@@ -38,8 +39,6 @@ from holdfast.server.health import OPEN_PATHS, Check, Endpoints, Health, ping
 from holdfast.server.listener import Listener
 from holdfast.store import Store, open_store
 
-GARBAGE_AFTER = (100_000, 50, 100)
-"""Objects made before the collector looks for garbage. A store makes few cycles and many objects."""
 _LAST_ANSWERS = 2.0
 """How long requests under way are waited for when we stop, in seconds."""
 _ANY_ADDRESS = ("0.0.0.0", "::", "")

@@ -8,9 +8,9 @@ from typing import Any
 
 import msgspec
 
+from holdfast.backends.assembly import GARBAGE_AFTER
 from holdfast.backends.embedded.cluster import EmbeddedCluster
 from holdfast.backends.embedded.setup import Setup
-from holdfast.server.up import GARBAGE_AFTER
 from holdfast.store import Change, Store, open_store, pod_key
 from holdfast.store.objects import POD
 
