@@ -157,6 +157,17 @@ def test_labels_are_compared_by_codes() -> None:
     assert (view.take(label) == label.code("never")).tolist() == [False, False, False]
 
 
+def test_the_code_of_a_value_that_was_asked_for_stays() -> None:
+    """Also one asked for before any node has it, and one that no node has for a while."""
+    stage = Stage().add(node("a").label("rack", "r1"))
+    label = stage.handle.nodes.label("rack")
+    early, there = label.code("r9"), label.code("r1")
+    stage.delete(node("a")).add(node("b").label("rack", "r2"), node("c").label("rack", "r9"))
+    stage.add(node("d").label("rack", "r1"))
+    assert (stage.handle.nodes.label("rack").codes[:3] == early).tolist() == [False, True, False]
+    assert (All(stage.cluster.nodes).take(label) == there).tolist() == [False, False, True]
+
+
 def test_nodes_by_row_and_by_name() -> None:
     stage = Stage("a", "b").add(make_pod("early").on("later"))
     nodes = stage.handle.nodes

@@ -8,7 +8,6 @@ be given to another value, which `reused` counts. Absent is -1.
 
 import heapq
 from collections.abc import Iterable, Mapping
-from typing import Any
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -38,18 +37,8 @@ class LabelColumn:
         """How many rows, and others, use each code."""
         self._free: list[int] = []
 
-    def __getitem__(self, rows: Any) -> Any:
-        return self.codes[rows]
-
-    def take(self, rows: Any) -> Any:
-        return self.codes.take(rows)
-
-    def item(self, row: int) -> int:
-        return self.codes.item(row)
-
     def code(self, value: str) -> int:
-        """The code of a value, or one that matches nothing. It may be another as soon as nodes change,
-        so a formula asks for it each time."""
+        """The code of a value, or one that matches nothing."""
         return self._code.get(value, NO_SUCH_VALUE)
 
     def hold(self, value: str) -> int:

@@ -41,6 +41,7 @@ from holdfast.core.topology import PodCounter
 UNREADABLE = "UnreadableByPlugin"
 """The reason of the event on a node that a plugin cannot read something of."""
 _LABELS_KEPT = 32
+_VALUES_HELD = 1000
 
 
 class Unreadable(HoldfastError):
@@ -123,6 +124,38 @@ def _cell(value: Any, dtype: "np.dtype[Any]") -> Any:
     raise ValueError(f"{value!r} is not a value of the type {dtype}")
 
 
+class NodeLabel:
+    """The values of a label as codes: `view.take(label) == label.code("a value")`; -1 where a row lacks
+    the label. A value that was asked for keeps its code, whether or not a node has it."""
+
+    __slots__ = ("_column", "_held")
+
+    def __init__(self, column: LabelColumn) -> None:
+        self._column = column
+        self._held: dict[str, int] = {}
+
+    @property
+    def codes(self) -> NDArray[np.int32]:
+        return self._column.codes
+
+    def code(self, value: str) -> int:
+        code = self._held.get(value)
+        if code is None:
+            if len(self._held) >= _VALUES_HELD:
+                return self._column.code(value)  # right for now
+            code = self._held[value] = self._column.hold(value)
+        return code
+
+    def __getitem__(self, rows: Any) -> Any:
+        return self._column.codes[rows]
+
+    def take(self, rows: Any) -> Any:
+        return self._column.codes.take(rows)
+
+    def item(self, row: int) -> int:
+        return self._column.codes.item(row)
+
+
 class PodCounts:
     """How many pods of certain classes are on each row, assumed ones included; `view.take(counts)`."""
 
@@ -157,7 +190,7 @@ class Nodes:
         self._cluster = cluster
         self._table = cluster.nodes
         self._plugin = plugin
-        self._labels: dict[str, LabelColumn] = {}
+        self._labels: dict[str, NodeLabel] = {}
         self._derived: list[ref[_Derived]] = []
         self._listens = False
         self._problems: dict[int, ObjectRef] = {}
@@ -183,16 +216,15 @@ class Nodes:
         """The node of a row, to be read and not to be kept; None if there is none."""
         return self._table.info.get(row)
 
-    def label(self, key: str) -> LabelColumn:
-        """The values of a label as codes: `view.take(label) == label.code("a value")`; -1 where a row
-        lacks it. Codes change hands, so a formula asks for `code` each time it is worked out."""
-        column = self._labels.pop(key, None)
-        if column is None:
-            column = self._table.labels.column(key)
+    def label(self, key: str) -> NodeLabel:
+        """A label of nodes. Asking for it again and again costs little."""
+        label = self._labels.pop(key, None)
+        if label is None:
+            label = NodeLabel(self._table.labels.column(key))
             if len(self._labels) >= _LABELS_KEPT:
                 del self._labels[next(iter(self._labels))]
-        self._labels[key] = column
-        return column
+        self._labels[key] = label
+        return label
 
     def annotation(
         self,

@@ -20,7 +20,7 @@ from holdfast.core.decisions import AnnotatePod, Bind, Decision, Emit, ObjectRef
 from holdfast.core.nodes import NodeInfo
 from holdfast.core.pods import Phase, PodRecord
 from holdfast.core.view import Cells, Facet, View
-from holdfast.framework.handle import Handle, NodeColumn, Nodes, OwnColumn, PodCounts
+from holdfast.framework.handle import Handle, NodeColumn, NodeLabel, Nodes, OwnColumn, PodCounts
 from holdfast.framework.interface import (
     API_VERSION,
     FINE,
@@ -64,6 +64,7 @@ __all__ = [
     "Need",
     "NodeColumn",
     "NodeInfo",
+    "NodeLabel",
     "Nodes",
     "Nomination",
     "Normalize",
