@@ -56,6 +56,7 @@ class Giving:
             and not pod.cls.permanent
             and not is_critical(pod)
             and not is_going(pod)
+            and pod.uid not in self._cluster.not_evicted_before
         )
 
     def rows(self, among: NDArray[np.bool_], pod: PodRecord, column: Column) -> Rows:

@@ -4,6 +4,8 @@ A job reclaims no more than its queue deserves, and only from queues that are ab
 themselves be reclaimed from. The least important goes first; of a job that would then run with fewer
 than it needs, all of it. Nobody is asked to go unless the whole job becomes ready.
 
+Who is not let go by a disruption budget is not asked again before a back-off; others may be meanwhile.
+
 It is judged by what queues will have once those who were asked to go are gone, and those they make room
 for are there: what is under way is not reclaimed once more.
 """
@@ -29,9 +31,18 @@ class Reclaim(Action):
     def __init__(self, arguments: Mapping[str, Any]) -> None:
         super().__init__(arguments)
         self._seen: tuple[int, int, int] | None = None
+        self._retry_at: float | None = None
+
+    def next_timer(self) -> float | None:
+        return self._retry_at
 
     def run(self, round_: Round) -> None:
         queues, ledger = round_.cluster.jobs.queues, round_.cluster.ledger
+        refused = round_.cluster.not_evicted_before
+        for uid in [uid for uid, before in refused.items() if before <= round_.now]:
+            del refused[uid]
+            self._seen = None
+        self._retry_at = min(refused.values(), default=None)
         if not queues or round_.cluster.has_changes() or round_.pods_left <= 0:
             return
         state = (round_.queue.refusals, ledger.changed.end, queues.generation)

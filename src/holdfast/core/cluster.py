@@ -59,6 +59,9 @@ from holdfast.core.story import Chronicle, Line
 from holdfast.core.topology import Topology
 from holdfast.core.volumes import STORAGE_KINDS, Volumes, hint
 
+_MOST_PATIENCE = 10.0
+"""Seconds at most until a pod whose eviction was refused is asked to go again."""
+
 
 class PodWatcher(Protocol):
     """Is told what becomes of pods that are, or were, waiting for a node."""
@@ -117,6 +120,8 @@ class Cluster:
         """Pending pods for which a node is being cleared, by the node's name and their uid."""
         self.stamp = 0
         """Moves with every change of a node or another object, and of the classes known."""
+        self.not_evicted_before: dict[str, float] = {}
+        """By uid, pods whose eviction was refused, and when they may be asked to go again."""
         self.revision = 0
         """Moves with every change of a node, a pod, a job, a queue, a reservation or another object
         that can matter to where capacity is held for starving jobs. Their own holds do not count: what
@@ -456,6 +461,7 @@ class Cluster:
                 self.virtuals.not_written(pod.uid, message)
                 self._try_again(pod.uid)
             case Evict(pod=pod):
+                self._eviction_refused(pod.uid)
                 self._stays(pod.uid)
             case Preempt(pod=pod, preemptor=preemptor):
                 self._stays(pod.uid)
@@ -465,6 +471,14 @@ class Cluster:
                 self.jobs.not_written(group.uid)
         if self.migrations.known:
             self.migrations.refused.append(event)
+
+    def _eviction_refused(self, uid: str) -> None:
+        """A disruption budget, or an error, keeps a pod that an action asked to go."""
+        victim = self.pods.get(uid)
+        if victim is not None and victim.disrupted:
+            victim.evictions_refused += 1
+            delay = min(2.0 ** min(victim.evictions_refused - 1, 30), _MOST_PATIENCE)
+            self.not_evicted_before[uid] = self.now + delay
 
     def _stays(self, uid: str) -> None:
         """A pod was asked to go, and may stay."""

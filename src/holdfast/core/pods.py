@@ -58,6 +58,7 @@ class PodRecord:
         "draws_on",
         "errors",
         "estimate",
+        "evictions_refused",
         "first_seen",
         "gates",
         "gone",
@@ -134,6 +135,8 @@ class PodRecord:
         """Whether the pod is on its way out to make room for another."""
         self.preempted = False
         """Whether its condition says that it has to make room for another, though it is not deleted."""
+        self.evictions_refused = 0
+        """How often it was asked to go for others, and stayed."""
         self.ready = False
         """Whether it says that it does its work, on its node."""
         self.created: str | None = None
