@@ -1,4 +1,4 @@
-"""A pod that waits for its reservation is bound with CPUs that are still its own, or not at all."""
+"""A pod that waits for its reservation is bound with CPUs and ports that are its own, or not at all."""
 
 import json
 
@@ -52,3 +52,13 @@ def test_it_is_not_bound_with_cpus_that_are_gone() -> None:
     waits = pod("p", 4, labels=LSR, annotations=TEMPLATE)
     played = play(node("n1", 4), topology(cpus=4, numa=1), waits, _fewer(), config=CONFIG, until=300)
     assert played.times("p") == [None]
+
+
+@pytest.mark.parametrize("theirs", [True, False])
+def test_it_is_not_bound_with_a_port_that_others_got(theirs: bool) -> None:
+    ports = [{"containerPort": 80, "hostPort": 80}]
+    container = {"name": "main", "ports": ports, "resources": {"requests": {"cpu": "1"}}}
+    waits = pod("p", 1, annotations=TEMPLATE, containers=[container])
+    other = pod("theirs", 1, at="20s", nodeName="n1", containers=[container])
+    played = play(node("n1", 4), waits, *([other] if theirs else []), config=CONFIG, until=200)
+    assert played.times("p") == [None if theirs else 30]

@@ -30,6 +30,7 @@ from holdfast.framework.queue import Key, SchedulingQueue
 from holdfast.framework.trial import PodTrial
 
 _EVENT_LIMIT = 1024
+_JUDGED_BY = {"ports": "NodePorts", "volumes": "VolumeRestrictions"}
 """The longest message an Event may carry; the condition has it in full."""
 PINNING = "NodeAffinity"
 """The plugin by whose rule a DaemonSet's pod goes to one node only."""
@@ -290,6 +291,11 @@ class Cycle:
                 if pods > table.allocatable.item(slot, row):
                     return text
         lost = self._cluster.belongings.lost(pod)
+        lost += [
+            what
+            for what in self._cluster.promises.taken_from(pod)
+            if _JUDGED_BY[what] in profile.filter_names
+        ]
         return f"Insufficient {lost[0]}" if lost else ""
 
     def withdraw(self, pod: PodRecord, message: str, now: float) -> None:

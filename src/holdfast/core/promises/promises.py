@@ -387,6 +387,23 @@ class Promises:
         if self.short_of_devices:
             self._devices_came(row)
 
+    def taken_from(self, pod: PodRecord) -> list[str]:
+        """What of the ports and volumes of a pod on its row others have as well. What is reserved for
+        the pod, wherever that is, is not others'."""
+        cls = pod.cls
+        if not cls.ports and not cls.volumes:
+            return []
+        ours = {
+            uid: promise.pod
+            for spec in self.specs.matching(cls)
+            for uid, promise in self.members.get(spec, {}).items()
+            if promise.pod is not None and promise.pod.row >= 0
+        }
+        hold = self._ledger.holds.get(pod.draws_on)
+        if hold is not None:
+            ours[hold.pod.uid] = hold.pod
+        return self.waiting.claimed_by_others(cls, pod.row, [pod, *ours.values()])
+
     def room_came(self, row: int) -> None:
         """There may be room on the row for those that wait for some."""
         self.dirty.update(dict.fromkeys(self.waiting.hoping(row)))
