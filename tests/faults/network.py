@@ -294,9 +294,12 @@ class Network:
 
     def _answer(self, transport: Transport, sent: Sent, fate: Fate) -> None:
         status, body, retry_after = self._carry_out(sent)
+        answered = fate.answered
         if fate.how == "twice":
             # Whatever stands between and sends it again does so while somebody waits for the answer.
-            self.timeline.call_later(min(fate.later, sent.allowed), self._carry_out, sent)
+            again = min(fate.later, sent.allowed)
+            self.timeline.call_later(again, self._carry_out, sent)
+            answered += again
         if fate.how == "unanswered":
             transport.broken = True
         elif fate.how == "cut after":
@@ -306,7 +309,7 @@ class Network:
         elif fate.how == "garbled":
             transport.deliver(fate.answered, b"HTTP/9 \x00\xff\r\n" + body[:20])
         else:
-            transport.deliver(fate.answered, answer_bytes(status, body, retry_after))
+            transport.deliver(answered, answer_bytes(status, body, retry_after))
 
     def _refuse(self, transport: Transport, sent: Sent, fate: Fate) -> None:
         body = b'{"kind":"Status","reason":"Scripted","message":"scripted"}'

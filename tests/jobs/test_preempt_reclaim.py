@@ -86,6 +86,22 @@ def test_nominations_an_earlier_scheduler_left_behind_end_if_the_job_cannot_star
     assert [d.pod.name for d in decisions if isinstance(d, Bind)] == ["small"]
 
 
+def test_nominations_end_too_where_it_is_plain_that_there_is_too_little_room() -> None:
+    driver = Driver((Setup(preempts=True, extra=("Coscheduling",)),))
+    driver.add(make_node("n1").allocatable(cpu="2", memory="8Gi").obj())
+    driver.add(make_pod_group("g").min_member(3).obj())
+    members = [make_pod(f"g-{i}").cpu("2").priority(10).group("g") for i in range(3)]
+    driver.add(*(each.obj() for each in members))
+    assert not driver.binds(0.0)
+    driver.update(*(each.nominated("n1").obj() for each in members[1:]))
+    driver.add(make_pod("small").cpu("1").obj())
+    driver.add(make_node("n2").allocatable(cpu="1", memory="8Gi").taint("closed").obj())
+    decisions = driver.round(20.0)
+    ended = [(d.pod.name, d.node) for d in decisions if isinstance(d, Nominate)]
+    assert ended == [("g-1", ""), ("g-2", "")]
+    assert [d.pod.name for d in decisions if isinstance(d, Bind)] == ["small"]
+
+
 def test_a_nomination_ends_if_the_queue_of_the_pod_is_closed() -> None:
     driver = Driver((Setup(preempts=True),))
     nodes = [make_node("n1").allocatable(cpu="2", memory="8Gi").obj()]

@@ -142,6 +142,7 @@ class Gangs:
         if refusal is None and self._is_hopeless(jobs, members):
             wakes_on = self._may_wake(members)
             for pod in members:
+                self.note_nominated(pod)
                 self._reject(pod, leader, members, wakes_on, now)
             return len(members)
         if refusal is None and one_by_one and jobs == [job] and job.is_ready:
