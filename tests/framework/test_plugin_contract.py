@@ -25,6 +25,7 @@ from holdfast.framework.interface import (
     Score,
 )
 from holdfast.framework.registry import PluginError, Registry
+from holdfast.plugin.testing import Cluster, node, pod, reservation
 from reference.driving import Driver
 from reference.setup import Setup, document
 
@@ -92,6 +93,19 @@ def is_full(view: View) -> Cells:
         pytest.param(
             lambda view: view.free(CPU) // (view.claimed(CPU) >= 2000) == 0, id="division by 0"
         ),
+        pytest.param(lambda view: view.where(~is_full(view), True, False), id="view.where of not"),
+        pytest.param(lambda view: np.where(~is_full(view), True, False), id="where of not"),
+        pytest.param(lambda view: np.logical_and(~is_full(view), True), id="numpy of not"),
+        pytest.param(lambda view: (~is_full(view)) == True, id="not, compared"),  # noqa: E712
+        pytest.param(lambda view: view.negate(view.negate(~is_full(view))), id="negate of not"),
+        pytest.param(lambda view: (~is_full(view)) * 100 == 100, id="not, multiplied"),
+        pytest.param(
+            lambda view: (is_full(view) + is_full(view)) * np.int8(100) < 100, id="sum of bools"
+        ),
+        pytest.param(
+            lambda view: (view.claimed(CPU) // 1000).astype(np.uint8) - np.uint8(2) > 100,
+            id="8 bits",
+        ),
     ],
 )
 def test_a_filter_means_the_same_on_one_row_as_on_many(passes: Any) -> None:
@@ -102,9 +116,63 @@ def test_a_filter_means_the_same_on_one_row_as_on_many(passes: Any) -> None:
     assert sorted(nodes) == sorted([f"n{at}" for at in range(NODES)] * 2)
 
 
+def test_pods_that_come_one_by_one_are_told_the_same() -> None:
+    driver = driven(lambda view: view.where(~is_full(view), True, False))
+    nodes = []
+    for number in range(4 * NODES):
+        nodes += bound(driver.add(make_pod(f"p{number}").cpu("1").obj()))
+    assert sorted(nodes) == sorted([f"n{at}" for at in range(NODES)] * 2)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.uint8, np.int8])
+def test_a_column_is_of_its_type_on_one_row_too(dtype: Any) -> None:
+    seen = set()
+
+    class Typed(Plugin):
+        name = "Typed"
+
+        def __init__(self, handle: Handle, args: Any) -> None:
+            super().__init__(handle, args)
+            self._own = handle.nodes.new_column(dtype)
+
+        def score(self, cls: PodClass) -> Score:
+            def formula(view: View) -> Cells:
+                cells = view.take(self._own)
+                seen.add((view.single, cells.dtype, view.claimed(CPU).shape == (len(view),)))
+                return cells
+
+            return Score(formula, Scope.USAGE, ByRange())
+
+    cluster = Cluster(Typed).add(node("a"), node("b"))
+    for number in range(3):
+        cluster.add(pod(f"p{number}")).schedule()
+    assert seen == {(False, np.dtype(dtype), True)}
+
+
+def test_owners_of_reservations_are_a_path_like_any_other() -> None:
+    class Roomy(Plugin):
+        name = "Roomy"
+
+        def filter(self, cls: PodClass) -> Filter:
+            def is_short(view: View) -> Cells:
+                return view.free(CPU) < 1000
+
+            return Filter(
+                lambda view: view.where(~is_short(view), True, False),
+                lambda view: [Reason("short", view.where(~is_short(view), False, True))],
+                Scope.USAGE,
+            )
+
+    cluster = Cluster(Roomy).add(node("a", cpu=2), reservation("r", owners={"app": "w"}, cpu=2))
+    cluster.schedule()
+    cluster.add(*(pod(f"p{number}", cpu=1, labels={"app": "w"}) for number in range(3)))
+    assert sorted(cluster.schedule().values()) == ["a", "a"]
+
+
 @pytest.mark.parametrize(
     "scores",
     [
+        pytest.param(lambda view: (~is_full(view)) * 100, id="not"),
         pytest.param(lambda view: np.where(view.claimed(CPU) > 0, 1, 3), id="where"),
         pytest.param(lambda view: np.minimum(view.free(CPU), 3000), id="numpy"),
         pytest.param(lambda view: view.free(CPU) / 1000, id="float"),

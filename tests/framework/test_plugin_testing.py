@@ -300,7 +300,7 @@ def scoring(score: Any, normalize: Any = None, scope: Scope = Scope.USAGE) -> An
     ("methods", "message"),
     [
         pytest.param(
-            {"filter": filtering(lambda view: view.full(view.single))},
+            {"filter": filtering(lambda view: view.full(len(view) == 1))},
             "plugin Broken: filter: node n: computed on one row it is True, on all rows False",
             id="one row otherwise than all",
         ),
@@ -318,14 +318,14 @@ def scoring(score: Any, normalize: Any = None, scope: Scope = Scope.USAGE) -> An
             {
                 "filter": filtering(
                     lambda view: view.full(False),
-                    lambda view: [Reason("one" if view.single else "many", view.full(True))],
+                    lambda view: [Reason("one" if len(view) == 1 else "many", view.full(True))],
                 )
             },
             r"reasons: node m: .*'one'.*'many'",
             id="other reasons",
         ),
         pytest.param(
-            {"score": scoring(lambda view: 5 if view.single else view.free(CPU) // 100)},
+            {"score": scoring(lambda view: 5 if len(view) == 1 else view.free(CPU) // 100)},
             "score: node n: computed on one row it is 5, on all rows 20",
             id="one score otherwise than all",
         ),
@@ -401,12 +401,20 @@ def test_or_kept_to_see_what_becomes_of_the_pod() -> None:
 
 def test_owners_are_a_path_of_their_own() -> None:
     def passes(view: View) -> Cells:
-        return view.full(not view.single or view.holds is None)
+        return view.full(len(view) > 1 or view.holds is None)
 
-    cluster = Cluster(broken(filter=filtering(passes))).add(node("n", cpu=4))
+    cluster = Cluster(broken(filter=filtering(passes))).add(node("n", cpu=4), node("m", cpu=4))
     with pytest.raises(ContractBroken, match="on one row seen by an owner it is False"):
         cluster.add(reservation("r", owners={"app": "web"}, cpu=3)).schedule()
+        cluster.add(reservation("s", owners={"app": "web"}, cpu=3)).schedule()
         cluster.where(pod("p"))
+
+
+def test_classes_of_bound_pods_are_compared_too() -> None:
+    passes = filtering(lambda view: view.full(len(view) > 1))
+    cluster = Cluster(broken(filter=passes)).add(node("n"), node("m"))
+    with pytest.raises(ContractBroken, match="computed on one row it is False"):
+        cluster.add(pod("bound", on="n"))
 
 
 def test_a_scope_that_is_too_narrow() -> None:

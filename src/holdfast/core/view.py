@@ -287,7 +287,7 @@ class One:
 
 
 class OneOfMany(Many):
-    """One row as if it were one of several, for formulas that cannot do with plain numbers."""
+    """One row, or one as an owner sees it, as if it were one of several: all its cells are arrays."""
 
     __slots__ = ("_one", "rows")
 
@@ -326,5 +326,5 @@ def _lines(slot: Any, of: Any) -> Cells:
     if isinstance(slot, slice):
         slot = range(*slot.indices(slot.stop))
     if isinstance(slot, int | np.integer):
-        return np.array([of(slot)])
-    return np.array([[of(each)] for each in slot])
+        return read_only(np.array([of(slot)]))
+    return read_only(np.array([[of(each)] for each in slot]))

@@ -1,9 +1,9 @@
 """What plugins from outside answer, brought into the form everything else relies on.
 
-A formula is written once, and computed on arrays for many rows and on plain numbers for one. Some
-things come out differently there: `~` on a Python bool is a number (`~True` is -2, which is true), some
-numpy functions answer with an array without dimensions, numbers have none of an array's methods, and a
-division by 0 raises. All of that is made what the same formula gives on many rows.
+A formula is written once, and computed by Holdfast's own plugins on arrays for many rows and on plain
+numbers for one. On plain numbers much means something else: `~True` is -2, which is true, `True + True`
+is 2, and a number of 8 bits never overflows. So a plugin from outside never sees them: it is given one
+row as arrays of one cell, and the cell is taken out of its answer. One row and many cannot differ.
 
 What is no answer at all, and whatever a formula raises, is a failure of the plugin: it is handed to
 `fail`, and the formula says of every row from then on that it is infeasible, or scores 0, until the
@@ -73,18 +73,14 @@ def checked_filter(plugin: Plugin, answer: Filter, fail: Fail = raising) -> Filt
     passes = _Formula(plugin, "Filter", answer.scope, answer.passes, _mask, False, fail)
 
     def reasons(view: Any) -> list[Reason]:
+        rows = OneOfMany(view) if view.single else view
         try:
-            if view.single and passes.needs_arrays:
-                several = OneOfMany(view)
-                found = [_checked_reason(plugin, several, each) for each in answer.reasons(several)]
-                return [each._replace(rows=each.rows.item()) for each in found]
-            return [_checked_reason(plugin, view, each) for each in answer.reasons(view)]
+            with np.errstate(all="ignore"):
+                found = [_checked_reason(plugin, rows, each) for each in answer.reasons(rows)]
         except Exception as error:
-            if view.single and not passes.needs_arrays:
-                passes.needs_arrays = True
-                return reasons(view)
             passes.fail(error)
             return []
+        return [_of_one(each) for each in found] if view.single else found
 
     return msgspec.structs.replace(
         answer,
@@ -116,7 +112,7 @@ def checked_score(plugin: Plugin, answer: Any, fail: Fail = raising) -> Score:
 class _Formula:
     """`passes` or `score` of one answer."""
 
-    __slots__ = ("_closed", "_fail", "_formula", "_plugin", "_point", "_read", "failed", "needs_arrays")
+    __slots__ = ("_closed", "_fail", "_formula", "_plugin", "_point", "_read", "failed")
 
     def __init__(
         self,
@@ -134,24 +130,16 @@ class _Formula:
         self._read = read
         self._closed = closed
         self._fail = fail
-        self.needs_arrays = False
         self.failed = False
 
     def __call__(self, view: Any) -> Cells:
         if self.failed or not len(view):
             return view.full(self._closed)
         try:
-            if not view.single:
-                with np.errstate(all="ignore"):
-                    return self._read(self._plugin, view, self._formula(view))
-            if not self.needs_arrays:
-                try:
-                    return self._read(self._plugin, view, self._formula(view))
-                except Exception:
-                    self.needs_arrays = True
-            several = OneOfMany(view)
+            rows = OneOfMany(view) if view.single else view
             with np.errstate(all="ignore"):
-                return self._read(self._plugin, several, self._formula(several)).item()
+                cells = self._read(self._plugin, rows, self._formula(rows))
+            return cells.item() if view.single else cells
         except Exception as error:
             self.fail(error)
             return view.full(self._closed)
@@ -347,14 +335,11 @@ def _checked_reason(plugin: Plugin, view: View, reason: Any) -> Reason:
     )
 
 
+def _of_one(reason: Reason) -> Reason:
+    return reason._replace(rows=reason.rows.item(), resolvable=reason.resolvable.item())
+
+
 def _mask(plugin: Plugin, view: View, cells: Cells) -> Cells:
-    if cells is True or cells is False:
-        return cells if view.single else view.full(cells)
-    if view.single:
-        cell = cells.item() if isinstance(cells, np.ndarray | np.generic) and cells.size == 1 else cells
-        if isinstance(cell, int) and -2 <= cell <= 1:
-            return bool(cell & 1)  # as it is for ~ of a bool
-        raise _wrong(plugin, cell, "it must be True or False of each row")
     found = np.asarray(cells)
     if found.dtype != np.bool_:
         raise _wrong(plugin, cells, "it must be True or False of each row")
@@ -362,11 +347,6 @@ def _mask(plugin: Plugin, view: View, cells: Cells) -> Cells:
 
 
 def _numbers(plugin: Plugin, view: View, cells: Cells) -> Cells:
-    if view.single:
-        if type(cells) is int:
-            return cells
-        found = _whole(plugin, cells, 1)
-        return int(found.item())
     return _whole(plugin, cells, len(view))
 
 

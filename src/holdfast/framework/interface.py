@@ -31,9 +31,10 @@ one class get one answer. All that a plugin may read of the cluster it reads by 
 `normalize` brings it there. A normalisation is told the raw scores of all nodes that passed the
 filters. `Score.constant` says that all nodes score the same.
 
-**Views.** A view is one row, some, or all; see `holdfast.core.view`. Write arithmetic on what it
-gives: operators (`~` included), what the view offers (`negate`, `where`, `divide`, `minimum`,
-`maximum`, `clip`, `whole`, `full`) and numpy functions work for all three. A filter answers with
+**Views.** A view is one row, some, or all; see `holdfast.core.view`. What it gives are arrays, of one
+cell for one row; only Holdfast's own plugins see one row as plain numbers. Write arithmetic on them:
+operators (`~` included), what the view offers (`negate`, `where`, `divide`, `minimum`, `maximum`,
+`clip`, `whole`, `full`) and numpy functions. A filter answers with
 booleans, a score with numbers, of which the part before the point counts; anything else is an error
 that names the plugin. Never loop over rows, never branch on cells, never write to them. Rows without a
 node are in a view too: what is answered about them counts for nothing.

@@ -55,7 +55,7 @@ class Cluster:
     """Pods are called by their names, or `namespace/name` outside the namespace `default`.
 
     After every step the scheduler's own books are recounted, and everything the tested plugins say of
-    pods that wait is computed on every path and must agree; see `ContractBroken`."""
+    pods that are there is computed on every path and must agree; see `ContractBroken`."""
 
     def __init__(
         self,
@@ -313,10 +313,12 @@ class Cluster:
         asking = Asking(scheduler, self._tested, self._keeps_errors)
         seen = set()
         for pod in scheduler.cluster.pods.values():
-            if pod.phase is Phase.PENDING and self.setup.serves(pod.scheduler):
-                if (pod.scheduler, pod.cls.id) not in seen:
-                    seen.add((pod.scheduler, pod.cls.id))
-                    asking.check(pod)
+            if not self.setup.serves(pod.scheduler):
+                continue
+            if (pod.scheduler, pod.cls.id) not in seen:
+                seen.add((pod.scheduler, pod.cls.id))
+                asking.check(pod)
+            if pod.phase is Phase.PENDING:
                 self._check_woken(asking, pod)
 
     def _check_woken(self, asking: Asking, pod: PodRecord) -> None:
