@@ -91,6 +91,9 @@ class Preempt(msgspec.Struct, frozen=True):
     node: str
     message: str
     """The condition's."""
+    job: str = ""
+    """The pod's job, if it has one: none of its pods is deleted while another that is to go has no
+    condition yet."""
 
 
 class AnnotatePod(msgspec.Struct, frozen=True):
@@ -219,11 +222,13 @@ Decision = (
 )
 
 
-def preemption(victim: ObjectRef, preemptor: ObjectRef, node: str, scheduler: str) -> list[Decision]:
-    """A pod has to go for another, and is told so."""
+def preemption(
+    victim: ObjectRef, preemptor: ObjectRef, node: str, scheduler: str, job: str = ""
+) -> list[Decision]:
+    """A pod, of that job if any, has to go for another, and is told so."""
     condition = f"{scheduler}: preempting to accommodate a higher priority pod"
     text = f"Preempted by pod {preemptor.uid} on node {node}"
     return [
-        Preempt(victim, preemptor, node, condition),
+        Preempt(victim, preemptor, node, condition, job),
         Emit(victim, "Normal", "Preempted", text, "Preempting"),
     ]

@@ -156,6 +156,11 @@ class PodRecord:
         except TimeError:
             return self.first_seen
 
+    @property
+    def job_name(self) -> str:
+        """Of the job it is a member of; empty if it is one by itself."""
+        return str(self.job.name) if self.job is not None else ""
+
     def __repr__(self) -> str:
         return f"<{self.ref} {self.phase.value}>"
 

@@ -1,8 +1,8 @@
 """A victim of preemption: it is told why, then deleted, gracefully.
 
-condition written ─► (those of all victims of the same preemptor written) ─► deleted
-        │                                                                       │
-        └───────┬───────────────────────────────────────────────────────────────┘ refused, or no answer
+condition written ─► (those of all victims of the same job written) ─► deleted
+        │                                                                 │
+        └───────┬─────────────────────────────────────────────────────────┘ refused, or no answer
                 ▼
    looked at: gone, or another has its name by now? then that is that
                 │ it is still there
@@ -10,7 +10,8 @@ condition written ─► (those of all victims of the same preemptor written) �
    the core is told that it stays, and the pod it was to make room for is tried again
 
 Conditions come first, so that whoever leads after a crash sees all that was to go, though only some of
-it has been deleted: a gang that goes as a whole is not left half there.
+it has been deleted: a gang that goes as a whole is not left half there. It may make room for several
+preemptors, and the condition of a pod whose bind is not settled comes after that.
 """
 
 import asyncio
@@ -34,20 +35,31 @@ _NOT_FOUND = 404
 
 
 class Victims:
-    """Those that make room for one preemptor: none is deleted before all have their conditions."""
+    """Those of one job that have to go, for whichever preemptors: none is deleted while another has no
+    condition yet. `ended` is called when all have theirs."""
 
-    def __init__(self) -> None:
-        self._unmarked = 0
+    def __init__(self, ended: Callable[[], None]) -> None:
+        self._ended = ended
+        self._unmarked: set[str] = set()
+        self._marked: set[str] = set()
         self._all_marked: asyncio.Future[None] | None = None
 
-    def add(self) -> None:
-        self._unmarked += 1
+    def add(self, uid: str) -> None:
+        """A pod that is in it is not waited for again: it may be decided twice that it goes, and the
+        second write about a pod follows the first."""
+        if uid not in self._marked:
+            self._unmarked.add(uid)
 
-    def marked(self) -> None:
+    def marked(self, uid: str) -> None:
         """One has its condition, or will not have it."""
-        self._unmarked -= 1
-        if not self._unmarked and self._all_marked is not None and not self._all_marked.done():
-            self._all_marked.set_result(None)
+        if uid not in self._unmarked:
+            return
+        self._unmarked.remove(uid)
+        self._marked.add(uid)
+        if not self._unmarked:
+            self._ended()
+            if self._all_marked is not None:
+                self._all_marked.set_result(None)
 
     def waiting(self) -> asyncio.Future[None] | None:
         """Done when all have their condition; None if they have."""
@@ -70,7 +82,7 @@ class EvictionJob:
         now: float,
         victims: Victims,
     ) -> None:
-        victims.add()
+        victims.add(decision.pod.uid)
         self._victims = victims
         self._is_marked = False
         self._sender = sender
@@ -100,7 +112,7 @@ class EvictionJob:
     def _mark(self) -> None:
         if not self._is_marked:
             self._is_marked = True
-            self._victims.marked()
+            self._victims.marked(self._decision.pod.uid)
 
     async def _evict(self) -> Outcome:
         try:

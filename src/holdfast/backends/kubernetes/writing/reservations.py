@@ -4,10 +4,11 @@ The last status wanted is the one that is written, but that a reservation which 
 written before that it has succeeded: whoever follows its phases sees each. One that gives a reservation
 its node is answered like a pod's bind; writing it twice does no harm, so where the server did not say
 what came of it, it is written again. A patch begins with a test of the uid: another may have the name
-by now.
+by now. A preemption hold is created when all victims of a job have their conditions: were the scheduler
+to end before, it would keep those of the job that have no node from theirs, though the others stay.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -21,6 +22,7 @@ from holdfast.api.reservation import Reservation, ReservationPhase
 from holdfast.backends.kubernetes.errors import ApiError, Deposed
 from holdfast.backends.kubernetes.http.client import JSON, JSON_PATCH, MERGE
 from holdfast.backends.kubernetes.http.paths import path_of
+from holdfast.backends.kubernetes.writing.evictions import Victims
 from holdfast.backends.kubernetes.writing.persisting import persistent
 from holdfast.backends.kubernetes.writing.queue import Job, Lane, Outcome, WriteQueue
 from holdfast.backends.kubernetes.writing.releases import Releases
@@ -58,10 +60,19 @@ class Reservations:
         self._wanted: dict[str, list[SetReservationStatus]] = {}
         """By uid, what is still to be written, in order."""
 
-    def create(self, decision: CreateReservation) -> None:
+    def create(self, decision: CreateReservation, victims: Iterable[Victims] = ()) -> None:
+        """Once all these victims have their conditions."""
         name, body = decision.reservation.metadata.name, msgspec.to_builtins(decision.reservation)
         job = self._persistent(decision, "POST", path_of(_INFO), body, settled=_THERE_ALREADY)
-        self._queue.submit(Lane.STATUS, ("create", name), job)
+        unmarked = list(victims)
+
+        async def create() -> Outcome:
+            for each in unmarked:
+                if (waiting := each.waiting()) is not None:
+                    return waiting
+            return await job()
+
+        self._queue.submit(Lane.STATUS, ("create", name), create)
 
     def set_status(self, decision: SetReservationStatus) -> None:
         ref = decision.reservation

@@ -3,6 +3,7 @@
 import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any, assert_never
 
 from holdfast.api.pod import Pod
@@ -45,6 +46,7 @@ from holdfast.core.decisions import (
     SpecifyMigration,
 )
 from holdfast.core.events import Deleted, Event
+from holdfast.core.promises.rooms import preemptor_of
 
 EVENTS_WAITING = 50_000
 """More Events than this do not wait to be written; what is said then is lost."""
@@ -85,6 +87,8 @@ class Writer:
         # Whoever leads next need not wait for Events.
         self._recorder = Recorder(Sender(client, fence), wall, version)
         self._version = version
+        self._victims: dict[str, Victims] = {}
+        """Of jobs, or pods by themselves, that have to go, until all of them have their conditions."""
         self.events_lost = 0
 
     async def finish(self, patience: float) -> bool:
@@ -97,7 +101,7 @@ class Writer:
 
     def carry_out(self, decisions: Iterable[Decision]) -> None:
         before: list[BindVolume | SelectNode] = []
-        victims: defaultdict[str, Victims] = defaultdict(Victims)
+        victims: defaultdict[str, dict[str, Victims]] = defaultdict(dict)
         for decision in decisions:
             if isinstance(decision, Bind):
                 self._bind(decision, before)
@@ -111,12 +115,15 @@ class Writer:
                     job = self.statuses.job(decision.pod)
                     self.queue.submit(Lane.STATUS, decision.pod.uid, job)
             elif isinstance(decision, Preempt):
-                self._preempt(decision, victims[decision.preemptor.uid])
+                group = self._preempt(decision)
+                if decision.job:
+                    victims[decision.preemptor.uid][decision.job] = group
             elif isinstance(decision, AnnotatePod):
                 job = annotation_job(self._sender, decision, self._feed)
                 self.queue.submit(Lane.BIND, decision.pod.uid, job)
             elif isinstance(decision, CreateReservation):
-                self._reservations.create(decision)
+                preemptor = preemptor_of(decision.reservation)
+                self._reservations.create(decision, victims[preemptor].values() if preemptor else ())
             elif isinstance(decision, SetReservationStatus):
                 self._reservations.set_status(decision)
             elif isinstance(decision, DeleteReservation):
@@ -167,9 +174,17 @@ class Writer:
         )
         self.queue.submit(Lane.BIND, decision.pod.uid, job)
 
-    def _preempt(self, decision: Preempt, victims: Victims) -> None:
+    def _preempt(self, decision: Preempt) -> Victims:
+        key = decision.job or decision.pod.uid
+        victims = self._victims.get(key)
+        if victims is None:
+            victims = self._victims[key] = Victims(partial(self._all_marked, key))
         job = EvictionJob(self._sender, self._feed, self._failed, decision, self._wall(), victims)
         self.queue.submit(Lane.STATUS, decision.pod.uid, job)
+        return victims
+
+    def _all_marked(self, key: str) -> None:
+        del self._victims[key]
 
     def _emit(self, decision: Emit) -> None:
         if self.queue.length(Lane.EVENT) >= EVENTS_WAITING:
