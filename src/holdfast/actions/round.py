@@ -16,10 +16,6 @@ from holdfast.framework.queue import SchedulingQueue
 from holdfast.framework.reserving import Reserving
 
 
-def never() -> bool:
-    return False
-
-
 @dataclass(slots=True)
 class Round:
     cluster: Cluster
@@ -33,15 +29,15 @@ class Round:
     now: float
     pods_left: float = math.inf
     """How many more pods may be tried before the round, or this part of it, ends."""
-    enough: Callable[[], bool] = never
-    """Whether this part of it has lasted long enough."""
+    enough: Callable[[], bool] | None = None
+    """Whether this part of it has lasted long enough; None if it may last as long as it takes."""
     turned_away: list[PodRecord] = field(default_factory=list)
     """Pods that are jobs of their own and that their queue would not have, as they were tried."""
 
     def tried(self, pods: int) -> None:
         """So many pods were; the first always are, however little time there is."""
         self.pods_left -= pods
-        if self.pods_left > 0 and self.enough():
+        if self.enough is not None and self.pods_left > 0 and self.enough():
             self.pods_left = 0
 
 

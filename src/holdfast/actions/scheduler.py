@@ -17,7 +17,7 @@ from holdfast.actions.hold_care import HoldCare
 from holdfast.actions.preempt import Preempt
 from holdfast.actions.reclaim import Reclaim
 from holdfast.actions.reserve import Reserve
-from holdfast.actions.round import Action, Round, never
+from holdfast.actions.round import Action, Round
 from holdfast.core.changes import Change
 from holdfast.core.cluster import Cluster
 from holdfast.core.decisions import Decision, Emit
@@ -131,7 +131,7 @@ class Scheduler:
         self.cluster.feed(event, now)
 
     def round(
-        self, now: float, limit: int | None = None, enough: Callable[[], bool] = never
+        self, now: float, limit: int | None = None, enough: Callable[[], bool] | None = None
     ) -> list[Decision]:
         """Decides all that can be decided now, or a part of that: as much as takes that many pods to be
         tried, or until it is `enough`, which is asked after each. Then `unfinished` says whether
@@ -217,7 +217,7 @@ class Scheduler:
         times += [controller.next_timer() for controller in self._controllers]
         return min((time for time in times if time is not None), default=None)
 
-    def _wake(self, now: float, enough: Callable[[], bool]) -> bool:
+    def _wake(self, now: float, enough: Callable[[], bool] | None) -> bool:
         """Wakes the groups that changes could help; False if that was cut short, to be gone on with
         before anything else: who is woken last may come first in the queue. What changes meanwhile is
         left for later, or those who wait might never be tried."""
@@ -233,7 +233,7 @@ class Scheduler:
             group = self._to_wake.popleft()
             if self.queue.has(group):
                 self._wake_group(group, now)
-                if self._to_wake and enough():
+                if enough is not None and self._to_wake and enough():
                     return False
         return True
 
@@ -354,7 +354,8 @@ class Scheduler:
         profile = self._profiles.get(pod.scheduler)
         if profile is None:
             return
-        self._failed_gates.pop(pod.uid, None)
+        if self._failed_gates:
+            self._failed_gates.pop(pod.uid, None)
         if self._is_gated(profile, pod):
             self.queue.gate(pod)
             return

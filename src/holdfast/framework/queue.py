@@ -299,8 +299,10 @@ class SchedulingQueue:
         if self._scouts:
             self._scout_back(pod, go_on=True)
         self.remove(pod)
-        self._retry_at.pop(pod.uid, None)
-        self.refused.pop(pod.uid, None)
+        if self._retry_at:
+            self._retry_at.pop(pod.uid, None)
+        if self.refused:
+            self.refused.pop(pod.uid, None)
 
     def untried(self) -> list[PodRecord]:
         """The pods whose turn is still to come, or to come again by itself, in order."""
