@@ -123,6 +123,17 @@ def test_killed_at_any_step(scenario: Callable[[], Life], replicas: int) -> None
         assert not outcome.problems, "\n".join([*outcome.problems, *outcome.log])
 
 
+def test_killed_while_a_gang_makes_room_before_all_of_it_is_bound() -> None:
+    """The conditions of its members are not written yet, or some of them; the others' binds fail."""
+    for steps in range(1, STEPS, 3):
+        life = something_more_important_comes_while_a_gang_starts()
+        life.seed = steps
+        life.troubles.append(Trouble("storm", 5.0, 8.0, "a", how="error", chance=0.6, amount=5.0))
+        life.troubles.append(Trouble("kill", 6.0005, 2.0, "a", steps=steps))
+        outcome = Simulation(life).run()
+        assert not outcome.problems, "\n".join([*outcome.problems, *outcome.log])
+
+
 def test_a_runner_that_lost_its_lease_is_gone_before_there_is_another() -> None:
     """It is as large as the cluster, and full of cycles, which are else collected much later."""
     life = owners_take_a_reservation()

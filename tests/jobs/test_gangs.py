@@ -385,9 +385,11 @@ def test_a_gang_is_tried_again_whatever_was_to_blame_before() -> None:
 # A start that was interrupted
 
 
-def half_started(waiting_since: str, bound_at: str = "2026-01-01T00:01:00Z") -> Driver:
+def half_started(
+    waiting_since: str, bound_at: str = "2026-01-01T00:01:00Z", plugins: tuple[str, ...] = ()
+) -> Driver:
     """Two nodes, of which one is free; a gang of two, of which one is bound."""
-    driver = Driver((Setup(extra=("Coscheduling",)),))
+    driver = Driver((Setup(extra=("Coscheduling", *plugins)),))
     driver.scheduler._controllers.append(PodGroups(driver.scheduler.cluster))
     driver.add(*(make_node(name).allocatable(cpu="2", memory="8Gi").obj() for name in ("n1", "n2")))
     condition = {"type": "PodScheduled", "status": "True", "lastTransitionTime": bound_at}
@@ -413,6 +415,28 @@ def test_who_leads_next_finishes_the_start_of_a_gang_first(
 ) -> None:
     driver = half_started(since, bound_at).add(make_pod("high").cpu("2").priority(100).obj())
     assert driver.binds() == {first: "n2"}
+
+
+@pytest.mark.parametrize(("since", "first"), [("00", "g-1"), ("02", "high")])
+def test_nominated_nodes_do_not_keep_an_interrupted_start_from_its_place(
+    since: str, first: str
+) -> None:
+    """All of the gang was to make room for a pod, but the scheduler ended before it was marked."""
+    driver = half_started(f"2026-01-01T00:01:{since}Z")
+    driver.add(make_pod("high").cpu("2").priority(100).nominated("n2").obj())
+    assert driver.binds() == {first: "n2"}
+    pods = {pod.name: pod for pod in driver.scheduler.cluster.pods.values()}
+    assert not pods["high"].nominated
+
+
+def test_an_interrupted_start_takes_no_nominated_node_that_is_of_no_use_to_it() -> None:
+    driver = half_started("2026-01-01T00:01:00Z", plugins=("DefaultPreemption",))
+    why = {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}
+    driver.add(make_pod("gone").cpu("2").on("n2").deleted().status(conditions=[why]).obj())
+    driver.add(make_pod("high").cpu("2").priority(100).nominated("n2").obj())
+    assert driver.binds() == {}
+    pods = {pod.name: pod for pod in driver.scheduler.cluster.pods.values()}
+    assert pods["high"].nominated == "n2"
 
 
 def test_a_pod_that_waits_longer_than_its_gang_runs_has_no_precedence_once_that_was_whole() -> None:

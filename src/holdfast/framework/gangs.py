@@ -149,6 +149,8 @@ class Gangs:
             return self._go_on(leader, members, now, one_by_one)
         if refusal is None:
             refusal = self._attempt(jobs, members, now)
+            if refusal is not None and job.interrupted and self._cluster.nominations:
+                refusal = self._finish_start(jobs, members, refusal, now)
         if refusal is not None:
             self._refuse(leader, members, refusal, now)
         return len(members) - len(self._rest.get(job.name, ()))
@@ -325,6 +327,32 @@ class Gangs:
         refusal = self._reasons(jobs, left)
         statement.discard()
         return refusal
+
+    def _finish_start(
+        self, jobs: list[Job], members: list[PodRecord], refusal: Refusal, now: float
+    ) -> Refusal | None:
+        """Tries again as if no other pod had a nominated node: what is left of a job whose start was
+        interrupted comes before those, too. Those whose nominated nodes it gets lose them."""
+        cluster = self._cluster
+        rooms, changes = cluster.promises.rooms, cluster.changes
+        nominated = [
+            (pod, node)
+            for node, there in cluster.nominations.items()
+            for pod in there.values()
+            if pod.job not in jobs and pod.promise is None and pod.uid not in rooms
+        ]
+        if not nominated or all(job.is_ready for job in jobs):
+            return refusal
+        for pod, _ in nominated:
+            cluster.nominate(pod, "")
+        cluster.undo_changes(changes)
+        again = self._attempt(jobs, members, now)
+        taken = {cluster.nodes.name(pod.row) for pod in members if pod.row >= 0}
+        for pod, node in nominated:
+            cluster.nominate(pod, node)
+        lost = [pod for pod, node in nominated if node in taken]
+        self._cycle.apply([Nominate(pod.ref, "") for pod in lost])
+        return again
 
     def _enough(
         self, jobs: list[Job], members: list[PodRecord], statement: Statement
