@@ -1,15 +1,17 @@
 """A plugin that raises, in a whole program: the run goes on, and what happened is on stderr."""
 
 import json
+from collections.abc import Mapping
 from importlib.metadata import EntryPoint
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
 from holdfast.cli.app import app
 from holdfast.framework import registry as registry_module
-from holdfast.plugin import Plugin, PodClass
+from holdfast.plugin import Handle, Plugin, PodClass
 
 CONFIG = """
 apiVersion: kubescheduler.config.k8s.io/v1
@@ -65,3 +67,40 @@ def test_simulate_goes_on_and_tells_what_was_raised(installed: Path, until: list
     assert condition["message"].startswith('running PreFilter plugin "Parsing": ValueError: ')
     assert result.stderr.count("plugin Parsing failed: ") == 1
     assert "Traceback" in result.stderr and "int(cls.annotations" in result.stderr
+
+
+class Choosy(Plugin):
+    name = "Choosy"
+
+    def __init__(self, handle: Handle, args: Mapping[str, Any]) -> None:
+        super().__init__(handle, args)
+        int(args.get("most", 1))
+
+    def filter(self, cls: PodClass) -> None:
+        return None
+
+
+def test_a_configuration_is_not_valid_if_a_plugin_refuses_its_arguments(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    entries = [EntryPoint("Choosy", f"{__name__}:Choosy", registry_module.GROUP)]
+    monkeypatch.setattr(registry_module, "entry_points", lambda group: entries)
+    file = tmp_path / "config.yaml"
+    args = "    pluginConfig: [{name: Choosy, args: {most: MOST}}]\n"
+    for most, expected in (("lots", 1), ("3", 0)):
+        file.write_text(CONFIG.replace("Parsing", "Choosy") + args.replace("MOST", most))
+        result = CliRunner().invoke(app, ["config", "validate", str(file)])
+        assert result.exit_code == expected, result.output
+        assert ("plugin Choosy cannot be made: ValueError" in str(result.exception)) == bool(expected)
+
+
+def test_a_plugin_that_exits_when_it_is_imported_is_named(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "exiting_plugin.py").write_text("import sys\nsys.exit(3)\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    entries = [EntryPoint("Exiting", "exiting_plugin:Exiting", registry_module.GROUP)]
+    monkeypatch.setattr(registry_module, "entry_points", lambda group: entries)
+    result = CliRunner().invoke(app, ["config", "default"])
+    assert result.exit_code == 1
+    assert "plugin Exiting (exiting_plugin:Exiting): SystemExit: 3" in str(result.exception)

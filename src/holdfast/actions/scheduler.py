@@ -22,7 +22,9 @@ from holdfast.core.changes import Change
 from holdfast.core.cluster import Cluster
 from holdfast.core.decisions import Decision, Emit
 from holdfast.core.events import Event
+from holdfast.core.plugin_errors import RAISED
 from holdfast.core.pods import Phase, PodRecord
+from holdfast.framework.checked import checked_gate
 from holdfast.framework.column import Column
 from holdfast.framework.config import Configuration
 from holdfast.framework.cycle import Cycle
@@ -269,7 +271,7 @@ class Scheduler:
                 return None
             try:
                 watched.update(plugin.watches(cls))
-            except Exception as error:
+            except RAISED as error:
                 self.cluster.plugin_errors.note(plugin.name, "QueueingHint", error)
                 return None
         return frozenset(watched)
@@ -412,9 +414,12 @@ class Scheduler:
         """Whether a plugin keeps the pod out of the queue. One that fails does, and is asked again."""
         for plugin in profile.pre_enqueue:
             try:
-                if plugin.pre_enqueue(pod):
+                reason = plugin.pre_enqueue(pod)
+                if plugin.name in profile.foreign and (reason := checked_gate(plugin, reason)):
+                    self.cycle.tell(pod, reason, self.cluster.now, "SchedulingGated")
+                if reason:
                     return True
-            except Exception as error:
+            except RAISED as error:
                 message = self.cluster.plugin_errors.note(plugin.name, "PreEnqueue", error)
                 pod.errors += 1
                 self._failed_gates[pod.uid] = (self.cluster.now + self.queue.back_off(pod.errors), pod)

@@ -33,6 +33,7 @@ def validate(
     from holdfast.cli.setups import load_setup
 
     setup = load_setup(file)
+    setup.scheduler()  # plugins are made, and look at their arguments
     for warning in setup.configuration.cautions:
         typer.echo(f"warning: {file}: {warning}", err=True)
     profiles = ", ".join(profile.scheduler_name for profile in setup.configuration.profiles)

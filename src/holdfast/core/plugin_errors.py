@@ -11,6 +11,9 @@ from typing import NamedTuple
 
 from holdfast.api.errors import HoldfastError
 
+RAISED = (Exception, SystemExit)
+"""What counts as an error of the plugin that raised it. An interrupt from the keyboard does not."""
+
 _MOST_REPORTS = 100
 """So many different errors are reported at a time; all of them count."""
 
@@ -48,13 +51,13 @@ class PluginErrors:
         """Moves with every round: what failed in one is tried again in the next."""
         self._reports: dict[tuple[str, str, str], PluginReport] = {}
 
-    def note(self, plugin: str, point: str, error: Exception) -> str:
+    def note(self, plugin: str, point: str, error: BaseException) -> str:
         """Takes note of an error; the message for whom it concerns."""
         self.counts[plugin, point] += 1
         message = said(plugin, point, error)
         key = plugin, point, message
         if key not in self._reports and len(self._reports) < _MOST_REPORTS:
-            trace = "".join(traceback.format_exception(error))
+            trace = _printable("".join(traceback.format_exception(error)))
             self._reports[key] = PluginReport(plugin, point, message, trace)
         return message
 
@@ -64,9 +67,27 @@ class PluginErrors:
         return reports
 
 
-def said(plugin: str, point: str, error: Exception) -> str:
+def said(plugin: str, point: str, error: BaseException) -> str:
     """The message in kube-scheduler's words."""
     if isinstance(error, InvalidScore):
         return str(error)
-    text = str(error) if isinstance(error, HoldfastError) else f"{type(error).__name__}: {error}"
-    return _SAID.get(point, _USUAL).format(plugin=plugin, point=point, error=text)
+    return _SAID.get(point, _USUAL).format(plugin=plugin, point=point, error=text_of(error))
+
+
+def text_of(error: BaseException) -> str:
+    """What an error says, whoever wrote it: it can be written, and asking for it never raises."""
+    text = words_of(error)
+    return text if isinstance(error, HoldfastError) else f"{type(error).__name__}: {text}"
+
+
+def words_of(error: BaseException) -> str:
+    """The same without its type."""
+    try:
+        return _printable(str(error))
+    except RAISED as another:
+        return f"its text cannot be shown ({type(another).__name__})"
+
+
+def _printable(text: str) -> str:
+    """The same text, with what is no character (half of a pair) in the way of Python's source."""
+    return text.encode("utf-8", "backslashreplace").decode()

@@ -5,7 +5,7 @@ from typing import Any
 
 from holdfast.api.errors import HoldfastError
 from holdfast.core.classes import PodClass
-from holdfast.core.plugin_errors import said
+from holdfast.core.plugin_errors import RAISED, said
 from holdfast.core.view import Facet
 from holdfast.framework.checked import Fail, ScoreFormula, checked_answer, checked_score, is_foreign
 from holdfast.framework.interface import (
@@ -73,7 +73,7 @@ class Answers:
             if answer is None or not is_foreign(plugin):
                 return answer
             return checked_answer(plugin, answer, self._fail)
-        except Exception as error:
+        except RAISED as error:
             if isinstance(error, HoldfastError) and not is_foreign(plugin):
                 return Rejected(said(plugin.name, "PreFilter", error), error=True)
             self._fail(plugin, "PreFilter", error)
@@ -89,7 +89,7 @@ class Answers:
                     score = checked_score(scorer, score, self._fail)
                     assert isinstance(score.score, ScoreFormula)
                     self.checked_scores.append(score.score)
-            except Exception as error:
+            except RAISED as error:
                 if not isinstance(error, HoldfastError) or is_foreign(scorer):
                     self._fail(scorer, "PreScore", error)
                 elif self.rejected is None and self.unscorable is None:

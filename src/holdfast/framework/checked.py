@@ -11,24 +11,30 @@ plugin is asked about the class again. So nothing that computes with formulas is
 The plugins of Holdfast are known to be right, and are not checked.
 """
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from numbers import Integral, Real
 from typing import Any
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.core.decisions import Decision
-from holdfast.core.plugin_errors import InvalidScore
+from holdfast.core.decisions import Decision, ObjectRef
+from holdfast.core.plugin_errors import RAISED, InvalidScore
+from holdfast.core.pods import PodRecord
 from holdfast.core.view import Cells, OneOfMany, Pick, RowValues, View
-from holdfast.framework.handle import OwnColumn, PodCounts
+from holdfast.framework.handle import OwnColumn, PodCounts, cluster_of
 from holdfast.framework.interface import (
     MAX_SCORE,
+    Claim,
     Filter,
+    Need,
     Nomination,
     Normalize,
+    ObjectWarning,
     Outcome,
     Plugin,
+    Range,
     Reason,
     Rejected,
     Scope,
@@ -41,14 +47,17 @@ from holdfast.framework.keyed import KeyView
 from holdfast.framework.registry import PluginError
 
 _OWN = "holdfast."
+_MOST_TIMES = 1000
+"""How often one reason may count for a row."""
+_LONGEST_WAIT = 2.0**31
 _NOT_A_NUMBER = -(2**40)
 """The score of a row for which there is none."""
 
-Fail = Callable[[Plugin, str, Exception], None]
+Fail = Callable[[Plugin, str, BaseException], None]
 """Told the plugin, the extension point and what happened there."""
 
 
-def raising(plugin: Plugin, point: str, error: Exception) -> None:
+def raising(plugin: Plugin, point: str, error: BaseException) -> None:
     raise error
 
 
@@ -59,6 +68,9 @@ def is_foreign(plugin: Plugin) -> bool:
 def checked_answer(plugin: Plugin, answer: Any, fail: Fail = raising) -> Filter | Rejected:
     """Raises PluginError if that is no answer to `filter`."""
     if isinstance(answer, Rejected):
+        _text(plugin, answer.message, "the message of a Rejected")
+        _flag(plugin, answer.resolvable, "resolvable of a Rejected")
+        _flag(plugin, answer.error, "error of a Rejected")
         return msgspec.structs.replace(answer, version=_checked_version(plugin, answer.version, fail))
     if isinstance(answer, Filter):
         return checked_filter(plugin, answer, fail)
@@ -70,6 +82,10 @@ def checked_filter(plugin: Plugin, answer: Filter, fail: Fail = raising) -> Filt
     if answer.passes is everywhere:
         return msgspec.structs.replace(answer, version=version)
     _check_scope(plugin, answer)
+    _check_needs(plugin, answer.needs)
+    only = answer.only
+    if only is not None and not _is_set_of_texts(only):
+        raise _wrong(plugin, only, "only is a frozenset of the names of nodes")
     passes = _Formula(plugin, "Filter", answer.scope, answer.passes, _mask, False, fail)
 
     def reasons(view: Any) -> list[Reason]:
@@ -77,7 +93,7 @@ def checked_filter(plugin: Plugin, answer: Filter, fail: Fail = raising) -> Filt
         try:
             with np.errstate(all="ignore"):
                 found = [_checked_reason(plugin, rows, each) for each in answer.reasons(rows)]
-        except Exception as error:
+        except RAISED as error:
             passes.fail(error)
             return []
         return [_of_one(each) for each in found] if view.single else found
@@ -87,6 +103,7 @@ def checked_filter(plugin: Plugin, answer: Filter, fail: Fail = raising) -> Filt
         passes=passes,
         reasons=reasons,
         version=version,
+        only=None if only is None else frozenset(only),
         kind=_checked_kind(plugin, "Filter", answer.kind, fail),
     )
 
@@ -96,8 +113,13 @@ def checked_score(plugin: Plugin, answer: Any, fail: Fail = raising) -> Score:
     if not isinstance(answer, Score):
         raise _wrong(plugin, answer, "score says None or a Score")
     _check_scope(plugin, answer)
-    if answer.constant is not None and not 0 <= answer.constant <= MAX_SCORE:
-        raise InvalidScore(plugin.name, answer.constant, MAX_SCORE)
+    constant = answer.constant
+    if constant is not None:
+        if not isinstance(constant, Real):
+            raise _wrong(plugin, constant, "a score is a number")
+        if not 0 <= constant <= MAX_SCORE:
+            raise InvalidScore(plugin.name, constant, MAX_SCORE)
+        constant = int(constant)
     normalize = answer.normalize
     least, most = (0, MAX_SCORE) if normalize is None else (_NOT_A_NUMBER + 1, 2**62)
     return msgspec.structs.replace(
@@ -105,6 +127,7 @@ def checked_score(plugin: Plugin, answer: Any, fail: Fail = raising) -> Score:
         score=ScoreFormula(plugin, answer, least, most, fail),
         normalize=None if normalize is None else CheckedNormalize(plugin, normalize, fail),
         version=_checked_version(plugin, answer.version, fail),
+        constant=constant,
         kind=_checked_kind(plugin, "Score", answer.kind, fail),
     )
 
@@ -140,11 +163,11 @@ class _Formula:
             with np.errstate(all="ignore"):
                 cells = self._read(self._plugin, rows, self._formula(rows))
             return cells.item() if view.single else cells
-        except Exception as error:
+        except RAISED as error:
             self.fail(error)
             return view.full(self._closed)
 
-    def fail(self, error: Exception) -> None:
+    def fail(self, error: BaseException) -> None:
         self.failed = True
         self._fail(self._plugin, self._point, error)
 
@@ -192,9 +215,14 @@ def invalid_score(plugin: Plugin, scores: NDArray[np.int64]) -> InvalidScore:
     return InvalidScore(plugin.name, "NaN" if score == _NOT_A_NUMBER else score, MAX_SCORE)
 
 
-class CheckedNormalize:
-    """A measure that failed is None, by which every score is 0."""
+class _FailedMeasure:
+    """What there is instead of a measure where taking it failed: by it every score is 0."""
 
+
+_FAILED = _FailedMeasure()
+
+
+class CheckedNormalize:
     def __init__(self, plugin: Plugin, normalize: Normalize, fail: Fail) -> None:
         self._plugin = plugin
         self._normalize = normalize
@@ -210,19 +238,21 @@ class CheckedNormalize:
         try:
             measure = self._normalize.measure(raw)
             hash(measure)
-        except Exception as error:
+            if isinstance(measure, Range) and not all(isinstance(end, Integral) for end in measure):
+                raise _wrong(self._plugin, measure, "a Range is of two whole numbers")
+        except RAISED as error:
             self._fail(self._plugin, "NormalizeScore", error)
-            return ()
+            return _FAILED
         return measure
 
     def apply(self, raw: Cells, measure: Any) -> Cells:
-        if measure == ():
+        if measure is _FAILED:
             return raw * 0
         try:
             with np.errstate(all="ignore"):
                 cells = self._normalize.apply(np.atleast_1d(raw), measure)
             found = _whole(self._plugin, cells, np.size(raw))
-        except Exception as error:
+        except RAISED as error:
             self._fail(self._plugin, "NormalizeScore", error)
             return raw * 0
         return found if np.ndim(raw) else int(found[0])
@@ -262,33 +292,127 @@ def _of_nodes(plugin: Plugin, formula: Callable[[Any], Cells]) -> Callable[[View
 
 def checked_outcome(plugin: Plugin, answer: Any) -> Outcome:
     """Raises PluginError if that is no answer to `reserve` or `permit`."""
-    if isinstance(answer, Outcome):
+    if not isinstance(answer, Outcome):
+        raise _wrong(plugin, answer, "it must be an Outcome")
+    if not is_foreign(plugin):
         return answer
-    raise _wrong(plugin, answer, "it must be an Outcome")
+    message, wait, retry = answer
+    _text(plugin, message, "the message of an Outcome")
+    _flag(plugin, retry, "retry of an Outcome")
+    if not isinstance(wait, Real) or isinstance(wait, bool) or not 0 <= wait <= _LONGEST_WAIT:
+        raise _wrong(plugin, wait, "wait of an Outcome is a number of seconds, 0 or more")
+    return answer._replace(wait=float(wait))
+
+
+def checked_gate(plugin: Plugin, answer: Any) -> str:
+    """Raises PluginError if that is no answer to `pre_enqueue`."""
+    if answer is None:
+        return ""
+    return _text(plugin, answer, "what pre_enqueue says, empty if the pod may be queued,")
 
 
 def check_nomination(plugin: Plugin, answer: Any) -> None:
     """Raises PluginError if that is no answer to `post_filter`."""
     if not isinstance(answer, Nomination):
         raise _wrong(plugin, answer, "post_filter says a Nomination")
+    if answer.node is not None:
+        _text(plugin, answer.node, "the node of a Nomination")
+    _text(plugin, answer.message, "the message of a Nomination")
     decisions_of(plugin, answer.decisions)
+    _check_claims(plugin, answer.claims)
+    for warning in _tuple(plugin, answer.warnings, ObjectWarning):
+        if not isinstance(warning.about, ObjectRef):
+            raise _wrong(plugin, warning.about, "a warning is about an ObjectRef")
+        _text(plugin, warning.reason, "the reason of a warning")
+        _text(plugin, warning.message, "the message of a warning")
+
+
+def _check_claims(plugin: Plugin, claims: Any) -> None:
+    for claim in _tuple(plugin, claims, Claim):
+        if not isinstance(claim.pod, PodRecord) or claim.pod.promise is None:
+            raise _wrong(plugin, claim.pod, "a Claim is of a reserve pod")
+        alive = cluster_of(plugin.handle).nodes.alive
+        if not _is_whole(claim.row, 0, len(alive) - 1) or not alive[claim.row]:
+            raise _wrong(plugin, claim.row, "the row of a Claim is that of a node")
+        if not _is_set_of_texts(claim.clears):
+            raise _wrong(plugin, claim.clears, "clears of a Claim is a frozenset of uids")
+
+
+def _tuple(plugin: Plugin, answer: Any, kind: type[Any]) -> Sequence[Any]:
+    if not isinstance(answer, list | tuple) or not all(isinstance(each, kind) for each in answer):
+        raise _wrong(plugin, answer, f"it must be a tuple of {kind.__name__}")
+    return answer
 
 
 def decisions_of(plugin: Plugin, answer: Any) -> Sequence[Decision]:
-    """Raises PluginError if these are no decisions."""
+    """Raises PluginError if these are no decisions, or cannot be written."""
     if not isinstance(answer, list | tuple):
         raise _wrong(plugin, answer, "it must be a list of decisions")
     for each in answer:
         if not isinstance(each, Decision):
             raise _wrong(plugin, each, "it must be a decision")
+        try:
+            msgspec.json.decode(msgspec.json.encode(each, enc_hook=_plain), type=type(each))
+        except (msgspec.ValidationError, UnicodeEncodeError, TypeError) as error:
+            raise _wrong(plugin, each, f"it cannot be written: {error}") from error
     return answer
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return dict(value)
+    raise TypeError(f"{type(value).__name__} is nothing an object may have")
+
+
+def _text(plugin: Plugin, text: Any, what: str) -> str:
+    """Raises PluginError if that is no text, or one that has no place in an object."""
+    if not isinstance(text, str):
+        raise _wrong(plugin, text, f"{what} is a text")
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise _wrong(plugin, text, f"{what} has characters that cannot be written") from error
+    return text
+
+
+def _flag(plugin: Plugin, value: Any, what: str) -> None:
+    if not isinstance(value, bool | np.bool_):
+        raise _wrong(plugin, value, f"{what} is True or False")
+
+
+def _is_whole(value: Any, least: int, most: int) -> bool:
+    return isinstance(value, Integral) and least <= int(value) <= most
+
+
+def _is_set_of_texts(value: Any) -> bool:
+    return isinstance(value, frozenset | set) and all(isinstance(each, str) for each in value)
+
+
+def _check_needs(plugin: Plugin, needs: Any) -> None:
+    if needs is None:
+        return
+    slots = len(cluster_of(plugin.handle).nodes.slots)
+    for need in _tuple(plugin, needs, Need):
+        if not _is_whole(need.slot, 0, slots - 1):
+            raise _wrong(plugin, need.slot, "the slot of a Need is one that handle.slot gave")
+        if not isinstance(need.amount, Integral):
+            raise _wrong(plugin, need.amount, "the amount of a Need is a whole number")
+        _text(plugin, need.text, "the text of a Need")
 
 
 def _check_scope(plugin: Plugin, answer: Filter | Score) -> None:
     if not isinstance(answer.scope, Scope):
         raise _wrong(plugin, answer.scope, "a scope is one of Scope.NODE, Scope.USAGE, Scope.TOPOLOGY")
+    if not isinstance(answer.facets, tuple) or not all(map(_is_facet, answer.facets)):
+        raise _wrong(plugin, answer.facets, "facets is a tuple of Facet")
     if answer.scope is Scope.TOPOLOGY and not answer.facets:
         raise PluginError(f"plugin {plugin.name} gives no facets for Scope.TOPOLOGY")
+
+
+def _is_facet(facet: Any) -> bool:
+    cells = getattr(facet, "cells", None)
+    is_column = isinstance(cells, np.ndarray) and cells.ndim == 1 and cells.dtype.kind in "biu"
+    return is_column and callable(getattr(facet, "refresh", None)) and hasattr(facet, "counts")
 
 
 def _checked_version(plugin: Plugin, version: Version | None, fail: Fail) -> Version | None:
@@ -299,7 +423,7 @@ def _checked_version(plugin: Plugin, version: Version | None, fail: Fail) -> Ver
         try:
             found = version()
             hash(found)
-        except Exception as error:
+        except RAISED as error:
             fail(plugin, "PreFilter", error)
             return None
         return found
@@ -317,7 +441,7 @@ def _checked_kind(
         try:
             found = kind(row)
             hash(found)
-        except Exception as error:
+        except RAISED as error:
             fail(plugin, point, error)
             return None
         return found
@@ -328,8 +452,12 @@ def _checked_kind(
 def _checked_reason(plugin: Plugin, view: View, reason: Any) -> Reason:
     if not isinstance(reason, Reason):
         raise _wrong(plugin, reason, "reasons says a list of Reason")
+    times = reason.times
+    if not _is_whole(times, 1, _MOST_TIMES):
+        raise _wrong(plugin, times, f"times of a Reason is a whole number from 1 to {_MOST_TIMES}")
     return reason._replace(
-        text=str(reason.text),
+        text=_text(plugin, reason.text, "the text of a Reason"),
+        times=int(times),
         rows=_mask(plugin, view, reason.rows),
         resolvable=_mask(plugin, view, reason.resolvable),
     )

@@ -4,6 +4,7 @@ from traceback import walk_tb
 
 from holdfast.core.classes import PodClass
 from holdfast.core.cluster import Cluster
+from holdfast.core.plugin_errors import RAISED
 from holdfast.framework.answers import Answers
 from holdfast.framework.column import Column
 from holdfast.framework.narrowed import Narrowed
@@ -51,7 +52,7 @@ class Columns:
             columns[key] = columns.pop(key)  # to the end of the line
         try:
             column.refresh()
-        except Exception as error:
+        except RAISED as error:
             column = columns[key] = self._failed(profile, cls, error)
         if self._weights.get(key) != column.weight:
             self._weigh(key, column.weight)
@@ -73,7 +74,7 @@ class Columns:
         column.ask_again()
         return column
 
-    def _failed(self, profile: Profile, cls: PodClass, error: Exception) -> Column:
+    def _failed(self, profile: Profile, cls: PodClass, error: BaseException) -> Column:
         """What one of our own formulas raised is blamed on its plugin, by where it was raised."""
         modules = {type(plugin).__module__: plugin for plugin in profile.plugins.values()}
         frames = [frame.f_globals.get("__name__", "") for frame, _ in walk_tb(error.__traceback__)]

@@ -15,6 +15,7 @@ from holdfast.core.changes import Change
 from holdfast.core.classes import PodClass
 from holdfast.core.cluster import Cluster
 from holdfast.core.decisions import Decision, Emit, Nominate, Preempt, SetPodScheduled
+from holdfast.core.plugin_errors import RAISED
 from holdfast.core.pods import Phase, PodRecord
 from holdfast.core.promises import Promise
 from holdfast.framework.checked import check_nomination, checked_outcome, decisions_of
@@ -337,7 +338,7 @@ class Cycle:
                 if outcome is FINE:
                     continue
                 message = checked_outcome(plugin, outcome).message
-            except Exception as error:
+            except RAISED as error:
                 message, has_failed = self._errors.note(plugin.name, "Reserve", error), True
             if message:
                 self._give_back(pod, row, profile.reserve[: position + 1])
@@ -365,8 +366,8 @@ class Cycle:
         try:
             for plugin in plugins:
                 outcome = plugin.permit(pod, row)
-                if outcome is not FINE and any(checked_outcome(plugin, outcome)[:2]):
-                    stopped = outcome
+                if outcome is not FINE and any((checked := checked_outcome(plugin, outcome))[:2]):
+                    stopped = checked
                     break
             else:
                 point = "PreBind"
@@ -378,7 +379,7 @@ class Cycle:
                     if bound := plugin.bind(pod, row):
                         self._decide(profile, plugin, bound)
                         break
-        except Exception as error:
+        except RAISED as error:
             assert plugin is not None
             del self.decisions[decided:]
             stopped = Outcome(self._errors.note(plugin.name, point, error), retry=True)
@@ -389,7 +390,7 @@ class Cycle:
             try:
                 if more := plugin.post_bind(pod, row):
                     self._decide(profile, plugin, more)
-            except Exception as error:
+            except RAISED as error:
                 self._errors.note(plugin.name, "PostBind", error)
         self._queue.placed(pod, now)
         self._cluster.changed(Change.POD_PLACED)
@@ -416,7 +417,7 @@ class Cycle:
         try:
             outcome = plugin.permit(pod, row)
             return outcome if outcome is FINE else checked_outcome(plugin, outcome)
-        except Exception as error:
+        except RAISED as error:
             return Outcome(self._errors.note(plugin.name, "Permit", error), retry=True)
 
     def _refuse(
@@ -446,7 +447,7 @@ class Cycle:
         for plugin in reversed(reserved):
             try:
                 plugin.unreserve(pod, row)
-            except Exception as error:
+            except RAISED as error:
                 self._errors.note(plugin.name, "Unreserve", error)
 
     # No node was found
@@ -545,7 +546,7 @@ class Cycle:
             try:
                 if plugin.may_help(cls):
                     return True
-            except Exception as error:
+            except RAISED as error:
                 self._errors.note(plugin.name, "PostFilter", error)
                 return True
         return False
@@ -570,7 +571,7 @@ class Cycle:
                 nomination = plugin.post_filter(pod, trial)
                 if plugin.name in profile.foreign:
                     check_nomination(plugin, nomination)
-            except Exception as error:
+            except RAISED as error:
                 nomination = Nomination(message=self._errors.note(plugin.name, "PostFilter", error))
                 has_failed = True
             column.refresh()

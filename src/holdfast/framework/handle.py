@@ -20,6 +20,7 @@ contract.
 """
 
 from collections.abc import Callable, Hashable, Mapping
+from operator import index
 from typing import Any
 from weakref import ref
 
@@ -33,6 +34,7 @@ from holdfast.core.cluster import Cluster
 from holdfast.core.decisions import ObjectRef
 from holdfast.core.labels import LabelColumn
 from holdfast.core.nodes import NodeInfo
+from holdfast.core.plugin_errors import RAISED, words_of
 from holdfast.core.pods import PodRecord
 from holdfast.core.row_columns import RowColumn
 from holdfast.core.rowlog import RowLog
@@ -48,6 +50,13 @@ class Unreadable(HoldfastError):
     """An annotation of a node that cannot be read, which is no fault of the plugin."""
 
 
+def _read_only(cells: NDArray[Any]) -> NDArray[Any]:
+    """The same cells, which nobody can write to by this array."""
+    seen = cells[:]
+    seen.flags.writeable = False
+    return seen
+
+
 class NodeColumn:
     """A value for every row. `view.take(column)` gives those of a view, `column[row]` that of a row."""
 
@@ -59,10 +68,10 @@ class NodeColumn:
     @property
     def cells(self) -> NDArray[Any]:
         """Over all rows. The array is replaced when the table grows, so it is not to be kept."""
-        return self._column.cells
+        return _read_only(self._column.cells)
 
     def __getitem__(self, rows: Any) -> Any:
-        return self._column.cells[rows]
+        return _read_only(self._column.cells)[rows]
 
     def take(self, rows: Any) -> Any:
         return self._column.cells.take(rows)
@@ -83,6 +92,8 @@ class OwnColumn(NodeColumn):
         self._changed = changed
 
     def __setitem__(self, row: int, value: Any) -> None:
+        if not 0 <= (row := index(row)) < len(self._column.cells):
+            raise IndexError(f"there is no row {row}")
         self._column.cells[row] = value
         self._changed.add(row)
 
@@ -100,14 +111,14 @@ class _Derived(NodeColumn):
         self._missing = missing
         self._what = what
 
-    def follow(self, row: int, info: NodeInfo | None) -> Exception | None:
+    def follow(self, row: int, info: NodeInfo | None) -> BaseException | None:
         """Takes the value of a row; what is wrong with it, in which case it counts as missing."""
         cells = self._column.cells
         try:
             cells[row] = self._missing if info is None else _cell(self._of(info), cells.dtype)
-        except Exception as error:
+        except RAISED as error:
             cells[row] = self._missing
-            return error if not self._what else Unreadable(f"{self._what}: {error}")
+            return error if not self._what else Unreadable(f"{self._what}: {words_of(error)}")
         return None
 
 
@@ -136,7 +147,7 @@ class NodeLabel:
 
     @property
     def codes(self) -> NDArray[np.int32]:
-        return self._column.codes
+        return _read_only(self._column.codes)
 
     def code(self, value: str) -> int:
         code = self._held.get(value)
@@ -147,7 +158,7 @@ class NodeLabel:
         return code
 
     def __getitem__(self, rows: Any) -> Any:
-        return self._column.codes[rows]
+        return _read_only(self._column.codes)[rows]
 
     def take(self, rows: Any) -> Any:
         return self._column.codes.take(rows)
@@ -166,7 +177,7 @@ class PodCounts:
 
     @property
     def cells(self) -> NDArray[np.int64]:
-        return self._counter.rows
+        return _read_only(self._counter.rows)
 
     @property
     def total(self) -> int:
@@ -174,7 +185,7 @@ class PodCounts:
         return int(self._counter.rows.sum())
 
     def __getitem__(self, rows: Any) -> Any:
-        return self._counter.rows[rows]
+        return _read_only(self._counter.rows)[rows]
 
     def take(self, rows: Any) -> Any:
         return self._counter.rows.take(rows)
@@ -283,7 +294,7 @@ class Nodes:
             for error in problems:
                 if not isinstance(error, Unreadable):
                     self._cluster.plugin_errors.note(self._plugin, "NodeColumn", error)
-            texts = "; ".join(str(error) or type(error).__name__ for error in problems)
+            texts = "; ".join(words_of(error) or type(error).__name__ for error in problems)
             message = f"plugin {self._plugin}: {texts}"
             self._cluster.complain(about, UNREADABLE, message, self._plugin)
         if known is not None and self._problems.get(row) != known:
@@ -303,13 +314,17 @@ class Handle:
         self._cluster = cluster
         self._plugin = plugin
         self._reads_objects = reads_objects
+        self._has_time = False
         self.nodes = Nodes(cluster, plugin)
         self.scheduler_name = scheduler_name
         """The profile's."""
 
     @property
     def now(self) -> float:
-        """The scheduler's time in seconds since 1970; in a simulation that is simulated time."""
+        """The scheduler's time in seconds since 1970; in a simulation that is simulated time. There is
+        none yet while the plugin is being made."""
+        if not self._has_time:
+            raise LookupError("handle.now cannot be asked for in __init__: there is no time yet")
         return self._cluster.now
 
     def slot(self, resource: str) -> int:
@@ -328,7 +343,7 @@ class Handle:
                 return False
             try:
                 return bool(matches(cls))
-            except Exception as error:
+            except RAISED as error:
                 self._cluster.plugin_errors.note(self._plugin, "CountPods", error)
                 return False
 
@@ -349,6 +364,11 @@ class Handle:
     def version_of(self, *kinds: ObjectKind) -> Callable[[], Hashable]:
         """A function whose value changes whenever an object of one of these kinds does."""
         return self._cluster.raw_objects.version_of(kinds)
+
+
+def plugin_made(handle: Handle) -> None:
+    """From now on there is a time."""
+    handle._has_time = True
 
 
 def cluster_of(handle: Handle) -> Cluster:

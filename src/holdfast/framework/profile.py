@@ -5,12 +5,13 @@ from collections.abc import Collection
 from holdfast.api.errors import HoldfastError
 from holdfast.core.changes import Change
 from holdfast.core.cluster import Cluster
+from holdfast.core.plugin_errors import RAISED, text_of
 from holdfast.framework.checked import is_foreign
 from holdfast.framework.config import CoschedulingArgs, ReservationArgs, ResolvedProfile
-from holdfast.framework.handle import Handle
+from holdfast.framework.handle import Handle, plugin_made
 from holdfast.framework.interface import Plugin, extension_points
 from holdfast.framework.points import BARRIER, COSCHEDULING, DYNAMIC_RESERVATION, RESERVATION, ROOM
-from holdfast.framework.registry import PluginError, Registry
+from holdfast.framework.registry import PluginError, Registry, check_wakes_on
 from holdfast.framework.sort_keys import SortKey, checked_sort_key
 
 
@@ -33,9 +34,14 @@ class Profile:
                         made[ref.name] = plugin(handle, resolved.args.get(ref.name, {}))
                     except HoldfastError:
                         raise
-                    except Exception as error:
-                        why = f"{type(error).__name__}: {error}"
+                    except RAISED as error:
+                        why = text_of(error)
                         raise PluginError(f"plugin {ref.name} cannot be made: {why}") from error
+                    if getattr(made[ref.name], "handle", None) is None:
+                        why = "its __init__ must call super().__init__(handle, args)"
+                        raise PluginError(f"plugin {ref.name} cannot be made: {why}")
+                    check_wakes_on(ref.name, made[ref.name].wakes_on)
+                    plugin_made(handle)
             standing = [made[ref.name] for ref in resolved.points.get(point, ())]
             return [plugin for plugin in standing if point in extension_points(type(plugin))]
 
@@ -92,4 +98,4 @@ class Profile:
             changes |= plugin.wakes_on if plugin is not None else Change.ANY
             if plugin is not None and plugin.reads_objects:
                 changes |= Change.OBJECTS
-        return changes or Change.ANY
+        return changes & Change.ANY or Change.ANY

@@ -9,6 +9,7 @@ from importlib.metadata import entry_points
 
 from holdfast.api.errors import HoldfastError
 from holdfast.api.raw_objects import ObjectKind
+from holdfast.core.plugin_errors import RAISED, text_of
 from holdfast.core.pod_fields import UnknownField, field_reader
 from holdfast.framework.interface import API_VERSION, Plugin, extension_points
 from holdfast.framework.points import NAMED_AT
@@ -27,7 +28,7 @@ class Registry:
             self.add(plugin)
 
     def add(self, plugin: type[Plugin]) -> None:
-        if not isinstance(getattr(plugin, "name", None), str):
+        if not isinstance(name := getattr(plugin, "name", None), str) or not name:
             raise PluginError(f"plugin {plugin.__name__}: the class must have a name, a string")
         if plugin.api_version != API_VERSION:
             why = f"is written for version {plugin.api_version} of the plugin contract"
@@ -36,6 +37,9 @@ class Registry:
         if known is not plugin:
             raise PluginError(f"two plugins are called {plugin.name}: {known} and {plugin}")
         _check_reads(plugin)
+        check_wakes_on(plugin.name, plugin.wakes_on)
+        if not isinstance(plugin.reads_volumes, bool):
+            raise PluginError(f"plugin {plugin.name}: reads_volumes must be True or False")
         kinds = plugin.reads_objects
         if not isinstance(kinds, tuple) or not all(isinstance(each, ObjectKind) for each in kinds):
             raise PluginError(f"plugin {plugin.name}: reads_objects must be a tuple of ObjectKind")
@@ -45,8 +49,9 @@ class Registry:
         for entry in entry_points(group=GROUP):
             try:
                 plugin = entry.load()
-            except Exception as error:
-                raise PluginError(f"plugin {entry.name} ({entry.value}): {error}") from error
+            except RAISED as error:
+                why = text_of(error)
+                raise PluginError(f"plugin {entry.name} ({entry.value}): {why}") from error
             if not (isinstance(plugin, type) and issubclass(plugin, Plugin)):
                 raise PluginError(f"plugin {entry.name} ({entry.value}) is not a Plugin class")
             if getattr(plugin, "name", None) != entry.name:
@@ -79,11 +84,18 @@ class Registry:
         return readers
 
 
+def check_wakes_on(plugin: str, wakes_on: object) -> None:
+    if not isinstance(wakes_on, int) or isinstance(wakes_on, bool):
+        why = "must be kinds of Change, or-ed together (Change.NODE_ADDED | Change.NODE_LABELS)"
+        raise PluginError(f"plugin {plugin}: wakes_on {why}, not {wakes_on!r}")
+
+
 def _check_reads(plugin: type[Plugin]) -> None:
     """A name that is given alone would be read letter by letter."""
     for attribute in ("reads_annotations", "reads_fields"):
         names = getattr(plugin, attribute)
-        if isinstance(names, str) or not all(isinstance(each, str) and each for each in names):
+        is_collection = isinstance(names, frozenset | set | tuple | list)
+        if not is_collection or not all(isinstance(each, str) and each for each in names):
             raise PluginError(f"plugin {plugin.name}: {attribute} must be a collection of names")
     for path in plugin.reads_fields:
         try:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from holdfast.core.classes import PodClass
 from holdfast.core.cluster import Cluster
 from holdfast.core.jobs import Job
+from holdfast.core.plugin_errors import RAISED
 from holdfast.core.pods import PodRecord
 from holdfast.framework.column import Column
 from holdfast.framework.cycle import Cycle
@@ -100,7 +101,7 @@ class Reserving:
             found = np.asarray(plugin.node_order_on_resource(pod.cls, offer), dtype=np.float64)
             if found.shape not in ((), (len(offer.rows),)) or not np.isfinite(found).all():
                 raise PluginError(f"{found!r} is not a number for each of {len(offer.rows)} nodes")
-        except Exception as error:
+        except RAISED as error:
             self._cluster.plugin_errors.note(plugin.name, "NodeOrderOnResource", error)
             return np.zeros(len(offer.rows))
         return found

@@ -148,7 +148,7 @@ class Rows:
         self._size = 0
         self.diagnosis.reset()
 
-    def plugin_failed(self, plugin: Plugin, point: str, error: Exception) -> None:
+    def plugin_failed(self, plugin: Plugin, point: str, error: BaseException) -> None:
         """A plugin raised something, or answered with what is none. Where it was to score nodes, that
         matters only if there is a choice."""
         errors = self._cluster.plugin_errors

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from functools import total_ordering
 from typing import Any
 
-from holdfast.core.plugin_errors import PluginErrors
+from holdfast.core.plugin_errors import RAISED, PluginErrors
 from holdfast.core.pods import PodRecord
 from holdfast.framework.interface import Plugin
 
@@ -19,7 +19,7 @@ SortKey = Callable[[PodRecord], tuple[Any, ...]]
 class _Key:
     __slots__ = ("_key", "_note", "_since")
 
-    def __init__(self, key: Any, since: float, note: Callable[[Exception], object]) -> None:
+    def __init__(self, key: Any, since: float, note: Callable[[BaseException], object]) -> None:
         self._key = key
         self._since = since
         self._note = note
@@ -31,19 +31,19 @@ class _Key:
         if self._key is not None and other._key is not None:
             try:
                 return bool(self._key < other._key)
-            except Exception as error:
+            except RAISED as error:
                 self._note(error)
         return self._since < other._since
 
 
 def checked_sort_key(plugin: Plugin, errors: PluginErrors) -> SortKey:
-    def note(error: Exception) -> None:
+    def note(error: BaseException) -> None:
         errors.note(plugin.name, "QueueSort", error)
 
     def sort_key(pod: PodRecord) -> tuple[Any, ...]:
         try:
             key = tuple(plugin.sort_key(pod))
-        except Exception as error:
+        except RAISED as error:
             note(error)
             key = None
         return (_Key(key, pod.first_seen, note),)

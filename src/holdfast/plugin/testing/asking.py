@@ -7,6 +7,7 @@ import numpy as np
 
 from holdfast.actions.scheduler import Scheduler
 from holdfast.core.classes import PodClass
+from holdfast.core.plugin_errors import RAISED, text_of
 from holdfast.core.pods import PodRecord
 from holdfast.framework.checked import checked_filter, checked_score, is_foreign
 from holdfast.framework.column import Column
@@ -89,7 +90,7 @@ class Asking:
         if answer is None:
             none = dict.fromkeys(np.flatnonzero(fits).tolist(), 0)
             return Answers(self._named(passes), self._named(none), self._named(none))
-        score = checked_score(plugin, answer) if is_foreign(plugin) else answer
+        score = self._checked(plugin, checked_score, answer)
         raw = self._raw(paths, score, fits)
         scores = raw if score.normalize is None else paths.normalized(score.normalize, raw)
         for value in scores.values() if is_foreign(plugin) else ():
@@ -105,14 +106,20 @@ class Asking:
         if plugin in profile.filters:
             answer = self._ask(plugin.name, "filter", plugin.filter, cls)
         if isinstance(answer, Filter):
-            return paths.passes(checked_filter(plugin, answer) if is_foreign(plugin) else answer)
+            return paths.passes(self._checked(plugin, checked_filter, answer))
         return dict.fromkeys(paths.rows.tolist(), not isinstance(answer, Rejected))
+
+    def _checked(self, plugin: Plugin, check: Callable[[Plugin, Any], Any], answer: Any) -> Any:
+        try:
+            return check(plugin, answer) if is_foreign(plugin) else answer
+        except RAISED as error:
+            raise PluginRaised(text_of(error)) from error
 
     def _ask(self, plugin: str, what: str, ask: Callable[[PodClass], Any], cls: PodClass) -> Any:
         try:
             return ask(cls)
-        except Exception as error:
-            raise PluginRaised(f"plugin {plugin}: {what}: {type(error).__name__}: {error}") from error
+        except RAISED as error:
+            raise PluginRaised(f"plugin {plugin}: {what}: {text_of(error)}") from error
 
     def _raw(self, paths: Paths, score: Score, fits: Any) -> dict[int, int]:
         rows = np.flatnonzero(fits)

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.core.cluster import Cluster
+from holdfast.core.plugin_errors import RAISED, text_of
 from holdfast.core.view import All, Cells, One, Some, View
 from holdfast.framework.drawing import DrawnOne, DrawnSome
 from holdfast.framework.interface import Filter, Normalize
@@ -111,9 +112,9 @@ class Paths:
     def _asked(self, what: str, formula: Formula, view: View) -> Any:
         try:
             return formula(view)
-        except Exception as error:
+        except RAISED as error:
             rows = "one row" if view.single else f"{np.size(view.rows)} rows"
-            text = f"plugin {self._plugin}: {what} of {rows}: {type(error).__name__}: {error}"
+            text = f"plugin {self._plugin}: {what} of {rows}: {text_of(error)}"
             raise PluginRaised(text) from error
 
     def _differs(self, what: str, row: int, one: str, said: Any, other: str, too: Any) -> None:
