@@ -135,8 +135,7 @@ class Backfill(Action):
         statement = Statement(round_.cycle)
         if not statement.put(round_.profiles[pod.scheduler], pod, row):
             return False
-        self._commit(round_, statement, [(pod, row)])
-        return True
+        return self._commit(round_, statement, [(pod, row)])
 
     def _backfill_job(self, round_: Round, leader: PodRecord, until: Floats) -> bool:
         """A job is let in whole; some of it may find room elsewhere."""
@@ -154,16 +153,18 @@ class Backfill(Action):
             if row >= 0 and statement.put(profile, pod, row):
                 let_in.append((pod, row))
         if statement.placed and all(job.is_ready for job in jobs):
-            for job in jobs:
-                round_.gangs.became_ready(job, round_.now)
-            self._commit(round_, statement, let_in)
-            return True
+            return self._commit(round_, statement, let_in)
         statement.discard()
         return False
 
-    def _commit(self, round_: Round, statement: Statement, let_in: list[tuple[PodRecord, int]]) -> None:
+    def _commit(self, round_: Round, statement: Statement, let_in: list[tuple[PodRecord, int]]) -> bool:
+        """Whether they were permitted."""
         for _, pod in statement.placed:
             round_.queue.remove(pod)
+        lost = statement.commit(round_.now, says_ready=True)
+        if lost is not None:
+            round_.gangs.refuse_unpermitted(lost, round_.now)
+            return False
         cluster = round_.cluster
         for pod, row in let_in:
             self.placed += 1
@@ -171,7 +172,7 @@ class Backfill(Action):
             for promise in cluster.jobs.holds.on(row):
                 if not promise.waiting and not cluster.promises.has_room(promise):
                     cluster.promises.postponed(promise)
-        statement.commit(round_.now)
+        return True
 
     # Those who run longer than they said
 

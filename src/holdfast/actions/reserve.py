@@ -194,11 +194,11 @@ class Reserve(Action):
             return False
         self._refused.pop(unit.key, None)
         if plan.ready:
-            for job in jobs:
-                round_.gangs.became_ready(job, round_.now)
             for _, pod in plan.statement.placed:
                 round_.queue.remove(pod)
-            plan.statement.commit(round_.now)
+            lost = plan.statement.commit(round_.now, says_ready=True)
+            if lost is not None:
+                round_.gangs.refuse_unpermitted(lost, round_.now)
         else:
             self._hold(round_, unit, plan)
         return True

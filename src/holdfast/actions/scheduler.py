@@ -162,6 +162,7 @@ class Scheduler:
         if limit is not None:
             round_.pods_left = limit
         self.cycle.recheck_waiting(self._profiles, now)
+        self.gangs.recheck_waiting(now)
         decisions: list[Decision] = []
         passes, in_vain, before = 0, 0, (-1, -1)
         while True:

@@ -23,6 +23,7 @@ from holdfast.framework.column import Column
 from holdfast.framework.columns import Columns
 from holdfast.framework.counting import about_reservations
 from holdfast.framework.diagnosis import NO_NODES, Blame, Verdict, not_named_text, verdict
+from holdfast.framework.gang_permit import GangPermit, Stop, Waiting, with_name
 from holdfast.framework.interface import FINE, Nomination, ObjectWarning, Outcome, Plugin
 from holdfast.framework.points import ROOM
 from holdfast.framework.profile import Profile
@@ -35,18 +36,6 @@ _JUDGED_BY = {"ports": "NodePorts", "volumes": "VolumeRestrictions"}
 """The longest message an Event may carry; the condition has it in full."""
 PINNING = "NodeAffinity"
 """The plugin by whose rule a DaemonSet's pod goes to one node only."""
-
-
-class Waiting:
-    """A pod that has its node but must wait for a plugin's permission."""
-
-    __slots__ = ("deadline", "plugin", "pod", "row")
-
-    def __init__(self, pod: PodRecord, row: int, plugin: Plugin, deadline: float) -> None:
-        self.pod = pod
-        self.row = row
-        self.plugin = plugin
-        self.deadline = deadline
 
 
 class Refused(NamedTuple):
@@ -66,9 +55,10 @@ class Cycle:
         self._rooms = cluster.promises.rooms
         self._errors = cluster.plugin_errors
         self._failed_places: dict[str, Refused] = {}
-        """Of pods whose place a plugin failed to reserve, and who were not told so yet."""
+        """Of pods that a plugin kept from a place, and who were not told so yet."""
         self.column = Columns(cluster).column
         self._provisioning = Provisioning(self, cluster)
+        self.gang_permit = GangPermit(self)
         self.profiles: Mapping[str, Profile] = {}
         """By scheduler name."""
         self.waiting: dict[str, Waiting] = {}
@@ -190,11 +180,23 @@ class Cycle:
         self._errors.round += 1
         self._failed_places.clear()
 
+    def note_failure(self, pod: PodRecord, column: Column) -> None:
+        """If a plugin failed to judge the pod's class that is why the pod has no place, even if the
+        plugin is not asked any more by the time the pod is told."""
+        if column.has_failed() and (why := column.verdict()).has_failed:
+            self._failed_places[pod.uid] = Refused(min(why.plugins), why.reasons, True)
+
+    def was_refused(self, pod: PodRecord) -> bool:
+        """Whether a plugin kept the pod from a place, and the pod was not told so yet."""
+        return pod.uid in self._failed_places
+
     def verdict(self, profile: Profile, pod: PodRecord, column: Column) -> Verdict:
         """Why there is no row for the pod."""
         failed = self._failed_places.pop(pod.uid, None) if self._failed_places else None
         if failed is not None:
-            return Verdict(failed.message, frozenset((failed.plugin,)), error=True, has_failed=True)
+            plugins, error = frozenset((failed.plugin,)), failed.has_failed
+            text = failed.message if error else with_name(failed.plugin, failed.message)
+            return Verdict(text, plugins, error=error, has_failed=error)
         found = self._verdict(profile, pod, column)
         if column.has_failed():
             column.judge()  # perhaps by the reasons just asked for
@@ -257,11 +259,13 @@ class Cycle:
         """Asks again for the permission of pods that wait for it."""
         for waiting in list(self.waiting.values()):
             pod = waiting.pod
+            if pod.job is not None:
+                continue  # it is asked about with its job
             profile = profiles[pod.scheduler]
             if pod.phase is not Phase.ASSUMED:
                 del self.waiting[pod.uid]
                 continue
-            outcome = self._permission(waiting.plugin, pod, waiting.row)
+            outcome = self.permission(waiting.plugin, pod, waiting.row)
             if outcome.wait and now < waiting.deadline and not outcome.message:
                 continue
             del self.waiting[pod.uid]
@@ -270,7 +274,7 @@ class Cycle:
                     outcome = Outcome(f"timed out waiting for {waiting.plugin.name}")
                 self._refuse(profile, pod, waiting.row, waiting.plugin, outcome, now)
                 self._cluster.changed(Change.POD_LEFT)
-            elif short := self._short_of(profile, pod, waiting.row):
+            elif short := self.short_of(profile, pod, waiting.row):
                 self._give_back(pod, waiting.row, profile.reserve)
                 why = f"node {self._table.name(waiting.row)}: {short} by the time the pod was permitted"
                 self.fail(profile, pod, why, {ROOM}, now)
@@ -280,7 +284,7 @@ class Cycle:
                 if not self._permit(profile, pod, waiting.row, rest, now):
                     self._cluster.changed(Change.POD_LEFT)
 
-    def _short_of(self, profile: Profile, pod: PodRecord, row: int) -> str:
+    def short_of(self, profile: Profile, pod: PodRecord, row: int) -> str:
         """Of what the node of a pod that waited has too little for the pods there: others may have put
         some there meanwhile, or made the node smaller."""
         table = self._table
@@ -308,15 +312,16 @@ class Cycle:
             self._cluster.changed(Change.POD_LEFT)
 
     def next_deadline(self) -> float | None:
-        return min((w.deadline for w in self.waiting.values()), default=None)
+        return min((w.deadline for w in self.waiting.values() if not w.permitted), default=None)
 
     # A node was found
 
     def claim(self, profile: Profile, pod: PodRecord, row: int, now: float) -> bool:
         before = self._cluster.changes
         refused = self.occupy(profile, pod, row)
-        if refused is not None and refused.has_failed:
+        if refused is not None:
             self._failed_places.pop(pod.uid, None)
+        if refused is not None and refused.has_failed:
             self.fail_for_now(pod, refused.message, {refused.plugin}, now)
         elif refused is not None:
             self.fail(profile, pod, refused.message, {refused.plugin}, now, go_on=True)
@@ -343,9 +348,7 @@ class Cycle:
             if message:
                 self._give_back(pod, row, profile.reserve[: position + 1])
                 self._cluster.undo_changes(before)
-                refused = Refused(plugin.name, message, has_failed)
-                if has_failed:
-                    self._failed_places[pod.uid] = refused
+                refused = self._failed_places[pod.uid] = Refused(plugin.name, message, has_failed)
                 return refused
         return None
 
@@ -360,60 +363,90 @@ class Cycle:
     def _permit(
         self, profile: Profile, pod: PodRecord, row: int, plugins: list[Plugin], now: float
     ) -> bool:
-        stopped: Outcome | None = None
-        plugin: Plugin | None = None
-        point, decided = "Permit", len(self.decisions)
-        try:
-            for plugin in plugins:
+        stop = self.ask_permit(pod, row, plugins)
+        if stop is None:
+            prepared = self.pre_bind(profile, pod, row)
+            if isinstance(prepared, Stop):
+                stop = prepared
+            elif isinstance(bound := self.binding(profile, pod, row), Stop):
+                stop = bound
+            else:
+                self.decisions += prepared
+                self.decisions += bound
+                self.bound(profile, pod, row, now)
+                return True
+        if stop.outcome.message:
+            self._refuse(profile, pod, row, stop.plugin, stop.outcome, now, go_on=True)
+            return False
+        self.have_wait(pod, stop.plugin, now + stop.outcome.wait, now)
+        return True
+
+    def ask_permit(self, pod: PodRecord, row: int, plugins: Iterable[Plugin]) -> Stop | None:
+        """The first of the plugins that makes the pod wait or refuses it."""
+        for plugin in plugins:
+            try:
                 outcome = plugin.permit(pod, row)
                 if outcome is not FINE and any((checked := checked_outcome(plugin, outcome))[:2]):
-                    stopped = checked
-                    break
-            else:
-                point = "PreBind"
-                for plugin in profile.pre_bind:
-                    if more := plugin.pre_bind(pod, row):
-                        self._decide(profile, plugin, more)
-                point = "Bind"
-                for plugin in profile.bind:
-                    if bound := plugin.bind(pod, row):
-                        self._decide(profile, plugin, bound)
-                        break
-        except RAISED as error:
-            assert plugin is not None
-            del self.decisions[decided:]
-            stopped = Outcome(self._errors.note(plugin.name, point, error), retry=True)
-        if stopped is not None:
-            assert plugin is not None
-            return self._stopped(profile, pod, row, plugin, stopped, now)
+                    return Stop(plugin, checked)
+            except RAISED as error:
+                return Stop(
+                    plugin, Outcome(self._errors.note(plugin.name, "Permit", error), retry=True)
+                )
+        return None
+
+    def pre_bind(self, profile: Profile, pod: PodRecord, row: int) -> list[Decision] | Stop:
+        """What is to be decided before the pod is bound."""
+        found: list[Decision] = []
+        for plugin in profile.pre_bind:
+            try:
+                if more := plugin.pre_bind(pod, row):
+                    found += self._checked(profile, plugin, more)
+            except RAISED as error:
+                return Stop(
+                    plugin, Outcome(self._errors.note(plugin.name, "PreBind", error), retry=True)
+                )
+        return found
+
+    def binding(self, profile: Profile, pod: PodRecord, row: int) -> list[Decision] | Stop:
+        """The pod's bind, by the first plugin that has one."""
+        for plugin in profile.bind:
+            try:
+                if bound := plugin.bind(pod, row):
+                    return list(self._checked(profile, plugin, bound))
+            except RAISED as error:
+                return Stop(plugin, Outcome(self._errors.note(plugin.name, "Bind", error), retry=True))
+        return []
+
+    def bound(self, profile: Profile, pod: PodRecord, row: int, now: float) -> None:
+        """The bind is decided."""
         for plugin in profile.post_bind:
             try:
                 if more := plugin.post_bind(pod, row):
-                    self._decide(profile, plugin, more)
+                    self.decisions += self._checked(profile, plugin, more)
             except RAISED as error:
                 self._errors.note(plugin.name, "PostBind", error)
         self._queue.placed(pod, now)
         self._cluster.changed(Change.POD_PLACED)
         self._cluster.chronicle.note(now, pod.ref, "decided", self._table.name(row))
-        return True
 
-    def _stopped(
-        self, profile: Profile, pod: PodRecord, row: int, plugin: Plugin, outcome: Outcome, now: float
-    ) -> bool:
-        """A plugin makes the pod wait, or does not let it be bound."""
-        if outcome.message:
-            self._refuse(profile, pod, row, plugin, outcome, now, go_on=True)
-            return False
-        self.waiting[pod.uid] = Waiting(pod, row, plugin, now + outcome.wait)
+    def have_wait(
+        self, pod: PodRecord, plugin: Plugin, deadline: float, now: float, permitted: bool = False
+    ) -> None:
+        """The pod keeps its place until the plugin permits it."""
+        self.waiting[pod.uid] = Waiting(pod, pod.row, plugin, deadline, permitted)
         self._queue.placed(pod, now)
         self._cluster.changed(Change.POD_PLACED)
-        return True
 
-    def _decide(self, profile: Profile, plugin: Plugin, decisions: Iterable[Decision]) -> None:
-        checks = plugin.name in profile.foreign
-        self.decisions.extend(decisions_of(plugin, decisions) if checks else decisions)
+    def refuse_alone(self, pod: PodRecord, stop: Stop, now: float) -> None:
+        """A pod that gave its place back is told why, and tried again later."""
+        self._rejected(self.profiles[pod.scheduler], pod, stop.plugin, stop.outcome, now, go_on=True)
 
-    def _permission(self, plugin: Plugin, pod: PodRecord, row: int) -> Outcome:
+    def _checked(
+        self, profile: Profile, plugin: Plugin, decisions: Iterable[Decision]
+    ) -> Iterable[Decision]:
+        return decisions_of(plugin, decisions) if plugin.name in profile.foreign else decisions
+
+    def permission(self, plugin: Plugin, pod: PodRecord, row: int) -> Outcome:
         try:
             outcome = plugin.permit(pod, row)
             return outcome if outcome is FINE else checked_outcome(plugin, outcome)
@@ -432,6 +465,17 @@ class Cycle:
     ) -> None:
         """A plugin does not permit the pod where it is."""
         self._give_back(pod, row, profile.reserve)
+        self._rejected(profile, pod, plugin, outcome, now, go_on)
+
+    def _rejected(
+        self,
+        profile: Profile,
+        pod: PodRecord,
+        plugin: Plugin,
+        outcome: Outcome,
+        now: float,
+        go_on: bool,
+    ) -> None:
         if not outcome.retry or pod.leaving:
             self.fail(profile, pod, outcome.message, {plugin.name}, now, go_on=go_on)
             return
@@ -530,9 +574,22 @@ class Cycle:
                     self.fail(profile, each.pod, refused.message, {refused.plugin}, now, go_on=True)
             self._cluster.undo_changes(before)
             return
+        decided = len(self.decisions)
+        lost = self.gang_permit.bind([(profile, pod) for pod in taken], now, whole=True)
+        if lost is not None:
+            stop = lost.stops[0][1]
+            for pod in lost.members:
+                if stop.outcome.retry:
+                    self.fail_for_now(pod, stop.text(), {stop.plugin.name}, now)
+                else:
+                    self.fail(profile, pod, stop.text(), {stop.plugin.name}, now, go_on=True)
+            self._cluster.undo_changes(before)
+            return
+        # Those in the way are asked to go before their places are given away.
+        binds = self.decisions[decided:]
+        del self.decisions[decided:]
         self.apply(nomination.decisions)
-        for pod in taken:
-            self.bind(profile, pod, now)
+        self.decisions += binds
 
     def _is_hopeless(self, profile: Profile, pod: PodRecord) -> bool:
         """Whether nothing but a free node could help the pod, which has been told so before."""

@@ -22,6 +22,7 @@ from holdfast.core.pods import Phase, PodRecord
 from holdfast.core.slots import PODS
 from holdfast.framework.cycle import Cycle
 from holdfast.framework.diagnosis import NO_NODES
+from holdfast.framework.gang_permit import Stops, Unpermitted
 from holdfast.framework.profile import Profile
 from holdfast.framework.queue import Key, SchedulingQueue
 from holdfast.framework.statement import Statement
@@ -29,6 +30,7 @@ from holdfast.framework.trial import PodTrial
 
 NOT_ENOUGH_RESOURCES = "NotEnoughResources"
 NO_GROUP = "PodGroupNotFound"
+NOT_PERMITTED = "NotPermitted"
 QUEUE = "NotAdmitted"
 READY = "Ready"
 
@@ -74,6 +76,7 @@ class Gangs:
         self._rest: dict[JobName, list[PodRecord]] = {}
         """Of jobs that got what they need in this round, those left."""
         cluster.jobs.on_changed = self.changed
+        cycle.gang_permit.on_ready = self.became_ready
 
     # What becomes of members
 
@@ -177,8 +180,10 @@ class Gangs:
         again = one_by_one and bool(statement.placed)
         refusal = self._reasons([job], left) if left and not again else None
         self._jobs.touch(job)
-        statement.commit(now)
-        if again:
+        lost = statement.commit(now)
+        if lost is not None:
+            self.refuse_unpermitted(lost, now)
+        elif again:
             self._come_back(job, left)
         elif refusal is not None:
             for pod in left:
@@ -312,21 +317,65 @@ class Gangs:
         return found
 
     def _attempt(self, jobs: list[Job], members: list[PodRecord], now: float) -> Refusal | None:
-        statement = Statement(self._cycle)
-        enough = self._enough(jobs, members, statement)
-        left = self.place_all(statement, members, enough)
-        # Those with a place count as members of theirs by now.
-        if statement.placed and all(job.is_ready for job in jobs):
+        stops: Stops = []
+        lost: Unpermitted | None = None
+        while True:
+            statement = Statement(self._cycle)
+            enough = self._enough(jobs, members, statement)
+            left = self.place_all(statement, members, enough)
+            # Those with a place count as members of theirs by now.
+            if not statement.placed or not all(job.is_ready for job in jobs):
+                why = self._reasons(jobs, left)
+                statement.discard()
+                return why if lost is None else self._unpermitted(lost, stops)
             refusal = self._reasons(jobs, left) if left and enough is None else None
-            for job in jobs:
-                self.became_ready(job, now)
-            statement.commit(now)
-            if enough is not None:
-                self._come_back(jobs[0], left)
-            return refusal
-        refusal = self._reasons(jobs, left)
-        statement.discard()
-        return refusal
+            lost = statement.commit(now, says_ready=True)
+            if lost is None:
+                for pod, stop in stops:
+                    self._cycle.refuse_alone(pod, stop, now)
+                if enough is not None:
+                    self._come_back(jobs[0], left)
+                return refusal
+            # Others may do for those that are not permitted.
+            stops += lost.stops
+            refused = {pod.uid for pod, _ in lost.stops}
+            members = [pod for pod in members if pod.uid not in refused]
+            if not all(job.would_be_ready(p for p in members if p.job is job) for job in jobs):
+                return self._unpermitted(lost, stops)
+
+    def recheck_waiting(self, now: float) -> None:
+        """Asks again for the permission of members that wait for it."""
+        for lost in self._cycle.gang_permit.recheck(now):
+            self.refuse_unpermitted(lost, now)
+
+    def refuse_unpermitted(self, lost: Unpermitted, now: float) -> None:
+        """Members that have given their places back wait with the others of their job."""
+        for pod in lost.members:
+            if pod.leaving:
+                self._queue.forget(pod)
+        members = self.waiting(lost.members[0])
+        for pod in members:
+            self._queue.take(pod)
+        if members:
+            self._refuse(members[0], members, self._unpermitted(lost, lost.stops), now)
+
+    def _unpermitted(self, lost: Unpermitted, stops: Stops) -> Refusal:
+        """Why the jobs are not bound: these of their members were refused."""
+        names = ", ".join(str(job.name) for job in lost.jobs)
+        text = f"{names} may bind {lost.lacking}"
+        if stops:
+            pod, stop = stops[0]
+            text += f": {pod.namespace}/{pod.name}: {stop.text()}"
+        messages, conditions = {}, {}
+        wakes_on = Change.NONE if stops else _ROOM
+        for pod, stop in stops:
+            messages[pod.uid] = stop.text()
+            conditions[pod.uid] = "SchedulerError" if stop.outcome.retry else "Unschedulable"
+            wakes_on |= self._profiles[pod.scheduler].wakes_on((stop.plugin.name,))
+            pod.rejected_by = (stop.plugin.name,)
+        has_failed = any(stop.outcome.retry for _, stop in stops)
+        problem = Problem(NOT_PERMITTED, text)
+        return Refusal(problem, messages, wakes_on, conditions, has_failed=has_failed)
 
     def _finish_start(
         self, jobs: list[Job], members: list[PodRecord], refusal: Refusal, now: float
@@ -388,7 +437,8 @@ class Gangs:
                         return again + left[number:]
                     progress = progress or bool(again)
                 else:
-                    tried.add(kind)
+                    if not statement.was_refused:
+                        tried.add(kind)
                     depends = depends or not self._cycle.column(profile, pod.cls).is_local
                     again.append(pod)
             if not (again and progress and depends):
@@ -421,7 +471,7 @@ class Gangs:
             if refusal:
                 told[kind] = refusal, "Unschedulable", ()
                 wakes_on |= _ROOM | Change.OTHER
-            elif kind not in told:
+            elif kind not in told or self._cycle.was_refused(pod):
                 column = self._cycle.column(profile, pod.cls)
                 why = self._cycle.verdict(profile, pod, column)
                 counted = (
@@ -443,11 +493,17 @@ class Gangs:
     def _refuse(
         self, leader: PodRecord, members: list[PodRecord], refusal: Refusal, now: float
     ) -> None:
-        left = [pod for pod in members if pod.phase is Phase.PENDING]
+        # Those that were refused alone are in the queue already.
+        left = [
+            pod for pod in members if pod.phase is Phase.PENDING and self._queue.place(pod.uid) is None
+        ]
+        if not any(pod is leader for pod in left):
+            leader = left[0] if left else leader
         for job in {id(pod.job): pod.job for pod in left if pod.job is not None}.values():
             if not job.is_ready:
                 job.problem = refusal.problem
-                if refusal.problem.reason in _ROOM_HELPS or leader.promise is not None:
+                reason = refusal.problem.reason
+                if reason in _ROOM_HELPS or (leader.promise is not None and reason != NOT_PERMITTED):
                     self.refused[job.name] = leader
             self._jobs.touch(job)
         for pod in left:
@@ -486,8 +542,7 @@ class Gangs:
         now: float,
         has_failed: bool = False,
     ) -> None:
-        stands = leader if leader.phase is Phase.PENDING else left[0]
-        if pod is not stands:
+        if pod is not leader:
             self._queue.follow(pod)
             return
         assert pod.job is not None
@@ -495,7 +550,9 @@ class Gangs:
         if has_failed:
             self._queue.retry_later(pod, now)
             return
-        alone = any(p.nominated or p.pin is not None or p.cls.private for p in left)
+        alone = pod.job.problem.reason == NOT_PERMITTED or any(
+            p.nominated or p.pin is not None or p.cls.private for p in left
+        )
         self._queue.reject(pod, self._key(pod, left), wakes_on, now, go_on=alone)
 
     def _key(self, leader: PodRecord, left: list[PodRecord]) -> Key:

@@ -5,6 +5,7 @@ import numpy as np
 from holdfast.core.pods import PodRecord
 from holdfast.framework.column import Column
 from holdfast.framework.cycle import Cycle
+from holdfast.framework.gang_permit import Unpermitted
 from holdfast.framework.profile import Profile
 
 
@@ -13,13 +14,17 @@ class Statement:
         self._cycle = cycle
         self._changes = cycle.cluster.changes
         self.placed: list[tuple[Profile, PodRecord]] = []
+        self.was_refused = False
+        """Whether a plugin refused to reserve the place that was found last."""
 
     def place(self, profile: Profile, pod: PodRecord) -> bool:
         """Takes the best place there is for the pod, if there is one."""
         cycle = self._cycle
         column = cycle.column(profile, pod.cls)
+        self.was_refused = False
         row = cycle.find_row(profile, pod, column)
         if row < 0:
+            cycle.note_failure(pod, column)
             return False
         cycle.draw(profile, pod, column, row)
         if pod.draws_on in cycle.cluster.virtuals.by_id:
@@ -46,7 +51,8 @@ class Statement:
 
     def put(self, profile: Profile, pod: PodRecord, row: int) -> bool:
         """Takes a place on this row, where the pod fits."""
-        if self._cycle.occupy(profile, pod, row) is not None:
+        self.was_refused = self._cycle.occupy(profile, pod, row) is not None
+        if self.was_refused:
             return False
         self.placed.append((profile, pod))
         return True
@@ -58,8 +64,15 @@ class Statement:
         self.placed.clear()
         self._cycle.cluster.undo_changes(self._changes)
 
-    def commit(self, now: float) -> None:
-        """All of them are to be bound."""
-        for profile, pod in self.placed:
-            self._cycle.bind(profile, pod, now)
-        self.placed.clear()
+    def commit(self, now: float, says_ready: bool = False) -> Unpermitted | None:
+        """All of them are to be bound. A job of which plugins do not permit as many as it needs is not
+        bound at all, and everything is as it was before."""
+        placed, self.placed = self.placed, []
+        if placed and placed[0][1].job is None:
+            for profile, pod in placed:
+                self._cycle.bind(profile, pod, now)
+            return None
+        lost = self._cycle.gang_permit.bind(placed, now, says_ready)
+        if lost is not None and len(lost.members) == len(placed):
+            self._cycle.cluster.undo_changes(self._changes)
+        return lost
