@@ -22,9 +22,14 @@
     ├── Failure               cli.failing                         a command fails, with a status
     ├── CpuWantError          core.cpus.wants                     an invalid request for CPUs
     ├── DeviceRequestError    core.devices.requests               an invalid request for devices
+    ├── InvalidScore          core.plugin_errors                  a score out of range
+    ├── UnknownField          core.pod_fields                     a path that leads to no field of a pod
     ├── UndeclaredAnnotation  core.pod_reading                    a plugin reads what it did not declare
     ├── ConfigError           framework.config.problems           an invalid configuration
+    ├── Unreadable            framework.handle                    a node's annotation has no valid value
     ├── PluginError           framework.registry                  a plugin breaks its contract
+    ├── ContractBroken        plugin.testing.paths                a tested plugin breaks its contract
+    │   └── PluginRaised      plugin.testing.paths                a tested plugin raises an exception
     ├── _TooDeepError         server.api.bodies
     ├── InvalidCredentials    server.api.credentials              a request that is not authenticated
     ├── ProtobufError         server.api.protobuf.decode          a body that is no protobuf

@@ -139,7 +139,7 @@ def _check_phases(expected: Expectation, objects: Objects) -> Iterator[str]:
 
 
 def _check_absent(expected: Expectation, objects: Objects) -> Iterator[str]:
-    present = {str(objects.key_of(raw)) for raw in objects.all()} if expected.absent else set()
+    present = {str(key) for key in objects.every_key()} if expected.absent else set()
     yield from (f"absent: {name} is there" for name in expected.absent if name in present)
 
 

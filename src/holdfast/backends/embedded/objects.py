@@ -46,6 +46,12 @@ class Objects:
         for kind in sorted(self.store.kinds(), key=lambda kind: (_ORDER.get(kind, len(_ORDER)), kind)):
             yield from self.store.scan(*kind)
 
+    def every_key(self) -> Iterator[Key]:
+        """Of every object, whatever kind it is of."""
+        for kind in self.store.kinds():
+            for raw in self.store.scan(*kind):
+                yield Key(*kind, raw["metadata"].get("namespace", ""), raw["metadata"]["name"])
+
     def create(self, raw: Raw) -> Raw:
         """With the metadata only a server can give."""
         key = self.key_of(raw)

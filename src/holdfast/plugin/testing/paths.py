@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from holdfast.api.errors import HoldfastError
 from holdfast.core.cluster import Cluster
 from holdfast.core.plugin_errors import RAISED, text_of
 from holdfast.core.view import All, Cells, One, Some, View
@@ -17,7 +18,7 @@ Formula = Callable[[View], Cells]
 Rows = NDArray[np.intp]
 
 
-class ContractBroken(AssertionError):
+class ContractBroken(HoldfastError, AssertionError):
     """A plugin does what the contract forbids; the message says where and how."""
 
 
