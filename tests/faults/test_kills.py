@@ -31,45 +31,44 @@ def member(name: str, cpu: int, priority: int) -> Raw:
     return pod(name, cpu, priority, annotations={GROUP_NAME: "gang", **_REPLICA})
 
 
-def a_gang_makes_room() -> Life:
-    life = cluster(
-        (0.5, PODS, member("g0", 1500, 0)),
-        (0.5, PODS, member("g1", 1500, 0)),
-        (5.0, PODS, pod("high", 1500, 100)),
-    )
+def gang_and(*acts: tuple[float, str, Raw]) -> Life:
+    """A cluster with a PodGroup of two."""
+    life = cluster(*acts)
     life.first.append((GROUPS, group("gang", 2)))
     return life
 
 
+def a_gang_makes_room() -> Life:
+    return gang_and(
+        (0.5, PODS, member("g0", 1500, 0)),
+        (0.5, PODS, member("g1", 1500, 0)),
+        (5.0, PODS, pod("high", 1500, 100)),
+    )
+
+
 def others_make_room_for_a_gang() -> Life:
-    life = cluster(
+    return gang_and(
         (0.5, PODS, pod("low0", 1500, 0, annotations=_REPLICA)),
         (0.5, PODS, pod("low1", 1500, 0, annotations=_REPLICA)),
         (5.0, PODS, member("g0", 1000, 100)),
         (5.0, PODS, member("g1", 1000, 100)),
     )
-    life.first.append((GROUPS, group("gang", 2)))
-    return life
 
 
 def a_gang_starts_while_others_want_its_place() -> Life:
-    life = cluster(
+    return gang_and(
         (5.0, PODS, member("g0", 1500, 0)),
         (5.0, PODS, member("g1", 1500, 0)),
         (5.0, PODS, pod("other", 700, 0)),
     )
-    life.first.append((GROUPS, group("gang", 2)))
-    return life
 
 
 def something_more_important_comes_while_a_gang_starts() -> Life:
-    life = cluster(
+    return gang_and(
         (5.0, PODS, member("g0", 1500, 0)),
         (5.0, PODS, member("g1", 1500, 0)),
         (6.0, PODS, pod("high", 1500, 100)),
     )
-    life.first.append((GROUPS, group("gang", 2)))
-    return life
 
 
 def owners_take_a_reservation() -> Life:

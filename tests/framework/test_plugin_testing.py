@@ -516,18 +516,10 @@ def test_unreserve_that_undoes_nothing() -> None:
     check_plugin(Forgetful, seeds=range(1), node=small_node, pod=random_half, ignore={"_kept"})
 
 
-class Impatient(HalfFull):
+class Impatient(Forgetful):
     """Takes the decision to bind for the bind."""
 
     name = "Impatient"
-
-    def __init__(self, *args: Any) -> None:
-        super().__init__(*args)
-        self._kept: set[str] = set()
-
-    def reserve(self, pod: PodRecord, row: int) -> Outcome:
-        self._kept.add(pod.uid)
-        return FINE
 
     def unreserve(self, pod: PodRecord, row: int) -> None:
         self._kept.remove(pod.uid)

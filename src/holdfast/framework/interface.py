@@ -78,7 +78,7 @@ that gives any) and `post_bind`. These may keep state of their own, and must be 
 A job's pods pass each step together: if one is refused that the job cannot do without, all are, and
 while one that it cannot do without waits in `permit`, the others wait with it.
 
-**Errors.** Whatever a plugin raises, and an answer that is none, rejects the pod with the reason
+**Errors.** Whatever a plugin raises, and an invalid answer, rejects the pod with the reason
 SchedulerError and a message that names the plugin; it is counted, logged and tried again after a
 back-off. Other pods go on. Formulas that failed are closed for the rest of the round: no row is
 feasible. See docs/plugins.md for each method.

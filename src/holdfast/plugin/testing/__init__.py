@@ -15,7 +15,7 @@
 
 The cluster is the one of `holdfast simulate`: objects are read as `kubectl apply` reads them, time is
 virtual, the scheduler is the real one, with the default plugins and the tested one. Every answer is
-computed for one row and for many, kept and anew, and a difference raises `ContractBroken`.
+computed for one row and for many, kept and recomputed, and a difference raises `ContractBroken`.
 
     objects     nodes, pods and reservations with little to write
     cluster     the cluster: steps, questions, what is there

@@ -1,9 +1,9 @@
 """Random lives of a small cluster, and what must hold of a plugin in all of them.
 
 * Every formula gives the same for one row, some rows and all rows, and what was kept is what comes out
-  when it is computed anew (`Cluster` sees to that after every step).
+  when it is computed again (`Cluster` sees to that after every step).
 * A pod the plugin rejected is woken by what makes a node feasible for it.
-* Answers do not depend on the order in which objects were seen: a scheduler that is started anew on the
+* Answers do not depend on the order in which objects were seen: a scheduler that is restarted on the
   same objects, in any order, gives the same ones.
 * `unreserve` also comes after `post_bind`, when the API server refuses the bind.
 * `unreserve` undoes `reserve`: afterwards the plugin answers as before, and keeps what it kept before.
