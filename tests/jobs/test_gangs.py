@@ -6,6 +6,8 @@ import pytest
 
 from builders import make_node, make_pod, make_pod_group
 from holdfast.controllers.podgroups import PodGroups
+from holdfast.core.decisions import Preempt
+from holdfast.core.events import WriteRefused
 from holdfast.core.jobs.making import hold_for
 from holdfast.core.pods import Phase
 from jobs.stage import GROUP, SIGS, VOLCANO, gang, group, node, play, pod, step
@@ -13,6 +15,7 @@ from reference.driving import Driver
 from reference.setup import Setup
 
 KOORD = "gang.scheduling.koordinator.sh/"
+HOSTNAME = "kubernetes.io/hostname"
 LIGHT = "pod-group.scheduling.sigs.k8s.io"
 
 
@@ -500,3 +503,62 @@ def test_a_hold_that_waits_does_not_keep_it_from_its_place(
     driver.add(held, make_pod("g-1").cpu("1").group("g").created(since).obj(), bound.obj())
     driver.add(make_pod_group("g").min_member(2).obj())
     assert driver.binds(120.0) == binds
+
+
+# Members that have to make room
+
+
+def preemptable_gang(assumed: bool = False) -> Driver:
+    """Three members on a node each, of which the gang needs two; the third may be bound only soon."""
+    driver = Driver((Setup(extra=("Coscheduling", "DefaultPreemption")),))
+    names = ("n0", "n1", "n2")
+    driver.add(*(make_node(name).allocatable(cpu="2", memory="8Gi").obj() for name in names))
+    driver.add(make_pod_group("g").min_member(2).obj())
+    driver.add(*(make_pod(f"g-{i}").cpu("2").group("g").on(f"n{i}").obj() for i in range(2)))
+    third = make_pod("g-2").cpu("2").group("g")
+    if not assumed:
+        return driver.add(third.on("n2").obj())
+    driver.add(third.obj())
+    assert driver.binds() == {"g-2": "n2"}
+    return driver
+
+
+def victims_for(driver: Driver, name: str, node_name: str) -> list[str]:
+    """Whom a pod preempts that is to go to that node."""
+    preemptor = make_pod(name).cpu("2").priority(100).node_selector({HOSTNAME: node_name})
+    decisions = driver.add(preemptor.obj()).round()
+    return sorted(d.pod.name for d in decisions if isinstance(d, Preempt))
+
+
+@pytest.mark.parametrize("assumed", [False, True])
+def test_a_victim_is_on_its_way_out_though_its_object_does_not_say_so_yet(assumed: bool) -> None:
+    """The kubelet, or the bind itself, updates the pod before the condition of a victim is written."""
+    driver = preemptable_gang(assumed)
+    assert victims_for(driver, "high-0", "n2") == ["g-2"]
+    third = make_pod("g-2").cpu("2").group("g").on("n2")
+    driver.update(third.phase("Running").obj())
+    assert victims_for(driver, "high-1", "n1") == ["g-0", "g-1"]
+
+
+def test_a_victim_whose_bind_is_refused_is_not_tried_again_unless_it_stays() -> None:
+    driver = preemptable_gang(assumed=True)
+    assert victims_for(driver, "high", "n2") == ["g-2"]
+    third = make_pod("g-2").cpu("2").group("g")
+    driver.refuse(third.obj()).add(make_node("n3").allocatable(cpu="2", memory="8Gi").obj())
+    assert driver.binds(100.0) == {"high": "n2"}
+    driver.update(third.label("seen", "again").obj())  # it does not say yet that it is deleted
+    assert driver.binds(200.0) == {}
+    decision = next(d for d in driver.decisions if isinstance(d, Preempt))
+    driver.feed(WriteRefused(decision, "no"))
+    assert driver.binds(300.0) == {"g-2": "n3"}
+
+
+def test_a_victim_that_is_deleted_though_its_eviction_is_refused_is_not_tried_again() -> None:
+    driver = preemptable_gang(assumed=True)
+    assert victims_for(driver, "high", "n2") == ["g-2"]
+    third = make_pod("g-2").cpu("2").group("g")
+    driver.refuse(third.obj()).update(third.deleted().obj())
+    decision = next(d for d in driver.decisions if isinstance(d, Preempt))
+    driver.feed(WriteRefused(decision, "no"))
+    driver.add(make_node("n3").allocatable(cpu="2", memory="8Gi").obj())
+    assert driver.binds(300.0) == {"high": "n2"}

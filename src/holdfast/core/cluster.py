@@ -250,6 +250,8 @@ class Cluster:
         self.ledger.remove(pod)
         pod.draws_on = ""
         pod.phase = Phase.PENDING
+        if pod.disrupted:
+            pod.leaving = True  # the decision that it goes stands
         if pod.cleared_for:
             self.nominate(pod, pod.cleared_for)  # as its object has said all the time
             if pod.uid in self.promises.rooms:
@@ -483,9 +485,15 @@ class Cluster:
     def _stays(self, uid: str) -> None:
         """A pod was asked to go, and may stay."""
         victim = self.pods.get(uid)
-        if victim is not None and victim.disrupted and victim.phase is Phase.ASSIGNED:
-            victim.disrupted = False
-            self.changed(Change.OTHER)
+        if victim is None or not victim.disrupted:
+            return
+        victim.disrupted = False
+        victim.leaving = victim.cls.terminating
+        self.changed(Change.OTHER)
+        if victim.job is not None:
+            self.jobs.touch(victim.job)
+        if victim.phase is Phase.PENDING and not victim.leaving and self.watcher is not None:
+            self.watcher.pod_pending(victim)
 
     def _try_again(self, uid: str) -> None:
         """What was decided for a pending pod was not done: perhaps a victim stays that was to make room

@@ -218,9 +218,10 @@ class PodIntake:
             before = known.started
             known.started = parse_time(started) if started else None
             preempted, deleted = is_preempted(pod), pod.metadata.deletion_timestamp is not None
-            # Its condition comes first, its deletion may take a while: it is on its way out until the
-            # decision is refused.
-            known.disrupted = preempted and (deleted or known.disrupted)
+            # Its condition and its deletion may take a while, and updates by others come before: a
+            # victim is on its way out until the decision is refused.
+            if deleted:
+                known.disrupted = preempted
             preempted = preempted and not deleted
             if preempted != known.preempted:
                 known.preempted = preempted
@@ -237,7 +238,7 @@ class PodIntake:
                 if known.estimate is not None:
                     self._ledger.changed.add(known.row)  # it is known when it ends
             return
-        known.leaving = pod.metadata.deletion_timestamp is not None
+        known.leaving = pod.metadata.deletion_timestamp is not None or known.disrupted
         if known.uid in self._promises.rooms:
             self._promises.preemptor_changed(known)
         if known.phase is not Phase.PENDING:

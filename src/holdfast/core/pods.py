@@ -108,7 +108,7 @@ class PodRecord:
         self.gone = False
         """Whether its object is there no more."""
         self.leaving = False
-        """Whether the pod is being deleted."""
+        """Of a pod without a node: whether it is being deleted, or is about to be to make room."""
         self.attempts = 0
         """How often no node was found for the pod."""
         self.errors = 0
@@ -132,7 +132,8 @@ class PodRecord:
         self.promise: Promise | None = None
         """Of a reserve pod: its reservation."""
         self.disrupted = False
-        """Whether the pod is on its way out to make room for another."""
+        """Whether the pod is on its way out to make room for another: from the decision on, until it is
+        gone or the decision is refused."""
         self.preempted = False
         """Whether its condition says that it has to make room for another, though it is not deleted."""
         self.evictions_refused = 0
