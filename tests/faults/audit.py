@@ -159,16 +159,6 @@ class Audit:
         quota = self._model.find(QUOTAS, team) if team else None
         return not team or (quota is not None and not quota["spec"].get("closed"))
 
-    def half_bound(self) -> set[str]:
-        """Gangs that are being bound, or stay like that."""
-        found = set()
-        for group in self._groups():
-            name, members = group["metadata"]["name"], self._members(group)
-            bound = sum(bool(pod["spec"].get("nodeName")) for pod in members)
-            if 0 < bound < group["spec"]["minMember"]:
-                found.add(name)
-        return found
-
     def _groups(self) -> list[Raw]:
         return self._model.all(GROUPS) + self._model.all(OTHER_GROUPS)
 

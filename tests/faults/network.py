@@ -13,6 +13,8 @@ import random
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from msgspec.json import decode
+
 from faults.model import Model, Refused, Watch, parse
 from faults.process import ProcessLoop, Timeline
 
@@ -225,6 +227,8 @@ class Network:
         self.streams: dict[Stream, None] = {}
         self.holders: dict[str, str] = {}
         """The identity under which each process last took the lease."""
+        self.targets: dict[str, str] = {}
+        """The node of the last bind that was sent for each pod, by uid."""
         self.writes = 0
         timeline.call_later(_BOOKMARKS_EVERY, self._bookmarks)
 
@@ -268,6 +272,9 @@ class Network:
         content_type = next((x[14:] for x in lines if x.startswith("Content-Type: ")), "")
         name = transport.loop.name
         sent = Sent(name, method, url, content_type, body, self.holders.get(name, ""))
+        if sent.what == "bind":
+            binding = decode(body)
+            self.targets[binding["metadata"]["uid"]] = binding["target"]["name"]
         fate = self.fate(sent)
         if self.is_apart(name) or transport.broken:
             transport.broken = True

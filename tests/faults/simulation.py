@@ -20,6 +20,7 @@ from holdfast.backends.kubernetes.access import Access
 from holdfast.backends.kubernetes.clock import Clock
 from holdfast.backends.kubernetes.comparing import Difference, compare
 from holdfast.backends.kubernetes.reading.watched import WATCHED
+from holdfast.core.pods import Phase
 from holdfast.framework.config import API_VERSION, KIND, Configuration, load
 from holdfast.framework.registry import Registry
 from holdfast.plugins import registry
@@ -331,12 +332,27 @@ class Simulation:
                 stream.end()
 
     def _delete(self, path: str, name: str, namespace: str) -> None:
+        if path == NODES:
+            self.audit.broken_up |= self._gangs_on(name)
         self.model.delete(path, name, namespace)
         if path == NODES:
-            self.audit.broken_up |= self.audit.half_bound()
             for pod in self.audit.pods_on(name):
-                self.audit.broken_up.add(group_of(pod))
                 self.model.remove(PODS, pod)
+
+    def _gangs_on(self, node: str) -> set[str]:
+        """Gangs of which a member is on the node, or was to be bound to it."""
+        chosen = dict(self.network.targets)
+        for process in self.processes.values():
+            if process.running is not None and process.running.runner is not None:
+                cluster = process.running.runner.scheduler.cluster
+                assumed = [pod for pod in cluster.pods.values() if pod.phase is Phase.ASSUMED]
+                chosen.update((pod.uid, cluster.nodes.name(pod.row)) for pod in assumed)
+        return {
+            group_of(pod)
+            for pod in self.model.all(PODS)
+            if (pod["spec"].get("nodeName") or chosen.get(pod["metadata"]["uid"])) == node
+            and not has_ended(pod)
+        }
 
     def _end(self, name: str) -> None:
         pod = self.model.find(PODS, name)
