@@ -62,6 +62,7 @@ class Cycle:
         self.profiles: Mapping[str, Profile] = {}
         """By scheduler name."""
         self.waiting: dict[str, Waiting] = {}
+        cluster.node_listeners.append(self._node_changed)
         self.decisions: list[Decision] = []
         self.terse = False
         """Whether so many pods were woken that those without luck are not told the latest reasons."""
@@ -266,6 +267,8 @@ class Cycle:
                 del self.waiting[pod.uid]
                 continue
             outcome = self.permission(waiting.plugin, pod, waiting.row)
+            if waiting.node_gone and not outcome.message:
+                outcome = self.node_gone(waiting)
             if outcome.wait and now < waiting.deadline and not outcome.message:
                 continue
             del self.waiting[pod.uid]
@@ -310,6 +313,17 @@ class Cycle:
             outcome = Outcome(message, retry=True)
             self._refuse(self.profiles[pod.scheduler], pod, waiting.row, waiting.plugin, outcome, now)
             self._cluster.changed(Change.POD_LEFT)
+
+    def node_gone(self, waiting: Waiting) -> Outcome:
+        """Why a pod that waits for permission gives its place up once its node is deleted."""
+        node = self._table.name(waiting.row)
+        text = f"node {node} was deleted while the pod waited for {waiting.plugin.name}"
+        return Outcome(text, retry=True)
+
+    def _node_changed(self, row: int) -> None:
+        if self.waiting and not self._table.alive[row]:
+            for waiting in self.waiting.values():
+                waiting.node_gone = waiting.node_gone or waiting.row == row
 
     def next_deadline(self) -> float | None:
         return min((w.deadline for w in self.waiting.values() if not w.permitted), default=None)

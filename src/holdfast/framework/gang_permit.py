@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 class Waiting:
     """A pod that has its node but must wait for a plugin's permission."""
 
-    __slots__ = ("deadline", "permitted", "plugin", "pod", "row")
+    __slots__ = ("deadline", "node_gone", "permitted", "plugin", "pod", "row")
 
     def __init__(
         self, pod: PodRecord, row: int, plugin: Plugin, deadline: float, permitted: bool = False
@@ -38,6 +38,8 @@ class Waiting:
         self.deadline = deadline
         self.permitted = permitted
         """It waits for other members of its job only."""
+        self.node_gone = False
+        """Whether its node was deleted, even if there is another of the same name by now."""
 
 
 class Stop(NamedTuple):
@@ -121,7 +123,11 @@ class GangPermit:
             jobs = self._jobs.partners(pod.job)
             key = tuple(sorted(str(job.name) for job in jobs))
             _, stops = together.setdefault(key, (jobs, []))
-            if not waiting.permitted and (stop := self._ask_again(waiting, now)) is not None:
+            if waiting.permitted:
+                stop = Stop(waiting.plugin, cycle.node_gone(waiting)) if waiting.node_gone else None
+            else:
+                stop = self._ask_again(waiting, now)
+            if stop is not None:
                 stops.append((pod, stop))
         given_back = self._given_back
         found = [self._settle(jobs, [], stops, now) for jobs, stops in together.values()]
@@ -135,6 +141,8 @@ class GangPermit:
         outcome = cycle.permission(plugin, pod, waiting.row)
         if outcome.message:
             return Stop(plugin, outcome)
+        if waiting.node_gone:
+            return Stop(plugin, cycle.node_gone(waiting))
         if outcome.wait:
             late = Outcome(f"timed out waiting for {plugin.name}")
             return None if now < waiting.deadline else Stop(plugin, late)
