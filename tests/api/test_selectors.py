@@ -16,6 +16,7 @@ from holdfast.api.affinity import (
     Toleration,
 )
 from holdfast.api.errors import SelectorError
+from holdfast.api.label_selectors import Requirement, Selector
 from holdfast.api.meta import LabelSelector, LabelSelectorRequirement
 from holdfast.api.selectors import (
     compile_selector,
@@ -284,3 +285,54 @@ def test_any_text_is_either_a_selector_or_an_error(text: str) -> None:
             parse(text)
         except SelectorError as error:
             assert str(error)
+
+
+_REQUIREMENTS = st.builds(
+    Requirement,
+    st.sampled_from("abc"),
+    st.sampled_from(("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt", "Other")),
+    st.lists(st.sampled_from(("", "1", "2", "3", "x")), min_size=1, max_size=3).map(
+        lambda values: tuple(sorted(set(values)))
+    ),
+)
+
+
+@given(
+    st.lists(_REQUIREMENTS, min_size=5, max_size=9, unique=True),
+    st.dictionaries(st.sampled_from("abcd"), st.sampled_from(("", "1", "2", "3", "x"))),
+)
+def test_a_long_selector_says_what_its_requirements_say(
+    requirements: list[Requirement], labels: dict[str, str]
+) -> None:
+    selector = Selector(tuple(requirements))
+    assert selector.matches(labels) is all(each.matches(labels) for each in requirements)
+
+
+class _Counted(dict[str, str]):
+    """Labels that count how often they are looked at."""
+
+    looks = 0
+
+    def __contains__(self, key: object) -> bool:
+        self.looks += 1
+        return super().__contains__(key)
+
+    def get(self, key: str, default: Any = None) -> Any:
+        self.looks += 1
+        return super().get(key, default)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        ",".join(f"!k{n}" for n in range(5_000)),
+        ",".join(f"k{n}!=v" for n in range(5_000)),
+        ",".join(f"app!=v{n}" for n in range(5_000)),
+        ",".join(f"k{n}" for n in range(5_000)),
+        f"app notin ({','.join(f'v{n}' for n in range(5_000))})",
+    ],
+)
+def test_what_labels_cost_to_match_does_not_depend_on_the_length_of_the_selector(text: str) -> None:
+    labels = _Counted(WEB)
+    parse_label_selector(text).matches(labels)
+    assert labels.looks <= len(WEB)

@@ -49,22 +49,108 @@ class Requirement(NamedTuple):
                 return False
 
 
-class Selector:
-    """Requirements that must all hold; none at all matches everything, `nothing` nothing."""
+class _OfKey:
+    """All requirements on one label, joined, so that a value is judged at once however many there
+    are."""
 
-    __slots__ = ("_hash", "key", "nothing", "requirements")
+    __slots__ = ("_above", "_allowed", "_below", "_denied", "_never", "needed")
+
+    def __init__(self, requirements: list[Requirement]) -> None:
+        self.needed = any(each.operator not in ("NotIn", "DoesNotExist") for each in requirements)
+        """Whether the label must be there."""
+        self._never = False
+        """Whether no value will do."""
+        self._allowed: frozenset[str] | None = None
+        self._denied: frozenset[str] = frozenset()
+        self._above: int | None = None
+        self._below: int | None = None
+        denied: set[str] = set()
+        for each in requirements:
+            match each.operator:
+                case "In":
+                    values = frozenset(each.values)
+                    self._allowed = values if self._allowed is None else self._allowed & values
+                case "NotIn":
+                    denied.update(each.values)
+                case "Exists":
+                    pass
+                case "Gt" | "Lt":
+                    self._bound(each.operator, as_integer(each.values[0]))
+                case _:
+                    self._never = True
+        self._denied = frozenset(denied)
+
+    def _bound(self, operator: str, value: int | None) -> None:
+        if value is None:
+            self._never = True
+        elif operator == "Gt":
+            self._above = value if self._above is None else max(self._above, value)
+        else:
+            self._below = value if self._below is None else min(self._below, value)
+
+    def allows(self, value: str) -> bool:
+        if self._never or value in self._denied:
+            return False
+        if self._allowed is not None and value not in self._allowed:
+            return False
+        if self._above is None and self._below is None:
+            return True
+        number = as_integer(value)
+        return (
+            number is not None
+            and (self._above is None or number > self._above)
+            and (self._below is None or number < self._below)
+        )
+
+
+_FEW = 4
+"""Requirements, or values of one, that are judged one after the other."""
+
+
+class Selector:
+    """Requirements that must all hold; none at all matches everything, `nothing` nothing.
+
+    What labels cost to match depends on how many these are, not on how long the selector is."""
+
+    __slots__ = ("_hash", "_joined", "_needed", "key", "nothing", "requirements")
 
     def __init__(self, requirements: tuple[Requirement, ...] = (), *, nothing: bool = False):
         self.requirements = tuple(sorted(set(requirements)))
         self.nothing = nothing
         self.key: tuple[object, ...] = (nothing, *self.requirements)
         self._hash = hash(self.key)
+        self._joined: dict[str, _OfKey] | None = None
+        """By label, of a long selector."""
+        self._needed: tuple[str, ...] = ()
+        if len(self.requirements) > _FEW or any(len(r.values) > _FEW for r in self.requirements):
+            self._join()
+
+    def _join(self) -> None:
+        by_key: dict[str, list[Requirement]] = {}
+        for each in self.requirements:
+            by_key.setdefault(each.key, []).append(each)
+        self._joined = {key: _OfKey(requirements) for key, requirements in by_key.items()}
+        self._needed = tuple(key for key, joined in self._joined.items() if joined.needed)
 
     def matches(self, labels: Mapping[str, str]) -> bool:
         if self.nothing:
             return False
+        if self._joined is not None:
+            return self._matches_joined(self._joined, labels)
         for requirement in self.requirements:
             if not requirement.matches(labels):
+                return False
+        return True
+
+    def _matches_joined(self, joined: dict[str, _OfKey], labels: Mapping[str, str]) -> bool:
+        if len(self._needed) > len(labels):
+            return False
+        for key in self._needed:
+            if key not in labels:
+                return False
+        for key, value in labels.items():
+            of_key = joined.get(key)
+            if of_key is not None and not of_key.allows(value):
                 return False
         return True
 

@@ -24,54 +24,49 @@ def parse_label_selector(text: str) -> Selector:
     tokens = _tokens(text)
     requirements: list[Requirement] = []
     while tokens:
-        if tokens[0] != "!" and tokens[0] in _SIGNS:
-            raise SelectorError(f"found '{tokens[0]}', expected: !, identifier, or 'end of string'")
+        if tokens[-1] != "!" and tokens[-1] in _SIGNS:
+            raise SelectorError(f"found '{tokens[-1]}', expected: !, identifier, or 'end of string'")
         try:
             requirements.append(_requirement(tokens))
         except SelectorError as error:
             raise SelectorError(f"unable to parse requirement: {error}") from None
         if tokens:
-            if tokens[0] != ",":
-                raise SelectorError(f"found '{tokens[0]}', expected: ',' or 'end of string'")
-            tokens.pop(0)
-            if not tokens or (tokens[0] != "!" and tokens[0] in _SIGNS):
-                found = tokens[0] if tokens else ""
+            if tokens[-1] != ",":
+                raise SelectorError(f"found '{tokens[-1]}', expected: ',' or 'end of string'")
+            tokens.pop()
+            if not tokens or (tokens[-1] != "!" and tokens[-1] in _SIGNS):
+                found = tokens[-1] if tokens else ""
                 raise SelectorError(f"found '{found}', expected: identifier after ','")
     return Selector(tuple(requirements))
 
 
 def _tokens(text: str) -> list[str]:
-    tokens, position = [], 0
-    text = text.rstrip()
-    while position < len(text):
-        token = _TOKEN.match(text, position)
-        if token is None:  # pragma: no cover - the pattern takes any character
-            raise SelectorError(f"cannot read {text[position:]!r}")
-        tokens.append(token[1])
-        position = token.end()
+    """The next one last, from where it is cheap to take it."""
+    tokens = _TOKEN.findall(text.rstrip())
+    tokens.reverse()
     return tokens
 
 
 def _requirement(tokens: list[str]) -> Requirement:
-    negated = tokens[0] == "!"
+    negated = tokens[-1] == "!"
     if negated:
-        tokens.pop(0)
-    if not tokens or tokens[0] in _SIGNS:
-        raise SelectorError(f"found '{tokens[0] if tokens else ''}', expected: identifier")
-    key = tokens.pop(0)
+        tokens.pop()
+    if not tokens or tokens[-1] in _SIGNS:
+        raise SelectorError(f"found '{tokens[-1] if tokens else ''}', expected: identifier")
+    key = tokens.pop()
     if said := label_key(key):
         # Kubernetes names the field of a selector, and here there is none.
         raise SelectorError(f'<nil>: Invalid value: "{key}": {"; ".join(said)}')
     if negated:
         return requirement(key, "DoesNotExist", [])
-    if not tokens or tokens[0] == ",":
+    if not tokens or tokens[-1] == ",":
         return requirement(key, "Exists", [])
-    sign = tokens.pop(0)
+    sign = tokens.pop()
     if sign in _SETS:
         return requirement(key, _SETS[sign], sorted(set(_values(tokens))))
     if sign not in _COMPARISONS:
         raise SelectorError(f"found '{sign}', expected: in, notin, =, ==, !=, gt, lt")
-    value = "" if not tokens or tokens[0] == "," else tokens.pop(0)
+    value = "" if not tokens or tokens[-1] == "," else tokens.pop()
     if value in _SIGNS:
         raise SelectorError(f"found '{value}', expected: identifier")
     return requirement(key, _COMPARISONS[sign], [value], node=True)
@@ -79,12 +74,12 @@ def _requirement(tokens: list[str]) -> Requirement:
 
 def _values(tokens: list[str]) -> list[str]:
     """`(a,b)`; between commas nothing means the empty value, as in Kubernetes."""
-    if not tokens or tokens[0] != "(":
-        raise SelectorError(f"found '{tokens[0] if tokens else ''}' expected: '('")
-    tokens.pop(0)
+    if not tokens or tokens[-1] != "(":
+        raise SelectorError(f"found '{tokens[-1] if tokens else ''}' expected: '('")
+    tokens.pop()
     values, current = [], ""
     while tokens:
-        token = tokens.pop(0)
+        token = tokens.pop()
         if token in (",", ")"):
             values.append(current)
             current = ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import yaml
@@ -10,6 +11,8 @@ import yaml
 from apiserver import CONFIG_MAPS, PODS, TABLE, LiveServer, config_map, pod
 from holdfast.server.api.encoding import to_bytes
 from holdfast.server.api.negotiate import YAML
+from holdfast.server.api.selection import select
+from holdfast.server.schema import Catalogue
 from holdfast.store import Store
 
 
@@ -43,6 +46,11 @@ def stocked() -> Iterator[LiveServer]:
         ("fieldSelector=spec.nodeName%3D", ["a", "c", "d"]),
         ("fieldSelector=status.phase!%3DPending", []),
         ("fieldSelector=spec.hostNetwork%3Dfalse,metadata.name!%3Da", ["b", "c", "d"]),
+        ("fieldSelector=metadata.name!%3Da,metadata.name!%3Dc", ["b", "d"]),
+        ("fieldSelector=metadata.name%3Da,metadata.name%3Da", ["a"]),
+        ("fieldSelector=metadata.name%3Da,metadata.name%3Dc", []),
+        ("fieldSelector=metadata.name%3Da,metadata.name!%3Da", []),
+        ("fieldSelector=metadata.name%3Da,metadata.name!%3Dc", ["a"]),
         ("labelSelector=app%3Dweb&fieldSelector=spec.nodeName%3Dn1", ["b"]),
     ],
 )
@@ -189,3 +197,37 @@ def test_what_objects_share_is_written_out(server: LiveServer) -> None:
     assert answer.code == 200
     assert len(yaml.safe_load(answer.text)["items"]) >= 2
     assert "&id" not in answer.text and "*id" not in answer.text
+
+
+@pytest.mark.parametrize(
+    ("text", "matches"),
+    [
+        ("status.podIPs=1.1.1.1", True),
+        ("status.podIPs=1.1.1.1,status.podIPs=2.2.2.2", True),
+        ("status.podIPs=1.1.1.1,status.podIPs=3.3.3.3", False),
+        ("status.podIPs!=3.3.3.3", True),
+        ("status.podIPs!=3.3.3.3,status.podIPs!=2.2.2.2", False),
+    ],
+)
+def test_pods_are_selected_by_any_of_their_addresses(text: str, matches: bool) -> None:
+    type = Catalogue().resource("", "v1", "pods")
+    assert type is not None
+    pod = {"metadata": {}, "status": {"podIPs": [{"ip": "1.1.1.1"}, {"ip": "2.2.2.2"}]}}
+    assert select(type, "", text).matches(pod) is matches
+
+
+def test_a_field_is_looked_at_once_however_often_it_is_named() -> None:
+    type = Catalogue().resource("", "v1", "pods")
+    assert type is not None
+
+    class Counted(dict[str, Any]):
+        looks = 0
+
+        def get(self, key: str, default: Any = None) -> Any:
+            self.looks += 1
+            return super().get(key, default)
+
+    pod = Counted(metadata={"name": "a"})
+    text = ",".join(f"metadata.name!=p{number}" for number in range(1_000))
+    assert select(type, "", text).matches(pod)
+    assert pod.looks == 1

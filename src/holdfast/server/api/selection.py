@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
 from holdfast.api.errors import SelectorError
@@ -90,8 +91,7 @@ def select(type: ResourceType, labels: str, fields: str) -> Selection:
         selector = parse_label_selector(labels)
     except SelectorError as error:
         raise bad_request(str(error)) from None
-    chosen = _field_selector(fields)
-    return Selection(selector, [_condition(type, *each) for each in chosen.conditions])
+    return Selection(selector, _conditions(type, _field_selector(fields)))
 
 
 def _field_selector(text: str) -> FieldSelector:
@@ -102,21 +102,40 @@ def _field_selector(text: str) -> FieldSelector:
         raise bad_request(f"invalid selector: '{text}'; can't understand '{part}'") from None
 
 
-def _condition(type: ResourceType, path: str, equal: bool, value: str) -> Condition:
+def _conditions(type: ResourceType, chosen: FieldSelector) -> list[Condition]:
+    """One for each field, however often the selector names it: a kind has few that it can be selected
+    by."""
     known = _known_fields(type)
-    if path not in known:
-        raise bad_request(_unsupported(type, path))
-    if type.kind == "Event" and path == "source" and type.builtin:
-        return lambda raw: (_event_source(raw) == value) is equal
+    wanted: dict[str, tuple[set[str], set[str]]] = {}
+    for path, equal, value in chosen.conditions:
+        if path not in known:
+            raise bad_request(_unsupported(type, path))
+        wanted.setdefault(path, (set(), set()))[0 if equal else 1].add(value)
+    return [_condition(type, path, *values) for path, values in wanted.items()]
+
+
+def _condition(type: ResourceType, path: str, equal: set[str], unequal: set[str]) -> Condition:
     if (type.kind, path) == ("Pod", "status.podIPs"):
-        return lambda raw: (
-            any(each.get("ip") == value for each in (raw.get("status") or {}).get("podIPs") or [])
-            is equal
-        )
-    path = _ELSEWHERE.get((type.kind, path), path)
-    steps = tuple(path.split("."))
-    zero = _ZERO.get(path, "0" if path == "status.succeeded" else "")
-    return lambda raw: (_text(raw, steps, zero) == value) is equal
+        return lambda raw: equal <= (found := _addresses(raw)) and unequal.isdisjoint(found)
+    if len(equal) > 1:
+        return lambda raw: False
+    if type.kind == "Event" and path == "source" and type.builtin:
+        text: Callable[[Raw], str] = _event_source
+    else:
+        path = _ELSEWHERE.get((type.kind, path), path)
+        steps = tuple(path.split("."))
+        zero = _ZERO.get(path, "0" if path == "status.succeeded" else "")
+        text = partial(_text, steps=steps, zero=zero)
+    if not equal:
+        return lambda raw: text(raw) not in unequal
+    (value,) = equal
+    if value in unequal:
+        return lambda raw: False
+    return lambda raw: text(raw) == value
+
+
+def _addresses(raw: Raw) -> set[str]:
+    return {each.get("ip") for each in (raw.get("status") or {}).get("podIPs") or []}
 
 
 def _known_fields(type: ResourceType) -> tuple[str, ...]:
