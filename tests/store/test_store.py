@@ -8,6 +8,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from holdfast.store import (
     AlreadyExists,
@@ -276,3 +278,36 @@ def test_what_is_forgotten_is_not_held() -> None:
         change(P, raw(data=held))
         del held
     assert [each() is not None for each in versions].count(True) <= 4
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(("create", "update", "delete", "list")), st.integers(0, 6)),
+        max_size=40,
+    )
+)
+def test_lists_are_in_order_whatever_has_come_and_gone_since_the_last(
+    steps: list[tuple[str, int]],
+) -> None:
+    store = Store()
+    for what, number in steps:
+        key = pod_key("default", f"p{number}")
+        if what == "create" and key not in store:
+            store.create(key, {"metadata": {"name": key.name}})
+        elif what == "update" and key in store:
+            store.update(key, {"metadata": {"name": key.name}})
+        elif what == "delete" and key in store:
+            store.delete(key)
+        elif what == "list":
+            expected = sorted(store.scan("", "Pod"), key=lambda raw: str(raw["metadata"]["name"]))
+            assert store.list("", "Pod") == expected
+
+
+def test_keys_of_a_kind_that_nobody_lists_again_are_not_kept() -> None:
+    store = Store()
+    store.list("", "Pod")
+    for number in range(5_000):
+        key = pod_key("default", f"p{number}")
+        store.create(key, {"metadata": {"name": key.name}})
+        store.delete(key)
+    assert not store._order

@@ -26,7 +26,7 @@ from holdfast.store.errors import (
 from holdfast.store.history import History
 from holdfast.store.notices import Listener, Listeners, Waiting
 from holdfast.store.objects import Change, Key, Raw, encode, memory_of
-from holdfast.store.snapshot import Snapshot
+from holdfast.store.snapshot import Order, Snapshot
 
 Kind = tuple[str, str]
 Objects = list[Raw]
@@ -97,6 +97,7 @@ class Store:
         self._goes_on = False
         """Whether `_progress` is about to be called again."""
         self._current: dict[Kind, tuple[Keys, Objects]] = {}
+        self._order: dict[Kind, Order] = {}
         self._past: OrderedDict[tuple[Kind, int], Snapshot] = OrderedDict()
 
     # Reading
@@ -260,7 +261,11 @@ class Store:
 
     def _happened(self, change: Change, data: bytes | None) -> None:
         self.revision = change.revision
-        self._current.pop(change.key[:2], None)
+        kind = change.key[:2]
+        self._current.pop(kind, None)
+        order = self._order.get(kind) if change.before is None or change.after is None else None
+        if order is not None and not order.moved(change.key):
+            del self._order[kind]
         self._history.add(change, memory_of(data) if data is not None else 0)
         self._unsettled.append(change)
         if self._journal is None:
@@ -332,16 +337,20 @@ class Store:
         known = self._current.get(kind)
         if known is None:
             of_kind = self._objects.get(kind, {})
-            keys = sorted(of_kind)
+            order = self._order.get(kind)
+            keys = order.keys_of(of_kind) if order is not None else sorted(of_kind)
+            self._order[kind] = Order(keys)
             known = self._current[kind] = (keys, [of_kind[key] for key in keys])
         return known
 
     def _rewound(self, kind: Kind, at: int) -> Snapshot:
         of_kind = dict(self._objects.get(kind, {}))
+        order = Order(self._sorted(kind)[0])
         for change in self._history.back_to(at, kind):
             if change.before is None:
                 del of_kind[change.key]
             else:
                 of_kind[change.key] = change.before
-        keys = sorted(of_kind)
+            order.moved(change.key)
+        keys = order.keys_of(of_kind)
         return Snapshot(at, keys, [of_kind[key] for key in keys])
