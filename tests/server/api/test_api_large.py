@@ -17,7 +17,9 @@ from apiserver import LiveServer, config_map, pod
 from holdfast.backends.embedded.clock import RealClock
 from holdfast.server.api.bodies import read_object
 from holdfast.server.api.cluster import Call, Cluster
+from holdfast.server.api.selection import Selection
 from holdfast.server.api.status import ApiError
+from holdfast.server.api.verbs import scaling
 from holdfast.server.api.workers import LARGE, Workers, Written
 from holdfast.store import Key, Store, open_store
 
@@ -278,3 +280,67 @@ def test_an_applied_configuration_is_the_same_as_json_and_as_yaml(server: LiveSe
     twice = as_json.replace(b'"a": "1"', b'"a": "1", "a": "2"')
     refused = server.ask("PATCH", f"{MAPS}/applied?fieldManager=m", twice, apply)
     assert refused.code == 400
+
+
+def _threads_of(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str) -> list[str]:
+    """The threads in which a function is called from now on."""
+    threads: list[str] = []
+    function = getattr(owner, name)
+
+    def called(*arguments: Any) -> Any:
+        threads.append(threading.current_thread().name)
+        return function(*arguments)
+
+    monkeypatch.setattr(owner, name, called)
+    return threads
+
+
+@pytest.mark.parametrize("method", ["put", "patch"])
+def test_a_large_object_is_scaled_beside_the_loop(
+    server: LiveServer, monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    path, labels = "/apis/apps/v1/namespaces/default/deployments", {"a": "b"}
+    spec = large("", 200_000)["spec"]
+    made = server.post(
+        path,
+        {
+            "apiVersion": "apps/v1",
+            "kind": "Deployment",
+            "metadata": {"name": f"by-{method}"},
+            "spec": {
+                "replicas": 0,
+                "selector": {"matchLabels": labels},
+                "template": {"metadata": {"labels": labels}, "spec": spec},
+            },
+        },
+    )
+    assert made.code == 201
+    threads = _threads_of(monkeypatch, scaling, f"{method}_scale")
+    where = f"{path}/by-{method}/scale"
+    sent = {**server.get(where).body, "spec": {"replicas": 3}}
+    scaled = (
+        server.put(where, sent)
+        if method == "put"
+        else server.patch(where, {"spec": {"replicas": 3}}, "application/merge-patch+json")
+    )
+    assert (scaled.code, scaled.body["kind"], scaled.body["spec"]) == (200, "Scale", {"replicas": 3})
+    assert int(scaled.revision) > int(made.revision)
+    assert server.get(f"{path}/by-{method}").body["spec"]["replicas"] == 3
+    assert [name.partition("_")[0] for name in threads] == ["request"]
+    again = server.patch(where, {"spec": {"replicas": 3}}, "application/merge-patch+json")
+    assert again.revision == scaled.revision
+
+
+def test_many_objects_are_searched_beside_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    with LiveServer() as server:
+        for number in range(5):
+            assert server.post(MAPS, config_map(f"m{number}")).code == 201
+        threads = _threads_of(monkeypatch, Selection, "matches")
+        monkeypatch.setattr("holdfast.server.api.objects.MANY", 3)
+        found = server.get(f"{MAPS}?labelSelector=!a")
+        assert len(found.names) >= 5
+        assert {name.partition("_")[0] for name in threads} == {"request"}
+        monkeypatch.setattr("holdfast.server.api.objects.MANY", 500)
+        threads.clear()
+        assert server.get(f"{MAPS}?labelSelector=!a").names == found.names
+        assert not any(name.startswith("request") for name in threads)

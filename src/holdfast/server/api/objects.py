@@ -165,9 +165,13 @@ class Objects:
         if options.watch or target.watch:
             self._needs(call.type, "watch")
             return await self._streams.watch(request, call, options, form, include)
-        listed = reading.list_objects(call, options)
+        listed = await self._page(call, options)
         await self._settled()
         return await self._listed(call, form, include, listed)
+
+    async def _page(self, call: Call, options: ListOptions) -> reading.Listed:
+        page = reading.page(call, options)
+        return await self._workers.compute(page.listed) if page.size > MANY else page.listed()
 
     async def _listed(
         self, call: Call, form: Form, include: str, listed: reading.Listed
@@ -224,7 +228,7 @@ class Objects:
             raise method_not_allowed()
         chosen = list_options({**request.query, "watch": "false"}) if request.query else ListOptions()
         options = await self._delete_options(request)
-        listed = reading.list_objects(call, chosen)
+        listed = await self._page(call, chosen)
         for _ in deleting.delete_listed(call, listed, options):
             await self._turns.take()
         await self._settled()
@@ -258,18 +262,22 @@ class Objects:
                 return await self._change(request, call, form)
 
     async def _scale(self, request: web.BaseRequest, call: Call, form: Form) -> web.StreamResponse:
-        match request.method:
-            case "PUT":
-                scale = scaling.put_scale(call, await self._body(request, "Scale"))
-            case "PATCH":
-                data, media = await read_body(request), request.headers.get("Content-Type", "")
-                if len(data) > LARGE:
-                    raise too_large(LARGE)
-                scale = scaling.patch_scale(call, data, media)
-            case _:
-                scale = scaling.get_scale(call)
+        if request.method == "GET":
+            found = scaling.get_scale(call)
+            await self._settled()
+            return answers.document(found, media=form.media)
+        data, media = await read_body(request), request.headers.get("Content-Type", "")
+        if request.method == "PATCH" and len(data) > LARGE:
+            raise too_large(LARGE)
+
+        def scale(call: Call) -> Written:
+            if request.method == "PUT":
+                return scaling.put_scale(call, read_object(data, media, "Scale")), False
+            return scaling.patch_scale(call, data, media), False
+
+        raw, _ = await self._workers.write(call, len(data), scale)
         await self._settled()
-        return answers.document(scale, media=form.media)
+        return answers.document(scaling.scale_of(call, raw), media=form.media)
 
     async def _posted(self, request: web.BaseRequest, call: Call, accept: str) -> web.StreamResponse:
         """Of kinds that are asked rather than kept."""

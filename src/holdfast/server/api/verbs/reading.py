@@ -37,12 +37,64 @@ def found(call: Call) -> Raw:
     return raw
 
 
+class Page:
+    """Part of a snapshot, of which the objects that are chosen are yet to be found. That touches
+    nothing but the snapshot, so it may be done in another thread."""
+
+    def __init__(
+        self,
+        call: Call,
+        limit: int,
+        chosen: Selection,
+        snapshot: Snapshot,
+        after: Key | None,
+        revision: int,
+    ) -> None:
+        self._type = call.type
+        self._limit = max(limit, 0)
+        self._chosen = chosen
+        self._snapshot = snapshot
+        self._start, self._end = snapshot.span(call.namespace or None, after)
+        self._revision = revision
+
+    @property
+    def size(self) -> int:
+        """How many objects may have to be looked at."""
+        if not self._chosen.everything:
+            return self._end - self._start
+        return min(self._limit, self._end - self._start)
+
+    def listed(self) -> Listed:
+        snapshot, chosen, limit, revision = self._snapshot, self._chosen, self._limit, self._revision
+        metadata: Raw = {"resourceVersion": str(revision)}
+        if not self._type.builtin:
+            metadata["continue"] = ""
+        if chosen.everything and not limit:
+            return Listed(snapshot.objects[self._start : self._end], metadata, revision)
+        objects: list[Raw] = []
+        for at in range(self._start, self._end):
+            raw = snapshot.objects[at]
+            if chosen.everything or chosen.matches(shown(self._type, raw)):
+                if limit and len(objects) == limit:
+                    last = snapshot.keys[at - 1]
+                    metadata["continue"] = make_token(Place(revision, last.namespace, last.name))
+                    if chosen.everything:
+                        metadata["remainingItemCount"] = self._end - at
+                    break
+                objects.append(raw)
+        return Listed(objects, metadata, revision)
+
+
 def list_objects(call: Call, options: ListOptions) -> Listed:
+    return page(call, options).listed()
+
+
+def page(call: Call, options: ListOptions) -> Page:
     chosen = select(call.type, options.label_selector, options.field_selector)
     if options.continue_token:
         return _continued(call, options, chosen)
     snapshot = _snapshot(call, options)
-    return _page(call, options, chosen, snapshot, None, snapshot.revision)
+    return Page(call, options.limit, chosen, snapshot, None, snapshot.revision)
 
 
 def _snapshot(call: Call, options: ListOptions) -> Snapshot:
@@ -66,7 +118,7 @@ def _snapshot(call: Call, options: ListOptions) -> Snapshot:
         raise expired(_LIST_EXPIRED) from None
 
 
-def _continued(call: Call, options: ListOptions, chosen: Selection) -> Listed:
+def _continued(call: Call, options: ListOptions, chosen: Selection) -> Page:
     if options.resource_version not in ("", "0"):
         raise bad_request("specifying resource version is not allowed when using continue")
     place = read_token(options.continue_token)
@@ -75,45 +127,14 @@ def _continued(call: Call, options: ListOptions, chosen: Selection) -> Listed:
     after = place.key(group, kind)
     if place.revision == NOW:
         snapshot = store.snapshot(group, kind)
-        return _page(call, options, chosen, snapshot, after, snapshot.revision)
+        return Page(call, options.limit, chosen, snapshot, after, snapshot.revision)
     try:
         snapshot = store.snapshot(group, kind, at=place.revision)
     except Compacted:
         raise ContinueExpired(place) from None
     except FutureRevision:
         raise revision_too_large(place.revision, store.revision, retry_after=0) from None
-    return _page(call, options, chosen, snapshot, after, place.revision)
-
-
-def _page(
-    call: Call,
-    options: ListOptions,
-    chosen: Selection,
-    snapshot: Snapshot,
-    after: Key | None,
-    revision: int,
-) -> Listed:
-    start, end = snapshot.span(call.namespace or None, after)
-    limit = max(options.limit, 0)
-    metadata: Raw = {"resourceVersion": str(revision)}
-    if not call.type.builtin:
-        metadata["continue"] = ""
-    if chosen.everything and not limit:
-        return Listed(snapshot.objects[start:end], metadata, revision)
-    objects: list[Raw] = []
-    at = start
-    while at < end:
-        raw = snapshot.objects[at]
-        if chosen.everything or chosen.matches(shown(call.type, raw)):
-            if limit and len(objects) == limit:
-                last = snapshot.keys[at - 1]
-                metadata["continue"] = make_token(Place(revision, last.namespace, last.name))
-                if chosen.everything:
-                    metadata["remainingItemCount"] = end - at
-                break
-            objects.append(raw)
-        at += 1
-    return Listed(objects, metadata, revision)
+    return Page(call, options.limit, chosen, snapshot, after, place.revision)
 
 
 def _not_newer(call: Call, wanted: int) -> None:

@@ -43,10 +43,12 @@ def scale_of(call: Call, raw: Raw) -> Raw:
 
 
 def put_scale(call: Call, body: Body) -> Raw:
+    """The object, scaled."""
     return _scaled(call, body.value)
 
 
 def patch_scale(call: Call, data: bytes, content_type: str) -> Raw:
+    """The object, scaled."""
     media = media_of(content_type)
     value = read_json(data)
     now = get_scale(call)
@@ -83,7 +85,7 @@ def _scaled(call: Call, sent: Any) -> Raw:
     paths = call.type.scale
     assert paths is not None
     after = _with(before, paths.replicas.split("."), replicas)
-    return scale_of(call, change(call, before, after))
+    return change(call, before, after)
 
 
 def _at(raw: Any, path: str) -> Any:
