@@ -4,7 +4,6 @@ Looks only at reservations something happened to, and at those whose time has co
 takes effect in the core at once; the status follows, and is written again until it is seen.
 """
 
-import heapq
 from collections.abc import Mapping
 
 from holdfast.api.errors import TimeError
@@ -29,6 +28,7 @@ from holdfast.core.promises.status import (
     bound_owners,
     status_of,
 )
+from holdfast.core.timer_queue import TimerQueue
 
 DEFAULT_GC = 24 * 3600.0
 
@@ -39,8 +39,7 @@ class ReservationLifecycle:
         self._cluster = cluster
         self._promises = cluster.promises
         self._gc_after = gc_after
-        self._timers: list[tuple[float, str]] = []
-        self._due: dict[str, float] = {}
+        self._timers: TimerQueue[str] = TimerQueue()
         self._invalid: dict[str, str] = {}
         """What was last said to be wrong with a reservation, by its uid."""
         self._renewed: set[str] = set()
@@ -49,16 +48,13 @@ class ReservationLifecycle:
 
     def run(self, now: float) -> list[Decision]:
         """Looks after every reservation that may need it."""
-        while self._timers and self._timers[0][0] <= now:
-            due, uid = heapq.heappop(self._timers)
-            if self._due.get(uid) == due:
-                del self._due[uid]
-                self._promises.dirty[uid] = None
+        while (due := self._timers.pop(now)) is not None:
+            self._promises.dirty[due] = None
         dirty, self._promises.dirty = self._promises.dirty, {}
         for uid in dirty:
             promise = self._promises.known.get(uid)
             if promise is None:
-                self._due.pop(uid, None)
+                self._timers.set(uid, None)
                 self._invalid.pop(uid, None)
             else:
                 self._look_after(promise, now)
@@ -66,9 +62,7 @@ class ReservationLifecycle:
         return decisions
 
     def next_timer(self) -> float | None:
-        while self._timers and self._due.get(self._timers[0][1]) != self._timers[0][0]:
-            heapq.heappop(self._timers)
-        return self._timers[0][0] if self._timers else None
+        return self._timers.next_time()
 
     def _look_after(self, promise: Promise, now: float) -> None:
         if promise.virtual:
@@ -117,7 +111,7 @@ class ReservationLifecycle:
         elif self._invalid:
             self._invalid.pop(promise.uid, None)
         self._write(promise, now)
-        self._set_timer(promise.uid, expires)
+        self._timers.set(promise.uid, expires)
 
     def _may_have_it(self, promise: Promise) -> bool:
         """Whether there is what it waits for: the room, and nobody any more who has to go for it."""
@@ -194,7 +188,7 @@ class ReservationLifecycle:
             return
         due = self._finished_at(promise, now) + self._gc_after
         if due > now:
-            self._set_timer(promise.uid, due)
+            self._timers.set(promise.uid, due)
             return
         self._delete(promise, f"finished: {promise.finished}")
 
@@ -228,13 +222,6 @@ class ReservationLifecycle:
         if promise.waiting:
             has |= {key: "" for key in belongings.annotations if key in said}
         return {key: value for key, value in has.items() if said.get(key) != value}
-
-    def _set_timer(self, uid: str, due: float | None) -> None:
-        if due is None:
-            self._due.pop(uid, None)
-        elif self._due.get(uid) != due:
-            self._due[uid] = due
-            heapq.heappush(self._timers, (due, uid))
 
     def _tell(self, promise: Promise, reason: str, message: str) -> None:
         """Of room held for a preemptor its pod is told, which is enough."""

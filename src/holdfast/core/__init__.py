@@ -15,6 +15,7 @@ decisions, always. Time is a number handed in with each event. May import `api`,
     belongings, custody, devices, cpus              particular GPUs and CPUs, and who has which
     topology, tally, affinity_terms                 pods counted per selector and domain
     changes, rowlog                                 what happened, for caches and for wake-up
+    timer_queue                                     when things are due
     view                                            rows as plugins see them: one, some or all
     cluster, pod_intake, facts                      all of it, kept in step with objects
     events, decisions                               the language spoken with the outside

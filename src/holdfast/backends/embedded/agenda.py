@@ -14,6 +14,7 @@ from holdfast.store.objects import Key
 Order = tuple[int, int]
 ENDS, STATED_FIRST, STATED, FOLLOWING = range(4)
 """The first part of an order; the second is the place of the document."""
+_FEW = 1000
 
 
 @dataclass(slots=True, eq=False)
@@ -31,7 +32,12 @@ class Agenda:
         self._places: dict[Key, int] = {}
         self._heap: list[tuple[float, Order, int, Entry]] = []
         self._entered = 0
+        self._tidy_at = _FEW
         self._owned: dict[Key, list[Entry]] = {}
+
+    def __len__(self) -> int:
+        """Entries, with those that were called off."""
+        return len(self._heap)
 
     def created(self, key: Key) -> None:
         """An object has come to be, by the document being dealt with."""
@@ -53,7 +59,19 @@ class Agenda:
         heapq.heappush(self._heap, (t, order, self._entered, entry))
         if owner is not None:
             self._owned.setdefault(owner, []).append(entry)
+        if len(self._heap) > self._tidy_at:
+            self._tidy()
         return entry
+
+    def _tidy(self) -> None:
+        """What was called off may be due in years, and what an owner had may be long done."""
+        self._heap = [each for each in self._heap if each[3].what is not None]
+        heapq.heapify(self._heap)
+        self._owned = {}
+        for *_, entry in self._heap:
+            if entry.owner is not None:
+                self._owned.setdefault(entry.owner, []).append(entry)
+        self._tidy_at = max(_FEW, 2 * len(self._heap))
 
     def forget(self, owner: Key) -> None:
         self._places.pop(owner, None)

@@ -29,7 +29,7 @@ from holdfast.controllers.workloads.actions import (
     Ref,
     Update,
 )
-from holdfast.controllers.workloads.engine import Workloads
+from holdfast.controllers.workloads.engine import Look, Workloads
 from holdfast.controllers.workloads.view import View
 
 __all__ = [
@@ -37,6 +37,7 @@ __all__ = [
     "Create",
     "Delete",
     "Emit",
+    "Look",
     "Ref",
     "Update",
     "View",

@@ -11,7 +11,6 @@ what the one before it did.
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Callable
 
 from holdfast.controllers.workloads import (
@@ -31,6 +30,7 @@ from holdfast.controllers.workloads.view import (
     owner_ref,
     selects,
 )
+from holdfast.core.timer_queue import TimerQueue
 
 Controller = Callable[[View, Ref, Raw, float], Outcome]
 _CONTROLLERS: dict[tuple[str, str], Controller] = {
@@ -102,8 +102,7 @@ class Workloads:
         self.view = View(objects, partial=partial)
         self._to_see: dict[Ref, None] = {}
         self._to_collect: dict[Ref, None] = {}
-        self._due: list[tuple[float, Ref]] = []
-        self._next: dict[Ref, float] = {}
+        self._timers: TimerQueue[Ref] = TimerQueue()
         self._failures: dict[Ref, tuple[str, float]] = {}
         """Who could not create something: why, and when it is tried again."""
         self._workloads: dict[tuple[str, str, str], dict[Ref, None]] = {}
@@ -131,7 +130,7 @@ class Workloads:
         else:
             known.pop(ref, None)
             self._failures.pop(ref, None)
-            self._next.pop(ref, None)
+            self._timers.set(ref, None)
 
     def _node_changed(self, before: Raw | None, after: Raw | None) -> None:
         if before is not None and after is not None:
@@ -199,11 +198,8 @@ class Workloads:
     def next_look(self, now: float) -> Look | None:
         """At the next object; None when there is none. A look is worked out, wherever that is, and then
         given to `looked`, which has the actions, before there is another."""
-        while self._due and self._due[0][0] <= now:
-            at, ref = heapq.heappop(self._due)
-            if self._next.get(ref) == at:
-                del self._next[ref]
-                self._to_see[ref] = None
+        while (due := self._timers.pop(now)) is not None:
+            self._to_see[due] = None
         # What has lost its owner comes first: a workload that makes pods without end is always to be
         # looked at.
         if self._to_collect:
@@ -228,23 +224,14 @@ class Workloads:
             outcome.actions = [each for each in outcome.actions if not isinstance(each, Create)]
             outcome.look_again(look.until)
         if not look.collects:
-            self._look_again(look.ref, outcome.again_at)
+            self._timers.set(look.ref, outcome.again_at)
         return outcome.actions
-
-    def _look_again(self, ref: Ref, at: float | None) -> None:
-        if at is None:
-            self._next.pop(ref, None)
-        elif self._next.get(ref) != at:
-            self._next[ref] = at
-            heapq.heappush(self._due, (at, ref))
 
     def next_due(self) -> float | None:
         """When something has to be looked at again; at once while there is more to see."""
         if self._to_see or self._to_collect:
             return 0.0
-        while self._due and self._next.get(self._due[0][1]) != self._due[0][0]:
-            heapq.heappop(self._due)
-        return self._due[0][0] if self._due else None
+        return self._timers.next_time()
 
     # Hearing how it went
 
