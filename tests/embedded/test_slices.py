@@ -11,6 +11,7 @@ from itertools import pairwise
 import pytest
 
 from embedded.clusters import Driven
+from holdfast.backends.embedded.nodes import new_node
 from holdfast.store import Key, node_key
 
 MANY = 300
@@ -122,6 +123,21 @@ def test_what_happens_to_many_happens_in_small_steps(happens: Callable[[Driven],
     assert max(writes) <= A_STEP
 
 
+def test_kubelets_say_one_after_the_other_that_they_are_well() -> None:
+    it = Driven()
+    for number in range(MANY):
+        it.cluster.world.objects.create(new_node(number))
+    it.settle()
+    it.clock.t += 10
+    writes = []
+    before = first = it.store.revision
+    for _ in it.cluster.world.steps():
+        writes.append(it.store.revision - before)
+        before = it.store.revision
+    assert before > first, "no kubelet has said anything"
+    assert max(writes) <= A_STEP
+
+
 def test_what_goes_between_two_steps_is_left_alone() -> None:
     """A client deletes all pods of a node that has gone, while they are being deleted."""
     it = Driven()
@@ -214,6 +230,67 @@ def test_a_workload_of_many_pods_is_looked_at_beside_the_loop() -> None:
     assert threads
     it.settle()
     assert it.store.count("", "Pod") == 801
+
+
+def test_a_daemon_set_looks_at_many_nodes_beside_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("holdfast.backends.embedded.workloads._MANY_NODES", 2)
+    it = Driven()
+    for number in range(3):
+        it.node(f"n{number}")
+    labels = {"a": "b"}
+    it.store.create(
+        Key("apps", "DaemonSet", "default", "d"),
+        {
+            "apiVersion": "apps/v1",
+            "kind": "DaemonSet",
+            "metadata": {"name": "d", "namespace": "default", "uid": "u"},
+            "spec": {
+                "selector": {"matchLabels": labels},
+                "template": {
+                    "metadata": {"labels": labels},
+                    "spec": {"containers": [{"name": "c", "image": "i"}]},
+                },
+            },
+        },
+    )
+    beside = 0
+    for work in it.cluster.world.steps():
+        if work is not None:
+            work()
+            beside += 1
+    assert beside
+    assert it.store.count("", "Pod") == 3
+
+
+def test_a_workload_with_a_large_template_is_looked_at_beside_the_loop() -> None:
+    it = Driven()
+    labels = {"a": "b"}
+    env = [{"name": "A", "value": "x" * 70_000}]
+    key = Key("apps", "Deployment", "default", "large")
+    it.store.create(
+        key,
+        {
+            "apiVersion": "apps/v1",
+            "kind": "Deployment",
+            "metadata": {"name": "large", "namespace": "default", "uid": "u"},
+            "spec": {
+                "replicas": 1,
+                "selector": {"matchLabels": labels},
+                "template": {
+                    "metadata": {"labels": labels},
+                    "spec": {"containers": [{"name": "c", "image": "i", "env": env}]},
+                },
+            },
+        },
+    )
+    beside = 0
+    for work in it.cluster.world.steps():
+        if work is not None:
+            work()
+            beside += 1
+    assert beside
+    it.settle()
+    assert it.store.count("", "Pod") == 1
 
 
 def test_what_a_client_writes_while_a_controller_acts_is_kept() -> None:

@@ -45,6 +45,8 @@ class Nodes:
         self._clock = clock
         self._agenda = agenda
         self._new: dict[str, None] = {}
+        self._heartbeats: dict[str, None] = {}
+        """Nodes whose kubelets are to say that they are well."""
         self._turn = 0
         if heartbeats:
             agenda.add(clock.t + _TICK, self._tick)
@@ -65,6 +67,13 @@ class Nodes:
                 self._objects.update(node_key(name), registered)
             self._renew_lease(node)
             yield None
+        due, self._heartbeats = self._heartbeats, {}
+        for name in due:
+            node = self._objects.get(node_key(name))
+            if node is not None:
+                self._objects.update(node_key(name), self._alive(node))
+                self._renew_lease(node)
+                yield None
 
     def _tick(self) -> None:
         """Every so often the next few nodes, so that all have had their turn after a heartbeat."""
@@ -74,8 +83,7 @@ class Nodes:
         for node in self._objects.scan("", "Node"):
             name = node["metadata"]["name"]
             if zlib.crc32(name.encode()) % turns == self._turn:
-                self._objects.update(node_key(name), self._alive(node))
-                self._renew_lease(node)
+                self._heartbeats[name] = None
 
     def _registered(self, node: Raw) -> Raw:
         metadata, status = node["metadata"], dict(node.get("status") or {})
@@ -144,7 +152,7 @@ class Nodes:
         )
 
 
-@lru_cache(maxsize=100_000)
+@lru_cache(maxsize=10_000)
 def address_of(node: str) -> str:
     """One and the same for a name; two names may share one."""
     number = zlib.crc32(node.encode())

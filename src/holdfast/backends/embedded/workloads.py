@@ -9,7 +9,7 @@ from holdfast.backends.embedded.events import Recorder
 from holdfast.backends.embedded.kubelet import Kubelets
 from holdfast.backends.embedded.objects import Objects
 from holdfast.backends.embedded.resident import Steps
-from holdfast.controllers.workloads import Action, Create, Delete, Emit, Update, Workloads
+from holdfast.controllers.workloads import Action, Create, Delete, Emit, Look, Update, Workloads
 from holdfast.core import decisions
 from holdfast.core.decisions import ObjectRef
 from holdfast.store.errors import AlreadyExists
@@ -19,6 +19,10 @@ FOREGROUND = "foregroundDeletion"
 _POD = ("", "Pod")
 _AT_A_TIME = 100
 """Actions after which others have their turn: a Deployment may ask for two billion pods."""
+_LARGE = 64 * 1024
+"""Bytes of an object in memory that take milliseconds to look at."""
+_MANY_NODES = 500
+"""Nodes that do."""
 _UNSEEN = ("Event", "Lease")
 """Kinds nothing is made of."""
 
@@ -50,7 +54,7 @@ class WorkloadControllers:
         now = self._clock.epoch()
         done = 0
         while done < _AT_A_TIME and (look := self._workloads.next_look(now)) is not None:
-            if look.is_long:
+            if self._is_long(look):
                 yield look.work_out
             else:
                 look.work_out()
@@ -61,6 +65,15 @@ class WorkloadControllers:
             done += len(actions)
             yield None
         self._plan(self._workloads.next_due() if done < _AT_A_TIME else now)
+
+    def _is_long(self, look: Look) -> bool:
+        """A DaemonSet looks at every node, and of a large template a hash is made."""
+        store, ref = self._objects.store, look.ref
+        return (
+            look.is_long
+            or store.size(Key(*ref)) > _LARGE
+            or (ref.kind == "DaemonSet" and store.count("", "Node") > _MANY_NODES)
+        )
 
     def _plan(self, due: float | None) -> None:
         """Something is on the agenda when the next is due; what that does is wake this one up."""
