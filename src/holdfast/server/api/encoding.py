@@ -18,7 +18,8 @@ from holdfast.server.limits import ENCODED_BYTES
 from holdfast.server.schema.types import ResourceType
 from holdfast.store import Raw, memory_of
 
-_KEPT = 4096
+_KEPT = 1024
+"""Versions of objects: those that were written last, which watchers and readers ask for next."""
 _PIECE = 20
 """Objects written as YAML at a time."""
 _encode = msgspec.json.Encoder().encode

@@ -29,7 +29,7 @@ class Target(NamedTuple):
         return f"{self.group}/{self.version}" if self.group else self.version
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=1024)
 def parse(path: str) -> Target | None:
     """None where the path is none of these."""
     parts = path.split("/")
