@@ -5,6 +5,7 @@ that have all of it go last. A queue that is held up holds up no other.
 """
 
 import heapq
+import math
 from collections import deque
 from typing import Any
 
@@ -20,6 +21,7 @@ class Allocate(Action):
             _Turns(round_).take()
             return
         queue, cycle, profiles, now = round_.queue, round_.cycle, round_.profiles, round_.now
+        is_bounded = round_.enough is not None or round_.pods_left < math.inf
         while round_.pods_left > 0 and (pod := queue.pop(now)) is not None:
             if pod.job is not None:
                 round_.tried(round_.gangs.schedule(pod, now))
@@ -28,7 +30,8 @@ class Allocate(Action):
                 schedule_one(round_, pod)
             else:
                 cycle.schedule(profiles[pod.scheduler], pod, now)
-            round_.tried(1)
+            if is_bounded:
+                round_.tried(1)
 
 
 def schedule_one(round_: Round, pod: PodRecord) -> None:

@@ -74,6 +74,7 @@ class PodClass:
         "ahead",
         "alone",
         "annotations",
+        "brings_template",
         "container_count",
         "fields",
         "id",
@@ -127,6 +128,8 @@ class PodClass:
         self.annotations = ClassAnnotations(
             scheduling_annotations(pod, read.annotations), read.annotations
         )
+        self.brings_template = names.RESERVATION_TEMPLATE in self.annotations
+        """Whether its pods ask for reservations of their own."""
         self.fields: Mapping[str, Any] = read.values(pod)
         """The values of the fields plugins say they read, by path."""
         self.owners: list[OwnerReference] = pod.metadata.owner_references

@@ -527,7 +527,8 @@ class Cluster:
         self.chronicle.note(self.now, pod.ref, "bound")
         if pod.uid in self.promises.rooms:
             self.promises.preemptor_changed(pod)
-        self.promises.pod_confirmed(pod)
+        if pod.draws_on:
+            self.promises.pod_confirmed(pod)
         if self.watcher is not None:
             self.watcher.bind_confirmed(pod)
 

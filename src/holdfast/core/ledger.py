@@ -284,36 +284,41 @@ class Ledger:
                 self.on_emptied(row)
 
     def _move(self, pod: PodRecord, row: int, sign: int) -> None:
-        cls = pod.cls
+        cls, table = pod.cls, self._table
         on_row = self.pods.get(row)
         if sign > 0:
             if on_row is None:
                 on_row = self.pods[row] = {}
             assert pod.uid not in on_row, f"{pod!r} is already on row {row}"
             on_row[pod.uid] = pod
-            if cls.priority < self._table.lowest.item(row):
-                self._table.lowest[row] = cls.priority
+            if cls.priority < table.lowest.item(row):
+                table.lowest[row] = cls.priority
         else:
             assert on_row is not None
             del on_row[pod.uid]
             if not on_row:
                 del self.pods[row]
-            if cls.priority == self._table.lowest.item(row):
-                self._table.lowest[row] = _lowest(on_row.values(), cls.priority)
+            if cls.priority == table.lowest.item(row):
+                table.lowest[row] = _lowest(on_row.values(), cls.priority)
         hold = self.holds.get(pod.draws_on) if pod.draws_on else None
         if hold is not None and hold.row == row:
             fill, claims = self.holds.fills.step(hold.fill, cls, sign)
-            claimed = self._table.claimed
+            claimed = table.claimed
             for slot, amount in claims:
                 claimed[slot, row] += amount
-            self._table.held_outdated[row] = None
+            table.held_outdated[row] = None
             self.holds.put(hold, fill)
         else:
-            column = self._table.claimed[:, row]
-            (np.add if sign > 0 else np.subtract)(column, self._usage(cls), column)
+            column, usage = table.claimed[:, row], cls.usage_column
+            if len(usage) != len(column):
+                usage = self._usage(cls)
+            if sign > 0:
+                column += usage
+            else:
+                column -= usage
         if cls.permanent:
             for slot, amount in cls.usage:
-                self._table.permanent[slot, row] += sign * amount
+                table.permanent[slot, row] += sign * amount
         self._present(pod, row, sign)
 
     def _present(self, pod: PodRecord, row: int, sign: int) -> None:
@@ -331,11 +336,10 @@ class Ledger:
         self.changed.add(row)
 
     def _usage(self, cls: PodClass) -> NDArray[np.int64]:
-        slots = len(self._table.claimed)
-        if len(cls.usage_column) != slots:
-            cls.usage_column = np.zeros(slots, dtype=np.int64)
-            for slot, amount in cls.usage:
-                cls.usage_column[slot] = amount
+        """What pods of the class claim of every slot there is by now."""
+        cls.usage_column = np.zeros(len(self._table.claimed), dtype=np.int64)
+        for slot, amount in cls.usage:
+            cls.usage_column[slot] = amount
         return cls.usage_column
 
     def _tell_drawn(self, pod: PodRecord, sign: int) -> None:

@@ -43,6 +43,7 @@ class PodIntake:
         self._jobs = cluster.jobs
         self._promises = cluster.promises
         self._virtuals = cluster.virtuals
+        self._asks = cluster.virtuals.requirements.asks
         self._belongings = cluster.belongings
         self._chronicle = cluster.chronicle
         self._uid: dict[tuple[str, str], str] = {}
@@ -51,42 +52,25 @@ class PodIntake:
         return self._pods.get(self._uid.get((namespace, name), ""))
 
     def put(self, pod: Pod) -> None:
-        meta, spec = pod.metadata, pod.spec
-        if RESERVATION_TEMPLATE in meta.annotations or meta.uid in self._virtuals.requirements.asks:
+        meta = pod.metadata
+        uid = meta.uid
+        if RESERVATION_TEMPLATE in meta.annotations or uid in self._asks:
             self._virtuals.requirements.see_pod(pod)
-        known = self._pods.get(meta.uid)
-        if known is None:
-            if pod.status.phase in _ENDED:
-                # Those that ended may be heard of late, when another has the name.
-                self._jobs.ended(meta, pod.status.phase == "Succeeded")
-                return
-            if self._jobs.has_ended(meta.uid):
-                return  # older news than what is known
-            namesake = self._pods.get(self._uid.get((meta.namespace, meta.name), ""))
-            if namesake is not None:
-                # Its deletion was missed: a name is given again only once it is free.
-                self._forget(namesake, "replaced")
-        if known is not None and pod.status.phase in _ENDED:
+        known = self._pods.get(uid)
+        if pod.status.phase in _ENDED:
+            # Those that ended may be heard of late, when another has the name.
             self._jobs.ended(meta, pod.status.phase == "Succeeded")
-            self._forget(known, pod.status.phase.lower())
-            return
-        ref = known.ref if known else ObjectRef("Pod", meta.namespace, meta.name, meta.uid)
-        try:
-            cls = self._classes.acquire(pod, self._traits(pod, self._jobs.named(pod)))
-        except InvalidObject as error:
-            self.malformed(meta.uid)
-            self._cluster.report(ref, error)
+            if known is not None:
+                self._forget(known, pod.status.phase.lower())
             return
         if known is None:
-            known = PodRecord(ref, cls, spec.scheduler_name, self._cluster.now)
-            known.created = meta.creation_timestamp
-            known.queued_since = queued_since(meta.creation_timestamp, self._cluster.now)
-            self._pods[meta.uid] = known
-            self._cluster.revision += 1
-            self._uid[meta.namespace, meta.name] = meta.uid
-            self._read_job(known, pod)
-            self._chronicle.note(self._cluster.now, ref, "added")
-            self._place_or_queue(known, pod, changed=True)
+            self._come(pod)
+            return
+        try:
+            cls = self._class_of(pod)
+        except InvalidObject as error:
+            self.malformed(uid)
+            self._cluster.report(known.ref, error)
             return
         self._read_job(known, pod)
         if cls is not known.cls:
@@ -94,6 +78,33 @@ class PodIntake:
         else:
             self._classes.release(cls)
             self._place_or_queue(known, pod, changed=False)
+
+    def _come(self, pod: Pod) -> None:
+        """A pod that was not known before."""
+        meta, cluster = pod.metadata, self._cluster
+        uid, name = meta.uid, (meta.namespace, meta.name)
+        if self._jobs.has_ended(uid):
+            return  # older news than what is known
+        namesake = self._uid.get(name)
+        if namesake is not None and namesake in self._pods:
+            # Its deletion was missed: a name is given again only once it is free.
+            self._forget(self._pods[namesake], "replaced")
+        ref = ObjectRef("Pod", *name, uid)
+        try:
+            cls = self._class_of(pod)
+        except InvalidObject as error:
+            cluster.report(ref, error)
+            return
+        now = cluster.now
+        known = self._pods[uid] = PodRecord(ref, cls, pod.spec.scheduler_name, now)
+        if meta.creation_timestamp:
+            known.created = meta.creation_timestamp
+            known.queued_since = queued_since(meta.creation_timestamp, now)
+        cluster.revision += 1
+        self._uid[name] = uid
+        self._read_job(known, pod)
+        self._chronicle.note(now, ref, "added")
+        self._place_or_queue(known, pod, changed=True)
 
     def drop(self, pod: Pod) -> None:
         """The object is deleted."""
@@ -201,6 +212,10 @@ class PodIntake:
         one = msgspec.structs.replace(seen, metadata=own)
         return self._classes.acquire(one, self._traits(one, pod.job))
 
+    def _class_of(self, pod: Pod) -> PodClass:
+        """The class of a pod, acquired; raises InvalidObject."""
+        return self._classes.acquire(pod, self._traits(pod, self._jobs.named(pod)))
+
     def _traits(self, pod: Pod, job: Job | None) -> Traits:
         """What sets its class apart though it is not written in the pod."""
         traits = self._promises.traits(pod.metadata)
@@ -243,9 +258,11 @@ class PodIntake:
             self._promises.preemptor_changed(known)
         if known.phase is not Phase.PENDING:
             return
-        gates = tuple([gate.name for gate in pod.spec.scheduling_gates])
-        changed = changed or gates != known.gates
-        known.gates = gates
+        gates = pod.spec.scheduling_gates
+        if gates or known.gates:
+            names = tuple([gate.name for gate in gates])
+            changed = changed or names != known.gates
+            known.gates = names
         known.pin = pin_of(pod.spec) if known.cls.pinned else None
         # An update that crossed ours on the way may not know yet that the pod was nominated.
         if pod.status.nominated_node_name:
@@ -259,6 +276,8 @@ class PodIntake:
 
     def _draw(self, known: PodRecord, pod: Pod) -> None:
         text = pod.metadata.annotations.get(RESERVATION_ALLOCATED)
+        if not text and not known.draws_on:
+            return
         drawn = self._promises.known.get(known.draws_on) if text and known.draws_on else None
         if drawn is None or drawn.mark != text:
             self._ledger.draw(known, allocated_from(text))

@@ -33,6 +33,10 @@ class RowLog:
         self._rows[at] = row
         self.end += 1
 
+    def newest(self) -> int:
+        """The row added last, of which there must be one."""
+        return self._rows.item(self.end - self._base - 1)
+
     def rewind(self, position: int) -> None:
         """Forgets what was added since `position`, which nobody may have read yet."""
         self.end = max(position, self._base)

@@ -33,7 +33,9 @@ class Chronicle:
 
     def note(self, time: float, about: object, what: str, detail: str = "") -> None:
         """`about` is anything whose str() names the object; it is not rendered until asked for."""
-        self._lines.append((time, about, what, detail[:_LONGEST] if detail else detail))
+        if len(detail) > _LONGEST:
+            detail = detail[:_LONGEST]
+        self._lines.append((time, about, what, detail))
 
     def story(self, name: str) -> list[Line]:
         """What happened to `Pod/namespace/name` or `Kind/name`, oldest first."""

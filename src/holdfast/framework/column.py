@@ -56,11 +56,10 @@ class Column(Rows):
     def totals(self) -> Ints:
         """The score of each row, less what all rows have alike (`constant`); about INFEASIBLE, or less,
         where the pod cannot go."""
-        base = self._base[: self._size]
         if self._keys is None:
-            return base
+            return self._base_there
         totals = self._by_key.take(self._keys.of[: self._size])
-        totals += base
+        totals += self._base_there
         return totals
 
     def suits_row(self, row: int) -> bool:

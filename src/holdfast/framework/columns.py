@@ -30,7 +30,6 @@ class Columns:
         self._table = cluster.nodes
         self._specs = cluster.promises.specs
         self._columns: dict[tuple[int, int], Column] = {}
-        self._weights: dict[tuple[int, int], int] = {}
         self._weight = 0
         """Of all columns together."""
         self._profiles_seen: set[int] = set()
@@ -42,20 +41,17 @@ class Columns:
         key = (profile.index, cls.id)
         columns = self._columns
         column = columns.get(key)
-        if column is not None and column.failed_in >= 0:
-            column = self._asked_again(key, column)
-        if column is None or (
-            column.specs_seen != self._specs.version and self._is_mistaken(profile, column)
-        ):
-            column = columns[key] = self._new_column(profile, cls)
+        if column is None or column.failed_in >= 0 or column.specs_seen != self._specs.version:
+            column = self._looked_into(key, profile, cls, column)
         elif len(columns) > 1 and self._weight > self._most() // 2:
             columns[key] = columns.pop(key)  # to the end of the line
         try:
             column.refresh()
         except RAISED as error:
-            column = columns[key] = self._failed(profile, cls, error)
-        if self._weights.get(key) != column.weight:
-            self._weigh(key, column.weight)
+            column = self._failed(profile, cls, error)
+            self._put(key, column)
+        if column.weighed != column.weight:
+            self._weigh(column)
             while self._weight > self._most() and len(columns) > 1:
                 self._forget(next(iter(columns)))
         if column.has_checked_scores:
@@ -64,14 +60,21 @@ class Columns:
             column.judge()
         return column
 
-    def _asked_again(self, key: tuple[int, int], column: Column) -> Column | None:
-        """Plugins that failed for the class are asked again in the next round."""
-        if column.failed_in == self._cluster.plugin_errors.round:
-            return column
-        if isinstance(column, FailedColumn):
-            self._forget(key)
-            return None
-        column.ask_again()
+    def _looked_into(
+        self, key: tuple[int, int], profile: Profile, cls: PodClass, column: Column | None
+    ) -> Column:
+        """The column if it is still right for the class, else a new one. Plugins that failed for the
+        class are asked again in the next round."""
+        if column is not None and 0 <= column.failed_in != self._cluster.plugin_errors.round:
+            if isinstance(column, FailedColumn):
+                column = None
+            else:
+                column.ask_again()
+        if column is None or (
+            column.specs_seen != self._specs.version and self._is_mistaken(profile, column)
+        ):
+            column = self._new_column(profile, cls)
+            self._put(key, column)
         return column
 
     def _failed(self, profile: Profile, cls: PodClass, error: BaseException) -> Column:
@@ -106,14 +109,20 @@ class Columns:
         column.diagnosis.contest = ClassContest(self._cluster, column)
         return column
 
-    def _weigh(self, key: tuple[int, int], weight: int) -> None:
-        self._weight += weight - self._weights.pop(key, 0)
-        if weight:
-            self._weights[key] = weight
+    def _put(self, key: tuple[int, int], column: Column) -> None:
+        """To the end of the line, in place of the one there is."""
+        self._forget(key)
+        self._columns[key] = column
+
+    def _weigh(self, column: Column) -> None:
+        self._weight += column.weight - column.weighed
+        column.weighed = column.weight
 
     def _forget(self, key: tuple[int, int]) -> None:
-        if self._columns.pop(key, None) is not None:
-            self._weigh(key, 0)
+        column = self._columns.pop(key, None)
+        if column is not None:
+            self._weight -= column.weighed
+            column.weighed = 0
 
     def _class_dropped(self, cls: PodClass) -> None:
         for index in self._profiles_seen:

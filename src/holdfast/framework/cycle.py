@@ -333,14 +333,15 @@ class Cycle:
     def claim(self, profile: Profile, pod: PodRecord, row: int, now: float) -> bool:
         before = self._cluster.changes
         refused = self.occupy(profile, pod, row)
-        if refused is not None:
+        if refused is None:
+            if self._permit(profile, pod, row, profile.permit, now):
+                return True
+        else:
             self._failed_places.pop(pod.uid, None)
-        if refused is not None and refused.has_failed:
-            self.fail_for_now(pod, refused.message, {refused.plugin}, now)
-        elif refused is not None:
-            self.fail(profile, pod, refused.message, {refused.plugin}, now, go_on=True)
-        elif self._permit(profile, pod, row, profile.permit, now):
-            return True
+            if refused.has_failed:
+                self.fail_for_now(pod, refused.message, {refused.plugin}, now)
+            else:
+                self.fail(profile, pod, refused.message, {refused.plugin}, now, go_on=True)
         # What was taken and given back helps nobody, least of all the pod itself.
         self._cluster.undo_changes(before)
         return False
@@ -351,16 +352,16 @@ class Cycle:
         if self._failed_places:
             self._failed_places.pop(pod.uid, None)
         self._cluster.assume(pod, row)
-        for position, plugin in enumerate(profile.reserve):
+        for plugin in profile.reserving:
             try:
-                outcome, has_failed = plugin.reserve(pod, row), False
+                outcome = plugin.reserve(pod, row)
                 if outcome is FINE:
                     continue
-                message = checked_outcome(plugin, outcome).message
+                message, has_failed = checked_outcome(plugin, outcome).message, False
             except RAISED as error:
                 message, has_failed = self._errors.note(plugin.name, "Reserve", error), True
             if message:
-                self._give_back(pod, row, profile.reserve[: position + 1])
+                self._give_back(pod, row, profile.reserve[: profile.reserve.index(plugin) + 1])
                 self._cluster.undo_changes(before)
                 refused = self._failed_places[pod.uid] = Refused(plugin.name, message, has_failed)
                 return refused
@@ -377,18 +378,16 @@ class Cycle:
     def _permit(
         self, profile: Profile, pod: PodRecord, row: int, plugins: list[Plugin], now: float
     ) -> bool:
-        stop = self.ask_permit(pod, row, plugins)
+        decided: list[Decision] = []
+        stop = (
+            self.ask_permit(pod, row, plugins)
+            or self.pre_bind(profile, pod, row, decided)
+            or self.binding(profile, pod, row, decided)
+        )
         if stop is None:
-            prepared = self.pre_bind(profile, pod, row)
-            if isinstance(prepared, Stop):
-                stop = prepared
-            elif isinstance(bound := self.binding(profile, pod, row), Stop):
-                stop = bound
-            else:
-                self.decisions += prepared
-                self.decisions += bound
-                self.bound(profile, pod, row, now)
-                return True
+            self.decisions += decided
+            self.bound(profile, pod, row, now)
+            return True
         if stop.outcome.message:
             self._refuse(profile, pod, row, stop.plugin, stop.outcome, now, go_on=True)
             return False
@@ -403,40 +402,44 @@ class Cycle:
                 if outcome is not FINE and any((checked := checked_outcome(plugin, outcome))[:2]):
                     return Stop(plugin, checked)
             except RAISED as error:
-                return Stop(
-                    plugin, Outcome(self._errors.note(plugin.name, "Permit", error), retry=True)
-                )
+                return self._failed(plugin, "Permit", error)
         return None
 
-    def pre_bind(self, profile: Profile, pod: PodRecord, row: int) -> list[Decision] | Stop:
-        """What is to be decided before the pod is bound."""
-        found: list[Decision] = []
+    def pre_bind(
+        self, profile: Profile, pod: PodRecord, row: int, decided: list[Decision]
+    ) -> Stop | None:
+        """Adds what is to be decided before the pod is bound; the plugin that fails, if one does."""
         for plugin in profile.pre_bind:
             try:
                 if more := plugin.pre_bind(pod, row):
-                    found += self._checked(profile, plugin, more)
+                    decided += decisions_of(plugin, more) if plugin.name in profile.foreign else more
             except RAISED as error:
-                return Stop(
-                    plugin, Outcome(self._errors.note(plugin.name, "PreBind", error), retry=True)
-                )
-        return found
+                return self._failed(plugin, "PreBind", error)
+        return None
 
-    def binding(self, profile: Profile, pod: PodRecord, row: int) -> list[Decision] | Stop:
-        """The pod's bind, by the first plugin that has one."""
+    def binding(
+        self, profile: Profile, pod: PodRecord, row: int, decided: list[Decision]
+    ) -> Stop | None:
+        """Adds the pod's bind, by the first plugin that has one."""
         for plugin in profile.bind:
             try:
                 if bound := plugin.bind(pod, row):
-                    return list(self._checked(profile, plugin, bound))
+                    decided += decisions_of(plugin, bound) if plugin.name in profile.foreign else bound
+                    return None
             except RAISED as error:
-                return Stop(plugin, Outcome(self._errors.note(plugin.name, "Bind", error), retry=True))
-        return []
+                return self._failed(plugin, "Bind", error)
+        return None
+
+    def _failed(self, plugin: Plugin, point: str, error: BaseException) -> Stop:
+        return Stop(plugin, Outcome(self._errors.note(plugin.name, point, error), retry=True))
 
     def bound(self, profile: Profile, pod: PodRecord, row: int, now: float) -> None:
         """The bind is decided."""
         for plugin in profile.post_bind:
             try:
                 if more := plugin.post_bind(pod, row):
-                    self.decisions += self._checked(profile, plugin, more)
+                    is_foreign = plugin.name in profile.foreign
+                    self.decisions += decisions_of(plugin, more) if is_foreign else more
             except RAISED as error:
                 self._errors.note(plugin.name, "PostBind", error)
         self._queue.placed(pod, now)
@@ -454,11 +457,6 @@ class Cycle:
     def refuse_alone(self, pod: PodRecord, stop: Stop, now: float) -> None:
         """A pod that gave its place back is told why, and tried again later."""
         self._rejected(self.profiles[pod.scheduler], pod, stop.plugin, stop.outcome, now, go_on=True)
-
-    def _checked(
-        self, profile: Profile, plugin: Plugin, decisions: Iterable[Decision]
-    ) -> Iterable[Decision]:
-        return decisions_of(plugin, decisions) if plugin.name in profile.foreign else decisions
 
     def permission(self, plugin: Plugin, pod: PodRecord, row: int) -> Outcome:
         try:

@@ -101,6 +101,10 @@ class Diagnosis:
         if self._codes is not None:
             self._outdated.update(rows.tolist())
 
+    def row_outdated(self, row: int) -> None:
+        if self._codes is not None:
+            self._outdated.add(row)
+
     def verdict(self) -> Verdict:
         """What stands against all nodes together, as things are now."""
         self._catch_up()

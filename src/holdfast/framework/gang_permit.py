@@ -223,9 +223,10 @@ class GangPermit:
                 why = f"node {node}: {short} by the time the pod was permitted"
                 failed.append((pod, Stop(profile.plugins.get(ROOM, profile.bind[0]), Outcome(why))))
                 continue
-            found = cycle.pre_bind(profile, pod, pod.row)
-            if isinstance(found, Stop):
-                failed.append((pod, found))
+            found: list[Decision] = []
+            stop = cycle.pre_bind(profile, pod, pod.row, found)
+            if stop is not None:
+                failed.append((pod, stop))
             else:
                 decisions[pod.uid] = found
         return failed
@@ -235,12 +236,11 @@ class GangPermit:
         cycle = self._cycle
         failed: Stops = []
         for pod in pods:
-            found = cycle.binding(cycle.profiles[pod.scheduler], pod, pod.row)
-            if isinstance(found, Stop):
+            profile = cycle.profiles[pod.scheduler]
+            stop = cycle.binding(profile, pod, pod.row, decisions[pod.uid])
+            if stop is not None:
                 del decisions[pod.uid]
-                failed.append((pod, found))
-            else:
-                decisions[pod.uid] += found
+                failed.append((pod, stop))
         return failed
 
     def _bind(self, pods: list[PodRecord], decisions: dict[str, list[Decision]], now: float) -> None:

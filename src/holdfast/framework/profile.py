@@ -64,6 +64,8 @@ class Profile:
         weights = {ref.name: ref.weight for ref in resolved.points.get("score", ())}
         self.scorers = [(plugin, weights[plugin.name]) for plugin in at("score")]
         self.reserve = at("reserve")
+        self.reserving = [p for p in self.reserve if type(p).reserve is not Plugin.reserve]
+        """Those of them that have more to do there than `unreserve`."""
         self.permit = at("permit")
         self.pre_bind = at("preBind")
         self.bind = at("bind")

@@ -53,7 +53,7 @@ class Provisioning:
             return False
         promise = pod.promise
         if promise is None:
-            return names.RESERVATION_TEMPLATE in pod.cls.annotations
+            return pod.cls.brings_template
         return bool(self._requirements.asks) and bool(id_of(promise.object.metadata))
 
     def schedule(self, profile: Profile, pod: PodRecord, now: float) -> bool:

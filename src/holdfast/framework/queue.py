@@ -237,6 +237,9 @@ class SchedulingQueue:
             place = self._place.get(pod.uid)
             if place is not None and place[1] == entry[-2]:
                 del self._place[pod.uid]
+                if pod.uid not in self._tries:
+                    self._tries[pod.uid] = 1
+                    return pod
                 if self._may_be_tried(pod, now):
                     return pod
         while self._live(self._early):

@@ -58,6 +58,8 @@ class Rows:
     """Whether plugins from outside score nodes for the class."""
     weight = 1
     """Compared with a column that sees nothing of topology, what it takes to keep this one."""
+    weighed = 0
+    """The weight that counts for it among the columns that are kept."""
 
     def __init__(self, cluster: Cluster, profile: Profile, cls: PodClass) -> None:
         self._cluster = cluster
@@ -78,7 +80,10 @@ class Rows:
         """In the profile's order, by the plugin's name."""
         self.diagnosis = Diagnosis(self._table, self.filters)
         self._base: Ints = np.zeros(0, dtype=np.int64)
+        self._base_there = self._base
+        """Of the rows there are: without what is kept beyond them."""
         self._size = 0
+        self._node_log, self._usage_log = cluster.nodes_changed, cluster.ledger.changed
         self._nodes_seen = -1
         self._usage_seen = -1
         self.compiled = 0
@@ -173,14 +178,11 @@ class Rows:
 
     def refresh(self) -> None:
         """Catches up with what happened since the last call."""
-        if self._is_outdated():
+        if (self._versions or self._stamp != self._cluster.stamp) and self._is_outdated():
             self._compile()
-        table, cluster = self._table, self._cluster
+        table, nodes, usage = self._table, self._node_log, self._usage_log
         if len(self._base) != table.capacity or self._size != table.size:
             self._rebuild()
-            return
-        nodes, usage = cluster.nodes_changed, cluster.ledger.changed
-        if nodes.end == self._nodes_seen and usage.end == self._usage_seen:
             return
         if nodes.end != self._nodes_seen:
             changed = nodes.since(self._nodes_seen)
@@ -189,7 +191,13 @@ class Rows:
                 return
             self._nodes_seen = nodes.end
             self._update(changed, node_too=True)
-        if usage.end != self._usage_seen:
+        elif usage.end == self._usage_seen:
+            return
+        if usage.end == self._usage_seen + 1:
+            # Mostly it is the row of the pod placed before.
+            self._usage_seen += 1
+            self._update_row(usage.newest())
+        elif usage.end != self._usage_seen:
             changed = usage.since(self._usage_seen)
             if changed is None or len(changed) > table.size:
                 self._rebuild()
@@ -216,14 +224,15 @@ class Rows:
         table = self._table
         capacity = table.capacity
         self._size = table.size
-        self._nodes_seen = self._cluster.nodes_changed.end
-        self._usage_seen = self._cluster.ledger.changed.end
+        self._nodes_seen = self._node_log.end
+        self._usage_seen = self._usage_log.end
         self._fits_node: Bools = np.zeros(capacity, dtype=np.bool_)
         self._all_suit = False
         self._fits: Bools = np.zeros(capacity, dtype=np.bool_)
         self._node_score: Ints = np.zeros(capacity if self._node_scores else 0, dtype=np.int64)
         self._local: Ints = np.zeros(capacity if self._normalized else 0, dtype=np.int64)
         self._base = np.full(capacity, INFEASIBLE, dtype=np.int64)
+        self._base_there = self._base[: self._size]
         self._by_key: Ints = np.zeros(0, dtype=np.int64)
         self._key_passes: Bools = np.zeros(0, dtype=np.bool_)
         for normalized in self._normalized:
@@ -248,6 +257,12 @@ class Rows:
         rows = (self._table.row(name) for name in frozenset.intersection(*self._only))
         mask[[row for row in rows if row is not None]] = True
         return mask
+
+    def _update_row(self, row: int) -> None:
+        """As `_update`, for a row on which pods came or went."""
+        self.diagnosis.row_outdated(row)
+        if self._update_one(row, False) and self._keys is None:
+            self._normalize(np.array([row]))
 
     def _update(self, changed: NDArray[np.intp], node_too: bool) -> None:
         """`changed` may name a row several times."""

@@ -38,11 +38,8 @@ class DynamicReservation(ClusterPlugin):
             return Rejected(f"{error.field}: {error.message}", error=True)
         return None
 
-    def reserve(self, pod: PodRecord, row: int) -> Outcome:
-        """A place that is only tried, such as one of a gang's, is not waited for yet: see `permit`."""
-        return FINE
-
     def unreserve(self, pod: PodRecord, row: int) -> None:
+        """A place that is only tried, such as one of a gang's, is not waited for yet: see `permit`."""
         if pod.uid in self.cluster.virtuals.waits:
             self.cluster.virtuals.end_wait(pod)
 

@@ -348,7 +348,7 @@ class Promises:
 
     def pod_confirmed(self, pod: PodRecord) -> None:
         """A pod that draws on a reservation is bound."""
-        if pod.draws_on and pod.draws_on in self.known:
+        if pod.draws_on in self.known:
             self.dirty[pod.draws_on] = None
 
     def nominated(self, pod: PodRecord) -> None:
@@ -382,7 +382,7 @@ class Promises:
     def _pod_moved(self, pod: PodRecord, row: int, sign: int) -> None:
         if pod.draws_on:
             self.drew(pod, sign)
-        if self.waiting:
+        if self.waiting.on_row or self.waiting.growing:
             self.room_came(row)
         if self.short_of_devices:
             self._devices_came(row)

@@ -30,33 +30,32 @@ class WaitingLine:
         self._holds = cluster.ledger.holds
         self._nodes = cluster.nodes
         self._limits = cluster.limits
-        self._on_row = cluster.ledger.holds.waiting
-        self._growing: dict[int, dict[str, None]] = {}
-
-    def __bool__(self) -> bool:
-        return bool(self._on_row or self._growing)
+        self.on_row = cluster.ledger.holds.waiting
+        """The uids of those that wait, by row."""
+        self.growing: dict[int, dict[str, None]] = {}
+        """The uids of those that are to be resized, by row."""
 
     def on(self, row: int) -> Collection[str]:
         """The uids of those that wait there."""
-        return self._on_row.get(row, ())
+        return self.on_row.get(row, ())
 
     def hoping(self, row: int) -> Collection[str]:
         """The uids of those that may want room that comes free there, in the order they get it."""
-        there = self._on_row.get(row, {})
+        there = self.on_row.get(row, {})
         if len(there) > 1:
             known = self._promises.known
             there = dict.fromkeys(sorted(there, key=lambda uid: age(known[uid])))
-        return there | self._growing.pop(row, {})
+        return there | self.growing.pop(row, {})
 
     def wants_more(self, promise: Promise) -> None:
         """There was no room to resize it; it is to be tried again when there may be."""
         assert promise.pod is not None
-        self._growing.setdefault(promise.pod.row, {})[promise.uid] = None
+        self.growing.setdefault(promise.pod.row, {})[promise.uid] = None
 
     def join(self, promise: Promise) -> None:
         assert promise.pod is not None
         promise.waiting = True
-        self._on_row.setdefault(promise.pod.row, {})[promise.uid] = None
+        self.on_row.setdefault(promise.pod.row, {})[promise.uid] = None
         self._plan(promise.pod.row)
 
     def leave(self, promise: Promise) -> None:
@@ -65,10 +64,10 @@ class WaitingLine:
         assert promise.pod is not None
         promise.waiting = False
         self._cluster.belongings.unplan(promise.pod)
-        there = self._on_row[promise.pod.row]
+        there = self.on_row[promise.pod.row]
         there.pop(promise.uid, None)
         if not there:
-            del self._on_row[promise.pod.row]
+            del self.on_row[promise.pod.row]
 
     def lacking(self, promise: Promise, amounts: Amounts | None = None) -> list[str]:
         """The resources of which there is not enough where it is, for what it promises or for other
