@@ -290,3 +290,40 @@ def test_a_failing_request_says_nothing_of_the_program_and_hurts_no_other(
     assert "apiserver" in answer.message and "secret" not in answer.text
     assert logged
     assert server.get(f"{PODS}/there").code == 200
+
+
+def test_clients_that_come_at_once_agree_on_tls_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def go() -> list[int]:
+        loop, iteration, begun_in, now = asyncio.get_running_loop(), 0, list[int](), 0.0
+        listener = Listener(_nothing, make_credentials().tls, Bounds(100, 100))
+        monkeypatch.setattr(loop, "time", lambda: now)
+
+        async def begin(*_: object, **__: object) -> None:
+            nonlocal now
+            now += 0.004  # a turn is over after 0.01
+            begun_in.append(iteration)
+            raise OSError
+
+        monkeypatch.setattr(loop, "connect_accepted_socket", begin)
+        pairs = [socket.socketpair() for _ in range(31)]
+        tasks = [asyncio.create_task(listener._begin(accepted)) for _, accepted in pairs]
+        for client, _ in pairs[1:]:
+            client.send(b"hello")
+        while not all(task.done() for task in tasks[1:]):
+            iteration += 1
+            await asyncio.sleep(0)
+        assert not tasks[0].done(), "who has said nothing is waited for"
+        tasks[0].cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        for client, accepted in pairs:
+            assert accepted.fileno() < 0, "the connection is left open"
+            client.close()
+        return begun_in
+
+    begun_in = asyncio.run(go())
+    assert len(begun_in) == 30
+    assert max(begun_in.count(each) for each in begun_in) <= 4
+
+
+async def _nothing(request: web.BaseRequest) -> web.StreamResponse:
+    return web.Response()

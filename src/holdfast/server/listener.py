@@ -25,6 +25,7 @@ from aiohttp.http_exceptions import HttpProcessingError, LineTooLong
 
 from holdfast.server import limits
 from holdfast.server.rare_log import RareLog
+from holdfast.server.turns import Turns
 
 Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
@@ -169,6 +170,7 @@ class Listener:
         self._bounds = bounds if bounds is not None else Bounds.affordable()
         self.log = log if log is not None else RareLog()
         self._server = _Server(handler, self)
+        self._turns = Turns()
         self._doors: list[socket.socket] = []
         self._tasks: list[asyncio.Task[None]] = []
         self._shaking: dict[asyncio.Task[None], None] = {}
@@ -297,9 +299,15 @@ class Listener:
 
     async def _begin(self, accepted: socket.socket) -> None:
         loop = asyncio.get_running_loop()
-        patience = limits.HANDSHAKE_SECONDS if self._tls is not None else None
-        farewell = limits.FAREWELL_SECONDS if self._tls is not None else None
+        patience = farewell = None
         try:
+            if self._tls is not None:
+                until = loop.time() + limits.HANDSHAKE_SECONDS
+                async with asyncio.timeout_at(until):
+                    await _readable(accepted)
+                    # Agreeing on TLS is work, and hundreds may want to at the same moment.
+                    await self._turns.take()
+                patience, farewell = max(until - loop.time(), 1.0), limits.FAREWELL_SECONDS
             await loop.connect_accepted_socket(
                 self._server,
                 accepted,
@@ -341,3 +349,14 @@ class Listener:
         if self._spare is not None:
             os.close(self._spare)
             self._spare = None
+
+
+async def _readable(stream: socket.socket) -> None:
+    """Returns when the client has sent something, or has gone."""
+    loop = asyncio.get_running_loop()
+    ready = asyncio.Event()
+    loop.add_reader(stream, ready.set)
+    try:
+        await ready.wait()
+    finally:
+        loop.remove_reader(stream)
