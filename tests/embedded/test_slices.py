@@ -11,7 +11,11 @@ from itertools import pairwise
 import pytest
 
 from embedded.clusters import Driven
+from holdfast.actions.reserve import _AT_A_TIME
 from holdfast.backends.embedded.nodes import new_node
+from holdfast.backends.embedded.setup import Setup
+from holdfast.core.decisions import CreateReservation
+from holdfast.framework.config import API_VERSION, KIND
 from holdfast.store import Key, node_key
 
 MANY = 300
@@ -355,3 +359,49 @@ def test_a_pod_that_ended_is_counted_though_a_client_writes_to_its_job() -> None
     assert after is not None
     assert after["status"]["succeeded"] == 3
     assert after["metadata"]["labels"] == {"step": str(label)}
+
+
+def test_capacity_is_held_for_some_of_the_starving_pods_at_a_time() -> None:
+    """All starve at the same moment; others have their turn before something is held for the last."""
+    configuration = {
+        "apiVersion": API_VERSION,
+        "kind": KIND,
+        "actions": [
+            {"name": "allocate"},
+            {
+                "name": "reserve",
+                "arguments": {"starvingJobTimeThreshold": "30s", "reservedNodePercent": 100},
+            },
+        ],
+    }
+    it = Driven(setup=Setup.of(configuration))
+    starving = 3 * _AT_A_TIME
+    it.cluster.add_nodes(starving)
+    for name, cpu in (("first", "8"), ("starving", "6")):
+        for number in range(starving):
+            it.cluster.world.objects.create(
+                {
+                    "apiVersion": "v1",
+                    "kind": "Pod",
+                    "metadata": {"name": f"{name}-{number}", "namespace": "default"},
+                    "spec": {
+                        "schedulerName": "holdfast-scheduler",
+                        "containers": [
+                            {"name": "c", "image": "i", "resources": {"requests": {"cpu": cpu}}}
+                        ],
+                    },
+                    "status": {"phase": "Pending"},
+                }
+            )
+        it.settle()
+    it.clock.t += 31
+    scheduler, held = it.cluster.world.scheduler, []
+    for _ in range(100 * starving):
+        decisions = scheduler.round(it.clock.t, enough=lambda: True)
+        held.append(sum(isinstance(each, CreateReservation) for each in decisions))
+        for each in decisions:
+            it.cluster._hands.carry_out(each)
+        if not scheduler.unfinished and not decisions:
+            break
+    assert max(held) == _AT_A_TIME
+    assert sum(held) == starving

@@ -20,6 +20,9 @@ from holdfast.framework.reserving import Plan
 from holdfast.framework.statement import Statement
 
 STARVING, RESERVED, CANNOT = "Starving", "Reserved", "CannotReserve"
+_AT_A_TIME = 32
+"""Pods that room is held for before it is asked whether the round has lasted long enough: each part of
+a round gives those that still wait other reasons, which are written."""
 
 
 class Unit(NamedTuple):
@@ -54,6 +57,8 @@ class Reserve(Action):
         self._told: dict[object, float] = {}
         self._refused: dict[object, str] = {}
         self._looked_at: dict[object, tuple[int, int]] = {}
+        self._helped = 0
+        """How many pods room was found for since it was last asked whether that is enough."""
         self._spoken_for: set[int] = set()
         """In this round, the rows that jobs ahead wait for, where others have room held now."""
 
@@ -81,7 +86,7 @@ class Reserve(Action):
                 self._reserve(round_, unit)
             elif kind not in in_vain and not self._reserve(round_, unit):
                 in_vain.add(kind)  # nor for others like it
-            if round_.cluster.has_changes():
+            if round_.cluster.has_changes() or round_.pods_left <= 0:
                 return
 
     # Who starves
@@ -201,6 +206,11 @@ class Reserve(Action):
                 round_.gangs.refuse_unpermitted(lost, round_.now)
         else:
             self._hold(round_, unit, plan)
+        # Whoever was helped is not in need in the next part of the round; others would be, for ever.
+        self._helped += len(tasks)
+        if self._helped >= _AT_A_TIME:
+            self._helped = 0
+            round_.tried(len(tasks))
         return True
 
     def _as_many_as_may(self, round_: Round, tasks: list[PodRecord]) -> list[PodRecord]:

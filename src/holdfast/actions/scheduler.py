@@ -229,7 +229,8 @@ class Scheduler:
             if changes & Change.OBJECTS:
                 self._ask_gates_again()
             self._to_wake.extend(g for g in self.queue.groups() if self._concerns(g, changes, touched))
-            self.cycle.terse = len(self._to_wake) > _FEW_GROUPS
+            told = sum(len(g.pods) for g in self._to_wake) if self.unfinished else len(self._to_wake)
+            self.cycle.terse = told > _FEW_GROUPS
         if self._to_wake:
             self._take_note_of_nominated()
         while self._to_wake:
