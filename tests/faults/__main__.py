@@ -8,7 +8,7 @@ import sys
 import time
 from concurrent.futures import ProcessPoolExecutor, as_completed
 
-from faults.simulation import describe, shrink, simulate
+from faults.simulation import describe, shrink, simulate, simulate_all
 
 _AT_ONCE = 200
 
@@ -17,13 +17,10 @@ def _run(begin: int, end: int) -> tuple[int, list[tuple[int, list[str]]]]:
     """How many binds there were, and the seeds that failed."""
     binds, failed = 0, []
     gc.freeze()
-    for seed in range(begin, end):
-        outcome = simulate(seed)
+    for outcome in simulate_all(range(begin, end)):
         binds += outcome.binds
         if outcome.problems:
-            failed.append((seed, outcome.problems))
-        if seed % 20 == 0:
-            gc.collect()  # `run` sets it to be seldom, and here are many of them
+            failed.append((outcome.seed, outcome.problems))
     return binds, failed
 
 

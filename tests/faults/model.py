@@ -8,7 +8,6 @@ versions that are too old. `written` hears of every accepted write.
 from __future__ import annotations
 
 from collections.abc import Callable
-from copy import deepcopy
 from functools import lru_cache
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
@@ -180,7 +179,7 @@ class Model:
     # What others than schedulers do
 
     def create(self, path: str, raw: Raw) -> Raw:
-        return self._create(path, deepcopy(raw))
+        return self._create(path, decode(encode(raw)))
 
     def change(self, path: str, raw: Raw, **changes: Any) -> None:
         """Replaces whole fields of the object, by name."""

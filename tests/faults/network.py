@@ -34,31 +34,27 @@ class Sent(NamedTuple):
     body: bytes
     identity: str
     """Under which the process held the lease when it sent this; "" if it did not."""
-
-    @property
-    def is_watch(self) -> bool:
-        return "watch=true" in self.url
-
-    @property
-    def what(self) -> str:
-        """By which troubles choose."""
-        if "/leases" in self.url:
-            return "lease"
-        if self.is_watch:
-            return "watch"
-        if self.method == "GET":
-            return "read"
-        if self.url.partition("?")[0].endswith("/binding"):
-            return "bind"
-        if "/events" in self.url:
-            return "event"
-        return "write"
+    what: str
+    """Of which kind it is: by this troubles choose."""
 
     @property
     def allowed(self) -> float:
         """For how many seconds it may be carried out."""
         asked = parse(self.url)[1].get("timeout")
         return float(asked.rstrip("s")) if asked is not None else _REQUEST_TIMEOUT
+
+
+def kind_of(method: str, url: str) -> str:
+    """The kind of a request: lease, watch, read, bind, event or write."""
+    if "/leases" in url:
+        return "lease"
+    if "watch=true" in url:
+        return "watch"
+    if method == "GET":
+        return "read"
+    if url.partition("?")[0].endswith("/binding"):
+        return "bind"
+    return "event" if "/events" in url else "write"
 
 
 class Fate(NamedTuple):
@@ -271,10 +267,12 @@ class Network:
         method, url, _ = lines[0].split(" ")
         content_type = next((x[14:] for x in lines if x.startswith("Content-Type: ")), "")
         name = transport.loop.name
-        sent = Sent(name, method, url, content_type, body, self.holders.get(name, ""))
+        identity, what = self.holders.get(name, ""), kind_of(method, url)
+        sent = Sent(name, method, url, content_type, body, identity, what)
         if sent.what == "bind":
             binding = decode(body)
-            self.targets[binding["metadata"]["uid"]] = binding["target"]["name"]
+            if "target" in binding:
+                self.targets[binding["metadata"]["uid"]] = binding["target"]["name"]
         fate = self.fate(sent)
         if self.is_apart(name) or transport.broken:
             transport.broken = True
@@ -289,7 +287,7 @@ class Network:
     def _arrive(self, transport: Transport, sent: Sent, fate: Fate) -> None:
         if self.is_away:
             transport.cut()
-        elif sent.is_watch:
+        elif sent.what == "watch":
             self._watch(transport, sent, fate)
         elif fate.how == "error":
             self._refuse(transport, sent, fate)

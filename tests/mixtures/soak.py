@@ -4,6 +4,7 @@ Each life that goes wrong is shrunk and written to the folder, with the command 
 exit status is 1 if there was one."""
 
 import argparse
+import gc
 import multiprocessing
 import sys
 import time
@@ -50,7 +51,7 @@ def main() -> int:
     started, shown = time.monotonic(), 0.0
     seeds = range(given.first, given.first + given.lives)
     # A process is replaced now and then, so that what one life leaves behind stays small.
-    with multiprocessing.Pool(given.jobs, maxtasksperchild=2000) as pool:
+    with multiprocessing.Pool(given.jobs, gc.freeze, maxtasksperchild=2000) as pool:
         for count, (seed, kind, problem) in enumerate(pool.imap_unordered(play_seed, seeds, 8), 1):
             if kind:
                 found[kind].append((seed, problem))

@@ -6,6 +6,7 @@ import numpy as np
 
 from holdfast.api.resources import claimed_nonzero, pod_requests
 from holdfast.core.affinity_terms import is_outdated
+from holdfast.core.classes import PodClass
 from holdfast.core.cluster import Cluster
 from holdfast.core.images import Images
 from holdfast.core.nodes import NO_PODS
@@ -61,11 +62,10 @@ def _rows(cluster: Cluster) -> list[str]:
     lacking = (table.allocatable <= 0) & table.alive
     if table.sparse != set(np.flatnonzero(lacking.any(axis=1)).tolist()):
         problems.append(f"slots some node has nothing of are said to be {sorted(table.sparse)}")
-    used = set(rows.values())
+    stray = table.alive | table.claimed.any(axis=0)
+    stray[list(rows.values())] = False
     problems.extend(
-        f"row {row} belongs to no node but is not empty"
-        for row in range(table.capacity)
-        if row not in used and (table.alive[row] or table.claimed[:, row].any())
+        f"row {row} belongs to no node but is not empty" for row in np.flatnonzero(stray).tolist()
     )
     return problems
 
@@ -77,17 +77,14 @@ def _claims(cluster: Cluster) -> list[str]:
     reserved = np.zeros_like(table.reserved)
     permanent = np.zeros_like(table.permanent)
     ports: Counter[tuple[int, object]] = Counter()
+    asked_by: dict[int, tuple[list[int], list[int]]] = {}
     for pod in cluster.pods.values():
         if pod.row < 0:
             continue
-        resized = bool(resized_resources(pod.cls.pod))
-        for resource, amount in pod_requests(pod.cls.pod, use_status=resized).items():
-            if amount and resource != "pods":  # a pod is one pod, whatever it asks for
-                claimed[table.slot(resource), pod.row] += capped(amount)
-        cpu, memory = nonzero(claimed_nonzero(pod.cls.pod, resized))
-        claimed[NONZERO_CPU, pod.row] += cpu
-        claimed[NONZERO_MEMORY, pod.row] += memory
-        claimed[PODS, pod.row] += 1
+        if pod.cls.id not in asked_by:
+            asked_by[pod.cls.id] = _asked(cluster, pod.cls)
+        slots, amounts = asked_by[pod.cls.id]
+        claimed[slots, pod.row] += amounts
         ports.update((pod.row, port) for port in pod.cls.ports)
         if pod.cls.permanent:
             for slot, amount in pod.cls.usage:
@@ -131,6 +128,17 @@ def _claims(cluster: Cluster) -> list[str]:
     if kept_ports != ports:
         problems.append(f"ports in use are {dict(kept_ports)}, should be {dict(ports)}")
     return problems
+
+
+def _asked(cluster: Cluster, cls: PodClass) -> tuple[list[int], list[int]]:
+    """The slots in which a pod of the class claims something, each once, and how much."""
+    resized = bool(resized_resources(cls.pod))
+    cpu, memory = nonzero(claimed_nonzero(cls.pod, resized))
+    asked = {NONZERO_CPU: cpu, NONZERO_MEMORY: memory, PODS: 1}
+    for resource, amount in pod_requests(cls.pod, use_status=resized).items():
+        if amount and resource != "pods":  # a pod is one pod, whatever it asks for
+            asked[cluster.nodes.slot(resource)] = capped(amount)
+    return [*asked], [*asked.values()]
 
 
 def _pods(cluster: Cluster) -> list[str]:
