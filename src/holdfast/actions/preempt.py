@@ -111,7 +111,7 @@ class Preempt(Action):
         if row >= 0:
             cluster.ledger.place(pod, row)
             return
-        nomination = cycle.post_filter(profile, pod, column)
+        nomination = cycle.propose(profile, pod, column)
         at = cluster.nodes.row(nomination.node) if nomination.node else None
         if at is None:
             return

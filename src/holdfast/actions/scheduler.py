@@ -186,6 +186,7 @@ class Scheduler:
             before = progress
             if self.guard.ends(passes, in_vain, self._tried(), now):
                 break
+        self.cycle.tell_failed_trials(now)
         self._turned_away = round_.turned_away if self.unfinished else []
         if not self.unfinished:
             self.gangs.refused.clear()

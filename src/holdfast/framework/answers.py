@@ -8,6 +8,7 @@ from holdfast.core.classes import PodClass
 from holdfast.core.plugin_errors import RAISED, said
 from holdfast.core.view import Facet
 from holdfast.framework.checked import Fail, ScoreFormula, checked_answer, checked_score, is_foreign
+from holdfast.framework.guarded import guarded_answer, guarded_score, unguarded
 from holdfast.framework.interface import (
     Filter,
     Plugin,
@@ -27,10 +28,11 @@ Asked = tuple[Version, Any]
 class Answers:
     """Scores are sorted by what they change with, each with its weight."""
 
-    def __init__(self, cls: PodClass, fail: Fail) -> None:
-        """`fail` is told of whatever plugins raise."""
+    def __init__(self, cls: PodClass, fail: Fail, is_guarded: bool) -> None:
+        """`fail` is told of whatever plugins raise; see `holdfast.framework.guarded`."""
         self._cls = cls
         self._fail = fail
+        self._is_guarded = is_guarded
         self.rejected: Rejected | None = None
         self.rejected_by = ""
         self.unscorable: tuple[Rejected, str] | None = None
@@ -70,9 +72,11 @@ class Answers:
     def _filter_of(self, plugin: Plugin) -> Filter | Rejected | None:
         try:
             answer = plugin.filter(self._cls)
-            if answer is None or not is_foreign(plugin):
-                return answer
-            return checked_answer(plugin, answer, self._fail)
+            if answer is None:
+                return None
+            if is_foreign(plugin):
+                return checked_answer(plugin, answer, self._fail)
+            return guarded_answer(plugin, answer, self._fail, self._is_guarded)
         except RAISED as error:
             if isinstance(error, HoldfastError) and not is_foreign(plugin):
                 return Rejected(said(plugin.name, "PreFilter", error), error=True)
@@ -89,6 +93,8 @@ class Answers:
                     score = checked_score(scorer, score, self._fail)
                     assert isinstance(score.score, ScoreFormula)
                     self.checked_scores.append(score.score)
+                elif score is not None:
+                    score = guarded_score(scorer, score, self._fail, self._is_guarded)
             except RAISED as error:
                 if not isinstance(error, HoldfastError) or is_foreign(scorer):
                     self._fail(scorer, "PreScore", error)
@@ -123,7 +129,8 @@ class Answers:
             self.usage_scores.append((weight, score.score))
 
     def passing(self, scope: Scope) -> list[Callable[[Any], Any]]:
-        return [f.passes for _, f in self.filters if f.scope is scope]
+        found = [f.passes for _, f in self.filters if f.scope is scope]
+        return found if self._is_guarded else [unguarded(passes) for passes in found]
 
     @property
     def only(self) -> list[frozenset[str]]:
@@ -145,5 +152,7 @@ class Answers:
         """What the answers depend on: what may change at any time, and what is settled until an object
         changes."""
         asked = [(version, version()) for version in self.versions]
+        if not self._is_guarded:
+            asked = [(unguarded(version), seen) for version, seen in asked]
         settled = [pair for pair in asked if isinstance(pair[0], Settled)]
         return [pair for pair in asked if not isinstance(pair[0], Settled)], settled

@@ -104,7 +104,7 @@ def checked_filter(plugin: Plugin, answer: Filter, fail: Fail = raising) -> Filt
         reasons=reasons,
         version=version,
         only=None if only is None else frozenset(only),
-        kind=_checked_kind(plugin, "Filter", answer.kind, fail),
+        kind=checked_kind(plugin, "Filter", answer.kind, fail),
     )
 
 
@@ -128,7 +128,7 @@ def checked_score(plugin: Plugin, answer: Any, fail: Fail = raising) -> Score:
         normalize=None if normalize is None else CheckedNormalize(plugin, normalize, fail),
         version=_checked_version(plugin, answer.version, fail),
         constant=constant,
-        kind=_checked_kind(plugin, "Score", answer.kind, fail),
+        kind=checked_kind(plugin, "Score", answer.kind, fail),
     )
 
 
@@ -431,7 +431,7 @@ def _checked_version(plugin: Plugin, version: Version | None, fail: Fail) -> Ver
     return Settled(checked) if isinstance(version, Settled) else checked
 
 
-def _checked_kind(
+def checked_kind(
     plugin: Plugin, point: str, kind: Callable[[int], Hashable] | None, fail: Fail
 ) -> Callable[[int], Hashable] | None:
     if kind is None:

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from holdfast.core.classes import PodClass
 from holdfast.core.cluster import Cluster
+from holdfast.core.plugin_errors import RAISED
 from holdfast.core.rowlog import distinct
 from holdfast.core.view import One
 from holdfast.framework.diagnosis import Blame, Verdict, first_blame
@@ -49,7 +50,11 @@ class Column(Rows):
         if self.is_absolute or self.rejected is not None or not (self.fits & ~among).any():
             return self.best(among)
         passing = self.fits & among
-        totals = np.where(passing, self._rescored(passing), INFEASIBLE)
+        try:
+            totals = np.where(passing, self._rescored(passing), INFEASIBLE)
+        except RAISED as error:
+            self.recover(error)
+            return -1
         row = int(totals.argmax())
         return row if passing.item(row) else -1
 
@@ -77,7 +82,7 @@ class Column(Rows):
         """Whether a row would fit were it as the view has it; rows must not depend on each other."""
         if self.rejected is not None or not self._fits_node[view.rows]:
             return False
-        return all(passes(view) for passes in self._usage_filters)
+        return all(test.passes(view) for _, test in self.filters if test.scope is Scope.USAGE)
 
     def draws_on(self, row: int) -> str:
         """The uid of the reservation a pod put on the row draws on."""
@@ -104,6 +109,13 @@ class Column(Rows):
         """Whether a plugin failed for the class since it was last asked about it."""
         return self.failed_in >= 0
 
+    def fails(self) -> bool:
+        """Whether the class is rejected because plugins failed."""
+        if not self.has_failed():
+            return False
+        self.judge()
+        return self.rejected is not self.rejection[0]
+
     def judge(self) -> None:
         """Rejects the class if plugins failed. Where at most one node will do there is no choice, and
         nobody asks for scores."""
@@ -114,6 +126,7 @@ class Column(Rows):
 
     def ask_again(self) -> None:
         """Plugins that failed in an earlier round may not do so now."""
+        self._is_guarded = False
         self._compile()
 
     @property

@@ -1,11 +1,7 @@
 """The columns of pod classes, made when they are first asked for."""
 
-from traceback import walk_tb
-
 from holdfast.core.classes import PodClass
 from holdfast.core.cluster import Cluster
-from holdfast.core.plugin_errors import RAISED
-from holdfast.framework.answers import Answers
 from holdfast.framework.column import Column
 from holdfast.framework.narrowed import Narrowed
 from holdfast.framework.owned import OwnedColumn
@@ -17,18 +13,12 @@ _CELLS = 12 * 1024**2
 _FEWEST = 64
 
 
-class FailedColumn(Column):
-    """Of a class for which one of Holdfast's own plugins failed at a node; for one round."""
-
-    def _answers(self) -> Answers:
-        return self._ask([])
-
-
 class Columns:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._table = cluster.nodes
         self._specs = cluster.promises.specs
+        self._errors = cluster.plugin_errors
         self._columns: dict[tuple[int, int], Column] = {}
         self._weight = 0
         """Of all columns together."""
@@ -45,11 +35,7 @@ class Columns:
             column = self._looked_into(key, profile, cls, column)
         elif len(columns) > 1 and self._weight > self._most() // 2:
             columns[key] = columns.pop(key)  # to the end of the line
-        try:
-            column.refresh()
-        except RAISED as error:
-            column = self._failed(profile, cls, error)
-            self._put(key, column)
+        column.refresh()
         if column.weighed != column.weight:
             self._weigh(column)
             while self._weight > self._most() and len(columns) > 1:
@@ -65,28 +51,13 @@ class Columns:
     ) -> Column:
         """The column if it is still right for the class, else a new one. Plugins that failed for the
         class are asked again in the next round."""
-        if column is not None and 0 <= column.failed_in != self._cluster.plugin_errors.round:
-            if isinstance(column, FailedColumn):
-                column = None
-            else:
-                column.ask_again()
+        if column is not None and 0 <= column.failed_in != self._errors.round:
+            column.ask_again()
         if column is None or (
             column.specs_seen != self._specs.version and self._is_mistaken(profile, column)
         ):
             column = self._new_column(profile, cls)
             self._put(key, column)
-        return column
-
-    def _failed(self, profile: Profile, cls: PodClass, error: BaseException) -> Column:
-        """What one of our own formulas raised is blamed on its plugin, by where it was raised."""
-        modules = {type(plugin).__module__: plugin for plugin in profile.plugins.values()}
-        frames = [frame.f_globals.get("__name__", "") for frame, _ in walk_tb(error.__traceback__)]
-        plugin = next((modules[name] for name in frames if name in modules), None)
-        if plugin is None:
-            raise error
-        column = FailedColumn(self._cluster, profile, cls)
-        column.plugin_failed(plugin, "Filter", error)
-        column.refresh()
         return column
 
     def _most(self) -> int:

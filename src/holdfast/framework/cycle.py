@@ -56,6 +56,8 @@ class Cycle:
         self._errors = cluster.plugin_errors
         self._failed_places: dict[str, Refused] = {}
         """Of pods that a plugin kept from a place, and who were not told so yet."""
+        self._failed_trials: dict[str, tuple[PodRecord, Verdict]] = {}
+        """Pods for which a plugin failed in this round while they were tried, by uid."""
         self.column = Columns(cluster).column
         self._provisioning = Provisioning(self, cluster)
         self.gang_permit = GangPermit(self)
@@ -146,11 +148,19 @@ class Cycle:
 
     def find_row(self, profile: Profile, pod: PodRecord, column: Column) -> int:
         """The best row for the pod, or -1. A node being cleared for it comes before all others."""
-        table, nominations = self._table, self._cluster.nominations
-        if not nominations and pod.pin is None:
+        if not self._cluster.nominations and pod.pin is None:
             return column.best()
         if column.rejected is not None:
             return -1
+        row = self._find_row_in_turn(profile, pod, column)
+        if column.fails():
+            self._note_failed_trial(pod, column.verdict())
+            return -1
+        return row
+
+    def _find_row_in_turn(self, profile: Profile, pod: PodRecord, column: Column) -> int:
+        """The same where nodes are being cleared for pods, or the pod names its node."""
+        table, nominations = self._table, self._cluster.nominations
         pinned = self._is_pinned(profile, pod)
         trial = PodTrial(self._cluster, column, pod, pinned)
         if pod.nominated and not (pinned and pod.nominated != pod.pin):
@@ -180,6 +190,31 @@ class Cycle:
         """Plugins that failed may be asked again."""
         self._errors.round += 1
         self._failed_places.clear()
+
+    def _note_failed_trial(self, pod: PodRecord, why: Verdict) -> None:
+        """A plugin failed while the pod was tried, perhaps by an action that tells pods nothing."""
+        self._failed_trials[pod.uid] = pod, why
+
+    def propose(self, profile: Profile, pod: PodRecord, column: Column) -> Nomination:
+        """As `post_filter`, on behalf of an action that tells pods nothing."""
+        found = self.post_filter(profile, pod, column)
+        if found.has_failed and not column.fails():
+            failed = frozenset(plugin.name for plugin in profile.post_filters)
+            self._note_failed_trial(pod, Verdict(found.message, failed, error=True, has_failed=True))
+        return found
+
+    def tell_failed_trials(self, now: float) -> None:
+        """Pods for which plugins failed in this round are told so, and tried again after a back-off."""
+        failed, self._failed_trials = self._failed_trials, {}
+        for uid, (pod, why) in failed.items():
+            if self._cluster.pods.get(uid) is not pod or pod.phase is not Phase.PENDING or pod.leaving:
+                continue
+            stands = pod if pod.job is None else pod.job.leader
+            if stands is not None and self._queue.place(stands.uid) == "unschedulable":
+                self._queue.take(stands)
+                self._queue.retry_later(stands, now)
+            pod.rejected_by = why.plugins
+            self.tell(pod, why.reasons, now, "SchedulerError")
 
     def note_failure(self, pod: PodRecord, column: Column) -> None:
         """If a plugin failed to judge the pod's class that is why the pod has no place, even if the
@@ -521,6 +556,11 @@ class Cycle:
         # Siblings fare the same, unless this pod has a node of its own in view.
         go_on = bool(pod.nominated) or pod.pin is not None
         nomination = Nomination("") if why.error else self.post_filter(profile, pod, column)
+        if column.fails():  # by now, in the dry run
+            why = column.verdict()
+            self._nominate(pod, "")
+            self.fail_for_now(pod, why.reasons, why.plugins, now)
+            return
         self._warn(nomination)
         if nomination.claims:
             self._take_all(profile, nomination, now)
@@ -645,6 +685,9 @@ class Cycle:
                 has_failed = True
             column.refresh()
             warnings += nomination.warnings
+            if column.fails():
+                self._note_failed_trial(pod, column.verdict())
+                return Nomination("", warnings=warnings, has_failed=True)
             if nomination.node or nomination.claims:
                 return nomination._replace(warnings=warnings) if warnings else nomination
             node = nomination.node if node is None else node

@@ -147,13 +147,13 @@ class Settled:
     """A version that can change only when a node, another object or the set of classes does, never with
     pods coming and going; so it is looked at less often."""
 
-    __slots__ = ("_version",)
+    __slots__ = ("version",)
 
     def __init__(self, version: Version) -> None:
-        self._version = version
+        self.version = version
 
     def __call__(self) -> Hashable:
-        return self._version()
+        return self.version()
 
 
 def everywhere(view: View) -> Cells:

@@ -12,6 +12,7 @@ import numpy as np
 
 from holdfast.core.classes import PodClass
 from holdfast.core.cluster import Cluster
+from holdfast.core.plugin_errors import RAISED
 from holdfast.core.view import All, One
 from holdfast.framework.column import Column
 from holdfast.framework.interface import Filter, Need, Scope, everywhere
@@ -48,6 +49,15 @@ class Narrowed(Column):
             self._whole = Column(self._cluster, self._profile, self.cls)
         self._whole.refresh()
         return self._whole.totals()
+
+    def best(self, among: Bools | None = None) -> int:
+        row = super().best(among)
+        if self._whole is not None and row >= 0:
+            if self._whole.has_checked_scores:
+                self._whole.check_scores()
+            if self.has_failed():
+                self.judge()
+        return row if self.rejected is None else -1
 
     def best_of(self, among: Bools) -> int:
         return self.best(among)
@@ -96,7 +106,10 @@ class Narrowed(Column):
         super().ask_again()
 
     def refresh(self) -> None:
-        self._catch_up()
+        try:
+            self._catch_up()
+        except RAISED as error:
+            self.recover(error)
         for other in (self._plain, self._whole):
             if other is not None and other.has_checked_scores:
                 other.check_scores()

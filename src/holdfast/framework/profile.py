@@ -12,7 +12,7 @@ from holdfast.framework.handle import Handle, plugin_made
 from holdfast.framework.interface import Plugin, extension_points
 from holdfast.framework.points import BARRIER, COSCHEDULING, DYNAMIC_RESERVATION, RESERVATION, ROOM
 from holdfast.framework.registry import PluginError, Registry, check_wakes_on
-from holdfast.framework.sort_keys import SortKey, checked_sort_key
+from holdfast.framework.sort_keys import SortKey, checked_sort_key, guarded_sort_key
 
 
 class Profile:
@@ -49,11 +49,8 @@ class Profile:
         self.scheduler_name = resolved.scheduler_name
         self.pre_enqueue = at("preEnqueue")
         sorting = at("queueSort")[0]
-        self.sort_key: SortKey = (
-            checked_sort_key(sorting, cluster.plugin_errors)
-            if is_foreign(sorting)
-            else sorting.sort_key
-        )
+        checked = checked_sort_key if is_foreign(sorting) else guarded_sort_key
+        self.sort_key: SortKey = checked(sorting, cluster.plugin_errors)
         self.filters = at("filter")
         self.filter_names = frozenset(plugin.name for plugin in self.filters)
         self.filter_order: dict[str, float] = {

@@ -15,20 +15,25 @@ Scores that are normalised depend on all rows that pass all filters. They keep t
 worked out anew as a whole only when what the normalisation measures (say, the best raw score) changed.
 """
 
+from collections.abc import Iterator
+from traceback import walk_tb
 from typing import Any
+from weakref import ref
 
 import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.core.classes import PodClass
 from holdfast.core.cluster import Cluster
+from holdfast.core.plugin_errors import RAISED
 from holdfast.core.rowlog import distinct
 from holdfast.core.view import All, One, Some, View
 from holdfast.framework.alike import Alike, amounts
 from holdfast.framework.answers import Answers
 from holdfast.framework.barrier import add_barrier
-from holdfast.framework.checked import CheckedNormalize
+from holdfast.framework.checked import CheckedNormalize, Fail
 from holdfast.framework.diagnosis import Diagnosis
+from holdfast.framework.guarded import Guarded
 from holdfast.framework.interface import Filter, Plugin, Rejected, Scope
 from holdfast.framework.keyed import Keys, KeyView
 from holdfast.framework.minding import Minding
@@ -76,12 +81,17 @@ class Rows:
         """What a plugin raised that was asked which nodes will do, and which one."""
         self.failed_in = -1
         """The round in which a plugin failed last: in the next one it is asked again."""
+        self._fail = _teller(self)
+        self._is_guarded = False
+        """Whether a formula of one of Holdfast's own plugins raised; see `framework.guarded`."""
         self.filters: list[tuple[str, Filter]] = []
         """In the profile's order, by the plugin's name."""
         self.diagnosis = Diagnosis(self._table, self.filters)
         self._base: Ints = np.zeros(0, dtype=np.int64)
         self._base_there = self._base
         """Of the rows there are: without what is kept beyond them."""
+        self._fits_node: Bools = np.zeros(0, dtype=np.bool_)
+        self._fits: Bools = np.zeros(0, dtype=np.bool_)
         self._size = 0
         self._node_log, self._usage_log = cluster.nodes_changed, cluster.ledger.changed
         self._nodes_seen = -1
@@ -101,8 +111,9 @@ class Rows:
     def _ask(self, plugins: list[Plugin]) -> Answers:
         """Asks plugins which nodes will do."""
         self.compiled += 1
-        self.failure, self.unscorable, self.failed_in = None, None, -1
-        answers = Answers(self.cls, self.plugin_failed)
+        if self.failed_in != self._cluster.plugin_errors.round:
+            self.failure, self.unscorable, self.failed_in = None, None, -1
+        answers = Answers(self.cls, self._fail, self._is_guarded)
         if self.cls.promised_to >= 0 and not self._profile.drawing_name:
             answers.reject(NO_RESERVATIONS.format(self._profile.scheduler_name))
         answers.filter_by(plugins)
@@ -178,34 +189,85 @@ class Rows:
 
     def refresh(self) -> None:
         """Catches up with what happened since the last call."""
-        if (self._versions or self._stamp != self._cluster.stamp) and self._is_outdated():
+        try:
+            if (self._versions or self._stamp != self._cluster.stamp) and self._is_outdated():
+                self._compile()
+            table, nodes, usage = self._table, self._node_log, self._usage_log
+            if len(self._base) != table.capacity or self._size != table.size:
+                self._rebuild()
+                return
+            if nodes.end != self._nodes_seen:
+                changed = nodes.since(self._nodes_seen)
+                if changed is None or len(changed) > table.size // 4 or self._keys is not None:
+                    self._rebuild()
+                    return
+                self._nodes_seen = nodes.end
+                self._update(changed, node_too=True)
+            elif usage.end == self._usage_seen:
+                return
+            if usage.end == self._usage_seen + 1:
+                # Mostly it is the row of the pod placed before.
+                self._usage_seen += 1
+                self._update_row(usage.newest())
+            elif usage.end != self._usage_seen:
+                changed = usage.since(self._usage_seen)
+                if changed is None or len(changed) > table.size:
+                    self._rebuild()
+                    return
+                self._usage_seen = usage.end
+                self._update(changed, node_too=False)
+            if self._keys is not None:
+                self._update_keys(self._keys)
+        except RAISED as error:
+            self.recover(error)
+
+    def recover(self, error: BaseException) -> None:
+        """A formula of one of Holdfast's own plugins raised. Everything is computed again with guarded
+        formulas, and whose formula fails then is to blame; see `framework.guarded`."""
+        if not self._is_guarded:
+            self._is_guarded = True
             self._compile()
-        table, nodes, usage = self._table, self._node_log, self._usage_log
-        if len(self._base) != table.capacity or self._size != table.size:
-            self._rebuild()
-            return
-        if nodes.end != self._nodes_seen:
-            changed = nodes.since(self._nodes_seen)
-            if changed is None or len(changed) > table.size // 4 or self._keys is not None:
-                self._rebuild()
-                return
-            self._nodes_seen = nodes.end
-            self._update(changed, node_too=True)
-        elif usage.end == self._usage_seen:
-            return
-        if usage.end == self._usage_seen + 1:
-            # Mostly it is the row of the pod placed before.
-            self._usage_seen += 1
-            self._update_row(usage.newest())
-        elif usage.end != self._usage_seen:
-            changed = usage.since(self._usage_seen)
-            if changed is None or len(changed) > table.size:
-                self._rebuild()
-                return
-            self._usage_seen = usage.end
-            self._update(changed, node_too=False)
-        if self._keys is not None:
-            self._update_keys(self._keys)
+            self.refresh()
+            if self.failed_in < 0 and any(each.blames(error) for each in self._guarded()):
+                self._size = 0
+                self.refresh()
+        if self.failed_in < 0:
+            self._close(error)
+
+    def _guarded(self) -> Iterator[Guarded]:
+        """The guarded formulas and versions, of Holdfast's own plugins."""
+        weighed = (*self._node_scores, *self._usage_scores)
+        scores = [*(each.score for each in self._normalized), *(score for _, score in self._key_scores)]
+        for each in (
+            *(formula for _, test in self.filters for formula in (test.passes, test.reasons)),
+            *(formula for _, formula in weighed),
+            *(score.score for score in scores),
+            *(version for version, _ in self._versions),
+        ):
+            if isinstance(each, Guarded):
+                yield each
+
+    def _close(self, error: BaseException) -> None:
+        """No formula is to blame: the plugin is in whose module the error arose. Raises the error if
+        there is none."""
+        modules = {type(plugin).__module__: plugin for plugin in self._profile.plugins.values()}
+        frames = [frame.f_globals.get("__name__", "") for frame, _ in walk_tb(error.__traceback__)]
+        plugin = next((modules[name] for name in frames if name in modules), None)
+        if plugin is None:
+            raise error
+        self.plugin_failed(plugin, "Filter", error)
+        self.rejected, self.rejected_by = self.failure or self.rejection
+        self._keys, self._normalized = None, []
+        self._rebuild_closed()
+
+    def _rebuild_closed(self) -> None:
+        """No row is feasible, until plugins are asked again."""
+        capacity = self._table.capacity
+        self._size = self._table.size
+        self._fits_node = np.zeros(capacity, dtype=np.bool_)
+        self._fits = np.zeros(capacity, dtype=np.bool_)
+        self._base = np.full(capacity, INFEASIBLE, dtype=np.int64)
+        self._base_there = self._base[: self._size]
 
     def _is_outdated(self) -> bool:
         """Whether the plugins might answer differently about the class."""
@@ -226,9 +288,9 @@ class Rows:
         self._size = table.size
         self._nodes_seen = self._node_log.end
         self._usage_seen = self._usage_log.end
-        self._fits_node: Bools = np.zeros(capacity, dtype=np.bool_)
+        self._fits_node = np.zeros(capacity, dtype=np.bool_)
         self._all_suit = False
-        self._fits: Bools = np.zeros(capacity, dtype=np.bool_)
+        self._fits = np.zeros(capacity, dtype=np.bool_)
         self._node_score: Ints = np.zeros(capacity if self._node_scores else 0, dtype=np.int64)
         self._local: Ints = np.zeros(capacity if self._normalized else 0, dtype=np.int64)
         self._base = np.full(capacity, INFEASIBLE, dtype=np.int64)
@@ -461,3 +523,16 @@ class Rows:
                     score.normalize.check(scores[there])
             total = total + weight * scores
         return total
+
+
+def _teller(column: Rows) -> Fail:
+    """Tells the column that a plugin failed. It is part of what plugins answered, which must not keep
+    the column when that is dropped."""
+    known = ref(column)
+
+    def fail(plugin: Plugin, point: str, error: BaseException) -> None:
+        told = known()
+        if told is not None:
+            told.plugin_failed(plugin, point, error)
+
+    return fail

@@ -1,4 +1,4 @@
-"""Sort keys of plugins from outside, which are compared without fail.
+"""Sort keys, which are worked out without fail; those of plugins from outside are compared so, too.
 
 The queue is sorted by keys all the time, and in no order at all if one of them cannot be worked out or
 compared. Where that is so, pods stand as they came.
@@ -47,5 +47,18 @@ def checked_sort_key(plugin: Plugin, errors: PluginErrors) -> SortKey:
             note(error)
             key = None
         return (_Key(key, pod.first_seen, note),)
+
+    return sort_key
+
+
+def guarded_sort_key(plugin: Plugin, errors: PluginErrors) -> SortKey:
+    """That of one of Holdfast's own plugins, whose keys can be compared."""
+
+    def sort_key(pod: PodRecord) -> tuple[Any, ...]:
+        try:
+            return plugin.sort_key(pod)
+        except RAISED as error:
+            errors.note(plugin.name, "QueueSort", error)
+            return (-pod.cls.priority, pod.first_seen, pod.namespace, pod.name)
 
     return sort_key
