@@ -356,8 +356,9 @@ def no_reasons(view: View) -> list[Reason]:
     ("method", "answer", "said"),
     [
         ("filter", True, "answered with bool True; filter says None, a Filter or a Rejected"),
-        ("filter", Filter(everywhere, no_reasons, ANYTHING), "a scope is one of"),
-        ("filter", Filter(everywhere, no_reasons, Scope.TOPOLOGY), "gives no facets"),
+        ("filter", Filter(everywhere, no_reasons, ANYTHING), "a scope is Scope.NODE or Scope.USAGE"),
+        ("filter", Filter(everywhere, no_reasons, Scope.TOPOLOGY), "facets are of Holdfast's own"),
+        ("score", Score(lambda v: 0, Scope.TOPOLOGY), "facets are of Holdfast's own"),
         ("filter", Filter(lambda v: np.ones(7, bool), no_reasons, Scope.NODE), "7 values for 3 rows"),
         (
             "filter",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import json
 from typing import Any, ClassVar
 
 import pytest
@@ -208,3 +210,31 @@ def test_an_object_of_a_list_gets_its_kind_and_the_original_stays_as_it_is() -> 
     assert found.raw["kind"] == "TeamQuota" and found.raw["apiVersion"] == "example.com/v1"
     assert found.raw["spec"] == {"x": None}
     assert given == {"metadata": {"name": "a", "managedFields": []}, "spec": {"x": None}}
+
+
+def test_objects_are_read_only_all_the_way_down() -> None:
+    raw = {"metadata": {}, "spec": {"teams": [{"name": "a"}], "most": 3}}
+    kept = ObjectsOfKind()
+    kept.put(("ns", "q"), raw)
+    found: Any = kept["ns", "q"]
+    assert found == raw and isinstance(found["spec"]["teams"], list)
+    assert json.loads(json.dumps(found)) == raw
+    for change in (
+        lambda: found.update(spec={}),
+        lambda: found["spec"].pop("most"),
+        lambda: found["spec"].__setitem__("most", 9),
+        lambda: found["spec"]["teams"].append({}),
+        lambda: found["spec"]["teams"][0].setdefault("x", 1),
+        lambda: found["spec"]["teams"].sort(),
+        lambda: found["spec"]["teams"].__iadd__([1]),
+    ):
+        with pytest.raises(TypeError, match=r"copy\.deepcopy"):
+            change()
+    own = copy.deepcopy(found)
+    own["spec"]["teams"].append({})
+    assert raw["spec"] == {"teams": [{"name": "a"}], "most": 3}
+    assert type(found["spec"].copy()) is dict
+    kept.put(("ns", "q"), {"metadata": {}})
+    assert kept["ns", "q"] == {"metadata": {}}
+    kept.drop(("ns", "q"))
+    assert ("ns", "q") not in kept and kept.get(("ns", "q")) is None

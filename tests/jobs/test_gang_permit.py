@@ -5,14 +5,27 @@ from typing import Any
 
 import pytest
 
+from builders import make_node, make_pod
 from holdfast.core.decisions import Decision
 from holdfast.plugin import FINE, Handle, Outcome, Plugin, PodClass, PodRecord, Score
 from holdfast.plugin.testing import Cluster, node, pod
+from reference.driving import Driver
+from reference.setup import Setup, document
 
 AT, KIND = "sentry.example.org/at", "sentry.example.org/kind"
 LABEL = "pod-group.scheduling.sigs.k8s.io"
 KOORD = "gang.scheduling.koordinator.sh/"
-POINTS = ("reserve", "permit", "pre_bind")
+POINTS = ("reserve", "permit", "pre_bind", "bind")
+BINDS_FIRST = """
+  apiVersion: kubescheduler.config.k8s.io/v1
+  kind: KubeSchedulerConfiguration
+  profiles:
+    - plugins:
+        multiPoint: {enabled: [{name: Sentry}]}
+        bind:
+          disabled: [{name: "*"}]
+          enabled: [{name: Sentry}, {name: Reservation}, {name: DefaultBinder}]
+"""
 
 
 class Sentry(Plugin):
@@ -49,6 +62,10 @@ class Sentry(Plugin):
         self._asked("pre_bind", pod)
         return []
 
+    def bind(self, pod: PodRecord, row: int) -> list[Decision]:
+        self._asked("bind", pod)
+        return []
+
     def post_bind(self, pod: PodRecord, row: int) -> list[Decision]:
         self.bound.append(self.held.get(pod.uid, ""))
         return []
@@ -65,7 +82,8 @@ def member(name: str, at: str = "", kind: str = "") -> dict[str, Any]:
 
 
 def stage(least: int, *members: Any, cpu: int = 3) -> Cluster:
-    return Cluster(Sentry, keep_errors=True).add(node("n", cpu=cpu), group(least), *members)
+    cluster = Cluster(Sentry, config=BINDS_FIRST, keep_errors=True)
+    return cluster.add(node("n", cpu=cpu), group(least), *members)
 
 
 @pytest.mark.parametrize("which", [0, 1, 2])
@@ -90,7 +108,8 @@ def test_a_plugin_that_refuses_a_member_refuses_its_job(at: str, kind: str, whic
 
 
 @pytest.mark.parametrize(
-    ("at", "kind"), [("permit", "refuse"), ("permit", "raise"), ("pre_bind", "raise")]
+    ("at", "kind"),
+    [("permit", "refuse"), ("permit", "raise"), ("pre_bind", "raise"), ("bind", "raise")],
 )
 @pytest.mark.parametrize("which", [0, 1, 2])
 def test_a_member_that_the_job_can_do_without_is_refused_alone(at: str, kind: str, which: int) -> None:
@@ -210,7 +229,8 @@ def test_groups_that_belong_together_are_refused_together() -> None:
 
 
 @pytest.mark.parametrize(
-    ("at", "kind"), [("permit", "refuse"), ("permit", "wait"), ("pre_bind", "raise")]
+    ("at", "kind"),
+    [("permit", "refuse"), ("permit", "wait"), ("pre_bind", "raise"), ("bind", "raise")],
 )
 def test_reservations_that_are_members_are_refused_together(at: str, kind: str) -> None:
     def reserve(name: str, says: dict[str, str]) -> dict[str, Any]:
@@ -230,7 +250,8 @@ def test_reservations_that_are_members_are_refused_together(at: str, kind: str) 
         found = [raw for raw in cluster.objects() if raw["kind"] == "Reservation"]
         return [raw.get("status", {}).get("phase", "Pending") for raw in found]
 
-    cluster = Cluster(Sentry, keep_errors=True).add(node("n", cpu=2), reserve("r1", {}))
+    cluster = Cluster(Sentry, config=BINDS_FIRST, keep_errors=True)
+    cluster.add(node("n", cpu=2), reserve("r1", {}))
     cluster.add(reserve("r2", {AT: at, KIND: kind}))
     cluster.schedule()
     assert phases() == ["Pending", "Pending"]
@@ -279,3 +300,45 @@ def test_members_are_told_of_a_plugin_that_cannot_score_one_of_them() -> None:
     assert cluster.add(*members).schedule() == {}
     assert all('"Unscorable"' in text for text in cluster.messages().values())
     assert len(cluster.messages()) == 3
+
+
+class BindsOnce(Plugin):
+    """Fails when it is asked to bind a pod a second time, while it is not open."""
+
+    name = "BindsOnce"
+
+    def __init__(self, handle: Handle, args: Mapping[str, Any]) -> None:
+        super().__init__(handle, args)
+        self.asked: set[str] = set()
+        self.is_open = False
+
+    def bind(self, pod: PodRecord, row: int) -> list[Decision]:
+        if pod.uid in self.asked and not self.is_open:
+            raise RuntimeError("once is enough")
+        self.asked.add(pod.uid)
+        return []
+
+
+def test_a_member_whose_bind_fails_when_it_is_asked_for_again_comes_before_others() -> None:
+    config = document((Setup(extra=("Coscheduling",)),))
+    order = [{"name": "BindsOnce"}, {"name": "DefaultBinder"}]
+    config["profiles"][0]["plugins"]["bind"] = {"disabled": [{"name": "*"}], "enabled": order}
+    driver = Driver((Setup(),), BindsOnce, config=config)
+    driver.add(make_node("n").allocatable(cpu="2", memory="8Gi", pods=9).obj())
+    a, b = (
+        make_pod(name)
+        .cpu("1")
+        .annotation(KOORD + "name", "g")
+        .annotation(KOORD + "min-available", "2")
+        .obj()
+        for name in "ab"
+    )
+    assert sorted(driver.add(a, b).binds(0.0)) == ["a", "b"]
+    driver.confirm(a).refuse(b)
+    driver.round(0.0)
+    assert "once is enough" in str(driver.decisions)
+    job = driver.record(b).job
+    assert job is not None and job.interrupted
+    driver.scheduler.profiles[0].plugins["BindsOnce"].is_open = True
+    driver.add(make_pod("other").cpu("1").priority(10).obj())
+    assert driver.binds(60.0) == {"b": "n"}

@@ -22,6 +22,7 @@ from holdfast.core.changes import Change
 from holdfast.core.cluster import Cluster
 from holdfast.core.decisions import Decision, Emit
 from holdfast.core.events import Event
+from holdfast.core.jobs import Job
 from holdfast.core.plugin_errors import RAISED
 from holdfast.core.pods import Phase, PodRecord
 from holdfast.framework.checked import checked_gate
@@ -399,8 +400,13 @@ class Scheduler:
         if not job.is_ready or job.can_do_without((pod.uid,)):
             return False
         pod.errors += 1
-        self.cycle.bind(self._profiles[pod.scheduler], pod, self.cluster.now)
+        if not self.cycle.bind(self._profiles[pod.scheduler], pod, self.cluster.now):
+            self._job_lost_place(job)  # a plugin has something against it by now
         return True
+
+    def _job_lost_place(self, job: Job) -> None:
+        self.cluster.jobs.touch(job)
+        self.cluster.jobs.look_for_interruption(job)
 
     def bind_refused(self, pod: PodRecord, row: int, message: str) -> None:
         self.cycle.unreserve(pod, row, self._profiles[pod.scheduler].reserve)
@@ -410,8 +416,7 @@ class Scheduler:
         self.queue.retry_later(pod, self.cluster.now)
         self.cycle.tell(pod, message, self.cluster.now, "SchedulerError")
         if pod.job is not None:
-            self.cluster.jobs.touch(pod.job)
-            self.cluster.jobs.look_for_interruption(pod.job)
+            self._job_lost_place(pod.job)
 
     def _is_gated(self, profile: Profile, pod: PodRecord) -> bool:
         """Whether a plugin keeps the pod out of the queue. One that fails does, and is asked again."""

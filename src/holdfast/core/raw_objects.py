@@ -5,6 +5,7 @@ version moves with every change of one of them, and with nothing else.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from copy import deepcopy
 from typing import Any
 
 from holdfast.api.raw_objects import ObjectKind, RawObject
@@ -14,19 +15,81 @@ Name = tuple[str, str]
 _NOT_COMPARED = ("resourceVersion", "generation")
 
 
-class ObjectsOfKind(Mapping[Name, Mapping[str, Any]]):
-    """All objects of a kind there are at any time, in the order of their names. Nothing of it is to be
-    changed by who reads it."""
+class ReadOnlyDict(dict[str, Any]):
+    """A map of an object. Whoever wants to change it makes a copy, which is a plain dict."""
 
-    __slots__ = ("_is_sorted", "_known", "version")
+    __slots__ = ()
+
+    def _refuse(self, *_: Any, **__: Any) -> Any:
+        raise TypeError("the object is read-only: copy.deepcopy(it) gives one that can be changed")
+
+    __setitem__ = __delitem__ = __ior__ = clear = pop = popitem = setdefault = update = _refuse
+
+    def __copy__(self) -> dict[str, Any]:
+        return dict(self)
+
+    copy = __copy__
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> dict[str, Any]:
+        return {key: deepcopy(value, memo) for key, value in self.items()}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return dict, (dict(self),)
+
+
+class ReadOnlyList(list[Any]):
+    """A list of an object, likewise."""
+
+    __slots__ = ()
+
+    def _refuse(self, *_: Any, **__: Any) -> Any:
+        raise TypeError("the object is read-only: copy.deepcopy(it) gives one that can be changed")
+
+    __setitem__ = __delitem__ = __iadd__ = __imul__ = _refuse
+    append = clear = extend = insert = pop = remove = reverse = sort = _refuse
+
+    def __copy__(self) -> list[Any]:
+        return list(self)
+
+    copy = __copy__
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> list[Any]:
+        return [deepcopy(value, memo) for value in self]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return list, (list(self),)
+
+
+def read_only(value: Any) -> Any:
+    """The same, which cannot be changed, nor anything in it."""
+    if isinstance(value, dict):
+        return ReadOnlyDict({key: read_only(each) for key, each in value.items()})
+    if isinstance(value, list | tuple):
+        return ReadOnlyList(read_only(each) for each in value)
+    return value
+
+
+class ObjectsOfKind(Mapping[Name, Mapping[str, Any]]):
+    """All objects of a kind there are at any time, in the order of their names. They are shared with
+    whoever keeps them, so that who reads one is given a copy that cannot be changed."""
+
+    __slots__ = ("_is_sorted", "_known", "_read", "version")
 
     def __init__(self) -> None:
         self._known: dict[Name, dict[str, Any]] = {}
+        self._read: dict[Name, Mapping[str, Any]] = {}
+        """What was handed out, made when it was first asked for."""
         self._is_sorted = True
         self.version = 0
 
     def __getitem__(self, name: Name) -> Mapping[str, Any]:
-        return self._known[name]
+        found = self._read.get(name)
+        if found is None:
+            found = self._read[name] = read_only(self._known[name])
+        return found
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._known
 
     def __iter__(self) -> Iterator[Name]:
         if not self._is_sorted:
@@ -41,6 +104,7 @@ class ObjectsOfKind(Mapping[Name, Mapping[str, Any]]):
         """Whether that changes anything: an object that says the same as before does not."""
         before = self._known.get(name)
         self._known[name] = raw
+        self._read.pop(name, None)
         if before is None:
             self._is_sorted = False
         elif _content(before) == _content(raw):
@@ -52,6 +116,7 @@ class ObjectsOfKind(Mapping[Name, Mapping[str, Any]]):
         """Whether it was there."""
         if self._known.pop(name, None) is None:
             return False
+        self._read.pop(name, None)
         self.version += 1
         return True
 

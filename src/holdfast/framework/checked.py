@@ -43,12 +43,12 @@ from holdfast.framework.interface import (
     Version,
     everywhere,
 )
-from holdfast.framework.keyed import KeyView
 from holdfast.framework.registry import PluginError
 
 _OWN = "holdfast."
 _MOST_TIMES = 1000
 """How often one reason may count for a row."""
+_SCOPES = "a scope is Scope.NODE or Scope.USAGE; facets are of Holdfast's own plugins alone"
 _LONGEST_WAIT = 2.0**31
 _NOT_A_NUMBER = -(2**40)
 """The score of a row for which there is none."""
@@ -191,10 +191,7 @@ class ScoreFormula(_Formula):
                 self.bad.append((np.array([view.rows]), np.array([found])))
         elif len(found) and (found.min() < self._least or found.max() > self._most):
             is_bad = (found < self._least) | (found > self._most)
-            if isinstance(view, KeyView):
-                self._check(found[is_bad & (view.feasible > 0)])
-            else:
-                self.bad.append((np.asarray(view.rows)[is_bad], found[is_bad]))
+            self.bad.append((np.asarray(view.rows)[is_bad], found[is_bad]))
         return found
 
     def check(self, fits: NDArray[np.bool_]) -> None:
@@ -401,18 +398,8 @@ def _check_needs(plugin: Plugin, needs: Any) -> None:
 
 
 def _check_scope(plugin: Plugin, answer: Filter | Score) -> None:
-    if not isinstance(answer.scope, Scope):
-        raise _wrong(plugin, answer.scope, "a scope is one of Scope.NODE, Scope.USAGE, Scope.TOPOLOGY")
-    if not isinstance(answer.facets, tuple) or not all(map(_is_facet, answer.facets)):
-        raise _wrong(plugin, answer.facets, "facets is a tuple of Facet")
-    if answer.scope is Scope.TOPOLOGY and not answer.facets:
-        raise PluginError(f"plugin {plugin.name} gives no facets for Scope.TOPOLOGY")
-
-
-def _is_facet(facet: Any) -> bool:
-    cells = getattr(facet, "cells", None)
-    is_column = isinstance(cells, np.ndarray) and cells.ndim == 1 and cells.dtype.kind in "biu"
-    return is_column and callable(getattr(facet, "refresh", None)) and hasattr(facet, "counts")
+    if not isinstance(answer.scope, Scope) or answer.scope is Scope.TOPOLOGY or answer.facets != ():
+        raise _wrong(plugin, answer.scope, _SCOPES)
 
 
 def _checked_version(plugin: Plugin, version: Version | None, fail: Fail) -> Version | None:

@@ -1,6 +1,16 @@
 """Holdfast's own plugins that keep a part of the core's state, such as reservations or volumes.
 
-When they are called and what they answer is the contract's; only what they can reach is more."""
+When they are called and what they answer is the contract's; only what they can reach is more. Most of
+them keep what they reach: volumes, devices, counts by domain, reservations. Some only read what the
+core keeps for every class at once, and would be slower if they kept the like by their handle:
+
+    DefaultBinder       the annotations of CPUs and devices that were given to the pod
+    ImageLocality       how many nodes have an image: by the handle every image is a column of its own
+    NodeAffinity        label columns that are dropped with the last class that names the value
+    NodePorts           rows by port, and which of them are reserved for the class
+    TaintToleration     the sets of taints, each judged once and not once per node
+    NodeResources…      amounts of several slots as one matrix
+"""
 
 from typing import Any
 

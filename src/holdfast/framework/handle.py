@@ -355,8 +355,8 @@ class Handle:
 
     def objects(self, kind: ObjectKind) -> Mapping[tuple[str, str], Mapping[str, Any]]:
         """The objects of a kind that the plugin declares in `reads_objects`, by namespace (empty for
-        kinds without) and name, in that order; as they are on the wire, to be read only. The plugin is
-        asked again for every class when one of them changes."""
+        kinds without) and name, in that order; as they are on the wire, and read-only all the way down.
+        The plugin is asked again for every class when one of them changes."""
         if kind not in self._reads_objects:
             raise LookupError(f"plugin {self._plugin} does not declare {kind.kind} in reads_objects")
         return self._cluster.raw_objects.of(kind)

@@ -50,10 +50,11 @@ Score says what it depends on:
 * `Scope.NODE`: the node object of the row (labels, taints, allocatable…), nothing else. A plugin from
   outside that asks for more under it fails;
 * `Scope.USAGE`: also what pods and reservations claim on the row;
-* `Scope.TOPOLOGY`: only *facets*, small numbers each row has for the class, such as its zone or how
-  many pods of a kind are in its rack. Rows with the same facets get the same answer, so the question
-  is put once per distinct combination: use nothing of the view but `facet`. A score may also use
-  `feasible`, the number of nodes of each combination that passed all filters;
+* `Scope.TOPOLOGY`, for Holdfast's own plugins alone: only *facets*, small numbers each row has for the
+  class, such as its zone or how many pods of a kind are in its rack. Rows with the same facets get the
+  same answer, so the question is put once per distinct combination: use nothing of the view but
+  `facet`. A score may also use `feasible`, the number of nodes of each combination that passed all
+  filters;
 * anything else (other rows, other objects) must be reflected in `version`: a function without
   arguments whose value changes whenever the answer may. On a new value the plugin is asked again
   for the class, and all rows are recomputed.

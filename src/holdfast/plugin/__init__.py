@@ -19,7 +19,7 @@ from holdfast.core.classes import PodClass
 from holdfast.core.decisions import AnnotatePod, Bind, Decision, Emit, ObjectRef
 from holdfast.core.nodes import NodeInfo
 from holdfast.core.pods import Phase, PodRecord
-from holdfast.core.view import Cells, Facet, View
+from holdfast.core.view import Cells, View
 from holdfast.framework.handle import Handle, NodeColumn, NodeLabel, Nodes, OwnColumn, PodCounts
 from holdfast.framework.interface import (
     API_VERSION,
@@ -58,7 +58,6 @@ __all__ = [
     "Change",
     "Decision",
     "Emit",
-    "Facet",
     "Filter",
     "Handle",
     "Need",
