@@ -10,7 +10,13 @@ import pytest
 
 from builders import make_pod
 from holdfast.api.reservation import ReservationStatus
-from holdfast.core.decisions import Bind, DeleteReservation, PreemptReservation, SetReservationStatus
+from holdfast.core.decisions import (
+    Bind,
+    DeleteReservation,
+    Preempt,
+    PreemptReservation,
+    SetReservationStatus,
+)
 from kube.fake_api import Fault, Raw
 from kube.virtual_time import run
 from kube.writing_desk import desk, ref
@@ -199,5 +205,36 @@ def test_nobody_waits_for_a_status_that_is_not_written(
             d.api.faults.append(Fault("PATCH", "reservations/r", status=403))
             await d.do(end(r), status(r, "Failed", "n"), Bind(ref(p), "n"))
             assert "BindConfirmed" in d.said()
+
+    run(story())
+
+
+@pytest.mark.parametrize("ends", ["Succeeded", "refused", "deleted"])
+def test_an_owner_is_deleted_once_it_is_written_that_its_reservation_had_one(ends: str) -> None:
+    """The status before is answered late. Whoever leads next could not know without the owner."""
+
+    async def story() -> None:
+        async with desk() as d:
+            r, owner = d.api.create(reservation()), d.api.create(make_pod("owner").on("n").raw())
+            other = d.api.create(make_pod("other").on("n").raw())
+            d.api.faults.append(Fault("PATCH", RESERVATIONS, status=503, times=3, retry_after=10))
+            if ends == "refused":
+                d.api.faults.append(Fault("PATCH", RESERVATIONS, status=403, times=2))
+            d.writer.carry_out([status(r, "Available", "n", binds=True)])
+            await asyncio.sleep(1.0)
+            uid = r["metadata"]["uid"]
+            d.writer.carry_out([status(r, "Succeeded", "n")])
+            d.writer.carry_out([Preempt(ref(owner), ref(other), "n", "", reservation=uid)])
+            d.writer.carry_out([Preempt(ref(other), ref(owner), "n", "")])
+            await asyncio.sleep(1.0)
+            assert set(d.api.pods()) == {"owner"}
+            if ends == "deleted":
+                d.writer.carry_out([DeleteReservation(ref(r), "no longer needed")])
+            assert await d.writer.queue.drain(3600)
+            assert d.api.pods() == {}
+            if ends == "Succeeded":
+                steps = [(method, path.partition("?")[0]) for method, path in d.api.requests]
+                written = max(i for i, (_, path) in enumerate(steps) if "/reservations/" in path)
+                assert steps[written + 1 :] == [("DELETE", "/api/v1/namespaces/default/pods/owner")]
 
     run(story())

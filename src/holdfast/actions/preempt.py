@@ -151,7 +151,9 @@ class Preempt(Action):
         for victim in place.victims:
             cluster.ledger.remove(victim)
             victims[victim.uid] = victim
-            decisions += preemption(victim.ref, pod.ref, node, pod.scheduler, victim.job_name)
+            decisions += preemption(
+                victim.ref, pod.ref, node, pod.scheduler, victim.job_name, victim.draws_on
+            )
         cluster.ledger.place(pod, place.row)
         found.append((pod, node, tuple(decisions)))
 

@@ -86,7 +86,7 @@ class ReservationEvictions:
             node = self._cluster.nodes.name(pod.row)
             text = f"Preempted by reservation {preemptor.uid} on node {node}"
             why = f"{pod.scheduler}: its reservation makes room for one of higher priority"
-            decisions.append(Preempt(pod.ref, preemptor.ref, node, why, pod.job_name))
+            decisions.append(Preempt(pod.ref, preemptor.ref, node, why, pod.job_name, pod.draws_on))
             decisions.append(Emit(pod.ref, "Normal", "Preempted", text, "Preempting"))
         return decisions
 

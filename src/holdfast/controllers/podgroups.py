@@ -112,7 +112,9 @@ class PodGroups:
             node = self._cluster.nodes.name(member.row)
             condition = f"{member.scheduler}: preempting to accommodate a higher priority pod"
             text = f"{job.name} had to make room and has lost members: the rest of it goes too"
-            decisions.append(Preempt(member.ref, member.ref, node, condition, str(job.name)))
+            decisions.append(
+                Preempt(member.ref, member.ref, node, condition, str(job.name), member.draws_on)
+            )
             decisions.append(Emit(member.ref, "Normal", "Preempted", text, "Preempting"))
         return decisions
 

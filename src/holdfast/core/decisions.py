@@ -94,6 +94,9 @@ class Preempt(msgspec.Struct, frozen=True):
     job: str = ""
     """The pod's job, if it has one: none of its pods is deleted while another that is to go has no
     condition yet."""
+    reservation: str = ""
+    """The uid of the reservation the pod is allocated from, if any: what is decided of its status is
+    written before the pod is deleted."""
 
 
 class AnnotatePod(msgspec.Struct, frozen=True):
@@ -223,12 +226,18 @@ Decision = (
 
 
 def preemption(
-    victim: ObjectRef, preemptor: ObjectRef, node: str, scheduler: str, job: str = ""
+    victim: ObjectRef,
+    preemptor: ObjectRef,
+    node: str,
+    scheduler: str,
+    job: str = "",
+    reservation: str = "",
 ) -> list[Decision]:
-    """A pod, of that job if any, has to go for another, and is told so."""
+    """A pod, of that job and allocated from that reservation if any, has to go for another, and is told
+    so."""
     condition = f"{scheduler}: preempting to accommodate a higher priority pod"
     text = f"Preempted by pod {preemptor.uid} on node {node}"
     return [
-        Preempt(victim, preemptor, node, condition, job),
+        Preempt(victim, preemptor, node, condition, job, reservation),
         Emit(victim, "Normal", "Preempted", text, "Preempting"),
     ]

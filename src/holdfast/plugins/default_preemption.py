@@ -194,5 +194,7 @@ class DefaultPreemption(ClusterPlugin):
             if rival.cls.priority < pod.cls.priority and not self._is_held(rival, node)
         ]
         for victim in staying:
-            decisions += preemption(victim.ref, pod.ref, node, pod.scheduler, victim.job_name)
+            decisions += preemption(
+                victim.ref, pod.ref, node, pod.scheduler, victim.job_name, victim.draws_on
+            )
         return decisions

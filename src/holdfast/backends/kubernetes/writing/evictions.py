@@ -1,7 +1,7 @@
 """A victim of preemption: it is told why, then deleted, gracefully.
 
 condition written ─► (those of all victims of the same job written) ─► deleted
-        │                                                                 │
+        │            (the status of its reservation written)              │
         └───────┬─────────────────────────────────────────────────────────┘ refused, or no answer
                 ▼
    looked at: gone, or another has its name by now? then that is that
@@ -11,7 +11,8 @@ condition written ─► (those of all victims of the same job written) ─► d
 
 Conditions come first, so that whoever leads after a crash sees all that was to go, though only some of
 it has been deleted: a gang that goes as a whole is not left half there. It may make room for several
-preemptors, and the condition of a pod whose bind is not settled comes after that.
+preemptors, and the condition of a pod whose bind is not settled comes after that. A reservation for one
+owner that had it is known by that owner alone until its status says so.
 """
 
 import asyncio
@@ -81,9 +82,12 @@ class EvictionJob:
         decision: Preempt,
         now: float,
         victims: Victims,
+        unwritten: Callable[[str], asyncio.Future[None] | None] = lambda _: None,
     ) -> None:
         victims.add(decision.pod.uid)
         self._victims = victims
+        self._unwritten = unwritten
+        """Done when the status of a reservation, by uid, is written; None if it is."""
         self._is_marked = False
         self._sender = sender
         self._feed = feed
@@ -117,8 +121,10 @@ class EvictionJob:
     async def _evict(self) -> Outcome:
         try:
             while self._steps:
-                if self._is_marked and (waiting := self._victims.waiting()) is not None:
-                    return waiting
+                if self._is_marked:
+                    waiting = self._victims.waiting() or self._unwritten(self._decision.reservation)
+                    if waiting is not None:
+                        return waiting
                 await self._sender.write(*self._steps[0])
                 del self._steps[0]
                 self._mark()

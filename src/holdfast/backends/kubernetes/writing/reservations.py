@@ -8,6 +8,7 @@ by now. A preemption hold is created when all victims of a job have their condit
 to end before, it would keep those of the job that have no node from theirs, though the others stay.
 """
 
+import asyncio
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import partial
@@ -59,6 +60,8 @@ class Reservations:
         self._releases = releases or Releases()
         self._wanted: dict[str, list[SetReservationStatus]] = {}
         """By uid, what is still to be written, in order."""
+        self._unwritten: dict[str, asyncio.Future[None] | None] = {}
+        """By uid, those of which a status is not written or not answered yet, and who waits for it."""
 
     def create(self, decision: CreateReservation, victims: Iterable[Victims] = ()) -> None:
         """Once all these victims have their conditions."""
@@ -74,8 +77,19 @@ class Reservations:
 
         self._queue.submit(Lane.STATUS, ("create", name), create)
 
+    def unwritten(self, uid: str) -> asyncio.Future[None] | None:
+        """Done when the status of a reservation that was decided is written, or will not be; None if
+        there is nothing to be written."""
+        if uid not in self._unwritten:
+            return None
+        waiting = self._unwritten[uid]
+        if waiting is None:
+            waiting = self._unwritten[uid] = asyncio.get_running_loop().create_future()
+        return waiting
+
     def set_status(self, decision: SetReservationStatus) -> None:
         ref = decision.reservation
+        self._unwritten.setdefault(ref.uid, None)
         if decision.status.phase == ReservationPhase.FAILED:
             self._releases.begin(ref.uid, decision.status.node_name)
         wanted = self._wanted.setdefault(ref.uid, [])
@@ -126,6 +140,22 @@ class Reservations:
         self._queue.submit(Lane.EVENT, (ref.uid, "annotations"), write)
 
     def _status_job(self, ref: ObjectRef) -> Job:
+        write = self._write_status(ref)
+
+        async def job() -> Outcome:
+            outcome: Outcome = None
+            try:
+                outcome = await write()
+            finally:
+                if outcome is None and ref.uid not in self._wanted:
+                    waiting = self._unwritten.pop(ref.uid, None)
+                    if waiting is not None and not waiting.done():
+                        waiting.set_result(None)
+            return outcome
+
+        return job
+
+    def _write_status(self, ref: ObjectRef) -> Job:
         backoff = self._sender.backoff(0.2, 10.0)
 
         async def write() -> Outcome:

@@ -179,7 +179,15 @@ class Writer:
         victims = self._victims.get(key)
         if victims is None:
             victims = self._victims[key] = Victims(partial(self._all_marked, key))
-        job = EvictionJob(self._sender, self._feed, self._failed, decision, self._wall(), victims)
+        job = EvictionJob(
+            self._sender,
+            self._feed,
+            self._failed,
+            decision,
+            self._wall(),
+            victims,
+            self._reservations.unwritten,
+        )
         self.queue.submit(Lane.STATUS, decision.pod.uid, job)
         return victims
 
