@@ -176,6 +176,13 @@ class Ledger:
         """What is left of each slot's resource on a row; negative where it is oversold."""
         return self._table.allocatable[:, row] - self._table.claimed[:, row]
 
+    def of_pods(self, slot: int, row: int) -> int:
+        """What pods claim of a row, without what reservations hold."""
+        claimed: int = self._table.claimed.item(slot, row)
+        for hold in self.holds.on(row):
+            claimed -= hold.left(slot)
+        return claimed
+
     def spare(
         self,
         row: int,

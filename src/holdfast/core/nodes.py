@@ -7,7 +7,7 @@ earlier stand earlier, which is how ties between nodes are broken.
 """
 
 import heapq
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -72,7 +72,7 @@ class NodeTable:
         self._reserved = _matrix(_FIRST_SLOTS, self.capacity)
         self.held_outdated: dict[int, None] = {}
         """Rows on which reservations hold more or less than was last written down."""
-        self.held_on: Callable[[int], Iterable[Held]] | None = None
+        self.held_on: Callable[[int], Collection[Held]] | None = None
         """What each reservation on a row holds; said by the table's first ledger. Others only count
         something again."""
         self.permanent = _matrix(_FIRST_SLOTS, self.capacity)
@@ -163,13 +163,18 @@ class NodeTable:
         if not self.held_outdated or self.held_on is None:
             return
         outdated, self.held_outdated = self.held_outdated, {}
+        held, reserved = self._held, self._reserved
         for row in outdated:
-            self._held[:, row] = self._reserved[:, row] = 0
-            for now, in_the_end in self.held_on(row):
+            held[:, row] = 0
+            holds = self.held_on(row)
+            for now, _ in holds:
                 for slot, amount in now.items():
-                    self._held[slot, row] += amount
-                for slot, amount in in_the_end.items():
-                    self._reserved[slot, row] += amount
+                    held[slot, row] += amount
+            reserved[:, row] = held[:, row]
+            for now, in_the_end in holds:
+                if in_the_end is not now:
+                    for slot in now.keys() | in_the_end.keys():
+                        reserved[slot, row] += in_the_end.get(slot, 0) - now.get(slot, 0)
 
     def close_row(self, row: int) -> None:
         """Gives a row back. It must be neither alive nor claimed."""

@@ -214,7 +214,9 @@ class PodIntake:
 
     def _class_of(self, pod: Pod) -> PodClass:
         """The class of a pod, acquired; raises InvalidObject."""
-        return self._classes.acquire(pod, self._traits(pod, self._jobs.named(pod)))
+        job = self._jobs.named(pod)
+        traits = self._promises.traits(pod.metadata) if job is None else self._traits(pod, job)
+        return self._classes.acquire(pod, traits)
 
     def _traits(self, pod: Pod, job: Job | None) -> Traits:
         """What sets its class apart though it is not written in the pod."""

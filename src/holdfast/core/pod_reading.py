@@ -1,7 +1,7 @@
 """What scheduling reads of a pod: the content by which its class is known, and the parts of it."""
 
 from collections.abc import Mapping
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
 import msgspec
@@ -150,6 +150,7 @@ def scheduling_annotations(pod: Pod, read: frozenset[str] = frozenset()) -> dict
     }
 
 
+@lru_cache(_ASKED_FOR)
 def is_class_annotation(key: str, read: frozenset[str]) -> bool:
     """Whether pods that differ in the annotation are of different classes. `read` has names, and
     domains that end in a slash."""

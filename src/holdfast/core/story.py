@@ -33,7 +33,7 @@ class Chronicle:
 
     def note(self, time: float, about: object, what: str, detail: str = "") -> None:
         """`about` is anything whose str() names the object; it is not rendered until asked for."""
-        if len(detail) > _LONGEST:
+        if detail:
             detail = detail[:_LONGEST]
         self._lines.append((time, about, what, detail))
 

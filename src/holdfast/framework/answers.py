@@ -57,7 +57,8 @@ class Answers:
     def filter_by(self, plugins: Iterable[Plugin]) -> None:
         """Asks plugins which nodes will do."""
         for plugin in plugins:
-            self._note_objects(plugin)
+            if plugin.reads_objects:
+                self._note_objects(plugin)
             answer = self._filter_of(plugin)
             if answer is None:
                 continue
@@ -86,7 +87,8 @@ class Answers:
     def score_by(self, scorers: Iterable[tuple[Plugin, int]]) -> None:
         """Asks plugins how well nodes will do."""
         for scorer, weight in scorers:
-            self._note_objects(scorer)
+            if scorer.reads_objects:
+                self._note_objects(scorer)
             try:
                 score = scorer.score(self._cls)
                 if score is not None and is_foreign(scorer):
@@ -107,8 +109,7 @@ class Answers:
 
     def _note_objects(self, plugin: Plugin) -> None:
         """What a plugin answers, even that there is nothing to check, may change with what it reads."""
-        if plugin.reads_objects:
-            self.versions.append(Settled(plugin.handle.version_of(*plugin.reads_objects)))
+        self.versions.append(Settled(plugin.handle.version_of(*plugin.reads_objects)))
 
     def _take(self, score: Score, weight: int) -> None:
         if score.version is not None:

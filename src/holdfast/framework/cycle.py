@@ -325,13 +325,12 @@ class Cycle:
     def short_of(self, profile: Profile, pod: PodRecord, row: int) -> str:
         """Of what the node of a pod that waited has too little for the pods there: others may have put
         some there meanwhile, or made the node smaller."""
-        table = self._table
         if pod.promise is not None:
             return ""
+        allocatable, ledger = self._table.allocatable, self._cluster.ledger
         for name, test in self.column(profile, pod.cls).filters:
             for slot, _, text in (test.needs or ()) if name == ROOM else ():
-                pods = table.claimed.item(slot, row) - table.held.item(slot, row)
-                if pods > table.allocatable.item(slot, row):
+                if ledger.of_pods(slot, row) > allocatable.item(slot, row):
                     return text
         lost = self._cluster.belongings.lost(pod)
         lost += [

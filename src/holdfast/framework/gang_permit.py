@@ -167,7 +167,7 @@ class GangPermit:
     ) -> Unpermitted | None:
         """Binds those that are permitted if they are enough, with those that waited for them."""
         cycle = self._cycle
-        if cycle.waiting:
+        if cycle.waiting and jobs:
             held = [each for each in cycle.waiting.values() if any(each.pod.job is job for job in jobs)]
             refused = {pod.uid for pod, _ in stops}
             waits = {each.pod.uid for each in held if not each.permitted} - refused

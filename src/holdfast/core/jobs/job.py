@@ -9,7 +9,7 @@ bound before; once it is, further members are placed like any pod.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
 from holdfast.api.jobs import PodGroup
@@ -224,22 +224,26 @@ class Job:
             if member.phase is Phase.PENDING and not member.leaving
         ]
 
-    def placed(self) -> Iterator[PodRecord]:
+    def placed(self) -> list[PodRecord]:
         """The members that have a node and keep it: those being deleted, or about to be to make room
         for others, do no more for the job."""
-        for member in self.members.values():
-            if member.row >= 0 and not (member.cls.terminating or member.disrupted):
-                yield member
+        return [
+            member
+            for member in self.members.values()
+            if member.row >= 0 and not (member.cls.terminating or member.disrupted)
+        ]
 
     @property
     def ready_members(self) -> int:
         """How many have a place, or have done their work."""
-        return sum(1 for _ in self.placed()) + self._done_members
+        return len(self.placed()) + self._done_members
 
     @property
     def _done_members(self) -> int:
         """How many count as there because they have done their work."""
-        return 0 if self.bond.policy == WAITING_AND_RUNNING else len(self.done)
+        if not self.done or self.bond.policy == WAITING_AND_RUNNING:
+            return 0
+        return len(self.done)
 
     @property
     def is_ready(self) -> bool:
@@ -248,7 +252,8 @@ class Job:
     def would_be_ready(self, more: Iterable[PodRecord]) -> bool:
         """Whether it is ready, had these members a place too."""
         more = list(more)
-        return not self.lacks(more) and bool(more or self.ready_members)
+        have = self.ready_members + len(more)
+        return 0 < have >= self.still_needs and not self.lacks_of_tasks(more)
 
     def lacks(self, more: Iterable[PodRecord]) -> str:
         """What is missing to be ready, had these members a place too; empty if nothing is."""
