@@ -6,6 +6,7 @@ at once, so that the next pod sees it taken; the bind is decided, and carried ou
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -661,15 +662,7 @@ class Cycle:
 
     def post_filter(self, profile: Profile, pod: PodRecord, column: Column) -> Nomination:
         """What can be done for a pod no node is feasible for. Nothing is decided here; see `apply`."""
-
-        def another(other: PodRecord) -> tuple[int, PodTrial]:
-            found = self.column(profile, other.cls)
-            return self.find_row(profile, other, found), trial_of(other, found)
-
-        def trial_of(one: PodRecord, its: Column) -> PodTrial:
-            return PodTrial(self._cluster, its, one, self._is_pinned(profile, one), another)
-
-        trial = trial_of(pod, column)
+        trial = self._trial_of(profile, pod, column)
         messages = []
         warnings: tuple[ObjectWarning, ...] = ()
         has_failed = False
@@ -693,6 +686,14 @@ class Cycle:
             if nomination.message:
                 messages.append(nomination.message)
         return Nomination(node, ", ".join(messages), warnings=warnings, has_failed=has_failed)
+
+    def _trial_of(self, profile: Profile, pod: PodRecord, column: Column) -> PodTrial:
+        another = partial(self._another_trial, profile)
+        return PodTrial(self._cluster, column, pod, self._is_pinned(profile, pod), another)
+
+    def _another_trial(self, profile: Profile, other: PodRecord) -> tuple[int, PodTrial]:
+        column = self.column(profile, other.cls)
+        return self.find_row(profile, other, column), self._trial_of(profile, other, column)
 
     def fail(
         self,

@@ -7,6 +7,8 @@ and says how good the row is. Rows can also be closed to the class but through a
 
 from collections import Counter
 from collections.abc import Hashable
+from functools import partial
+from weakref import proxy
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +36,9 @@ class OwnedColumn(Column):
     made_of_others = True
 
     def __init__(self, cluster: Cluster, profile: Profile, cls: PodClass) -> None:
+        self._weak: OwnedColumn = proxy(self)
+        """For what the column owns, which should go when it is dropped: a column is large, and Python
+        looks for cycles of what is old once in an hour."""
         self._chosen: dict[int, Promise] = {}
         self._belongings = cluster.belongings
         self._waiting = cluster.ledger.holds.waiting
@@ -73,11 +78,12 @@ class OwnedColumn(Column):
         changed = self._cluster.ledger.changed
         self._drawn_alike: Alike[int | None] | None = Alike(changed) if by_amounts else None
         self._alike = None  # whether a row is open is no matter of amounts
-        gate = self._gate = Filter(self._is_open, self._reasons, Scope.USAGE)
+        is_open = partial(OwnedColumn._is_open, self._weak)
+        gate = self._gate = Filter(is_open, partial(OwnedColumn._reasons, self._weak), Scope.USAGE)
         # Who must use a reservation is told that before anything else.
         place = 0 if self._drawing.required else len(self.filters)
         self.filters.insert(place, (self._profile.drawing_name, gate))
-        self._usage_filters.append(self._is_open)
+        self._usage_filters.append(is_open)
         if not self._drawing.required:
             self._blame_before_room()
 
@@ -87,7 +93,11 @@ class OwnedColumn(Column):
         none."""
         names = [name for name, _ in self.filters]
         if ROOM in names:
-            scattered = Filter(self._is_not_scattered, self._scattered_reasons, Scope.USAGE)
+            scattered = Filter(
+                partial(OwnedColumn._is_not_scattered, self._weak),
+                partial(OwnedColumn._scattered_reasons, self._weak),
+                Scope.USAGE,
+            )
             self.filters.insert(names.index(ROOM), (self._profile.drawing_name, scattered))
             self._scattered = scattered
 
