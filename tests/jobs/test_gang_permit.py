@@ -339,6 +339,8 @@ def test_a_member_whose_bind_fails_when_it_is_asked_for_again_comes_before_other
     assert "once is enough" in str(driver.decisions)
     job = driver.record(b).job
     assert job is not None and job.interrupted
-    driver.scheduler.profiles[0].plugins["BindsOnce"].is_open = True
+    plugin = driver.scheduler.profiles[0].plugins["BindsOnce"]
+    assert isinstance(plugin, BindsOnce)
+    plugin.is_open = True
     driver.add(make_pod("other").cpu("1").priority(10).obj())
     assert driver.binds(60.0) == {"b": "n"}

@@ -16,7 +16,7 @@ Holdfast's own.
 from holdfast.api.raw_objects import ObjectKind
 from holdfast.core.changes import Change
 from holdfast.core.classes import PodClass
-from holdfast.core.decisions import AnnotatePod, Bind, Decision, Emit, ObjectRef
+from holdfast.core.decisions import AnnotatePod, Bind, Decision, Emit, ObjectRef, Preempt
 from holdfast.core.nodes import NodeInfo
 from holdfast.core.pods import Phase, PodRecord
 from holdfast.core.view import Cells, View
@@ -79,6 +79,7 @@ __all__ = [
     "PodClass",
     "PodCounts",
     "PodRecord",
+    "Preempt",
     "Range",
     "Reason",
     "Rejected",
