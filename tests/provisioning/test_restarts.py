@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from provisioning.asking_world import ID, AskingWorld, asking
+from provisioning.asking_world import ID, AskingWorld, asking, required
 from reservations.little_world import Raw, node, pod
 
 
@@ -139,3 +139,24 @@ def test_a_node_that_goes_with_the_reservation(gone: str, restart: bool) -> None
     )
     assert world.drawn("p") == "r"
     assert world.node_of("p") == ({"n1", "n2"} - {gone}).pop()
+
+
+def test_a_reservation_that_was_lost_with_its_node_while_nobody_led_is_asked_for_anew() -> None:
+    """It is finished in the same round in which its pod is placed: its id is spent by then."""
+    container = {"name": "c", "resources": {"requests": {"cpu": "1"}}}
+    lost = {
+        "apiVersion": "scheduling.koordinator.sh/v1alpha1",
+        "kind": "Reservation",
+        "metadata": {"name": "drp-x", "uid": "lost", "labels": {ID: "x"}},
+        "spec": {
+            "allocateOnce": False,
+            "owners": [{"labelSelector": {"matchLabels": {"app": "a"}}}],
+            "template": {"spec": {"containers": [container]}},
+        },
+        "status": {"phase": "Available", "nodeName": "gone", "allocatable": {"cpu": "1"}},
+    }
+    world = AskingWorld(node("n1"), lost, asking("p", cpu="1", requirement=required("x", cpu="1")))
+    world.settle()
+    assert world.phase("drp-x") == "Failed"
+    assert world.node_of("p") == "n1"
+    assert world.drawn("p") not in ("", "lost")

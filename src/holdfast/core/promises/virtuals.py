@@ -18,7 +18,7 @@ reservation comes, which may be for others than the template said.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from holdfast.api.dynamic_reservations import (
@@ -77,21 +77,27 @@ class Virtuals:
     def id_for(self, ask: Ask, size: Mapping[str, int]) -> str:
         """What the pod has asked for before, unless that came and is of no use at this size."""
         id = ask.id or new_id(ask.pod.uid)
-        known = self._cluster.promises.known
         while id in self.by_id or any(
-            finished or uid not in known or known[uid].placed or not _within(known[uid], size)
-            for uid, finished in self.requirements.made.get(id, {}).items()
+            promise is None or promise.placed or not _within(promise, size)
+            for promise in self._made(id)
         ):
             id = new_id(ask.pod.uid, spent=id)
         return id
 
+    def _made(self, id: str) -> Iterator[Promise | None]:
+        """The reservations there are of an id; None for those that are of no use any more, even if that
+        is not written yet."""
+        known = self._cluster.promises.known
+        for uid, finished in self.requirements.made.get(id, {}).items():
+            promise = known.get(uid)
+            yield None if finished or promise is None or promise.finished else promise
+
     def coming(self, ask: Ask) -> dict[str, int]:
         """The amounts of a reservation that was made for the pod, and waits for what is set aside."""
-        known = self._cluster.promises.known
         amounts: dict[str, int] = {}
-        for uid, finished in self.requirements.made.get(ask.id, {}).items():
-            if not finished and uid in known and not known[uid].placed:
-                amounts = at_least(amounts, _without_slot(known[uid]))
+        for promise in self._made(ask.id):
+            if promise is not None and not promise.placed:
+                amounts = at_least(amounts, _without_slot(promise))
         return amounts
 
     def open(self, ask: Ask, size: Mapping[str, int], row: int) -> Virtual:
@@ -308,9 +314,8 @@ class Virtuals:
 
     def live(self, id: str) -> Promise | None:
         """The reservation of the id that is on a node, if there is one."""
-        for uid, finished in self.requirements.made.get(id, {}).items():
-            promise = self._cluster.promises.known.get(uid)
-            if not finished and promise is not None and promise.placed and not promise.waiting:
+        for promise in self._made(id):
+            if promise is not None and promise.placed and not promise.waiting:
                 return promise
         return None
 
