@@ -110,10 +110,13 @@ class Narrowed(Column):
             self._catch_up()
         except RAISED as error:
             self.recover(error)
-        for other in (self._plain, self._whole):
-            if other is not None and other.has_checked_scores:
-                other.check_scores()
-        self.has_failed()
+        plain, whole = self._plain, self._whole
+        if plain.has_checked_scores:
+            plain.check_scores()
+        if whole is not None and whole.has_checked_scores:
+            whole.check_scores()
+        if plain.failed_in >= 0 or whole is not None:
+            self.has_failed()
 
     def has_failed(self) -> bool:
         """What failed for the columns it is made of failed for this one."""

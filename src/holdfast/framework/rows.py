@@ -65,39 +65,39 @@ class Rows:
     """Compared with a column that sees nothing of topology, what it takes to keep this one."""
     weighed = 0
     """The weight that counts for it among the columns that are kept."""
+    compiled = 0
+    """How often the plugins were asked."""
+    rejected: Rejected | None = None
+    rejected_by = ""
+    rejection: tuple[Rejected | None, str] = None, ""
+    """What plugins answered; `rejected` also has what they failed to."""
+    unscorable: tuple[Rejected, str] | None = None
+    """What a plugin says that cannot score nodes for the class, and which one."""
+    failure: tuple[Rejected, str] | None = None
+    """What a plugin raised that was asked which nodes will do, and which one."""
+    failed_in = -1
+    """The round in which a plugin failed last: in the next one it is asked again."""
+    _is_guarded = False
+    """Whether a formula of one of Holdfast's own plugins raised; see `framework.guarded`."""
+    _base: Ints = np.zeros(0, dtype=np.int64)
+    _base_there = _base
+    """Of the rows there are: without what is kept beyond them."""
+    _fits_node: Bools = np.zeros(0, dtype=np.bool_)
+    _fits: Bools = np.zeros(0, dtype=np.bool_)
+    _size = 0
+    _nodes_seen = -1
+    _usage_seen = -1
 
     def __init__(self, cluster: Cluster, profile: Profile, cls: PodClass) -> None:
         self._cluster = cluster
         self._table = cluster.nodes
         self._profile = profile
         self.cls = cls
-        self.rejected: Rejected | None = None
-        self.rejected_by = ""
-        self.rejection: tuple[Rejected | None, str] = None, ""
-        """What plugins answered; `rejected` also has what they failed to."""
-        self.unscorable: tuple[Rejected, str] | None = None
-        """What a plugin says that cannot score nodes for the class, and which one."""
-        self.failure: tuple[Rejected, str] | None = None
-        """What a plugin raised that was asked which nodes will do, and which one."""
-        self.failed_in = -1
-        """The round in which a plugin failed last: in the next one it is asked again."""
         self._fail = _teller(self)
-        self._is_guarded = False
-        """Whether a formula of one of Holdfast's own plugins raised; see `framework.guarded`."""
         self.filters: list[tuple[str, Filter]] = []
         """In the profile's order, by the plugin's name."""
         self.diagnosis = Diagnosis(self._table, self.filters)
-        self._base: Ints = np.zeros(0, dtype=np.int64)
-        self._base_there = self._base
-        """Of the rows there are: without what is kept beyond them."""
-        self._fits_node: Bools = np.zeros(0, dtype=np.bool_)
-        self._fits: Bools = np.zeros(0, dtype=np.bool_)
-        self._size = 0
         self._node_log, self._usage_log = cluster.nodes_changed, cluster.ledger.changed
-        self._nodes_seen = -1
-        self._usage_seen = -1
-        self.compiled = 0
-        """How often the plugins were asked."""
         self._compile()
 
     @property
