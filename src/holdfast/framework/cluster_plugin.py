@@ -6,10 +6,11 @@ core keeps for every class at once, and would be slower if they kept the like by
 
     DefaultBinder       the annotations of CPUs and devices that were given to the pod
     ImageLocality       how many nodes have an image: by the handle every image is a column of its own
-    NodeAffinity        label columns that are dropped with the last class that names the value
+    NodeAffinity        selectors shared with volumes and spreading, and any number of label values:
+                        the handle keeps each value that it was asked for
     NodePorts           rows by port, and which of them are reserved for the class
     TaintToleration     the sets of taints, each judged once and not once per node
-    NodeResources…      amounts of several slots as one matrix
+    NodeResources…      which resources some nodes lack, and what stays as long as its node
 """
 
 from typing import Any
