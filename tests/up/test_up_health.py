@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import aiohttp
+import pytest
 
 from holdfast.backends.embedded.setup import Setup
 from holdfast.server.health import OPEN_PATHS
-from holdfast.server.up import Up, UpSettings
+from holdfast.server.up import Up, UpSettings, _brought_up
 from up.running import PODS, pod
 
 _HEALTH = ("/healthz", "/livez", "/readyz?verbose", "/readyz/store")
@@ -58,3 +59,18 @@ def test_or_for_everyone_if_told_so(tmp_path: Path) -> None:
     paths = ("/metrics", "/configz", PODS)
     found = answers(tmp_path, paths, token=False, open_paths=("/metrics",))
     assert [found[path][0] for path in paths] == [200, 401, 401]
+
+
+def test_what_is_there_from_the_start_is_not_searched_for_cycles_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before it serves: nobody is kept waiting by the one search there is."""
+    frozen: list[bool] = []
+    monkeypatch.setattr("gc.freeze", lambda: frozen.append((tmp_path / "kubeconfig").exists()))
+
+    async def story() -> None:
+        up = await _brought_up(UpSettings(Setup.of(), tmp_path / "kubeconfig"))
+        await up.close()
+
+    asyncio.run(story())
+    assert frozen == [False]
