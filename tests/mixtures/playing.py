@@ -15,12 +15,14 @@ from holdfast.sim.errors import InvalidInput, InvariantBroken
 from holdfast.sim.happenings import Happening
 from holdfast.sim.output import to_json
 from holdfast.sim.scenario import read_scenario
-from holdfast.sim.simulation import Simulation
+from holdfast.sim.simulation import Result, Simulation
 from mixtures.life import Life
 from mixtures.making import Raw
 
 CPU_SECONDS = 10.0
-"""A life takes a tenth of a second; one that takes this long hangs."""
+"""A life takes a tenth of a second; one in which a second takes this long hangs. All together may
+take longer where much happens: a bound on the sum would find the slowest lives when the machine is
+slow."""
 
 QUIET = 60
 """Seconds after the end of a life, in which what waits for nothing is found."""
@@ -59,6 +61,18 @@ class _Lenient(Simulation):
     def refused(self, happening: Happening, error: InvalidObject) -> None:
         self.left_out.add(happening.origin.number)
 
+    def run_within(self, cpu_seconds: float, until: float) -> Result:
+        """Raises Hang if a second of the life takes longer than that."""
+        second = -1.0
+
+        def get_on(t: float, moments: int, queued: int) -> None:
+            nonlocal second
+            if t >= second + 1:
+                second = t
+                signal.setitimer(signal.ITIMER_VIRTUAL, cpu_seconds)
+
+        return self.run(until, get_on)
+
 
 def play(life: Life, *, keep_text: bool = False, cpu_seconds: float = CPU_SECONDS) -> Outcome:
     return play_documents(
@@ -79,7 +93,7 @@ def play_documents(
     try:
         with _bounded(cpu_seconds):
             simulation = _Lenient(documents, config, audit=True)
-            result = simulation.run(float(until + QUIET))
+            result = simulation.run_within(cpu_seconds, float(until + QUIET))
             if keep_text:
                 outcome.text = to_json([(None, result)])
     except InvalidInput as error:
@@ -110,7 +124,8 @@ def _place_of(error: Exception) -> str:
 
 @contextmanager
 def _bounded(cpu_seconds: float) -> Iterator[None]:
-    """Raises Hang after so much time of this process, however busy the machine is."""
+    """Raises Hang after so much time of this process, however busy the machine is; the timer may be set
+    again meanwhile."""
 
     def stop(number: int, frame: FrameType | None) -> None:
         raise Hang

@@ -1,6 +1,7 @@
 """Lives that mix features keep every rule. `make soak` plays many more of them."""
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -8,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from mixtures.life import Life, make_life
+from mixtures.making import Raw
 from mixtures.playing import play, play_documents
 from mixtures.shrinking import shrink, write
 
@@ -61,3 +63,25 @@ def restart(life: Life, share: float) -> dict[str, str]:
 def test_a_seed_is_a_life() -> None:
     assert make_life(7) == make_life(7)
     assert make_life(7).documents != make_life(8).documents
+
+
+def test_a_life_in_which_much_happens_for_long_does_not_hang(monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[float] = []
+    monkeypatch.setattr(signal, "setitimer", lambda timer, seconds: given.append(seconds))
+    pods = [_pod_coming_at(second) for second in (0, 0.25, 0.5, 2, 3, 3.5)]
+    config = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
+    assert play_documents(pods, config, 10, cpu_seconds=7.0).problems == []
+    # Once for making the cluster, then for each second of its life in which something happens.
+    assert given == [7.0, 7.0, 7.0, 7.0, 0.0]
+
+
+def _pod_coming_at(second: float) -> Raw:
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": f"p{second:g}".replace(".", "-"),
+            "annotations": {"sim.holdfast.io/at": f"{second}s"},
+        },
+        "spec": {"containers": [{"name": "main", "image": "x"}]},
+    }
