@@ -42,7 +42,8 @@ class Preempt(Action):
                 else:
                     gone = self._make_room_for(round_, [leader], lambda: True)
                 for victim in gone:
-                    foresight.going(victim)
+                    if victim.row >= 0:
+                        foresight.going(victim)
                 for pod in members:
                     if pod.nominated:
                         foresight.coming(pod)
@@ -158,7 +159,10 @@ class Preempt(Action):
         found.append((pod, node, tuple(decisions)))
 
     def _decide(self, round_: Round, found: Found) -> None:
-        asked: set[str] = set()
+        all_made = [decision for _, _, made in found for decision in made]
+        victims = [each.pod.uid for each in all_made if isinstance(each, PreemptPod)]
+        # All at once: jobs of which some members wait give up their places as a whole.
+        asked = set(round_.cycle.reject_waiting(victims))
         for pod, node, made in found:
             for decision in made:
                 # Who goes with his job may be named more than once.

@@ -24,7 +24,7 @@ from holdfast.framework.column import Column
 from holdfast.framework.columns import Columns
 from holdfast.framework.counting import about_reservations
 from holdfast.framework.diagnosis import NO_NODES, Blame, Verdict, not_named_text, verdict
-from holdfast.framework.gang_permit import GangPermit, Stop, Waiting, with_name
+from holdfast.framework.gang_permit import PREEMPTED, GangPermit, Stop, Waiting, with_name
 from holdfast.framework.interface import FINE, Nomination, ObjectWarning, Outcome, Plugin
 from holdfast.framework.points import ROOM
 from holdfast.framework.profile import Profile
@@ -491,6 +491,9 @@ class Cycle:
 
     def refuse_alone(self, pod: PodRecord, stop: Stop, now: float) -> None:
         """A pod that gave its place back is told why, and tried again later."""
+        if stop.preempted:
+            self._preempted(pod, now)
+            return
         self._rejected(self.profiles[pod.scheduler], pod, stop.plugin, stop.outcome, now, go_on=True)
 
     def permission(self, plugin: Plugin, pod: PodRecord, row: int) -> Outcome:
@@ -580,10 +583,19 @@ class Cycle:
             self._cluster.nominate(pod, node)
             self.decisions.append(Nominate(pod.ref, node))
 
-    def apply(self, decisions: Iterable[Decision]) -> None:
+    def apply(self, decisions: Sequence[Decision]) -> None:
         """What was proposed is decided: victims count as on their way out, so that nothing is decided
-        of them again before that is seen, and nominations that end are forgotten."""
+        of them again before that is seen, and nominations that end are forgotten. Victims that wait
+        for permission are not deleted; see `reject_waiting`."""
         pods = self._cluster.pods
+        if self.waiting:
+            victims = [each.pod.uid for each in decisions if isinstance(each, Preempt)]
+            rejected = self.reject_waiting(victims)
+            decisions = [
+                each
+                for each in decisions
+                if not (isinstance(each, Preempt) and each.pod.uid in rejected)
+            ]
         self.decisions += decisions
         for decision in decisions:
             if isinstance(decision, Preempt):
@@ -591,6 +603,35 @@ class Cycle:
                     pod.disrupted = True
             elif isinstance(decision, Nominate) and (pod := pods.get(decision.pod.uid)) is not None:
                 self._cluster.nominate(pod, decision.node)
+
+    def reject_waiting(self, victims: Iterable[str]) -> Collection[str]:
+        """Those of the victims that wait for permission give their places up at once, with the members
+        of their jobs that wait and cannot do without them. They keep their objects, and are tried
+        again after a back-off. Returns the uids of those that did."""
+        found = {
+            uid: waiting.pod
+            for uid in victims
+            if (waiting := self.waiting.get(uid)) is not None and waiting.pod.phase is Phase.ASSUMED
+        }
+        if not found:
+            return ()
+        now = self._cluster.now
+        for uid, pod in found.items():
+            if pod.job is None:
+                waiting = self.waiting.pop(uid)
+                self._give_back(pod, waiting.row, self.profiles[pod.scheduler].reserve)
+                self._preempted(pod, now)
+        self.gang_permit.reject([pod for pod in found.values() if pod.job is not None], now)
+        self._cluster.changed(Change.POD_LEFT)
+        return found.keys()
+
+    def _preempted(self, pod: PodRecord, now: float) -> None:
+        """The pod has lost its place before it was bound."""
+        if pod.leaving:
+            self._queue.forget(pod)
+            return
+        self._queue.retry_later(pod, now, is_error=False)
+        self.tell(pod, PREEMPTED, now, "Unschedulable")
 
     def _warn(self, nomination: Nomination) -> None:
         for warning in nomination.warnings:

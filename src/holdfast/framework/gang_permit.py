@@ -20,6 +20,9 @@ from holdfast.framework.interface import Outcome, Plugin
 from holdfast.framework.points import ROOM
 from holdfast.framework.profile import Profile
 
+PREEMPTED = "0/1 nodes are available: 1 preempted."
+"""What a victim is told that waited for permission to be bound."""
+
 if TYPE_CHECKING:
     from holdfast.framework.cycle import Cycle
 
@@ -47,9 +50,13 @@ class Stop(NamedTuple):
 
     plugin: Plugin
     outcome: Outcome
+    preempted: bool = False
+    """The pod waited for the plugin, and has to make room for another: no plugin refuses it."""
 
     def text(self) -> str:
         """The reason, with the plugin that gives it."""
+        if self.preempted:
+            return self.outcome.message
         return with_name(self.plugin.name, self.outcome.message)
 
 
@@ -58,6 +65,8 @@ def with_name(plugin: str, message: str) -> str:
 
 
 Stops = list[tuple[PodRecord, Stop]]
+_Together = dict[tuple[str, ...], tuple[list[Job], Stops]]
+"""What members of jobs that belong together were refused for, by the names of the jobs."""
 
 
 class Unpermitted(NamedTuple):
@@ -72,7 +81,7 @@ class Unpermitted(NamedTuple):
     """What the job has of what it needs without those refused."""
 
 
-def nothing(job: Job, now: float) -> None:
+def nothing(about: Job | Unpermitted, now: float) -> None:
     return None
 
 
@@ -82,6 +91,8 @@ class GangPermit:
         self._jobs = cycle.cluster.jobs
         self.on_ready: Callable[[Job, float], None] = nothing
         """Told of each job of which as many have their places as it needs."""
+        self.on_lost: Callable[[Unpermitted, float], None] = nothing
+        """Told of members that had to give their places back to make room for others."""
         self._given_back = 0
         """How many places were given back."""
 
@@ -112,7 +123,7 @@ class GangPermit:
     def recheck(self, now: float) -> list[Unpermitted]:
         """Asks again for the permission of members that wait for it."""
         cycle = self._cycle
-        together: dict[tuple[str, ...], tuple[list[Job], Stops]] = {}
+        together: _Together = {}
         for waiting in list(cycle.waiting.values()):
             pod = waiting.pod
             if pod.job is None:
@@ -120,9 +131,7 @@ class GangPermit:
             if pod.phase is not Phase.ASSUMED:
                 del cycle.waiting[pod.uid]
                 continue
-            jobs = self._jobs.partners(pod.job)
-            key = tuple(sorted(str(job.name) for job in jobs))
-            _, stops = together.setdefault(key, (jobs, []))
+            stops = self._stops_of(pod.job, together)
             if waiting.permitted:
                 stop = Stop(waiting.plugin, cycle.node_gone(waiting)) if waiting.node_gone else None
             else:
@@ -134,6 +143,24 @@ class GangPermit:
         if self._given_back > given_back:
             cycle.cluster.changed(Change.POD_LEFT)
         return [each for each in found if each is not None]
+
+    def reject(self, victims: Iterable[PodRecord], now: float) -> None:
+        """Members that wait give their places back to make room for others."""
+        together: _Together = {}
+        for pod in victims:
+            assert pod.job is not None
+            plugin = self._cycle.waiting[pod.uid].plugin
+            stop = Stop(plugin, Outcome(PREEMPTED), preempted=True)
+            self._stops_of(pod.job, together).append((pod, stop))
+        for jobs, stops in together.values():
+            lost = self._settle(jobs, [], stops, now)
+            if lost is not None:
+                self.on_lost(lost, now)
+
+    def _stops_of(self, job: Job, together: _Together) -> Stops:
+        jobs = self._jobs.partners(job)
+        key = tuple(sorted(str(each.name) for each in jobs))
+        return together.setdefault(key, (jobs, []))[1]
 
     def _ask_again(self, waiting: Waiting, now: float) -> Stop | None:
         """Who refuses the pod, if anybody does; it may go on waiting, or be permitted by now."""

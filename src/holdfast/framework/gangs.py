@@ -53,7 +53,7 @@ class Refusal(NamedTuple):
     conditions: dict[str, str]
     text: str = ""
     has_failed: bool = False
-    """A plugin failed: they are to be tried again, whatever happens."""
+    """A plugin failed, or they had to make room: they are to be tried again, whatever happens."""
 
 
 class Gangs:
@@ -77,6 +77,7 @@ class Gangs:
         """Of jobs that got what they need in this round, those left."""
         cluster.jobs.on_changed = self.changed
         cycle.gang_permit.on_ready = self.became_ready
+        cycle.gang_permit.on_lost = self.refuse_unpermitted
 
     # What becomes of members
 
@@ -373,7 +374,7 @@ class Gangs:
             conditions[pod.uid] = "SchedulerError" if stop.outcome.retry else "Unschedulable"
             wakes_on |= self._profiles[pod.scheduler].wakes_on((stop.plugin.name,))
             pod.rejected_by = (stop.plugin.name,)
-        has_failed = any(stop.outcome.retry for _, stop in stops)
+        has_failed = any(stop.outcome.retry or stop.preempted for _, stop in stops)
         problem = Problem(NOT_PERMITTED, text)
         return Refusal(problem, messages, wakes_on, conditions, has_failed=has_failed)
 

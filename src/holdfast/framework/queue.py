@@ -165,13 +165,19 @@ class SchedulingQueue:
         self._scout_back(pod, go_on)
         return list(group.pods.values()) if was_scout and not go_on else ()
 
-    def retry_later(self, pod: PodRecord, now: float) -> None:
-        """The attempt ended in an error that has nothing to do with nodes."""
+    def retry_later(self, pod: PodRecord, now: float, is_error: bool = True) -> None:
+        """The attempt ended in an error that has nothing to do with nodes; or, without `is_error`, the
+        pod lost its place again before it was bound."""
         self._now = now
         self._scout_back(pod, go_on=True)
-        self.failures[pod.scheduler, "error"] += 1
-        pod.errors += 1
-        self._back_off(pod, pod.errors, now)
+        self.failures[pod.scheduler, "error" if is_error else "unschedulable"] += 1
+        if is_error:
+            pod.errors += 1
+            self._back_off(pod, pod.errors, now)
+        else:
+            pod.attempts += 1
+            pod.errors = 0
+            self._back_off(pod, pod.attempts, now)
         self._push(self._errors, self._retry_at[pod.uid], pod)
 
     def is_scout(self, pod: PodRecord) -> bool:
