@@ -246,6 +246,7 @@ def test_a_refused_preemptor_is_not_tried_again_until_something_changes(
     refusing.permits = permits
     profile = made.scheduler.profiles[0]
     profile.reserve.append(refusing)
+    profile.reserving.append(refusing)
     profile.permit.append(refusing)
     terms = {f"{GANG}name": "g", f"{GANG}min-available": "2", f"{GANG}total-number": "2"}
     for name in ("high-1", "high-2") if gang else ("high",):
