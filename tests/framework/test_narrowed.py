@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import pytest
 
 from builders import make_pod
 from holdfast.framework.column import Column
+from holdfast.framework.guarded import Guarded
+from holdfast.framework.interface import Plugin
 from holdfast.framework.narrowed import Narrowed
 from holdfast.framework.rows import INFEASIBLE
+from plugins.claims import AFFINITY, nodes_say, pod, zones
 from storage_builders import make_claim, make_csi_node, make_volume
 from storage_driving import Driver, big_node
 
@@ -53,3 +57,25 @@ def test_the_same_scores_as_from_scratch(seed: int) -> None:
             if not again:
                 driver.update(make_csi_node(f"n{rng.randrange(10)}").driver("d", 2).obj())
         driver.round()
+
+
+def test_pods_that_find_a_node_pay_for_no_guarded_formulas(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[str] = []
+    make = Guarded.__init__
+
+    def counting(self: Guarded, plugin: Plugin, point: str, *rest: Any) -> None:
+        made.append(plugin.name)
+        make(self, plugin, point, *rest)
+
+    monkeypatch.setattr(Guarded, "__init__", counting)
+    driver = Driver(
+        *zones("a", "b"),
+        make_volume("v1").on_nodes("zone", "a").claimed_by("c1").obj(),
+        make_volume("v2").on_nodes("zone", "gone").claimed_by("c2").obj(),
+        make_claim("c1").bound_to("v1").obj(),
+        make_claim("c2").bound_to("v2").obj(),
+    )
+    assert driver.place(pod("c1").obj()) == {"p": "n1"}
+    assert made == []
+    assert driver.why(pod("c2", name="q").obj()) == nodes_say(2, f"2 {AFFINITY}")
+    assert "VolumeBinding" in made and len(made) == len(set(made)) * 2, "once for each formula"

@@ -1,14 +1,14 @@
 """What plugins say of a class of pods: which nodes will do, how well, and for how long that holds."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Hashable, Iterable
 from typing import Any
 
 from holdfast.api.errors import HoldfastError
 from holdfast.core.classes import PodClass
 from holdfast.core.plugin_errors import RAISED, said
 from holdfast.core.view import Facet
-from holdfast.framework.checked import Fail, ScoreFormula, checked_answer, checked_score, is_foreign
-from holdfast.framework.guarded import guarded_answer, guarded_score, unguarded
+from holdfast.framework.checked import Fail, ScoreFormula, checked_answer, checked_score
+from holdfast.framework.guarded import guarded_answer, guarded_score
 from holdfast.framework.interface import (
     Filter,
     Plugin,
@@ -28,10 +28,12 @@ Asked = tuple[Version, Any]
 class Answers:
     """Scores are sorted by what they change with, each with its weight."""
 
-    def __init__(self, cls: PodClass, fail: Fail, is_guarded: bool) -> None:
-        """`fail` is told of whatever plugins raise; see `holdfast.framework.guarded`."""
+    def __init__(self, cls: PodClass, fail: Fail, foreign: Container[str], is_guarded: bool) -> None:
+        """`fail` is told of whatever plugins raise; see `holdfast.framework.guarded`. `foreign` are the
+        names of those whose answers are checked."""
         self._cls = cls
         self._fail = fail
+        self._foreign = foreign
         self._is_guarded = is_guarded
         self.rejected: Rejected | None = None
         self.rejected_by = ""
@@ -39,7 +41,8 @@ class Answers:
         """What a plugin says that cannot score nodes for the class, and which one."""
         self.filters: list[tuple[str, Filter]] = []
         """In the profile's order, by the plugin's name."""
-        self.versions: list[Version] = []
+        self.versions: list[tuple[Plugin | None, Version]] = []
+        """What the answers depend on, with the plugins that say so."""
         self.constant = 0
         """What all rows have alike."""
         self.node_scores: list[tuple[int, Any]] = []
@@ -59,30 +62,32 @@ class Answers:
         for plugin in plugins:
             if plugin.reads_objects:
                 self._note_objects(plugin)
-            answer = self._filter_of(plugin)
-            if answer is None:
-                continue
+            try:
+                answer: Filter | Rejected | None = plugin.filter(self._cls)
+                if answer is None:
+                    continue
+                if plugin.name in self._foreign:
+                    answer = checked_answer(plugin, answer, self._fail)
+                elif self._is_guarded:
+                    answer = guarded_answer(plugin, answer, self._fail)
+            except RAISED as error:
+                answer = self._failed(plugin, error)
+                if answer is None:
+                    continue
             if answer.version is not None:
-                self.versions.append(answer.version)
+                self.versions.append((plugin, answer.version))
             if isinstance(answer, Rejected):
                 if self.rejected is None:
                     self.rejected, self.rejected_by = answer, plugin.name
             elif answer.passes is not everywhere:
                 self.filters.append((plugin.name, answer))
 
-    def _filter_of(self, plugin: Plugin) -> Filter | Rejected | None:
-        try:
-            answer = plugin.filter(self._cls)
-            if answer is None:
-                return None
-            if is_foreign(plugin):
-                return checked_answer(plugin, answer, self._fail)
-            return guarded_answer(plugin, answer, self._fail, self._is_guarded)
-        except RAISED as error:
-            if isinstance(error, HoldfastError) and not is_foreign(plugin):
-                return Rejected(said(plugin.name, "PreFilter", error), error=True)
-            self._fail(plugin, "PreFilter", error)
-            return None
+    def _failed(self, plugin: Plugin, error: BaseException) -> Rejected | None:
+        """What is answered instead, if the pod is to blame rather than the plugin."""
+        if isinstance(error, HoldfastError) and plugin.name not in self._foreign:
+            return Rejected(said(plugin.name, "PreFilter", error), error=True)
+        self._fail(plugin, "PreFilter", error)
+        return None
 
     def score_by(self, scorers: Iterable[tuple[Plugin, int]]) -> None:
         """Asks plugins how well nodes will do."""
@@ -91,29 +96,29 @@ class Answers:
                 self._note_objects(scorer)
             try:
                 score = scorer.score(self._cls)
-                if score is not None and is_foreign(scorer):
+                if score is not None and scorer.name in self._foreign:
                     score = checked_score(scorer, score, self._fail)
                     assert isinstance(score.score, ScoreFormula)
                     self.checked_scores.append(score.score)
-                elif score is not None:
-                    score = guarded_score(scorer, score, self._fail, self._is_guarded)
+                elif score is not None and self._is_guarded:
+                    score = guarded_score(scorer, score, self._fail)
             except RAISED as error:
-                if not isinstance(error, HoldfastError) or is_foreign(scorer):
+                if not isinstance(error, HoldfastError) or scorer.name in self._foreign:
                     self._fail(scorer, "PreScore", error)
                 elif self.rejected is None and self.unscorable is None:
                     text = said(scorer.name, "PreScore", error)
                     self.unscorable = Rejected(text, error=True), scorer.name
                 continue
             if score is not None:
+                if score.version is not None:
+                    self.versions.append((scorer, score.version))
                 self._take(score, weight)
 
     def _note_objects(self, plugin: Plugin) -> None:
         """What a plugin answers, even that there is nothing to check, may change with what it reads."""
-        self.versions.append(Settled(plugin.handle.version_of(*plugin.reads_objects)))
+        self.versions.append((plugin, Settled(plugin.handle.version_of(*plugin.reads_objects))))
 
     def _take(self, score: Score, weight: int) -> None:
-        if score.version is not None:
-            self.versions.append(score.version)
         if score.constant is not None:
             self.constant += weight * score.constant
             return
@@ -130,8 +135,7 @@ class Answers:
             self.usage_scores.append((weight, score.score))
 
     def passing(self, scope: Scope) -> list[Callable[[Any], Any]]:
-        found = [f.passes for _, f in self.filters if f.scope is scope]
-        return found if self._is_guarded else [unguarded(passes) for passes in found]
+        return [f.passes for _, f in self.filters if f.scope is scope]
 
     @property
     def only(self) -> list[frozenset[str]]:
@@ -152,8 +156,18 @@ class Answers:
     def asked(self) -> tuple[list[Asked], list[Asked]]:
         """What the answers depend on: what may change at any time, and what is settled until an object
         changes."""
-        asked = [(version, version()) for version in self.versions]
-        if not self._is_guarded:
-            asked = [(unguarded(version), seen) for version, seen in asked]
+        try:
+            asked = [(version, version()) for _, version in self.versions]
+        except RAISED:
+            asked = [(version, self._now(plugin, version)) for plugin, version in self.versions]
         settled = [pair for pair in asked if isinstance(pair[0], Settled)]
         return [pair for pair in asked if not isinstance(pair[0], Settled)], settled
+
+    def _now(self, plugin: Plugin | None, version: Version) -> Hashable:
+        try:
+            return version()
+        except RAISED as error:
+            if plugin is None:
+                raise
+            self._fail(plugin, "PreFilter", error)
+            return None

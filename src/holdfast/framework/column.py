@@ -82,7 +82,7 @@ class Column(Rows):
         """Whether a row would fit were it as the view has it; rows must not depend on each other."""
         if self.rejected is not None or not self._fits_node[view.rows]:
             return False
-        return all(test.passes(view) for _, test in self.filters if test.scope is Scope.USAGE)
+        return all(test.passes(view) for _, test in self.guarded_filters if test.scope is Scope.USAGE)
 
     def draws_on(self, row: int) -> str:
         """The uid of the reservation a pod put on the row draws on."""
@@ -161,7 +161,7 @@ class Column(Rows):
         """What topology has against rows, which is the same for all that have the same key."""
         found: Counter[tuple[str, ...]] = Counter()
         keys = self._keys.of[rows] if self._keys is not None else rows[:0]
-        filters = [named for named in self.filters if named[1].scope is Scope.TOPOLOGY]
+        filters = [named for named in self.guarded_filters if named[1].scope is Scope.TOPOLOGY]
         for key in distinct(keys).tolist():
             those = rows[keys == key]
             found[first_blame(filters, One(self._table, int(those[0]))).texts] += len(those)

@@ -72,7 +72,7 @@ def _is_meant(cluster: Cluster, column: OwnedColumn, promise: Promise) -> bool:
     if not cluster.nodes.alive[row]:
         return False
     view = One(cluster.nodes, row)
-    return all(test.passes(view) for name, test in column.filters if name == _PLACING)
+    return all(test.passes(view) for name, test in column.guarded_filters if name == _PLACING)
 
 
 def _against_node(cluster: Cluster, column: OwnedColumn, promise: Promise) -> Sequence[str]:

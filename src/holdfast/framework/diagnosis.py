@@ -13,6 +13,7 @@ The blame of each row is kept, so that after a change only the changed rows are 
 
 from collections.abc import Container, Iterable, Mapping
 from typing import NamedTuple, Protocol
+from weakref import ref
 
 import numpy as np
 from numpy.typing import NDArray
@@ -76,12 +77,24 @@ class Contest(Protocol):
         """What stands against the row with the pods it is being cleared for."""
 
 
-class Diagnosis:
-    """Of one class over all rows. `filters` is shared with the column it belongs to."""
+class Guarding(Protocol):
+    """A column, as its diagnosis knows it."""
 
-    def __init__(self, table: NodeTable, filters: list[tuple[str, Filter]]) -> None:
+    @property
+    def guarded_filters(self) -> list[tuple[str, Filter]]:
+        """The filters with formulas that never raise."""
+
+
+class Diagnosis:
+    """Of one class over all rows. `filters` is shared with the column it belongs to, which it must not
+    keep."""
+
+    def __init__(
+        self, table: NodeTable, filters: list[tuple[str, Filter]], column: ref[Guarding]
+    ) -> None:
         self._table = table
         self._filters = filters
+        self._column = column
         self._blames: list[Blame] = [FITS]
         self._code: dict[Blame, int] = {FITS: 0}
         self._codes: NDArray[np.intp] | None = None
@@ -178,7 +191,12 @@ class Diagnosis:
         """What stands against one node as it is."""
         if self._not_named(row):
             return Blame(self._naming()[0], (self._not_named_text(),), False)
-        return first_blame(self._filters, One(self._table, row))
+        return first_blame(self._guarded_filters(), One(self._table, row))
+
+    def _guarded_filters(self) -> list[tuple[str, Filter]]:
+        column = self._column()
+        assert column is not None, "a diagnosis is asked for by its column"
+        return column.guarded_filters
 
     def _blame_all(self) -> NDArray[np.intp]:
         codes = self._blamed(All(self._table), np.arange(self._table.size))
@@ -207,7 +225,7 @@ class Diagnosis:
                 Blame(self._naming()[0], (self._not_named_text(),), False)
             )
             left &= named
-        for plugin, test in self._filters:
+        for plugin, test in self._guarded_filters():
             failed = left & ~np.asarray(test.passes(view) & view.full(True))
             if not failed.any():
                 continue

@@ -4,10 +4,11 @@ To guard every call of a formula costs time on the path of every pod. So a colum
 to date computes with bare formulas, and when one of them raises, it asks its plugins again and starts
 over with guarded ones: they say whose failure it is, and from then on every row is infeasible to them,
 or scores 0. Whatever else computes with formulas, the reasons of rows and dry runs, uses guarded ones
-at once, so that nothing is interrupted half-way.
+at once, so that nothing is interrupted half-way; a column makes those when they are first asked for, so
+that a pod that finds a node pays nothing for them.
 """
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from functools import partial
 from traceback import walk_tb
 from types import CodeType
@@ -17,7 +18,7 @@ import msgspec
 
 from holdfast.core.plugin_errors import RAISED
 from holdfast.core.view import Cells, View
-from holdfast.framework.checked import CheckedNormalize, Fail, checked_kind
+from holdfast.framework.checked import CheckedNormalize, Fail, checked_kind, is_foreign
 from holdfast.framework.interface import (
     Filter,
     Plugin,
@@ -76,31 +77,42 @@ def _code_of(formula: Callable[..., Any]) -> CodeType | None:
     return code if isinstance(code, CodeType) else None
 
 
-def unguarded(formula: Callable[..., Any]) -> Callable[..., Any]:
-    """The formula, or version, as its plugin gave it."""
-    return formula.bare if isinstance(formula, Guarded) else formula
+def guarded_filters(
+    filters: Iterable[tuple[str, Filter]], plugins: Mapping[str, Plugin], fail: Fail
+) -> list[tuple[str, Filter]]:
+    """The filters, by the plugin's name, with formulas that never raise."""
+    found = []
+    for name, test in filters:
+        plugin = plugins.get(name)
+        if plugin is not None and not is_foreign(plugin) and not isinstance(test.passes, Guarded):
+            test = _guarded_filter(plugin, test, fail)
+        found.append((name, test))
+    return found
 
 
-def guarded_answer(
-    plugin: Plugin, answer: Filter | Rejected, fail: Fail, has_failed: bool
-) -> Filter | Rejected:
-    """`has_failed`: a formula of the column did, and all it computes with is to be guarded."""
+def _guarded_filter(plugin: Plugin, test: Filter, fail: Fail) -> Filter:
+    return msgspec.structs.replace(
+        test,
+        passes=Guarded(plugin, "Filter", test.passes, _infeasible, fail),
+        reasons=Guarded(plugin, "Filter", test.reasons, _no_reasons, fail),
+    )
+
+
+def guarded_answer(plugin: Plugin, answer: Filter | Rejected, fail: Fail) -> Filter | Rejected:
+    """For a column of which a formula has failed: all that it computes with is guarded."""
     version = _guarded_version(plugin, answer.version, fail)
     if isinstance(answer, Rejected) or answer.passes is everywhere:
         return answer if version is None else msgspec.structs.replace(answer, version=version)
     return msgspec.structs.replace(
-        answer,
-        passes=Guarded(plugin, "Filter", answer.passes, _infeasible, fail),
-        reasons=Guarded(plugin, "Filter", answer.reasons, _no_reasons, fail),
+        _guarded_filter(plugin, answer, fail),
         version=version,
-        kind=checked_kind(plugin, "Filter", answer.kind, fail) if has_failed else answer.kind,
+        kind=checked_kind(plugin, "Filter", answer.kind, fail),
     )
 
 
-def guarded_score(plugin: Plugin, answer: Score, fail: Fail, has_failed: bool) -> Score:
+def guarded_score(plugin: Plugin, answer: Score, fail: Fail) -> Score:
+    """As `guarded_answer`."""
     version = _guarded_version(plugin, answer.version, fail)
-    if not has_failed:
-        return answer if version is None else msgspec.structs.replace(answer, version=version)
     normalize = answer.normalize
     return msgspec.structs.replace(
         answer,

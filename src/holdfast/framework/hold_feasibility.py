@@ -112,7 +112,7 @@ class HoldFeasibility:
             and all(
                 (test.only is None or name in test.only)
                 and (kind in (ROOM, BARRIER) or bool(test.passes(view)))
-                for kind, test in column.filters
+                for kind, test in column.guarded_filters
             )
         )
 
@@ -142,7 +142,7 @@ def suitable(cluster: Cluster, column: Column) -> Bools:
         return np.zeros(nodes.size, dtype=np.bool_)
     view = All(nodes)
     rows = nodes.alive[: nodes.size].copy()
-    for name, test in column.filters:
+    for name, test in column.guarded_filters:
         if test.only is not None:
             rows &= np.array([nodes.name(row) in test.only for row in range(nodes.size)])
         if name not in (ROOM, BARRIER):

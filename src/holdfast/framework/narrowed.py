@@ -8,6 +8,8 @@ Scores that are normalised, or count nodes by domain, depend on which rows are l
 out a row that would do otherwise, such scores are worked out in full after all.
 """
 
+from itertools import chain
+
 import numpy as np
 
 from holdfast.core.classes import PodClass
@@ -15,6 +17,7 @@ from holdfast.core.cluster import Cluster
 from holdfast.core.plugin_errors import RAISED
 from holdfast.core.view import All, One
 from holdfast.framework.column import Column
+from holdfast.framework.guarded import guarded_filters
 from holdfast.framework.interface import Filter, Need, Scope, everywhere
 from holdfast.framework.profile import Profile
 from holdfast.framework.rows import INFEASIBLE, Bools, Ints
@@ -35,6 +38,7 @@ class Narrowed(Column):
         self._own: list[tuple[str, Filter]] = []
         self._checked: list[Filter] = []
         """Those of its own that have something to check."""
+        self._guarded_own: list[tuple[str, Filter]] | None = None
         self._is_new = True
         super().__init__(cluster, profile, cls)
 
@@ -71,7 +75,7 @@ class Narrowed(Column):
         return (
             self.rejected is None
             and self._plain.suits_row(row)
-            and all(f.passes(view) for _, f in self._own if f.scope is Scope.NODE)
+            and all(f.passes(view) for _, f in self._own_guarded() if f.scope is Scope.NODE)
         )
 
     def fits_row(self, row: int) -> bool:
@@ -90,9 +94,23 @@ class Narrowed(Column):
     def needs(self) -> tuple[Need, ...] | None:
         return None
 
+    def _guard(self) -> list[tuple[str, Filter]]:
+        return self._in_order(self._plain.guarded_filters, self._own_guarded())
+
+    def _own_guarded(self) -> list[tuple[str, Filter]]:
+        if self._guarded_own is None:
+            self._guarded_own = guarded_filters(self._own, self._profile.plugins, self._fail)
+        return self._guarded_own
+
+    def _in_order(self, *filters: list[tuple[str, Filter]]) -> list[tuple[str, Filter]]:
+        """In the profile's order."""
+        order = self._profile.filter_order
+        return sorted(chain(*filters), key=lambda named: order[named[0]])
+
     def _compile(self) -> None:
         self._heed(self._ask(self._profile.volume_filters))
         self._own = list(self.filters)
+        self._guarded_own = None
         self._checked = [own for _, own in self._own if own.passes is not everywhere]
         self._own_rejection = self.rejection
         self._plain_compiled = -1
@@ -161,8 +179,8 @@ class Narrowed(Column):
         self._plain_compiled = self._plain.compiled
         self.constant = self._plain.constant
         order = self._profile.filter_order
-        both = sorted((*self._plain.filters, *self._own), key=lambda named: order[named[0]])
-        self.filters[:] = both
+        self.filters[:] = self._in_order(self._plain.filters, self._own)
+        self._guarded_filters = None
         self.unscorable = self._plain.unscorable
         found = [r for r in (self._own_rejection, self._plain.rejection) if r[0] is not None]
         found.sort(key=lambda rejection: order[rejection[1]])

@@ -277,8 +277,8 @@ class OwnedColumn(Column):
         if found:
             return found
         view = DrawnOne(self._table, self._cluster.ledger, hold)
-        for _, test in self.filters:
-            if test not in (self._gate, self._scattered) and not test.passes(view):
+        for (_, bare), (_, test) in zip(self.filters, self.guarded_filters, strict=True):
+            if bare not in (self._gate, self._scattered) and not test.passes(view):
                 return [reason.text for reason in test.reasons(view) if reason.rows]
         return [] if self._drawing.serves(hold) else [NONE_WILL_DO]
 

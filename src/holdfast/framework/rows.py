@@ -33,7 +33,7 @@ from holdfast.framework.answers import Answers
 from holdfast.framework.barrier import add_barrier
 from holdfast.framework.checked import CheckedNormalize, Fail
 from holdfast.framework.diagnosis import Diagnosis
-from holdfast.framework.guarded import Guarded
+from holdfast.framework.guarded import Guarded, guarded_filters
 from holdfast.framework.interface import Filter, Plugin, Rejected, Scope
 from holdfast.framework.keyed import Keys, KeyView
 from holdfast.framework.minding import Minding
@@ -79,6 +79,8 @@ class Rows:
     """The round in which a plugin failed last: in the next one it is asked again."""
     _is_guarded = False
     """Whether a formula of one of Holdfast's own plugins raised; see `framework.guarded`."""
+    _guarded_filters: list[tuple[str, Filter]] | None = None
+    """Once somebody has asked for them."""
     _base: Ints = np.zeros(0, dtype=np.int64)
     _base_there = _base
     """Of the rows there are: without what is kept beyond them."""
@@ -95,10 +97,22 @@ class Rows:
         self.cls = cls
         self._fail = _teller(self)
         self.filters: list[tuple[str, Filter]] = []
-        """In the profile's order, by the plugin's name."""
-        self.diagnosis = Diagnosis(self._table, self.filters)
+        """In the profile's order, by the plugin's name; bare, unless one has failed. Whoever computes
+        with them outside of `refresh` takes `guarded_filters`."""
+        self.diagnosis = Diagnosis(self._table, self.filters, ref(self))
         self._node_log, self._usage_log = cluster.nodes_changed, cluster.ledger.changed
         self._compile()
+
+    @property
+    def guarded_filters(self) -> list[tuple[str, Filter]]:
+        """The filters with formulas that never raise."""
+        found = self._guarded_filters
+        if found is None:
+            found = self._guarded_filters = self._guard()
+        return found
+
+    def _guard(self) -> list[tuple[str, Filter]]:
+        return guarded_filters(self.filters, self._profile.plugins, self._fail)
 
     @property
     def fits(self) -> Bools:
@@ -113,7 +127,7 @@ class Rows:
         self.compiled += 1
         if self.failed_in != self._cluster.plugin_errors.round:
             self.failure, self.unscorable, self.failed_in = None, None, -1
-        answers = Answers(self.cls, self._fail, self._is_guarded)
+        answers = Answers(self.cls, self._fail, self._profile.foreign, self._is_guarded)
         if self.cls.promised_to >= 0 and not self._profile.drawing_name:
             answers.reject(NO_RESERVATIONS.format(self._profile.scheduler_name))
         answers.filter_by(plugins)
@@ -122,7 +136,8 @@ class Rows:
     def _answers(self) -> Answers:
         """Asks all plugins."""
         answers = self._ask(self._profile.filters)
-        answers.versions += add_barrier(self._cluster, self._profile, self.cls, answers.filters)
+        barrier = add_barrier(self._cluster, self._profile, self.cls, answers.filters)
+        answers.versions += [(None, version) for version in barrier]
         answers.score_by(self._profile.scorers)
         return answers
 
@@ -133,6 +148,7 @@ class Rows:
         if answers.unscorable is not None:
             self.unscorable = answers.unscorable
         self.filters[:] = answers.filters
+        self._guarded_filters = None
         self._versions, self._settled = answers.asked()
         self._stamp = self._cluster.stamp
 
