@@ -20,13 +20,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from holdfast.backends.embedded.clock import RealClock
-from holdfast.server.api.bootstrap import bootstrap
-from holdfast.server.api.cluster import Cluster
-from holdfast.server.api.credentials import Credentials, write_kubeconfig
-from holdfast.server.api.server import ApiServer
-from holdfast.server.listener import Bounds, Listener
-from holdfast.store import Store
+from holdfast.local.apiserver.api_state import ApiState
+from holdfast.local.apiserver.credentials import ServerCredentials, bootstrap, write_kubeconfig
+from holdfast.local.apiserver.server import ApiServer
+from holdfast.local.clock import RealClock
+from holdfast.local.store import Store
+from holdfast.serving.listener import Bounds, Listener
 
 Raw = dict[str, Any]
 T = TypeVar("T")
@@ -113,11 +112,11 @@ class LiveServer:
     def __init__(
         self,
         store: Store | None = None,
-        credentials: Credentials | None = None,
-        setup: Callable[[Cluster], None] = lambda cluster: None,
+        credentials: ServerCredentials | None = None,
+        setup: Callable[[ApiState], None] = lambda cluster: None,
         bounds: Bounds | None = None,
     ) -> None:
-        self.cluster = Cluster(store or Store(), RealClock())
+        self.cluster = ApiState(store or Store(), RealClock())
         self.credentials = credentials
         self.port = 0
         self._setup = setup

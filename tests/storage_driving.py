@@ -8,15 +8,15 @@ from typing import Any
 import msgspec
 
 from builders import NodeBuilder, make_node
-from holdfast.actions.scheduler import Scheduler
 from holdfast.api.meta import Object, ObjectReference
 from holdfast.api.names import SELECTED_NODE_ANNOTATION
-from holdfast.core.decisions import Bind, BindVolume, Decision, SelectNode, SetPodScheduled
-from holdfast.core.events import Added, BindConfirmed, BindRefused, Deleted, Updated
-from holdfast.core.validate import validate_state
-from holdfast.framework.config import load
-from holdfast.framework.registry import Registry
-from holdfast.plugins import IN_TREE
+from holdfast.scheduler.cluster.decisions import Bind, BindVolume, Decision, SelectNode, SetPodScheduled
+from holdfast.scheduler.cluster.events import Added, BindConfirmed, BindRefused, Deleted, Updated
+from holdfast.scheduler.cluster.recount import validate_state
+from holdfast.scheduler.framework.config import load
+from holdfast.scheduler.framework.registry import Registry
+from holdfast.scheduler.plugins import IN_TREE
+from holdfast.scheduler.scheduler import Scheduler
 
 _CONFIG = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
 

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from holdfast.api.raw_objects import ObjectKind, RawObject, raw_object
-from holdfast.core.changes import Change
-from holdfast.core.classes import PodClass
-from holdfast.core.slots import CPU
-from holdfast.core.view import Cells, View
-from holdfast.framework.interface import Filter, Plugin, Reason, Rejected, Scope
+from holdfast.scheduler.cluster.events import Change
+from holdfast.scheduler.cluster.pod_classes import PodClass
+from holdfast.scheduler.cluster.slots import CPU
+from holdfast.scheduler.cluster.view import Cells, View
+from holdfast.scheduler.framework.interface import Filter, Plugin, Reason, Rejected, Scope
 
 QUOTA = ObjectKind("example.com", "v1", "TeamQuota", "teamquotas")
 FULL = "node(s) were full for the team"
@@ -97,7 +97,7 @@ def install(folder: Path) -> dict[str, str]:
     package.mkdir()
     (package / "METADATA").write_text("Metadata-Version: 2.1\nName: team-quotas\nVersion: 1.0\n")
     entry = f"{TeamQuotas.name} = team_quotas:{TeamQuotas.__name__}"
-    (package / "entry_points.txt").write_text(f"[holdfast.plugins]\n{entry}\n")
+    (package / "entry_points.txt").write_text(f"[holdfast.scheduler.plugins]\n{entry}\n")
     (folder / "config.yaml").write_text(json.dumps(config()))
     parts = [str(folder), str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]
     return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, parts))}

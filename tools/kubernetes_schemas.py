@@ -1,4 +1,4 @@
-"""Writes `src/holdfast/server/schema/data/kubernetes.json.gz`, the shapes of Kubernetes' own kinds.
+"""Writes `src/holdfast/machinery/schema/data/kubernetes.json.gz`, the shapes of Kubernetes' own kinds.
 
 The facts come from the package `kubernetes-validate` (`pip install kubernetes-validate`): which fields
 a type has, of what type each is, what lists are merged by. Descriptions are left out; where that
@@ -18,7 +18,7 @@ from typing import Any
 
 VERSION = "1.35"
 WIRE = Path(__file__).with_name("kubernetes_wire.txt")
-TARGET = Path(__file__).parent.parent / "src/holdfast/server/schema/data/kubernetes.json.gz"
+TARGET = Path(__file__).parent.parent / "src/holdfast/machinery/schema/data/kubernetes.json.gz"
 
 CORE = "io.k8s.api.core.v1."
 META = "io.k8s.apimachinery.pkg.apis.meta.v1."

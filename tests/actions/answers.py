@@ -9,7 +9,7 @@ from actions.witness import Witness
 from builders import make_pod
 from holdfast.api.errors import InvalidObject
 from holdfast.api.pod import Pod
-from holdfast.core.events import BindConfirmed, BindRefused, Malformed, Updated
+from holdfast.scheduler.cluster.events import BindConfirmed, BindRefused, Malformed, Updated
 from reference.choices import Chooser
 
 

@@ -7,8 +7,8 @@ import copy
 from actions.witness import OURS, SETUPS, Witness
 from holdfast.api.meta import Object
 from holdfast.api.pod import Pod
-from holdfast.core.decisions import BindVolume, SelectNode
-from holdfast.core.pods import PodRecord
+from holdfast.scheduler.cluster.decisions import BindVolume, SelectNode
+from holdfast.scheduler.cluster.pods import PodRecord
 from reference.choices import NODE_NAMES, Chooser
 from reference.driving import Driver
 from reference.scheduler import judge

@@ -15,9 +15,9 @@ from actions.storage_life import StorageLife
 from actions.witness import FORBIDDEN, OURS, Witness
 from builders import make_pod
 from holdfast.api.pod import Pod
-from holdfast.core.decisions import Bind, BindVolume, Nominate, Preempt, SelectNode
-from holdfast.core.pods import Phase
-from holdfast.core.validate import validate_state
+from holdfast.scheduler.cluster.decisions import Bind, BindVolume, Nominate, Preempt, SelectNode
+from holdfast.scheduler.cluster.pods import Phase
+from holdfast.scheduler.cluster.recount import validate_state
 from reference.choices import Chooser
 from reference.scheduler import judge
 
@@ -129,7 +129,10 @@ class Life(Answers, StorageLife, NodeLife):
                 judgement = judge(pod, self.world, OURS[pod.spec.scheduler_name].plugins())
                 assert not judgement.totals, (judgement.totals, story)
             elif place == "backoff":
-                assert "bind refused" in story or "was deleted while the pod waited" in told, (told, story)
+                assert "bind refused" in story or "was deleted while the pod waited" in told, (
+                    told,
+                    story,
+                )
                 due = self.driver.scheduler.next_timer()
                 assert due is not None and due > self.driver.now
 

@@ -7,7 +7,7 @@ import copy
 from actions.books import Books
 from builders import make_node
 from holdfast.api.errors import InvalidObject
-from holdfast.core.events import Deleted, Malformed
+from holdfast.scheduler.cluster.events import Deleted, Malformed
 from reference import choices
 from reference.choices import Chooser
 from strategies import ZONES

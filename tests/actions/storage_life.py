@@ -7,7 +7,7 @@ import copy
 from actions.books import POD_NAMES
 from actions.pod_life import PodLife
 from holdfast.api.meta import ObjectReference
-from holdfast.core.decisions import SelectNode
+from holdfast.scheduler.cluster.decisions import SelectNode
 from reference import storage_choices
 from reference.choices import Chooser
 

@@ -3,11 +3,11 @@
 import pytest
 
 from builders import make_pod
-from holdfast.actions.countdown import Countdown
-from holdfast.core.classes import PodClasses
-from holdfast.core.decisions import ObjectRef
-from holdfast.core.nodes import NodeTable
-from holdfast.core.pods import Phase, PodRecord
+from holdfast.scheduler.actions.reserve import Countdown
+from holdfast.scheduler.cluster.decisions import ObjectRef
+from holdfast.scheduler.cluster.node_table import NodeTable
+from holdfast.scheduler.cluster.pod_classes import PodClasses
+from holdfast.scheduler.cluster.pods import Phase, PodRecord
 
 _CLASS = PodClasses(NodeTable().slot).acquire(make_pod("any").obj())
 

@@ -7,7 +7,7 @@ import pytest
 from builders import make_node, make_pod, make_queue
 from holdfast.api.names import QUEUE_NAME_ANNOTATION
 from holdfast.api.pod import Pod
-from holdfast.core.decisions import Bind, Decision, Preempt, SetPodScheduled
+from holdfast.scheduler.cluster.decisions import Bind, Decision, Preempt, SetPodScheduled
 from reference.driving import Driver
 from reference.setup import Setup
 

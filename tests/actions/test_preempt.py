@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from builders import make_node, make_pod
-from holdfast.core.decisions import Decision, Emit, Nominate, Preempt
-from holdfast.core.events import WriteRefused
+from holdfast.scheduler.cluster.decisions import Decision, Emit, Nominate, Preempt
+from holdfast.scheduler.cluster.events import WriteRefused
 from reference.driving import Driver
 from reference.setup import Setup
 

@@ -8,9 +8,9 @@ import pytest
 
 from actions.witness import SETUPS, Witness
 from builders import NodeBuilder, PodBuilder, make_node, make_pod
-from holdfast.core.changes import Change
-from holdfast.framework.interface import Plugin
-from holdfast.plugins import IN_TREE
+from holdfast.scheduler.cluster.events import Change
+from holdfast.scheduler.framework.interface import Plugin
+from holdfast.scheduler.plugins import IN_TREE
 from reference.driving import Driver
 from reference.setup import Setup
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from holdfast.core.pods import PodRecord
-from holdfast.framework.interface import FINE, Outcome, Plugin
+from holdfast.scheduler.cluster.pods import PodRecord
+from holdfast.scheduler.framework.interface import FINE, Outcome, Plugin
 from reference.resource_scores import Strategy
 from reference.setup import Setup
 

@@ -7,13 +7,7 @@ from hypothesis import given
 
 from builders import PodBuilder, make_pod
 from holdfast.api import InvalidObject, Pod, pod_limits, pod_requests
-from holdfast.api.resources import (
-    NON_ZERO,
-    amounts,
-    is_extended,
-    is_scalar_resource,
-    qos_class,
-)
+from holdfast.api.resources import NON_ZERO, amounts, is_extended, is_scalar_resource, qos_class
 from strategies import pods
 
 MI = 2**20

@@ -16,9 +16,10 @@ from holdfast.api.affinity import (
     Toleration,
 )
 from holdfast.api.errors import SelectorError
-from holdfast.api.label_selectors import Requirement, Selector
 from holdfast.api.meta import LabelSelector, LabelSelectorRequirement
 from holdfast.api.selectors import (
+    Requirement,
+    Selector,
     compile_selector,
     find_untolerated,
     match_node_selector,

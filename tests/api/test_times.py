@@ -6,10 +6,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.api.duration import DurationError, format_duration, parse_duration
 from holdfast.api.errors import MalformedText
-from holdfast.api.intorstring import scaled_value
-from holdfast.api.timestamps import TimeError, format_micro_time, format_time, parse_time
+from holdfast.api.times import (
+    DurationError,
+    TimeError,
+    format_duration,
+    format_micro_time,
+    format_time,
+    parse_duration,
+    parse_time,
+)
+from holdfast.api.workloads import scaled_value
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,8 @@ from builders import (
     make_queue,
     make_reservation,
 )
-from holdfast.api import InvalidObject, validate
+from holdfast.api import InvalidObject
+from holdfast.machinery.typed_validation import validate
 from strategies import node_builders, pod_builders, reservation_builders
 
 Raw = dict[str, Any]

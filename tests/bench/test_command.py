@@ -9,7 +9,7 @@ import typer
 from typer.testing import CliRunner
 
 from holdfast.bench.command import bench
-from holdfast.bench.sampling import section_of
+from holdfast.bench.measure import section_of
 
 app = typer.Typer()
 app.command()(bench)
@@ -74,11 +74,11 @@ def test_the_profile_says_where_the_time_goes() -> None:
 @pytest.mark.parametrize(
     ("path", "function", "section"),
     [
-        ("framework/column.py", "Column.best", "argmax"),
-        ("framework/column.py", "Column.refresh", "column refresh"),
-        ("plugins/node_resources_fit.py", "NodeResourcesFit.filter.passes", "column refresh"),
-        ("plugins/default_binder.py", "DefaultBinder.bind", "decisions"),
-        ("core/ledger.py", "Ledger.place", "ledger"),
+        ("scheduler/framework/feasibility/columns.py", "Column.best", "argmax"),
+        ("scheduler/framework/feasibility/columns.py", "Column.refresh", "column refresh"),
+        ("scheduler/plugins/node_resources_fit.py", "NodeResourcesFit.filter.passes", "column refresh"),
+        ("scheduler/plugins/default_binder.py", "DefaultBinder.bind", "decisions"),
+        ("scheduler/cluster/ledger.py", "Ledger.place", "ledger"),
         ("elsewhere.py", "f", "other"),
     ],
 )

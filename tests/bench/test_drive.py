@@ -3,21 +3,29 @@
 import pytest
 
 from holdfast.bench.drive import Drive
-from holdfast.bench.making import PodMaker, make_object
 from holdfast.bench.measure import measure
-from holdfast.bench.plan import Churning, Objects, Plan, Pods, Wait, plan_of
+from holdfast.bench.plan import (
+    BenchPlan,
+    Churning,
+    PlannedObjects,
+    PodMaker,
+    Pods,
+    Wait,
+    make_object,
+    plan_of,
+)
 from holdfast.bench.workload import rows, templates
 
 
-def driven(plan: Plan, batch: int = 10) -> Drive:
+def driven(plan: BenchPlan, batch: int = 10) -> Drive:
     drive = Drive(plan, batch)
     drive.run()
     return drive
 
 
-def small(*extra: Churning, pods: int = 40) -> Plan:
-    nodes = Objects([make_object(templates()["node"], "n", number) for number in range(4)])
-    return Plan(
+def small(*extra: Churning, pods: int = 40) -> BenchPlan:
+    nodes = PlannedObjects([make_object(templates()["node"], "n", number) for number in range(4)])
+    return BenchPlan(
         "small", [nodes, *extra, Pods(PodMaker("p", [templates()["pod"]]), pods, True), Wait()], 10.0
     )
 

@@ -12,14 +12,12 @@ from typing import Any, cast
 import pytest
 from rich.console import Console
 
+from holdfast.bench import kube_measure as measure
 from holdfast.bench.errors import BenchError
-from holdfast.bench.kube import measure
-from holdfast.bench.kube.command import DEFAULT_ROWS
-from holdfast.bench.kube.measure import KubeResult
-from holdfast.bench.kube.objects import LABEL, content_of
-from holdfast.bench.kube.report import best_of, print_results
-from holdfast.bench.kube.schedulers import kube_scheduler
-from holdfast.bench.machine import this_machine
+from holdfast.bench.kube_cluster import LABEL, content_of, kube_scheduler
+from holdfast.bench.kube_command import DEFAULT_ROWS
+from holdfast.bench.kube_measure import KubeResult, best_of, print_results
+from holdfast.bench.measure import this_machine
 from holdfast.bench.plan import plan_of
 from holdfast.bench.workload import rows
 from realserver.server import RealServer

@@ -2,10 +2,10 @@
 
 from holdfast.api.pod import Pod
 from holdfast.api.storage import PersistentVolume, PersistentVolumeClaim
-from holdfast.bench.making import PodMaker, make_object, number_of, shapes
+from holdfast.bench.plan import PodMaker, make_object, number_of, shapes
 from holdfast.bench.workload import CreatePods, rows, templates
-from holdfast.core.decisions import ObjectRef, SetPodScheduled
-from holdfast.core.pod_reading import class_key
+from holdfast.scheduler.cluster.class_key import class_key
+from holdfast.scheduler.cluster.decisions import ObjectRef, SetPodScheduled
 
 
 def test_pods_are_objects_of_their_own_and_of_one_class() -> None:

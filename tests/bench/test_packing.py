@@ -6,12 +6,18 @@ import numpy as np
 import pytest
 
 from holdfast.bench.errors import BenchError
-from holdfast.bench.packing.arrivals import MOST, NoGpusError, read_trace
-from holdfast.bench.packing.command import pack
-from holdfast.bench.packing.figures import figures, plot
-from holdfast.bench.packing.fragments import fragments
-from holdfast.bench.packing.runs import STRATEGIES, run
-from holdfast.core.devices.fragmentation import Kind, Mix
+from holdfast.bench.packing import (
+    MOST,
+    STRATEGIES,
+    NoGpusError,
+    figures,
+    fragments,
+    pack,
+    plot,
+    read_trace,
+    run,
+)
+from holdfast.scheduler.managers.devices.fragmentation import Mix, PodKind
 
 GIB = 2**30
 
@@ -97,7 +103,7 @@ def test_a_trace_without_gpus_is_refused(folder: Path, missing: str) -> None:
         read_trace(folder, "all_node", "default")
 
 
-WHO = [(Kind(1, 50, 4000, GIB), 5), (Kind(1, 100, 8000, GIB), 5)]
+WHO = [(PodKind(1, 50, 4000, GIB), 5), (PodKind(1, 100, 8000, GIB), 5)]
 
 
 @pytest.mark.parametrize(
@@ -128,7 +134,13 @@ def test_memory_counts_as_the_cpu_it_usually_comes_with() -> None:
 
 
 def test_taking_a_share_or_whole_gpus_is_counted_as_if_it_were_done() -> None:
-    mix = Mix([(Kind(1, 50, 4000, GIB), 3), (Kind(1, 81, 4000, GIB), 4), (Kind(2, 100, 8000, GIB), 2)])
+    mix = Mix(
+        [
+            (PodKind(1, 50, 4000, GIB), 3),
+            (PodKind(1, 81, 4000, GIB), 4),
+            (PodKind(2, 100, 8000, GIB), 2),
+        ]
+    )
     gpus = np.array([[100, 100, 70, 0], [100, 81, 50, 30]])
     room = np.array([6000, 16000]), np.array([400 * GIB, 400 * GIB])
     shared = mix.with_share(gpus, mix.fit(gpus), *room, 50)

@@ -7,9 +7,9 @@ import pytest
 from holdfast.api.node import Node
 from holdfast.bench.drive import Drive
 from holdfast.bench.errors import BenchError
-from holdfast.bench.plan import Objects, Pods
+from holdfast.bench.plan import PlannedObjects, Pods
 from holdfast.bench.trace import GPU, GPU_MILLI, MODEL, plan_of_trace
-from holdfast.core.pod_reading import class_key
+from holdfast.scheduler.cluster.class_key import class_key
 
 NODES = """\
 sn,cpu_milli,memory_mib,gpu,model
@@ -36,7 +36,7 @@ def folder(tmp_path: Path) -> Path:
 
 def test_nodes_offer_gpus_whole_and_in_thousandths(folder: Path) -> None:
     step = plan_of_trace(folder).steps[0]
-    assert isinstance(step, Objects)
+    assert isinstance(step, PlannedObjects)
     plain, with_gpus, _ = step.objects
     assert isinstance(plain, Node) and isinstance(with_gpus, Node)
     assert GPU not in plain.status.allocatable

@@ -3,7 +3,7 @@
 import pytest
 
 from holdfast.bench.errors import BenchError
-from holdfast.bench.plan import Objects, plan_of
+from holdfast.bench.plan import PlannedObjects, plan_of
 from holdfast.bench.workload import find, read_workload, rows
 
 NAMES = list(rows())
@@ -83,7 +83,7 @@ def test_label_values_are_dealt_out_in_turn() -> None:
     workload = read_workload(text, "t.yaml")
     plan = plan_of(type(row)("T", workload, workload.variants[0]))
     (step,) = plan.steps
-    assert isinstance(step, Objects)
+    assert isinstance(step, PlannedObjects)
     assert [node.metadata.labels["zone"] for node in step.objects] == ["a", "b", "c", "a"]
     assert step.objects[0].metadata.labels["kubernetes.io/hostname"] == step.objects[0].metadata.name
 

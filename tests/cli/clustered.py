@@ -16,13 +16,13 @@ from unittest.mock import patch
 from apiserver import LiveServer
 from holdfast.api.crds import definitions
 from holdfast.api.kinds import kind_info
-from holdfast.backends.embedded.cluster import EmbeddedCluster
-from holdfast.backends.embedded.setup import Setup
-from holdfast.backends.kubernetes.http.paths import path_of
 from holdfast.cli.app import run
-from holdfast.server.api.bootstrap import ensure_definition
-from holdfast.server.api.cluster import Cluster
-from holdfast.server.api.definitions import DefinitionKeeper
+from holdfast.kube.http.client import path_of
+from holdfast.local.apiserver.api_state import ApiState
+from holdfast.local.apiserver.crd_registry import DefinitionKeeper
+from holdfast.local.apiserver.credentials import ensure_definition
+from holdfast.local.cluster_loop import EmbeddedCluster
+from holdfast.local.setup import SchedulerFactory
 
 Raw = dict[str, Any]
 
@@ -69,13 +69,13 @@ class Clustered:
     def __exit__(self, *exc: object) -> None:
         self.server.__exit__(*exc)
 
-    def _setup(self, api: Cluster) -> None:
+    def _setup(self, api: ApiState) -> None:
         if self._crds:
             keeper = DefinitionKeeper(api)
             for definition in definitions():
                 ensure_definition(api, definition)
             keeper.stop()
-        self.embedded = EmbeddedCluster(Setup.of(), api.store)
+        self.embedded = EmbeddedCluster(SchedulerFactory.of(), api.store)
         self.embedded.add_nodes(self._nodes)
 
     def create(self, *objects: Raw) -> Clustered:

@@ -8,12 +8,12 @@ import yaml
 from typer.testing import CliRunner
 
 from holdfast.api.raw_objects import ObjectKind
-from holdfast.backends.embedded import setup as setups
 from holdfast.cli.app import app
-from holdfast.cli.failing import Failure
-from holdfast.framework.interface import Plugin
-from holdfast.framework.registry import Registry
-from holdfast.plugins import IN_TREE
+from holdfast.cli.options import Failure
+from holdfast.local import setup as setups
+from holdfast.scheduler.framework.interface import Plugin
+from holdfast.scheduler.framework.registry import Registry
+from holdfast.scheduler.plugins import IN_TREE
 from team_quotas import TeamQuotas, config
 
 EXTENDERS = """

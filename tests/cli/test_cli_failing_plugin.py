@@ -10,8 +10,8 @@ import pytest
 from typer.testing import CliRunner
 
 from holdfast.cli.app import app
-from holdfast.framework import registry as registry_module
 from holdfast.plugin import Handle, Plugin, PodClass
+from holdfast.scheduler.framework import registry as registry_module
 
 CONFIG = """
 apiVersion: kubescheduler.config.k8s.io/v1

@@ -12,10 +12,10 @@ import pytest
 import yaml
 
 from cli.clustered import Clustered, Raw, call, pod, reservation
-from holdfast.cli.asking.options import Output
 from holdfast.cli.get import _follow
 from holdfast.cli.kinds.kind import Found, Query
-from holdfast.cli.kinds.reservations import Reservations
+from holdfast.cli.kinds.reservations import ReservationKind
+from holdfast.cli.options import Output
 
 HELD_AND_FREE = ["CPU-HELD", "CPU-FREE", "MEMORY-HELD", "MEMORY-FREE"]
 QUEUE = {
@@ -249,7 +249,7 @@ class OneChange:
 
 def test_watching_shows_a_row_for_every_change(capsys: pytest.CaptureFixture[str]) -> None:
     server: Any = OneChange()
-    kind = Reservations()
+    kind = ReservationKind()
     asyncio.run(_follow(server, kind, Found([], kind.columns, "7"), Query(), Output.TABLE))
     assert capsys.readouterr().out.split()[:3] == ["peak", "Available", "n1"]
 

@@ -1,15 +1,15 @@
 """In which order `holdfast get queue` shows what waits."""
 
 from holdfast.api.decode import decode
-from holdfast.backends.embedded.setup import Setup
-from holdfast.cli.asking.picture import Picture
 from holdfast.cli.kinds.queue import in_order
-from holdfast.core.events import Added
+from holdfast.cli.snapshot import ClusterSnapshot
+from holdfast.local.setup import SchedulerFactory
+from holdfast.scheduler.cluster.events import Added
 from jobs.stage import Raw, gang, group, in_queue, node, pod, queue
 
 
-def _picture(*given: Raw) -> Picture:
-    picture = Picture(Setup.of().scheduler(), 0.0)
+def _picture(*given: Raw) -> ClusterSnapshot:
+    picture = ClusterSnapshot(SchedulerFactory.of().scheduler(), 0.0)
     for number, raw in enumerate(given):
         meta = raw["metadata"]
         meta |= {"uid": f"u{number}", "creationTimestamp": f"2026-01-01T00:00:{number:02}Z"}
@@ -23,7 +23,7 @@ def _picture(*given: Raw) -> Picture:
     return picture
 
 
-def _names(picture: Picture) -> list[str]:
+def _names(picture: ClusterSnapshot) -> list[str]:
     return [place.pod.name for place in in_order(picture)]
 
 

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from cli.clustered import Clustered, Done, Raw, call, deployment, workload
-from holdfast.api.validation import validate
+from holdfast.machinery.typed_validation import validate
 
 PLAIN = ["--cpu", "4", "--memory", "8Gi", "--owner", "app=web"]
 

@@ -188,7 +188,7 @@ def test_usage_errors_are_exit_1(arguments: list[str]) -> None:
 def test_a_broken_invariant_is_exit_2(tmp_path: Path) -> None:
     """A plugin that lets everything pass, under the name of the one that counts."""
     script = (
-        "from holdfast.plugins.node_resources_fit import NodeResourcesFit\n"
+        "from holdfast.scheduler.plugins.node_resources_fit import NodeResourcesFit\n"
         "NodeResourcesFit.filter = lambda self, cls: None\n"
         "import sys; from holdfast.cli import main; sys.argv[0] = 'holdfast'; main()\n"
     )

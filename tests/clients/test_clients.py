@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from apiserver import LiveServer
-from holdfast.server.api.credentials import make_credentials
+from holdfast.local.apiserver.credentials import make_credentials
 
 kopf: Any = pytest.importorskip("kopf")
 kubernetes: Any = pytest.importorskip("kubernetes")

@@ -6,8 +6,8 @@ import pytest
 
 from builders import make_node
 from holdfast.api.names import DEFAULT_STORAGE_CLASS_ANNOTATION
-from holdfast.controllers.claims import reach_of_new, volume_for
-from holdfast.core.volumes.objects import default_class
+from holdfast.local.volume_controller import reach_of_new, volume_for
+from holdfast.scheduler.managers.volumes.volume_objects import default_class
 from storage_builders import (
     ClaimBuilder,
     ClassBuilder,

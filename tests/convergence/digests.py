@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from convergence.lives import lived
-from holdfast.backends.embedded.setup import Setup
-from holdfast.cli.setups import load_setup
-from holdfast.sim.loading import load_files
+from holdfast.cli.options import load_setup
+from holdfast.local.setup import SchedulerFactory
+from holdfast.sim.manifests import load_files
 from holdfast.sim.output import to_json
 from holdfast.sim.scenario import read_scenario
 from holdfast.sim.simulation import Result, Simulation
@@ -21,7 +21,7 @@ EXAMPLES = HERE.parents[1] / "examples"
 def runs(lives: int) -> Iterator[tuple[str, Result | None]]:
     examples = sorted(file for file in EXAMPLES.rglob("*.yaml") if file.parent.name != "configs")
     for file in examples:
-        yield file.name, Simulation(read_scenario(load_files([str(file)])), Setup.of()).run()
+        yield file.name, Simulation(read_scenario(load_files([str(file)])), SchedulerFactory.of()).run()
     for file in sorted(HERE.glob("scenarios/*.yaml")):
         if file.name.endswith(".config.yaml"):
             continue

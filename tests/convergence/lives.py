@@ -14,7 +14,7 @@ from types import FrameType
 from typing import Any
 
 from holdfast.api.documents import Document
-from holdfast.backends.embedded.setup import Setup
+from holdfast.local.setup import SchedulerFactory
 from holdfast.sim.errors import InvalidInput, InvariantBroken
 from holdfast.sim.scenario import read_scenario
 from holdfast.sim.simulation import Result, Simulation
@@ -43,7 +43,7 @@ class Life:
 
     def run(self, seed: int = 0, until: float = END) -> Result:
         documents = [Document("life", i + 1, i + 1, raw) for i, raw in enumerate(self.documents)]
-        return Simulation(read_scenario(documents), Setup.of(self.config), seed).run(until)
+        return Simulation(read_scenario(documents), SchedulerFactory.of(self.config), seed).run(until)
 
     def text(self) -> str:
         """As a scenario file."""

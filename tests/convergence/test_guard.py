@@ -6,14 +6,14 @@ from typing import ClassVar
 import pytest
 
 from builders import make_node, make_pod
-from holdfast.actions.convergence import NOT_CONVERGING
-from holdfast.backends.embedded.setup import Setup as Embedded
-from holdfast.core.changes import Change
-from holdfast.core.cluster import Cluster
-from holdfast.core.decisions import AnnotatePod, Decision, Emit, Nominate, ObjectRef
-from holdfast.core.pods import PodRecord
-from holdfast.framework.cluster_plugin import ClusterPlugin
-from holdfast.framework.interface import FINE, Nomination, Outcome, Trial
+from holdfast.local.setup import SchedulerFactory as Embedded
+from holdfast.scheduler.actions.convergence import NOT_CONVERGING
+from holdfast.scheduler.cluster.cluster import Cluster
+from holdfast.scheduler.cluster.decisions import AnnotatePod, Decision, Emit, Nominate, ObjectRef
+from holdfast.scheduler.cluster.events import Change
+from holdfast.scheduler.cluster.pods import PodRecord
+from holdfast.scheduler.framework.cluster_plugin import ClusterPlugin
+from holdfast.scheduler.framework.interface import FINE, Nomination, Outcome, Trial
 from holdfast.sim.errors import InvariantBroken
 from holdfast.sim.scenario import read_scenario
 from holdfast.sim.simulation import Simulation

@@ -9,14 +9,14 @@ import pytest
 from structlog.testing import capture_logs
 
 from embedded.clusters import Driven
-from holdfast.actions.convergence import NOT_CONVERGING
-from holdfast.backends.embedded.setup import Setup
-from holdfast.core.changes import Change
-from holdfast.core.pods import PodRecord
-from holdfast.framework.cluster_plugin import ClusterPlugin
-from holdfast.framework.config import API_VERSION, KIND, load
-from holdfast.framework.interface import Nomination, Trial
-from holdfast.plugins import registry
+from holdfast.local.setup import SchedulerFactory
+from holdfast.scheduler.actions.convergence import NOT_CONVERGING
+from holdfast.scheduler.cluster.events import Change
+from holdfast.scheduler.cluster.pods import PodRecord
+from holdfast.scheduler.framework.cluster_plugin import ClusterPlugin
+from holdfast.scheduler.framework.config import API_VERSION, KIND, load
+from holdfast.scheduler.framework.interface import Nomination, Trial
+from holdfast.scheduler.plugins import registry
 from kube.fake_api import FakeApi
 from kube.running_cluster import node, pod, running
 from kube.virtual_time import run, until
@@ -79,7 +79,7 @@ def test_up_logs_it() -> None:
     plugins.add(Stirring)
     profile = {"plugins": {"multiPoint": {"enabled": [{"name": Stirring.name}]}}}
     mapping = {"apiVersion": API_VERSION, "kind": KIND, "profiles": [profile]}
-    driven = Driven(setup=Setup(load(mapping, plugins.implements()), plugins))
+    driven = Driven(setup=SchedulerFactory(load(mapping, plugins.implements()), plugins))
     driven.node("n", cpu="1")
     with capture_logs() as logged:
         big = driven.pod("big", cpu="2")

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.cli.setups import load_setup
-from holdfast.sim.loading import load_files
+from holdfast.cli.options import load_setup
+from holdfast.sim.manifests import load_files
 from holdfast.sim.scenario import read_scenario
 from holdfast.sim.simulation import Simulation
 

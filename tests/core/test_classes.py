@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from builders import PodBuilder, make_pod
-from holdfast.core.classes import PodClass, PodClasses, Traits
-from holdfast.core.cluster import Cluster
-from holdfast.core.nodes import NodeTable
+from holdfast.scheduler.cluster.cluster import Cluster
+from holdfast.scheduler.cluster.node_table import NodeTable
+from holdfast.scheduler.cluster.pod_classes import PodClass, PodClasses, Traits
 
 
 def classes(keep: int = 1024) -> PodClasses:
@@ -111,7 +111,7 @@ def test_idle_classes_are_dropped_oldest_first() -> None:
 
 
 def test_a_counter_made_later_counts_pods_already_placed() -> None:
-    from holdfast.core.events import Added
+    from holdfast.scheduler.cluster.events import Added
 
     cluster = Cluster()
     for i in range(3):

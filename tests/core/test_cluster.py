@@ -7,14 +7,21 @@ import pytest
 from builders import NodeBuilder, PodBuilder, make_node, make_pod
 from holdfast.api.errors import InvalidObject
 from holdfast.api.meta import Object
-from holdfast.core.changes import Change
-from holdfast.core.cluster import Cluster
-from holdfast.core.decisions import Emit, SetPodScheduled
-from holdfast.core.events import Added, BindConfirmed, BindRefused, Deleted, Malformed, Updated
-from holdfast.core.pods import Phase
-from holdfast.core.slots import CPU, PODS
-from holdfast.core.story import Chronicle
-from holdfast.core.validate import oversold, validate_state
+from holdfast.scheduler.cluster.cluster import Cluster
+from holdfast.scheduler.cluster.decisions import Emit, SetPodScheduled
+from holdfast.scheduler.cluster.events import (
+    Added,
+    BindConfirmed,
+    BindRefused,
+    Change,
+    Deleted,
+    Malformed,
+    Updated,
+)
+from holdfast.scheduler.cluster.pods import Phase
+from holdfast.scheduler.cluster.recount import oversold, validate_state
+from holdfast.scheduler.cluster.slots import CPU, PODS
+from holdfast.scheduler.cluster.story import Chronicle
 
 
 def node(name: str = "n1") -> NodeBuilder:

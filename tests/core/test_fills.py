@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from builders import make_pod
-from holdfast.core import fills
-from holdfast.core.classes import PodClass, PodClasses
-from holdfast.core.fills import Fills
-from holdfast.core.nodes import NodeTable
-from holdfast.core.slots import CPU, MEMORY, NONZERO_CPU, NONZERO_MEMORY, PODS
+from holdfast.scheduler.cluster import reservation_table as fills
+from holdfast.scheduler.cluster.node_table import NodeTable
+from holdfast.scheduler.cluster.pod_classes import PodClass, PodClasses
+from holdfast.scheduler.cluster.reservation_table import Fills
+from holdfast.scheduler.cluster.slots import CPU, MEMORY, NONZERO_CPU, NONZERO_MEMORY, PODS
 from strategies import examples
 
 Gi = 1024**3

@@ -8,10 +8,16 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from builders import PodBuilder, make_node, make_pod, make_reservation
-from holdfast.core.affinity_terms import terms_of
-from holdfast.core.decisions import SetPodScheduled
-from holdfast.core.interned import interned
-from holdfast.core.pod_bounds import MAX_NODE_KEYS, MAX_POD_TERMS, MAX_PORTS, MAX_RESOURCES, MAX_SPREAD
+from holdfast.scheduler.cluster.affinity_terms import terms_of
+from holdfast.scheduler.cluster.class_key import (
+    MAX_NODE_KEYS,
+    MAX_POD_TERMS,
+    MAX_PORTS,
+    MAX_RESOURCES,
+    MAX_SPREAD,
+)
+from holdfast.scheduler.cluster.decisions import SetPodScheduled
+from holdfast.scheduler.cluster.recount import interned
 from reference.driving import Driver
 
 MANY = 120

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from builders import make_node, make_pod
 from holdfast.api.meta import ObjectMeta, ObjectReference
 from holdfast.api.reservation import Reservation, ReservationOwner, ReservationSpec
-from holdfast.core.cluster import Cluster
-from holdfast.core.events import Added
-from holdfast.core.pods import Phase, PodRecord
-from holdfast.core.slots import CPU, MEMORY, PODS
-from holdfast.core.validate import validate_state
+from holdfast.scheduler.cluster.cluster import Cluster
+from holdfast.scheduler.cluster.events import Added
+from holdfast.scheduler.cluster.pods import Phase, PodRecord
+from holdfast.scheduler.cluster.recount import validate_state
+from holdfast.scheduler.cluster.slots import CPU, MEMORY, PODS
 from reference.choices import Chooser, choosing, seeded
 from strategies import examples
 

@@ -3,9 +3,9 @@
 from builders import make_node, make_pod
 from holdfast.api.meta import ObjectMeta
 from holdfast.api.reservation import Reservation
-from holdfast.core.cluster import Cluster
-from holdfast.core.decisions import AnnotatePod, CreateReservation, Evict
-from holdfast.core.events import Added, WriteRefused
+from holdfast.scheduler.cluster.cluster import Cluster
+from holdfast.scheduler.cluster.decisions import AnnotatePod, CreateReservation, Evict
+from holdfast.scheduler.cluster.events import Added, WriteRefused
 
 
 def cluster_with(uid: str) -> Cluster:

@@ -5,9 +5,9 @@ import gc
 import numpy as np
 
 from builders import make_node, make_pod
-from holdfast.core.cluster import Cluster
-from holdfast.core.events import Added
-from holdfast.core.nodes import NodeTable
+from holdfast.scheduler.cluster.cluster import Cluster
+from holdfast.scheduler.cluster.events import Added
+from holdfast.scheduler.cluster.node_table import NodeTable
 
 
 def filled(count: int) -> NodeTable:

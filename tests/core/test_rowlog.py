@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from holdfast.core.rowlog import RowLog, distinct
+from holdfast.scheduler.cluster.columns import RowLog, distinct
 
 
 def rows(log: RowLog, position: int) -> list[int]:

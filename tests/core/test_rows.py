@@ -2,15 +2,10 @@
 
 from builders import make_node, make_pod
 from holdfast.api.meta import LabelSelector, ObjectMeta
-from holdfast.api.reservation import (
-    Reservation,
-    ReservationOwner,
-    ReservationSpec,
-    ReservationStatus,
-)
-from holdfast.core.cluster import Cluster
-from holdfast.core.events import Added, Deleted
-from holdfast.core.validate import validate_state
+from holdfast.api.reservation import Reservation, ReservationOwner, ReservationSpec, ReservationStatus
+from holdfast.scheduler.cluster.cluster import Cluster
+from holdfast.scheduler.cluster.events import Added, Deleted
+from holdfast.scheduler.cluster.recount import validate_state
 
 
 def with_a_pod_on_a_lost_node() -> Cluster:

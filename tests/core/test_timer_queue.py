@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from holdfast.core.timer_queue import TimerQueue
+from holdfast.scheduler.cluster.timer_queue import TimerQueue
 
 YEARS = 1e9
 

@@ -8,18 +8,13 @@ import pytest
 
 from builders import make_node, make_pod
 from holdfast.api.meta import LabelSelector, ObjectMeta
-from holdfast.api.reservation import (
-    Reservation,
-    ReservationOwner,
-    ReservationSpec,
-    ReservationStatus,
-)
-from holdfast.core.cluster import Cluster
-from holdfast.core.events import Added
-from holdfast.core.pods import Phase
-from holdfast.core.ports import HostPort
-from holdfast.core.topology import PodCounter
-from holdfast.core.validate import validate_state
+from holdfast.api.reservation import Reservation, ReservationOwner, ReservationSpec, ReservationStatus
+from holdfast.scheduler.cluster.cluster import Cluster
+from holdfast.scheduler.cluster.domain_counts import PodCounter
+from holdfast.scheduler.cluster.events import Added
+from holdfast.scheduler.cluster.node_table import HostPort
+from holdfast.scheduler.cluster.pods import Phase
+from holdfast.scheduler.cluster.recount import validate_state
 
 _COUNTERS: list[PodCounter] = []
 """Whoever wants a counter keeps it."""

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from builders import make_node, make_pod
-from holdfast.core.cluster import Cluster
-from holdfast.core.events import Added
-from holdfast.core.slots import CPU, MEMORY
-from holdfast.core.view import All, Cells, One, OneOfMany, Some, View
+from holdfast.scheduler.cluster.cluster import Cluster
+from holdfast.scheduler.cluster.events import Added
+from holdfast.scheduler.cluster.slots import CPU, MEMORY
+from holdfast.scheduler.cluster.view import All, Cells, One, OneOfMany, Some, View
 
 Formula = Callable[[View], Cells]
 

@@ -8,9 +8,9 @@ import yaml
 
 from deploy.chart import CHART, ROOT, SCHEMA, VALUES, problems, rendered, rendered_files
 from holdfast import __version__
-from holdfast.framework.config import load
-from holdfast.framework.config.document import Document
-from holdfast.plugins import registry
+from holdfast.scheduler.framework.config import load
+from holdfast.scheduler.framework.config.document import ConfigurationDocument
+from holdfast.scheduler.plugins import registry
 
 Raw = dict[str, Any]
 
@@ -128,7 +128,7 @@ def test_extenders_are_refused_with_what_to_do_instead() -> None:
 
 
 def test_the_schema_knows_the_fields_the_scheduler_knows() -> None:
-    known = {_camel(name) for name in Document.__struct_fields__}
+    known = {_camel(name) for name in ConfigurationDocument.__struct_fields__}
     assert set(SCHEMA["properties"]["config"]["properties"]) == known
 
 

@@ -10,9 +10,9 @@ import yaml
 from deploy.chart import ROOT, rendered
 from holdfast import __version__
 from holdfast.api.kinds import KINDS
-from holdfast.backends.kubernetes.reading.watched import WATCHED
-from holdfast.framework.config import load
-from holdfast.plugins import registry
+from holdfast.kube.informers.decoding import WATCHED
+from holdfast.scheduler.framework.config import load
+from holdfast.scheduler.plugins import registry
 
 Raw = dict[str, Any]
 DEPLOY = ROOT / "deploy"

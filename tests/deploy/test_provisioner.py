@@ -7,8 +7,8 @@ import pytest
 import yaml
 
 from deploy.chart import ROOT, problems, rendered
-from holdfast.backends.kubernetes.provisioning import WATCHED
-from holdfast.server.provisioning import HEALTH_PORT, LEASE
+from holdfast.kube.provisioner_run import HEALTH_PORT, LEASE
+from holdfast.kube.provisioner_runner import WATCHED
 
 Raw = dict[str, Any]
 FOLDER = ROOT / "deploy" / "provisioner"

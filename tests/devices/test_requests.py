@@ -2,7 +2,7 @@
 
 import pytest
 
-from holdfast.core.devices import DeviceRequestError, Share, device_request
+from holdfast.scheduler.managers.devices import DeviceRequestError, Share, device_request
 
 GPU, SHARED = "koordinator.sh/gpu", "koordinator.sh/gpu.shared"
 CORE, MEMORY = "koordinator.sh/gpu-core", "koordinator.sh/gpu-memory"

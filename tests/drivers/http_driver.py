@@ -10,15 +10,15 @@ from aiohttp.test_utils import RawTestServer, TestClient
 
 from drivers.player import JSON, Deletions
 from holdfast.api.crds import definitions
-from holdfast.backends.embedded.cluster import EmbeddedCluster
-from holdfast.backends.embedded.setup import Setup
-from holdfast.server.api.bootstrap import bootstrap, ensure_definition
-from holdfast.server.api.cluster import Cluster
-from holdfast.server.api.definitions import DefinitionKeeper
-from holdfast.server.api.server import ApiServer
+from holdfast.local.apiserver.api_state import ApiState
+from holdfast.local.apiserver.crd_registry import DefinitionKeeper
+from holdfast.local.apiserver.credentials import bootstrap, ensure_definition
+from holdfast.local.apiserver.server import ApiServer
+from holdfast.local.cluster_loop import EmbeddedCluster
+from holdfast.local.setup import SchedulerFactory
+from holdfast.local.store import Raw, Store
 from holdfast.sim.clock import VirtualClock
-from holdfast.sim.timeline import Entry, Timeline
-from holdfast.store import Raw, Store
+from holdfast.sim.timeline import Timeline, TimelineEntry
 
 
 class EmbeddedStage:
@@ -26,13 +26,15 @@ class EmbeddedStage:
         self.clock = VirtualClock()
         self.timeline = Timeline(self.clock)
         self._store = Store()
-        self._cluster = EmbeddedCluster(Setup.of(), self._store, self.clock, self.timeline.tell)
+        self._cluster = EmbeddedCluster(
+            SchedulerFactory.of(), self._store, self.clock, self.timeline.tell
+        )
         self.world = self._cluster.world
 
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[None]:
         self._store.observe(Deletions(self.timeline, self.clock).changed)
-        api = Cluster(self._store, self.clock, identity=self._cluster.identity)
+        api = ApiState(self._store, self.clock, identity=self._cluster.identity)
         bootstrap(api)
         keeper = DefinitionKeeper(api)
         for definition in definitions():
@@ -46,7 +48,7 @@ class EmbeddedStage:
         self._store.close()
 
     @property
-    def happened(self) -> list[Entry]:
+    def happened(self) -> list[TimelineEntry]:
         return self.timeline.entries
 
     async def request(

@@ -10,15 +10,24 @@ from typing import Any, Protocol
 
 from holdfast.api import names
 from holdfast.api.documents import Document
-from holdfast.api.duration import parse_duration as duration
 from holdfast.api.kinds import KINDS, KindInfo, kind_info
-from holdfast.backends.embedded.world import World
+from holdfast.api.times import parse_duration as duration
+from holdfast.local.store.objects import Raw, StoreChange
+from holdfast.local.world import ClusterParts
+from holdfast.sim.action_runner import with_allocatable
 from holdfast.sim.clock import VirtualClock
 from holdfast.sim.expect import Expectation, failures
-from holdfast.sim.happenings import Apply, Check, Create, Delete, Patch, Restart, Scenario, Target
-from holdfast.sim.steps import with_allocatable
-from holdfast.sim.timeline import Entry, Timeline
-from holdfast.store.objects import Change, Raw
+from holdfast.sim.scenario_actions import (
+    Apply,
+    Create,
+    Delete,
+    ExpectationCheck,
+    Patch,
+    Restart,
+    Scenario,
+    Target,
+)
+from holdfast.sim.timeline import Timeline, TimelineEntry
 
 APPLY = "application/apply-patch+yaml"
 MERGE = "application/merge-patch+json"
@@ -37,11 +46,11 @@ class Stage(Protocol):
     clock: VirtualClock
 
     @property
-    def happened(self) -> list[Entry]:
+    def happened(self) -> list[TimelineEntry]:
         """The timeline."""
 
     @property
-    def world(self) -> World: ...
+    def world(self) -> ClusterParts: ...
 
     async def request(
         self, method: str, path: str, body: Raw | None = None, content_type: str = JSON
@@ -74,7 +83,7 @@ class Player:
                 await self._send("DELETE", heapq.heappop(self._later)[2], missing_is_fine=True)
             while happenings and happenings[0].t <= now:
                 happening = happenings.pop(0)
-                if isinstance(happening.action, Check):
+                if isinstance(happening.action, ExpectationCheck):
                     looks.append((happening.origin, happening.action.expectation))
                 else:
                     await self._do(happening.action)
@@ -198,7 +207,7 @@ class Deletions:
         self._timeline = timeline
         self._clock = clock
 
-    def changed(self, change: Change) -> None:
+    def changed(self, change: StoreChange) -> None:
         _, key, _, after = change
         told = self._timeline.entries[-8:]
         already = any(

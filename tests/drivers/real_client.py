@@ -14,9 +14,9 @@ import msgspec
 
 from drivers.player import JSON
 from drivers.watches import Scope, Stream, Times, Watches
-from holdfast.backends.kubernetes.access.settings import Access
-from holdfast.backends.kubernetes.http.client import Client, Request
-from holdfast.store.objects import Raw
+from holdfast.kube.access.settings import Access
+from holdfast.kube.http.client import Client, Request
+from holdfast.local.store.objects import Raw
 from realserver import client as plain
 
 

@@ -27,25 +27,23 @@ from drivers.served_store import KINDS_KEPT, ServedStore
 from drivers.stepped_runner import SteppedRunner
 from drivers.watches import PATIENCE, Times
 from holdfast.api.kinds import KindInfo
-from holdfast.backends.embedded.clock import Clock
-from holdfast.backends.embedded.cluster import served_residents
-from holdfast.backends.embedded.hands import Hands, reservation_of
-from holdfast.backends.embedded.nodes import address_of
-from holdfast.backends.embedded.setup import Setup
-from holdfast.backends.embedded.statuses import FullReports
-from holdfast.backends.embedded.telling import CREATED, Tell, silent
-from holdfast.backends.embedded.world import World
-from holdfast.backends.kubernetes.access import Access, find_access
-from holdfast.backends.kubernetes.errors import ApiError
-from holdfast.backends.kubernetes.http.client import get
-from holdfast.backends.kubernetes.http.paths import path_of
-from holdfast.core.decisions import Decision
-from holdfast.core.events import Event
+from holdfast.kube.access import Access, find_access
+from holdfast.kube.errors import ApiError
+from holdfast.kube.http.client import get, path_of
+from holdfast.local.clock import LocalClock
+from holdfast.local.cluster_loop import served_residents
+from holdfast.local.component import CREATED, Tell, silent
+from holdfast.local.executor import DecisionExecutor, reservation_of
+from holdfast.local.kubelet import FullReports
+from holdfast.local.node_registration import address_of
+from holdfast.local.setup import SchedulerFactory
+from holdfast.local.store.objects import POD, Identity, Key, RandomNames, Raw, StoreChange
+from holdfast.local.store.store import Store
+from holdfast.local.world import ClusterParts
+from holdfast.scheduler.cluster.decisions import Decision
+from holdfast.scheduler.cluster.events import Event
 from holdfast.sim.clock import VirtualClock
-from holdfast.sim.timeline import Entry, Timeline
-from holdfast.store.identity import Identity, RandomNames
-from holdfast.store.objects import POD, Change, Key, Raw
-from holdfast.store.store import Store
+from holdfast.sim.timeline import Timeline, TimelineEntry
 from realserver.server import RealServer
 
 _IDLE = 120.0
@@ -55,10 +53,10 @@ _NOT_KNOWN_YET = "no PriorityClass with name"
 _RUNTIME_CLASSES = "/apis/node.k8s.io/v1/runtimeclasses"
 
 
-class Surroundings(World):
+class Surroundings(ClusterParts):
     """All of a cluster but its scheduler, which is elsewhere."""
 
-    def __init__(self, setup: Setup, store: Store, clock: Clock, tell: Tell) -> None:
+    def __init__(self, setup: SchedulerFactory, store: Store, clock: LocalClock, tell: Tell) -> None:
         identity = Identity(RandomNames(), clock.stamp)
         reports = FullReports(address_of)
         super().__init__(
@@ -90,7 +88,7 @@ class RealStage:
         self._requests = Requests(server.client, self._times)
         self._watches = self._requests.watches
         self._store = ServedStore(self._requests)
-        self._setup = Setup.of()
+        self._setup = SchedulerFactory.of()
         self.world = Surroundings(self._setup, self._store, self.clock, self.timeline.tell)
         self.world.residents += served_residents(self.world, heartbeats=False)
         self._store.observe(self._changed)
@@ -125,7 +123,7 @@ class RealStage:
                 await asyncio.gather(*following, return_exceptions=True)
 
     @property
-    def happened(self) -> list[Entry]:
+    def happened(self) -> list[TimelineEntry]:
         return self._simulated.arranged(self.timeline.entries)
 
     async def request(
@@ -226,7 +224,7 @@ class RealStage:
                 copy.create(key, raw)
         rehearsal = Surroundings(self._setup, copy, self.clock, silent)
         rehearsal.tell = self._tell_of_decision
-        hands = Hands(rehearsal)
+        hands = DecisionExecutor(rehearsal)
         for decision in decisions:
             hands.carry_out(decision)
 
@@ -236,7 +234,7 @@ class RealStage:
         if event != CREATED:  # told when the server shows it
             self.timeline.tell(key, event, node=node, reservation=reservation, message=message)
 
-    def _changed(self, change: Change) -> None:
+    def _changed(self, change: StoreChange) -> None:
         _, key, before, after = change
         if key[:2] == POD and before is not None and after is not None:
             node = after["spec"].get("nodeName")

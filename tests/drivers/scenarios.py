@@ -9,12 +9,12 @@ import pytest
 
 from drivers.naming import as_written, made
 from drivers.player import Player, Stage
-from holdfast.backends.embedded.setup import Setup
-from holdfast.sim.happenings import Scenario
-from holdfast.sim.loading import load_files
+from holdfast.local.setup import SchedulerFactory
+from holdfast.sim.manifests import load_files
 from holdfast.sim.scenario import read_scenario
+from holdfast.sim.scenario_actions import Scenario
 from holdfast.sim.simulation import Simulation
-from holdfast.sim.timeline import Entry
+from holdfast.sim.timeline import TimelineEntry
 
 _EXAMPLES = Path(__file__).parents[2] / "examples"
 _NOT_PLAYED = (_EXAMPLES / "plugins",)
@@ -36,12 +36,12 @@ class Simulated(NamedTuple):
 
     scenario: Scenario
     end: float
-    timeline: list[Entry]
+    timeline: list[TimelineEntry]
 
     @classmethod
     def of(cls, file: Path) -> Simulated:
         scenario = read_scenario(load_files([str(file)]))
-        result = Simulation(scenario, Setup.of()).run()
+        result = Simulation(scenario, SchedulerFactory.of()).run()
         assert result.unmet == []
         return cls(scenario, result.end, result.timeline)
 
@@ -53,7 +53,7 @@ class Simulated(NamedTuple):
         """What did not come out as the scenario expects."""
         return await Player(self.scenario, self.end, stage).play()
 
-    def arranged(self, timeline: list[Entry]) -> list[Entry]:
+    def arranged(self, timeline: list[TimelineEntry]) -> list[TimelineEntry]:
         """What happened at one moment, in the order in which it does in the simulation; for where
         things go on side by side."""
         place: dict[tuple[float, str, str], int] = {}
@@ -62,11 +62,11 @@ class Simulated(NamedTuple):
         return sorted(timeline, key=lambda entry: (entry.t, place.get(_what(entry), 0)))
 
 
-def placements(timeline: list[Entry]) -> Placed:
+def placements(timeline: list[TimelineEntry]) -> Placed:
     """Which pod was bound when, where and through what."""
     bound = [entry for entry in timeline if entry.event == "Bound"]
     return {(e.t, as_written(e.object), e.node, made(e.reservation)) for e in bound}
 
 
-def _what(entry: Entry) -> tuple[float, str, str]:
+def _what(entry: TimelineEntry) -> tuple[float, str, str]:
     return entry.t, as_written(entry.object), entry.event

@@ -11,10 +11,9 @@ from typing import Any
 from drivers.player import MERGE
 from drivers.real_client import Requests
 from holdfast.api.kinds import KINDS, KindInfo
-from holdfast.backends.kubernetes.http.paths import path_of
-from holdfast.store.errors import AlreadyExists
-from holdfast.store.objects import Key, Raw
-from holdfast.store.store import Store
+from holdfast.kube.http.client import path_of
+from holdfast.local.store.objects import AlreadyExists, Key, Raw
+from holdfast.local.store.store import Store
 
 _CONFLICT, _NOT_FOUND = 409, 404
 _SERVERS_OWN = ("uid", "resourceVersion", "creationTimestamp", "generation", "managedFields")

@@ -8,13 +8,13 @@ import random
 from collections.abc import Callable
 
 from drivers.watches import PATIENCE
-from holdfast.backends.embedded.setup import Setup
-from holdfast.backends.kubernetes.clock import Clock
-from holdfast.backends.kubernetes.fence import Fence
-from holdfast.backends.kubernetes.http.client import Client
-from holdfast.backends.kubernetes.runner import Runner
-from holdfast.backends.metrics import SchedulingMetrics
-from holdfast.core.decisions import Decision
+from holdfast.kube.clock import Clock
+from holdfast.kube.http.client import Client
+from holdfast.kube.leader_election import Fence
+from holdfast.kube.runner import Runner
+from holdfast.local.setup import SchedulerFactory
+from holdfast.metrics import SchedulingMetrics
+from holdfast.scheduler.cluster.decisions import Decision
 from holdfast.sim.clock import VirtualClock
 
 Heard = Callable[[list[Decision]], None]
@@ -49,7 +49,7 @@ class StandingClock(Clock):
 
 class SteppedRunner:
     def __init__(self, client: Client, clock: VirtualClock, heard: Heard) -> None:
-        self.scheduler = Setup.of().scheduler()
+        self.scheduler = SchedulerFactory.of().scheduler()
         self._turn = Turn()
         self._heard = heard
         self._decided = 0

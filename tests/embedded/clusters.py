@@ -3,10 +3,10 @@
 import asyncio
 from typing import Any
 
-from holdfast.api.timestamps import format_time, parse_time
-from holdfast.backends.embedded.cluster import EmbeddedCluster
-from holdfast.backends.embedded.setup import Setup
-from holdfast.store import Key, Raw, Store, node_key, pod_key
+from holdfast.api.times import format_time, parse_time
+from holdfast.local.cluster_loop import EmbeddedCluster
+from holdfast.local.setup import SchedulerFactory
+from holdfast.local.store import Key, Raw, Store, node_key, pod_key
 
 
 class HandClock:
@@ -27,11 +27,11 @@ class Driven:
         self,
         store: Store | None = None,
         clock: HandClock | None = None,
-        setup: Setup | None = None,
+        setup: SchedulerFactory | None = None,
     ) -> None:
         self.clock = clock if clock is not None else HandClock()
         self.store = store if store is not None else Store()
-        self.cluster = EmbeddedCluster(setup or Setup.of(), self.store, self.clock)
+        self.cluster = EmbeddedCluster(setup or SchedulerFactory.of(), self.store, self.clock)
         self.settle()
 
     def settle(self) -> None:

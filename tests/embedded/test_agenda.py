@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from embedded.clusters import HandClock
-from holdfast.backends.embedded.agenda import Agenda
-from holdfast.store import pod_key
+from holdfast.local.clock import TimerQueue
+from holdfast.local.store import pod_key
 
 YEARS = 1e9
 
 
 def test_what_is_called_off_years_before_it_is_due_is_forgotten() -> None:
     clock = HandClock()
-    agenda = Agenda(clock)
+    agenda = TimerQueue(clock)
     done: list[str] = []
     agenda.when_due(pod_key("default", "stays"), clock.t + YEARS, lambda: done.append("stays"))
     for number in range(5_000):
@@ -27,7 +27,7 @@ def test_what_is_called_off_years_before_it_is_due_is_forgotten() -> None:
 
 def test_what_an_owner_had_is_forgotten_though_the_owner_stays() -> None:
     clock = HandClock()
-    agenda = Agenda(clock)
+    agenda = TimerQueue(clock)
     key = pod_key("default", "p")
     done: list[int] = []
     for number in range(5_000):

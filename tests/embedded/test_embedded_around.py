@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from embedded.clusters import Driven, HandClock
-from holdfast.backends.embedded import expiry
-from holdfast.core.decisions import Emit, ObjectRef
-from holdfast.store import Key, open_store, pod_key
+from holdfast.local import event_recorder as expiry
+from holdfast.local.store import Key, open_store, pod_key
+from holdfast.scheduler.cluster.decisions import Emit, ObjectRef
 
 
 def terminate(it: Driven, name: str) -> Key:

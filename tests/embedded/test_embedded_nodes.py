@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from embedded.clusters import Driven
-from holdfast.store import Key, node_key
+from holdfast.local.store import Key, node_key
 
 TAINT = {"key": "k", "value": "v", "effect": "NoExecute"}
 

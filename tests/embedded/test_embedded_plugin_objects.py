@@ -8,12 +8,12 @@ import pytest
 
 from embedded.clusters import Driven
 from holdfast.api.raw_objects import ObjectKind
-from holdfast.backends.embedded.setup import Setup
-from holdfast.framework.config import load
-from holdfast.framework.interface import Plugin
-from holdfast.framework.registry import Registry
-from holdfast.plugins import IN_TREE
-from holdfast.store import Key, Raw, Store
+from holdfast.local.setup import SchedulerFactory
+from holdfast.local.store import Key, Raw, Store
+from holdfast.scheduler.framework.config import load
+from holdfast.scheduler.framework.interface import Plugin
+from holdfast.scheduler.framework.registry import Registry
+from holdfast.scheduler.plugins import IN_TREE
 from team_quotas import QUOTA, TeamQuotas, config, quota, quota_definition
 
 BETA = ObjectKind("example.com", "v1beta1", "TeamQuota", "teamquotas")
@@ -39,7 +39,7 @@ def driven(store: Store) -> Driven:
     registry = Registry([*IN_TREE, TeamQuotas, Beta])
     mapping = config()
     mapping["profiles"][0]["plugins"]["multiPoint"]["enabled"].append({"name": "Beta"})
-    return Driven(store, setup=Setup(load(mapping, registry.implements()), registry))
+    return Driven(store, setup=SchedulerFactory(load(mapping, registry.implements()), registry))
 
 
 def seen(it: Driven, kind: ObjectKind) -> dict[str, str]:

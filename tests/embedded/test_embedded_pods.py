@@ -3,7 +3,7 @@
 import pytest
 
 from embedded.clusters import Driven
-from holdfast.store import pod_key
+from holdfast.local.store import pod_key
 
 
 @pytest.mark.parametrize("scheduler", ["default-scheduler", "holdfast-scheduler", "koord-scheduler"])

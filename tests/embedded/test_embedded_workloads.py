@@ -6,10 +6,10 @@ import pytest
 
 from controllers.workloads.cluster import condition, image, workload
 from embedded.clusters import Driven
-from holdfast.backends.embedded.cluster import EmbeddedCluster
-from holdfast.backends.embedded.setup import Setup
-from holdfast.backends.embedded.workloads import WorkloadControllers
-from holdfast.store import Key, Raw, Store
+from holdfast.local.cluster_loop import EmbeddedCluster
+from holdfast.local.setup import SchedulerFactory
+from holdfast.local.store import Key, Raw, Store
+from holdfast.local.workloads.component import WorkloadControllers
 
 
 def _key(kind: str, name: str = "web") -> Key:
@@ -195,7 +195,7 @@ def test_a_cluster_that_starts_again_goes_on() -> None:
 
 def test_however_many_are_asked_for_others_have_their_turn() -> None:
     store = Store()
-    cluster = EmbeddedCluster(Setup.of(), store)
+    cluster = EmbeddedCluster(SchedulerFactory.of(), store)
     controllers = next(
         each for each in cluster.world.residents if isinstance(each, WorkloadControllers)
     )

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 import pytest
 
 from embedded.clusters import Driven
-from holdfast.framework.column import Column
-from holdfast.store import pod_key
+from holdfast.local.store import pod_key
+from holdfast.scheduler.framework.feasibility.columns import ClassColumn
 
 
 @pytest.fixture
@@ -64,7 +64,9 @@ def test_the_column_of_a_class_goes_with_the_class(reserved: bool, cpu: str) -> 
     columns = [
         weakref.ref(column)
         for column in gc.get_objects()
-        if issubclass(type(column), Column) and column.owned is reserved and column._cluster is cluster
+        if issubclass(type(column), ClassColumn)
+        and column.owned is reserved
+        and column._cluster is cluster
     ]
     assert columns
     it.store.delete(pod_key("default", "p"))

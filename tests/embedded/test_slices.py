@@ -11,12 +11,12 @@ from itertools import pairwise
 import pytest
 
 from embedded.clusters import Driven
-from holdfast.actions.reserve import _AT_A_TIME
-from holdfast.backends.embedded.nodes import new_node
-from holdfast.backends.embedded.setup import Setup
-from holdfast.core.decisions import CreateReservation
-from holdfast.framework.config import API_VERSION, KIND
-from holdfast.store import Key, node_key
+from holdfast.local.node_registration import new_node
+from holdfast.local.setup import SchedulerFactory
+from holdfast.local.store import Key, node_key
+from holdfast.scheduler.actions.reserve import _AT_A_TIME
+from holdfast.scheduler.cluster.decisions import CreateReservation
+from holdfast.scheduler.framework.config import API_VERSION, KIND
 
 MANY = 300
 A_STEP = 5
@@ -172,7 +172,7 @@ def test_others_have_their_turn_while_much_is_done(monkeypatch: pytest.MonkeyPat
         now += 0.001
         return now
 
-    monkeypatch.setattr("holdfast.backends.embedded.cluster.time.perf_counter", tick)
+    monkeypatch.setattr("holdfast.local.cluster_loop.time.perf_counter", tick)
     seen = [it.store.revision]
 
     async def story() -> None:
@@ -237,7 +237,7 @@ def test_a_workload_of_many_pods_is_looked_at_beside_the_loop() -> None:
 
 
 def test_a_daemon_set_looks_at_many_nodes_beside_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("holdfast.backends.embedded.workloads._MANY_NODES", 2)
+    monkeypatch.setattr("holdfast.local.workloads.component._MANY_NODES", 2)
     it = Driven()
     for number in range(3):
         it.node(f"n{number}")
@@ -374,7 +374,7 @@ def test_capacity_is_held_for_some_of_the_starving_pods_at_a_time() -> None:
             },
         ],
     }
-    it = Driven(setup=Setup.of(configuration))
+    it = Driven(setup=SchedulerFactory.of(configuration))
     starving = 3 * _AT_A_TIME
     it.cluster.add_nodes(starving)
     for name, cpu in (("first", "8"), ("starving", "6")):

@@ -16,16 +16,16 @@ from faults.life import NAMES, TROUBLED, Life, Trouble, draw
 from faults.model import LEASES, NODES, PODS, QUOTAS, Model, Raw, Refused, frame
 from faults.network import CONNECTING, OK, Fate, Network, Sent, Stream
 from faults.process import Endless, ProcessLoop, Timeline
-from holdfast.api.timestamps import format_time
-from holdfast.backends.kubernetes.access import Access
-from holdfast.backends.kubernetes.clock import Clock
-from holdfast.backends.kubernetes.comparing import Difference, compare
-from holdfast.backends.kubernetes.reading.watched import WATCHED
-from holdfast.core.pods import Phase
-from holdfast.framework.config import API_VERSION, KIND, Configuration, load
-from holdfast.framework.registry import Registry
-from holdfast.plugins import registry
-from holdfast.server.running import Running, RunSettings
+from holdfast.api.times import format_time
+from holdfast.kube.access import Access
+from holdfast.kube.cache_comparer import Difference, compare
+from holdfast.kube.clock import Clock
+from holdfast.kube.informers.decoding import WATCHED
+from holdfast.kube.run import Running, RunSettings
+from holdfast.scheduler.cluster.pods import Phase
+from holdfast.scheduler.framework.config import API_VERSION, KIND, Configuration, load
+from holdfast.scheduler.framework.registry import Registry
+from holdfast.scheduler.plugins import registry
 from team_quotas import QUOTA, TeamQuotas
 
 START = 1_767_225_600.0

@@ -13,7 +13,7 @@ from faults.audit import GROUP_NAME
 from faults.life import Life, Trouble, group, migration, node, pod, reservation
 from faults.model import GROUPS, MIGRATIONS, NODES, PODS, RESERVATIONS, Raw
 from faults.simulation import Process, Simulation
-from holdfast.actions.scheduler import Scheduler
+from holdfast.scheduler.scheduler import Scheduler
 
 STEPS = 64
 """After so many steps the scenario is over, as far as the scheduler goes."""

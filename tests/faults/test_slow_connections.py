@@ -11,11 +11,11 @@ import pytest
 from faults.model import Model
 from faults.network import Fate, Network, Sent
 from faults.process import ProcessLoop, Timeline
-from holdfast.backends.kubernetes.access import Access
-from holdfast.backends.kubernetes.errors import Deposed, NoConnection, Unreachable
-from holdfast.backends.kubernetes.fence import Fence
-from holdfast.backends.kubernetes.http.client import Client
-from holdfast.backends.kubernetes.writing.sender import Sender
+from holdfast.kube.access import Access
+from holdfast.kube.errors import LeadershipLost, NoConnection, Unreachable
+from holdfast.kube.http.client import Client
+from holdfast.kube.leader_election import Fence
+from holdfast.kube.writer.write_queue import Sender
 
 BINDING = "/api/v1/namespaces/default/pods/p/binding"
 
@@ -68,4 +68,4 @@ def test_a_connection_that_takes_too_long_is_not_used() -> None:
     assert len(attempt.urls) == 1
     late = Attempt(10.5)
     assert late.urls == []
-    assert isinstance(late.error, Deposed | NoConnection)
+    assert isinstance(late.error, LeadershipLost | NoConnection)

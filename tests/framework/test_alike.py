@@ -9,11 +9,11 @@ import pytest
 from builders import make_node, make_pod
 from holdfast.api.meta import Object
 from holdfast.api.names import LIMIT_TO_ALLOCATABLE
-from holdfast.core.rowlog import RowLog
-from holdfast.framework import alike
-from holdfast.framework.alike import Alike
-from holdfast.framework.column import Column
-from holdfast.framework.rows import INFEASIBLE
+from holdfast.scheduler.cluster.columns import RowLog
+from holdfast.scheduler.framework.feasibility import memo as alike
+from holdfast.scheduler.framework.feasibility.class_rows import INFEASIBLE
+from holdfast.scheduler.framework.feasibility.columns import ClassColumn
+from holdfast.scheduler.framework.feasibility.memo import RowMemo
 from storage_driving import Driver
 
 _RATIOS = ('{"cpu": "150%", "memory": 200}', '{"cpu": 120}', "{}", '{"cpu": "half"}')
@@ -29,9 +29,9 @@ def a_pod(name: str, rng: random.Random) -> Object:
     return make_pod(name).requests({"cpu": cpu, "memory": "1Gi"}).limits({"cpu": most}).obj()
 
 
-def check(driver: Driver, column: Column) -> None:
+def check(driver: Driver, column: ClassColumn) -> None:
     column.refresh()
-    fresh = Column(driver.cluster, driver.scheduler.profiles[0], column.cls)
+    fresh = ClassColumn(driver.cluster, driver.scheduler.profiles[0], column.cls)
     fresh.refresh()
     assert column.fits.tolist() == fresh.fits.tolist()
     assert column.totals()[column.fits].tolist() == fresh.totals()[fresh.fits].tolist()
@@ -67,7 +67,7 @@ def test_rows_with_limits_fare_as_if_looked_at_for_the_first_time(
 def test_what_does_not_pay_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(alike, "KEPT", 4)
     log = RowLog()
-    memory: Alike[int] = Alike(log)
+    memory: RowMemo[int] = RowMemo(log)
     for key in range(4):
         for _ in range(5):
             log.add(key)

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from framework.test_config_support import IMPLEMENTS, loaded, problems
-from holdfast.framework.config import load
+from holdfast.scheduler.framework.config import load
 
 RESERVE = {
     "starvingJobTimeThreshold": 172800.0,

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from framework.test_config_support import loaded, problems
-from holdfast.framework.config import (
+from holdfast.scheduler.framework.config import (
     CoschedulingArgs,
     DefaultPreemptionArgs,
     InterPodAffinityArgs,
@@ -16,7 +16,7 @@ from holdfast.framework.config import (
     PodTopologySpreadArgs,
     ReservationArgs,
     ReservationPreemptionArgs,
-    ResourceSpec,
+    ResourceWeight,
     ScoringStrategy,
     ShapePoint,
     SpreadConstraint,
@@ -36,7 +36,7 @@ def args_of(plugin: str, args: Any) -> Any:
     return loaded(profiles=configured(plugin, args)).profiles[0].args[plugin]
 
 
-CPU, MEMORY = ResourceSpec("cpu", 1), ResourceSpec("memory", 1)
+CPU, MEMORY = ResourceWeight("cpu", 1), ResourceWeight("memory", 1)
 
 
 def test_enabled_plugins_get_their_defaults() -> None:
@@ -87,7 +87,7 @@ def test_enabled_plugins_get_their_defaults() -> None:
                 ("example.com/foo",),
                 ("example.org",),
                 ScoringStrategy(
-                    "MostAllocated", (ResourceSpec("cpu", 5), ResourceSpec("nvidia.com/gpu", 1))
+                    "MostAllocated", (ResourceWeight("cpu", 5), ResourceWeight("nvidia.com/gpu", 1))
                 ),
             ),
         ),
@@ -135,7 +135,7 @@ def test_enabled_plugins_get_their_defaults() -> None:
                 "scoringResourceWeights": {"memory": 0, "cpu": 2},
                 "defaultLimitToAllocatableRatio": {"cpu": "125%", "memory": 150},
             },
-            LimitAwareArgs((ResourceSpec("cpu", 2), MEMORY), {"cpu": 125, "memory": 150}),
+            LimitAwareArgs((ResourceWeight("cpu", 2), MEMORY), {"cpu": 125, "memory": 150}),
         ),
         (
             "ReservationPreemption",

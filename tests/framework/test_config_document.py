@@ -6,12 +6,12 @@ import pytest
 
 from framework.test_config_support import HEAD, IMPLEMENTS, loaded, problems, problems_of
 from holdfast.api.errors import HoldfastError
-from holdfast.framework.config import (
+from holdfast.scheduler.framework.config import (
     API_VERSION,
     KIND,
     ClientConnection,
     ConfigError,
-    DynamicReservation,
+    DynamicReservationConfig,
     LeaderElection,
     load,
 )
@@ -237,7 +237,7 @@ def test_leader_election_leaves_time_to_renew(election: dict[str, Any], expected
 @pytest.mark.parametrize(
     ("section", "expected"),
     [
-        ({}, DynamicReservation("builtin", 600.0, 600.0, "Requeue")),
+        ({}, DynamicReservationConfig("builtin", 600.0, 600.0, "Requeue")),
         (
             {
                 "provisioner": "external",
@@ -245,12 +245,12 @@ def test_leader_election_leaves_time_to_renew(election: dict[str, Any], expected
                 "virtualRetention": 5,
                 "onFailure": "Bind",
             },
-            DynamicReservation("external", 90.0, 5.0, "Bind"),
+            DynamicReservationConfig("external", 90.0, 5.0, "Bind"),
         ),
     ],
 )
 def test_dynamic_reservation_is_read_into_seconds(
-    section: dict[str, Any], expected: DynamicReservation
+    section: dict[str, Any], expected: DynamicReservationConfig
 ) -> None:
     assert loaded(dynamicReservation=section).dynamic_reservation == expected
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from framework.test_config_support import HEAD, IMPLEMENTS, loaded, problems
-from holdfast.framework.config import (
+from holdfast.scheduler.framework.config import (
     EXTENSION_POINTS,
     ConfigError,
     PluginRef,

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from framework.test_config_support import IMPLEMENTS
-from holdfast.framework.config import ConfigError, default_configuration, load, to_mapping
+from holdfast.scheduler.framework.config import ConfigError, default_configuration, load, to_mapping
 
 _SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8)
 _JSON = st.recursive(

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from framework.test_config_support import HEAD, IMPLEMENTS, loaded
-from holdfast.framework.config import default_configuration, load, to_mapping
+from holdfast.scheduler.framework.config import default_configuration, load, to_mapping
 
 
 def test_default_configuration_loads_to_what_an_empty_file_does() -> None:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from holdfast.framework.config import API_VERSION, KIND, ConfigError, Configuration, load
+from holdfast.scheduler.framework.config import API_VERSION, KIND, ConfigError, Configuration, load
 
 _SERVED = {
     "preEnqueue": "SchedulingGates DefaultPreemption Coscheduling",

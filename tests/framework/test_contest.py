@@ -11,10 +11,10 @@ from hypothesis import given
 
 from builders import make_node, make_pod
 from holdfast.api.pod import Pod
-from holdfast.core.events import Added, Deleted, Updated
-from holdfast.core.pods import Phase
-from holdfast.framework.diagnosis import FITS, Blame
-from holdfast.framework.trial import PodTrial
+from holdfast.scheduler.cluster.events import Added, Deleted, Updated
+from holdfast.scheduler.cluster.pods import Phase
+from holdfast.scheduler.framework.diagnosis import FITS, Blame
+from holdfast.scheduler.framework.dry_run import DryRun
 from reference.driving import Driver, profile_of
 from reference.setup import Setup
 from strategies import examples
@@ -101,7 +101,7 @@ def test_what_is_kept_is_what_a_trial_of_every_row_finds(
             move(driver, what)
         column = cycle.column(profile, pod.cls)
         kept = column.diagnosis
-        trial = PodTrial(cluster, column, pod, pinned=False)
+        trial = DryRun(cluster, column, pod, pinned=False)
         rows = [row for row in range(cluster.nodes.size) if cluster.nodes.alive[row]]
         blames: Counter[Blame] = Counter()
         for row in rows:
@@ -119,13 +119,13 @@ def test_what_is_kept_is_what_a_trial_of_every_row_finds(
 
 def count_trials(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     tried: list[int] = []
-    blame = PodTrial.blame
+    blame = DryRun.blame
 
-    def counted(trial: PodTrial, row: int) -> Blame:
+    def counted(trial: DryRun, row: int) -> Blame:
         tried.append(row)
         return blame(trial, row)
 
-    monkeypatch.setattr(PodTrial, "blame", counted)
+    monkeypatch.setattr(DryRun, "blame", counted)
     return tried
 
 

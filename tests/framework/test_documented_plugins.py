@@ -20,12 +20,12 @@ import yaml
 from typer.testing import CliRunner
 
 from holdfast.cli.app import app
-from holdfast.core.view import View
-from holdfast.framework import registry as registry_module
-from holdfast.framework.handle import Handle, Nodes
-from holdfast.framework.interface import _POINTS
 from holdfast.plugin import Change, Plugin, testing
 from holdfast.plugin.testing import Cluster
+from holdfast.scheduler.cluster.view import View
+from holdfast.scheduler.framework import registry as registry_module
+from holdfast.scheduler.framework.handle import Handle, Nodes
+from holdfast.scheduler.framework.interface import _POINTS
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "plugins.md").read_text()

@@ -11,13 +11,9 @@ from typing import Any, NamedTuple
 import msgspec
 import pytest
 
-from holdfast.backends.embedded.setup import Setup
-from holdfast.cli.explaining.placing import place, rank
-from holdfast.cli.explaining.promised import promised_to
-from holdfast.core.pods import Phase, PodRecord
-from holdfast.framework.config import API_VERSION, KIND, load
-from holdfast.framework.interface import everywhere
-from holdfast.framework.registry import Registry
+from holdfast.cli.explanation.pods import promised_to
+from holdfast.cli.explanation.report import place, rank
+from holdfast.local.setup import SchedulerFactory
 from holdfast.plugin import (
     FINE,
     ByRange,
@@ -36,8 +32,12 @@ from holdfast.plugin import (
     View,
 )
 from holdfast.plugin.testing import node, pod, reservation
-from holdfast.plugins import IN_TREE
-from holdfast.sim.happenings import Create, Delete, Scenario, Target
+from holdfast.scheduler.cluster.pods import Phase, PodRecord
+from holdfast.scheduler.framework.config import API_VERSION, KIND, load
+from holdfast.scheduler.framework.interface import everywhere
+from holdfast.scheduler.framework.registry import Registry
+from holdfast.scheduler.plugins import IN_TREE
+from holdfast.sim.scenario_actions import Create, Delete, Scenario, Target
 from holdfast.sim.simulation import Simulation
 
 Raw = dict[str, Any]
@@ -260,7 +260,7 @@ class Normalizing:
 
 
 @cache
-def setup_of(sorts: str = "PrioritySort") -> Setup:
+def setup_of(sorts: str = "PrioritySort") -> SchedulerFactory:
     names = [name for name in PLUGINS if name not in ("ForeignSort", "DefaultBinder")]
     plugins = {
         "multiPoint": {"enabled": [{"name": name} for name in names]},
@@ -272,7 +272,7 @@ def setup_of(sorts: str = "PrioritySort") -> Setup:
     }
     mapping = {"apiVersion": API_VERSION, "kind": KIND, "profiles": [{"plugins": plugins}]}
     registry = Registry([*IN_TREE, *OUTSIDE])
-    return Setup(load(mapping, registry.implements()), registry)
+    return SchedulerFactory(load(mapping, registry.implements()), registry)
 
 
 class Stage:

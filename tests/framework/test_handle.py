@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from builders import make_node, make_pod
-from holdfast.core.cluster import Cluster
-from holdfast.core.decisions import Emit
-from holdfast.core.events import Added, Deleted, Updated
-from holdfast.core.nodes import NodeInfo
-from holdfast.core.view import All, One, Some
-from holdfast.framework.handle import UNREADABLE, Handle
+from holdfast.scheduler.cluster.cluster import Cluster
+from holdfast.scheduler.cluster.decisions import Emit
+from holdfast.scheduler.cluster.events import Added, Deleted, Updated
+from holdfast.scheduler.cluster.node_table import NodeInfo
+from holdfast.scheduler.cluster.view import All, One, Some
+from holdfast.scheduler.framework.handle import UNREADABLE, Handle
 
 CARBON = "example.com/carbon"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from builders import NodeBuilder, PodBuilder, make_node, make_pod
-from holdfast.core.decisions import Emit, SetPodScheduled
+from holdfast.scheduler.cluster.decisions import Emit, SetPodScheduled
 from reference.driving import Driver, why_not
 
 

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from builders import make_pod
-from holdfast.framework.column import Column
-from holdfast.framework.guarded import Guarded
-from holdfast.framework.interface import Plugin
-from holdfast.framework.narrowed import Narrowed
-from holdfast.framework.rows import INFEASIBLE
+from holdfast.scheduler.framework.feasibility.class_rows import INFEASIBLE
+from holdfast.scheduler.framework.feasibility.columns import ClassColumn
+from holdfast.scheduler.framework.feasibility.volume_column import VolumeColumn
+from holdfast.scheduler.framework.guarded import Guarded
+from holdfast.scheduler.framework.interface import Plugin
 from plugins.claims import AFFINITY, nodes_say, pod, zones
 from storage_builders import make_claim, make_csi_node, make_volume
 from storage_driving import Driver, big_node
@@ -43,9 +43,9 @@ def test_the_same_scores_as_from_scratch(seed: int) -> None:
         driver.add(pod.obj())
         cls = driver.cluster.pods[f"uid-p{i}"].cls
         column = driver.scheduler.cycle.column(profile, cls)
-        assert isinstance(column, Narrowed)
+        assert isinstance(column, VolumeColumn)
         for again in range(2):
-            whole = Column(driver.cluster, profile, cls)
+            whole = ClassColumn(driver.cluster, profile, cls)
             whole.refresh()
             column.refresh()
             assert column.fits.tolist() == whole.fits.tolist()

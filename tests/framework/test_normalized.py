@@ -4,8 +4,8 @@ import numpy as np
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from holdfast.framework.interface import ByRange, Scope, Score
-from holdfast.framework.normalized import Normalized
+from holdfast.scheduler.framework.feasibility.normalized_scores import Normalized
+from holdfast.scheduler.framework.interface import ByRange, Scope, Score
 
 WEIGHT = 3
 ROWS = 4

@@ -7,10 +7,10 @@ import random
 
 import pytest
 
-from holdfast.core.holds import Hold
-from holdfast.framework import alike
-from holdfast.framework.owned import OwnedColumn
-from holdfast.framework.rows import INFEASIBLE
+from holdfast.scheduler.cluster.reservation_table import ReservationRow
+from holdfast.scheduler.framework.feasibility import memo as alike
+from holdfast.scheduler.framework.feasibility.class_rows import INFEASIBLE
+from holdfast.scheduler.framework.feasibility.owner_column import OwnerColumn
 from reservations.little_world import LittleWorld, Raw, node, pod, reservation
 
 _ORDER = "scheduling.koordinator.sh/reservation-order"
@@ -34,18 +34,18 @@ def an_owner(name: str, cpu: str = "1") -> Raw:
     return pod(name, "a", requests={"cpu": cpu, "memory": "1G"})
 
 
-def kept_column(world: LittleWorld, name: str) -> OwnedColumn:
+def kept_column(world: LittleWorld, name: str) -> OwnerColumn:
     scheduler = world.scheduler
     cls = scheduler.cluster.pods[f"pod-{name}"].cls
     column = scheduler.cycle.column(scheduler.profiles[0], cls)
-    assert isinstance(column, OwnedColumn)
+    assert isinstance(column, OwnerColumn)
     return column
 
 
-def check(world: LittleWorld, column: OwnedColumn) -> None:
+def check(world: LittleWorld, column: OwnerColumn) -> None:
     """What is kept of every row against a column that never saw a row before."""
     column.refresh()
-    fresh = OwnedColumn(world.scheduler.cluster, world.scheduler.profiles[0], column.cls)
+    fresh = OwnerColumn(world.scheduler.cluster, world.scheduler.profiles[0], column.cls)
     fresh.refresh()
     assert column.fits.tolist() == fresh.fits.tolist()
     assert column.totals()[column.fits].tolist() == fresh.totals()[fresh.fits].tolist()
@@ -56,7 +56,7 @@ def check(world: LittleWorld, column: OwnedColumn) -> None:
             assert column.draws_on(row) == fresh.draws_on(row)
 
 
-def live(world: LittleWorld, rng: random.Random, steps: int) -> OwnedColumn:
+def live(world: LittleWorld, rng: random.Random, steps: int) -> OwnerColumn:
     """Owners of two sizes and strangers come and go, reservations too, and nodes change."""
     world.put(an_owner("first"))
     column = kept_column(world, "first")
@@ -113,13 +113,13 @@ def test_rows_that_are_alike_are_looked_at_once(monkeypatch: pytest.MonkeyPatch)
         ),
     )
     looked = []
-    whole = OwnedColumn._worth
+    whole = OwnerColumn._worth
 
-    def worth(self: OwnedColumn, hold: Hold) -> object:
+    def worth(self: OwnerColumn, hold: ReservationRow) -> object:
         looked.append(hold.row)
         return whole(self, hold)
 
-    monkeypatch.setattr(OwnedColumn, "_worth", worth)
+    monkeypatch.setattr(OwnerColumn, "_worth", worth)
     for number in range(8):
         world.put(an_owner(f"early-{number}"))
     assert looked, "the first row's states are not known yet"

@@ -8,9 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from holdfast.core.cluster import Cluster as State
-from holdfast.framework.handle import Handle
-from holdfast.framework.registry import PluginError, Registry
 from holdfast.plugin import (
     FINE,
     AnnotatePod,
@@ -33,6 +30,9 @@ from holdfast.plugin import (
     View,
 )
 from holdfast.plugin.testing import Cluster, node, pod
+from holdfast.scheduler.cluster.cluster import Cluster as State
+from holdfast.scheduler.framework.handle import Handle
+from holdfast.scheduler.framework.registry import PluginError, Registry
 
 ODD = "example.com/odd"
 HALF = "caf\udce9"

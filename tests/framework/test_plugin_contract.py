@@ -8,13 +8,14 @@ import numpy as np
 import pytest
 
 from builders import make_node, make_pod
-from holdfast.core.classes import PodClass
-from holdfast.core.decisions import Bind, SetPodScheduled
-from holdfast.core.pods import PodRecord
-from holdfast.core.slots import CPU
-from holdfast.core.view import Cells, View
-from holdfast.framework.handle import Handle
-from holdfast.framework.interface import (
+from holdfast.plugin.testing import Cluster, node, pod, reservation
+from holdfast.scheduler.cluster.decisions import Bind, SetPodScheduled
+from holdfast.scheduler.cluster.pod_classes import PodClass
+from holdfast.scheduler.cluster.pods import PodRecord
+from holdfast.scheduler.cluster.slots import CPU
+from holdfast.scheduler.cluster.view import Cells, View
+from holdfast.scheduler.framework.handle import Handle
+from holdfast.scheduler.framework.interface import (
     FINE,
     ByRange,
     Filter,
@@ -24,8 +25,7 @@ from holdfast.framework.interface import (
     Scope,
     Score,
 )
-from holdfast.framework.registry import PluginError, Registry
-from holdfast.plugin.testing import Cluster, node, pod, reservation
+from holdfast.scheduler.framework.registry import PluginError, Registry
 from reference.driving import Driver
 from reference.setup import Setup, document
 

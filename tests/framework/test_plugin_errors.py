@@ -11,11 +11,7 @@ import pytest
 
 from builders import make_node, make_pod
 from holdfast.api.decode import convert
-from holdfast.api.volumes import Volume
-from holdfast.core.decisions import Bind, Emit, SetPodScheduled
-from holdfast.framework.config import API_VERSION as API
-from holdfast.framework.config import KIND, load
-from holdfast.framework.registry import PluginError, Registry
+from holdfast.api.storage import Volume
 from holdfast.plugin import (
     FINE,
     ByRange,
@@ -32,7 +28,11 @@ from holdfast.plugin import (
     Settled,
     View,
 )
-from holdfast.plugins import IN_TREE
+from holdfast.scheduler.cluster.decisions import Bind, Emit, SetPodScheduled
+from holdfast.scheduler.framework.config import API_VERSION as API
+from holdfast.scheduler.framework.config import KIND, load
+from holdfast.scheduler.framework.registry import PluginError, Registry
+from holdfast.scheduler.plugins import IN_TREE
 from reference.driving import Driver
 from reference.setup import Setup, document
 from reservations import little_world

@@ -9,13 +9,14 @@ import numpy as np
 import pytest
 
 from holdfast.api.errors import InvalidObject
-from holdfast.core.changes import Change
-from holdfast.core.classes import PodClass
-from holdfast.core.decisions import Decision
-from holdfast.core.pods import PodRecord
-from holdfast.core.slots import CPU
-from holdfast.core.view import Cells, View
-from holdfast.framework.interface import (
+from holdfast.plugin.testing import Cluster, ContractBroken, check_plugin, node, pod, reservation
+from holdfast.scheduler.cluster.decisions import Decision
+from holdfast.scheduler.cluster.events import Change
+from holdfast.scheduler.cluster.pod_classes import PodClass
+from holdfast.scheduler.cluster.pods import PodRecord
+from holdfast.scheduler.cluster.slots import CPU
+from holdfast.scheduler.cluster.view import Cells, View
+from holdfast.scheduler.framework.interface import (
     FINE,
     ByRange,
     Filter,
@@ -26,8 +27,7 @@ from holdfast.framework.interface import (
     Scope,
     Score,
 )
-from holdfast.framework.registry import PluginError
-from holdfast.plugin.testing import Cluster, ContractBroken, check_plugin, node, pod, reservation
+from holdfast.scheduler.framework.registry import PluginError
 
 FULL = "node(s) were too full"
 

@@ -6,8 +6,6 @@ from typing import Any, ClassVar
 
 import pytest
 
-from holdfast.framework.config import API_VERSION, KIND, load
-from holdfast.framework.registry import Registry
 from holdfast.plugin import (
     FINE,
     Cells,
@@ -21,7 +19,9 @@ from holdfast.plugin import (
     Scope,
     View,
 )
-from holdfast.plugins import IN_TREE
+from holdfast.scheduler.framework.config import API_VERSION, KIND, load
+from holdfast.scheduler.framework.registry import Registry
+from holdfast.scheduler.plugins import IN_TREE
 from reservations import little_world
 from reservations.little_world import LittleWorld, node, pod, reservation
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from builders import make_node, make_pod
-from holdfast.framework.config import ConfigError
+from holdfast.scheduler.framework.config import ConfigError
 from reference.driving import Driver, make_scheduler
 from reference.resource_scores import Strategy
 from reference.setup import Setup, document
@@ -74,11 +74,11 @@ def test_room_wakes_pods_of_every_profile() -> None:
 
 
 def test_an_alias_is_another_name_of_a_profile() -> None:
-    from holdfast.actions.scheduler import Scheduler
-    from holdfast.core.events import Added
-    from holdfast.framework.config import load
-    from holdfast.framework.registry import Registry
-    from holdfast.plugins import IN_TREE
+    from holdfast.scheduler.cluster.events import Added
+    from holdfast.scheduler.framework.config import load
+    from holdfast.scheduler.framework.registry import Registry
+    from holdfast.scheduler.plugins import IN_TREE
+    from holdfast.scheduler.scheduler import Scheduler
 
     registry = Registry(IN_TREE)
     config = load(document([PACKING]), registry.implements())

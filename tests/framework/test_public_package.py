@@ -3,8 +3,8 @@
 import pytest
 
 import holdfast.plugin
-from holdfast.framework.registry import PluginError, Registry
 from holdfast.plugin import API_VERSION, Plugin
+from holdfast.scheduler.framework.registry import PluginError, Registry
 
 
 def test_it_lists_what_it_has() -> None:

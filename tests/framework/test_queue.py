@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from builders import make_node, make_pod
 from holdfast.api.pod import Pod
-from holdfast.core.changes import Change
-from holdfast.core.classes import PodClasses
-from holdfast.core.decisions import ObjectRef
-from holdfast.core.nodes import NodeTable
-from holdfast.core.pods import PodRecord
-from holdfast.framework.queue import SchedulingQueue
+from holdfast.scheduler.cluster.decisions import ObjectRef
+from holdfast.scheduler.cluster.events import Change
+from holdfast.scheduler.cluster.node_table import NodeTable
+from holdfast.scheduler.cluster.pod_classes import PodClasses
+from holdfast.scheduler.cluster.pods import PodRecord
+from holdfast.scheduler.framework.scheduling_queue import SchedulingQueue
 from reference.driving import Driver
 
 _classes = PodClasses(NodeTable().slot)

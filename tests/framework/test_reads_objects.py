@@ -11,12 +11,12 @@ import pytest
 from builders import make_node, make_pod
 from holdfast.api.errors import InvalidObject
 from holdfast.api.raw_objects import ObjectKind, RawObject, raw_object
-from holdfast.core.decisions import Emit
-from holdfast.core.events import Malformed
-from holdfast.core.pods import PodRecord
-from holdfast.core.raw_objects import ObjectsOfKind
-from holdfast.framework.interface import Plugin
-from holdfast.framework.registry import PluginError, Registry
+from holdfast.scheduler.cluster.decisions import Emit
+from holdfast.scheduler.cluster.events import Malformed
+from holdfast.scheduler.cluster.object_index import ObjectsOfKind
+from holdfast.scheduler.cluster.pods import PodRecord
+from holdfast.scheduler.framework.interface import Plugin
+from holdfast.scheduler.framework.registry import PluginError, Registry
 from reference.driving import Driver
 from reference.setup import Setup, document
 from team_quotas import FULL, QUOTA, TeamQuotas, quota, quota_object

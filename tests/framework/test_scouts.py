@@ -1,12 +1,12 @@
 """Of a woken group one pod goes ahead, and the next follows only if that helped."""
 
 from builders import make_pod
-from holdfast.core.changes import Change
-from holdfast.core.classes import PodClasses
-from holdfast.core.decisions import ObjectRef
-from holdfast.core.pods import PodRecord
-from holdfast.core.slots import Slots
-from holdfast.framework.queue import Group, SchedulingQueue
+from holdfast.scheduler.cluster.decisions import ObjectRef
+from holdfast.scheduler.cluster.events import Change
+from holdfast.scheduler.cluster.pod_classes import PodClasses
+from holdfast.scheduler.cluster.pods import PodRecord
+from holdfast.scheduler.cluster.slots import Slots
+from holdfast.scheduler.framework.scheduling_queue import Group, SchedulingQueue
 
 KEY = (0, 0)
 

@@ -8,13 +8,13 @@ from typing import Any, ClassVar
 import pytest
 
 from builders import make_node, make_pod
-from holdfast.core.changes import Change
-from holdfast.core.classes import PodClass
-from holdfast.core.decisions import Bind, Decision, Emit, SetPodScheduled
-from holdfast.core.pods import PodRecord
-from holdfast.core.view import Cells, View
-from holdfast.framework import registry as registry_module
-from holdfast.framework.interface import (
+from holdfast.scheduler.cluster.decisions import Bind, Decision, Emit, SetPodScheduled
+from holdfast.scheduler.cluster.events import Change
+from holdfast.scheduler.cluster.pod_classes import PodClass
+from holdfast.scheduler.cluster.pods import PodRecord
+from holdfast.scheduler.cluster.view import Cells, View
+from holdfast.scheduler.framework import registry as registry_module
+from holdfast.scheduler.framework.interface import (
     FINE,
     Filter,
     Nomination,
@@ -27,7 +27,7 @@ from holdfast.framework.interface import (
     Trial,
     extension_points,
 )
-from holdfast.framework.registry import PluginError, Registry
+from holdfast.scheduler.framework.registry import PluginError, Registry
 from reference.driving import Driver
 from reference.setup import Setup, document
 

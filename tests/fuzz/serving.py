@@ -14,8 +14,8 @@ from typing import Any, TypeVar
 
 import structlog
 
-from holdfast.backends.embedded.setup import Setup
-from holdfast.server.up import Up, UpSettings
+from holdfast.local.setup import SchedulerFactory
+from holdfast.local.up import Up, UpSettings
 
 T = TypeVar("T")
 _PATIENCE = 60.0
@@ -50,7 +50,9 @@ class Logged(logging.Handler):
 
 class LiveUp:
     def __init__(self, folder: Path) -> None:
-        self._settings = UpSettings(Setup.of(), folder / "kubeconfig", nodes=3, folder=folder / "data")
+        self._settings = UpSettings(
+            SchedulerFactory.of(), folder / "kubeconfig", nodes=3, folder=folder / "data"
+        )
         self._loop = asyncio.new_event_loop()
         self._started = threading.Event()
         self._stop = asyncio.Event()

@@ -4,8 +4,8 @@ invariants by the simulation itself."""
 from typing import Any
 
 from holdfast.api.documents import Document
-from holdfast.backends.embedded.setup import Setup
-from holdfast.framework.config import API_VERSION, KIND
+from holdfast.local.setup import SchedulerFactory
+from holdfast.scheduler.framework.config import API_VERSION, KIND
 from holdfast.sim.scenario import read_scenario
 from holdfast.sim.simulation import Result, Simulation
 
@@ -136,4 +136,4 @@ class Played:
 def play(*given: Raw | list[Raw], config: Raw | None = None, until: float | None = None) -> Played:
     flat = [raw for each in given for raw in (each if isinstance(each, list) else [each])]
     documents = [Document("test", i + 1, i + 1, raw) for i, raw in enumerate(flat)]
-    return Played(Simulation(read_scenario(documents), Setup.of(config)).run(until))
+    return Played(Simulation(read_scenario(documents), SchedulerFactory.of(config)).run(until))

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from holdfast.framework.config import API_VERSION, KIND, load
-from holdfast.plugins import registry
+from holdfast.scheduler.framework.config import API_VERSION, KIND, load
+from holdfast.scheduler.plugins import registry
 from jobs.stage import gang, group, node, play, pod
 
 

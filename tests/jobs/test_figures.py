@@ -1,17 +1,17 @@
 """What is counted about jobs, queues and holds."""
 
-from holdfast.backends.embedded.hands import Hands
-from holdfast.backends.embedded.setup import Setup
-from holdfast.backends.metrics import SchedulingMetrics
-from holdfast.sim.world import World
+from holdfast.local.executor import DecisionExecutor
+from holdfast.local.setup import SchedulerFactory
+from holdfast.metrics import SchedulingMetrics
+from holdfast.sim.world import SimulatedCluster
 from jobs.stage import Raw, actions, gang, group, in_queue, node, pod, queue
 
 
 def test_figures_of_jobs_queues_and_holds() -> None:
     config = actions(starvingJobTimeThreshold=0, reservedNodePercent=100)
-    world = World(Setup.of(config), 0)
+    world = SimulatedCluster(SchedulerFactory.of(config), 0)
     metrics = SchedulingMetrics(world.scheduler)
-    hands = Hands(world)
+    hands = DecisionExecutor(world)
     blocker = pod("blocker", 1, nodeName="n2", schedulerName="default-scheduler")
     small = [pod("p", 1, schedulerName="default-scheduler", priority=0)]
     given: list[Raw] = [node("n1", 2), node("n2", 2), queue("a"), blocker, *small]
@@ -38,7 +38,7 @@ def test_figures_of_jobs_queues_and_holds() -> None:
 
 
 def test_the_share_of_a_queue_is_counted_of_the_resource_it_has_most_of() -> None:
-    world = World(Setup.of(actions()), 0)
+    world = SimulatedCluster(SchedulerFactory.of(actions()), 0)
     metrics = SchedulingMetrics(world.scheduler)
     world.objects.create(node("n1", 4))
     for name, priority in (("a", 7), ("b", 0)):

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from builders import make_node, make_pod
-from holdfast.core.decisions import Decision
 from holdfast.plugin import FINE, Handle, Outcome, Plugin, PodClass, PodRecord, Score
 from holdfast.plugin.testing import Cluster, node, pod
+from holdfast.scheduler.cluster.decisions import Decision
 from reference.driving import Driver
 from reference.setup import Setup, document
 

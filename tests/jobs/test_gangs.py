@@ -5,11 +5,11 @@ from typing import Any
 import pytest
 
 from builders import make_node, make_pod, make_pod_group
-from holdfast.controllers.podgroups import PodGroups
-from holdfast.core.decisions import Preempt
-from holdfast.core.events import WriteRefused
-from holdfast.core.jobs.making import hold_for
-from holdfast.core.pods import Phase
+from holdfast.scheduler.cluster.decisions import Preempt
+from holdfast.scheduler.cluster.events import WriteRefused
+from holdfast.scheduler.cluster.pods import Phase
+from holdfast.scheduler.controllers.pod_groups import PodGroups
+from holdfast.scheduler.jobs.hold_objects import hold_for
 from jobs.stage import GROUP, SIGS, VOLCANO, gang, group, node, play, pod, step
 from reference.driving import Driver
 from reference.setup import Setup

@@ -6,7 +6,7 @@ import pytest
 
 from builders import make_node, make_pod, make_pod_group, make_queue
 from holdfast.api.names import QUEUE_NAME_ANNOTATION
-from holdfast.core.decisions import Bind, Nominate
+from holdfast.scheduler.cluster.decisions import Bind, Nominate
 from jobs.stage import Played, Raw, actions, gang, group, in_queue, node, play, pod, queue, step
 from reference.driving import Driver
 from reference.setup import Setup

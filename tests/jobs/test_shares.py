@@ -5,11 +5,11 @@ import math
 import numpy as np
 import pytest
 
-from holdfast.core.jobs.shares import Claim, dominant, shares
+from holdfast.scheduler.jobs.queue_limits import QueueClaim, dominant, shares
 
 
-def claim(weight: float, most: float, entitled: float = 0.0) -> Claim:
-    return Claim(weight, np.array([entitled]), np.array([most]))
+def claim(weight: float, most: float, entitled: float = 0.0) -> QueueClaim:
+    return QueueClaim(weight, np.array([entitled]), np.array([most]))
 
 
 @pytest.mark.parametrize(
@@ -27,15 +27,15 @@ def claim(weight: float, most: float, entitled: float = 0.0) -> Claim:
         (12, [], []),
     ],
 )
-def test_one_resource(total: float, claims: list[Claim], given: list[float]) -> None:
+def test_one_resource(total: float, claims: list[QueueClaim], given: list[float]) -> None:
     found = shares(np.array([float(total)]), claims)
     assert [share[0] for share in found] == pytest.approx(given)
 
 
 def test_resources_are_shared_one_by_one() -> None:
     both = [
-        Claim(1, np.zeros(2), np.array([99.0, 1.0])),
-        Claim(1, np.zeros(2), np.array([2.0, 99.0])),
+        QueueClaim(1, np.zeros(2), np.array([99.0, 1.0])),
+        QueueClaim(1, np.zeros(2), np.array([2.0, 99.0])),
     ]
     found = shares(np.array([10.0, 10.0]), both)
     assert [share.tolist() for share in found] == [[8.0, 1.0], [2.0, 9.0]]

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from holdfast.api.timestamps import parse_time
-from holdfast.framework.config import API_VERSION, KIND
+from holdfast.api.times import parse_time
+from holdfast.scheduler.framework.config import API_VERSION, KIND
 from jobs.stage import SIGS, VOLCANO, Played, gang, group, node, play, pod, step
 
 LATE = "ScheduleTimeout"

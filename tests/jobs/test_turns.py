@@ -2,9 +2,9 @@
 
 import pytest
 
-from holdfast.backends.embedded.setup import Setup
-from holdfast.core.decisions import Bind
-from holdfast.sim.world import World
+from holdfast.local.setup import SchedulerFactory
+from holdfast.scheduler.cluster.decisions import Bind
+from holdfast.sim.world import SimulatedCluster
 from jobs.stage import SIM, Played, actions, gang, group, node, play, pod, queue
 
 
@@ -87,7 +87,7 @@ def test_dominant_shares_are_even_at_every_level() -> None:
 
 
 def test_one_round_is_enough_for_all_of_it() -> None:
-    world = World(Setup.of(actions()), 0)
+    world = SimulatedCluster(SchedulerFactory.of(actions()), 0)
     given = [node("n1", 8), queue("a"), group("g", 1, queue="a"), *gang("g", 4)]
     for raw in given:
         raw["metadata"]["namespace"] = "default" if raw["kind"] in ("Pod", "PodGroup") else ""

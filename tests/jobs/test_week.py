@@ -7,7 +7,7 @@ from typing import Any
 import yaml
 
 from holdfast.api.documents import Document
-from holdfast.backends.embedded.setup import Setup
+from holdfast.local.setup import SchedulerFactory
 from holdfast.sim.scenario import read_scenario
 from holdfast.sim.simulation import Simulation
 
@@ -33,7 +33,7 @@ def test_large_jobs_do_not_starve_and_little_is_wasted() -> None:
     rows = {}
     for name in ("allocate", "node", "backfill"):
         config = yaml.safe_load((STUDY / "configs" / f"{name}.yaml").read_text())
-        result = Simulation(scenario, Setup.of(config)).run((HOURS + 48) * 3600)
+        result = Simulation(scenario, SchedulerFactory.of(config)).run((HOURS + 48) * 3600)
         timeline = [{"object": e.object, "event": e.event, "t": e.t} for e in result.timeline]
         run = {"config": name, "timeline": timeline, "objects": result.objects}
         rows[name] = week.figures(run, HOURS)

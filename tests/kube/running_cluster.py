@@ -9,16 +9,16 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from builders import make_node, make_pod
-from holdfast.actions.scheduler import Scheduler
-from holdfast.backends.assembly import controllers, declared_kinds
-from holdfast.backends.kubernetes.comparing import Difference, compare
-from holdfast.backends.kubernetes.fence import Fence
-from holdfast.backends.kubernetes.reading.watched import WATCHED, Watched, read_by_plugins
-from holdfast.backends.kubernetes.runner import Log, Runner, no_log
-from holdfast.backends.metrics import SchedulingMetrics
-from holdfast.framework.config import API_VERSION, KIND, load
-from holdfast.framework.interface import Plugin
-from holdfast.plugins import registry
+from holdfast.kube.cache_comparer import Difference, compare
+from holdfast.kube.informers.decoding import WATCHED, Watched, read_by_plugins
+from holdfast.kube.leader_election import Fence
+from holdfast.kube.runner import Log, Runner, no_log
+from holdfast.metrics import SchedulingMetrics
+from holdfast.scheduler.assembly import controllers, declared_kinds
+from holdfast.scheduler.framework.config import API_VERSION, KIND, load
+from holdfast.scheduler.framework.interface import Plugin
+from holdfast.scheduler.plugins import registry
+from holdfast.scheduler.scheduler import Scheduler
 from kube.fake_api import FakeApi, Raw
 from kube.fake_client import FakeClient
 from kube.virtual_time import LoopClock, until

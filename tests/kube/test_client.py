@@ -17,12 +17,12 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from holdfast.backends.kubernetes.access import Access, Tls
-from holdfast.backends.kubernetes.access.credentials import Credentials, FileCredentials, Identity
-from holdfast.backends.kubernetes.errors import ApiError, CredentialsError, Deposed, Unreachable
-from holdfast.backends.kubernetes.http.client import Client, Limits, Request, get
-from holdfast.backends.kubernetes.reading.reflector import Reflector
-from holdfast.backends.kubernetes.reading.watched import WATCHED
+from holdfast.kube.access import Access, Tls
+from holdfast.kube.access.credentials import ClientIdentity, Credentials, FileCredentials
+from holdfast.kube.errors import ApiError, CredentialsError, LeadershipLost, Unreachable
+from holdfast.kube.http.client import Client, Request, RequestLimits, get
+from holdfast.kube.informers.decoding import WATCHED
+from holdfast.kube.informers.reflector import Reflector
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -72,7 +72,7 @@ def access_to(port: int, way: str, **more: Any) -> Access:
 
 def test_a_request_arrives_whole(way: str) -> None:
     async def story() -> None:
-        credentials = Credentials(Identity("Bearer t"))
+        credentials = Credentials(ClientIdentity("Bearer t"))
         async with (
             serving(echo) as port,
             Client(access_to(port, way, credentials=credentials)) as client,
@@ -205,14 +205,14 @@ def test_a_guard_holds_a_write_back(way: str) -> None:
             asked.append(request.path_qs)
             return web.Response(text="ok")
 
-        def refuse() -> Limits:
-            raise Deposed("no")
+        def refuse() -> RequestLimits:
+            raise LeadershipLost("no")
 
         async with serving(seen) as port, Client(access_to(port, way)) as client:
-            with pytest.raises(Deposed):
+            with pytest.raises(LeadershipLost):
                 await client.send(Request("POST", "/x", b"{}", guard=refuse))
             assert asked == []
-            limited = Request("POST", "/x", b"{}", guard=lambda: Limits("?timeout=3s", 6.0))
+            limited = Request("POST", "/x", b"{}", guard=lambda: RequestLimits("?timeout=3s", 6.0))
             assert await client.send(limited) == b"ok"
             assert asked.pop() == "/prefix/x?timeout=3s"
             assert await client.send(get("/y")) == b"ok"
@@ -246,7 +246,7 @@ def test_a_token_that_is_refused_is_read_anew_once(way: str, tmp_path: Path) -> 
 
 def test_a_token_cannot_smuggle_headers() -> None:
     async def story() -> None:
-        bad = Credentials(Identity("Bearer a\r\nX-Evil: 1"))
+        bad = Credentials(ClientIdentity("Bearer a\r\nX-Evil: 1"))
         async with serving(echo) as port, Client(access_to(port, "wire", credentials=bad)) as client:
             with pytest.raises(CredentialsError, match="Authorization"):
                 await client.send(get("/"))
@@ -273,7 +273,7 @@ def test_what_passes_is_tried_again(way: str, monkeypatch: pytest.MonkeyPatch) -
                 waits.append(seconds)
                 await real_sleep(0)
 
-            monkeypatch.setattr("holdfast.backends.kubernetes.http.client.asyncio.sleep", no_wait)
+            monkeypatch.setattr("holdfast.kube.http.client.asyncio.sleep", no_wait)
             assert await client.call(get("/")) == b"ok"
             left = 3
             with pytest.raises(ApiError, match="503"):
@@ -448,11 +448,11 @@ async def who(request: web.Request) -> web.Response:
 def test_the_server_is_checked_and_so_are_we(tmp_path: Path) -> None:
     async def story() -> None:
         authority, stranger = Authority(), Authority()
-        ours = Identity("", *authority.issue("holdfast"))
+        ours = ClientIdentity("", *authority.issue("holdfast"))
         async with serving(who, server_context(authority, tmp_path, "kube")) as port:
             server = f"https://127.0.0.1:{port}"
 
-            async def ask(tls: Tls, identity: Identity = ours) -> bytes:
+            async def ask(tls: Tls, identity: ClientIdentity = ours) -> bytes:
                 async with Client(Access(server, tls, Credentials(identity))) as client:
                     async with client.watch("/", idle=5) as chunks:
                         watched = b"".join([chunk async for chunk in chunks])
@@ -460,7 +460,7 @@ def test_the_server_is_checked_and_so_are_we(tmp_path: Path) -> None:
                     return watched
 
             assert await ask(Tls(authority.pem(), server_name="kube")) == b"holdfast"
-            assert await ask(Tls(insecure=True), Identity()) == b"nobody"
+            assert await ask(Tls(insecure=True), ClientIdentity()) == b"nobody"
             for wrong in (
                 Tls(authority.pem()),
                 Tls(authority.pem(), server_name="other"),
@@ -470,7 +470,7 @@ def test_the_server_is_checked_and_so_are_we(tmp_path: Path) -> None:
                 with pytest.raises(Unreachable, match=r"(?i)certificate"):
                     await ask(wrong)
             with pytest.raises(CredentialsError, match="client certificate and key"):
-                await ask(Tls(insecure=True), Identity("", b"no", b"sense"))
+                await ask(Tls(insecure=True), ClientIdentity("", b"no", b"sense"))
 
     go(story())
 
@@ -479,8 +479,8 @@ def test_a_new_certificate_is_used_for_new_requests(tmp_path: Path) -> None:
     async def story() -> None:
         authority = Authority()
         first, second = (
-            Identity("", *authority.issue("first")),
-            Identity("", *authority.issue("second")),
+            ClientIdentity("", *authority.issue("first")),
+            ClientIdentity("", *authority.issue("second")),
         )
         async with serving(who, server_context(authority, tmp_path, "kube")) as port:
             credentials = Credentials(first)

@@ -9,10 +9,9 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from holdfast.backends.kubernetes.election import Election
-from holdfast.backends.kubernetes.errors import Deposed
-from holdfast.backends.kubernetes.fence import Fence
-from holdfast.framework.config import LeaderElection
+from holdfast.kube.errors import LeadershipLost
+from holdfast.kube.leader_election import Election, Fence
+from holdfast.scheduler.framework.config import LeaderElection
 from kube.fake_api import FakeApi, Fault, Raw
 from kube.fake_client import FakeClient
 from kube.virtual_time import LoopClock, run, until
@@ -240,7 +239,7 @@ def test_a_leader_that_lets_go_is_replaced_at_once() -> None:
                 await one.election.release()
                 assert lease(api)["holderIdentity"] == ""
                 await until(lambda: two.election.is_leading, within=5)
-                with pytest.raises(Deposed):
+                with pytest.raises(LeadershipLost):
                     one.fence.check()
 
     run(story())

@@ -9,12 +9,12 @@ import aiohttp
 import pytest
 from aiohttp.test_utils import make_mocked_request
 
-from holdfast.backends.kubernetes.errors import KubernetesError
-from holdfast.server.health import (
+from holdfast.kube.errors import KubernetesError
+from holdfast.serving.health import (
     OPEN_PATHS,
-    Check,
     Endpoints,
     Health,
+    HealthCheck,
     closed_paths,
     is_open,
     ping,
@@ -33,8 +33,8 @@ def ask(problems: dict[str, str], *paths: str) -> list[tuple[int, str]]:
         endpoints = Endpoints(
             checks=[
                 ping(),
-                Check("leaderElection", lambda: problems.get("leaderElection", "")),
-                Check("informer-sync", lambda: problems.get("informer-sync", ""), live=False),
+                HealthCheck("leaderElection", lambda: problems.get("leaderElection", "")),
+                HealthCheck("informer-sync", lambda: problems.get("informer-sync", ""), live=False),
             ],
             metrics=lambda: b"scheduler_pending_pods 1\n",
             configz=lambda: {"parallelism": 16},

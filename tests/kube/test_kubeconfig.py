@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 import yaml
 
-from holdfast.backends.kubernetes.access import Access, find_access
-from holdfast.backends.kubernetes.access.credentials import Identity
-from holdfast.backends.kubernetes.access.incluster import access_in_cluster
-from holdfast.backends.kubernetes.access.proxies import is_exempt, proxy_from
-from holdfast.backends.kubernetes.errors import CredentialsError, KubeconfigError
+from holdfast.kube.access import Access, find_access
+from holdfast.kube.access.credentials import ClientIdentity
+from holdfast.kube.access.kubeconfig import access_in_cluster
+from holdfast.kube.access.settings import is_exempt, proxy_from
+from holdfast.kube.errors import CredentialsError, KubeconfigError
 from kube.virtual_time import run
 
 
@@ -46,8 +46,8 @@ def given(tmp_path: Path, cluster: Any = None, user: Any = None, **rest: Any) ->
     return find_access(str(write(tmp_path / "config", cluster, user, **rest)))
 
 
-def identity(access: Access) -> Identity:
-    async def ask() -> Identity:
+def identity(access: Access) -> ClientIdentity:
+    async def ask() -> ClientIdentity:
         return access.credentials.current() or await access.credentials.renew()
 
     return run(ask())
@@ -72,34 +72,34 @@ def test_what_a_kubeconfig_says_is_what_the_client_gets(tmp_path: Path) -> None:
     assert access.server == "https://one:6443"
     assert (access.tls.ca, access.tls.server_name, access.tls.insecure) == (b"CA", "kube", False)
     assert (access.proxy, access.namespace) == ("http://proxy:3128", "x")
-    assert identity(access) == Identity("Bearer t")
+    assert identity(access) == ClientIdentity("Bearer t")
 
 
 @pytest.mark.parametrize(
     ("user", "expected"),
     [
-        ({}, Identity()),
-        ({"token": "t"}, Identity("Bearer t")),
-        ({"username": "u", "password": "p"}, Identity("Basic dTpw")),
-        ({"token": "t", "username": "u", "password": "p"}, Identity("Bearer t")),
+        ({}, ClientIdentity()),
+        ({"token": "t"}, ClientIdentity("Bearer t")),
+        ({"username": "u", "password": "p"}, ClientIdentity("Basic dTpw")),
+        ({"token": "t", "username": "u", "password": "p"}, ClientIdentity("Bearer t")),
         (
             {"client-certificate-data": b64("C"), "client-key-data": b64("K")},
-            Identity("", b"C", b"K"),
+            ClientIdentity("", b"C", b"K"),
         ),
-        ({"client-certificate": "c.pem", "client-key": "sub/k.pem"}, Identity("", b"FC", b"FK")),
+        ({"client-certificate": "c.pem", "client-key": "sub/k.pem"}, ClientIdentity("", b"FC", b"FK")),
         (
             {"client-certificate": "c.pem", "client-key-data": b64("K"), "token": "t"},
-            Identity("Bearer t", b"FC", b"K"),
+            ClientIdentity("Bearer t", b"FC", b"K"),
         ),
-        ({"tokenFile": "token"}, Identity("Bearer from-file")),
-        ({"tokenFile": "token", "token": "t"}, Identity("Bearer from-file")),
+        ({"tokenFile": "token"}, ClientIdentity("Bearer from-file")),
+        ({"tokenFile": "token", "token": "t"}, ClientIdentity("Bearer from-file")),
         (
             {"tokenFile": "token", "client-certificate": "c.pem", "client-key": "sub/k.pem"},
-            Identity("Bearer from-file", b"FC", b"FK"),
+            ClientIdentity("Bearer from-file", b"FC", b"FK"),
         ),
     ],
 )
-def test_who_we_are(tmp_path: Path, user: Any, expected: Identity) -> None:
+def test_who_we_are(tmp_path: Path, user: Any, expected: ClientIdentity) -> None:
     (tmp_path / "sub").mkdir()
     (tmp_path / "c.pem").write_text("FC")
     (tmp_path / "sub" / "k.pem").write_text("FK")
@@ -260,7 +260,7 @@ def test_inside_a_cluster(
 
 def test_a_token_file_is_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     now = 1000.0
-    monkeypatch.setattr("holdfast.backends.kubernetes.access.credentials.time.monotonic", lambda: now)
+    monkeypatch.setattr("holdfast.kube.access.credentials.time.monotonic", lambda: now)
     token = tmp_path / "token"
     token.write_text("one")
     access = given(tmp_path, user={"tokenFile": "token"})
@@ -353,7 +353,7 @@ def test_a_plugin_may_give_a_certificate(tmp_path: Path) -> None:
     plugin(tmp_path, ANSWER.format(status={"clientCertificateData": "C", "clientKeyData": "K"}))
     access = given(tmp_path, user=exec_user())
     ask(access)
-    assert access.credentials.current() == Identity("", b"C", b"K")
+    assert access.credentials.current() == ClientIdentity("", b"C", b"K")
 
 
 @pytest.mark.parametrize(

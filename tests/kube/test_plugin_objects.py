@@ -9,11 +9,10 @@ from typing import Any
 import pytest
 
 from holdfast.api.raw_objects import ObjectKind, RawObject
-from holdfast.backends.kubernetes.http.paths import path_of
-from holdfast.backends.kubernetes.reading.decoding import Broken, decode_frame, decode_page
-from holdfast.backends.kubernetes.reading.reflector import Reflector
-from holdfast.backends.kubernetes.reading.watched import WATCHED, read_by_plugins
-from holdfast.core.events import Added, Deleted, Event, Updated
+from holdfast.kube.http.client import path_of
+from holdfast.kube.informers.decoding import WATCHED, Broken, decode_frame, decode_page, read_by_plugins
+from holdfast.kube.informers.reflector import Reflector
+from holdfast.scheduler.cluster.events import Added, Deleted, Event, Updated
 from kube.fake_api import FakeApi, Fault, Raw
 from kube.fake_client import FakeClient
 from kube.running_cluster import node, pod, running

@@ -11,8 +11,8 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from holdfast.backends.kubernetes.fence import Fence
-from holdfast.backends.kubernetes.provisioning import ProvisionerRunner
+from holdfast.kube.leader_election import Fence
+from holdfast.kube.provisioner_runner import ProvisionerRunner
 from kube.fake_api import FakeApi, Fault, Raw
 from kube.fake_client import FakeClient
 from kube.running_cluster import node, pod, running

@@ -9,10 +9,10 @@ import socket
 import aiohttp
 import pytest
 
-from holdfast.backends.kubernetes.access import Access
-from holdfast.backends.kubernetes.errors import NoConnection, Unreachable
-from holdfast.backends.kubernetes.http.client import Client, get
-from holdfast.backends.kubernetes.http.reach import Reach, not_connected, unreachable
+from holdfast.kube.access import Access
+from holdfast.kube.errors import NoConnection, Unreachable
+from holdfast.kube.http.client import Client, get
+from holdfast.kube.http.flow_control import Reach, not_connected, unreachable
 from kube.virtual_time import run
 
 

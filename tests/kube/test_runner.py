@@ -9,10 +9,10 @@ import random
 import pytest
 
 from holdfast.api.decode import decode
-from holdfast.backends.kubernetes.runner import BINDS_WAITING
-from holdfast.backends.kubernetes.traffic import RunnerFigures
-from holdfast.core.events import Updated
-from holdfast.core.pods import Phase
+from holdfast.kube.client_metrics import RunnerFigures
+from holdfast.kube.runner import BINDS_WAITING
+from holdfast.scheduler.cluster.events import Updated
+from holdfast.scheduler.cluster.pods import Phase
 from kube.fake_api import FakeApi, Fault, Raw
 from kube.running_cluster import node, pod, running
 from kube.virtual_time import run, until

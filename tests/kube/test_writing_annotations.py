@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from builders import make_pod
-from holdfast.core.decisions import AnnotatePod, Bind
-from holdfast.core.events import BindConfirmed, WriteRefused
+from holdfast.scheduler.cluster.decisions import AnnotatePod, Bind
+from holdfast.scheduler.cluster.events import BindConfirmed, WriteRefused
 from kube.fake_api import Fault
 from kube.virtual_time import run
 from kube.writing_desk import PODS, desk, ref

@@ -7,8 +7,8 @@ import asyncio
 import pytest
 
 from builders import make_pod
-from holdfast.core.decisions import Bind, Emit, Preempt
-from holdfast.core.events import Deleted
+from holdfast.scheduler.cluster.decisions import Bind, Emit, Preempt
+from holdfast.scheduler.cluster.events import Deleted
 from kube.fake_api import Fault
 from kube.virtual_time import run, until
 from kube.writing_desk import BIND, FOREVER, desk, ref

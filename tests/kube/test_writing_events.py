@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from builders import make_pod
-from holdfast.core.decisions import Emit, ObjectRef
+from holdfast.scheduler.cluster.decisions import Emit, ObjectRef
 from kube.fake_api import Fault
 from kube.virtual_time import run, until
 from kube.writing_desk import FOREVER, desk, ref

@@ -10,8 +10,8 @@ from builders import make_pod
 from holdfast.api.meta import ObjectMeta, ObjectReference
 from holdfast.api.names import PREEMPTOR_UID
 from holdfast.api.reservation import Reservation, ReservationOwner, ReservationSpec
-from holdfast.core.decisions import Bind, CreateReservation, Decision, ObjectRef, Preempt
-from holdfast.core.events import WriteRefused
+from holdfast.scheduler.cluster.decisions import Bind, CreateReservation, Decision, ObjectRef, Preempt
+from holdfast.scheduler.cluster.events import WriteRefused
 from kube.fake_api import Fault
 from kube.virtual_time import run
 from kube.writing_desk import BIND, PODS, Desk, desk, ref

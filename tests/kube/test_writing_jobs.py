@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from holdfast.api.jobs import PodGroupStatus, QueueStatus
-from holdfast.core.decisions import (
+from holdfast.scheduler.cluster.decisions import (
     AnnotateReservation,
     Decision,
     SetPodGroupStatus,

@@ -8,13 +8,13 @@ from builders import make_pod
 from holdfast.api.meta import ObjectMeta, ObjectReference
 from holdfast.api.migration import PodMigrationJobStatus
 from holdfast.api.reservation import Reservation, ReservationOwner, ReservationSpec
-from holdfast.core.decisions import (
+from holdfast.scheduler.cluster.decisions import (
     CreateReservation,
     Evict,
     SetMigrationStatus,
     SpecifyMigration,
 )
-from holdfast.core.events import WriteRefused
+from holdfast.scheduler.cluster.events import WriteRefused
 from kube.fake_api import Fault, Raw
 from kube.virtual_time import run
 from kube.writing_desk import desk, ref

@@ -6,9 +6,9 @@ import asyncio
 from typing import Any
 
 from builders import make_pod
-from holdfast.backends.kubernetes.http.rate import RateLimit
-from holdfast.backends.kubernetes.writing.queue import Lane, Outcome, WriteQueue
-from holdfast.core.decisions import Bind, Emit, SetPodScheduled
+from holdfast.kube.http.flow_control import RateLimit
+from holdfast.kube.writer.write_queue import Lane, Outcome, WriteQueue
+from holdfast.scheduler.cluster.decisions import Bind, Emit, SetPodScheduled
 from kube.fake_api import Fault
 from kube.virtual_time import run, until
 from kube.writing_desk import PODS, desk, ref

@@ -10,7 +10,7 @@ import pytest
 
 from builders import make_pod
 from holdfast.api.reservation import ReservationStatus
-from holdfast.core.decisions import (
+from holdfast.scheduler.cluster.decisions import (
     Bind,
     DeleteReservation,
     Preempt,

@@ -6,8 +6,8 @@ import asyncio
 
 from builders import make_pod
 from holdfast.api.decode import decode
-from holdfast.core.decisions import Bind, Nominate, SetPodScheduled
-from holdfast.core.events import Updated
+from holdfast.scheduler.cluster.decisions import Bind, Nominate, SetPodScheduled
+from holdfast.scheduler.cluster.events import Updated
 from kube.fake_api import Fault
 from kube.virtual_time import run, until
 from kube.writing_desk import PODS, desk, ref

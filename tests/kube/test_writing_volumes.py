@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 from builders import make_pod
-from holdfast.core.decisions import Bind, BindVolume, SelectNode
+from holdfast.scheduler.cluster.decisions import Bind, BindVolume, SelectNode
 from kube.fake_api import Fault, Raw
 from kube.virtual_time import run, until
 from kube.writing_desk import CLAIMS, desk, ref

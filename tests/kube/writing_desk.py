@@ -8,11 +8,11 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from holdfast.api.decode import decode
-from holdfast.backends.kubernetes.fence import Fence
-from holdfast.backends.kubernetes.http.rate import RateLimit
-from holdfast.backends.kubernetes.writing.writer import Writer
-from holdfast.core.decisions import Decision, ObjectRef
-from holdfast.core.events import (
+from holdfast.kube.http.flow_control import RateLimit
+from holdfast.kube.leader_election import Fence
+from holdfast.kube.writer.writer import Writer
+from holdfast.scheduler.cluster.decisions import Decision, ObjectRef
+from holdfast.scheduler.cluster.events import (
     Added,
     BindConfirmed,
     BindRefused,

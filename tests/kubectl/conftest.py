@@ -14,9 +14,8 @@ import pytest
 
 from apiserver import LiveServer
 from holdfast.api.crds import definitions
-from holdfast.server.api.bootstrap import ensure_definition
-from holdfast.server.api.cluster import Cluster
-from holdfast.server.api.credentials import make_credentials
+from holdfast.local.apiserver.api_state import ApiState
+from holdfast.local.apiserver.credentials import ensure_definition, make_credentials
 
 _PATIENCE = 60
 
@@ -65,7 +64,7 @@ def kubectl_for(kubeconfig: Path, home: Path) -> Kubectl:
     return run
 
 
-def _our_kinds(cluster: Cluster) -> None:
+def _our_kinds(cluster: ApiState) -> None:
     for each in definitions():
         ensure_definition(cluster, each)
 

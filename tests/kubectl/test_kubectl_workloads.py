@@ -12,21 +12,20 @@ import pytest
 
 from apiserver import LiveServer
 from holdfast.api.crds import definitions
-from holdfast.backends.embedded.cluster import EmbeddedCluster
-from holdfast.backends.embedded.setup import Setup
-from holdfast.server.api.bootstrap import ensure_definition
-from holdfast.server.api.cluster import Cluster
-from holdfast.server.api.credentials import make_credentials
+from holdfast.local.apiserver.api_state import ApiState
+from holdfast.local.apiserver.credentials import ensure_definition, make_credentials
+from holdfast.local.cluster_loop import EmbeddedCluster
+from holdfast.local.setup import SchedulerFactory
 from kubectl.conftest import Kubectl
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 _running: list[asyncio.Task[None]] = []
 
 
-def _bring_to_life(cluster: Cluster) -> None:
+def _bring_to_life(cluster: ApiState) -> None:
     for each in definitions():
         ensure_definition(cluster, each)
-    embedded = EmbeddedCluster(Setup.of(), cluster.store)
+    embedded = EmbeddedCluster(SchedulerFactory.of(), cluster.store)
     embedded.add_nodes(3)
     _running.append(asyncio.get_running_loop().create_task(embedded.run()))
 

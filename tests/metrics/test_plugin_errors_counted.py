@@ -1,6 +1,6 @@
 """Errors of plugins in the metric."""
 
-from holdfast.backends.metrics.scheduling import SchedulingMetrics
+from holdfast.metrics.scheduler_metrics import SchedulingMetrics
 from reference.driving import Driver
 
 

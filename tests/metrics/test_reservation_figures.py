@@ -2,8 +2,8 @@
 
 import re
 
-from holdfast.backends.metrics import SchedulingMetrics
-from holdfast.core.decisions import Bind
+from holdfast.metrics import SchedulingMetrics
+from holdfast.scheduler.cluster.decisions import Bind
 from reservations.little_world import LittleWorld, node, pod, reservation
 
 

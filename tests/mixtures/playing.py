@@ -10,11 +10,11 @@ from types import FrameType
 
 from holdfast.api.documents import Document
 from holdfast.api.errors import InvalidObject
-from holdfast.backends.embedded.setup import Setup
+from holdfast.local.setup import SchedulerFactory
 from holdfast.sim.errors import InvalidInput, InvariantBroken
-from holdfast.sim.happenings import Happening
 from holdfast.sim.output import to_json
 from holdfast.sim.scenario import read_scenario
+from holdfast.sim.scenario_actions import ScenarioAction
 from holdfast.sim.simulation import Result, Simulation
 from mixtures.life import Life
 from mixtures.making import Raw
@@ -55,10 +55,10 @@ class _Lenient(Simulation):
 
     def __init__(self, documents: list[Raw], config: Raw, *, audit: bool) -> None:
         listed = [Document("life.yaml", i, i, each) for i, each in enumerate(documents)]
-        super().__init__(read_scenario(listed), Setup.of(config), audit=audit)
+        super().__init__(read_scenario(listed), SchedulerFactory.of(config), audit=audit)
         self.left_out: set[int] = set()
 
-    def refused(self, happening: Happening, error: InvalidObject) -> None:
+    def refused(self, happening: ScenarioAction, error: InvalidObject) -> None:
         self.left_out.add(happening.origin.number)
 
     def run_within(self, cpu_seconds: float, until: float) -> Result:

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.cli.failing import Failure
-from holdfast.cli.simulate import Output, simulate
-from holdfast.plugins.node_ports import NodePorts
+from holdfast.cli.options import Failure
+from holdfast.cli.simulate import SimulateOutput, simulate
+from holdfast.scheduler.plugins.node_ports import NodePorts
 
 SCENARIO = """
 {apiVersion: v1, kind: Node, metadata: {name: n1}, status: {allocatable: {cpu: "4", memory: 8Gi}}}
@@ -34,7 +34,7 @@ def scenario(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 def test_a_rule_that_is_broken_ends_the_run(scenario: str) -> None:
     with pytest.raises(Failure) as failed:
-        simulate([scenario], output=Output.JSON, audit=True)
+        simulate([scenario], output=SimulateOutput.JSON, audit=True)
     assert failed.value.status == 2
     assert failed.value.lines[0] == (
         "invariant broken at 5s: a host port is in use twice: Node/n1: "
@@ -43,5 +43,5 @@ def test_a_rule_that_is_broken_ends_the_run(scenario: str) -> None:
 
 
 def test_without_it_nothing_is_said(scenario: str, capsys: pytest.CaptureFixture[str]) -> None:
-    simulate([scenario], output=Output.JSON, audit=False)
+    simulate([scenario], output=SimulateOutput.JSON, audit=False)
     assert '"Bound"' in capsys.readouterr().out

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.plugins.node_ports import NodePorts
+from holdfast.scheduler.plugins.node_ports import NodePorts
 from mixtures.life import Life, make_life
 from mixtures.playing import play
 from mixtures.shrinking import shrink, write

@@ -36,7 +36,7 @@ LEDGER = (
     Mutation(
         "pod-claims-nothing",
         "a pod on a node claims its requests",
-        "core/ledger.py",
+        "scheduler/cluster/ledger.py",
         "                column += usage",
         "                column += 0 * usage",
         ("core/test_ledger.py",),
@@ -44,7 +44,7 @@ LEDGER = (
     Mutation(
         "pod-gone-still-claims",
         "a pod that is gone gives its requests back",
-        "core/ledger.py",
+        "scheduler/cluster/ledger.py",
         "                column -= usage",
         "                column -= 0 * usage",
         ("core/test_ledger.py",),
@@ -52,7 +52,7 @@ LEDGER = (
     Mutation(
         "place-not-undone",
         "undoing a transaction takes a placed pod away again",
-        "core/ledger.py",
+        "scheduler/cluster/ledger.py",
         """        pod.row = row
         if self._depth:
             self._undo.append(lambda: self.remove(pod))""",
@@ -64,7 +64,7 @@ LEDGER = (
     Mutation(
         "remove-not-undone",
         "undoing a transaction puts a removed pod back",
-        "core/ledger.py",
+        "scheduler/cluster/ledger.py",
         """        if self._depth:
             self._undo.append(lambda: self.place(pod, row))""",
         """        if self._depth > 1:
@@ -74,7 +74,7 @@ LEDGER = (
     Mutation(
         "undone-forwards",
         "steps are undone in reverse order",
-        "core/ledger.py",
+        "scheduler/cluster/ledger.py",
         "for step in reversed(steps):",
         "for step in list(steps):",
         ("core/test_ledger.py",),
@@ -82,7 +82,7 @@ LEDGER = (
     Mutation(
         "inner-commit-final",
         "a nested commit is undone with the transaction around it",
-        "core/ledger.py",
+        "scheduler/cluster/ledger.py",
         """                if not self._depth:
                     self._undo.clear()""",
         """                self._undo.clear()""",
@@ -91,7 +91,7 @@ LEDGER = (
     Mutation(
         "reservation-claims-nothing",
         "a live reservation claims what remains of it",
-        "core/ledger.py",
+        "scheduler/cluster/ledger.py",
         """            more = left - before.get(slot, 0)
             if more:""",
         """            more = left - before.get(slot, 0)
@@ -101,7 +101,7 @@ LEDGER = (
     Mutation(
         "release-keeps-claim",
         "a reservation that ends gives back what remained of it",
-        "core/ledger.py",
+        "scheduler/cluster/ledger.py",
         "                table.claimed[slot, row] -= left\n",
         "                pass\n",
         ("core/test_ledger.py",),
@@ -109,7 +109,7 @@ LEDGER = (
     Mutation(
         "release-not-undone",
         "undoing a transaction gives a released reservation its capacity back",
-        "core/ledger.py",
+        "scheduler/cluster/ledger.py",
         "self._undo.append(lambda: self.hold(pod, row, amounts))",
         "self._undo.append(lambda: None)",
         ("core/test_ledger.py",),
@@ -117,7 +117,7 @@ LEDGER = (
     Mutation(
         "hold-not-undone",
         "undoing a transaction releases a reservation that was placed in it",
-        "core/ledger.py",
+        "scheduler/cluster/ledger.py",
         "self._undo.append(lambda: self.release(pod))",
         "self._undo.append(lambda: None)",
         ("core/test_ledger.py",),
@@ -125,7 +125,7 @@ LEDGER = (
     Mutation(
         "resize-not-undone",
         "undoing a transaction restores the size of a resized reservation",
-        "core/ledger.py",
+        "scheduler/cluster/ledger.py",
         "self._undo.append(lambda: self.resize(pod, before))",
         "self._undo.append(lambda: None)",
         ("core/test_ledger.py",),
@@ -133,7 +133,7 @@ LEDGER = (
     Mutation(
         "draw-not-undone",
         "undoing a transaction returns what a pod allocated from a reservation",
-        "core/ledger.py",
+        "scheduler/cluster/ledger.py",
         "self._undo.append(lambda: self.draw(pod, before))",
         "self._undo.append(lambda: None)",
         ("core/test_ledger.py",),
@@ -141,7 +141,7 @@ LEDGER = (
     Mutation(
         "shrunk-slot-kept",
         "a resource a resized reservation no longer reserves is given back",
-        "core/ledger.py",
+        "scheduler/cluster/ledger.py",
         "            table.claimed[slot, row] -= before[slot]\n",
         "            pass\n",
         ("core/test_ledger.py",),
@@ -149,7 +149,7 @@ LEDGER = (
     Mutation(
         "owner-takes-twice",
         "an owner is allocated from its reservation first, and only the rest from the node",
-        "core/fills.py",
+        "scheduler/cluster/reservation_table.py",
         "claims[slot] = claims.get(slot, 0) + left - fill.remaining[slot]",
         "claims[slot] = claims.get(slot, 0)",
         ("core/test_fills.py",),
@@ -157,7 +157,7 @@ LEDGER = (
     Mutation(
         "remaining-below-zero",
         "what remains of a reservation is never negative",
-        "core/fills.py",
+        "scheduler/cluster/reservation_table.py",
         "{slot: max(0, amount - taken.get(slot, 0)) for slot, amount in amounts.items()}",
         "{slot: amount - taken.get(slot, 0) for slot, amount in amounts.items()}",
         ("core/test_fills.py",),
@@ -165,7 +165,7 @@ LEDGER = (
     Mutation(
         "allocated-capped",
         "what owners have of a reservation is not capped at what it reserves",
-        "core/fills.py",
+        "scheduler/cluster/reservation_table.py",
         "            if amount:\n                taken[slot] = amount",
         "            if amount:\n                taken[slot] = min(amount, fill.amounts[slot])",
         ("core/test_fills.py",),
@@ -173,7 +173,7 @@ LEDGER = (
     Mutation(
         "owner-elsewhere-takes",
         "a pod on another node takes nothing of a reservation",
-        "core/ledger.py",
+        "scheduler/cluster/ledger.py",
         "        if hold is not None and hold.row == row:\n            fill, claims",
         "        if hold is not None:\n            fill, claims",
         ("core/test_ledger.py",),
@@ -181,7 +181,7 @@ LEDGER = (
     Mutation(
         "owners-forgotten-on-hold",
         "owners already on the node count when their reservation is placed",
-        "core/ledger.py",
+        "scheduler/cluster/ledger.py",
         "self._claim_left(hold, {}, self._drawn_on(hold, hold.fill))",
         "self._claim_left(hold, {}, hold.fill)",
         ("core/test_ledger.py",),
@@ -189,7 +189,7 @@ LEDGER = (
     Mutation(
         "owners-forgotten-on-resize",
         "what owners have is kept when their reservation is resized",
-        "core/ledger.py",
+        "scheduler/cluster/ledger.py",
         "fill = self._drawn_on(hold, self.holds.renewed(hold, amounts))",
         "fill = self.holds.renewed(hold, amounts)",
         ("core/test_ledger.py",),
@@ -197,7 +197,7 @@ LEDGER = (
     Mutation(
         "ports-not-counted",
         "host ports of pods and reserve pods are taken",
-        "core/ledger.py",
+        "scheduler/cluster/ledger.py",
         "            self._table.ports.add(row, port, sign)",
         "            self._table.ports.add(row, port, 0)",
         ("core/test_ledger.py",),
@@ -205,7 +205,7 @@ LEDGER = (
     Mutation(
         "wildcard-port-free",
         "a port on the wildcard address conflicts with the same port on every address",
-        "core/ports.py",
+        "scheduler/cluster/node_table.py",
         "return (self.uses(port), self.uses(port._replace(ip=WILDCARD)))",
         "return (self.uses(port),)",
         ("plugins",),
@@ -213,7 +213,7 @@ LEDGER = (
     Mutation(
         "daemon-may-end",
         "pods that never end are counted apart",
-        "core/ledger.py",
+        "scheduler/cluster/ledger.py",
         "                table.permanent[slot, row] += sign * amount",
         "                table.permanent[slot, row] += 0 * amount",
         ("jobs/test_reserve.py",),
@@ -221,7 +221,7 @@ LEDGER = (
     Mutation(
         "row-log-silent",
         "a row on which something changed is in the row log",
-        "core/ledger.py",
+        "scheduler/cluster/ledger.py",
         """            listen(pod, row, sign)
         self.changed.add(row)""",
         """            listen(pod, row, sign)
@@ -231,7 +231,7 @@ LEDGER = (
     Mutation(
         "lowest-priority-stale",
         "the lowest priority on a node follows the pods that leave",
-        "core/ledger.py",
+        "scheduler/cluster/ledger.py",
         "table.lowest[row] = _lowest(on_row.values(), cls.priority)",
         "pass",
         ("core/test_ledger.py",),
@@ -242,7 +242,7 @@ RESERVATIONS = (
     Mutation(
         "owner-namespace-ignored",
         "an owner that names a namespace means pods of that namespace only",
-        "core/promises/owners.py",
+        "scheduler/reservations/owners.py",
         "(not wanted.namespace or wanted.namespace == cls.namespace)",
         "(not wanted.namespace or bool(cls.namespace))",
         ("reservations/test_owner_wishes.py",),
@@ -250,7 +250,7 @@ RESERVATIONS = (
     Mutation(
         "owner-controller-ignored",
         "an owner that names a controller means pods of that controller only",
-        "core/promises/owners.py",
+        "scheduler/reservations/owners.py",
         "return any(_is_reference(wanted, owner) for owner in cls.owners)",
         "return bool(cls.owners)",
         ("reservations/test_owner_wishes.py",),
@@ -258,7 +258,7 @@ RESERVATIONS = (
     Mutation(
         "owner-selector-ignored",
         "an owner's label selector is honoured",
-        "core/promises/owners.py",
+        "scheduler/reservations/owners.py",
         "and (self._selector is None or self._selector.matches(cls.labels))",
         "and (self._selector is None or self._selector is not None)",
         ("reservations/test_owner_wishes.py",),
@@ -266,7 +266,7 @@ RESERVATIONS = (
     Mutation(
         "ignored-label-unread",
         "a pod that ignores reservations is no owner of any",
-        "core/promises/owners.py",
+        "scheduler/reservations/owners.py",
         'or cls.labels.get(RESERVATION_IGNORED) == "true"',
         'or cls.labels.get(RESERVATION_IGNORED) == "yes"',
         ("reservations/test_owner_wishes.py",),
@@ -274,7 +274,7 @@ RESERVATIONS = (
     Mutation(
         "reservation-taint-open",
         "a reservation's taint keeps out owners that do not tolerate it",
-        "core/promises/wishes.py",
+        "scheduler/reservations/reservation_affinity.py",
         "            if taint is not None:",
         "            if taint is not None and not taint.key:",
         ("reservations/test_owner_wishes.py",),
@@ -282,7 +282,7 @@ RESERVATIONS = (
     Mutation(
         "exact-match-unread",
         "an exact match is asked of the resources a pod names",
-        "core/promises/wishes.py",
+        "scheduler/reservations/reservation_affinity.py",
         "self._amounts.get(name, 0) == promise.amounts_by_name.get(name, 0) for name in self._exact",
         "self._amounts.get(name, 0) >= 0 for name in self._exact",
         ("reservations/test_owner_wishes.py",),
@@ -290,7 +290,7 @@ RESERVATIONS = (
     Mutation(
         "waiting-usable",
         "nobody is allocated from a reservation that waits for its capacity",
-        "core/promises/promises.py",
+        "scheduler/reservations/reservation_cache.py",
         "            and not promise.waiting\n            and not promise.leaving\n",
         "            and not promise.leaving\n",
         ("reservations/test_proposal_scheduling.py",),
@@ -298,7 +298,7 @@ RESERVATIONS = (
     Mutation(
         "evicted-usable",
         "nobody is allocated from a reservation that is being preempted",
-        "core/promises/drawable.py",
+        "scheduler/reservations/matched_reservations.py",
         "            if hold is None or promise.waiting or promise.leaving or promise.deleting:",
         "            if hold is None or promise.waiting or promise.deleting:",
         ("reservations/test_reservation_preemption.py",),
@@ -306,7 +306,7 @@ RESERVATIONS = (
     Mutation(
         "once-used-twice",
         "an allocateOnce reservation serves one owner",
-        "core/promises/promises.py",
+        "scheduler/reservations/reservation_cache.py",
         "and not (promise.once and promise.uid in self._drawing and self.drawing(promise))",
         "and True",
         ("reservations/test_allocating.py",),
@@ -314,7 +314,7 @@ RESERVATIONS = (
     Mutation(
         "restricted-open",
         "what a Restricted reservation reserves comes from it alone",
-        "framework/drawing.py",
+        "scheduler/framework/feasibility/reservation_scores.py",
         "        if promise.restricted is not None and self.lacking(hold):",
         "        if promise.restricted is not None and not self.lacking(hold):",
         ("reservations/test_restricted.py",),
@@ -322,7 +322,7 @@ RESERVATIONS = (
     Mutation(
         "expiry-missed",
         "a reservation ends when it expires",
-        "controllers/reservations.py",
+        "scheduler/controllers/reservation_lifecycle.py",
         "        expires = promise.expires\n",
         "        expires = None\n",
         ("reservations/test_lifecycle.py",),
@@ -330,7 +330,7 @@ RESERVATIONS = (
     Mutation(
         "node-gone-missed",
         "a reservation on a node that is gone expires",
-        "controllers/reservations.py",
+        "scheduler/controllers/reservation_lifecycle.py",
         "if promise.node_gone or not self._cluster.nodes.alive[pod.row]:",
         "if promise.node_gone and promise.waiting:",
         ("reservations/test_lifecycle.py",),
@@ -338,7 +338,7 @@ RESERVATIONS = (
     Mutation(
         "once-never-succeeds",
         "an allocateOnce reservation with a bound owner has succeeded",
-        "controllers/reservations.py",
+        "scheduler/controllers/reservation_lifecycle.py",
         "if promise.once and not promise.leaving and bound_owners(self._promises, promise):",
         "if promise.once and promise.leaving and bound_owners(self._promises, promise):",
         ("reservations/test_lifecycle.py",),
@@ -346,7 +346,7 @@ RESERVATIONS = (
     Mutation(
         "grows-without-capacity",
         "a reservation grows only where the node has the capacity",
-        "controllers/reservations.py",
+        "scheduler/controllers/reservation_lifecycle.py",
         "        if not lacking:\n            self._promises.resize(promise, wanted)",
         "        if lacking or not lacking:\n            self._promises.resize(promise, wanted)",
         ("reservations/test_lifecycle.py",),
@@ -354,7 +354,7 @@ RESERVATIONS = (
     Mutation(
         "never-collected",
         "a finished reservation is collected after its time",
-        "controllers/reservations.py",
+        "scheduler/controllers/reservation_lifecycle.py",
         "        if self._gc_after is None:\n            return\n",
         "        if self._gc_after is None or now >= 0:\n            return\n",
         ("reservations/test_lifecycle.py",),
@@ -362,7 +362,7 @@ RESERVATIONS = (
     Mutation(
         "allocated-of-unbound",
         "only bound pods are named as current owners",
-        "core/promises/status.py",
+        "scheduler/reservations/reservation_status.py",
         "bound = [pod for pod in drawing if pod.phase is Phase.ASSIGNED]",
         "bound = [pod for pod in drawing if pod.phase is not Phase.PENDING]",
         ("reservations/test_random_lives.py",),
@@ -370,7 +370,7 @@ RESERVATIONS = (
     Mutation(
         "virtual-too-small",
         "a created reservation replaces a virtual one only if it is at least as large",
-        "core/promises/virtuals.py",
+        "scheduler/reservations/virtual_reservations.py",
         "            if name and given < least:",
         "            if name and given < 0 * least:",
         ("provisioning",),
@@ -378,7 +378,7 @@ RESERVATIONS = (
     Mutation(
         "preemption-hold-kept",
         "a preemption hold ends with the pod it is for",
-        "controllers/reservations.py",
+        "scheduler/controllers/reservation_lifecycle.py",
         "            return owner is None or owner.draws_on != promise.uid",
         "            return owner is not None and owner.draws_on != promise.uid",
         ("reservations/test_preempted_room.py",),
@@ -389,7 +389,7 @@ HOLDS = (
     Mutation(
         "held-node-open",
         "a node with a starvation hold takes nothing new",
-        "core/jobs/holds.py",
+        "scheduler/jobs/starvation_holds.py",
         "        rows = self.rows()\n        if not cls.private:",
         "        rows = self.rows() & False\n        if not cls.private:",
         ("jobs/test_reserve.py",),
@@ -397,7 +397,7 @@ HOLDS = (
     Mutation(
         "own-hold-closed",
         "a starvation hold does not keep out the pod it is for",
-        "core/jobs/holds.py",
+        "scheduler/jobs/starvation_holds.py",
         "            rows[own] = False",
         "            rows[own] = True",
         ("jobs/test_reserve.py",),
@@ -405,7 +405,7 @@ HOLDS = (
     Mutation(
         "percent-ignored",
         "no more than the configured share of nodes is held",
-        "framework/reserving.py",
+        "scheduler/framework/hold_planner.py",
         "        return math.ceil(self._nodes.count * percent / 100)",
         "        return self._nodes.count if percent else 0",
         ("jobs/test_reserve.py",),
@@ -413,7 +413,7 @@ HOLDS = (
     Mutation(
         "held-beyond-node",
         "what is held on a node, with pods that never end, is within what it has",
-        "framework/reserving.py",
+        "scheduler/framework/hold_planner.py",
         "            self._keeps(slot, pod)[row] + amount <= feasibility.offered(slot)[row]",
         "            amount <= feasibility.offered(slot)[row]",
         ("jobs/test_reserve.py",),
@@ -421,7 +421,7 @@ HOLDS = (
     Mutation(
         "reusable-used-up",
         "a reusable reservation has again what its owners used",
-        "core/ledger.py",
+        "scheduler/cluster/ledger.py",
         "        if hold.promise.once or not hold.taken:",
         "        if hold.promise or not hold.taken:",
         ("reservations/test_waiting_beside_reusable.py",),
@@ -429,7 +429,7 @@ HOLDS = (
     Mutation(
         "half-a-gang-held",
         "holds are made only if they make the whole job ready",
-        "framework/reserving.py",
+        "scheduler/framework/hold_planner.py",
         "        if not (ready or on_condition):",
         "        if not (ready or on_condition or held):",
         ("jobs/test_reserve.py",),
@@ -437,7 +437,7 @@ HOLDS = (
     Mutation(
         "starves-too-soon",
         "a job starves once it has waited for the threshold",
-        "actions/reserve.py",
+        "scheduler/actions/reserve.py",
         "self._countdown.put(unit.key, unit.since + self._threshold, pod)",
         "self._countdown.put(unit.key, unit.since + self._threshold / 2, pod)",
         ("jobs/test_reserve.py",),
@@ -445,7 +445,7 @@ HOLDS = (
     Mutation(
         "gang-ready-early",
         "a job is ready when as many members as it needs have a place",
-        "core/jobs/job.py",
+        "scheduler/jobs/job.py",
         "        if have < least:",
         "        if have + 1 < least:",
         ("jobs/test_gangs.py",),
@@ -453,7 +453,7 @@ HOLDS = (
     Mutation(
         "task-minimum-ignored",
         "a job needs so many members of each task",
-        "core/jobs/job.py",
+        "scheduler/jobs/job.py",
         "            if tasks[task] < needed:",
         "            if tasks[task] < 0 * needed:",
         ("jobs/test_admission.py",),
@@ -461,7 +461,7 @@ HOLDS = (
     Mutation(
         "statement-kept",
         "what was placed for a job that is not ready is given back",
-        "framework/statement.py",
+        "scheduler/framework/statement.py",
         "            self._cycle.give_back(profile, pod)",
         "            pass",
         ("jobs/test_gangs.py",),
@@ -469,7 +469,7 @@ HOLDS = (
     Mutation(
         "capability-ignored",
         "a queue has no more than its capability",
-        "core/jobs/limits.py",
+        "scheduler/jobs/queue_limits.py",
         "                slot: limit - record.allocated.get(slot, 0)",
         "                slot: limit",
         ("jobs/test_queues.py",),
@@ -477,7 +477,7 @@ HOLDS = (
     Mutation(
         "held-is-nobodys",
         "what is held for starving jobs of a queue counts as theirs",
-        "core/jobs/limits.py",
+        "scheduler/jobs/queue_limits.py",
         "                total.update(pod.cls.amounts)\n        return total\n\n    def _takes",
         "                pass\n        return total\n\n    def _takes",
         ("jobs/test_queues.py",),
@@ -485,7 +485,7 @@ HOLDS = (
     Mutation(
         "guarantee-ignored",
         "what is guaranteed to other queues is kept free",
-        "core/jobs/limits.py",
+        "scheduler/jobs/queue_limits.py",
         "            if self._total(nodes.allocatable[slot] - nodes.claimed[slot]) - kept >= needed:",
         "            if self._total(nodes.allocatable[slot] - nodes.claimed[slot]) >= needed:",
         ("jobs/test_queues.py",),
@@ -496,7 +496,7 @@ MANAGERS = (
     Mutation(
         "device-not-taken",
         "a pod's share of a device is taken from what is free",
-        "core/devices/table.py",
+        "scheduler/managers/devices/device_table.py",
         "                self.free[line, row, at] -= sign * amount",
         "                self.free[line, row, at] -= 0 * amount",
         ("devices/test_device_share.py",),
@@ -504,7 +504,7 @@ MANAGERS = (
     Mutation(
         "device-not-returned",
         "a pod that is gone gives its share of a device back",
-        "core/devices/table.py",
+        "scheduler/managers/devices/device_table.py",
         "                self.free[line, row, at] -= sign * amount",
         "                self.free[line, row, at] -= max(0, sign) * amount",
         ("devices/test_device_share.py",),
@@ -512,7 +512,7 @@ MANAGERS = (
     Mutation(
         "gpu-core-unchecked",
         "a GPU serves a pod only if its core is free too",
-        "core/devices/table.py",
+        "scheduler/managers/devices/device_table.py",
         "        return ok & (available[CORE] >= core) if core else ok",
         "        return ok",
         ("devices/test_random_device_lives.py",),
@@ -520,7 +520,7 @@ MANAGERS = (
     Mutation(
         "reserved-device-open",
         "what remains of a reserved device is not free to others",
-        "core/devices/devices.py",
+        "scheduler/managers/devices/device_manager.py",
         "                    table.free[:, row] -= left",
         "                    table.free[:, row] -= 0 * left",
         ("devices/test_device_share.py",),
@@ -528,7 +528,7 @@ MANAGERS = (
     Mutation(
         "owner-device-counted-twice",
         "what an owner has of a reserved device is not reserved besides",
-        "core/devices/devices.py",
+        "scheduler/managers/devices/device_manager.py",
         "left = np.maximum(held - taken.get(uid, 0), 0)",
         "left = np.maximum(held, 0)",
         ("devices/test_random_device_lives.py",),
@@ -536,7 +536,7 @@ MANAGERS = (
     Mutation(
         "partition-any-set",
         "GPUs of a partitioned node are given as one of its sets",
-        "core/devices/partitions.py",
+        "scheduler/managers/devices/partitions.py",
         "        if each.minors <= usable\n",
         "        if each.minors & usable\n",
         ("devices/test_partitions.py",),
@@ -544,15 +544,15 @@ MANAGERS = (
     Mutation(
         "cpu-given-twice",
         "a CPU that somebody has is not free",
-        "core/cpus/room.py",
-        "        return Room(self.cpus - other.cpus, zones)",
-        "        return Room(self.cpus, zones)",
+        "scheduler/managers/numa/allocation.py",
+        "        return NumaCapacity(self.cpus - other.cpus, zones)",
+        "        return NumaCapacity(self.cpus, zones)",
         ("numa/test_node_numa_resource.py",),
     ),
     Mutation(
         "numa-amount-given-twice",
         "what somebody has of a NUMA node is not free",
-        "core/cpus/room.py",
+        "scheduler/managers/numa/allocation.py",
         "zones[numa][name] -= min(value, zones[numa][name]) if most else value",
         "zones[numa][name] -= 0 * value",
         ("numa/test_node_numa_resource.py",),
@@ -560,7 +560,7 @@ MANAGERS = (
     Mutation(
         "guess-not-settled",
         "what a pod was assigned in Reserve is written on it",
-        "core/custody.py",
+        "scheduler/managers/resource_manager.py",
         "        self.settled[pod.uid] = self.guessed.pop(pod.uid)\n",
         "        pass\n",
         ("devices/test_device_share.py",),
@@ -568,7 +568,7 @@ MANAGERS = (
     Mutation(
         "written-devices-unread",
         "the devices and CPUs written on a pod are the ones it has",
-        "core/custody.py",
+        "scheduler/managers/resource_manager.py",
         "            self.settled[pod.uid] = found\n            self.chosen.pop(pod.uid, None)",
         "            self.chosen.pop(pod.uid, None)",
         ("devices/test_random_device_lives.py",),

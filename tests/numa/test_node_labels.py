@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.core import labels
+from holdfast.scheduler.cluster import node_labels as labels
 from jobs.stage import node, play, pod
 
 

@@ -6,14 +6,14 @@ import pytest
 
 from holdfast.api.decode import decode
 from holdfast.api.devices import NodeResourceTopology
-from holdfast.core.cpus.taking import BY_CORE, BY_NUMA, Apart, Manner, take_cpus
-from holdfast.core.cpus.topology import FULL_CORES, SPREAD, Topology
+from holdfast.scheduler.managers.numa.cpu_accumulator import BY_CORE, BY_NUMA, Apart, Manner, take_cpus
+from holdfast.scheduler.managers.numa.node_topology import FULL_CORES, SPREAD, NodeTopology
 
 WHOLE = Manner(FULL_CORES)
 ONE_EACH = Manner(SPREAD)
 
 
-def machine(sockets: int, numa: int, cores: int) -> Topology:
+def machine(sockets: int, numa: int, cores: int) -> NodeTopology:
     """So many sockets, NUMA nodes on each, cores on each of these, and two CPUs of each core; numbered
     one after the other."""
     cpus = [
@@ -29,7 +29,7 @@ def machine(sockets: int, numa: int, cores: int) -> Topology:
     }
     made = decode(raw)
     assert isinstance(made, NodeResourceTopology)
-    return Topology(made)
+    return NodeTopology(made)
 
 
 def cpus(text: str) -> frozenset[int]:

@@ -9,11 +9,11 @@ import numpy as np
 from hypothesis import given
 
 from builders import PodBuilder, make_budget, make_node, make_pod
-from holdfast.core.decisions import Preempt
-from holdfast.framework.interface import Nomination
-from holdfast.framework.trial import PodTrial
-from holdfast.plugins.candidates import Ranks
-from holdfast.plugins.default_preemption import DefaultPreemption
+from holdfast.scheduler.cluster.decisions import Preempt
+from holdfast.scheduler.framework.dry_run import DryRun
+from holdfast.scheduler.framework.interface import Nomination
+from holdfast.scheduler.plugins.default_preemption import DefaultPreemption
+from holdfast.scheduler.plugins.preemption_candidates import Ranks
 from reference.driving import Driver, profile_of
 from reference.setup import Setup
 from strategies import examples
@@ -106,7 +106,7 @@ class Walk:
     def asked(self, plugin: DefaultPreemption, pod: PodBuilder) -> tuple[Any, ...]:
         scheduler, record = self.driver.scheduler, self.driver.record(pod.obj())
         column = scheduler.cycle.column(profile_of(scheduler, "default-scheduler"), record.cls)
-        trial = PodTrial(scheduler.cluster, column, record, pinned=False)
+        trial = DryRun(scheduler.cluster, column, record, pinned=False)
         found: Nomination = plugin.post_filter(record, trial)
         victims = [d.pod.name for d in found.decisions if isinstance(d, Preempt)]
         return found.node, found.message, victims

@@ -7,7 +7,7 @@ import pytest
 from builders import PodBuilder, make_budget, make_node, make_pod
 from holdfast.api.meta import Object
 from holdfast.api.node import Node
-from holdfast.core.decisions import Bind, Decision, Emit, Nominate, Preempt
+from holdfast.scheduler.cluster.decisions import Bind, Decision, Emit, Nominate, Preempt
 from reference.driving import Driver
 from reference.setup import Setup, document
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from builders import make_node, make_pod
-from holdfast.core.decisions import Bind, Emit, ObjectRef
+from holdfast.scheduler.cluster.decisions import Bind, Emit, ObjectRef
 from reference.driving import Driver, profile_of
 
 

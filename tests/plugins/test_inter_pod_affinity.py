@@ -7,7 +7,7 @@ import pytest
 from builders import PodBuilder, make_namespace, make_node, make_pod
 from holdfast.api.meta import Object
 from holdfast.api.node import Node
-from holdfast.core.events import Added, Deleted, Updated
+from holdfast.scheduler.cluster.events import Added, Deleted, Updated
 from reference.driving import Driver, only, why_not
 from reference.setup import Setup
 

@@ -6,7 +6,7 @@ from builders import NodeBuilder, PodBuilder, make_node, make_pod
 from holdfast.api.pod import Pod
 from holdfast.api.quantity import Quantity
 from holdfast.api.resources import NON_ZERO, pod_limits
-from holdfast.core.decisions import Bind, Emit, Preempt
+from holdfast.scheduler.cluster.decisions import Bind, Emit, Preempt
 from reference.driving import Driver, only, scores, why_not
 from reference.setup import Setup
 

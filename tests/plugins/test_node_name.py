@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from builders import make_node, make_pod
-from holdfast.core.classes import Traits
-from holdfast.framework.column import Column
+from holdfast.scheduler.cluster.pod_classes import Traits
+from holdfast.scheduler.framework.feasibility.columns import ClassColumn
 from reference.driving import cluster_of, only, profile_of
 from reservations.little_world import LittleWorld, node, reservation
 
@@ -28,7 +28,7 @@ def test_a_pod_that_names_its_node_goes_there_or_nowhere(
     driver = cluster_of(make_node("n1").obj(), make_node("n2").obj(), setup=only("NodeName"))
     scheduler = driver.scheduler
     cls = scheduler.cluster.classes.acquire(make_pod("p").obj(), Traits(wants_node=wants))
-    column: Column = scheduler.cycle.column(profile_of(scheduler, "default-scheduler"), cls)
+    column: ClassColumn = scheduler.cycle.column(profile_of(scheduler, "default-scheduler"), cls)
     nodes = scheduler.cluster.nodes
     assert {nodes.name(row) for row in column.fits.nonzero()[0].tolist()} == fits
     if message:

@@ -8,7 +8,7 @@ import pytest
 
 from builders import make_pod
 from holdfast.api.meta import Object
-from holdfast.core.decisions import Preempt
+from holdfast.scheduler.cluster.decisions import Preempt
 from storage_builders import (
     make_attachment,
     make_claim,

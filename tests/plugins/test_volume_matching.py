@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from builders import make_pod
-from holdfast.api.node_selectors import match_node_selector
+from holdfast.api.selectors import match_node_selector
 from holdfast.api.storage import PersistentVolume, PersistentVolumeClaim
-from holdfast.core.volumes.objects import is_meant_for, storage_of
+from holdfast.scheduler.managers.volumes.volume_objects import is_meant_for, storage_of
 from storage_builders import ClaimBuilder, VolumeBuilder, make_claim, make_class, make_volume
 from storage_driving import Driver, big_node, without
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from builders import make_pod
-from holdfast.core.decisions import Preempt
+from holdfast.scheduler.cluster.decisions import Preempt
 from storage_builders import make_claim, make_volume
 from storage_driving import Driver, big_node
 

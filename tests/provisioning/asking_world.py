@@ -10,15 +10,15 @@ from typing import Any, Self
 
 import msgspec
 
-from holdfast.actions.scheduler import Scheduler
 from holdfast.api.decode import decode
-from holdfast.backends.assembly import controllers
-from holdfast.controllers.provisioner import Provisioner
-from holdfast.core.decisions import AnnotatePod, CreateReservation
-from holdfast.core.events import Added, Event, WriteRefused
-from holdfast.core.promises.requirements import Requirements
-from holdfast.framework.config import API_VERSION, KIND, load
-from holdfast.plugins import registry as installed
+from holdfast.scheduler.assembly import controllers
+from holdfast.scheduler.cluster.decisions import AnnotatePod, CreateReservation
+from holdfast.scheduler.cluster.events import Added, Event, WriteRefused
+from holdfast.scheduler.controllers.provisioner import Provisioner
+from holdfast.scheduler.framework.config import API_VERSION, KIND, load
+from holdfast.scheduler.plugins import registry as installed
+from holdfast.scheduler.reservations.provisioning_requests import Requirements
+from holdfast.scheduler.scheduler import Scheduler
 from reservations.little_world import LittleWorld, Raw, pod
 
 PREFIX = "scheduling.koordinator.sh/"

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.backends.metrics import SchedulingMetrics
+from holdfast.metrics import SchedulingMetrics
 from provisioning.asking_world import ERROR, ID, AskingWorld, asking, required
 from reservations.little_world import Raw, node, pod, reservation
 

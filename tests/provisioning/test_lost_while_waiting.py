@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from holdfast.framework.config import API_VERSION, KIND
+from holdfast.scheduler.framework.config import API_VERSION, KIND
 from jobs.stage import Raw, node, play, pod, step
 from numa.making import STATUS, topology
 

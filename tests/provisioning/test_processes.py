@@ -13,15 +13,15 @@ from aiohttp import ClientSession
 from aiohttp.test_utils import RawTestServer
 
 from holdfast.api.crds import definitions
-from holdfast.backends.embedded.cluster import EmbeddedCluster
-from holdfast.backends.embedded.setup import Setup
-from holdfast.framework.config import API_VERSION, KIND
-from holdfast.server.api.bootstrap import bootstrap, ensure_definition
-from holdfast.server.api.cluster import Cluster
-from holdfast.server.api.definitions import DefinitionKeeper
-from holdfast.server.api.server import ApiServer
-from holdfast.store import Store
-from holdfast.store.objects import pod_key
+from holdfast.local.apiserver.api_state import ApiState
+from holdfast.local.apiserver.crd_registry import DefinitionKeeper
+from holdfast.local.apiserver.credentials import bootstrap, ensure_definition
+from holdfast.local.apiserver.server import ApiServer
+from holdfast.local.cluster_loop import EmbeddedCluster
+from holdfast.local.setup import SchedulerFactory
+from holdfast.local.store import Store
+from holdfast.local.store.objects import pod_key
+from holdfast.scheduler.framework.config import API_VERSION, KIND
 from provisioning.asking_world import ERROR, ID, asking, required
 from reservations.little_world import Raw, node
 
@@ -62,8 +62,8 @@ class Served:
 
     def __init__(self) -> None:
         self.store = Store()
-        self.cluster = EmbeddedCluster(Setup.of(EXTERNAL), self.store)
-        api = Cluster(self.store, self.cluster.clock, identity=self.cluster.identity)
+        self.cluster = EmbeddedCluster(SchedulerFactory.of(EXTERNAL), self.store)
+        api = ApiState(self.store, self.cluster.clock, identity=self.cluster.identity)
         bootstrap(api)
         keeper = DefinitionKeeper(api)
         for definition in definitions():

@@ -14,8 +14,8 @@ import pytest
 
 from apiserver import LiveServer
 from holdfast.api.crds import definitions
-from holdfast.server.api.bootstrap import ensure_definition
-from holdfast.server.api.cluster import Cluster
+from holdfast.local.apiserver.api_state import ApiState
+from holdfast.local.apiserver.credentials import ensure_definition
 from realserver.client import Client
 from realserver.definitions import installed_definitions
 from realserver.server import RealServer
@@ -225,7 +225,7 @@ def real(real_server: RealServer) -> Iterator[Client]:
 
 @pytest.fixture(scope="module")
 def ours() -> Iterator[LiveServer]:
-    def our_kinds(cluster: Cluster) -> None:
+    def our_kinds(cluster: ApiState) -> None:
         for each in definitions():
             ensure_definition(cluster, each)
 

@@ -22,7 +22,7 @@ import pytest
 
 from holdfast.api.decode import decode
 from holdfast.api.pod import Pod
-from holdfast.core.decisions import Bind, Nominate, Preempt, SetPodScheduled
+from holdfast.scheduler.cluster.decisions import Bind, Nominate, Preempt, SetPodScheduled
 from realserver import crowds, tight
 from realserver.assets import SCHEDULER, missing
 from realserver.client import Json, RefusedError

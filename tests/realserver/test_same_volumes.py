@@ -13,7 +13,7 @@ from contextlib import contextmanager
 import pytest
 
 from holdfast.api.decode import decode
-from holdfast.core.decisions import Bind, BindVolume, SelectNode, SetPodScheduled
+from holdfast.scheduler.cluster.decisions import Bind, BindVolume, SelectNode, SetPodScheduled
 from realserver import volumes
 from realserver.assets import SCHEDULER, missing
 from realserver.client import Json

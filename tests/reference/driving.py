@@ -5,22 +5,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from holdfast.actions.scheduler import Scheduler
 from holdfast.api.meta import Object
 from holdfast.api.node import Node
 from holdfast.api.pod import Pod
-from holdfast.core.decisions import Bind, Decision, SetPodScheduled
-from holdfast.core.events import Added, BindConfirmed, BindRefused, Deleted, Event, Updated
-from holdfast.core.pods import PodRecord
-from holdfast.core.validate import validate_state
-from holdfast.framework.column import Column
-from holdfast.framework.config import Configuration, load
-from holdfast.framework.diagnosis import NO_NODES
-from holdfast.framework.interface import Plugin
-from holdfast.framework.profile import Profile
-from holdfast.framework.registry import Registry
-from holdfast.framework.rows import INFEASIBLE
-from holdfast.plugins import IN_TREE
+from holdfast.scheduler.cluster.decisions import Bind, Decision, SetPodScheduled
+from holdfast.scheduler.cluster.events import Added, BindConfirmed, BindRefused, Deleted, Event, Updated
+from holdfast.scheduler.cluster.pods import PodRecord
+from holdfast.scheduler.cluster.recount import validate_state
+from holdfast.scheduler.framework.config import Configuration, load
+from holdfast.scheduler.framework.diagnosis import NO_NODES
+from holdfast.scheduler.framework.feasibility.class_rows import INFEASIBLE
+from holdfast.scheduler.framework.feasibility.columns import ClassColumn
+from holdfast.scheduler.framework.interface import Plugin
+from holdfast.scheduler.framework.profile import Profile
+from holdfast.scheduler.framework.registry import Registry
+from holdfast.scheduler.plugins import IN_TREE
+from holdfast.scheduler.scheduler import Scheduler
 from reference.setup import PLUGINS, Setup, document
 
 Config = dict[str, Any]
@@ -141,7 +141,7 @@ def answer(scheduler: Scheduler, pod: PodRecord, profile_name: str = "default-sc
     return Answer(nodes.name(row) if row >= 0 else "", totals(scheduler, column), message)
 
 
-def totals(scheduler: Scheduler, column: Column) -> dict[str, int]:
+def totals(scheduler: Scheduler, column: ClassColumn) -> dict[str, int]:
     """The score of every node that fits the pod's class."""
     if column.rejected is not None:
         return {}

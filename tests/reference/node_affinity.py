@@ -1,8 +1,6 @@
 from __future__ import annotations
 
-from holdfast.api.affinity import (
-    NodeAffinity as Terms,
-)
+from holdfast.api.affinity import NodeAffinity as Terms
 from holdfast.api.affinity import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
 from holdfast.api.node import Node
 from holdfast.api.pod import Pod

@@ -12,9 +12,9 @@ from builders import PodBuilder
 from holdfast.api.meta import Object
 from holdfast.api.names import HOSTNAME_LABEL, ZONE_LABEL
 from holdfast.api.pod import Pod
-from holdfast.core import tally
-from holdfast.framework import diagnosis
-from holdfast.framework.column import Column
+from holdfast.scheduler.cluster import domain_facets as tally
+from holdfast.scheduler.framework import diagnosis
+from holdfast.scheduler.framework.feasibility.columns import ClassColumn
 from reference import choices, storage_choices
 from reference.choices import FOO, NODE_NAMES, Chooser, rarely, sometimes
 from reference.driving import Driver, profile_of, totals
@@ -284,7 +284,7 @@ def assert_column_equals_fresh_one(driver: Driver, pod: Pod, profile_name: str) 
     scheduler = driver.scheduler
     profile, cls = profile_of(scheduler, profile_name), driver.record(pod).cls
     kept = scheduler.cycle.column(profile, cls)
-    fresh = Column(scheduler.cluster, profile, cls)
+    fresh = ClassColumn(scheduler.cluster, profile, cls)
     fresh.refresh()
     assert kept.best() == fresh.best()
     assert kept.fits.tolist() == fresh.fits.tolist()

@@ -6,8 +6,8 @@ import pytest
 
 from builders import PodBuilder, make_budget
 from holdfast.api.pod import Pod
-from holdfast.core.decisions import Nominate, Preempt, SetPodScheduled
-from holdfast.framework.interface import Nomination
+from holdfast.scheduler.cluster.decisions import Nominate, Preempt, SetPodScheduled
+from holdfast.scheduler.framework.interface import Nomination
 from reference import choices, storage_choices
 from reference.choices import NODE_NAMES, Chooser, rarely, sometimes
 from reference.driving import Driver, profile_of

@@ -10,8 +10,8 @@ import pytest
 
 from builders import PodBuilder, Raw, make_pod
 from holdfast.api.pod import Pod
-from holdfast.core.decisions import Preempt
-from holdfast.framework.interface import Nomination
+from holdfast.scheduler.cluster.decisions import Preempt
+from holdfast.scheduler.framework.interface import Nomination
 from reference import choices
 from reference.choices import Chooser, sometimes
 from reference.driving import profile_of

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from holdfast.api.node import Node
 from holdfast.api.pod import Pod
-from holdfast.api.volumes import Volume
+from holdfast.api.storage import Volume
 from reference.plugin import Nowhere, ReferencePlugin, Unfit
 from reference.storage import claim_of, uses
 from reference.world import World

@@ -13,13 +13,13 @@ from typing import Any
 
 import msgspec
 
-from holdfast.backends.embedded.resident import Steps
-from holdfast.backends.embedded.setup import Setup
-from holdfast.framework.config import API_VERSION, KIND
-from holdfast.sim.loading import load_text
+from holdfast.local.component import Steps
+from holdfast.local.setup import SchedulerFactory
+from holdfast.local.store.objects import StoreChange
+from holdfast.scheduler.framework.config import API_VERSION, KIND
+from holdfast.sim.manifests import load_text
 from holdfast.sim.scenario import read_scenario
 from holdfast.sim.simulation import Simulation
-from holdfast.store.objects import Change
 
 Raw = dict[str, Any]
 
@@ -209,7 +209,7 @@ class Audit:
     def settle(self) -> Steps:
         return iter(())
 
-    def changed(self, change: Change) -> None:
+    def changed(self, change: StoreChange) -> None:
         _, key, before, after = change
         known = {"Pod": self.pods, "Reservation": self.reservations}.get(key.kind)
         if known is None:
@@ -292,7 +292,7 @@ def drawn(pod: Raw) -> str:
 def live(seed: int) -> Audit:
     """One life, audited; raises InvariantBroken where the simulator itself notices something."""
     life, audit = Life(seed), Audit()
-    setup = Setup.of(life.configuration)
+    setup = SchedulerFactory.of(life.configuration)
     simulation = Simulation(read_scenario(load_text(life.text, f"life {seed}")), setup)
     simulation.world.residents.append(audit)
     simulation.run(UNTIL)

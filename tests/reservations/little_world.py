@@ -8,11 +8,10 @@ from typing import Any, Self
 
 import msgspec
 
-from holdfast.actions.scheduler import Scheduler
 from holdfast.api.decode import decode
-from holdfast.api.timestamps import format_time, parse_time
-from holdfast.backends.assembly import controllers
-from holdfast.core.decisions import (
+from holdfast.api.times import format_time, parse_time
+from holdfast.scheduler.assembly import controllers
+from holdfast.scheduler.cluster.decisions import (
     Bind,
     CreateReservation,
     DeleteReservation,
@@ -24,7 +23,7 @@ from holdfast.core.decisions import (
     SetPodScheduled,
     SetReservationStatus,
 )
-from holdfast.core.events import (
+from holdfast.scheduler.cluster.events import (
     Added,
     BindConfirmed,
     BindRefused,
@@ -33,9 +32,10 @@ from holdfast.core.events import (
     Updated,
     WriteRefused,
 )
-from holdfast.core.validate import validate_state
-from holdfast.framework.config import API_VERSION, KIND, load
-from holdfast.plugins import registry as installed
+from holdfast.scheduler.cluster.recount import validate_state
+from holdfast.scheduler.framework.config import API_VERSION, KIND, load
+from holdfast.scheduler.plugins import registry as installed
+from holdfast.scheduler.scheduler import Scheduler
 
 START = parse_time("2026-01-01T00:00:00Z")
 ALLOCATED = "scheduling.koordinator.sh/reservation-allocated"

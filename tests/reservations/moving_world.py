@@ -5,13 +5,18 @@ from typing import Any
 
 import msgspec
 
-from holdfast.actions.scheduler import Scheduler
 from holdfast.api.decode import decode
-from holdfast.api.timestamps import format_time
-from holdfast.controllers.migration import MigrationController
-from holdfast.controllers.reservations import ReservationLifecycle
-from holdfast.core.decisions import CreateReservation, Evict, SetMigrationStatus, SpecifyMigration
-from holdfast.core.events import Added, Deleted, WriteRefused
+from holdfast.api.times import format_time
+from holdfast.scheduler.cluster.decisions import (
+    CreateReservation,
+    Evict,
+    SetMigrationStatus,
+    SpecifyMigration,
+)
+from holdfast.scheduler.cluster.events import Added, Deleted, WriteRefused
+from holdfast.scheduler.controllers.migration import MigrationController
+from holdfast.scheduler.controllers.reservation_lifecycle import ReservationLifecycle
+from holdfast.scheduler.scheduler import Scheduler
 from reservations import little_world
 from reservations.little_world import LittleWorld, Raw, node, pod
 

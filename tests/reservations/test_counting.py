@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from holdfast.framework import diagnosis
-from holdfast.framework.counting import about_reservations
+from holdfast.scheduler.framework import diagnosis
+from holdfast.scheduler.framework.reservation_diagnosis import about_reservations
 from reservations.little_world import LittleWorld, Raw, node, pod, reservation
 
 AFFINITY = "scheduling.koordinator.sh/reservation-affinity"

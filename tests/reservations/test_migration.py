@@ -1,6 +1,6 @@
 """Moving pods: the room first, then the eviction, then the replacement."""
 
-from holdfast.controllers.migration.move import RETRY_MOST
+from holdfast.scheduler.controllers.migration.migration_job import RETRY_MOST
 from reservations.little_world import node, pod, reservation
 from reservations.moving_world import BUDGET, NODES, ROOM, MovingWorld, job, replica, running, world
 

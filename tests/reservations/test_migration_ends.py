@@ -2,7 +2,7 @@
 
 import pytest
 
-from holdfast.controllers.migration.move import RETRY_MOST
+from holdfast.scheduler.controllers.migration.migration_job import RETRY_MOST
 from reservations.little_world import Raw, pod, reservation
 from reservations.moving_world import BUDGET, NODES, ROOM, MovingWorld, job, replica, running, world
 

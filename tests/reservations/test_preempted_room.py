@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.api.validation import validate
+from holdfast.machinery.typed_validation import validate
 from reservations.little_world import LittleWorld, Raw, node, pod, reservation
 
 UID = "holdfast.io/preemptor-uid"

@@ -11,7 +11,7 @@ import pytest
 
 from holdfast.api.kinds import kind_info
 from holdfast.api.names import RESERVATION_API
-from holdfast.api.validation import validate
+from holdfast.machinery.typed_validation import validate
 from reservations.little_world import LittleWorld, Raw, node, pod, reservation
 
 HOUR = 3600.0

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from holdfast.backends.embedded.setup import Setup
-from holdfast.framework.config import API_VERSION, KIND
-from holdfast.sim.loading import load_text
+from holdfast.local.setup import SchedulerFactory
+from holdfast.scheduler.framework.config import API_VERSION, KIND
+from holdfast.sim.manifests import load_text
 from holdfast.sim.scenario import read_scenario
 from holdfast.sim.simulation import Simulation
 from reservations.little_world import ALLOCATED, LittleWorld, Raw, node, pod, reservation
@@ -274,7 +274,7 @@ def test_expired_reservations_are_cleaned_up_after_a_custom_period(
     profile = {"pluginConfig": [{"name": "Reservation", "args": args}]}
     config = {"apiVersion": API_VERSION, "kind": KIND, "profiles": [profile]}
     scenario = read_scenario(load_text(json.dumps(room), "r.yaml"))
-    result = Simulation(scenario, Setup.of(config)).run(3 * DAY)
+    result = Simulation(scenario, SchedulerFactory.of(config)).run(3 * DAY)
     ends = [entry.t for entry in result.timeline if entry.event == "Collected"]
     assert ends == ([collected_at] if collected_at is not None else [])
 

@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.core.decisions import Evict
+from holdfast.scheduler.cluster.decisions import Evict
 from reference.choices import Chooser, choosing, seeded
 from reservations.little_world import Raw, node, pod
 from reservations.moving_world import MovingWorld, job, replica

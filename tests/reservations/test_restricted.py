@@ -2,7 +2,7 @@
 
 import pytest
 
-from holdfast.framework.config import API_VERSION, KIND
+from holdfast.scheduler.framework.config import API_VERSION, KIND
 from jobs.stage import play
 from reservations.little_world import LittleWorld, Raw, node, pod, reservation
 

@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 
 from devices.making import device, gpu, minors, with_gpus
-from holdfast.core.pods import PodRecord
-from holdfast.core.validate import validate_state
-from holdfast.framework.handle import Handle
-from holdfast.framework.interface import FINE, Outcome, Plugin
+from holdfast.scheduler.cluster.pods import PodRecord
+from holdfast.scheduler.cluster.recount import validate_state
+from holdfast.scheduler.framework.handle import Handle
+from holdfast.scheduler.framework.interface import FINE, Outcome, Plugin
 from numa.making import NUMA_SPEC, cpus, lsr, plain, reserved, topology, zones
 from numa.making import world as with_cpus
 from reservations.little_world import LittleWorld, Raw, node, pod, reservation

@@ -17,10 +17,10 @@ import structlog
 from aiohttp import web
 
 from apiserver import CONFIG_MAPS, PODS, LiveServer, config_map, pod
-from holdfast.server import limits
-from holdfast.server.api.credentials import make_credentials
-from holdfast.server.listener import Bounds, Listener
-from holdfast.server.rare_log import RareLog
+from holdfast.local.apiserver.credentials import make_credentials
+from holdfast.serving import limits
+from holdfast.serving.limits import RareLog
+from holdfast.serving.listener import Bounds, Listener
 
 TOO_LONG = b"431 Request Header Fields Too Large"
 BOUNDS = Bounds(strangers=4, members=3)

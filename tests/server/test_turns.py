@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from apiserver import CONFIG_MAPS, LiveServer, config_map
-from holdfast.server.turns import Turns
+from holdfast.serving.limits import Turns
 
 
 def test_work_due_at_once_is_spread_over_iterations(monkeypatch: pytest.MonkeyPatch) -> None:

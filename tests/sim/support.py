@@ -4,8 +4,8 @@ from textwrap import dedent
 from typing import Any
 
 from holdfast.api.documents import Document
-from holdfast.backends.embedded.setup import Setup
-from holdfast.sim.loading import load_text
+from holdfast.local.setup import SchedulerFactory
+from holdfast.sim.manifests import load_text
 from holdfast.sim.scenario import read_scenario
 from holdfast.sim.simulation import Result, Simulation
 
@@ -17,7 +17,7 @@ def documents(text: str) -> list[Document]:
 
 
 def simulate(text: str, until: float | None = None, seed: int = 0) -> Result:
-    return Simulation(read_scenario(documents(text)), Setup.of(), seed).run(until)
+    return Simulation(read_scenario(documents(text)), SchedulerFactory.of(), seed).run(until)
 
 
 def joined(*parts: str) -> str:

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.backends.embedded.setup import Setup
-from holdfast.sim.happenings import Check
-from holdfast.sim.loading import load_files, load_text
+from holdfast.local.setup import SchedulerFactory
+from holdfast.sim.manifests import load_files, load_text
 from holdfast.sim.output import to_json
 from holdfast.sim.scenario import read_scenario
+from holdfast.sim.scenario_actions import ExpectationCheck
 from holdfast.sim.simulation import Simulation
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -23,9 +23,11 @@ FILES = sorted(
 @pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(EXAMPLES)))
 def test_example(file: Path) -> None:
     scenario = read_scenario(load_files([str(file)]))
-    expects = scenario.at_the_end or any(isinstance(h.action, Check) for h in scenario.happenings)
+    expects = scenario.at_the_end or any(
+        isinstance(h.action, ExpectationCheck) for h in scenario.happenings
+    )
     assert expects, "an example says what should come of it"
-    first, second = (Simulation(scenario, Setup.of()).run() for _ in range(2))
+    first, second = (Simulation(scenario, SchedulerFactory.of()).run() for _ in range(2))
     assert first.unmet == []
     assert to_json([(None, first)]) == to_json([(None, second)])
 
@@ -39,5 +41,5 @@ def test_example_is_described(file: Path) -> None:
 def test_the_scenario_of_the_readme_runs() -> None:
     text = (EXAMPLES.parent / "README.md").read_text()
     shown = text.partition("## Simulate")[2].partition("```yaml\n")[2].partition("```")[0]
-    result = Simulation(read_scenario(load_text(shown, "README.md")), Setup.of()).run()
+    result = Simulation(read_scenario(load_text(shown, "README.md")), SchedulerFactory.of()).run()
     assert result.end == 630.0

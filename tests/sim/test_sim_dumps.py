@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from holdfast.sim.errors import InvalidInput
-from holdfast.sim.loading import load_files
+from holdfast.sim.manifests import load_files
 from holdfast.sim.scenario import read_scenario
 from holdfast.sim.simulation import Result
 from sim.support import NODE, documents, events, find, joined, pod, simulate, step

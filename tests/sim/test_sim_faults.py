@@ -79,7 +79,7 @@ def test_a_broken_invariant_is_found_and_told_with_the_objects_story(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A scheduler that forgets what its pods claim would sell the node twice."""
-    from holdfast.plugins.node_resources_fit import NodeResourcesFit
+    from holdfast.scheduler.plugins.node_resources_fit import NodeResourcesFit
 
     monkeypatch.setattr(NodeResourcesFit, "filter", lambda self, cls: None)
     with pytest.raises(InvariantBroken) as broken:
@@ -89,11 +89,11 @@ def test_a_broken_invariant_is_found_and_told_with_the_objects_story(
 
 
 def test_a_scheduler_that_does_not_settle_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
-    from holdfast.core.decisions import Emit, ObjectRef
+    from holdfast.scheduler.cluster.decisions import Emit, ObjectRef
     from holdfast.sim import simulation
 
     monkeypatch.setattr(simulation, "_ROUNDS_AT_ONCE", 50)
     emit = Emit(ObjectRef("Node", "", "n1", ""), "Normal", "Again", "and again")
-    monkeypatch.setattr("holdfast.actions.scheduler.Scheduler.round", lambda self, now: [emit])
+    monkeypatch.setattr("holdfast.scheduler.scheduler.Scheduler.round", lambda self, now: [emit])
     with pytest.raises(InvariantBroken, match="no end of decisions at 0s"):
         simulate(NODE)

@@ -8,7 +8,7 @@ import pytest
 
 from holdfast.api.documents import MAX_ALIASES, MAX_DEPTH
 from holdfast.sim.errors import InvalidInput
-from holdfast.sim.loading import load_files
+from holdfast.sim.manifests import load_files
 from sim.support import documents
 
 

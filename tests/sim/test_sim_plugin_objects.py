@@ -9,11 +9,11 @@ import pytest
 
 from holdfast.api.documents import Document
 from holdfast.api.raw_objects import ObjectKind
-from holdfast.backends.embedded.setup import Setup
-from holdfast.framework.config import load
-from holdfast.framework.interface import Plugin
-from holdfast.framework.registry import Registry
-from holdfast.plugins import IN_TREE
+from holdfast.local.setup import SchedulerFactory
+from holdfast.scheduler.framework.config import load
+from holdfast.scheduler.framework.interface import Plugin
+from holdfast.scheduler.framework.registry import Registry
+from holdfast.scheduler.plugins import IN_TREE
 from holdfast.sim.errors import InvalidInput
 from holdfast.sim.scenario import read_scenario
 from holdfast.sim.simulation import Result, Simulation
@@ -27,12 +27,12 @@ NODE = {
 }
 
 
-def setup(*plugins: type[Plugin], on: bool = True) -> Setup:
+def setup(*plugins: type[Plugin], on: bool = True) -> SchedulerFactory:
     registry = Registry([*IN_TREE, *plugins])
     mapping = config()
     enabled = [{"name": plugin.name} for plugin in plugins] if on else []
     mapping["profiles"][0]["plugins"]["multiPoint"]["enabled"] = enabled
-    return Setup(load(mapping, registry.implements()), registry)
+    return SchedulerFactory(load(mapping, registry.implements()), registry)
 
 
 def pod(name: str, team: str = "a", **annotations: str) -> dict[str, Any]:

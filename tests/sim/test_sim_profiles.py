@@ -1,6 +1,6 @@
 """Several profiles, of which not all schedule reservations."""
 
-from holdfast.backends.embedded.setup import Setup
+from holdfast.local.setup import SchedulerFactory
 from holdfast.sim.scenario import read_scenario
 from holdfast.sim.simulation import Simulation
 from sim.support import NODE, condition, documents, find, joined
@@ -34,7 +34,7 @@ def reservation(name: str, scheduler: str) -> str:
 
 def test_a_reservation_of_a_profile_without_the_plugin_is_told_so() -> None:
     text = joined(NODE, reservation("a", "holdfast-scheduler"), reservation("b", "plain"))
-    result = Simulation(read_scenario(documents(text)), Setup.of(CONFIG)).run()
+    result = Simulation(read_scenario(documents(text)), SchedulerFactory.of(CONFIG)).run()
     assert find(result, "Reservation", "a")["status"]["phase"] == "Available"
     raw = find(result, "Reservation", "b")
     assert raw["status"]["phase"] == "Pending"

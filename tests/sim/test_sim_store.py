@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from holdfast.api.merge_patch import merge_patch
+from holdfast.machinery.patch.json_patch import merge_patch
+from holdfast.sim.action_runner import apply
 from holdfast.sim.errors import InvalidInput
-from holdfast.sim.merging import apply
 from sim.support import NODE, condition, events, find, joined, pod, simulate, step
 
 

@@ -16,7 +16,7 @@ import sys
 import time
 from pathlib import Path
 
-from holdfast.store import Store, open_store, pod_key
+from holdfast.local.store import Store, open_store, pod_key
 
 _ACKNOWLEDGED = struct.Struct("<qqq")
 KEYS = 40

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from holdfast.store import AlreadyExists, ChangedMeanwhile, Draft, Key, NotFound, Raw, Store
+from holdfast.local.store import AlreadyExists, ChangedMeanwhile, Draft, Key, NotFound, Raw, Store
 
 KEY = Key("", "ConfigMap", "default", "a")
 OTHER = Key("", "ConfigMap", "default", "b")

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from holdfast.store import Identity, Key, RandomNames, SeededNames, pod_key
-from holdfast.store.identity import with_generation
+from holdfast.local.store import Identity, Key, RandomNames, SeededNames, pod_key
+from holdfast.local.store.objects import with_generation
 
 P = pod_key("default", "p")
 

@@ -9,17 +9,17 @@ from typing import Any
 
 import pytest
 
-from holdfast.store import (
-    Change,
+from holdfast.local.store import (
     Compacted,
     Key,
     NotEncodable,
     Store,
+    StoreChange,
     StoreFailed,
     open_store,
     pod_key,
 )
-from holdfast.store.journal import FILE
+from holdfast.local.store.journal import FILE
 
 P = pod_key("default", "p")
 
@@ -102,7 +102,7 @@ def test_subscribers_are_told_what_is_durable_and_observers_at_once(tmp_path: Pa
         observed: list[int] = []
         on_disk: list[int] = []
 
-        def look(change: Change) -> None:
+        def look(change: StoreChange) -> None:
             seen.append(change.revision)
             on_disk.append(store.durable)
 
@@ -149,7 +149,7 @@ def test_others_have_their_turn_while_many_changes_are_told(
         now += 0.001
         return now
 
-    monkeypatch.setattr("holdfast.store.store.time.perf_counter", tick)
+    monkeypatch.setattr("holdfast.local.store.store.time.perf_counter", tick)
     told: list[int] = []
     seen: list[int] = []
 

@@ -11,15 +11,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.store import (
+from holdfast.local.store import (
     AlreadyExists,
-    Change,
     Compacted,
     Conflict,
     FutureRevision,
     Key,
     NotFound,
     Store,
+    StoreChange,
     pod_key,
 )
 
@@ -157,7 +157,7 @@ def test_listeners_are_told_in_order_even_of_what_a_listener_does() -> None:
     store = Store()
     told: dict[str, list[int]] = {"observer": [], "late": [], "subscriber": []}
 
-    def answer(change: Change) -> None:
+    def answer(change: StoreChange) -> None:
         told["observer"].append(change.revision)
         if change.before is None and change.after is not None:
             store.update(change.key, change.after)
@@ -174,7 +174,7 @@ def test_a_listener_can_stop_while_it_is_told() -> None:
     store = Store()
     told: list[int] = []
 
-    def once(change: Change) -> None:
+    def once(change: StoreChange) -> None:
         told.append(change.revision)
         stop()
 
@@ -255,7 +255,7 @@ def test_a_listener_that_fails_keeps_no_other_from_being_told() -> None:
     store = Store()
     told: list[int] = []
 
-    def fails(change: Change) -> None:
+    def fails(change: StoreChange) -> None:
         raise LookupError("broken")
 
     store.observe(fails)

@@ -22,9 +22,9 @@ from urllib.parse import urlsplit
 
 import yaml
 
-from holdfast.backends.embedded.setup import Setup
-from holdfast.server.up import Up, UpSettings, serve
-from holdfast.store import Key, Store, open_store
+from holdfast.local.setup import SchedulerFactory
+from holdfast.local.store import Key, Store, open_store
+from holdfast.local.up import Up, UpSettings, serve
 
 MAPS = "/api/v1/namespaces/default/configmaps"
 KEYS = 20
@@ -130,7 +130,7 @@ def check(store: Store, expected: dict[str, tuple[int, str]]) -> None:
 def main(folder: Path, times: int, seed: int) -> None:
     draw = random.Random(seed)
     data = folder / "data"
-    settings = UpSettings(Setup.of(), folder / "kubeconfig", nodes=1, folder=data)
+    settings = UpSettings(SchedulerFactory.of(), folder / "kubeconfig", nodes=1, folder=data)
     expected: dict[str, tuple[int, str]] = {}
     reached = under_way = 0
     for _ in range(times):

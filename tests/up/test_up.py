@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from holdfast.cli.app import app
-from holdfast.cli.failing import Failure
-from holdfast.store import Raw
+from holdfast.cli.options import Failure
+from holdfast.local.store import Raw
 from up.running import PODS, Running, pod, refused
 
 NODE = "{apiVersion: v1, kind: Node, metadata: {name: %s}, status: {capacity: {cpu: '4'}}}"

@@ -8,9 +8,9 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from holdfast.backends.embedded.setup import Setup
-from holdfast.server.health import OPEN_PATHS
-from holdfast.server.up import Up, UpSettings, _brought_up
+from holdfast.local.setup import SchedulerFactory
+from holdfast.local.up import Up, UpSettings, _brought_up
+from holdfast.serving.health import OPEN_PATHS
 from up.running import PODS, pod
 
 _HEALTH = ("/healthz", "/livez", "/readyz?verbose", "/readyz/store")
@@ -21,7 +21,9 @@ def answers(
     folder: Path, paths: Sequence[str], token: bool, open_paths: Sequence[str] = OPEN_PATHS
 ) -> dict[str, tuple[int, str]]:
     async def look() -> dict[str, tuple[int, str]]:
-        up = Up(UpSettings(Setup.of(), folder / "kubeconfig", nodes=1, open_paths=open_paths))
+        up = Up(
+            UpSettings(SchedulerFactory.of(), folder / "kubeconfig", nodes=1, open_paths=open_paths)
+        )
         await up.start()
         found = {}
         tls = ssl.create_default_context(cadata=up.credentials.authority.decode())
@@ -69,7 +71,7 @@ def test_what_is_there_from_the_start_is_not_searched_for_cycles_again(
     monkeypatch.setattr("gc.freeze", lambda: frozen.append((tmp_path / "kubeconfig").exists()))
 
     async def story() -> None:
-        up = await _brought_up(UpSettings(Setup.of(), tmp_path / "kubeconfig"))
+        up = await _brought_up(UpSettings(SchedulerFactory.of(), tmp_path / "kubeconfig"))
         await up.close()
 
     asyncio.run(story())

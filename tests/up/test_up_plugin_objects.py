@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.store import Raw
+from holdfast.local.store import Raw
 from team_quotas import install, quota, quota_definition
 from up.running import PODS, Running, pod
 

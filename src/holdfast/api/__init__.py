@@ -38,7 +38,6 @@ from holdfast.api.pod import Container, Pod, PodSpec
 from holdfast.api.reservation import Reservation, ReservationOwner
 from holdfast.api.resources import pod_limits, pod_requests
 from holdfast.api.selectors import Selector, compile_selector
-from holdfast.api.validation import validate
 
 __all__ = [
     "KINDS",
@@ -72,5 +71,4 @@ __all__ = [
     "object_name",
     "pod_limits",
     "pod_requests",
-    "validate",
 ]

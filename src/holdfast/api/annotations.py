@@ -11,8 +11,8 @@ from holdfast.api import names
 from holdfast.api.affinity import NodeSelectorTerm, Toleration
 from holdfast.api.decode import decode_json
 from holdfast.api.errors import InvalidObject
-from holdfast.api.intorstring import percentage
 from holdfast.api.meta import ResourceList, Struct
+from holdfast.api.workloads import percentage
 
 
 class ReservationAllocated(Struct):

@@ -1,65 +1,65 @@
 """Every error Holdfast raises on purpose, wherever it is defined.
 
     HoldfastError             api.errors
-    ├── InvalidObject         api.errors                          an object, or a field, is invalid
-    ├── UnknownDefinition     api.errors                          no such CustomResourceDefinition
-    ├── MalformedText         api.errors                          text of the wrong grammar
-    │   ├── QuantityError     api.errors                          `1.5Gi`
-    │   ├── DurationError     api.errors                          `1h30m`
-    │   ├── TimeError         api.errors                          `2026-01-01T00:00:00Z`
-    │   └── SelectorError     api.errors                          `app=web,tier in (a,b)`
-    ├── BadFileError          api.documents                       a file is no YAML or JSON
-    ├── KubernetesError       backends.kubernetes.errors          of a Kubernetes cluster
-    │   ├── KubeconfigError   backends.kubernetes.errors          an invalid kubeconfig
-    │   ├── CredentialsError  backends.kubernetes.errors          no credentials
-    │   ├── ApiError          backends.kubernetes.errors          the server refused a request
-    │   ├── Unreachable       backends.kubernetes.errors          no answer from the server
-    │   │   └── NoConnection  backends.kubernetes.errors          not even a connection
-    │   └── Deposed           backends.kubernetes.errors          leadership lost, nothing sent
-    ├── ClaimFailed           backends.kubernetes.writing.claims  a claim will not be bound
-    ├── BenchError            bench.errors                        a benchmark cannot be run
-    │   └── NoGpusError       bench.packing.arrivals              a trace without GPUs
-    ├── Failure               cli.failing                         a command fails, with a status
-    ├── CpuWantError          core.cpus.wants                     an invalid request for CPUs
-    ├── DeviceRequestError    core.devices.requests               an invalid request for devices
-    ├── InvalidScore          core.plugin_errors                  a score out of range
-    ├── UnknownField          core.pod_fields                     a path that leads to no field of a pod
-    ├── UndeclaredAnnotation  core.pod_reading                    a plugin reads what it did not declare
-    ├── ConfigError           framework.config.problems           an invalid configuration
-    ├── Unreadable            framework.handle                    a node's annotation has no valid value
-    ├── PluginError           framework.registry                  a plugin breaks its contract
-    ├── ContractBroken        plugin.testing.paths                a tested plugin breaks its contract
-    │   └── PluginRaised      plugin.testing.paths                a tested plugin raises an exception
-    ├── _TooDeepError         server.api.bodies
-    ├── InvalidCredentials    server.api.credentials              a request that is not authenticated
-    ├── ProtobufError         server.api.protobuf.decode          a body that is no protobuf
-    ├── ApiError              server.api.status                   a request is refused
-    │   └── ContinueExpired   server.api.continuing               a list that cannot be continued
-    ├── OutOfBudget           server.api.tables.jsonpath          a path that costs too much
-    ├── NotApplied            server.applying                     manifests that were refused
-    ├── PatchError            server.patch.errors                 a patch that cannot be applied
-    │   ├── ApplyConflict     server.patch.errors                 fields others manage
-    │   └── NotComparable     server.patch.typed                  values of other types
-    ├── BadManagedFields      server.patch.managers               invalid managed fields
-    ├── Conflicting           server.patch.ownership              an apply of fields of others
-    ├── BadPattern            server.schema.custom.regexp         an invalid pattern
-    ├── TooCostly             server.schema.custom.regexp         a pattern that costs too much
-    ├── NotEvaluated          server.schema.custom.rules          a rule that cannot be evaluated
-    ├── TooCostly             server.schema.custom.rules          a rule that costs too much
-    ├── Mismatch              server.schema.leaves                a value of another type
-    ├── UpError               server.up                           `up` cannot start
-    ├── InvalidInput          sim.errors                          an invalid scenario
-    ├── InvariantBroken       sim.errors                          Holdfast is wrong
-    ├── ChangedMeanwhile      store.draft                         a draft that is outdated
-    └── StoreError            store.errors                        of the store
-        ├── _AboutObject      store.errors
-        │   ├── AlreadyExists store.errors                        the name is taken
-        │   ├── NotFound      store.errors                        no such object
-        │   └── NotEncodable  store.errors                        an object that cannot be stored
-        ├── Conflict          store.errors                        another revision than expected
-        ├── Compacted         store.errors                        a revision that is forgotten
-        ├── FutureRevision    store.errors                        a revision yet to come
-        └── StoreFailed       store.errors                        the disk failed
+    ├── InvalidObject         api.errors                            an object, or a field, is invalid
+    ├── UnknownDefinition     api.errors                            no such CustomResourceDefinition
+    ├── MalformedText         api.errors                            text of the wrong grammar
+    │   ├── QuantityError     api.errors                            `1.5Gi`
+    │   ├── DurationError     api.errors                            `1h30m`
+    │   ├── TimeError         api.errors                            `2026-01-01T00:00:00Z`
+    │   └── SelectorError     api.errors                            `app=web,tier in (a,b)`
+    ├── BadFileError          api.documents                         a file is no YAML or JSON
+    ├── KubernetesError       kube.errors                           of a Kubernetes cluster
+    │   ├── KubeconfigError   kube.errors                           an invalid kubeconfig
+    │   ├── CredentialsError  kube.errors                           no credentials
+    │   ├── ApiError          kube.errors                           the server refused a request
+    │   ├── Unreachable       kube.errors                           no answer from the server
+    │   │   └── NoConnection  kube.errors                           not even a connection
+    │   └── LeadershipLost    kube.errors                           leadership lost, nothing sent
+    ├── ClaimFailed           kube.writer.volume_writes             a claim will not be bound
+    ├── BenchError            bench.errors                          a benchmark cannot be run
+    │   └── NoGpusError       bench.packing                         a trace without GPUs
+    ├── Failure               cli.options                           a command fails, with a status
+    ├── CpuWantError          scheduler.managers.numa.node_topology an invalid request for CPUs
+    ├── DeviceRequestError    scheduler.managers.devices.requests   an invalid request for devices
+    ├── InvalidScore          scheduler.cluster.plugin_errors       a score out of range
+    ├── UnknownField          scheduler.cluster.class_key           a path to no field of a pod
+    ├── UndeclaredAnnotation  scheduler.cluster.class_key           an annotation was not declared
+    ├── ConfigError           scheduler.framework.config.structs    an invalid configuration
+    ├── Unreadable            scheduler.framework.handle            an invalid annotation of a node
+    ├── PluginError           scheduler.framework.registry          a plugin breaks its contract
+    ├── ContractBroken        plugin.testing.paths                  a tested plugin breaks it
+    │   └── PluginRaised      plugin.testing.paths                  a tested plugin raises
+    ├── _TooDeepError         local.apiserver.request_bodies
+    ├── InvalidCredentials    local.apiserver.credentials           a request without credentials
+    ├── ProtobufError         local.apiserver.protobuf.decode       a body that is no protobuf
+    ├── StatusError           local.apiserver.status                a request is refused
+    │   └── ContinueExpired   local.apiserver.verbs.get             a list that cannot be continued
+    ├── OutOfBudget           local.apiserver.tables.custom         a path that costs too much
+    ├── NotApplied            local.apply_manifests                 manifests that were refused
+    ├── PatchError            machinery.patch.fields                a patch that cannot be applied
+    │   ├── ApplyConflict     machinery.patch.fields                fields others manage
+    │   └── NotComparable     machinery.patch.compare               values of other types
+    ├── BadManagedFields      machinery.patch.managed_fields        invalid managed fields
+    ├── Conflicting           machinery.patch.managed_fields        an apply of fields of others
+    ├── BadPattern            machinery.schema.custom.regexp        an invalid pattern
+    ├── TooCostly             machinery.schema.custom.regexp        a pattern that costs too much
+    ├── NotEvaluated          machinery.schema.custom.cel           a rule that cannot be evaluated
+    ├── RuleTooCostly         machinery.schema.custom.cel           a rule that costs too much
+    ├── Mismatch              machinery.schema.scalars              a value of another type
+    ├── UpError               local.up                              `up` cannot start
+    ├── InvalidInput          sim.errors                            an invalid scenario
+    ├── InvariantBroken       sim.errors                            Holdfast is wrong
+    ├── ChangedMeanwhile      local.store.draft                     a draft that is outdated
+    └── StoreError            local.store.objects                   of the store
+        ├── _AboutObject      local.store.objects
+        │   ├── AlreadyExists local.store.objects                   the name is taken
+        │   ├── NotFound      local.store.objects                   no such object
+        │   └── NotEncodable  local.store.objects                   an object that cannot be stored
+        ├── Conflict          local.store.objects                   another revision than expected
+        ├── Compacted         local.store.objects                   a revision that is forgotten
+        ├── FutureRevision    local.store.objects                   a revision yet to come
+        └── StoreFailed       local.store.objects                   the disk failed
 
 Code that knows which object it works on turns a `MalformedText` into an `InvalidObject`, so
 that what reaches the user always names the object and the field.

@@ -12,19 +12,9 @@ from types import MappingProxyType
 
 import msgspec
 
-from holdfast.api import (
-    devices,
-    events,
-    jobs,
-    migration,
-    node,
-    pod,
-    policy,
-    reservation,
-    storage,
-    workloads,
-)
+from holdfast.api import devices, events, jobs, migration, node, pod, reservation, storage, workloads
 from holdfast.api import names as n
+from holdfast.api import workloads as policy
 from holdfast.api.errors import InvalidObject
 from holdfast.api.meta import Object
 
@@ -120,7 +110,7 @@ _ROWS = (
     _row("apps/v1", "StatefulSet", "statefulsets", workloads.StatefulSet, "sts", all=True),
     _row("apps/v1", "Deployment", "deployments", workloads.Deployment, "deploy", all=True),
     _row("apps/v1", "DaemonSet", "daemonsets", workloads.DaemonSet, "ds", all=True),
-    _row("batch/v1", "Job", "jobs", workloads.Job, all=True),
+    _row("batch/v1", "Job", "jobs", workloads.BatchJob, all=True),
     _row(
         "policy/v1",
         "PodDisruptionBudget",

@@ -6,7 +6,7 @@ from msgspec import field
 
 from holdfast.api.affinity import Affinity, Toleration, TopologySpreadConstraint
 from holdfast.api.meta import Condition, Object, ResourceList, Struct
-from holdfast.api.volumes import Volume
+from holdfast.api.storage import Volume
 
 
 class ResourceRequirements(Struct):

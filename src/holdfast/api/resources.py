@@ -15,15 +15,10 @@ from typing import Literal
 
 from holdfast.api.errors import InvalidObject, QuantityError
 from holdfast.api.meta import ResourceList, condition
-from holdfast.api.names import (
-    ATTACHABLE_VOLUMES_PREFIX,
-    CPU,
-    HUGEPAGES_PREFIX,
-    MEMORY,
-)
+from holdfast.api.name_rules import is_qualified_name
+from holdfast.api.names import ATTACHABLE_VOLUMES_PREFIX, CPU, HUGEPAGES_PREFIX, MEMORY
 from holdfast.api.pod import Container, ContainerStatus, Pod, ResourceRequirements
 from holdfast.api.quantity import NANO, from_nano, parse, to_nano
-from holdfast.api.syntax import is_qualified_name
 
 Amounts = dict[str, int]
 

@@ -1,16 +1,117 @@
-"""What pods come from: controllers and services.
-
-Pod templates stay raw dicts; a pod made from one is decoded as a pod.
-"""
+"""Values that are a number or a percentage, such as a budget's `minAvailable: 50%`."""
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from msgspec import field
 
-from holdfast.api.intorstring import IntOrString
-from holdfast.api.meta import Condition, LabelSelector, Object, Struct
+from holdfast.api.affinity import Toleration
+from holdfast.api.errors import MalformedText
+from holdfast.api.meta import Condition, LabelSelector, Object, ResourceList, Struct
+
+_PERCENT = re.compile(r"([0-9]+)%", re.ASCII)
+
+IntOrString = int | str
+
+MOST_PERCENT = 2**31 - 1
+"""The largest percentage taken for one."""
+
+
+def scaled_value(value: IntOrString, total: int, *, round_up: bool) -> int:
+    """The value itself, or that percentage of `total` rounded as asked."""
+    if isinstance(value, int):
+        return value
+    percent = _PERCENT.fullmatch(value)
+    if percent is None:
+        raise MalformedText(f"neither a number nor a percentage: {value!r}")
+    parts = int(percent[1]) * total
+    return -(-parts // 100) if round_up else parts // 100
+
+
+def percentage(value: object) -> int | None:
+    """125 or "125%" as a number of percent; None if it is neither, negative, or absurdly large."""
+    if isinstance(value, str):
+        match = _PERCENT.fullmatch(value)
+        value = int(match[1]) if match and len(match[1]) <= len(str(MOST_PERCENT)) else None
+    if isinstance(value, bool) or not isinstance(value, int):
+        return None
+    return value if 0 <= value <= MOST_PERCENT else None
+
+
+# Disruption budgets, priority and runtime classes, namespaces, leases.
+
+
+class PodDisruptionBudgetSpec(Struct):
+    min_available: IntOrString | None = None
+    max_unavailable: IntOrString | None = None
+    selector: LabelSelector | None = None
+    unhealthy_pod_eviction_policy: str | None = None
+
+
+class PodDisruptionBudgetStatus(Struct):
+    observed_generation: int = 0
+    disrupted_pods: dict[str, str] = field(default_factory=dict)
+    disruptions_allowed: int = 0
+    current_healthy: int = 0
+    desired_healthy: int = 0
+    expected_pods: int = 0
+    conditions: list[Condition] = field(default_factory=list)
+
+
+class PodDisruptionBudget(Object):
+    """`status` is None where no disruption controller has looked at the budget yet."""
+
+    spec: PodDisruptionBudgetSpec = field(default_factory=PodDisruptionBudgetSpec)
+    status: PodDisruptionBudgetStatus | None = None
+
+
+class PriorityClass(Object):
+    value: int = 0
+    global_default: bool = False
+    description: str = ""
+    preemption_policy: str | None = None
+
+
+class RuntimeOverhead(Struct):
+    pod_fixed: ResourceList = field(default_factory=dict)
+
+
+class RuntimeScheduling(Struct):
+    node_selector: dict[str, str] = field(default_factory=dict)
+    tolerations: list[Toleration] = field(default_factory=list)
+
+
+class RuntimeClass(Object):
+    handler: str = ""
+    overhead: RuntimeOverhead | None = None
+    scheduling: RuntimeScheduling | None = None
+
+
+class NamespaceStatus(Struct):
+    phase: str = ""
+
+
+class Namespace(Object):
+    status: NamespaceStatus = field(default_factory=NamespaceStatus)
+
+
+class LeaseSpec(Struct):
+    holder_identity: str | None = None
+    lease_duration_seconds: int | None = None
+    acquire_time: str | None = None
+    renew_time: str | None = None
+    lease_transitions: int | None = None
+
+
+class Lease(Object):
+    spec: LeaseSpec = field(default_factory=LeaseSpec)
+
+
+# What pods come from: controllers and services.
+#
+# Pod templates stay raw dicts; a pod made from one is decoded as a pod.
 
 
 class ServiceSpec(Struct):
@@ -106,6 +207,6 @@ class JobStatus(Struct):
     conditions: list[Condition] = field(default_factory=list)
 
 
-class Job(Object):
+class BatchJob(Object):
     spec: JobSpec = field(default_factory=JobSpec)
     status: JobStatus = field(default_factory=JobStatus)

@@ -15,12 +15,10 @@ from rich.console import Console
 from holdfast.api.errors import HoldfastError
 from holdfast.bench import report
 from holdfast.bench.errors import BenchError
-from holdfast.bench.machine import this_machine
-from holdfast.bench.measure import Result, measure
-from holdfast.bench.packing.command import pack
-from holdfast.bench.packing.figures import Figures, as_mappings, show
-from holdfast.bench.plan import Plan, plan_of
-from holdfast.bench.sampling import profile as take_profile
+from holdfast.bench.measure import BenchResult, measure, this_machine
+from holdfast.bench.measure import profile as take_profile
+from holdfast.bench.packing import PackingFigures, as_mappings, pack, show
+from holdfast.bench.plan import BenchPlan, plan_of
 from holdfast.bench.trace import PUBLISHED, plan_of_trace
 from holdfast.bench.workload import TRACE, find, rows
 
@@ -31,7 +29,7 @@ class Mode(StrEnum):
     KUBE = "kube"
 
 
-class Output(StrEnum):
+class BenchOutput(StrEnum):
     TABLE = "table"
     JSON = "json"
 
@@ -44,7 +42,7 @@ class Options(msgspec.Struct, frozen=True):
     trace_nodes: str
     trace_pods: str
 
-    def plan(self, name: str) -> Plan:
+    def plan(self, name: str) -> BenchPlan:
         if name != TRACE:
             return plan_of(rows()[name], self.nodes)
         if self.trace is None:
@@ -102,8 +100,8 @@ def bench(
         Path | None, typer.Option(help="openb: where to draw how full GPUs get (SVG).")
     ] = None,
     output: Annotated[
-        Output, typer.Option("--output", "-o", help="Form of the figures.")
-    ] = Output.TABLE,
+        BenchOutput, typer.Option("--output", "-o", help="Form of the figures.")
+    ] = BenchOutput.TABLE,
     in_process: Annotated[
         bool, typer.Option("--in-process", help="Not each row in a process of its own.")
     ] = False,
@@ -134,9 +132,9 @@ def bench(
     try:
         _check_mode(mode, workload, profile, kubeconfig or kube_scheduler)
         if mode is Mode.EMBEDDED:
-            from holdfast.bench.embedded import command as embedded  # it brings the network along
+            from holdfast.bench.local import command as embedded
 
-            embedded.run(nodes or embedded.DEFAULT_NODES, repeat, output is Output.JSON)
+            embedded.run(nodes or embedded.DEFAULT_NODES, repeat, output is BenchOutput.JSON)
             return
         if mode is Mode.KUBE:
             _on_a_server(workload or [], options, kubeconfig, kube_scheduler, output)
@@ -175,26 +173,26 @@ def _on_a_server(
     options: Options,
     kubeconfig: str | None,
     kube_scheduler: str | None,
-    output: Output,
+    output: BenchOutput,
 ) -> None:
-    from holdfast.bench.kube import command as kube  # it brings the network along
+    from holdfast.bench import kube_command as kube
 
     if kubeconfig is None:
         raise BenchError("--mode kube needs --kubeconfig F, of a server that may be filled and emptied")
     sized = msgspec.structs.replace(options, nodes=options.nodes or kube.DEFAULT_NODES)
     plans = [sized.plan(find(name)) for name in names or kube.DEFAULT_ROWS]
-    kube.run(plans, kubeconfig, kube_scheduler, options.repeat, output is Output.JSON)
+    kube.run(plans, kubeconfig, kube_scheduler, options.repeat, output is BenchOutput.JSON)
 
 
 def _measure(
     console: Console,
     names: list[str],
     options: Options,
-    output: Output,
+    output: BenchOutput,
     in_process: bool,
-    packing: Callable[[], list[Figures]] | None,
+    packing: Callable[[], list[PackingFigures]] | None,
 ) -> None:
-    run: Callable[[str, Options], Result] = _here if in_process else _apart
+    run: Callable[[str, Options], BenchResult] = _here if in_process else _apart
     errors = Console(stderr=True, highlight=False)
     results = []
     for number, name in enumerate(names, 1):
@@ -202,7 +200,7 @@ def _measure(
             results.append(run(name, options))
         errors.print(report.progress_line(results[-1]), soft_wrap=True)
     packed = packing() if packing is not None else []
-    if output is Output.JSON:
+    if output is BenchOutput.JSON:
         print(report.as_json(this_machine(), results, [], as_mappings(packed)))
         return
     report.print_results(console, this_machine(), results)
@@ -210,9 +208,9 @@ def _measure(
         show(console, packed)
 
 
-def _profile(console: Console, names: list[str], options: Options, output: Output) -> None:
+def _profile(console: Console, names: list[str], options: Options, output: BenchOutput) -> None:
     profiles = [take_profile(options.plan(name), options.batch) for name in names]
-    if output is Output.JSON:
+    if output is BenchOutput.JSON:
         print(report.as_json(this_machine(), [], profiles))
         return
     for profile in profiles:
@@ -220,11 +218,11 @@ def _profile(console: Console, names: list[str], options: Options, output: Outpu
     console.print(str(this_machine()))
 
 
-def _here(name: str, options: Options) -> Result:
+def _here(name: str, options: Options) -> BenchResult:
     return measure(options.plan(name), options.batch, options.repeat)
 
 
-def _apart(name: str, options: Options) -> Result:
+def _apart(name: str, options: Options) -> BenchResult:
     """Measures in a process of its own, so that rows do not add to each other's memory."""
     command = [sys.executable, "-m", "holdfast.bench", name, "--in-process", "-o", "json"]
     command += ["--seeds", "0"]
@@ -234,4 +232,4 @@ def _apart(name: str, options: Options) -> Result:
     if done.returncode:
         raise BenchError(f"{name}: {done.stderr.strip() or f'exit status {done.returncode}'}")
     document = msgspec.json.decode(done.stdout)
-    return msgspec.convert(document["rows"][0], Result)
+    return msgspec.convert(document["rows"][0], BenchResult)

@@ -1,32 +1,183 @@
-"""A plan fed to a scheduler, with the clock running only while the scheduler works.
+"""Carries decisions out as an API server would on a cluster without kubelets.
 
-What is timed is what a backend would make the scheduler do, given decoded objects:
-
-    feed       Added(pod) for each pod of a batch, its claims and volumes, and what churns meanwhile
-    round      from the queue to decisions
-    confirm    BindConfirmed, Updated with the pod as the watch shows it now, Deleted for victims
-
-What is not: making and decoding objects. An object is let go as soon as it was fed, as a reflector
-does, so that giving its memory back is in the figures.
+Nothing runs there, so that a pod that has to make room for another is gone at once.
 """
 
 import gc
 import hashlib
+from collections import Counter
 from collections.abc import Callable
 from time import perf_counter_ns, process_time_ns
 from typing import Any
 
-from holdfast.actions.scheduler import Scheduler
+import msgspec
+
 from holdfast.api.meta import Object
 from holdfast.api.pod import Pod
 from holdfast.api.reservation import Reservation
-from holdfast.backends.assembly import GARBAGE_AFTER, controllers
-from holdfast.bench.hands import Hands
-from holdfast.bench.making import PodMaker, make_object
-from holdfast.bench.plan import Churning, Objects, Plan, Pods
-from holdfast.core.events import Added, Deleted
-from holdfast.framework.config import API_VERSION, DEFAULT_SCHEDULER_NAME, KIND, load
-from holdfast.plugins import registry
+from holdfast.bench.plan import (
+    CREATED,
+    BenchPlan,
+    Churning,
+    PlannedObjects,
+    PodMaker,
+    Pods,
+    make_object,
+    number_of,
+    seen,
+    uid_of,
+)
+from holdfast.scheduler.assembly import GARBAGE_AFTER, controllers
+from holdfast.scheduler.cluster.decisions import (
+    AnnotatePod,
+    Bind,
+    CreateReservation,
+    Decision,
+    DeleteReservation,
+    Nominate,
+    Preempt,
+    SetPodScheduled,
+    SetReservationStatus,
+)
+from holdfast.scheduler.cluster.events import Added, BindConfirmed, Deleted, Event, Updated
+from holdfast.scheduler.framework.config import API_VERSION, DEFAULT_SCHEDULER_NAME, KIND, load
+from holdfast.scheduler.plugins import registry
+from holdfast.scheduler.scheduler import Scheduler
+
+Report = tuple[Callable[[Any], Event], Any]
+"""An event still to be made, and what of."""
+
+
+class BenchExecutor:
+    def __init__(self) -> None:
+        self.decisions: Counter[str] = Counter()
+        """How many there were of each kind while measured pods came."""
+        self.placed: dict[str, str] = {}
+        """Node names of measured pods, by the pod's name."""
+        self.waiting: set[str] = set()
+        """The uids of pods a barrier waits for."""
+        self._makers: dict[str, tuple[PodMaker, bool]] = {}
+        """Who can write a pod anew, and whether its pods are measured."""
+        self.reservations = BenchReservationExecutor()
+        self._said: dict[str, SetPodScheduled] = {}
+        self._nominated: dict[str, str] = {}
+        self._annotations: dict[str, dict[str, str]] = {}
+
+    def know(self, maker: PodMaker, measured: bool) -> None:
+        self._makers[maker.key] = maker, measured
+
+    def forget(self, uid: str) -> None:
+        self._said.pop(uid, None)
+        self._nominated.pop(uid, None)
+        self._annotations.pop(uid, None)
+        self.waiting.discard(uid)
+
+    def carry_out(self, decisions: list[Decision], measured: bool) -> list[Report]:
+        """What the watch shows then, last first."""
+        if measured:
+            self.decisions.update(type(decision).__name__ for decision in decisions)
+        reports: list[Report] = []
+        changed: dict[str, None] = {}
+        for decision in decisions:
+            match decision:
+                case Bind():
+                    changed.pop(decision.pod.uid, None)
+                    reports += self._bind(decision)
+                case SetPodScheduled():
+                    self._said[decision.pod.uid] = decision
+                    changed[decision.pod.uid] = None
+                case Nominate():
+                    self._nominated[decision.pod.uid] = decision.node
+                    changed[decision.pod.uid] = None
+                case Preempt():
+                    reports += self._preempt(decision)
+                case AnnotatePod():
+                    reports += self._annotate(decision)
+                case CreateReservation() | SetReservationStatus() | DeleteReservation():
+                    reports += self.reservations.carry_out(decision)
+        # A pod's condition and the node it is nominated for are written in one go.
+        for uid in changed:
+            maker, _ = self._makers[uid[:8]]
+            nominated = self._nominated.get(uid, "")
+            pod = maker.told(number_of(uid), self._said.get(uid), nominated)
+            reports.append((Updated, pod))
+        reports.reverse()
+        return reports
+
+    def _bind(self, decision: Bind) -> list[Report]:
+        uid = decision.pod.uid
+        maker, measured = self._makers[uid[:8]]
+        annotations = {**self._annotations.get(uid, {}), **decision.annotations}
+        self.forget(uid)
+        if measured:
+            self.placed[decision.pod.name] = decision.node
+        pod = maker.bound(number_of(uid), decision.node, annotations)
+        return [(BindConfirmed, uid), (Updated, pod)]
+
+    def _annotate(self, decision: AnnotatePod) -> list[Report]:
+        uid = decision.pod.uid
+        maker, _ = self._makers[uid[:8]]
+        given = {name: text for name, text in decision.annotations.items() if text is not None}
+        annotations = self._annotations.setdefault(uid, {})
+        annotations.update(given)
+        return [(Updated, maker.annotated(number_of(uid), annotations))]
+
+    def _preempt(self, decision: Preempt) -> list[Report]:
+        uid = decision.pod.uid
+        maker, measured = self._makers[uid[:8]]
+        if measured:
+            self.placed.pop(decision.pod.name, None)
+        pod = maker.preempted(number_of(uid), decision.node, decision.message)
+        return [(Updated, pod), (Deleted, pod)]
+
+
+class BenchReservationExecutor:
+    def __init__(self) -> None:
+        self._known: dict[str, Reservation] = {}
+        self._made = 0
+
+    def know(self, reservation: Reservation) -> None:
+        self._known[reservation.metadata.uid] = reservation
+
+    def carry_out(
+        self, decision: CreateReservation | SetReservationStatus | DeleteReservation
+    ) -> list[Report]:
+        if isinstance(decision, CreateReservation):
+            return [(Added, self._create(decision.reservation))]
+        uid = decision.reservation.uid
+        before = self._known.get(uid)
+        if before is None:
+            return []
+        if isinstance(decision, DeleteReservation):
+            return [(Deleted, self._known.pop(uid))]
+        after = self._known[uid] = seen(msgspec.structs.replace(before, status=decision.status))
+        confirmed: list[Report] = [(BindConfirmed, uid)] if decision.binds else []
+        return [*confirmed, (Updated, after)]
+
+    def _create(self, wanted: Reservation) -> Reservation:
+        self._made += 1
+        metadata = msgspec.structs.replace(
+            wanted.metadata,
+            uid=uid_of(wanted.metadata.name, self._made),
+            creation_timestamp=CREATED,
+            generation=1,
+        )
+        made = seen(msgspec.structs.replace(wanted, metadata=metadata))
+        self.know(made)
+        return made
+
+
+# A plan fed to a scheduler, with the clock running only while the scheduler works.
+#
+# What is timed is what a backend would make the scheduler do, given decoded objects:
+#
+#     feed       Added(pod) for each pod of a batch, its claims and volumes, and what churns meanwhile
+#     round      from the queue to decisions
+#     confirm    BindConfirmed, Updated with the pod as the watch shows it now, Deleted for victims
+#
+# What is not: making and decoding objects. An object is let go as soon as it was fed, as a reflector
+# does, so that giving its memory back is in the figures.
+
 
 Watch = Callable[[str], None]
 """Is told which part of the work begins: feed, round, confirm, or "" for none of them."""
@@ -81,14 +232,14 @@ class Drive:
     """One run of a plan. `watch` is for profilers."""
 
     def __init__(
-        self, plan: Plan, batch: int, limit: int | None = None, watch: Watch | None = None
+        self, plan: BenchPlan, batch: int, limit: int | None = None, watch: Watch | None = None
     ) -> None:
         implements = registry().implements()
         configuration = load({"apiVersion": API_VERSION, "kind": KIND}, implements)
         aliases = {"default-scheduler": DEFAULT_SCHEDULER_NAME}
         self.scheduler = Scheduler(configuration, registry(), aliases, controllers(configuration))
         self.meter = Meter()
-        self._hands = Hands()
+        self._hands = BenchExecutor()
         self.decisions = self._hands.decisions
         self.placed = self._hands.placed
         self._plan = plan
@@ -109,7 +260,7 @@ class Drive:
         try:
             for step in self._plan.steps:
                 match step:
-                    case Objects(objects):
+                    case PlannedObjects(objects):
                         for obj in objects:
                             if isinstance(obj, Reservation):
                                 self._hands.reservations.know(obj)

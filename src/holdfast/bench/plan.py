@@ -1,12 +1,25 @@
-"""What is to be fed to the scheduler, in which order: a workload or a trace made concrete."""
+"""Objects as a reflector would hand them over: decoded, one by one, from JSON of their own.
 
-from collections.abc import Sequence
+A pod is written out again whenever the API server would have changed it: once it has a node, when it
+was told why it has none, when a node is being cleared for it, and when it has to make room.
+"""
+
+import itertools
+import zlib
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from string import Template
+from typing import Any
 
-from holdfast.api.duration import parse_duration
+import msgspec
+
+from holdfast.api.decode import decode, decode_json, decode_pod_json
+from holdfast.api.kinds import is_cluster_scoped
 from holdfast.api.meta import Object
+from holdfast.api.pod import Pod
+from holdfast.api.reservation import Reservation
+from holdfast.api.times import parse_duration
 from holdfast.bench.errors import BenchError
-from holdfast.bench.making import PodMaker, Raw, filled, make_object, shapes
 from holdfast.bench.workload import (
     Barrier,
     Churn,
@@ -14,13 +27,189 @@ from holdfast.bench.workload import (
     CreateNodes,
     CreateObject,
     CreatePods,
-    Row,
+    WorkloadRow,
     templates,
 )
+from holdfast.scheduler.cluster.decisions import SetPodScheduled
+
+Raw = Mapping[str, Any]
+
+CREATED = "2026-01-01T00:00:00Z"
+
+_UID, _NODE, _CONDITIONS, _VERSION = "@uid@", "@node@", "@conditions@", "@version@"
+_POD, _NAMESPACE, _NOMINATED = "$pod", "$namespace", "@nominated@"
+_ANNOTATIONS = "@annotations@"
+_BOUND = '[{"type":"PodScheduled","status":"True","lastTransitionTime":"2026-01-01T00:00:01Z"}]'
+
+
+class PodMaker:
+    """Pods of one or several shapes, numbered from 0. `order` gives each pod's shape, else in turn;
+    namespaces are dealt out in turn. `along` are objects each pod has one of for itself."""
+
+    def __init__(
+        self,
+        prefix: str,
+        shapes: Sequence[Raw],
+        namespaces: Sequence[str] = ("default",),
+        order: Sequence[int] | None = None,
+        along: Sequence[Raw] = (),
+    ) -> None:
+        self._prefix = prefix
+        self._texts = [_pod_text(shape) for shape in shapes]
+        self._annotations = [shape.get("metadata", {}).get("annotations", {}) for shape in shapes]
+        self.namespaces = namespaces
+        self._order = order
+        self._along = along
+
+    @property
+    def key(self) -> str:
+        """What the uids of its pods begin with."""
+        return uid_of(self._prefix, 0)[:8]
+
+    def arriving(self, number: int) -> list[Object]:
+        """What there is to be fed for a new pod, the pod last."""
+        words = {"pod": self._name(number), "namespace": self._namespace(number)}
+        along = [make_object(filled(template, words), "", number) for template in self._along]
+        return [*along, self.pending(number)]
+
+    def pending(self, number: int) -> Pod:
+        return self._written(number, "", "[]", "1")
+
+    def bound(self, number: int, node: str, annotations: Mapping[str, str] | None = None) -> Pod:
+        return self._written(number, node, _BOUND, "2", annotations=annotations)
+
+    def annotated(self, number: int, annotations: Mapping[str, str]) -> Pod:
+        return self._written(number, "", "[]", "2", annotations=annotations)
+
+    def told(self, number: int, why: SetPodScheduled | None, nominated: str = "") -> Pod:
+        """Without a node, and why; perhaps with one that is being cleared for it."""
+        conditions = []
+        if why is not None:
+            said = {"status": "False", "reason": why.reason, "message": why.message}
+            conditions.append({"type": "PodScheduled", **said})
+        return self._written(
+            number, "", msgspec.json.encode(conditions).decode(), "2", nominated=nominated
+        )
+
+    def preempted(self, number: int, node: str, message: str) -> Pod:
+        """On its node, but about to leave it for another pod."""
+        said = {"status": "True", "reason": "PreemptionByScheduler", "message": message}
+        condition = msgspec.json.encode({"type": "DisruptionTarget", **said}).decode()
+        return self._written(number, node, f"{_BOUND[:-1]},{condition}]", "3")
+
+    def _name(self, number: int) -> str:
+        return f"{self._prefix}-{number:05d}"
+
+    def _namespace(self, number: int) -> str:
+        return self.namespaces[number % len(self.namespaces)]
+
+    def _written(
+        self,
+        number: int,
+        node: str,
+        conditions: str,
+        version: str,
+        nominated: str = "",
+        annotations: Mapping[str, str] | None = None,
+    ) -> Pod:
+        shape = self._order[number] if self._order else number % len(self._texts)
+        annotated = {**self._annotations[shape], **(annotations or {})}
+        text = (
+            self._texts[shape]
+            .replace(_POD, self._name(number))
+            .replace(_NAMESPACE, self._namespace(number))
+            .replace(_UID, uid_of(self._prefix, number))
+            .replace(_NODE, node)
+            .replace(_NOMINATED, nominated)
+            .replace(f'"{_CONDITIONS}"', conditions)
+            .replace(_VERSION, version)
+            .replace(f'"{_ANNOTATIONS}"', msgspec.json.encode(annotated).decode())
+        )
+        return decode_pod_json(text.encode())
+
+
+def seen(reservation: Reservation) -> Reservation:
+    """A reservation as it is read back."""
+    return decode_json(msgspec.json.encode(reservation), Reservation)
+
+
+def number_of(uid: str) -> int:
+    """The number of the pod with this uid."""
+    return int(uid[-12:], 16)
+
+
+def filled(template: Raw, words: Mapping[str, str]) -> Raw:
+    """The template with these `$words` filled in; others are left for later."""
+    text = Template(msgspec.json.encode(template).decode())
+    made: Raw = msgspec.json.decode(text.safe_substitute(words))
+    return made
+
+
+def shapes(template: Raw, vary: Mapping[str, Sequence[str]]) -> list[Raw]:
+    """The template with its `$words` filled in, once for every combination of values."""
+    if not vary:
+        return [template]
+    combinations = itertools.product(*vary.values())
+    return [filled(template, dict(zip(vary, values, strict=True))) for values in combinations]
+
+
+def make_object(
+    template: Raw,
+    prefix: str,
+    number: int,
+    labels: Mapping[str, str] | None = None,
+    namespace: str = "default",
+) -> Object:
+    """An object that is not a pod; a name and a namespace in the template are kept."""
+    metadata = dict(template.get("metadata", {}))
+    name = metadata.setdefault("name", f"{prefix}-{number:05d}")
+    metadata["uid"] = uid_of(name, number)
+    metadata["creationTimestamp"] = CREATED
+    metadata["resourceVersion"] = "1"
+    metadata["generation"] = 1
+    if template["kind"] == "Node":
+        metadata["labels"] = {
+            "kubernetes.io/hostname": name,
+            **metadata.get("labels", {}),
+            **(labels or {}),
+        }
+    elif not is_cluster_scoped(template["kind"]):
+        metadata.setdefault("namespace", namespace)
+    return decode({**template, "metadata": metadata})
+
+
+def _pod_text(shape: Raw) -> str:
+    metadata = {
+        "name": _POD,
+        "namespace": _NAMESPACE,
+        "uid": _UID,
+        "resourceVersion": _VERSION,
+        "creationTimestamp": CREATED,
+        **shape.get("metadata", {}),
+        "annotations": _ANNOTATIONS,
+    }
+    spec = {
+        "priority": 0,
+        "terminationGracePeriodSeconds": 30,
+        **shape["spec"],
+        "nodeName": _NODE,
+        "schedulerName": "default-scheduler",
+        "restartPolicy": "Always",
+    }
+    status = {"phase": "Pending", "conditions": _CONDITIONS, "nominatedNodeName": _NOMINATED}
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec, "status": status}
+    return msgspec.json.encode(pod).decode()
+
+
+def uid_of(prefix: str, number: int) -> str:
+    return f"{zlib.crc32(prefix.encode()):08x}-0000-4000-8000-{number:012x}"
+
+
+# What is to be fed to the scheduler, in which order: a workload or a trace made concrete.
 
 
 @dataclass(frozen=True, slots=True)
-class Objects:
+class PlannedObjects:
     """What is there before the pods that follow."""
 
     objects: list[Object]
@@ -49,11 +238,11 @@ class Wait:
     """Until every pod has a node, or nothing can change that."""
 
 
-Step = Objects | Pods | Churning | Wait
+Step = PlannedObjects | Pods | Churning | Wait
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class BenchPlan:
     name: str
     steps: list[Step]
     arrivals_per_second: float
@@ -61,14 +250,14 @@ class Plan:
 
     @property
     def nodes(self) -> int:
-        made = (obj for step in self.steps if isinstance(step, Objects) for obj in step.objects)
+        made = (obj for step in self.steps if isinstance(step, PlannedObjects) for obj in step.objects)
         return sum(obj.kind == "Node" for obj in made)
 
     def pods(self, measured: bool) -> int:
         return sum(s.count for s in self.steps if isinstance(s, Pods) and s.measured is measured)
 
 
-def plan_of(row: Row, nodes: int | None = None) -> Plan:
+def plan_of(row: WorkloadRow, nodes: int | None = None) -> BenchPlan:
     """The row with that many nodes; without a number, as many as the workload is defined for."""
     size = nodes or row.workload.nodes
     steps: list[Step] = []
@@ -81,11 +270,11 @@ def plan_of(row: Row, nodes: int | None = None) -> Plan:
                 names = [f"{op.prefix}-{number}" for number in range(row.count(op.count, size))]
                 namespaces[op.prefix] = names
                 members = row.count(op.members, size) // len(names) if op.members else 0
-                steps.append(Objects([_named(op.template, name, members) for name in names]))
+                steps.append(PlannedObjects([_named(op.template, name, members) for name in names]))
             case CreateObject():
                 prefix = f"{op.template}-{position}"
                 made = make_object(templates()[op.template], prefix, 0, namespace=op.namespace)
-                steps.append(Objects([made]))
+                steps.append(PlannedObjects([made]))
             case CreatePods():
                 if op.namespaces and op.namespaces not in namespaces:
                     raise BenchError(f"workload {row.name}: no namespaces begin with {op.namespaces}")
@@ -103,10 +292,10 @@ def plan_of(row: Row, nodes: int | None = None) -> Plan:
                 steps.append(Churning(f"churn-{position}", churned, recreate, seconds, op.every_pods))
             case Barrier():
                 steps.append(Wait())
-    return Plan(row.name, steps, row.workload.arrivals_per_second, row.workload.streamed)
+    return BenchPlan(row.name, steps, row.workload.arrivals_per_second, row.workload.streamed)
 
 
-def _nodes(op: CreateNodes, count: int, position: int) -> Objects:
+def _nodes(op: CreateNodes, count: int, position: int) -> PlannedObjects:
     template = templates()[op.template]
     along = [templates()[name] for name in op.along]
     made = []
@@ -115,7 +304,7 @@ def _nodes(op: CreateNodes, count: int, position: int) -> Objects:
         node = make_object(template, f"node-{position}", number, labels)
         words = {"node": node.metadata.name}
         made += [node, *(make_object(filled(other, words), "", number) for other in along)]
-    return Objects(made)
+    return PlannedObjects(made)
 
 
 def _named(template: str, name: str, members: int) -> Object:

@@ -7,9 +7,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from holdfast.bench.machine import Machine
-from holdfast.bench.measure import Result
-from holdfast.bench.sampling import Profile
+from holdfast.bench.measure import BenchResult, Machine, SampleProfile
 from holdfast.bench.trace import PUBLISHED
 from holdfast.bench.workload import TRACE, rows
 
@@ -18,8 +16,8 @@ _BUSY = 1.15
 
 def as_json(
     machine: Machine,
-    results: list[Result],
-    profiles: list[Profile],
+    results: list[BenchResult],
+    profiles: list[SampleProfile],
     packing: list[dict[str, Any]] | None = None,
 ) -> str:
     document: dict[str, Any] = {"mode": "core", "machine": machine, "rows": results}
@@ -30,14 +28,14 @@ def as_json(
     return msgspec.json.format(msgspec.json.encode(document), indent=2).decode()
 
 
-def progress_line(result: Result) -> str:
+def progress_line(result: BenchResult) -> str:
     return (
         f"{result.workload}: {result.pods_per_second.best:,.0f} pods/s, "
         f"{result.bound} of {result.measured_pods} pods bound, placements {result.checksum}"
     )
 
 
-def print_results(console: Console, machine: Machine, results: list[Result]) -> None:
+def print_results(console: Console, machine: Machine, results: list[BenchResult]) -> None:
     table = new_table("workload", "nodes", "pods", "pods/s", "mean", "p50", "p99", "CPU s", "MB")
     for result in results:
         table.add_row(
@@ -72,7 +70,7 @@ def print_results(console: Console, machine: Machine, results: list[Result]) -> 
     )
 
 
-def print_profile(console: Console, profile: Profile) -> None:
+def print_profile(console: Console, profile: SampleProfile) -> None:
     total = sum(part.microseconds for part in profile.parts)
     table = new_table(f"{profile.workload}, {profile.nodes} nodes", "µs per pod", "share")
     for part in profile.parts:

@@ -11,8 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from holdfast.bench.errors import BenchError
-from holdfast.bench.making import PodMaker, Raw, make_object
-from holdfast.bench.plan import Objects, Plan, Pods, Wait
+from holdfast.bench.plan import BenchPlan, PlannedObjects, PodMaker, Pods, Raw, Wait, make_object
 from holdfast.bench.workload import TRACE
 
 PUBLISHED = "https://github.com/alibaba/clusterdata/tree/master/cluster-trace-gpu-v2023"
@@ -30,7 +29,7 @@ _NUMBERS = ("_milli", "_mib", "gpu")
 Record = dict[str, str]
 
 
-def plan_of_trace(folder: Path, nodes: str = "all_node", pods: str = "default") -> Plan:
+def plan_of_trace(folder: Path, nodes: str = "all_node", pods: str = "default") -> BenchPlan:
     """The trace with the node and pod lists of these names."""
     node_file, pod_file = _files(folder, nodes, pods)
     machines = [
@@ -49,7 +48,7 @@ def plan_of_trace(folder: Path, nodes: str = "all_node", pods: str = "default") 
     if not machines or not order:
         raise BenchError(f"{node_file if not machines else pod_file} is empty")
     maker = PodMaker("openb-pod", templates, order=order)
-    return Plan(TRACE, [Objects(machines), Pods(maker, len(order), True), Wait()], 500.0)
+    return BenchPlan(TRACE, [PlannedObjects(machines), Pods(maker, len(order), True), Wait()], 500.0)
 
 
 def node_records(folder: Path, nodes: str) -> Iterator[Record]:

@@ -122,7 +122,7 @@ class Workload(_Struct, frozen=True):
     streamed: bool = False
 
 
-class Row(_Struct, frozen=True):
+class WorkloadRow(_Struct, frozen=True):
     """A workload in one of its variants, the unit that is run and reported."""
 
     name: str
@@ -142,7 +142,7 @@ class Row(_Struct, frozen=True):
 
 
 @cache
-def rows() -> dict[str, Row]:
+def rows() -> dict[str, WorkloadRow]:
     """Every row there is, by name, in the order of the files' names."""
     found = {}
     for file in sorted(_DATA.joinpath("workloads").iterdir(), key=lambda file: file.name):
@@ -151,7 +151,7 @@ def rows() -> dict[str, Row]:
         workload = read_workload(file.read_text(encoding="utf-8"), file.name)
         for variant in workload.variants:
             name = f"{workload.name}/{variant.name}" if variant.name else workload.name
-            found[name] = Row(name, workload, variant)
+            found[name] = WorkloadRow(name, workload, variant)
     return found
 
 

@@ -16,7 +16,7 @@ import typer
 from typer.core import TyperGroup
 
 from holdfast import __version__
-from holdfast.cli.failing import Failure
+from holdfast.cli.options import Failure
 
 _COMMANDS = {
     "up": ("holdfast.cli.up", "up"),
@@ -24,12 +24,12 @@ _COMMANDS = {
     "provisioner": ("holdfast.cli.provisioner", "provisioner"),
     "simulate": ("holdfast.cli.simulate", "simulate"),
     "get": ("holdfast.cli.get", "get"),
-    "describe": ("holdfast.cli.describe", "describe"),
+    "describe": ("holdfast.cli.get", "describe"),
     "explain": ("holdfast.cli.explain", "explain"),
     "reserve": ("holdfast.cli.reserve", "reserve"),
     "bench": ("holdfast.cli.bench", "bench"),
     "config": ("holdfast.cli.config", "app"),
-    "crds": ("holdfast.cli.crds", "crds"),
+    "crds": ("holdfast.cli.config", "crds"),
     "version": ("holdfast.cli.version", "version"),
 }
 _USAGE_ERROR = 2
@@ -93,7 +93,7 @@ def run() -> None:
     except SystemExit as exit_:
         sys.exit(1 if exit_.code == _USAGE_ERROR else exit_.code)
     except Exception as error:
-        from holdfast.api.errors import HoldfastError  # costs more than starting does
+        from holdfast.api.errors import HoldfastError
 
         if not isinstance(error, HoldfastError):
             raise

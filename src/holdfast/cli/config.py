@@ -1,8 +1,30 @@
-"""`holdfast config`: the defaults, whether a file is right, and what its plugins must be allowed."""
+"""`holdfast crds`: the CustomResourceDefinitions, for `kubectl apply -f -`."""
 
-from typing import Annotated
+from collections.abc import Iterable
+from typing import Annotated, Any
 
 import typer
+
+from holdfast.api.raw_objects import ObjectKind
+
+
+def crds(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(
+            help="Which: a kind, plural, short name or full name; all if none is given.",
+            show_default=False,
+        ),
+    ] = None,
+) -> None:
+    """Print the CustomResourceDefinitions as one YAML stream."""
+    from holdfast.api.crds import as_yaml, definitions
+
+    typer.echo(as_yaml(definitions(*names or ())), nl=False)
+
+
+# `holdfast config`: the defaults, whether a file is right, and what its plugins must be allowed.
+
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -17,8 +39,8 @@ def default() -> None:
     """Print the configuration that holds when no file is given."""
     import yaml
 
-    from holdfast.framework.config import default_configuration
-    from holdfast.plugins import registry
+    from holdfast.scheduler.framework.config import default_configuration
+    from holdfast.scheduler.plugins import registry
 
     mapping = default_configuration(registry().implements())
     typer.echo(yaml.safe_dump(mapping, sort_keys=False), nl=False)
@@ -29,8 +51,8 @@ def validate(
     file: Annotated[str, typer.Argument(help="A KubeSchedulerConfiguration.", show_default=False)],
 ) -> None:
     """Say what is wrong with a configuration file, if anything is."""
-    from holdfast.backends.assembly import declared_kinds
-    from holdfast.cli.setups import load_setup
+    from holdfast.cli.options import load_setup
+    from holdfast.scheduler.assembly import declared_kinds
 
     setup = load_setup(file)
     setup.scheduler()  # plugins are made, and look at their arguments
@@ -60,10 +82,8 @@ def rbac(
     """
     import yaml
 
-    from holdfast.backends.assembly import declared_kinds
-    from holdfast.backends.kubernetes.plugin_rbac import plugin_rbac
-    from holdfast.cli.failing import Failure
-    from holdfast.cli.setups import load_setup
+    from holdfast.cli.options import Failure, load_setup
+    from holdfast.scheduler.assembly import declared_kinds
 
     namespace, slash, name = account.partition("/")
     if not (namespace and slash and name):
@@ -74,3 +94,47 @@ def rbac(
         typer.echo("no enabled plugin reads further kinds of objects", err=True)
         return
     typer.echo(yaml.safe_dump_all(plugin_rbac(kinds, namespace, name), sort_keys=False), nl=False)
+
+
+# What the scheduler's account must be allowed for the plugins that read further kinds of objects.
+
+
+NAME = "holdfast-plugins"
+VERBS = ("get", "list", "watch")
+_API = "rbac.authorization.k8s.io"
+
+
+def rules(kinds: Iterable[ObjectKind]) -> list[dict[str, Any]]:
+    """One for each API group, of a ClusterRole."""
+    plurals: dict[str, list[str]] = {}
+    for kind in kinds:
+        of_group = plurals.setdefault(kind.group, [])
+        if kind.plural not in of_group:
+            of_group.append(kind.plural)
+    return [
+        {"apiGroups": [group], "resources": resources, "verbs": list(VERBS)}
+        for group, resources in plurals.items()
+    ]
+
+
+def plugin_rbac(kinds: Iterable[ObjectKind], namespace: str, account: str) -> list[dict[str, Any]]:
+    """A ClusterRole with these rules, and its binding to a ServiceAccount."""
+    return [
+        {
+            "apiVersion": f"{_API}/v1",
+            "kind": "ClusterRole",
+            "metadata": _metadata(),
+            "rules": rules(kinds),
+        },
+        {
+            "apiVersion": f"{_API}/v1",
+            "kind": "ClusterRoleBinding",
+            "metadata": _metadata(),
+            "roleRef": {"apiGroup": _API, "kind": "ClusterRole", "name": NAME},
+            "subjects": [{"kind": "ServiceAccount", "name": account, "namespace": namespace}],
+        },
+    ]
+
+
+def _metadata() -> dict[str, Any]:
+    return {"name": NAME, "labels": {"app.kubernetes.io/name": "holdfast"}}

@@ -5,8 +5,7 @@ from typing import Annotated
 
 import typer
 
-from holdfast.cli.asking.options import Config, Context, Kubeconfig, Namespace, Report, Where
-from holdfast.cli.failing import Failure
+from holdfast.cli.options import Config, Context, Failure, Kubeconfig, Namespace, OutputReport, Where
 
 _EXPLAINED = {
     "pod": ("pod", "pods", "po"),
@@ -30,7 +29,9 @@ def explain(
         ),
     ],
     name: Annotated[str | None, typer.Argument(metavar="NAME", show_default=False)] = None,
-    output: Annotated[Report, typer.Option("-o", "--output", help="How to tell it.")] = Report.TEXT,
+    output: Annotated[
+        OutputReport, typer.Option("-o", "--output", help="How to tell it.")
+    ] = OutputReport.TEXT,
     config: Config = None,
     kubeconfig: Kubeconfig = None,
     context: Context = None,
@@ -41,13 +42,12 @@ def explain(
     Reads what the scheduler reads and asks one with the same plugins, here and now; nothing is
     written.
     """
-    from holdfast.cli.asking.picture import take_picture
-    from holdfast.cli.asking.printing import as_json, as_yaml
-    from holdfast.cli.asking.server import Server, ask
-    from holdfast.cli.explaining.groups import explain_group
-    from holdfast.cli.explaining.pods import explain_pod
-    from holdfast.cli.explaining.reservations import explain_reservation
-    from holdfast.cli.setups import load_setup
+    from holdfast.cli.client import Server, ask
+    from holdfast.cli.explanation.pods import explain_group, explain_pod
+    from holdfast.cli.explanation.reservations import explain_reservation
+    from holdfast.cli.options import load_setup
+    from holdfast.cli.printing import as_json, as_yaml
+    from holdfast.cli.snapshot import take_picture
 
     if name is None:
         kind, _, name = kind.partition("/")
@@ -67,9 +67,9 @@ def explain(
         picture = await take_picture(server, setup)
         report = await explain_one(server, picture, name, server.namespace)
         match output:
-            case Report.JSON:
+            case OutputReport.JSON:
                 return as_json(report.data())
-            case Report.YAML:
+            case OutputReport.YAML:
                 return as_yaml(report.data())
         return report.text(time.time())
 

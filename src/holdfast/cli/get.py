@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from holdfast.cli.asking.options import Context, Kubeconfig, NarrowingNamespace, Output, Where
-from holdfast.cli.failing import Failure
+from holdfast.cli.options import Context, Failure, Kubeconfig, NarrowingNamespace, Output, Where
 
 if TYPE_CHECKING:
-    from holdfast.cli.asking.server import Raw, Server
-    from holdfast.cli.kinds.kind import Column, Found, Kind, PlainKind, Query
+    from holdfast.cli.client import Raw, Server
+    from holdfast.cli.kinds.kind import Found, OutputColumn, OutputKind, PlainKind, Query
+
 
 TYPES = "reservations (rsv), holds, nodes, queue, queues"
 
@@ -57,7 +57,7 @@ def get(
     `nodes` are shown as the scheduler counts them: requested, held by reservations, free. `queue` is
     what waits for a node, in the order it will be tried; `queues` are the Queue objects.
     """
-    from holdfast.cli.asking.server import Server, ask
+    from holdfast.cli.client import Server, ask
     from holdfast.cli.kinds.kind import Query
 
     wanted = read_types(type, names or [])
@@ -82,7 +82,7 @@ def get(
         raise Failure(1, missing, as_it_is=True)
 
 
-def read_types(type: str, names: Sequence[str]) -> "list[tuple[Kind, tuple[str, ...]]]":
+def read_types(type: str, names: Sequence[str]) -> "list[tuple[OutputKind, tuple[str, ...]]]":
     """`TYPE[,TYPE] [NAME…]`, or `TYPE/NAME…`. Raises Failure."""
     from holdfast.cli.kinds import find_kind
 
@@ -99,7 +99,7 @@ def read_types(type: str, names: Sequence[str]) -> "list[tuple[Kind, tuple[str, 
     return [(find_kind(kind), tuple(named)) for kind, named in found.items()]
 
 
-def _watchable(wanted: "Sequence[tuple[Kind, tuple[str, ...]]]") -> "PlainKind":
+def _watchable(wanted: "Sequence[tuple[OutputKind, tuple[str, ...]]]") -> "PlainKind":
     """Raises Failure."""
     from holdfast.cli.kinds.kind import PlainKind
 
@@ -111,7 +111,7 @@ def _watchable(wanted: "Sequence[tuple[Kind, tuple[str, ...]]]") -> "PlainKind":
 
 def check_selector(text: str) -> None:
     from holdfast.api.errors import SelectorError
-    from holdfast.api.selector_text import parse_label_selector
+    from holdfast.api.selectors import parse_label_selector
 
     try:
         parse_label_selector(text)
@@ -120,7 +120,7 @@ def check_selector(text: str) -> None:
 
 
 def _show(found: "Sequence[Found]", output: Output, heading: bool, single: bool) -> None:
-    from holdfast.cli.asking.printing import as_json, as_list, as_yaml
+    from holdfast.cli.printing import as_json, as_list, as_yaml
 
     rows = [row for each in found for row in each.rows]
     match output:
@@ -140,7 +140,7 @@ def _show(found: "Sequence[Found]", output: Output, heading: bool, single: bool)
 
 def _table(found: "Found", output: Output, heading: bool, prefixed: bool) -> str:
     """Where there are several tables, names say of what."""
-    from holdfast.cli.asking.printing import table
+    from holdfast.cli.printing import table
 
     shown = _shown(found.columns, output)
     rows = [[row.cells[i] for i in shown] for row in found.rows]
@@ -150,13 +150,13 @@ def _table(found: "Found", output: Output, heading: bool, prefixed: bool) -> str
     return "".join(f"{line}\n" for line in lines)
 
 
-def _shown(columns: "Sequence[Column]", output: Output) -> list[int]:
+def _shown(columns: "Sequence[OutputColumn]", output: Output) -> list[int]:
     return [i for i, column in enumerate(columns) if output is Output.WIDE or not column.wide]
 
 
 def _name(raw: "Raw") -> str:
     from holdfast.api.kinds import kind_info
-    from holdfast.cli.asking.printing import resource_name
+    from holdfast.cli.printing import resource_name
 
     return resource_name(kind_info(raw["apiVersion"], raw["kind"]), raw["metadata"]["name"])
 
@@ -165,7 +165,7 @@ async def _follow(
     server: "Server", kind: "PlainKind", found: "Found", query: "Query", output: Output
 ) -> None:
     """A row, or an object, for every change, in columns as wide as those above where that is enough."""
-    from holdfast.cli.asking.printing import NONE, as_json, as_yaml
+    from holdfast.cli.printing import NONE, as_json, as_yaml
 
     shown = _shown(kind.columns, output)
     names = [kind.columns[i].name for i in shown]
@@ -191,3 +191,38 @@ async def _follow(
                 cells = kind.cells(raw, time.time())
                 padded = ((cells[i] or NONE).ljust(w) for i, w in zip(shown, widths, strict=True))
                 typer.echo("   ".join(padded).rstrip())
+
+
+# `holdfast describe`
+
+
+def describe(
+    type: Type,
+    names: Names = None,
+    selector: Selector = "",
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+    namespace: NarrowingNamespace = None,
+) -> None:
+    """Tell all about a reservation, hold, node, or what waits."""
+    from holdfast.cli.client import Server, ask
+    from holdfast.cli.kinds.kind import Query
+
+    wanted = read_types(type, names or [])
+    check_selector(selector)
+
+    async def work(server: Server) -> list[str]:
+        texts: list[str] = []
+        missing: list[str] = []
+        for kind, given in wanted:
+            found = await kind.find(server, Query(given, namespace or "", selector))
+            missing += found.missing
+            texts += [await kind.describe(server, row.object) for row in found.rows]
+        typer.echo("\n\n".join(texts), nl=False)
+        if not texts and not missing:
+            typer.echo("No resources found", err=True)
+        return missing
+
+    missing = ask(Where(kubeconfig, context, namespace), work)
+    if missing:
+        raise Failure(1, missing, as_it_is=True)

@@ -4,10 +4,10 @@ from typing import Annotated
 
 import typer
 
-from holdfast.cli.asking.options import Kubeconfig
-from holdfast.cli.serving import (
+from holdfast.cli.options import (
     DEFAULT_OPEN_PATHS,
     HealthAddress,
+    Kubeconfig,
     OpenPaths,
     failures,
     logger,
@@ -35,9 +35,9 @@ def provisioner(
 
     For where the scheduler does not do that itself: dynamicReservation.provisioner is external.
     """
-    from holdfast.backends.kubernetes.access import find_access
-    from holdfast.server.provisioning import ProvisionerSettings
-    from holdfast.server.provisioning import run as serve
+    from holdfast.kube.access import find_access
+    from holdfast.kube.provisioner_run import ProvisionerSettings
+    from holdfast.kube.provisioner_run import run as serve
 
     health = read_address(health_address)
     log = logger()

@@ -5,13 +5,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from holdfast.cli.asking.options import Context, Kubeconfig, OwnersNamespace, Where, optional
-from holdfast.cli.failing import Failure
+from holdfast.cli.options import Context, Failure, Kubeconfig, OwnersNamespace, Where, optional
 
 if TYPE_CHECKING:
-    from holdfast.cli.asking.server import Raw, Server
-    from holdfast.cli.reserving.sources import Source
-    from holdfast.cli.reserving.wishes import Wishes
+    from holdfast.cli.client import Raw, Server
+    from holdfast.cli.reservation_builder import ReserveOptions, Source
 
 
 class Policy(enum.StrEnum):
@@ -118,21 +116,22 @@ def reserve(
     hand: `holdfast reserve --cpu 4 --memory 8Gi --replicas 3 --owner app=web --ttl 2h`. With
     --namespace only owners in that namespace are meant.
     """
-    from holdfast.cli.asking.server import Server, ask
-    from holdfast.cli.reserving.making import make_reservations
-    from holdfast.cli.reserving.sources import find_workload, source_of
-    from holdfast.cli.reserving.wishes import (
-        Wishes,
+    from holdfast.cli.client import Server, ask
+    from holdfast.cli.reservation_builder import (
+        ReserveOptions,
         check_lifetime,
+        find_workload,
+        make_reservations,
         read_owners,
         read_pairs,
         read_resources,
+        source_of,
     )
 
     if source is not None and file is not None:
         raise Failure(1, ["--filename: cannot be given together with a SOURCE; keep one of them"])
     check_lifetime(ttl, expires)
-    wishes = Wishes(
+    wishes = ReserveOptions(
         name=name or "",
         replicas=replicas,
         resources=read_resources(cpu, memory, gpu, resource or ()),
@@ -170,8 +169,8 @@ def reserve(
     _print(ask(where, read_and_make), output)
 
 
-def _made(wishes: "Wishes", source: "Source | None") -> "list[Raw]":
-    from holdfast.cli.reserving.making import holds_nothing, make_reservations
+def _made(wishes: "ReserveOptions", source: "Source | None") -> "list[Raw]":
+    from holdfast.cli.reservation_builder import holds_nothing, make_reservations
 
     made = make_reservations(wishes, source)
     if holds_nothing(made[0]):
@@ -180,9 +179,9 @@ def _made(wishes: "Wishes", source: "Source | None") -> "list[Raw]":
 
 
 def _read_file(file: str, namespace: str) -> "Source":
-    from holdfast.cli.reserving.sources import source_of
+    from holdfast.cli.reservation_builder import source_of
     from holdfast.sim.errors import InvalidInput
-    from holdfast.sim.loading import load_one
+    from holdfast.sim.manifests import load_one
 
     try:
         raw = load_one(file)
@@ -195,8 +194,8 @@ def _read_file(file: str, namespace: str) -> "Source":
 
 async def _create(server: "Server", made: "list[Raw]", output: Made | None, named: bool) -> "list[Raw]":
     """One after the other; what was created before one was refused is said."""
-    from holdfast.backends.kubernetes.errors import ApiError
-    from holdfast.cli.asking.server import RESERVATION, refusal
+    from holdfast.cli.client import RESERVATION, refusal
+    from holdfast.kube.errors import ApiError
 
     created = []
     for raw in made:
@@ -214,8 +213,8 @@ async def _create(server: "Server", made: "list[Raw]", output: Made | None, name
 
 
 def _print(made: "list[Raw]", output: Made | None) -> None:
-    from holdfast.cli.asking.printing import as_json, as_list, as_manifest, resource_name
-    from holdfast.cli.asking.server import RESERVATION
+    from holdfast.cli.client import RESERVATION
+    from holdfast.cli.printing import as_json, as_list, as_manifest, resource_name
 
     match output:
         case Made.YAML:

@@ -4,13 +4,13 @@ from typing import Annotated, Any
 
 import typer
 
-from holdfast.cli.asking.options import optional
-from holdfast.cli.serving import (
+from holdfast.cli.options import (
     DEFAULT_OPEN_PATHS,
     HealthAddress,
     OpenPaths,
     failures,
     logger,
+    optional,
     read_address,
     read_open_paths,
     run_loop,
@@ -49,10 +49,10 @@ def run(
 
     Those whose spec.schedulerName is that of a profile; by default holdfast-scheduler.
     """
-    from holdfast.backends.kubernetes.access import find_access
-    from holdfast.cli.setups import load_setup
-    from holdfast.server.running import RunSettings
-    from holdfast.server.running import run as serve
+    from holdfast.cli.options import load_setup
+    from holdfast.kube.access import find_access
+    from holdfast.kube.run import RunSettings
+    from holdfast.kube.run import run as serve
 
     setup = load_setup(config)
     configuration = setup.configuration

@@ -7,14 +7,18 @@ from typing import Annotated
 import typer
 
 from holdfast.api.errors import HoldfastError
-from holdfast.cli.failing import Failure
-from holdfast.cli.logs import log_to_stderr
-from holdfast.cli.serving import DEFAULT_OPEN_PATHS, OpenPaths, read_open_paths
-from holdfast.cli.setups import load_setup
-from holdfast.server.applying import NotApplied
-from holdfast.server.up import Up, UpSettings, serve
+from holdfast.cli.options import (
+    DEFAULT_OPEN_PATHS,
+    Failure,
+    OpenPaths,
+    load_setup,
+    log_to_stderr,
+    read_open_paths,
+)
+from holdfast.local.apply_manifests import NotApplied
+from holdfast.local.up import Up, UpSettings, serve
 from holdfast.sim.errors import InvalidInput
-from holdfast.sim.loading import load_files
+from holdfast.sim.manifests import load_files
 
 KUBECONFIG = "holdfast.kubeconfig"
 

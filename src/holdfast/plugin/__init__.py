@@ -2,9 +2,9 @@
 
     from holdfast.plugin import Filter, Handle, Plugin, PodClass, Reason, Scope, View
 
-`Plugin` is what to subclass; the manual is in `holdfast.framework.interface`, what a plugin may read
-of the cluster in `Handle`, and docs/plugins.md has worked examples. `holdfast.plugin.testing` tries a
-plugin in a small cluster.
+`Plugin` is what to subclass; the manual is in `holdfast.scheduler.framework.interface`, what a plugin
+may read of the cluster in `Handle`, and docs/plugins.md has worked examples. `holdfast.plugin.testing`
+tries a plugin in a small cluster.
 
 What is listed in `__all__` is stable: within a version of the contract (`API_VERSION`) names and
 meanings are only ever added. A plugin may say which version it was written for (`api_version = "v1"`);
@@ -14,14 +14,21 @@ Holdfast's own.
 """
 
 from holdfast.api.raw_objects import ObjectKind
-from holdfast.core.changes import Change
-from holdfast.core.classes import PodClass
-from holdfast.core.decisions import AnnotatePod, Bind, Decision, Emit, ObjectRef, Preempt
-from holdfast.core.nodes import NodeInfo
-from holdfast.core.pods import Phase, PodRecord
-from holdfast.core.view import Cells, View
-from holdfast.framework.handle import Handle, NodeColumn, NodeLabel, Nodes, OwnColumn, PodCounts
-from holdfast.framework.interface import (
+from holdfast.scheduler.cluster.decisions import AnnotatePod, Bind, Decision, Emit, ObjectRef, Preempt
+from holdfast.scheduler.cluster.events import Change
+from holdfast.scheduler.cluster.node_table import NodeInfo
+from holdfast.scheduler.cluster.pod_classes import PodClass
+from holdfast.scheduler.cluster.pods import Phase, PodRecord
+from holdfast.scheduler.cluster.view import Cells, View
+from holdfast.scheduler.framework.handle import (
+    Handle,
+    NodeColumn,
+    NodeLabel,
+    Nodes,
+    OwnColumn,
+    PodCounts,
+)
+from holdfast.scheduler.framework.interface import (
     API_VERSION,
     FINE,
     MAX_SCORE,
@@ -44,7 +51,7 @@ from holdfast.framework.interface import (
     Trial,
     Version,
 )
-from holdfast.framework.registry import PluginError
+from holdfast.scheduler.framework.registry import PluginError
 
 __all__ = [
     "API_VERSION",

@@ -4,7 +4,16 @@ The core and the objects count from the epoch, as they do everywhere; timelines 
 from the start. The two meet here and nowhere else.
 """
 
-from holdfast.api.timestamps import format_time, parse_time
+from collections.abc import Iterable, Iterator
+from math import ceil
+from typing import Any
+
+from holdfast.api import names
+from holdfast.api.decode import object_name
+from holdfast.api.errors import InvalidObject, TimeError
+from holdfast.api.times import format_time, parse_time
+from holdfast.local.store.objects import Raw
+from holdfast.sim.document_fields import hint, seconds
 
 START = parse_time("2026-01-01T00:00:00Z")
 _DIGITS = 6
@@ -40,3 +49,103 @@ class VirtualClock:
 
     def since_start(self, epoch: float) -> float:
         return round(epoch - self._start, _DIGITS)
+
+
+# The simulation's annotations: when things happen to an object.
+
+
+_ANNOTATIONS = (names.SIM_AT, names.SIM_DELETE_AT, names.SIM_RUNS_FOR, names.SIM_STOPS_IN)
+_POD_ONLY = (names.SIM_RUNS_FOR, names.SIM_STOPS_IN)
+
+
+def timing(raw: Raw, found: list[InvalidObject], step_at: float | None = None) -> dict[str, float]:
+    """What the simulation's annotations say, in seconds."""
+    name = object_name(raw)
+    prefix = "apply." if step_at is not None else ""
+    times: dict[str, float] = {names.SIM_AT: 0.0}
+    annotations = raw["metadata"].get("annotations") or {}
+    for key, text in annotations.items():
+        field = f"{prefix}metadata.annotations[{key}]"
+        if not key.startswith(names.SIM_PREFIX):
+            continue
+        if key not in _ANNOTATIONS:
+            message = f"unknown annotation{hint(key, _ANNOTATIONS)}"
+            found.append(InvalidObject(name, field, message))
+        elif key in _POD_ONLY and raw["kind"] != "Pod":
+            found.append(InvalidObject(name, field, "only pods can have this"))
+        elif key == names.SIM_AT and step_at is not None:
+            message = "has no place here: the Step says when"
+            found.append(InvalidObject(name, field, message))
+        else:
+            times[key] = seconds(text, name, field, found)
+    start = times[names.SIM_AT] if step_at is None else step_at
+    if times.get(names.SIM_DELETE_AT, start) < start:
+        field = f"{prefix}metadata.annotations[{names.SIM_DELETE_AT}]"
+        found.append(InvalidObject(name, field, "is before the object is created"))
+    return times
+
+
+# When virtual time starts.
+#
+# A scenario starts at 2026-01-01T00:00:00Z. What was read from a cluster carries times, and starts at
+# the newest of them: its reservations expire and its pods have waited as they would in that cluster. A
+# time before 2026 in a scenario written by hand says how old an object is at the start, and moves
+# nothing; only in objects with a resourceVersion, which a server gives, does it count.
+
+
+_PAST = frozenset(
+    {
+        "completionTime",
+        "creationTimestamp",
+        "eventTime",
+        "finishedAt",
+        "firstTimestamp",
+        "lastHeartbeatTime",
+        "lastProbeTime",
+        "lastScheduleTime",
+        "lastSuccessfulTime",
+        "lastTimestamp",
+        "lastTransitionTime",
+        "lastUpdateTime",
+        "renewTime",
+        "startTime",
+        "startedAt",
+        "time",
+    }
+)
+"""Fields with the time of something that has happened."""
+_PARTS = ("metadata", "status", "firstTimestamp", "lastTimestamp", "eventTime")
+
+
+def start_time(objects: Iterable[Raw]) -> float:
+    """Of what is there at the start."""
+    newest = served = float("-inf")
+    for raw in objects:
+        latest = max(_times(raw), default=newest)
+        newest = max(newest, latest)
+        metadata = raw.get("metadata")
+        if isinstance(metadata, dict) and metadata.get("resourceVersion"):
+            served = max(served, latest)
+    if newest > START:
+        return float(ceil(newest))
+    return float(ceil(served)) if served > float("-inf") else START
+
+
+def _times(raw: Raw) -> Iterator[float]:
+    stack: list[Any] = [{part: raw[part] for part in _PARTS if part in raw}]
+    if raw.get("kind") == "Lease":
+        stack.append(raw.get("spec"))
+    while stack:
+        here = stack.pop()
+        if isinstance(here, list):
+            stack.extend(here)
+        elif isinstance(here, dict):
+            for key, value in here.items():
+                if isinstance(value, dict | list):
+                    if key not in ("annotations", "labels", "fieldsV1"):
+                        stack.append(value)
+                elif key in _PAST and isinstance(value, str):
+                    try:
+                        yield parse_time(value)
+                    except TimeError:
+                        continue

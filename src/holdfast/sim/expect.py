@@ -19,10 +19,10 @@ from typing import Any
 
 from holdfast.api import names
 from holdfast.api.errors import InvalidObject
-from holdfast.backends.embedded.objects import Objects
-from holdfast.sim.reading import described, seconds, unknown_fields
-from holdfast.sim.timeline import Entry
-from holdfast.store.objects import Raw, pod_key
+from holdfast.local.component import ObjectWriter
+from holdfast.local.store.objects import Raw, pod_key
+from holdfast.sim.document_fields import described, seconds, unknown_fields
+from holdfast.sim.timeline import TimelineEntry
 
 _WHAT = "Expect"
 _MAPS = ("bound", "pending", "phases")
@@ -94,7 +94,9 @@ def _read_lines(data: Raw, part: str, found: list[InvalidObject]) -> list[Line]:
     return lines
 
 
-def failures(expected: Expectation, objects: Objects, timeline: Sequence[Entry]) -> list[str]:
+def failures(
+    expected: Expectation, objects: ObjectWriter, timeline: Sequence[TimelineEntry]
+) -> list[str]:
     """What is not as expected, each with the field that says so."""
     return [
         *_check_bound(expected, objects),
@@ -105,7 +107,7 @@ def failures(expected: Expectation, objects: Objects, timeline: Sequence[Entry])
     ]
 
 
-def _check_bound(expected: Expectation, objects: Objects) -> Iterator[str]:
+def _check_bound(expected: Expectation, objects: ObjectWriter) -> Iterator[str]:
     for name, nodes in expected.bound.items():
         pod = _pod(objects, name)
         if pod is None:
@@ -118,7 +120,7 @@ def _check_bound(expected: Expectation, objects: Objects) -> Iterator[str]:
             yield f"bound.{name}: expected on {wanted}, {why}"
 
 
-def _check_pending(expected: Expectation, objects: Objects) -> Iterator[str]:
+def _check_pending(expected: Expectation, objects: ObjectWriter) -> Iterator[str]:
     for name, message in expected.pending.items():
         pod = _pod(objects, name)
         if pod is None:
@@ -129,7 +131,7 @@ def _check_pending(expected: Expectation, objects: Objects) -> Iterator[str]:
             yield f"pending.{name}: expected {message!r}, got {_message(pod)!r}"
 
 
-def _check_phases(expected: Expectation, objects: Objects) -> Iterator[str]:
+def _check_phases(expected: Expectation, objects: ObjectWriter) -> Iterator[str]:
     for name, phase in expected.phases.items():
         pod = _pod(objects, name)
         if pod is None:
@@ -138,12 +140,12 @@ def _check_phases(expected: Expectation, objects: Objects) -> Iterator[str]:
             yield f"phases.{name}: expected {phase}, got {pod['status'].get('phase')}"
 
 
-def _check_absent(expected: Expectation, objects: Objects) -> Iterator[str]:
+def _check_absent(expected: Expectation, objects: ObjectWriter) -> Iterator[str]:
     present = {str(key) for key in objects.every_key()} if expected.absent else set()
     yield from (f"absent: {name} is there" for name in expected.absent if name in present)
 
 
-def _check_lines(expected: Expectation, timeline: Sequence[Entry]) -> Iterator[str]:
+def _check_lines(expected: Expectation, timeline: Sequence[TimelineEntry]) -> Iterator[str]:
     position = 0
     for i, line in enumerate(expected.timeline):
         matches = _matcher(line)
@@ -158,7 +160,7 @@ def _check_lines(expected: Expectation, timeline: Sequence[Entry]) -> Iterator[s
             yield f"never[{i}]: {_told(line)} happened at {entry.t:g}s"
 
 
-def _matcher(line: Line) -> Callable[[Entry], bool]:
+def _matcher(line: Line) -> Callable[[TimelineEntry], bool]:
     return lambda entry: all(getattr(entry, key) == value for key, value in line.items())
 
 
@@ -167,7 +169,7 @@ def _told(line: Line) -> str:
     return ", ".join(f"{key} {value}" for key, value in parts.items())
 
 
-def _pod(objects: Objects, name: str) -> Raw | None:
+def _pod(objects: ObjectWriter, name: str) -> Raw | None:
     namespace, _, short = name.rpartition("/")
     return objects.get(pod_key(namespace or names.DEFAULT_NAMESPACE, short))
 

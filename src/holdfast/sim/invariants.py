@@ -2,15 +2,15 @@
 
 from collections.abc import Callable, Iterable
 
-from holdfast.actions.scheduler import Scheduler
 from holdfast.api.names import HOLD_LABEL, RESERVATION_API
-from holdfast.backends.embedded.objects import ENDED
-from holdfast.core.cluster import Cluster
-from holdfast.core.jobs.holds import STARVATION
-from holdfast.core.pods import Phase
-from holdfast.core.validate import validate_state
+from holdfast.local.component import ENDED
+from holdfast.local.store.store import Store
+from holdfast.scheduler.cluster.cluster import Cluster
+from holdfast.scheduler.cluster.pods import Phase
+from holdfast.scheduler.cluster.recount import validate_state
+from holdfast.scheduler.jobs.starvation_holds import STARVATION
+from holdfast.scheduler.scheduler import Scheduler
 from holdfast.sim.clock import VirtualClock
-from holdfast.store.store import Store
 
 RESERVATION_GROUP = RESERVATION_API.partition("/")[0]
 _STORY_LINES = 20

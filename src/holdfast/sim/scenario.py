@@ -1,34 +1,129 @@
-"""From documents to what happens when.
+"""Owner references of a scenario's objects.
 
-A document is an object, which is created at its `sim.holdfast.io/at`; a Step, which changes things
-later; or an Expect, which says what should have come of it. Everything that can be wrong with them
-before anything runs is found here, all of it at once.
+A reference may say no uid, and an owner may have none yet: the two are then matched by name. Where both
+have one and they differ, the reference is to another object of that name.
 """
 
+import uuid
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
 
 from holdfast.api import names
 from holdfast.api.decode import drop_nulls, object_name
 from holdfast.api.documents import Document
 from holdfast.api.errors import InvalidObject
-from holdfast.api.kinds import Kinds
+from holdfast.api.kinds import NO_KINDS, Kinds, is_cluster_scoped
 from holdfast.api.raw_objects import ObjectKind, declared_infos
-from holdfast.api.validation import validate
-from holdfast.backends.embedded.admission import SYSTEM_CLASSES
-from holdfast.backends.embedded.agenda import STATED, STATED_FIRST
+from holdfast.local.admission import SYSTEM_CLASSES
+from holdfast.local.clock import STATED, STATED_FIRST
+from holdfast.local.component import key_of
+from holdfast.local.store.objects import Key, Raw
+from holdfast.machinery.typed_validation import validate
+from holdfast.sim.clock import start_time, timing
+from holdfast.sim.document_fields import described, unknown_field_errors
 from holdfast.sim.errors import InvalidInput
 from holdfast.sim.expect import Expectation, read_expectation
-from holdfast.sim.happenings import Apply, Check, Create, Happening, Scenario
-from holdfast.sim.owners import owners_without_pods, with_owner_uids
-from holdfast.sim.reading import described
-from holdfast.sim.skipped_kinds import counted, is_skipped
-from holdfast.sim.start_time import start_time
+from holdfast.sim.manifests import counted, is_skipped
+from holdfast.sim.scenario_actions import Apply, Create, ExpectationCheck, Scenario, ScenarioAction
 from holdfast.sim.step_documents import STEP, read_step
-from holdfast.sim.strict_decoding import unknown_field_errors
-from holdfast.sim.timing import timing
 from holdfast.sim.workloads import makes_pods
-from holdfast.store.objects import Raw
+
+_UIDS = uuid.UUID("5a0c5a2e-6f0b-5d6c-9d5e-4d3c1f0b7a21")
+_OWNERS = (
+    ("", "ReplicationController"),
+    ("apps", "DaemonSet"),
+    ("apps", "ReplicaSet"),
+    ("apps", "StatefulSet"),
+    ("batch", "Job"),
+    ("batch.volcano.sh", "Job"),
+)
+"""Kinds that have pods in a cluster."""
+
+
+def with_owner_uids(
+    happenings: Sequence[ScenarioAction], declared: Kinds = NO_KINDS
+) -> list[ScenarioAction]:
+    """With the uids that references and owners lack."""
+    created = [h.action.raw for h in happenings if isinstance(h.action, Create | Apply)]
+    uids = {
+        key_of(raw, declared): str(raw["metadata"].get("uid") or "") for raw in created if _name(raw)
+    }
+    lacking = {key for key, uid in uids.items() if not uid}
+    given: dict[Key, str] = {}
+    for happening in happenings:
+        for key, reference in _references(happening):
+            if key in lacking:
+                known = given.get(key, "")
+                given[key] = known or reference.get("uid") or ""
+    for key, uid in given.items():
+        uids[key] = uid or str(uuid.uuid5(_UIDS, str(key)))
+    return [_completed(happening, uids, declared) for happening in happenings]
+
+
+def owners_without_pods(
+    happenings: Sequence[ScenarioAction], declared: Kinds = NO_KINDS
+) -> Iterator[str]:
+    """A line about owners that no controller makes pods for, and no pod refers to."""
+    referred = {key for happening in happenings for key, _ in _references(happening)}
+    found: Counter[tuple[str, str]] = Counter()
+    for happening in happenings:
+        if isinstance(happening.action, Create | Apply):
+            raw = happening.action.raw
+            key = key_of(raw, declared)
+            if key[:2] in _OWNERS and not makes_pods(key.group, raw) and key not in referred:
+                found[key[:2]] += 1
+    if found:
+        yield f"no pods are made for: {counted(found)}"
+
+
+def _references(happening: ScenarioAction) -> Iterator[tuple[Key, dict[str, Any]]]:
+    if not isinstance(happening.action, Create | Apply):
+        return
+    metadata = happening.action.raw["metadata"]
+    for reference in metadata.get("ownerReferences") or ():
+        kind = reference.get("kind") or ""
+        namespace = "" if is_cluster_scoped(kind) else _namespace(metadata)
+        group = (reference.get("apiVersion") or "").rpartition("/")[0]
+        yield Key(group, kind, namespace, reference.get("name") or ""), reference
+
+
+def _completed(happening: ScenarioAction, uids: dict[Key, str], declared: Kinds) -> ScenarioAction:
+    action = happening.action
+    if not isinstance(action, Create | Apply):
+        return happening
+    metadata: Raw = action.raw["metadata"]
+    changes: Raw = {}
+    uid = uids[key_of(action.raw, declared)] if _name(action.raw) else ""
+    if uid and not metadata.get("uid"):
+        changes["uid"] = uid
+    references = [
+        {**reference, "uid": uids[key]} if not reference.get("uid") and uids.get(key) else reference
+        for key, reference in _references(happening)
+    ]
+    if references != (metadata.get("ownerReferences") or []):
+        changes["ownerReferences"] = references
+    if not changes:
+        return happening
+    raw = {**action.raw, "metadata": {**metadata, **changes}}
+    return replace(happening, action=replace(action, raw=raw))
+
+
+def _name(raw: Raw) -> str:
+    return str(raw["metadata"].get("name") or "")
+
+
+def _namespace(metadata: Raw) -> str:
+    return metadata.get("namespace") or names.DEFAULT_NAMESPACE
+
+
+# From documents to what happens when.
+#
+# A document is an object, which is created at its `sim.holdfast.io/at`; a Step, which changes things
+# later; or an Expect, which says what should have come of it. Everything that can be wrong with them
+# before anything runs is found here, all of it at once.
+
 
 EXPECT = "Expect"
 _FIRST = ("Namespace", "PriorityClass", "RuntimeClass", "StorageClass")
@@ -40,7 +135,7 @@ def read_scenario(documents: Sequence[Document], kinds: Sequence[ObjectKind] = (
     """`kinds` are those of objects that plugins read. Raises InvalidInput with every problem."""
     declared = declared_infos(kinds)
     problems: list[str] = []
-    happenings: list[Happening] = []
+    happenings: list[ScenarioAction] = []
     at_the_end: list[tuple[Document, Expectation]] = []
     skipped: Counter[tuple[str, str]] = Counter()
     unknown: Counter[str] = Counter()
@@ -67,7 +162,7 @@ def read_scenario(documents: Sequence[Document], kinds: Sequence[ObjectKind] = (
             if not found:
                 times = timing(raw, found)
                 order = (STATED_FIRST if raw["kind"] in _FIRST else STATED, position)
-                happenings.append(Happening(times[names.SIM_AT], order, document, Create(raw)))
+                happenings.append(ScenarioAction(times[names.SIM_AT], order, document, Create(raw)))
                 if not times[names.SIM_AT]:
                     given.append(raw)
         problems.extend(f"{document}: {each}" for each in found)
@@ -126,7 +221,7 @@ def _read_own(
     position: int,
     declared: Kinds,
     found: list[InvalidObject],
-    happenings: list[Happening],
+    happenings: list[ScenarioAction],
     at_the_end: list[tuple[Document, Expectation]],
 ) -> None:
     kind = data.get("kind")
@@ -135,12 +230,12 @@ def _read_own(
     elif kind == STEP:
         step = read_step(data, found, declared)
         if step is not None:
-            happenings.append(Happening(step[0], (STATED, position), document, step[1]))
+            happenings.append(ScenarioAction(step[0], (STATED, position), document, step[1]))
     elif kind == EXPECT:
         expectation = read_expectation(data, found)
         if expectation is not None and expectation.at is not None:
-            check = Check(expectation)
-            happenings.append(Happening(expectation.at, (STATED, position), document, check))
+            check = ExpectationCheck(expectation)
+            happenings.append(ScenarioAction(expectation.at, (STATED, position), document, check))
         elif expectation is not None:
             at_the_end.append((document, expectation))
     else:
@@ -148,7 +243,7 @@ def _read_own(
         found.append(InvalidObject("", "kind", message))
 
 
-def _missing_classes(happenings: Sequence[Happening]) -> Iterator[str]:
+def _missing_classes(happenings: Sequence[ScenarioAction]) -> Iterator[str]:
     """Priority classes that pods name and that never come to be. A pod that has its priority was
     admitted where they are."""
     objects, known = _objects(happenings), _priority_classes(happenings)
@@ -163,7 +258,7 @@ def _missing_classes(happenings: Sequence[Happening]) -> Iterator[str]:
             )
 
 
-def _templates_without_class(happenings: Sequence[Happening]) -> Iterator[str]:
+def _templates_without_class(happenings: Sequence[ScenarioAction]) -> Iterator[str]:
     """A line about workloads whose pods an API server would refuse, since their class never comes."""
     known = _priority_classes(happenings)
     found: dict[str, list[str]] = {}
@@ -177,10 +272,10 @@ def _templates_without_class(happenings: Sequence[Happening]) -> Iterator[str]:
         yield f"no pods can be made with PriorityClasses that are not here: {', '.join(texts)}"
 
 
-def _objects(happenings: Sequence[Happening]) -> list[tuple[Happening, Raw]]:
+def _objects(happenings: Sequence[ScenarioAction]) -> list[tuple[ScenarioAction, Raw]]:
     return [(h, h.action.raw) for h in happenings if isinstance(h.action, Create | Apply)]
 
 
-def _priority_classes(happenings: Sequence[Happening]) -> set[str]:
+def _priority_classes(happenings: Sequence[ScenarioAction]) -> set[str]:
     given = (raw for _, raw in _objects(happenings) if raw["kind"] == "PriorityClass")
     return {str(raw["metadata"].get("name") or "") for raw in given} | SYSTEM_CLASSES.keys()

@@ -15,20 +15,20 @@ from typing import Any
 
 from holdfast.api.documents import Document
 from holdfast.api.errors import InvalidObject
-from holdfast.backends.embedded.hands import Hands
-from holdfast.backends.embedded.setup import Setup
-from holdfast.core.decisions import Decision
-from holdfast.core.plugin_errors import PluginReport
-from holdfast.sim.accounts import Accounts
+from holdfast.local.executor import DecisionExecutor
+from holdfast.local.setup import SchedulerFactory
+from holdfast.local.store.objects import Raw
+from holdfast.scheduler.cluster.decisions import Decision
+from holdfast.scheduler.cluster.plugin_errors import PluginReport
+from holdfast.sim.action_runner import ActionRunner, Step
 from holdfast.sim.errors import InvalidInput
 from holdfast.sim.expect import Expectation, failures
-from holdfast.sim.happenings import Check, Happening, Scenario
 from holdfast.sim.invariants import broken
-from holdfast.sim.steps import Step, Steps
+from holdfast.sim.node_usage import NodeUsage
+from holdfast.sim.scenario_actions import ExpectationCheck, Scenario, ScenarioAction
 from holdfast.sim.summary import summary
-from holdfast.sim.timeline import Entry
-from holdfast.sim.world import World
-from holdfast.store.objects import Raw
+from holdfast.sim.timeline import TimelineEntry
+from holdfast.sim.world import SimulatedCluster
 
 _ROUNDS_AT_ONCE = 1_000
 """More rounds than this, and some more for each object, without time moving on is a cluster that does
@@ -46,12 +46,12 @@ Progress = Callable[[float, int, int], None]
 class Result:
     seed: int
     end: float
-    timeline: list[Entry]
+    timeline: list[TimelineEntry]
     objects: list[Raw]
     summary: dict[str, Any]
     unmet: list[str]
     """Expectations of the scenario that did not come true."""
-    accounts: Accounts
+    accounts: NodeUsage
     plugin_errors: list[PluginReport] = field(default_factory=list)
     """What plugins raised, each different error once."""
 
@@ -60,7 +60,7 @@ class Simulation:
     def __init__(
         self,
         scenario: Scenario,
-        setup: Setup,
+        setup: SchedulerFactory,
         seed: int = 0,
         start: float | None = None,
         *,
@@ -70,9 +70,9 @@ class Simulation:
         self._scenario = scenario
         self._seed = seed
         begin = scenario.start if start is None else start
-        self.world = World(setup, seed, begin, audit=audit, kinds=scenario.kinds)
-        self._steps = Steps(self.world)
-        self._hands = Hands(self.world)
+        self.world = SimulatedCluster(setup, seed, begin, audit=audit, kinds=scenario.kinds)
+        self._steps = ActionRunner(self.world)
+        self._hands = DecisionExecutor(self.world)
         self._moments = 0
         self._unchecked = 0
         self._to_look_at: list[tuple[Document, Expectation]] = []
@@ -120,10 +120,10 @@ class Simulation:
         self._steps.take(step, 0)
         self.world.settle()
 
-    def _when_due(self, happening: Happening) -> Callable[[], None]:
+    def _when_due(self, happening: ScenarioAction) -> Callable[[], None]:
         def come() -> None:
             action = happening.action
-            if isinstance(action, Check):
+            if isinstance(action, ExpectationCheck):
                 self._to_look_at.append((happening.origin, action.expectation))
                 return
             try:
@@ -133,7 +133,7 @@ class Simulation:
 
         return come
 
-    def refused(self, happening: Happening, error: InvalidObject) -> None:
+    def refused(self, happening: ScenarioAction, error: InvalidObject) -> None:
         """The scenario asks for what an API server refuses: it is not one that can be run."""
         at = f"at {self.world.clock.t:g}s"
         raise InvalidInput([f"{happening.origin}: {error} ({at})"]) from None

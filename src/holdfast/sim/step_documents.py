@@ -6,12 +6,11 @@ from holdfast.api import names
 from holdfast.api.decode import drop_nulls, object_name
 from holdfast.api.errors import InvalidObject
 from holdfast.api.kinds import KINDS, NO_KINDS, KindInfo, Kinds
-from holdfast.api.validation import validate
-from holdfast.sim.happenings import Action, Apply, Delete, Patch, Restart, Target
-from holdfast.sim.reading import described, hint, seconds, unknown_fields
-from holdfast.sim.strict_decoding import unknown_field_errors
-from holdfast.sim.timing import timing
-from holdfast.store.objects import Raw
+from holdfast.local.store.objects import Raw
+from holdfast.machinery.typed_validation import validate
+from holdfast.sim.clock import timing
+from holdfast.sim.document_fields import described, hint, seconds, unknown_field_errors, unknown_fields
+from holdfast.sim.scenario_actions import Action, Apply, Delete, Patch, Restart, Target
 
 STEP = "Step"
 _VERBS = ("apply", "delete", "patch", "restart")

@@ -5,16 +5,16 @@ from collections import Counter
 from typing import Any
 
 from holdfast.api.pod import Pod
-from holdfast.backends.embedded.admission import GATED_REASON
-from holdfast.backends.embedded.objects import Objects
-from holdfast.sim.accounts import Accounts
-from holdfast.store.objects import Raw
+from holdfast.local.admission import GATED_REASON
+from holdfast.local.component import ObjectWriter
+from holdfast.local.store.objects import Raw
+from holdfast.sim.node_usage import NodeUsage
 
 _PHASES = ("Pending", "Running", "Succeeded", "Failed")
 _COUNTED = re.compile(r"^(\d+) (.*)$")
 
 
-class Figures:
+class RunFigures:
     """What cannot be seen from the objects at the end."""
 
     def __init__(self) -> None:
@@ -33,7 +33,9 @@ class Figures:
             self.waits.append(t - since)
 
 
-def summary(objects: Objects, accounts: Accounts, figures: Figures, end: float) -> dict[str, Any]:
+def summary(
+    objects: ObjectWriter, accounts: NodeUsage, figures: RunFigures, end: float
+) -> dict[str, Any]:
     kinds = Counter(raw["kind"] for raw in objects.all())
     pods = objects.scan("", "Pod")
     phases = Counter(pod["status"].get("phase") or "Pending" for pod in pods)

@@ -2,11 +2,11 @@
 
 import msgspec
 
+from holdfast.local.store.objects import Key
 from holdfast.sim.clock import VirtualClock
-from holdfast.store.objects import Key
 
 
-class Entry(msgspec.Struct, frozen=True):
+class TimelineEntry(msgspec.Struct, frozen=True):
     """One line. What does not apply is left empty, never out."""
 
     t: float
@@ -20,9 +20,9 @@ class Entry(msgspec.Struct, frozen=True):
 class Timeline:
     def __init__(self, clock: VirtualClock) -> None:
         self._clock = clock
-        self.entries: list[Entry] = []
+        self.entries: list[TimelineEntry] = []
 
     def tell(
         self, key: Key, event: str, *, node: str = "", reservation: str = "", message: str = ""
     ) -> None:
-        self.entries.append(Entry(self._clock.t, str(key), event, node, reservation, message))
+        self.entries.append(TimelineEntry(self._clock.t, str(key), event, node, reservation, message))

@@ -12,19 +12,22 @@ those of Jobs end.
 from collections.abc import Iterator
 
 from holdfast.api import names
-from holdfast.backends.embedded.agenda import Agenda
-from holdfast.backends.embedded.clock import Clock
-from holdfast.backends.embedded.events import Recorder
-from holdfast.backends.embedded.kubelet import Kubelets
-from holdfast.backends.embedded.objects import ENDED, Objects
-from holdfast.backends.embedded.resident import Steps
-from holdfast.backends.embedded.workloads import WorkloadControllers
-from holdfast.controllers.workloads import Workloads
-from holdfast.controllers.workloads.history import REVISION_LABEL, new_revision
-from holdfast.controllers.workloads.naming import short_hash
-from holdfast.controllers.workloads.revisions import DESIRED, HASH_LABEL, plain
-from holdfast.controllers.workloads.view import controller_of, labels_of, reference_to, selects
-from holdfast.store.objects import Change, Key, Raw, pod_key
+from holdfast.local.clock import LocalClock, TimerQueue
+from holdfast.local.component import ENDED, ObjectWriter, Steps
+from holdfast.local.event_recorder import EventRecorder
+from holdfast.local.kubelet import Kubelets
+from holdfast.local.store.objects import Key, Raw, StoreChange, pod_key
+from holdfast.local.workloads import Workloads
+from holdfast.local.workloads.component import WorkloadControllers
+from holdfast.local.workloads.lister import controller_of, labels_of, reference_to, selects
+from holdfast.local.workloads.revisions import (
+    DESIRED,
+    HASH_LABEL,
+    REVISION_LABEL,
+    new_revision,
+    plain,
+    short_hash,
+)
 
 _DEPLOYMENT = ("apps", "Deployment")
 _REPLICA_SET = ("apps", "ReplicaSet")
@@ -40,7 +43,12 @@ def makes_pods(group: str, raw: Raw) -> bool:
 
 class ScenarioWorkloads(WorkloadControllers):
     def __init__(
-        self, objects: Objects, clock: Clock, agenda: Agenda, kubelets: Kubelets, recorder: Recorder
+        self,
+        objects: ObjectWriter,
+        clock: LocalClock,
+        agenda: TimerQueue,
+        kubelets: Kubelets,
+        recorder: EventRecorder,
     ) -> None:
         super().__init__(objects, clock, agenda, kubelets, recorder)
         self._workloads = Workloads(objects.store, partial=True)
@@ -48,7 +56,7 @@ class ScenarioWorkloads(WorkloadControllers):
         """Whether there ever was an owner that makes pods; until then nothing is taken note of."""
         self._completion = _Completion(objects)
 
-    def changed(self, change: Change) -> None:
+    def changed(self, change: StoreChange) -> None:
         key, after = change.key, change.after
         raw = after if after is not None else change.before
         assert raw is not None
@@ -70,7 +78,7 @@ class ScenarioWorkloads(WorkloadControllers):
             group = raw["apiVersion"].rpartition("/")[0]
             key = Key(group, raw["kind"], metadata.get("namespace", ""), metadata["name"])
             if key != but and key[:2] not in _MAKERS:
-                super().changed(Change(self._objects.store.revision, key, None, raw))
+                super().changed(StoreChange(self._objects.store.revision, key, None, raw))
 
     def settle(self) -> Steps:
         if self._active:
@@ -95,7 +103,7 @@ class ScenarioWorkloads(WorkloadControllers):
 class _Completion:
     """What a dump lacks for the controllers to recognise the pods in it."""
 
-    def __init__(self, objects: Objects) -> None:
+    def __init__(self, objects: ObjectWriter) -> None:
         self._objects = objects
         self._new: list[Key] = []
 

@@ -8,32 +8,31 @@ from holdfast.api.kinds import KINDS
 from holdfast.api.node import Node
 from holdfast.api.pod import Pod
 from holdfast.api.raw_objects import ObjectKind
-from holdfast.backends.embedded.namespaces import Namespaces
-from holdfast.backends.embedded.setup import Setup
-from holdfast.backends.embedded.statuses import BareReports
-from holdfast.backends.embedded.world import World as EmbeddedWorld
-from holdfast.core.decisions import Bind
-from holdfast.sim.accounts import Accounts
+from holdfast.local.kubelet import BareReports
+from holdfast.local.namespace_controller import Namespaces
+from holdfast.local.setup import SchedulerFactory
+from holdfast.local.store.objects import Identity, Key, SeededNames, StoreChange
+from holdfast.local.store.store import Store
+from holdfast.local.world import ClusterParts as EmbeddedWorld
+from holdfast.scheduler.cluster.decisions import Bind
 from holdfast.sim.audit import Audit
 from holdfast.sim.clock import START, VirtualClock
 from holdfast.sim.errors import InvariantBroken
 from holdfast.sim.invariants import stories
-from holdfast.sim.summary import Figures
+from holdfast.sim.node_usage import NodeUsage
+from holdfast.sim.summary import RunFigures
 from holdfast.sim.timeline import Timeline
 from holdfast.sim.workloads import ScenarioWorkloads
-from holdfast.store.identity import Identity, SeededNames
-from holdfast.store.objects import Change, Key
-from holdfast.store.store import Store
 
 _KNOWN = frozenset((info.group, info.kind) for info in KINDS.values())
 
 
-class World(EmbeddedWorld):
+class SimulatedCluster(EmbeddedWorld):
     clock: VirtualClock
 
     def __init__(
         self,
-        setup: Setup,
+        setup: SchedulerFactory,
         seed: int,
         start: float = START,
         *,
@@ -46,8 +45,8 @@ class World(EmbeddedWorld):
         )
         identity = Identity(SeededNames(seed), clock.stamp)
         self.timeline = Timeline(clock)
-        self.accounts = Accounts()
-        self.figures = Figures()
+        self.accounts = NodeUsage()
+        self.figures = RunFigures()
         self.views: dict[Key, Any] = {}
         """Objects as the scheduler was last told of them."""
         self._checked: dict[tuple[str, str], bool] = {}
@@ -94,7 +93,7 @@ class World(EmbeddedWorld):
     def viewed(self, key: Key, view: Any) -> None:
         self.views[key] = view
 
-    def changed(self, change: Change) -> None:
+    def changed(self, change: StoreChange) -> None:
         _, key, before, after = change
         if key[:2] not in _KNOWN:
             super().changed(change)  # nothing but plugins knows what it is

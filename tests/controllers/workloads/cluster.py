@@ -4,10 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from holdfast.api.timestamps import format_time, parse_time
-from holdfast.controllers.workloads import Action, Create, Delete, Emit, Update, Workloads
-from holdfast.store import Change, Identity, Key, SeededNames, Store
-from holdfast.store.identity import with_generation
+from holdfast.api.times import format_time, parse_time
+from holdfast.local.store import Identity, Key, SeededNames, Store, StoreChange
+from holdfast.local.store.objects import with_generation
+from holdfast.local.workloads import (
+    Action,
+    CreateDependent,
+    DeleteDependent,
+    EmitEvent,
+    Update,
+    Workloads,
+)
 
 Raw = dict[str, Any]
 START = parse_time("2026-01-01T00:00:00Z")
@@ -34,7 +41,7 @@ class Cluster:
         self.slow_to_stop = False
         """Whether pods with a node linger when deleted."""
 
-    def _tell(self, change: Change) -> None:
+    def _tell(self, change: StoreChange) -> None:
         self.workloads.changed(change.key, change.before, change.after)
 
     # What users do
@@ -136,7 +143,7 @@ class Cluster:
     # What the embedded cluster does
 
     def _carry_out(self, action: Action) -> None:
-        if isinstance(action, Create):
+        if isinstance(action, CreateDependent):
             if self.refuse and action.raw["kind"] == "Pod":
                 said = self.workloads.refused(action, self.refuse, self.now)
             else:
@@ -145,11 +152,11 @@ class Cluster:
                 self._carry_out(said)
         elif isinstance(action, Update):
             self._update(Key(*action.ref), action.after)
-        elif isinstance(action, Delete):
+        elif isinstance(action, DeleteDependent):
             found = self.store.get(Key(*action.ref))
             if found is not None and found["metadata"]["uid"] == action.uid:
                 self._delete(Key(*action.ref), action.propagation)
-        elif isinstance(action, Emit):
+        elif isinstance(action, EmitEvent):
             about = f"{action.about['kind']}/{action.about['metadata']['name']}"
             self.emitted.append(f"{about} {action.reason} {action.message}")
 

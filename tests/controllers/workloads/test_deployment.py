@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from controllers.workloads.cluster import Cluster, condition, image, workload
-from holdfast.controllers.workloads.revisions import REVISION
+from holdfast.local.workloads.revisions import REVISION
 
 Raw = dict[str, Any]
 ROLLING = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}

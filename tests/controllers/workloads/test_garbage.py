@@ -111,7 +111,7 @@ def test_controllers_that_start_late_find_what_is_there() -> None:
     """As after a restart: every object is told as new, and nothing needs to be done."""
     cluster = _deployed()
     before = cluster.store.revision
-    from holdfast.controllers.workloads import Workloads
+    from holdfast.local.workloads import Workloads
 
     cluster.workloads = Workloads(cluster.store)
     for kind in cluster.store.kinds():

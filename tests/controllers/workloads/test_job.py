@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from controllers.workloads.cluster import Cluster, condition, workload
-from holdfast.controllers.workloads.indexes import INDEX, Indexes
+from holdfast.local.workloads.job import INDEX, Indexes
 
 Raw = dict[str, Any]
 

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from controllers.workloads.cluster import START, Cluster, condition, workload
-from holdfast.api.timestamps import format_time
-from holdfast.controllers.workloads.actions import Ref
-from holdfast.controllers.workloads.surplus import first_to_go
+from holdfast.api.times import format_time
+from holdfast.local.workloads.lister import Ref
+from holdfast.local.workloads.replica_set import first_to_go
 
 Raw = dict[str, Any]
 

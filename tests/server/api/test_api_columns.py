@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from holdfast.server.api.tables.custom import custom_printer
-from holdfast.server.api.tables.jsonpath import Budget, OutOfBudget, compile_path
-from holdfast.server.schema import Catalogue, Column, check_values
+from holdfast.local.apiserver.tables.custom import Budget, OutOfBudget, compile_path, custom_printer
+from holdfast.machinery.schema import Catalogue, PrinterColumn, check_values
 from widgets import widget_crd
 
 
@@ -63,6 +62,6 @@ def test_a_path_beyond_its_budget_finds_nothing() -> None:
     wide = {"metadata": {"name": "w"}, "spec": [[i, [i]] for i in range(40_000)]}
     with pytest.raises(OutOfBudget):
         compile_path(".spec[*][?(@..x==1)]")(wide, Budget())
-    deep = Column(name="Deep", type="string", json_path=".spec[*][?(@..x==1)]")
-    plain = Column(name="First", type="integer", json_path=".spec[0][0]")
+    deep = PrinterColumn(name="Deep", type="string", json_path=".spec[*][?(@..x==1)]")
+    plain = PrinterColumn(name="First", type="integer", json_path=".spec[0][0]")
     assert custom_printer((plain, deep)).cells(wide, 0.0) == ["w", 0, None]

@@ -12,11 +12,11 @@ import pytest
 import yaml
 
 from apiserver import PODS, LiveServer
-from holdfast.backends.embedded.clock import RealClock
-from holdfast.server.api.cluster import Cluster
-from holdfast.server.api.credentials import InvalidCredentials, make_credentials, write_kubeconfig
-from holdfast.server.api.server import ApiServer
-from holdfast.store import Store
+from holdfast.local.apiserver.api_state import ApiState
+from holdfast.local.apiserver.credentials import InvalidCredentials, make_credentials, write_kubeconfig
+from holdfast.local.apiserver.server import ApiServer
+from holdfast.local.clock import RealClock
+from holdfast.local.store import Store
 
 
 @pytest.fixture(scope="module")
@@ -112,4 +112,4 @@ def test_a_token_folder_in_the_way_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize("token", ["", " ", "\n"])
 def test_an_empty_token_does_not_stand_for_none(token: str) -> None:
     with pytest.raises(ValueError, match="the token is empty"):
-        ApiServer(Cluster(Store(), RealClock()), token=token)
+        ApiServer(ApiState(Store(), RealClock()), token=token)

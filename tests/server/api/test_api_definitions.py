@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from apiserver import TABLE, LiveServer
-from holdfast.backends.embedded.clock import RealClock
-from holdfast.server.api.bootstrap import ensure_definition
-from holdfast.server.api.cluster import Cluster
-from holdfast.store import Store
+from holdfast.local.apiserver.api_state import ApiState
+from holdfast.local.apiserver.credentials import ensure_definition
+from holdfast.local.clock import RealClock
+from holdfast.local.store import Store
 
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 SCHEMA: dict[str, Any] = {
@@ -233,7 +233,7 @@ def test_what_objects_are_kept_by_stays(server: LiveServer) -> None:
 
 
 def test_our_own_definitions_are_brought_up_to_date() -> None:
-    cluster = Cluster(Store(), RealClock())
+    cluster = ApiState(Store(), RealClock())
     new = definition("hoods", "Hood")
     old = copy.deepcopy(new)
     schema = old["spec"]["versions"][0]["schema"]["openAPIV3Schema"]

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from apiserver import CONFIG_MAPS, PODS, LiveServer, Raw, config_map, pod
-from holdfast.server.api.cluster import Call
-from holdfast.server.api.options import DeleteOptions, ListOptions
-from holdfast.server.api.verbs.deleting import delete_listed
-from holdfast.server.api.verbs.reading import list_objects
-from holdfast.store import Key
+from holdfast.local.apiserver.api_state import Call
+from holdfast.local.apiserver.request_info import DeleteOptions, ListOptions
+from holdfast.local.apiserver.verbs.delete import delete_listed
+from holdfast.local.apiserver.verbs.get import list_objects
+from holdfast.local.store import Key
 
 
 def bind(server: LiveServer, name: str, node: str = "n1") -> None:

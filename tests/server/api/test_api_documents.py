@@ -10,8 +10,8 @@ from aiohttp import web
 from aiohttp.test_utils import make_mocked_request
 
 from apiserver import LiveServer
-from holdfast.server.api.documents import Documents
-from holdfast.server.schema import Catalogue
+from holdfast.local.apiserver.discovery import Documents
+from holdfast.machinery.schema import Catalogue
 from widgets import widget_crd
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from apiserver import CONFIG_MAPS, PODS, LiveServer, config_map, pod
-from holdfast.store import open_store
+from holdfast.local.store import open_store
 
 YAML = "application/yaml"
 APPLY = "application/apply-patch+yaml"

@@ -14,14 +14,14 @@ from typing import Any
 import pytest
 
 from apiserver import LiveServer, config_map, pod
-from holdfast.backends.embedded.clock import RealClock
-from holdfast.server.api.bodies import read_object
-from holdfast.server.api.cluster import Call, Cluster
-from holdfast.server.api.selection import Selection
-from holdfast.server.api.status import ApiError
-from holdfast.server.api.verbs import scaling
-from holdfast.server.api.workers import LARGE, Workers, Written
-from holdfast.store import Key, Store, open_store
+from holdfast.local.apiserver.api_state import ApiState, Call
+from holdfast.local.apiserver.request_bodies import read_object
+from holdfast.local.apiserver.selection import Selection
+from holdfast.local.apiserver.status import StatusError
+from holdfast.local.apiserver.verbs import subresources as scaling
+from holdfast.local.apiserver.workers import LARGE, Workers, Written
+from holdfast.local.clock import RealClock
+from holdfast.local.store import Key, Store, open_store
 
 PODS = "/api/v1/namespaces/default/pods"
 MAPS = "/api/v1/namespaces/default/configmaps"
@@ -34,11 +34,11 @@ def large(name: str, size: int) -> dict[str, Any]:
     return pod(name, containers=[{"name": "c", "image": "i", "env": env}])
 
 
-def cluster() -> Cluster:
-    return Cluster(Store(), RealClock())
+def cluster() -> ApiState:
+    return ApiState(Store(), RealClock())
 
 
-def config_maps(of: Cluster) -> Call:
+def config_maps(of: ApiState) -> Call:
     type = of.catalogue.resource("", "v1", "configmaps")
     assert type is not None
     return Call(of, type, "default", "a")
@@ -179,7 +179,7 @@ def test_a_small_change_of_a_large_object_is_worked_out_beside_the_loop(tmp_path
 
         store = open_store(tmp_path)
         workers = Workers(store)
-        of = Cluster(store, RealClock())
+        of = ApiState(store, RealClock())
         main = threading.current_thread().name
         store.create(KEY, {"metadata": {"name": "a"}})
         await workers.write(config_maps(of), 10, verb)
@@ -189,7 +189,7 @@ def test_a_small_change_of_a_large_object_is_worked_out_beside_the_loop(tmp_path
         store.close()
         store = open_store(tmp_path)
         workers = Workers(store)
-        of = Cluster(store, RealClock())
+        of = ApiState(store, RealClock())
         await workers.write(config_maps(of), 10, verb)
         assert workers.is_large(KEY)
         store.delete(KEY)
@@ -254,7 +254,7 @@ def test_of_several_yaml_documents_the_first_is_read(server: LiveServer) -> None
     ],
 )
 def test_yaml_that_would_take_long_is_refused(text: str, said: str) -> None:
-    with pytest.raises(ApiError, match=said) as error:
+    with pytest.raises(StatusError, match=said) as error:
         read_object(text.encode(), YAML, "ConfigMap")
     assert error.value.code == 400
 
@@ -336,11 +336,11 @@ def test_many_objects_are_searched_beside_the_loop(monkeypatch: pytest.MonkeyPat
         for number in range(5):
             assert server.post(MAPS, config_map(f"m{number}")).code == 201
         threads = _threads_of(monkeypatch, Selection, "matches")
-        monkeypatch.setattr("holdfast.server.api.objects.MANY", 3)
+        monkeypatch.setattr("holdfast.local.apiserver.object_handler.MANY", 3)
         found = server.get(f"{MAPS}?labelSelector=!a")
         assert len(found.names) >= 5
         assert {name.partition("_")[0] for name in threads} == {"request"}
-        monkeypatch.setattr("holdfast.server.api.objects.MANY", 500)
+        monkeypatch.setattr("holdfast.local.apiserver.object_handler.MANY", 500)
         threads.clear()
         assert server.get(f"{MAPS}?labelSelector=!a").names == found.names
         assert not any(name.startswith("request") for name in threads)

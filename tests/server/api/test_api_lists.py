@@ -9,11 +9,11 @@ import pytest
 import yaml
 
 from apiserver import CONFIG_MAPS, PODS, TABLE, LiveServer, config_map, pod
-from holdfast.server.api.encoding import to_bytes
-from holdfast.server.api.negotiate import YAML
-from holdfast.server.api.selection import select
-from holdfast.server.schema import Catalogue
-from holdfast.store import Store
+from holdfast.local.apiserver.negotiation import YAML
+from holdfast.local.apiserver.responses import to_bytes
+from holdfast.local.apiserver.selection import select
+from holdfast.local.store import Store
+from holdfast.machinery.schema import Catalogue
 
 
 @pytest.fixture(scope="module")

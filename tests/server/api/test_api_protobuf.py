@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from apiserver import LiveServer
-from holdfast.server.api.protobuf import MEDIA_TYPE, ProtobufError, decode
+from holdfast.local.apiserver.protobuf import MEDIA_TYPE, ProtobufError, decode
 
 MAGIC = b"k8s\x00"
 

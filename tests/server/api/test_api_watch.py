@@ -13,11 +13,13 @@ from typing import Any
 import pytest
 
 from apiserver import CONFIG_MAPS, TABLE, LiveServer, config_map
-from holdfast.server.api import encoding, streams, watching
-from holdfast.server.api.negotiate import PLAIN, object_form
-from holdfast.server.api.selection import EVERYTHING
-from holdfast.server.api.watching import Shared, Watcher, WatchHub
-from holdfast.store import Change, Key
+from holdfast.local.apiserver import responses as encoding
+from holdfast.local.apiserver import watch as streams
+from holdfast.local.apiserver import watch as watching
+from holdfast.local.apiserver.negotiation import PLAIN, object_form
+from holdfast.local.apiserver.selection import EVERYTHING
+from holdfast.local.apiserver.watch import Shared, Watcher, WatchHub
+from holdfast.local.store import Key, StoreChange
 
 Raw = dict[str, Any]
 
@@ -219,7 +221,7 @@ def test_one_who_does_not_read_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> No
         key = Key("", "ConfigMap", "default", "a")
         for revision in range(1, 13):
             assert watcher.closed is (revision == 12)
-            watcher.take(Change(revision, key, pod, pod), Shared(server.cluster))
+            watcher.take(StoreChange(revision, key, pod, pod), Shared(server.cluster))
 
 
 def test_however_much_there_is_to_begin_with_it_is_all_told(monkeypatch: pytest.MonkeyPatch) -> None:

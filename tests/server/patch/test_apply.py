@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.server.patch import (
+from holdfast.machinery.patch import (
     ApplyConflict,
     PatchError,
     apply,
@@ -14,7 +14,7 @@ from holdfast.server.patch import (
     merge_patch,
     track_update,
 )
-from holdfast.server.schema import Catalogue, ResourceType, apply_defaults, read_object
+from holdfast.machinery.schema import Catalogue, ResourceType, apply_defaults, read_object
 from widgets import widget_crd
 
 CATALOGUE = Catalogue()

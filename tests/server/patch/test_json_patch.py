@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.server.patch import PatchError, json_patch, merge_patch
+from holdfast.machinery.patch import PatchError, json_patch, merge_patch
 
 DOC: dict[str, Any] = {"a": {"b": [1, 2, 3], "c/d": "x"}, "e": None}
 

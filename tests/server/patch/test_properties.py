@@ -8,19 +8,19 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.server.patch import (
+from holdfast.machinery.patch import (
     ApplyConflict,
     apply,
     empty_object,
     fields,
     keep_times,
     merge_patch,
-    ownership,
     track_update,
 )
-from holdfast.server.patch.tracking import ignored_fields
-from holdfast.server.patch.typed import field_set
-from holdfast.server.schema import Catalogue, ResourceType, apply_defaults, read_object
+from holdfast.machinery.patch import managed_fields as ownership
+from holdfast.machinery.patch.compare import field_set
+from holdfast.machinery.patch.managed_fields import ignored_fields
+from holdfast.machinery.schema import Catalogue, ResourceType, apply_defaults, read_object
 from widgets import widget_crd
 
 Raw = dict[str, Any]

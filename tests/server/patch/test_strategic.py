@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from holdfast.server.patch import PatchError, strategic_merge
-from holdfast.server.schema import Catalogue, ResourceType
+from holdfast.machinery.patch import PatchError, strategic_merge
+from holdfast.machinery.schema import Catalogue, ResourceType
 
 CATALOGUE = Catalogue()
 

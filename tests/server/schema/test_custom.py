@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.server.schema import (
+from holdfast.machinery.schema import (
     MALFORMED,
     Catalogue,
     ResourceType,

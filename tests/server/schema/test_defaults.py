@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.server.schema import Catalogue, apply_defaults, read_object
+from holdfast.machinery.schema import Catalogue, apply_defaults, read_object
 
 CATALOGUE = Catalogue()
 

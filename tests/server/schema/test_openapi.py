@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.server.schema import Catalogue
+from holdfast.machinery.schema import Catalogue
 from widgets import widget_crd
 
 
@@ -83,7 +83,7 @@ def test_descriptions_come_with_the_package_that_has_them(catalogue: Catalogue) 
 def test_without_it_there_is_everything_else(
     catalogue: Catalogue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from holdfast.server.schema.openapi import models
+    from holdfast.machinery.openapi import models
 
     monkeypatch.setattr(models, "described_definitions", dict)
     schema = catalogue.openapi_v3("api/v1")["components"]["schemas"]["io.k8s.api.core.v1.Pod"]

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from holdfast.api.crds import definitions
-from holdfast.server.schema import Catalogue, check_values, crd_warnings
-from holdfast.server.schema.custom import rules
-from holdfast.server.schema.custom.own_rules import own_rule, own_rules_in
+from holdfast.machinery.schema import Catalogue, check_values, crd_warnings
+from holdfast.machinery.schema.custom import cel as rules
+from holdfast.machinery.schema.custom.holdfast_rules import own_rule, own_rules_in
 
 Raw = dict[str, Any]
 GROUP = "scheduling.koordinator.sh"

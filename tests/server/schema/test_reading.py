@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.server.schema import MALFORMED, Catalogue, read_object, strict_error
+from holdfast.machinery.schema import MALFORMED, Catalogue, read_object, strict_error
 
 CATALOGUE = Catalogue()
 

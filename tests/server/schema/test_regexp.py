@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.server.schema import Catalogue, check_values
-from holdfast.server.schema.custom.regexp import BadPattern, TooCostly, compiled
+from holdfast.machinery.schema import Catalogue, check_values
+from holdfast.machinery.schema.custom.regexp import BadPattern, TooCostly, compiled
 from widgets import widget_crd
 
 

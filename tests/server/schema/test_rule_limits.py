@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from holdfast.server.schema import Catalogue, ResourceType, check_values
-from holdfast.server.schema.custom.rule_limits import MAX_RULES, Nesting, scan
+from holdfast.machinery.schema import Catalogue, ResourceType, check_values
+from holdfast.machinery.schema.custom.cel import MAX_RULES, Nesting, scan
 from widgets import widget_crd
 
 LINKS = 20_000
@@ -84,7 +84,7 @@ def test_what_the_limits_allow_does_not_end_the_process() -> None:
     program = f"""
 import threading
 threading.stack_size(1024 * 1024)
-from holdfast.server.schema.custom import rules
+from holdfast.machinery.schema.custom import cel as rules
 def evaluate():
     for text in {deepest!r}:
         try:

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from holdfast.server.schema import Catalogue, ResourceType, check_values, crd_warnings
-from holdfast.server.schema.custom import rules
+from holdfast.machinery.schema import Catalogue, ResourceType, check_values, crd_warnings
+from holdfast.machinery.schema.custom import cel as rules
 from widgets import widget_crd
 
 SPEC = {

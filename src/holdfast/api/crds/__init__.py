@@ -15,8 +15,8 @@ from typing import Any
 
 import yaml
 
+from holdfast.api.documents import write_yaml
 from holdfast.api.errors import UnknownDefinition
-from holdfast.api.yaml_writing import write_yaml
 
 Raw = dict[str, Any]
 

@@ -13,20 +13,23 @@ A kind is loaded when it is asked for: not all of them need a scheduler.
 from difflib import get_close_matches
 from importlib import import_module
 
-from holdfast.cli.failing import Failure
-from holdfast.cli.kinds.kind import Kind
+from holdfast.cli.kinds.kind import OutputKind
+from holdfast.cli.options import Failure
 
 _KINDS = {
-    "reservations": ("Reservations", ("reservation", "rsv", "reservations.scheduling.koordinator.sh")),
-    "holds": ("Holds", ("hold",)),
-    "nodes": ("Nodes", ("node", "no")),
-    "queue": ("Waiting", ()),
-    "queues": ("Queues", ("q", "queues.scheduling.volcano.sh")),
+    "reservations": (
+        "ReservationKind",
+        ("reservation", "rsv", "reservations.scheduling.koordinator.sh"),
+    ),
+    "holds": ("HoldKind", ("hold",)),
+    "nodes": ("NodeKind", ("node", "no")),
+    "queue": ("PendingObject", ()),
+    "queues": ("QueueKind", ("q", "queues.scheduling.volcano.sh")),
 }
 """By title, which is also the module's: the class, and what else users may call it."""
 
 
-def find_kind(name: str) -> Kind:
+def find_kind(name: str) -> OutputKind:
     """Raises Failure."""
     wanted = name.lower()
     known = {alias: title for title, (_, aliases) in _KINDS.items() for alias in (title, *aliases)}
@@ -35,7 +38,7 @@ def find_kind(name: str) -> Kind:
         close = get_close_matches(wanted, known, n=1)
         hint = f"did you mean {known[close[0]]}?" if close else f"there are {', '.join(_KINDS)}"
         raise Failure(1, [f'unknown resource type "{name}"; {hint}'])
-    kind: Kind = getattr(import_module(f"{__name__}.{title}"), _KINDS[title][0])()
+    kind: OutputKind = getattr(import_module(f"{__name__}.{title}"), _KINDS[title][0])()
     return kind
 
 

@@ -1,23 +1,23 @@
 """Holds: the reservations the scheduler makes for the tasks of jobs that starve."""
 
 from holdfast.api.names import HOLD_EXPECTED_START, HOLD_JOB, HOLD_LABEL
-from holdfast.cli.asking.printing import age, pairs
-from holdfast.cli.asking.server import Raw
-from holdfast.cli.kinds.kind import Column
-from holdfast.cli.kinds.reservations import Reservations, message, phase, requests
+from holdfast.cli.client import Raw
+from holdfast.cli.kinds.kind import OutputColumn
+from holdfast.cli.kinds.reservations import ReservationKind, message, phase, requests
+from holdfast.cli.printing import age, pairs
 
 
-class Holds(Reservations):
+class HoldKind(ReservationKind):
     selector = HOLD_LABEL
     columns = (
-        Column("NAME"),
-        Column("JOB"),
-        Column("PHASE"),
-        Column("NODE"),
-        Column("HOLDS"),
-        Column("EXPECTED-START"),
-        Column("AGE"),
-        Column("MESSAGE", wide=True),
+        OutputColumn("NAME"),
+        OutputColumn("JOB"),
+        OutputColumn("PHASE"),
+        OutputColumn("NODE"),
+        OutputColumn("HOLDS"),
+        OutputColumn("EXPECTED-START"),
+        OutputColumn("AGE"),
+        OutputColumn("MESSAGE", wide=True),
     )
 
     def cells(self, raw: Raw, now: float) -> list[str]:

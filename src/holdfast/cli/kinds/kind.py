@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from typing import ClassVar, NamedTuple
 
 from holdfast.api.kinds import KindInfo
-from holdfast.backends.kubernetes.errors import ApiError
-from holdfast.cli.asking.server import Raw, Server, failure
-from holdfast.cli.failing import Failure
+from holdfast.cli.client import Raw, Server, failure
+from holdfast.cli.options import Failure
+from holdfast.kube.errors import ApiError
 
 
-class Column(NamedTuple):
+class OutputColumn(NamedTuple):
     name: str
     wide: bool = False
 
@@ -24,21 +24,21 @@ class Query(NamedTuple):
     selector: str = ""
 
 
-class Row(NamedTuple):
+class OutputRow(NamedTuple):
     object: Raw
     cells: Sequence[str]
 
 
 class Found(NamedTuple):
-    rows: list[Row]
-    columns: Sequence[Column]
+    rows: list[OutputRow]
+    columns: Sequence[OutputColumn]
     version: str = ""
     """What to watch from."""
     missing: tuple[str, ...] = ()
     """What is to be said of names that are not there."""
 
 
-class Kind(ABC):
+class OutputKind(ABC):
     info: ClassVar[KindInfo]
     """What it is to the server."""
     selector: ClassVar[str] = ""
@@ -84,10 +84,10 @@ class Kind(ABC):
         return ",".join(filter(None, (self.selector, query.selector)))
 
 
-class PlainKind(Kind):
+class PlainKind(OutputKind):
     """An object alone tells its whole row, so changes can be shown as they come."""
 
-    columns: ClassVar[tuple[Column, ...]]
+    columns: ClassVar[tuple[OutputColumn, ...]]
 
     @abstractmethod
     def cells(self, raw: Raw, now: float) -> list[str]:
@@ -97,5 +97,5 @@ class PlainKind(Kind):
         now = time.time()
         objects, version, missing = await self.objects(server, query)
         return Found(
-            [Row(raw, self.cells(raw, now)) for raw in objects], self.columns, version, missing
+            [OutputRow(raw, self.cells(raw, now)) for raw in objects], self.columns, version, missing
         )

@@ -2,20 +2,19 @@
 
 import time
 
-from holdfast.cli.asking.accounts import Account, accounts_of
-from holdfast.cli.asking.picture import CAPACITY, Picture, take_picture
-from holdfast.cli.asking.printing import Description, age, events, shown, taint_text
-from holdfast.cli.asking.server import NODE, Raw, Server
-from holdfast.cli.kinds.kind import Column, Found, Kind, Query, Row
-from holdfast.core.cluster import Cluster
-from holdfast.core.holds import Hold
+from holdfast.cli.client import NODE, Raw, Server
+from holdfast.cli.kinds.kind import Found, OutputColumn, OutputKind, OutputRow, Query
+from holdfast.cli.printing import Description, age, events, shown, taint_text
+from holdfast.cli.snapshot import CAPACITY, Account, ClusterSnapshot, accounts_of, take_picture
+from holdfast.scheduler.cluster.cluster import Cluster
+from holdfast.scheduler.cluster.reservation_table import ReservationRow
 
 _ALWAYS = ("cpu", "memory")
 _SELDOM = ("pods", "ephemeral-storage")
 """Shown only where they are asked for; pods have a column of their own."""
 
 
-class Nodes(Kind):
+class NodeKind(OutputKind):
     info = NODE
 
     async def find(self, server: Server, query: Query) -> Found:
@@ -24,22 +23,22 @@ class Nodes(Kind):
         accounts = {_name(raw): accounts_of(picture.cluster, _name(raw)) for raw in objects}
         resources = _resources(list(accounts.values()))
         limits = picture.cluster.limits.ratios(resources)
-        columns = [Column("NAME"), Column("STATUS"), Column("PODS")]
+        columns = [OutputColumn("NAME"), OutputColumn("STATUS"), OutputColumn("PODS")]
         for resource in resources:
             title = resource.upper()
             columns += [
-                Column(title, wide=True),
-                Column(f"{title}-REQUESTED", wide=True),
-                Column(f"{title}-HELD"),
-                Column(f"{title}-FREE"),
-                Column(f"{title}-LIMITS", wide=True),
+                OutputColumn(title, wide=True),
+                OutputColumn(f"{title}-REQUESTED", wide=True),
+                OutputColumn(f"{title}-HELD"),
+                OutputColumn(f"{title}-FREE"),
+                OutputColumn(f"{title}-LIMITS", wide=True),
             ]
-        columns += [Column("RESERVATIONS"), Column("AGE")]
+        columns += [OutputColumn("RESERVATIONS"), OutputColumn("AGE")]
         rows = []
         for raw in objects:
             name = _name(raw)
             ratios = limits.get(name, {})
-            rows.append(Row(raw, _cells(picture, raw, accounts[name], ratios, resources)))
+            rows.append(OutputRow(raw, _cells(picture, raw, accounts[name], ratios, resources)))
         return Found(rows, columns, version, missing)
 
     async def describe(self, server: Server, raw: Raw) -> str:
@@ -96,7 +95,7 @@ def status(raw: Raw) -> str:
 
 
 def _cells(
-    picture: Picture,
+    picture: ClusterSnapshot,
     raw: Raw,
     accounts: dict[str, Account],
     limits: dict[str, float],
@@ -125,13 +124,13 @@ def _is_of_interest(name: str, account: Account) -> bool:
     return asked or not (name in _SELDOM or name.startswith("hugepages-"))
 
 
-def _holds(cluster: Cluster, node: str) -> list[Hold]:
+def _holds(cluster: Cluster, node: str) -> list[ReservationRow]:
     row = cluster.nodes.row(node)
     holds = cluster.ledger.holds.on(row) if row is not None else []
     return sorted(holds, key=lambda hold: hold.pod.name)
 
 
-def _amounts(cluster: Cluster, hold: Hold, amounts: dict[int, int]) -> str:
+def _amounts(cluster: Cluster, hold: ReservationRow, amounts: dict[int, int]) -> str:
     """The pod slot every reservation has is not worth telling."""
     named = cluster.promises.by_name((slot, amounts.get(slot, 0)) for slot in hold.amounts)
     parts = ((name, value) for name, value in sorted(named.items()) if name != "pods" or value > 1)

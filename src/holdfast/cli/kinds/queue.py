@@ -8,15 +8,14 @@ from heapq import heapify, heappop, heapreplace
 from typing import Any, NamedTuple
 
 from holdfast.api.kinds import KINDS
-from holdfast.api.label_selectors import Selector
 from holdfast.api.names import HOLD_EXPECTED_START, SIGS_PODGROUP_API, VOLCANO_API
-from holdfast.api.selector_text import parse_label_selector
-from holdfast.cli.asking.picture import CAPACITY, Picture, take_picture
-from holdfast.cli.asking.printing import Description, age, events
-from holdfast.cli.asking.server import POD, RESERVATION, Raw, Server
-from holdfast.cli.kinds.kind import Column, Found, Kind, Query, Row
-from holdfast.core.jobs import JobName
-from holdfast.core.pods import Phase, PodRecord
+from holdfast.api.selectors import Selector, parse_label_selector
+from holdfast.cli.client import POD, RESERVATION, Raw, Server
+from holdfast.cli.kinds.kind import Found, OutputColumn, OutputKind, OutputRow, Query
+from holdfast.cli.printing import Description, age, events
+from holdfast.cli.snapshot import CAPACITY, ClusterSnapshot, take_picture
+from holdfast.scheduler.cluster.pods import Phase, PodRecord
+from holdfast.scheduler.jobs import JobName
 
 _READ = (
     *CAPACITY,
@@ -32,20 +31,20 @@ class _Place(NamedTuple):
     raw: Raw
 
 
-class Waiting(Kind):
+class PendingObject(OutputKind):
     info = POD
     columns = (
-        Column("NAME"),
-        Column("PRIORITY"),
-        Column("SCHEDULER"),
-        Column("STATE"),
-        Column("NOMINATED"),
-        Column("WAITING"),
-        Column("JOB", wide=True),
-        Column("QUEUE", wide=True),
-        Column("SHARE", wide=True),
-        Column("EXPECTED-START", wide=True),
-        Column("MESSAGE", wide=True),
+        OutputColumn("NAME"),
+        OutputColumn("PRIORITY"),
+        OutputColumn("SCHEDULER"),
+        OutputColumn("STATE"),
+        OutputColumn("NOMINATED"),
+        OutputColumn("WAITING"),
+        OutputColumn("JOB", wide=True),
+        OutputColumn("QUEUE", wide=True),
+        OutputColumn("SHARE", wide=True),
+        OutputColumn("EXPECTED-START", wide=True),
+        OutputColumn("MESSAGE", wide=True),
     )
 
     async def find(self, server: Server, query: Query) -> Found:
@@ -53,7 +52,7 @@ class Waiting(Kind):
         _share_out(picture)
         selector = parse_label_selector(query.selector)
         places = [place for place in in_order(picture) if _is_meant(place, query, selector)]
-        rows = [Row(place.raw, _cells(place, picture)) for place in places]
+        rows = [OutputRow(place.raw, _cells(place, picture)) for place in places]
         found = {name for place in places for name in _called(place)}
         missing = [name for name in query.names if name not in found]
         return Found(
@@ -74,7 +73,7 @@ class Waiting(Kind):
         return text.text()
 
 
-def in_order(picture: Picture) -> list[_Place]:
+def in_order(picture: ClusterSnapshot) -> list[_Place]:
     """What waits, as it will be tried; shares were worked out."""
     cluster = picture.cluster
     places = []
@@ -114,7 +113,7 @@ def _created(place: _Place) -> str:
     return str(place.raw["metadata"].get("creationTimestamp") or "")
 
 
-def _in_turns(picture: Picture, places: list[_Place]) -> list[_Place]:
+def _in_turns(picture: ClusterSnapshot, places: list[_Place]) -> list[_Place]:
     """Where there are queues, that of them comes next which has least of its share, if all that come
     before found room."""
     queues = picture.cluster.jobs.queues
@@ -171,13 +170,13 @@ def title(raw: Raw) -> str:
     return "/".join(part for part in parts if part)
 
 
-def _share_out(picture: Picture) -> None:
+def _share_out(picture: ClusterSnapshot) -> None:
     """Works out what queues deserve, as a round would."""
     waiting = [pod for pod in picture.cluster.pods.values() if pod.phase is Phase.PENDING]
     picture.cluster.jobs.queues.share_out(waiting)
 
 
-def _share(picture: Picture, queue: str) -> str:
+def _share(picture: ClusterSnapshot, queue: str) -> str:
     """How much of what it deserves the queue has, in percent."""
     queues = picture.cluster.jobs.queues
     if queue not in queues.known:
@@ -186,14 +185,14 @@ def _share(picture: Picture, queue: str) -> str:
     return "above" if share == math.inf else f"{round(100 * share)}%"
 
 
-def _expected_start(picture: Picture, pod: PodRecord) -> str:
+def _expected_start(picture: ClusterSnapshot, pod: PodRecord) -> str:
     """When the room held for it will be free, where that is known."""
     hold = picture.cluster.jobs.holds.of(pod)
     annotations = hold.object.metadata.annotations if hold is not None else {}
     return annotations.get(HOLD_EXPECTED_START, "")
 
 
-def _cells(place: _Place, picture: Picture) -> list[str]:
+def _cells(place: _Place, picture: ClusterSnapshot) -> list[str]:
     pod, raw = place
     queue = picture.cluster.jobs.queues.of(pod)
     status = raw.get("status") or {}

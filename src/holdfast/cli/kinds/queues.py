@@ -4,23 +4,23 @@ import time
 
 from holdfast.api.kinds import KINDS
 from holdfast.api.names import VOLCANO_API
-from holdfast.cli.asking.printing import Description, age, events, pairs
-from holdfast.cli.asking.server import Raw, Server
-from holdfast.cli.kinds.kind import Column, PlainKind
+from holdfast.cli.client import Raw, Server
+from holdfast.cli.kinds.kind import OutputColumn, PlainKind
+from holdfast.cli.printing import Description, age, events, pairs
 
 
-class Queues(PlainKind):
+class QueueKind(PlainKind):
     info = KINDS[VOLCANO_API, "Queue"]
     columns = (
-        Column("NAME"),
-        Column("WEIGHT"),
-        Column("STATE"),
-        Column("ALLOCATED"),
-        Column("DESERVED"),
-        Column("CAPABILITY"),
-        Column("AGE"),
-        Column("GUARANTEE", wide=True),
-        Column("RECLAIMABLE", wide=True),
+        OutputColumn("NAME"),
+        OutputColumn("WEIGHT"),
+        OutputColumn("STATE"),
+        OutputColumn("ALLOCATED"),
+        OutputColumn("DESERVED"),
+        OutputColumn("CAPABILITY"),
+        OutputColumn("AGE"),
+        OutputColumn("GUARANTEE", wide=True),
+        OutputColumn("RECLAIMABLE", wide=True),
     )
 
     def cells(self, raw: Raw, now: float) -> list[str]:

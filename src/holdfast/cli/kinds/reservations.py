@@ -6,27 +6,27 @@ from typing import Any, ClassVar
 
 from holdfast.api.quantity import QuantityError, amount
 from holdfast.api.reservation import DEFAULT_TTL
-from holdfast.cli.asking.printing import Description, age, events, pairs, shown, some, taint_text
-from holdfast.cli.asking.server import RESERVATION, Raw, Server
-from holdfast.cli.kinds.kind import Column, PlainKind
-from holdfast.server.api.tables.columns import selector_text
+from holdfast.cli.client import RESERVATION, Raw, Server
+from holdfast.cli.kinds.kind import OutputColumn, PlainKind
+from holdfast.cli.printing import Description, age, events, pairs, shown, some, taint_text
+from holdfast.local.apiserver.tables.columns import selector_text
 
 
-class Reservations(PlainKind):
+class ReservationKind(PlainKind):
     info = RESERVATION
-    columns: ClassVar[tuple[Column, ...]] = (
-        Column("NAME"),
-        Column("PHASE"),
-        Column("NODE"),
-        Column("OWNERS"),
-        Column("ALLOCATED"),
-        Column("TTL"),
-        Column("EXPIRES"),
-        Column("AGE"),
-        Column("FOR", wide=True),
-        Column("ONCE", wide=True),
-        Column("POLICY", wide=True),
-        Column("MESSAGE", wide=True),
+    columns: ClassVar[tuple[OutputColumn, ...]] = (
+        OutputColumn("NAME"),
+        OutputColumn("PHASE"),
+        OutputColumn("NODE"),
+        OutputColumn("OWNERS"),
+        OutputColumn("ALLOCATED"),
+        OutputColumn("TTL"),
+        OutputColumn("EXPIRES"),
+        OutputColumn("AGE"),
+        OutputColumn("FOR", wide=True),
+        OutputColumn("ONCE", wide=True),
+        OutputColumn("POLICY", wide=True),
+        OutputColumn("MESSAGE", wide=True),
     )
 
     def cells(self, raw: Raw, now: float) -> list[str]:

@@ -5,18 +5,22 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from holdfast.actions.scheduler import Scheduler
-from holdfast.core.classes import PodClass
-from holdfast.core.plugin_errors import RAISED, text_of
-from holdfast.core.pods import PodRecord
-from holdfast.framework.checked import checked_filter, checked_score, is_foreign
-from holdfast.framework.column import Column
-from holdfast.framework.columns import Columns
-from holdfast.framework.interface import MAX_SCORE, Filter, Plugin, Rejected, Scope, Score
-from holdfast.framework.keyed import Keys
-from holdfast.framework.profile import Profile
-from holdfast.framework.rows import INFEASIBLE
 from holdfast.plugin.testing.paths import ContractBroken, Paths, PluginRaised
+from holdfast.scheduler.cluster.plugin_errors import RAISED, text_of
+from holdfast.scheduler.cluster.pod_classes import PodClass
+from holdfast.scheduler.cluster.pods import PodRecord
+from holdfast.scheduler.framework.feasibility.checked_answers import (
+    checked_filter,
+    checked_score,
+    is_foreign,
+)
+from holdfast.scheduler.framework.feasibility.class_rows import INFEASIBLE
+from holdfast.scheduler.framework.feasibility.column_store import Columns
+from holdfast.scheduler.framework.feasibility.columns import ClassColumn
+from holdfast.scheduler.framework.feasibility.topology_keys import TopologyKeys
+from holdfast.scheduler.framework.interface import MAX_SCORE, Filter, Plugin, Rejected, Scope, Score
+from holdfast.scheduler.framework.profile import Profile
+from holdfast.scheduler.scheduler import Scheduler
 
 
 class Answers(NamedTuple):
@@ -127,14 +131,14 @@ class Asking:
             return dict.fromkeys(rows.tolist(), score.constant)
         if score.scope is not Scope.TOPOLOGY:
             return paths.scores(score.score, rows)
-        keys = Keys(self._table, score.facets)
+        keys = TopologyKeys(self._table, score.facets)
         keys.rebuild(np.pad(fits, (0, self._table.capacity - len(fits))))
         view = keys.view()
         view.feasible = keys.counts()
         cells = score.score(view) + np.zeros(len(view.rows), dtype=np.int64)
         return {row: int(cells[keys.of[row]]) for row in rows.tolist()}
 
-    def _column(self, profile: Profile, cls: PodClass) -> Column:
+    def _column(self, profile: Profile, cls: PodClass) -> ClassColumn:
         """What is known of the class. It was kept up to date where something changed, and must be what
         comes out when everything is computed anew."""
         kept = self._scheduler.cycle.column(profile, cls)
@@ -149,7 +153,7 @@ class Asking:
             self._compare(profile, cls, kept, fresh)
         return kept
 
-    def _compare(self, profile: Profile, cls: PodClass, kept: Column, fresh: Column) -> None:
+    def _compare(self, profile: Profile, cls: PodClass, kept: ClassColumn, fresh: ClassColumn) -> None:
         known, computed = kept.totals(), fresh.totals()
         for name, row in self._table.names():
             if not self._table.alive[row]:

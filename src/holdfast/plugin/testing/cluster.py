@@ -6,32 +6,30 @@ from contextlib import contextmanager
 from textwrap import dedent
 from typing import Any, NamedTuple, Self
 
-from holdfast.actions.scheduler import Scheduler
 from holdfast.api import names
 from holdfast.api.decode import decode, drop_nulls, object_name
 from holdfast.api.documents import BadFileError
 from holdfast.api.kinds import KINDS
-from holdfast.api.validation import validate
-from holdfast.backends.embedded.admission import admit
-from holdfast.backends.embedded.objects import ENDED
-from holdfast.backends.embedded.setup import Setup
-from holdfast.backends.embedded.telling import BOUND
-from holdfast.core.changes import Change
-from holdfast.core.events import Added, Deleted
-from holdfast.core.pods import Phase, PodRecord
-from holdfast.core.validate import validate_state
-from holdfast.framework.config import API_VERSION, KIND, load
-from holdfast.framework.interface import Plugin, extension_points
-from holdfast.framework.registry import Registry
+from holdfast.local.admission import admit
+from holdfast.local.component import BOUND, ENDED
+from holdfast.local.setup import SchedulerFactory
+from holdfast.local.store.objects import Key, pod_key
+from holdfast.machinery.typed_validation import validate
 from holdfast.plugin.testing.asking import Asking
 from holdfast.plugin.testing.paths import ContractBroken
-from holdfast.plugins import IN_TREE
-from holdfast.sim.happenings import Apply, Create, Delete, Restart, Scenario, Target
-from holdfast.sim.loading import load_text
+from holdfast.scheduler.cluster.events import Added, Change, Deleted
+from holdfast.scheduler.cluster.pods import Phase, PodRecord
+from holdfast.scheduler.cluster.recount import validate_state
+from holdfast.scheduler.framework.config import API_VERSION, KIND, load
+from holdfast.scheduler.framework.interface import Plugin, extension_points
+from holdfast.scheduler.framework.registry import Registry
+from holdfast.scheduler.plugins import IN_TREE
+from holdfast.scheduler.scheduler import Scheduler
+from holdfast.sim.action_runner import Step
+from holdfast.sim.document_fields import unknown_field_errors
+from holdfast.sim.manifests import load_text
+from holdfast.sim.scenario_actions import Apply, Create, Delete, Restart, Scenario, Target
 from holdfast.sim.simulation import Simulation
-from holdfast.sim.steps import Step
-from holdfast.sim.strict_decoding import unknown_field_errors
-from holdfast.store.objects import Key, pod_key
 
 Raw = dict[str, Any]
 Given = Mapping[str, Any] | str
@@ -75,7 +73,7 @@ class Cluster:
             if not extension_points(plugin):
                 raise ValueError(f"plugin {plugin.name} overrides no method of Plugin: it does nothing")
         given = _configuration(plugins, args, weight) if config is None else _mapping(config)
-        self.setup = Setup(load(given, registry.implements()), registry)
+        self.setup = SchedulerFactory(load(given, registry.implements()), registry)
         self._tested = tuple(plugin.name for plugin in plugins)
         enabled = {
             ref.name

@@ -8,11 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.api.errors import HoldfastError
-from holdfast.core.cluster import Cluster
-from holdfast.core.plugin_errors import RAISED, text_of
-from holdfast.core.view import All, Cells, One, Some, View
-from holdfast.framework.drawing import DrawnOne, DrawnSome
-from holdfast.framework.interface import Filter, Normalize
+from holdfast.scheduler.cluster.cluster import Cluster
+from holdfast.scheduler.cluster.plugin_errors import RAISED, text_of
+from holdfast.scheduler.cluster.view import All, Cells, One, Some, View
+from holdfast.scheduler.framework.feasibility.reservation_scores import DrawnOne, DrawnSome
+from holdfast.scheduler.framework.interface import Filter, Normalize
 
 Formula = Callable[[View], Cells]
 Rows = NDArray[np.intp]

@@ -15,20 +15,20 @@ from typing import Any
 
 import numpy as np
 
-from holdfast.actions.scheduler import Scheduler
 from holdfast.api.decode import decode
 from holdfast.api.kinds import Kinds
 from holdfast.api.meta import Object
 from holdfast.api.raw_objects import declared_infos, raw_object
-from holdfast.core.events import Added, BindRefused
-from holdfast.core.pods import Phase, PodRecord
-from holdfast.framework.handle import OwnColumn
-from holdfast.framework.interface import Plugin
 from holdfast.plugin.testing.asking import Answers, Asking
 from holdfast.plugin.testing.cluster import Cluster, Given, Raw, documents_of, short_name
 from holdfast.plugin.testing.objects import node as make_node
 from holdfast.plugin.testing.objects import pod as make_pod
 from holdfast.plugin.testing.paths import ContractBroken
+from holdfast.scheduler.cluster.events import Added, BindRefused
+from holdfast.scheduler.cluster.pods import Phase, PodRecord
+from holdfast.scheduler.framework.handle import OwnColumn
+from holdfast.scheduler.framework.interface import Plugin
+from holdfast.scheduler.scheduler import Scheduler
 
 MakeObject = Callable[[Random, str], Given]
 """An object of this name, otherwise random."""

@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import Any
 
-from holdfast.sim.audit import lifecycle, liveness
+from holdfast.sim.audit import lifecycle
+from holdfast.sim.audit import lifecycle as liveness
 from holdfast.sim.audit.capacity import (
     CLAIMED,
     CLAIMED_BUT_HOLDS,
@@ -26,9 +27,8 @@ from holdfast.sim.audit.capacity import (
     excesses,
     unreachable_volumes,
 )
-from holdfast.sim.audit.cluster import ClusterState, Gang
+from holdfast.sim.audit.cluster import ClusterState, Gang, owns
 from holdfast.sim.audit.facts import PodFacts, Raw, ReservationFacts, gang_of
-from holdfast.sim.audit.owners import owns
 
 _PROVISIONED_BY = "pv.kubernetes.io/provisioned-by"
 _WITH_HOLDS = (CLAIMED, OVER_WAITING, SLOTS)

@@ -9,9 +9,8 @@ from collections.abc import Callable, Iterable
 from itertools import combinations
 from typing import Any, NamedTuple
 
-from holdfast.sim.audit.cluster import ClusterState, NodeState
+from holdfast.sim.audit.cluster import ClusterState, NodeState, expression, owns
 from holdfast.sim.audit.facts import PodFacts, Port, Raw, ReservationFacts, Usage, is_device_resource
-from holdfast.sim.audit.owners import expression, owns
 from holdfast.sim.audit.quantity import Amounts, add, cpu_text
 
 REQUESTED = "pod requests exceed allocatable"

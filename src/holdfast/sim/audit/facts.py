@@ -42,7 +42,7 @@ class Port(NamedTuple):
         return f"{self.ip}:{self.number}/{self.protocol}"
 
 
-class DeviceShare(NamedTuple):
+class AuditDeviceShare(NamedTuple):
     """What someone has of one device."""
 
     type: str
@@ -70,7 +70,7 @@ class Usage:
     requests: Amounts
     limits: Amounts
     ports: tuple[Port, ...]
-    devices: tuple[DeviceShare, ...]
+    devices: tuple[AuditDeviceShare, ...]
     cpus: frozenset[int]
     numa: tuple[NumaShare, ...]
     claims: tuple[tuple[str, str], ...]
@@ -433,9 +433,9 @@ def _ports(spec: Raw) -> tuple[Port, ...]:
     )
 
 
-def _devices(text: str | None) -> tuple[DeviceShare, ...]:
+def _devices(text: str | None) -> tuple[AuditDeviceShare, ...]:
     return tuple(
-        DeviceShare(
+        AuditDeviceShare(
             type,
             int(each.get("minor") or 0),
             amounts(each.get("resources")),

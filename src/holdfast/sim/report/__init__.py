@@ -12,7 +12,7 @@ import msgspec
 from holdfast.sim.output import to_json
 from holdfast.sim.report.page import page
 from holdfast.sim.simulation import Result
-from holdfast.sim.timeline import Entry
+from holdfast.sim.timeline import TimelineEntry
 
 
 def write_report(
@@ -38,7 +38,7 @@ def _write(folder: Path, config: str | None, result: Result, files: Sequence[str
     (folder / "report.json").write_text(to_json([(config, result)]) + "\n", encoding="utf-8")
     with (folder / "timeline.csv").open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(Entry.__struct_fields__)
+        writer.writerow(TimelineEntry.__struct_fields__)
         writer.writerows(msgspec.structs.astuple(entry) for entry in result.timeline)
     title = ", ".join(Path(name).name for name in files)
     (folder / "report.html").write_text(page(title, config, result), encoding="utf-8")

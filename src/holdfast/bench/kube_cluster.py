@@ -1,0 +1,338 @@
+"""What a plan needs, as an API server takes it."""
+
+import asyncio
+import contextlib
+import copy
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from holdfast.api.meta import Object
+from holdfast.bench.errors import BenchError
+from holdfast.bench.plan import BenchPlan, Churning, PlannedObjects, Pods
+from holdfast.kube.errors import ApiError, KubernetesError
+from holdfast.kube.http.client import Client, Request, get
+
+Raw = dict[str, Any]
+
+LABEL = "holdfast.io/bench"
+"""On everything the benchmark makes, so that nothing else is deleted after it."""
+_KINDS = ("Node", "Namespace", "Pod")
+_SERVERS_OWN = ("uid", "resourceVersion", "creationTimestamp", "generation")
+
+
+class Content(msgspec.Struct):
+    """A plan, sorted by what happens to it."""
+
+    nodes: list[Raw]
+    namespaces: list[str]
+    before: list[Raw]
+    """Pods that have a node from the start."""
+    measured: list[Raw]
+
+
+def content_of(plan: BenchPlan) -> Content:
+    """Pods that are there before go to nodes in turn, so that every scheduler finds the same.
+
+    Raises BenchError where the plan needs what an API server alone cannot give.
+    """
+    content = Content([], [], [], [])
+    for step in plan.steps:
+        if isinstance(step, PlannedObjects):
+            for obj in step.objects:
+                _sort_in(content, obj, plan.name)
+        elif isinstance(step, Pods):
+            content.namespaces += [ns for ns in step.maker.namespaces if ns not in content.namespaces]
+            pods = list(_pods(step, plan.name))
+            (content.measured if step.measured else content.before).extend(pods)
+        elif isinstance(step, Churning):
+            raise BenchError(f"{plan.name} changes things while it runs; that is not for --mode kube")
+    for number, pod in enumerate(content.before):
+        node = content.nodes[number % len(content.nodes)]
+        pod["spec"]["nodeName"] = node["metadata"]["name"]
+    return content
+
+
+def _sort_in(content: Content, obj: Object, plan: str) -> None:
+    if obj.kind not in _KINDS:
+        raise BenchError(f"{plan} needs a {obj.kind}; that is not for --mode kube")
+    if obj.kind == "Node":
+        content.nodes.append(raw(obj))
+    elif obj.metadata.name not in content.namespaces:
+        content.namespaces.append(obj.metadata.name)
+
+
+def _pods(step: Pods, plan: str) -> Iterator[Raw]:
+    for number in range(step.count):
+        *along, pod = step.maker.arriving(number)
+        if along:
+            raise BenchError(f"{plan} needs a {along[0].kind}; that is not for --mode kube")
+        made = raw(pod)
+        made["spec"].pop("priority", None)
+        made.pop("status", None)
+        yield made
+
+
+def raw(obj: Object) -> Raw:
+    made: Raw = msgspec.to_builtins(obj)
+    made["metadata"] = {k: v for k, v in made["metadata"].items() if k not in _SERVERS_OWN}
+    made["metadata"]["labels"] = {**made["metadata"].get("labels", {}), LABEL: "kube"}
+    return made
+
+
+# The server the benchmark runs on: objects made and deleted, many at a time; binds seen.
+
+
+_AT_ONCE = 24
+_SELECTOR = f"labelSelector={LABEL}"
+_DELETE = b'{"kind":"DeleteOptions","apiVersion":"v1","gracePeriodSeconds":0}'
+_QUIET = 300.0
+_BETWEEN = 0.5
+
+
+class _Spec(msgspec.Struct, rename="camel"):
+    node_name: str = ""
+
+
+class _Meta(msgspec.Struct, rename="camel"):
+    name: str = ""
+    resource_version: str = ""
+
+
+class _Pod(msgspec.Struct):
+    """Also what an ERROR event has in the place of a pod."""
+
+    metadata: _Meta = msgspec.field(default_factory=_Meta)
+    spec: _Spec = msgspec.field(default_factory=_Spec)
+
+
+class _Frame(msgspec.Struct):
+    type: str
+    object: _Pod
+
+
+class _List(msgspec.Struct):
+    metadata: _Meta
+    items: list[_Pod] | None = None
+
+
+class BenchCluster:
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    async def create(self, path: str, objects: Iterable[Raw]) -> None:
+        """All of them; what is there already is left as it is."""
+        waiting = iter(objects)
+
+        async def some() -> None:
+            for obj in waiting:
+                try:
+                    await self._client.call(Request("POST", path, msgspec.json.encode(obj)), attempts=6)
+                except ApiError as error:
+                    if error.status != 409:
+                        raise BenchError(f"cannot create {obj['metadata']['name']}: {error}") from None
+
+        await asyncio.gather(*(some() for _ in range(_AT_ONCE)))
+
+    async def create_namespaces(self, names: Iterable[str]) -> None:
+        labels = {LABEL: "kube", "kubernetes.io/metadata.name": ""}
+        made = []
+        for name in names:
+            if name != "default":
+                marks = {**labels, "kubernetes.io/metadata.name": name, "team": "devops"}
+                made.append(
+                    {
+                        "apiVersion": "v1",
+                        "kind": "Namespace",
+                        "metadata": {"name": name, "labels": marks},
+                    }
+                )
+        await self.create("/api/v1/namespaces", made)
+
+    async def create_pods(self, pods: Iterable[Raw], scheduler: str) -> None:
+        by_namespace: dict[str, list[Raw]] = {}
+        for pod in pods:
+            made = copy.copy(pod)
+            made["spec"] = {**pod["spec"], "schedulerName": scheduler}
+            by_namespace.setdefault(pod["metadata"]["namespace"], []).append(made)
+        for namespace, some in by_namespace.items():
+            await self.create(f"/api/v1/namespaces/{namespace}/pods", some)
+
+    async def delete_pods(self, namespaces: Iterable[str]) -> None:
+        for namespace in namespaces:
+            await self._delete(f"/api/v1/namespaces/{namespace}/pods?{_SELECTOR}")
+
+    async def delete_all(self, namespaces: Iterable[str]) -> None:
+        await self.delete_pods(namespaces)
+        await self._delete(f"/api/v1/nodes?{_SELECTOR}")
+        for name in namespaces:
+            if name != "default":
+                await self._drop_namespace(name)
+
+    async def _delete(self, path: str) -> None:
+        try:
+            await self._client.call(Request("DELETE", path, _DELETE, timeout=120), attempts=6)
+        except ApiError as error:
+            if error.status != 404:
+                raise
+
+    async def _drop_namespace(self, name: str) -> None:
+        """Its events go first; where no controller finishes the deletion, we do."""
+        await self._delete(f"/api/v1/namespaces/{name}/events")
+        await self._delete(f"/api/v1/namespaces/{name}")
+        try:
+            found = msgspec.json.decode(await self._client.call(get(f"/api/v1/namespaces/{name}"), 3))
+            found["spec"]["finalizers"] = []
+            path = f"/api/v1/namespaces/{name}/finalize"
+            await self._client.call(Request("PUT", path, msgspec.json.encode(found)), attempts=3)
+        except ApiError as error:
+            if error.status not in (404, 409):
+                raise
+
+
+class Binds:
+    """Sees pods get their nodes, and remembers when."""
+
+    def __init__(self, client: Client, wanted: set[str]) -> None:
+        self._client = client
+        self._wanted = wanted
+        self._path = f"/api/v1/pods?{_SELECTOR}"
+        self._decoder = msgspec.json.Decoder(_Frame)
+        self.at: dict[str, float] = {}
+        """Names to the moment their bind was seen."""
+
+    async def watch(self, version: str) -> None:
+        """From where `look` left off. Returns when all have their nodes. Servers drop watches that fall
+        behind: then we look."""
+        while len(self.at) < len(self._wanted):
+            try:
+                await self._follow(version)
+            except KubernetesError:
+                await asyncio.sleep(_BETWEEN)
+            version = await self.look()
+
+    async def look(self) -> str:
+        """Which have their nodes now, and as of which version of the list."""
+        listed = msgspec.json.decode(
+            await self._client.call(get(self._path, timeout=120), attempts=5), type=_List
+        )
+        for pod in listed.items or ():
+            self._saw(pod, time.monotonic())
+        return listed.metadata.resource_version
+
+    async def _follow(self, version: str) -> None:
+        path = f"{self._path}&watch=true&timeoutSeconds=3600&resourceVersion={version}"
+        rest = b""
+        async with self._client.watch(path, _QUIET) as chunks:
+            async for chunk in chunks:
+                now = time.monotonic()
+                *lines, rest = (rest + chunk).split(b"\n")
+                for line in lines:
+                    frame = self._decoder.decode(line)
+                    if frame.type == "ERROR":
+                        return
+                    self._saw(frame.object, now)
+                if len(self.at) == len(self._wanted):
+                    return
+
+    def _saw(self, pod: _Pod, now: float) -> None:
+        name = pod.metadata.name
+        if pod.spec.node_name and name in self._wanted and name not in self.at:
+            self.at[name] = now
+
+
+# Schedulers as processes: started on a server, and looked at from outside.
+
+
+_FAST = {"qps": 10_000, "burst": 10_000}
+_STOPS_WITHIN = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class SchedulerCandidate:
+    """`binary` is kube-scheduler's; None stands for Holdfast."""
+
+    name: str
+    scheduler_name: str
+    kubeconfig: str
+    binary: str | None = None
+
+    @contextlib.contextmanager
+    def running(self) -> Iterator["RunningScheduler"]:
+        with tempfile.TemporaryDirectory(prefix="holdfast-bench-") as folder:
+            config = Path(folder) / "config.yaml"
+            config.write_text(json.dumps(self._configuration()))
+            log = Path(folder) / "log"
+            with log.open("wb") as output:
+                process = subprocess.Popen(
+                    self._command(config),
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=subprocess.STDOUT,
+                )
+            try:
+                yield RunningScheduler(self.name, process, log)
+            finally:
+                process.terminate()
+                try:
+                    process.wait(_STOPS_WITHIN)
+                except subprocess.TimeoutExpired:
+                    process.kill()
+                    process.wait()
+
+    def _configuration(self) -> dict[str, Any]:
+        return {
+            "apiVersion": "kubescheduler.config.k8s.io/v1",
+            "kind": "KubeSchedulerConfiguration",
+            "clientConnection": {"kubeconfig": self.kubeconfig, **_FAST},
+            "leaderElection": {"leaderElect": False},
+        }
+
+    def _command(self, config: Path) -> list[str]:
+        if self.binary is not None:
+            return [self.binary, f"--config={config}", "--secure-port=0"]
+        return [sys.executable, "-m", "holdfast", "run", "--config", str(config), "--health-address="]
+
+
+def holdfast(kubeconfig: str) -> SchedulerCandidate:
+    return SchedulerCandidate("holdfast", "holdfast-scheduler", kubeconfig)
+
+
+def kube_scheduler(binary: str, kubeconfig: str) -> SchedulerCandidate:
+    if not os.access(binary, os.X_OK):
+        raise BenchError(f"--kube-scheduler: {binary} is not a program")
+    return SchedulerCandidate("kube-scheduler", "default-scheduler", kubeconfig, binary)
+
+
+class RunningScheduler:
+    def __init__(self, name: str, process: subprocess.Popen[bytes], log: Path) -> None:
+        self._name = name
+        self._process = process
+        self._log = log
+        self._ticks = os.sysconf("SC_CLK_TCK")
+
+    def check(self) -> None:
+        """Raises BenchError if it has ended."""
+        if self._process.poll() is not None:
+            end = "\n".join(self._log.read_text(errors="replace").splitlines()[-8:])
+            raise BenchError(f"{self._name} ended with status {self._process.returncode}:\n{end}")
+
+    def cpu_seconds(self) -> float:
+        self.check()
+        fields = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / self._ticks
+
+    def peak_memory_mb(self) -> float:
+        for line in Path(f"/proc/{self._process.pid}/status").read_text().splitlines():
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) / 1024
+        return 0.0

@@ -1,0 +1,340 @@
+"""Why a pod has no node, or where it went and why."""
+
+from collections import Counter
+
+from holdfast.api.kinds import KINDS
+from holdfast.api.names import RESERVATION_IGNORED, SIGS_PODGROUP_API, VOLCANO_API
+from holdfast.cli.client import POD, RESERVATION, Raw, Server
+from holdfast.cli.explanation.report import Promised, Report, place, rank
+from holdfast.cli.explanation.suggestions import help_for, stopping_on
+from holdfast.cli.printing import shown
+from holdfast.cli.snapshot import ClusterSnapshot
+from holdfast.kube.errors import ApiError
+from holdfast.local.setup import SERVED
+from holdfast.scheduler.cluster.cluster import Cluster
+from holdfast.scheduler.cluster.pod_classes import PodClass
+from holdfast.scheduler.cluster.pods import PodRecord
+from holdfast.scheduler.framework.feasibility.columns import ClassColumn
+from holdfast.scheduler.framework.feasibility.owner_column import NONE_WILL_DO, OwnerColumn
+from holdfast.scheduler.jobs import Job
+from holdfast.scheduler.reservations import ReservationInfo
+from holdfast.scheduler.reservations.owners import OwnerSpec
+from holdfast.scheduler.scheduler import Scheduler
+
+
+async def explain_pod(server: Server, picture: ClusterSnapshot, name: str, namespace: str) -> Report:
+    raw = picture.find(POD, name, namespace) or await server.get(POD, name, namespace)
+    status, spec = raw.get("status") or {}, raw.get("spec") or {}
+    report = Report(f"Pod {namespace}/{name}", str(status.get("phase") or "Pending"), "")
+    report.events = await server.events(raw)
+    report.node = str(spec.get("nodeName") or "")
+    report.told = told(raw, "PodScheduled")
+    pod = picture.cluster.pod(namespace, name)
+    if pod is None:
+        report.summary = _not_known(raw)
+    elif report.node:
+        _placed(picture, pod, report)
+    else:
+        _waiting(picture, pod, raw, report)
+    return report
+
+
+def _not_known(raw: Raw) -> str:
+    if (raw.get("status") or {}).get("phase") in ("Succeeded", "Failed"):
+        node = (raw.get("spec") or {}).get("nodeName")
+        return f"It has ended, on {node}." if node else "It has ended."
+    return "It makes no sense to the scheduler; see what it was told."
+
+
+def _placed(picture: ClusterSnapshot, pod: PodRecord, report: Report) -> None:
+    """Why there: how nodes would rank for it were it not there yet."""
+    cluster = picture.cluster
+    drawn = cluster.promises.known.get(pod.draws_on)
+    report.reservation = drawn.name if drawn is not None else ""
+    through = f", through the reservation {report.reservation}" if report.reservation else ""
+    report.summary = f"It is on {report.node}{through}."
+    cluster.ledger.remove(pod)
+    placing = place(picture.scheduler, pod)
+    report.ranked = rank(picture.scheduler, placing)
+    report.nodes = placing.reasons
+    report.reservations = promised_to(cluster, placing.column)
+
+
+def _waiting(picture: ClusterSnapshot, pod: PodRecord, raw: Raw, report: Report) -> None:
+    scheduler = picture.scheduler
+    placing = place(scheduler, pod)
+    report.would_say = placing.message
+    report.nodes = placing.reasons
+    report.ranked = rank(scheduler, placing)
+    report.reservations = promised_to(picture.cluster, placing.column)
+    nominated = (raw.get("status") or {}).get("nominatedNodeName")
+    if nominated and placing.message:
+        report.help = stopping_on(picture, nominated)
+    else:
+        report.help = help_for(picture, pod, placing)
+    if pod.leaving:
+        report.summary = "It is being deleted, and gets no node any more."
+    elif pod.gates:
+        report.summary = "It is kept back by scheduling gates."
+        report.help.insert(0, f"scheduling gates to remove: {', '.join(pod.gates)}")
+    elif scheduler.profile_of(pod.scheduler) is None:
+        report.summary = (
+            f"It asks for {pod.scheduler}, which is not one of ours ({', '.join(_served(scheduler))}); "
+            "see --config."
+        )
+        report.help = []
+    elif nominated:
+        report.summary = f"{nominated} is being cleared for it."
+    elif refusal := picture.cluster.jobs.queues.refusal(pod):
+        report.summary = f"No node is looked for: {refusal}."
+        if full := over_capability(picture, [pod]):
+            text, never = full
+            report.help.insert(0, f"{text}: it can never start" if never else text)
+    elif placing.message:
+        report.summary = "No node will do."
+    elif held_up := _held_up(picture, pod):
+        report.summary = held_up
+    elif asked := _asked_for(picture, pod):
+        report.summary = asked
+    else:
+        best = f": {report.ranked[0].node}" if report.ranked else ""
+        report.summary = (
+            f"A node will do now{best}. It waits for its turn, or the scheduler does not run."
+        )
+
+
+def _served(scheduler: Scheduler) -> list[str]:
+    """The names pods may ask for: those of profiles, and those served by them besides."""
+    own = [profile.scheduler_name for profile in scheduler.profiles]
+    return [*own, *(each for each in SERVED if each not in own and scheduler.profile_of(each))]
+
+
+def _held_up(picture: ClusterSnapshot, pod: PodRecord) -> str:
+    """Why a pod that would fit waits for the rest of its job, if it does."""
+    job = pod.job
+    if job is None or job.is_ready:
+        return ""
+    hindrance = picture.scheduler.gangs.hindrance(picture.cluster.jobs.partners(job), job.waiting())
+    if hindrance is not None:
+        return f"It is placed with the rest of its job only: {hindrance.problem.message}."
+    return f"A node will do for it, but it is placed with the rest of {job.name} only."
+
+
+def _asked_for(picture: ClusterSnapshot, pod: PodRecord) -> str:
+    """What became of the reservation that was asked for on the pod's behalf, if one was."""
+    requirements = picture.cluster.virtuals.requirements
+    ask = requirements.asks.get(pod.uid)
+    if ask is None or ask.requirement is None:
+        return ""
+    if ask.error:
+        return f"The reservation asked for on its behalf, {ask.id}, was not made: {ask.error}"
+    if ask.id in requirements.made:
+        return (
+            f"The reservation that was asked for on its behalf, {ask.id}, is there; it is bound next."
+        )
+    amounts = ", ".join(f"{name}: {amount}" for name, amount in ask.requirement.resources.items())
+    return f"It waits until the reservation {ask.id} is made for it ({amounts})."
+
+
+def told(raw: Raw, type: str) -> str:
+    """What the condition of that type says, if it is not true."""
+    for each in (raw.get("status") or {}).get("conditions") or ():
+        if each.get("type") == type and each.get("status") == "False":
+            return str(each.get("message") or each.get("reason") or "")
+    return ""
+
+
+# The reservations that are meant for a pod, and what stands against using each.
+
+
+def promised_to(cluster: Cluster, column: ClassColumn) -> list[Promised]:
+    """All whose owners the class matches, ended ones too."""
+    cls, promises = column.cls, cluster.promises
+    if cls.labels.get(RESERVATION_IGNORED) == "true":
+        return []
+    matching = promises.matching(cls)
+    found = []
+    for promise in sorted(promises.known.values(), key=lambda each: each.name):
+        if promise.spec is not None and promise.spec.id in matching:
+            found.append(_judged(cluster, column, promise))
+        elif promise.spec is None and _was_meant(promise, cls):
+            ended = promise.message or _said(promise) or promise.error
+            why = f"has ended: {ended}" if ended else "has ended"
+            found.append(Promised(promise.name, _phase(promise), "", False, why))
+    return found
+
+
+def _was_meant(promise: ReservationInfo, cls: PodClass) -> bool:
+    """Of those that have ended only the objects are left."""
+    return OwnerSpec(-1, b"", promise.object.spec.owners).matches(cls)
+
+
+def _judged(cluster: Cluster, column: ClassColumn, promise: ReservationInfo) -> Promised:
+    pod = promise.pod
+    row = pod.row if pod is not None else -1
+    node = cluster.nodes.name(row) if row >= 0 else ""
+    why = _against(cluster, column, promise, row)
+    return Promised(
+        promise.name, _phase(promise), node, not why, why or "can be used", _left(cluster, promise)
+    )
+
+
+def _against(cluster: Cluster, column: ClassColumn, promise: ReservationInfo, row: int) -> str:
+    """Why the pod cannot use it; empty if it can."""
+    promises = cluster.promises
+    if row < 0:
+        told = promise.message or _said(promise)
+        return f"has no node yet: {told}" if told else "has no node yet"
+    if not cluster.nodes.alive[row]:
+        return "its node is gone"
+    if promise.waiting:
+        lacking = ", ".join(promises.lacking(promise))
+        return f"waits for room on its node: {lacking}" if lacking else "waits for room on its node"
+    if not promises.is_usable(promise):
+        return (
+            f"is used by {', '.join(str(pod.ref) for pod in promises.drawing(promise))}, and only once"
+        )
+    refusal = promises.wish(column.cls).refusal(promise, promises.node_labels(row))
+    if refusal:
+        return refusal
+    hold = promises.hold(promise)
+    if hold is None or not isinstance(column, OwnerColumn):
+        return ""
+    against = column.against(hold)
+    if against == [NONE_WILL_DO]:
+        return "has nothing left of what the pod asks for"
+    return ", ".join(against)
+
+
+def _left(cluster: Cluster, promise: ReservationInfo) -> str:
+    hold = cluster.promises.hold(promise)
+    if hold is None:
+        return ""
+    left = cluster.promises.by_name((slot, hold.left(slot)) for slot in hold.amounts)
+    parts = ((name, amount) for name, amount in sorted(left.items()) if name != "pods")
+    return ",".join(f"{name}={shown(name, amount)}" for name, amount in parts)
+
+
+def _phase(promise: ReservationInfo) -> str:
+    return promise.object.status.phase or "Pending"
+
+
+def _said(promise: ReservationInfo) -> str:
+    said = [each.message for each in promise.object.status.conditions if each.status == "False"]
+    return said[-1] if said else ""
+
+
+# What the queue of pods has against them, in figures.
+
+
+def over_capability(picture: ClusterSnapshot, pods: list[PodRecord]) -> tuple[str, bool] | None:
+    """Which queue has too little for all of the pods at once, and whether it has even when it is empty;
+    None if all of them have a place in it."""
+    queues, slots = picture.cluster.jobs.queues, picture.cluster.nodes.slots
+    queues.refresh()
+    asked: Counter[int] = Counter()
+    for pod in pods:
+        asked.update(pod.cls.amounts)
+    found: tuple[str, bool] | None = None
+    for record in queues.path(queues.of(pods[0])) if pods else ():
+        for slot, limit in (record.capability or {}).items():
+            used = record.allocated.get(slot, 0)
+            if not asked[slot] or used + asked[slot] <= limit:
+                continue
+            name = slots.name(slot)
+            text = (
+                f"queue {record.name} uses {shown(name, used)} of the {shown(name, limit)} {name} of "
+                f"its capability, and {shown(name, asked[slot])} {name} are asked for"
+            )
+            never = asked[slot] > limit
+            if found is None or (never and not found[1]):
+                found = (text, never)
+    return found
+
+
+# Why a group of pods does not run: who of it has a node, and how many of the others would fit now.
+
+
+_GROUPS = (KINDS[VOLCANO_API, "PodGroup"], KINDS[SIGS_PODGROUP_API, "PodGroup"])
+
+
+async def explain_group(server: Server, picture: ClusterSnapshot, name: str, namespace: str) -> Report:
+    raw = await _find(server, name, namespace)
+    phase = (raw.get("status") or {}).get("phase") or "Pending"
+    report = Report(f"PodGroup {namespace}/{name}", str(phase), "")
+    report.events = await server.events(raw)
+    job = picture.cluster.jobs.get(namespace, name)
+    if job is None:
+        report.summary = "It makes no sense to the scheduler."
+        return report
+    report.members = [_member(picture, pod) for pod in job.members.values()]
+    done = f", {len(job.done)} have done their work" if job.done else ""
+    counted = f"{len(list(job.placed()))} of {len(job.members)} members have a node{done}"
+    report.summary = f"{counted}, {job.min_member} are needed. {_standing(picture, job, report)}"
+    return report
+
+
+def _standing(picture: ClusterSnapshot, job: Job, report: Report) -> str:
+    waiting = job.waiting()
+    full = over_capability(picture, waiting[: max(1, job.still_needs - job.ready_members)])
+    fitting = _fitting(picture, waiting, report)
+    if job.is_ready:
+        return "It runs."
+    if job.lacks(waiting) or not waiting:
+        return "There are too few pods."
+    if full is not None:
+        text, never = full
+        return f"It can never start: {text}." if never else f"It waits for its queue: {text}."
+    if refusal := picture.cluster.jobs.queues.refusal(waiting[0]):
+        return f"No nodes are looked for: {refusal}."
+    if job.would_be_ready(fitting):
+        return f"{len(fitting)} more fit now; it waits for its turn."
+    return f"Only {len(fitting)} more fit now."
+
+
+async def _find(server: Server, name: str, namespace: str) -> Raw:
+    refused: ApiError | None = None
+    for info in _GROUPS:
+        try:
+            return await server.get(info, name, namespace)
+        except ApiError as error:
+            if error.status != 404:
+                raise
+            refused = refused or error
+    assert refused is not None
+    raise refused
+
+
+def _fitting(picture: ClusterSnapshot, waiting: list[PodRecord], report: Report) -> list[PodRecord]:
+    """Those that would fit, one after the other; of the first that would not, the report says why."""
+    scheduler, ledger = picture.scheduler, picture.cluster.ledger
+    fitting = []
+    with ledger.transaction():
+        for pod in waiting:
+            if picture.cluster.jobs.queues.refusal(pod):
+                continue
+            placing = place(scheduler, pod)
+            if placing.message:
+                if not report.would_say:
+                    report.would_say = placing.message
+                    report.nodes = placing.reasons
+                    report.help = help_for(picture, pod, placing)
+                continue
+            row = scheduler.cycle.find_row(placing.profile, pod, placing.column)
+            pod.draws_on = placing.column.draws_on(row)
+            ledger.place(pod, row)
+            fitting.append(pod)
+    for pod in waiting:
+        pod.draws_on = ""
+    return fitting
+
+
+def _member(picture: ClusterSnapshot, pod: PodRecord) -> str:
+    if pod.row >= 0:
+        return f"{pod.ref} is on {picture.cluster.nodes.name(pod.row)}"
+    if pod.promise is None:
+        raw, condition = picture.find(POD, pod.name, pod.namespace), "PodScheduled"
+    else:
+        raw, condition = picture.find(RESERVATION, pod.name), "Scheduled"
+    said = told(raw, condition) if raw is not None else ""
+    return f"{pod.ref} waits: {said}" if said else f"{pod.ref} waits"

@@ -1,0 +1,193 @@
+"""What there is to say of one object, as data and as text."""
+
+from dataclasses import asdict, dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from holdfast.api.events import last_said
+from holdfast.cli.client import Raw
+from holdfast.cli.printing import event_cells, table
+from holdfast.scheduler.cluster.pods import PodRecord
+from holdfast.scheduler.framework.diagnosis import NO_NODES, Blame
+from holdfast.scheduler.framework.feasibility.class_rows import INFEASIBLE
+from holdfast.scheduler.framework.feasibility.columns import ClassColumn
+from holdfast.scheduler.framework.profile import Profile
+from holdfast.scheduler.scheduler import Scheduler
+
+
+@dataclass(slots=True)
+class ExplainedReason:
+    """Why some nodes will not do."""
+
+    reason: str
+    plugin: str
+    nodes: list[str]
+    resolvable: bool
+    """Whether pods that leave could change it."""
+
+
+@dataclass(slots=True)
+class Ranked:
+    """A node that will do."""
+
+    node: str
+    score: int
+    reservation: str = ""
+    """The one that would be used there."""
+
+
+@dataclass(slots=True)
+class Promised:
+    """A reservation that is meant for the pod."""
+
+    name: str
+    phase: str
+    node: str
+    usable: bool
+    why: str
+    left: str = ""
+
+
+@dataclass(slots=True)
+class Report:
+    object: str
+    phase: str
+    summary: str
+    node: str = ""
+    reservation: str = ""
+    told: str = ""
+    """What the object itself says, if that is something else."""
+    would_say: str = ""
+    """What it would be told now."""
+    nodes: list[ExplainedReason] = field(default_factory=list)
+    ranked: list[Ranked] = field(default_factory=list)
+    reservations: list[Promised] = field(default_factory=list)
+    owners: list[str] = field(default_factory=list)
+    """Of a reservation: pods that use it, or wait and could."""
+    members: list[str] = field(default_factory=list)
+    """Of a group: its pods."""
+    help: list[str] = field(default_factory=list)
+    events: list[Raw] = field(default_factory=list)
+
+    def data(self) -> dict[str, Any]:
+        found = asdict(self)
+        found["events"] = [
+            {
+                "time": last_said(each),
+                "type": each.get("type", ""),
+                "reason": each.get("reason", ""),
+                "message": each.get("message", ""),
+            }
+            for each in self.events
+        ]
+        return {_camel(key): value for key, value in found.items()}
+
+    def text(self, now: float) -> str:
+        lines = [f"{self.object}: {self.phase}", "", f"  {self.summary}"]
+        if self.told:
+            lines += ["", "Told", f"  {self.told}"]
+        if self.would_say and self.would_say != self.told:
+            lines += ["", "Would be told now", f"  {self.would_say}"]
+        lines += _part(
+            "Nodes that will not do", ("REASON", "COUNT", "PLUGIN", "NODES"), self._reasons()
+        )
+        ranked = [[each.node, str(each.score), each.reservation or "-"] for each in self.ranked]
+        lines += _part("Nodes that will do, best first", ("NODE", "SCORE", "RESERVATION"), ranked)
+        promised = [[p.name, p.phase, p.node or "-", p.left or "-", p.why] for p in self.reservations]
+        headers = ("NAME", "PHASE", "NODE", "LEFT", "")
+        lines += _part("Reservations meant for it", headers, promised)
+        if self.owners:
+            lines += ["", "Owners", *(f"  {owner}" for owner in self.owners)]
+        if self.members:
+            lines += ["", "Members", *(f"  {member}" for member in self.members)]
+        if self.help:
+            lines += ["", "What would help", *(f"  * {each}" for each in self.help)]
+        told = [event_cells(each, now) for each in self.events]
+        lines += _part("Events", ("TYPE", "REASON", "AGE", "FROM", "MESSAGE"), told)
+        return "\n".join(line.rstrip() for line in lines) + "\n"
+
+    def _reasons(self) -> list[list[str]]:
+        return [
+            [each.reason, str(len(each.nodes)), each.plugin, few(each.nodes)] for each in self.nodes
+        ]
+
+
+def few(names: list[str], most: int = 8) -> str:
+    """The first of them, and how many there are besides."""
+    shown = ", ".join(names[:most])
+    return f"{shown}, and {len(names) - most} more" if len(names) > most else shown
+
+
+def _part(title: str, headers: tuple[str, ...], rows: list[list[str]]) -> list[str]:
+    if not rows:
+        return []
+    return ["", title, *(f"  {line}" for line in table(headers, rows))]
+
+
+def _camel(name: str) -> str:
+    first, *rest = name.split("_")
+    return first + "".join(part.capitalize() for part in rest)
+
+
+# What stands against each node, and how the nodes that will do rank.
+
+
+_BEST = 5
+
+
+class NodeVerdicts(NamedTuple):
+    """Of one pod, or reserve pod, as things are now."""
+
+    profile: Profile
+    column: ClassColumn
+    message: str
+    """What it would be told; empty if a node will do."""
+    blames: dict[str, Blame]
+    """Of every node, by its name."""
+
+    @property
+    def reasons(self) -> list[ExplainedReason]:
+        found: dict[tuple[str, str], ExplainedReason] = {}
+        for node, blame in sorted(self.blames.items()):
+            for text in blame.texts:
+                reason = found.setdefault(
+                    (text, blame.plugin), ExplainedReason(text, blame.plugin, [], blame.resolvable)
+                )
+                reason.nodes.append(node)
+        return sorted(found.values(), key=lambda each: (-len(each.nodes), each.reason))
+
+
+def place(scheduler: Scheduler, pod: PodRecord) -> NodeVerdicts:
+    """Where the pod could go. A pod that has a node already must have been taken off it before."""
+    cluster, cycle = scheduler.cluster, scheduler.cycle
+    profile = scheduler.profile_of(pod.scheduler) or scheduler.profiles[0]
+    column = cycle.column(profile, pod.cls)
+    blames = cycle.blames(profile, pod, column)
+    if not cluster.nodes.count:
+        return NodeVerdicts(profile, column, NO_NODES, blames)
+    if cycle.find_row(profile, pod, column) >= 0:
+        return NodeVerdicts(profile, column, "", blames)
+    why = cycle.verdict(profile, pod, column)
+    more = "" if why.error else cycle.post_filter(profile, pod, column).message
+    return NodeVerdicts(profile, column, why.message(cluster.nodes.count, more), blames)
+
+
+def rank(scheduler: Scheduler, placing: NodeVerdicts) -> list[Ranked]:
+    """The best nodes of those nothing stands against."""
+    cluster, column = scheduler.cluster, placing.column
+    if column.rejected is not None or not cluster.nodes.count:
+        return []
+    totals = column.totals()
+    known = cluster.promises.known
+    found: list[Ranked] = []
+    for row in np.argsort(-totals, kind="stable").tolist():
+        name = cluster.nodes.name(row)
+        if totals.item(row) <= INFEASIBLE // 2 or len(found) == _BEST:
+            break
+        if placing.blames.get(name) is None or placing.blames[name].texts:
+            continue
+        drawn = known.get(column.draws_on(row))
+        score = totals.item(row) + column.constant
+        found.append(Ranked(name, score, drawn.name if drawn is not None else ""))
+    return found

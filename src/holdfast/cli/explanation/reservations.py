@@ -1,0 +1,103 @@
+"""Why a reservation has no node, or what it holds where, and for whom."""
+
+from holdfast.cli.client import RESERVATION, Server
+from holdfast.cli.explanation.pods import told
+from holdfast.cli.explanation.report import Report, place, rank
+from holdfast.cli.explanation.suggestions import help_for
+from holdfast.cli.printing import shown
+from holdfast.cli.snapshot import ClusterSnapshot
+from holdfast.scheduler.cluster.cluster import Cluster
+from holdfast.scheduler.cluster.pods import Phase
+from holdfast.scheduler.reservations import ReservationInfo
+
+
+async def explain_reservation(
+    server: Server, picture: ClusterSnapshot, name: str, namespace: str
+) -> Report:
+    raw = picture.find(RESERVATION, name) or await server.get(RESERVATION, name)
+    status = raw.get("status") or {}
+    report = Report(f"Reservation {name}", str(status.get("phase") or "Pending"), "")
+    report.events = await server.events(raw)
+    report.node = str(status.get("nodeName") or "")
+    promise = picture.cluster.promises.get(name)
+    if promise is None or promise.finished:
+        report.told = told(raw, "Ready")
+        report.summary = "It has ended, and holds nothing."
+    elif promise.error or promise.pod is None:
+        report.told = told(raw, "Scheduled") or promise.error
+        report.summary = f"It makes no sense: {promise.error}"
+    elif promise.pod.row >= 0:
+        _holding(picture.cluster, promise, report)
+    else:
+        report.told = told(raw, "Scheduled")
+        _waiting(picture, promise, report)
+    if promise is not None and not promise.finished:
+        report.owners = _owners(picture.cluster, promise)
+    return report
+
+
+def _holding(cluster: Cluster, promise: ReservationInfo, report: Report) -> None:
+    promises = cluster.promises
+    hold = promises.hold(promise)
+    assert hold is not None
+    left = _amounts(cluster, hold.amounts, hold.remaining)
+    if not promise.waiting:
+        report.summary = f"It holds room on {report.node}; left are {left or 'nothing'}."
+        if promise.closed:
+            report.help.append(
+                "it takes no new owners: spec.unschedulable is set, or it is being deleted"
+            )
+        return
+    lacking = promises.lacking(promise)
+    report.summary = f"It waits on {report.node} until there is room for {left}."
+    if not lacking:
+        return
+    slots = {cluster.nodes.slots.of(name): name for name in lacking}
+    pods = [
+        pod
+        for pod in cluster.ledger.pods.get(hold.row, {}).values()
+        if pod.draws_on != promise.uid and any(slot in slots for slot, _ in pod.cls.requests)
+    ]
+    report.help.append(f"lacking there: {', '.join(lacking)}")
+    if pods:
+        names = ", ".join(sorted(str(pod.ref) for pod in pods))
+        report.help.append(f"pods that would have to end, some or all: {names}")
+
+
+def _waiting(picture: ClusterSnapshot, promise: ReservationInfo, report: Report) -> None:
+    scheduler, pod = picture.scheduler, promise.pod
+    assert pod is not None
+    placing = place(scheduler, pod)
+    report.would_say = placing.message
+    report.nodes = placing.reasons
+    report.ranked = rank(scheduler, placing)
+    report.help = help_for(picture, pod, placing)
+    if pod.scheduler and scheduler.profile_of(pod.scheduler) is None:
+        report.summary = (
+            f"Its template asks for {pod.scheduler}, which is not one of ours; see --config."
+        )
+    elif placing.message:
+        report.summary = "No node will do."
+    else:
+        best = f": {report.ranked[0].node}" if report.ranked else ""
+        report.summary = (
+            f"A node will do now{best}. It waits for its turn, or the scheduler does not run."
+        )
+
+
+def _owners(cluster: Cluster, promise: ReservationInfo) -> list[str]:
+    using = sorted(str(pod.ref) for pod in cluster.promises.drawing(promise))
+    waiting = sorted(
+        str(pod.ref)
+        for pod in cluster.pods.values()
+        if pod.phase is Phase.PENDING
+        and promise.spec is not None
+        and promise.spec.id in cluster.promises.matching(pod.cls)
+    )
+    return [f"{name} uses it" for name in using] + [f"{name} waits, and may use it" for name in waiting]
+
+
+def _amounts(cluster: Cluster, promised: dict[int, int], amounts: dict[int, int]) -> str:
+    named = cluster.promises.by_name((slot, amounts.get(slot, 0)) for slot in promised)
+    parts = ((name, value) for name, value in sorted(named.items()) if name != "pods" and value)
+    return ", ".join(f"{shown(name, value)} {name}" for name, value in parts)

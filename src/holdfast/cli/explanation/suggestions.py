@@ -1,0 +1,325 @@
+"""What would help a pod that no node is eligible for.
+
+A change is advised only if the scheduler, asked again with it made, finds the node eligible. What is
+reserved for the pod itself is never counted against it.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import msgspec
+
+from holdfast.api.affinity import Taint, Toleration
+from holdfast.api.decode import convert
+from holdfast.api.names import TAINT_UNSCHEDULABLE
+from holdfast.api.node import Node
+from holdfast.api.selectors import tolerated
+from holdfast.cli.client import NODE, Raw
+from holdfast.cli.explanation.report import NodeVerdicts, few
+from holdfast.cli.printing import shown
+from holdfast.cli.snapshot import ClusterSnapshot
+from holdfast.scheduler.cluster.decisions import Preempt
+from holdfast.scheduler.cluster.events import Updated
+from holdfast.scheduler.cluster.pod_classes import Traits
+from holdfast.scheduler.cluster.pods import PodRecord
+from holdfast.scheduler.cluster.reservation_table import ReservationRow
+from holdfast.scheduler.cluster.slots import PODS
+from holdfast.scheduler.framework.feasibility.class_rows import RESERVED
+from holdfast.scheduler.jobs.starvation_holds import pod_of
+
+_FIT = "NodeResourcesFit"
+_MOST = 5
+
+Amounts = dict[int, int]
+
+
+def help_for(picture: ClusterSnapshot, pod: PodRecord, placing: NodeVerdicts) -> list[str]:
+    if not placing.message:
+        return []
+    wanted = [*_named_reservation(picture, pod)]
+    if placing.column.rejected is not None:
+        return wanted
+    return [
+        *wanted,
+        *_preemption(picture, pod, placing),
+        *_room(picture, pod, placing),
+        *_barred(picture, placing),
+        *_cordoned(picture, pod, placing),
+        *_taints(picture, pod, placing),
+    ]
+
+
+def stopping_on(picture: ClusterSnapshot, node: str) -> list[str]:
+    """What a pod with a nominated node waits for there: the pods that stop for it."""
+    cluster = picture.cluster
+    row = cluster.nodes.row(node)
+    if row is None:
+        return [f"there is no node {node} any more"]
+    pods = sorted(
+        str(each.ref) for each in cluster.ledger.pods.get(row, {}).values() if each.cls.terminating
+    )
+    return [f"pods that are stopping on {node}: {', '.join(pods)}"] if pods else []
+
+
+def _named_reservation(picture: ClusterSnapshot, pod: PodRecord) -> Iterator[str]:
+    """What is wrong with the reservation the pod names, if it names one."""
+    promises = picture.cluster.promises
+    wish = promises.wish(pod.cls)
+    if pod.promise is not None or not wish.by_name:
+        return
+    promise = promises.get(wish.by_name)
+    if promise is None:
+        yield f"there is no reservation {wish.by_name}, which it names"
+    elif promise.finished:
+        yield f"the reservation {promise.name}, which it names, has ended"
+    elif promise.spec is not None and promise.spec.id not in promises.matching(pod.cls):
+        yield f"the reservation {promise.name}, which it names, is for other owners (spec.owners)"
+
+
+def _preemption(picture: ClusterSnapshot, pod: PodRecord, placing: NodeVerdicts) -> Iterator[str]:
+    nomination = picture.scheduler.cycle.post_filter(placing.profile, pod, placing.column)
+    victims = [each.pod for each in nomination.decisions if isinstance(each, Preempt)]
+    if nomination.node and victims:
+        names = ", ".join(str(victim) for victim in victims)
+        yield f"it may take the place of less important pods on {nomination.node}: {names}"
+
+
+def _room(picture: ClusterSnapshot, pod: PodRecord, placing: NodeVerdicts) -> Iterator[str]:
+    """How much is missing where least is, and who has it. Only nodes that would be eligible with it."""
+    table = picture.cluster.nodes
+    asked = {slot: amount for slot, amount in (*pod.cls.requests, (PODS, 1)) if amount}
+    candidates = [name for name, blame in placing.blames.items() if blame.plugin == _FIT]
+    if not candidates:
+        return
+    for slot, amount in asked.items():
+        alive = (at for at in range(table.size) if table.alive[at])
+        most = max((table.allocatable.item(slot, at) for at in alive), default=0)
+        if amount > most:
+            resource = table.slots.name(slot)
+            yield (
+                f"no node is as big: it asks for {shown(resource, amount)} {resource}, the most a node "
+                f"has is {shown(resource, most)}"
+            )
+            return
+    missing = {name: _missing(picture, pod, asked, _row(picture, name)) for name in candidates}
+    larger = {name: _large_enough(picture, asked, _row(picture, name)) for name in candidates}
+    eligible = eligible_on_changed_nodes(picture, pod, placing, candidates, enlarged(larger))
+    ranked = sorted(
+        (sum(lack / asked[slot] for slot, lack in missing[name].items()), name)
+        for name in candidates
+        if missing[name] and name in eligible
+    )
+    if not ranked:
+        return
+    nearest = ranked[0][1]
+    texts = ", ".join(
+        f"{shown(table.slots.name(slot), lack)} {table.slots.name(slot)}"
+        for slot, lack in missing[nearest].items()
+    )
+    yield f"least is missing on {nearest}: {texts}"
+    if holders := _holders(picture, pod, nearest, missing[nearest]):
+        yield f"reservations hold as much there, for others: {holders}"
+        return
+    for _, name in ranked[1:]:
+        if holders := _holders(picture, pod, name, missing[name]):
+            yield f"reservations hold as much on {name}, for others: {holders}"
+            return
+
+
+def _row(picture: ClusterSnapshot, name: str) -> int:
+    row = picture.cluster.nodes.row(name)
+    assert row is not None
+    return row
+
+
+def _missing(picture: ClusterSnapshot, pod: PodRecord, asked: Amounts, row: int) -> Amounts:
+    """What the pod lacks on a row, beside the reservation there that leaves least to be missing."""
+    table = picture.cluster.nodes
+    free = {slot: table.allocatable.item(slot, row) - table.claimed.item(slot, row) for slot in asked}
+    found = _lacking(asked, free)
+    for hold in _own(picture, pod, row):
+        beside = _lacking(asked, {slot: free[slot] + hold.left(slot) for slot in asked})
+        if _share(beside, asked) < _share(found, asked):
+            found = beside
+    return found
+
+
+def _lacking(asked: Amounts, free: Amounts) -> Amounts:
+    return {slot: amount - free[slot] for slot, amount in asked.items() if amount > free[slot]}
+
+
+def _share(lacking: Amounts, asked: Amounts) -> float:
+    return sum(lack / asked[slot] for slot, lack in lacking.items())
+
+
+def _large_enough(picture: ClusterSnapshot, asked: Amounts, row: int) -> dict[str, int]:
+    """What the node would have to have of each resource, all that is claimed there counted."""
+    table = picture.cluster.nodes
+    return {
+        table.slots.name(slot): max(
+            table.allocatable.item(slot, row), table.claimed.item(slot, row) + amount
+        )
+        for slot, amount in asked.items()
+    }
+
+
+def _own(picture: ClusterSnapshot, pod: PodRecord, row: int) -> Iterator[ReservationRow]:
+    """What is held on a row for the pod itself: it may use it now, or once the reservation is ready."""
+    cluster = picture.cluster
+    promises = cluster.promises
+    matching = promises.matching(pod.cls)
+    for hold in cluster.ledger.holds.on(row):
+        promise = hold.promise
+        ready = promise.waiting or promises.is_usable(promise)
+        if promise.spec is not None and promise.spec.id in matching and ready:
+            yield hold
+
+
+def _holders(picture: ClusterSnapshot, pod: PodRecord, name: str, missing: Amounts) -> str:
+    """The reservations for others that hold all that is missing; empty if they do not hold enough."""
+    row = _row(picture, name)
+    own = {hold.pod.uid for hold in _own(picture, pod, row)}
+    others = [hold for hold in picture.cluster.ledger.holds.on(row) if hold.pod.uid not in own]
+    if any(sum(hold.left(slot) for hold in others) < lack for slot, lack in missing.items()):
+        return ""
+    return ", ".join(
+        sorted(hold.pod.name for hold in others if any(hold.left(slot) for slot in missing))
+    )
+
+
+def _barred(picture: ClusterSnapshot, placing: NodeVerdicts) -> Iterator[str]:
+    """For whom nodes are held that take nothing else meanwhile."""
+    found: dict[str, list[str]] = {}
+    holds = picture.cluster.jobs.holds
+    for name, blame in placing.blames.items():
+        if RESERVED in blame.texts:
+            for hold in picture.cluster.ledger.holds.on(_row(picture, name)):
+                if holds.knows(hold.promise):
+                    found.setdefault(_held_for(picture, hold), []).append(name)
+    for whom, nodes in sorted(found.items()):
+        yield f"nodes held for {whom}, which starves: {few(sorted(set(nodes)), _MOST)}"
+
+
+def _held_for(picture: ClusterSnapshot, hold: ReservationRow) -> str:
+    """The job of the pod a starvation hold is for, or the pod; the hold itself if that is gone."""
+    pod = picture.cluster.pods.get(pod_of(hold.promise))
+    if pod is None:
+        return hold.promise.name
+    return str(pod.job.name if pod.job is not None else pod.ref)
+
+
+def _cordoned(picture: ClusterSnapshot, pod: PodRecord, placing: NodeVerdicts) -> Iterator[str]:
+    nodes = [name for name, blame in placing.blames.items() if blame.plugin == "NodeUnschedulable"]
+    if nodes:
+        change = uncordoned(TAINT_UNSCHEDULABLE)
+        eligible = eligible_on_changed_nodes(picture, pod, placing, nodes, change)
+        if eligible:
+            yield f"nodes that are cordoned (kubectl uncordon): {few(sorted(eligible), _MOST)}"
+
+
+def _taints(picture: ClusterSnapshot, pod: PodRecord, placing: NodeVerdicts) -> Iterator[str]:
+    found: dict[tuple[str, ...], tuple[list[Taint], list[str]]] = {}
+    for name, blame in placing.blames.items():
+        if blame.plugin != "TaintToleration":
+            continue
+        taints = picture.cluster.nodes.info[_row(picture, name)].taints
+        keeping = [
+            taint
+            for taint in taints
+            if taint.effect in ("NoSchedule", "NoExecute") and not tolerated(taint, pod.cls.tolerations)
+        ]
+        if keeping:
+            texts = tuple(sorted(map(_taint_text, keeping)))
+            found.setdefault(texts, (keeping, []))[1].append(name)
+    for texts, (keeping, nodes) in sorted(found.items()):
+        eligible = eligible_with_tolerations(picture, pod, placing, keeping)
+        helped = sorted(eligible.intersection(nodes))
+        if helped:
+            yield f"a toleration of {' and '.join(texts)} would open {few(helped, _MOST)}"
+
+
+def _taint_text(taint: Taint) -> str:
+    value = f"={taint.value}" if taint.value else ""
+    return f"{taint.key}{value}:{taint.effect}"
+
+
+# Asking the scheduler again, with a pod or nodes changed: advice is given only if it would help.
+#
+# The scheduler is that of a picture, which decides nothing. What was changed is put back.
+
+
+def eligible_with_tolerations(
+    picture: ClusterSnapshot, pod: PodRecord, placing: NodeVerdicts, taints: Iterable[Taint]
+) -> set[str]:
+    """The nodes that pass every filter once the pod tolerates these taints."""
+    added = [
+        Toleration(key=taint.key, operator="Equal", value=taint.value or "", effect=taint.effect)
+        for taint in taints
+    ]
+    cls, classes = pod.cls, picture.cluster.classes
+    given = cls.pod
+    metadata = msgspec.structs.replace(given.metadata, name=pod.name, uid=pod.uid)
+    spec = msgspec.structs.replace(given.spec, tolerations=[*given.spec.tolerations, *added])
+    traits = Traits(
+        cls.private, cls.promised_to, cls.wants_node, cls.alone, cls.ahead, cls.priority, cls.spared
+    )
+    changed = classes.acquire(msgspec.structs.replace(given, metadata=metadata, spec=spec), traits)
+    pod.cls = changed
+    try:
+        return _eligible(picture, pod, placing)
+    finally:
+        pod.cls = cls
+        classes.release(changed)
+
+
+def eligible_on_changed_nodes(
+    picture: ClusterSnapshot,
+    pod: PodRecord,
+    placing: NodeVerdicts,
+    names: Iterable[str],
+    change: Callable[[str, Raw], Raw],
+) -> set[str]:
+    """Of these nodes, those that pass every filter once each is changed."""
+    given = {name: raw for name in names if (raw := picture.find(NODE, name)) is not None}
+    try:
+        for name, raw in given.items():
+            picture.scheduler.feed(Updated(convert(change(name, raw), Node)), picture.now)
+        return _eligible(picture, pod, placing) & given.keys()
+    finally:
+        for raw in given.values():
+            picture.scheduler.feed(Updated(convert(raw, Node)), picture.now)
+
+
+def _eligible(picture: ClusterSnapshot, pod: PodRecord, placing: NodeVerdicts) -> set[str]:
+    cycle = picture.scheduler.cycle
+    column = cycle.column(placing.profile, pod.cls)
+    blames = cycle.blames(placing.profile, pod, column)
+    return {name for name, blame in blames.items() if not blame.texts}
+
+
+def uncordoned(taint: str) -> Callable[[str, Raw], Raw]:
+    """Without `spec.unschedulable`, and the taint that goes with it."""
+
+    def change(_: str, raw: Raw) -> Raw:
+        spec: dict[str, Any] = {**(raw.get("spec") or {}), "unschedulable": False}
+        spec["taints"] = [each for each in spec.get("taints") or () if each.get("key") != taint]
+        return {**raw, "spec": spec}
+
+    return change
+
+
+def enlarged(missing: dict[str, dict[str, int]]) -> Callable[[str, Raw], Raw]:
+    """With that much more to allocate, by node and resource; cpu is in thousandths."""
+
+    def change(name: str, raw: Raw) -> Raw:
+        status = raw.get("status") or {}
+        allocatable = {
+            **(status.get("allocatable") or {}),
+            **{
+                resource: f"{amount}m" if resource == "cpu" else str(amount)
+                for resource, amount in missing[name].items()
+            },
+        }
+        return {**raw, "status": {**status, "allocatable": allocatable}}
+
+    return change

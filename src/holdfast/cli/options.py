@@ -1,0 +1,231 @@
+"""How a command fails: with a status, and a line for each thing to say."""
+
+import asyncio
+import enum
+import logging
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Annotated, Any, NamedTuple
+
+import typer
+
+from holdfast.api.errors import HoldfastError
+from holdfast.local.setup import SchedulerFactory
+from holdfast.scheduler.framework.config import ConfigError
+from holdfast.scheduler.framework.registry import PluginError
+from holdfast.sim.errors import InvalidInput
+from holdfast.sim.manifests import load_one
+
+
+class Failure(HoldfastError):
+    """`as_it_is` says that the lines are whole sentences of somebody else."""
+
+    def __init__(self, status: int, lines: list[str], as_it_is: bool = False) -> None:
+        super().__init__("\n".join(lines))
+        self.status = status
+        self.lines = lines
+        self.as_it_is = as_it_is
+
+
+# Configuration files to schedulers; what is wrong with one is said with the file's name.
+
+
+def load_setup(path: str | None) -> SchedulerFactory:
+    """Raises Failure."""
+    try:
+        return SchedulerFactory.of(load_one(path) if path is not None else None)
+    except InvalidInput as error:
+        raise Failure(1, error.problems) from None
+    except ConfigError as error:
+        raise Failure(1, [f"{path}: {line}" for line in str(error).splitlines()]) from None
+    except PluginError as error:
+        raise Failure(1, [str(error)]) from None
+
+
+# What a long-running command says while it runs: on stderr, a line of JSON for each thing that
+# happens; for people at a terminal, something to read. `HOLDFAST_LOG_LEVEL` says how much.
+
+
+def log_to_stderr() -> Any:
+    """The logger of the process. Raises Failure."""
+    import structlog  # costs more than most commands
+
+    at_terminal = sys.stderr.isatty()
+    structlog.configure(
+        processors=[
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            *([] if at_terminal else [structlog.processors.format_exc_info]),
+            structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)
+            if at_terminal
+            else structlog.processors.JSONRenderer(),
+        ],
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        wrapper_class=structlog.make_filtering_bound_logger(_level()),
+    )
+    return structlog.get_logger()
+
+
+def _level() -> int:
+    text = os.environ.get("HOLDFAST_LOG_LEVEL", "info")
+    level = logging.getLevelNamesMapping().get(text.upper())
+    if level is None:
+        raise Failure(1, [f"HOLDFAST_LOG_LEVEL: expected debug, info, warning or error, got {text!r}"])
+    return level
+
+
+# The options all commands about a cluster have.
+
+
+def optional(*flags: str, metavar: str, help: str) -> Any:
+    """An option that says in its help what is done without it."""
+    return typer.Option(*flags, metavar=metavar, help=help, show_default=False)
+
+
+Kubeconfig = Annotated[
+    str | None,
+    optional(
+        "--kubeconfig", metavar="F", help="Else KUBECONFIG, the pod's service account, ~/.kube/config."
+    ),
+]
+Context = Annotated[
+    str | None, optional("--context", metavar="NAME", help="The kubeconfig's context, if not its own.")
+]
+Namespace = Annotated[
+    str | None,
+    optional(
+        "-n", "--namespace", metavar="NS", help="Namespace (default: the context's, else default)."
+    ),
+]
+NarrowingNamespace = Annotated[
+    str | None,
+    optional(
+        "-n",
+        "--namespace",
+        metavar="NS",
+        help="Of the queue, only what is in this namespace (default: all namespaces).",
+    ),
+]
+OwnersNamespace = Annotated[
+    str | None,
+    optional(
+        "-n",
+        "--namespace",
+        metavar="NS",
+        help="Of the workload (default: the context's, else default); with --owner, owners in this "
+        "namespace only (default: all namespaces).",
+    ),
+]
+Config = Annotated[
+    str | None,
+    optional(
+        "--config", metavar="F", help="The configuration the scheduler there runs with, if it has one."
+    ),
+]
+
+
+class Output(enum.StrEnum):
+    """`-o` of commands that show objects."""
+
+    TABLE = "table"
+    WIDE = "wide"
+    JSON = "json"
+    YAML = "yaml"
+    NAME = "name"
+
+
+class OutputReport(enum.StrEnum):
+    """`-o` of commands that tell something about one object."""
+
+    TEXT = "text"
+    JSON = "json"
+    YAML = "yaml"
+
+
+class Where(NamedTuple):
+    """Which cluster is asked."""
+
+    kubeconfig: str | None = None
+    context: str | None = None
+    namespace: str | None = None
+    """None if none was given."""
+
+
+# What `holdfast run` and `holdfast provisioner` share: where they tell how they are, how they end.
+
+
+HealthAddress = Annotated[
+    str,
+    typer.Option(
+        "--health-address",
+        metavar="HOST:PORT",
+        help="Where /healthz, /readyz, /metrics and the rest are served; empty for nowhere.",
+    ),
+]
+
+
+OpenPaths = Annotated[
+    str,
+    typer.Option(
+        "--authorization-always-allow-paths",
+        metavar="PATHS",
+        help="Paths served to everyone, separated by commas; a `*` may stand at the end. Others, such"
+        " as /metrics and /configz, are for those with credentials or, without any, on this machine.",
+    ),
+]
+DEFAULT_OPEN_PATHS = "/healthz,/livez,/readyz,/version"
+
+
+def read_open_paths(text: str) -> tuple[str, ...]:
+    """Raises Failure."""
+    from holdfast.serving.health import closed_paths
+
+    paths = tuple(path.strip() for path in text.split(",") if path.strip())
+    for path in closed_paths(paths):
+        raise Failure(1, [f"--authorization-always-allow-paths: {path!r} cannot be open to everyone"])
+    return paths
+
+
+def read_address(text: str) -> tuple[str, int] | None:
+    """Raises Failure."""
+    if not text:
+        return None
+    host, separator, port = text.rpartition(":")
+    if not separator or not port.isdigit() or int(port) > 65535:
+        raise Failure(1, [f"--health-address: expected host:port, got {text!r}"])
+    return host.strip("[]") or "0.0.0.0", int(port)
+
+
+def logger() -> Callable[..., None]:
+    logger = log_to_stderr()
+
+    def log(event: str, level: str = "info", **particulars: object) -> None:
+        getattr(logger, level)(event, **particulars)
+
+    return log
+
+
+def run_loop(main: Callable[[], Any]) -> None:
+    """On uvloop where it is installed: it makes a quarter more of the same processor."""
+    from importlib import import_module
+    from importlib.util import find_spec
+
+    fast = import_module("uvloop").new_event_loop if find_spec("uvloop") is not None else None
+    with asyncio.Runner(loop_factory=fast) as runner:
+        runner.run(main())
+
+
+@contextmanager
+def failures(health_address: str) -> Iterator[None]:
+    """What the server, or the port, has against it is told as a Failure."""
+    from holdfast.kube.errors import KubernetesError
+
+    try:
+        yield
+    except KubernetesError as error:
+        raise Failure(1, str(error).splitlines()) from None
+    except OSError as error:
+        why = os.strerror(error.errno).lower() if error.errno else str(error)
+        raise Failure(1, [f"--health-address {health_address}: {why}"]) from None

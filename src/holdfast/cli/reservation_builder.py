@@ -1,0 +1,344 @@
+"""What a reservation is asked to be, and what is wrong with how that was said: flag by flag."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from copy import deepcopy
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from typing import Any, NamedTuple
+
+from holdfast.api.decode import convert
+from holdfast.api.errors import MalformedText
+from holdfast.api.kinds import KINDS, KindInfo
+from holdfast.api.meta import Struct
+from holdfast.api.names import CPU, DEFAULT_SCHEDULER, MEMORY, NVIDIA_GPU, RESERVATION_API
+from holdfast.api.pod import Container, Pod, PodSpec
+from holdfast.api.quantity import parse
+from holdfast.api.resources import pod_requests
+from holdfast.api.selectors import Requirement, parse_label_selector
+from holdfast.api.times import parse_duration, parse_time
+from holdfast.cli.options import Failure
+from holdfast.machinery.typed_validation import validate
+
+Raw = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class ReserveOptions:
+    """What was said; None and empty where nothing was."""
+
+    name: str = ""
+    replicas: int | None = None
+    resources: dict[str, str] = field(default_factory=dict)
+    owners: list[Raw] = field(default_factory=list)
+    node: str = ""
+    node_selector: dict[str, str] = field(default_factory=dict)
+    labels: dict[str, str] = field(default_factory=dict)
+    ttl: str | None = None
+    expires: str | None = None
+    once: bool | None = None
+    policy: str = ""
+    ahead: bool = False
+    namespace: str = ""
+    """Of the owners, if it was given."""
+
+
+def read_resources(
+    cpu: str | None, memory: str | None, gpu: str | None, others: Sequence[str]
+) -> dict[str, str]:
+    """Amounts by name. Raises Failure."""
+    given = [("--cpu", CPU, cpu), ("--memory", MEMORY, memory), ("--gpu", NVIDIA_GPU, gpu)]
+    for text in others:
+        name, equals, quantity = text.partition("=")
+        if not equals or not name or not quantity:
+            raise Failure(1, [f"--resource: expected NAME=QUANTITY, got {text!r}"])
+        given.append(("--resource", name, quantity))
+    found: dict[str, str] = {}
+    for flag, name, value in given:
+        if value is None:
+            continue
+        if name in found:
+            raise Failure(1, [f"{flag}: {name} is given twice"])
+        with _flag(flag):
+            if parse(value) <= 0:
+                raise Failure(1, [f"{flag}: must be more than 0, got {value!r}"])
+        found[name] = value
+    return found
+
+
+def read_owners(selectors: Sequence[str], namespace: str) -> list[Raw]:
+    """Each an alternative; the parts of one must all hold. Raises Failure."""
+    owners = []
+    for text in selectors:
+        if not text.strip():
+            raise Failure(1, ["--owner: expected labels, such as app=web,tier in (a,b)"])
+        with _flag("--owner"):
+            owner: Raw = {"labelSelector": label_selector(parse_label_selector(text).requirements)}
+        owners.append({"object": {"namespace": namespace}, **owner} if namespace else owner)
+    return owners
+
+
+def label_selector(requirements: Sequence[Requirement]) -> Raw:
+    labels: dict[str, str] = {}
+    expressions: list[Raw] = []
+    for each in requirements:
+        if each.operator == "In" and len(each.values) == 1 and each.key not in labels:
+            labels[each.key] = each.values[0]
+            continue
+        if each.operator in ("Gt", "Lt"):
+            raise Failure(1, [f"--owner: {each.key}: labels of pods cannot be compared by size"])
+        expression: Raw = {"key": each.key, "operator": each.operator}
+        if each.values:
+            expression["values"] = sorted(each.values)
+        expressions.append(expression)
+    selector: Raw = {"matchLabels": labels} if labels else {}
+    return {**selector, "matchExpressions": expressions} if expressions else selector
+
+
+def read_pairs(flag: str, given: Sequence[str]) -> dict[str, str]:
+    """`key=value`, several with commas. Raises Failure."""
+    found = {}
+    for part in (part for text in given for part in text.split(",") if part):
+        key, equals, value = part.partition("=")
+        if not equals or not key:
+            raise Failure(1, [f"{flag}: expected KEY=VALUE, got {part!r}"])
+        found[key] = value
+    return found
+
+
+def check_lifetime(ttl: str | None, expires: str | None) -> None:
+    """Raises Failure."""
+    if ttl is not None and expires is not None:
+        raise Failure(1, ["--expires: cannot be given together with --ttl; keep one of them"])
+    if ttl is not None:
+        with _flag("--ttl"):
+            if parse_duration(ttl) < 0:
+                raise Failure(1, [f"--ttl: must not be negative: {ttl}"])
+    if expires is not None:
+        with _flag("--expires"):
+            parse_time(expires)
+
+
+@contextmanager
+def _flag(name: str) -> Iterator[None]:
+    """What is wrong with a text is said with the flag it was given by."""
+    try:
+        yield
+    except MalformedText as error:
+        raise Failure(1, [f"{name}: {error}"]) from None
+
+
+# What workloads say of the pods they make: the template, who those pods are, and how many.
+#
+# Pods of a Deployment belong to ReplicaSets that come and go, so they are known by their labels. Pods
+# of the other workloads name theirs as their controller.
+
+
+class Source(NamedTuple):
+    name: str
+    template: Raw
+    owners: list[Raw]
+    replicas: int
+
+
+class _Workload(NamedTuple):
+    info: KindInfo
+    replicas: Callable[[Raw], int | None]
+    by_labels: bool = False
+
+
+def _replicas(spec: Raw) -> int | None:
+    return spec.get("replicas")
+
+
+def _parallelism(spec: Raw) -> int | None:
+    counts = [spec[key] for key in ("parallelism", "completions") if spec.get(key) is not None]
+    return min(counts) if counts else None
+
+
+_DEPLOYMENT = _Workload(KINDS["apps/v1", "Deployment"], _replicas, by_labels=True)
+_WORKLOADS = (
+    _DEPLOYMENT,
+    _Workload(KINDS["batch/v1", "Job"], _parallelism),
+    _Workload(KINDS["apps/v1", "StatefulSet"], _replicas),
+    _Workload(KINDS["apps/v1", "ReplicaSet"], _replicas),
+)
+
+
+def find_workload(text: str) -> tuple[KindInfo, str]:
+    """Of `deployment/web`: the kind and the name. Raises Failure."""
+    kind, slash, name = text.partition("/")
+    known = {
+        alias: each.info
+        for each in _WORKLOADS
+        for alias in (each.info.singular, each.info.plural, each.info.resource, *each.info.short_names)
+    }
+    info = known.get(kind.lower())
+    if info is None:
+        close = get_close_matches(kind.lower(), known, n=1)
+        titles = ", ".join(each.info.singular for each in _WORKLOADS)
+        hint = f"did you mean {known[close[0]].singular}?" if close else f"there are {titles}"
+        raise Failure(1, [f"SOURCE: cannot reserve for {kind!r}; {hint}"])
+    if not slash or not name:
+        raise Failure(1, [f"SOURCE: expected {info.singular}/NAME, got {text!r}"])
+    return info, name
+
+
+def source_of(raw: Raw, namespace: str) -> Source:
+    """Raises Failure."""
+    api_version, kind = raw.get("apiVersion"), raw.get("kind")
+    metadata, spec = raw.get("metadata") or {}, raw.get("spec") or {}
+    name = str(metadata.get("name") or "")
+    for workload in _WORKLOADS:
+        if (workload.info.api_version, workload.info.kind) == (api_version, kind):
+            break
+    else:
+        titles = ", ".join(each.info.kind for each in _WORKLOADS)
+        raise Failure(1, [f"{kind}/{name}: cannot be reserved for; there are {titles}"])
+    if not spec.get("template"):
+        raise Failure(1, [f"{kind}/{name}: spec.template: is required: the pod to reserve for"])
+    namespace = str(metadata.get("namespace") or namespace)
+    if workload.by_labels:
+        if not spec.get("selector"):
+            raise Failure(1, [f"{kind}/{name}: spec.selector: is required: its pods are known by it"])
+        owner: Raw = {"object": {"namespace": namespace}, "labelSelector": deepcopy(spec["selector"])}
+    else:
+        controller = {"apiVersion": api_version, "kind": kind, "name": name, "namespace": namespace}
+        owner = {"controller": {**controller, "controller": True}}
+    replicas = workload.replicas(spec)
+    return Source(
+        name, _template(spec["template"], namespace), [owner], 1 if replicas is None else replicas
+    )
+
+
+def _template(given: Raw, namespace: str) -> Raw:
+    """What scheduling reads of it. The rest (environments, commands, mounts) is nobody's business who
+    may see reservations."""
+    metadata = {
+        key: value
+        for key, value in (given.get("metadata") or {}).items()
+        if key in ("labels", "annotations") and value
+    }
+    spec = _known(given.get("spec") or {}, PodSpec)
+    for part in ("containers", "initContainers"):
+        if part in spec:
+            spec[part] = [_known(container, Container) for container in spec[part]]
+    if spec.get("schedulerName") == DEFAULT_SCHEDULER:
+        del spec["schedulerName"]  # what a server writes where nothing was said
+    return {"metadata": {**metadata, "namespace": namespace}, "spec": spec}
+
+
+def _known(raw: Raw, type: type[Struct]) -> Raw:
+    return {
+        key: deepcopy(raw[key]) for key in type.__struct_encode_fields__ if raw.get(key) is not None
+    }
+
+
+# Reservations as they are sent, checked by the rules every reservation is checked by.
+
+
+_NOTHING = (
+    "nothing to reserve: give --cpu, --memory, --gpu or --resource, or a SOURCE such as deployment/web"
+)
+_FLAGS = {
+    "metadata.name": "--name",
+    "metadata.labels": "--label",
+    "spec.owners": "--owner",
+    "spec.ttl": "--ttl",
+    "spec.expires": "--expires",
+    "spec.allocatePolicy": "--policy",
+    "spec.template.spec.containers[0].resources.requests": "--cpu, --memory, --gpu or --resource",
+    "spec.template.spec.nodeName": "--node",
+    "spec.template.spec.nodeSelector": "--node-selector",
+}
+
+
+def make_reservations(wishes: ReserveOptions, source: Source | None) -> list[Raw]:
+    """One for each replica. Raises Failure."""
+    replicas = wishes.replicas
+    if replicas is None:
+        replicas = source.replicas if source is not None else 1
+    if replicas < 1:
+        raise Failure(1, [f"--replicas: must be at least 1, got {replicas}"])
+    base = wishes.name or (source.name if source is not None else _name_after(wishes.owners))
+    spec = _spec(wishes, source)
+    names = [base] if replicas == 1 else [f"{base}-{number}" for number in range(1, replicas + 1)]
+    made = [_reservation(name, wishes, spec) for name in names]
+    problems = [f"{_origin(error.field)}{error.field}: {error.message}" for error in validate(made[-1])]
+    if problems:
+        raise Failure(1, problems)
+    return made
+
+
+def holds_nothing(reservation: Raw) -> bool:
+    """Whether its template asks for no resource at all, so that only a pod's place is held."""
+    spec = convert(reservation["spec"]["template"].get("spec") or {}, PodSpec)
+    return not any(pod_requests(Pod(spec=spec)).values())
+
+
+def _reservation(name: str, wishes: ReserveOptions, spec: Raw) -> Raw:
+    metadata: Raw = {"name": name}
+    if wishes.labels:
+        metadata["labels"] = dict(wishes.labels)
+    return {
+        "apiVersion": RESERVATION_API,
+        "kind": "Reservation",
+        "metadata": metadata,
+        "spec": deepcopy(spec),
+    }
+
+
+def _spec(wishes: ReserveOptions, source: Source | None) -> Raw:
+    owners = wishes.owners or (source.owners if source is not None else [])
+    if not owners:
+        raise Failure(1, ["--owner: is required: the labels of the pods it is for, such as app=web"])
+    spec: Raw = {"template": _template_reservation_builder(wishes, source), "owners": owners}
+    if wishes.ttl is not None:
+        spec["ttl"] = wishes.ttl
+    if wishes.expires is not None:
+        spec["expires"] = wishes.expires
+    if wishes.once is not None:
+        spec["allocateOnce"] = wishes.once
+    if wishes.policy:
+        spec["allocatePolicy"] = wishes.policy
+    if wishes.ahead:
+        spec["preAllocation"] = True
+    return spec
+
+
+def _template_reservation_builder(wishes: ReserveOptions, source: Source | None) -> Raw:
+    if source is not None:
+        template = deepcopy(source.template)
+    elif wishes.resources:
+        template = {"metadata": {"namespace": wishes.namespace}} if wishes.namespace else {}
+    else:
+        raise Failure(1, [_NOTHING])
+    spec: Raw = template.setdefault("spec", {})
+    if wishes.resources:
+        # What is asked for by hand takes the place of what the workload's containers ask for.
+        spec["containers"] = [{"name": "main", "resources": {"requests": dict(wishes.resources)}}]
+        spec.pop("initContainers", None)
+        spec.pop("resources", None)
+        spec.pop("overhead", None)
+    if wishes.node:
+        spec["nodeName"] = wishes.node
+    if wishes.node_selector:
+        spec["nodeSelector"] = {**(spec.get("nodeSelector") or {}), **wishes.node_selector}
+    return template
+
+
+def _name_after(owners: list[Raw]) -> str:
+    """The first label's value of the first owner, where that can be a name."""
+    for owner in owners:
+        for value in ((owner.get("labelSelector") or {}).get("matchLabels") or {}).values():
+            name = "".join(c if c.isalnum() and c.isascii() else "-" for c in value.lower()).strip("-")
+            if name:
+                return name
+    return "reservation"
+
+
+def _origin(field: str) -> str:
+    for start, flag in _FLAGS.items():
+        if field.startswith(start):
+            return f"{flag}: "
+    return ""

@@ -1,0 +1,136 @@
+"""Who has how much of each node, read from a cluster that was fed all objects.
+
+The sums are the ledger's; nothing is added up here. What comes to be counted besides (limits, say) is
+one more field of `Account`.
+"""
+
+import asyncio
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import msgspec
+import typer
+
+from holdfast.api.decode import convert, object_name
+from holdfast.api.errors import InvalidObject
+from holdfast.api.kinds import KindInfo
+from holdfast.api.raw_objects import RawObject, raw_object
+from holdfast.cli.client import NODE, POD, RESERVATION, Raw, Server
+from holdfast.kube.errors import ApiError
+from holdfast.kube.informers.decoding import WATCHED, Watched, read_by_plugins
+from holdfast.local.setup import SchedulerFactory
+from holdfast.scheduler.assembly import declared_kinds
+from holdfast.scheduler.cluster.cluster import Cluster
+from holdfast.scheduler.cluster.events import Added, Malformed
+from holdfast.scheduler.scheduler import Scheduler
+
+
+class Account(NamedTuple):
+    """Of one resource on one node."""
+
+    allocatable: int
+    requested: int
+    """By pods."""
+    held: int
+    """By reservations, of what their owners have not taken yet."""
+
+    @property
+    def free(self) -> int:
+        return self.allocatable - self.requested - self.held
+
+
+def accounts_of(cluster: Cluster, node: str) -> dict[str, Account]:
+    """By the resource's name; resources of which there is none and nothing asked are left out."""
+    table = cluster.nodes
+    row = table.row(node)
+    if row is None:
+        return {}
+    found = {}
+    for slot, name in table.slots.resources():
+        held = table.held.item(slot, row)
+        requested = table.claimed.item(slot, row) - held
+        account = Account(table.allocatable.item(slot, row), requested, held)
+        if any(account):
+            found[name] = account
+    return found
+
+
+# The cluster as the scheduler would see it: everything it reads, read once and fed to one.
+#
+# It is only asked, never run: nothing is decided, and nothing written.
+
+
+CAPACITY = (NODE, POD, RESERVATION)
+"""The kinds that say who has how much of which node."""
+
+
+@dataclass(slots=True)
+class ClusterSnapshot:
+    scheduler: Scheduler
+    now: float
+    objects: dict[tuple[str, str], dict[tuple[str, str], Raw]] = field(default_factory=dict)
+    """As they are on the wire, by (apiVersion, kind) and then (namespace, name)."""
+
+    @property
+    def cluster(self) -> Cluster:
+        return self.scheduler.cluster
+
+    def all(self, info: KindInfo) -> list[Raw]:
+        return list(self.objects.get((info.api_version, info.kind), {}).values())
+
+    def find(self, info: KindInfo, name: str, namespace: str = "") -> Raw | None:
+        return self.objects.get((info.api_version, info.kind), {}).get((namespace, name))
+
+
+async def take_picture(
+    server: Server, setup: SchedulerFactory | None = None, only: Iterable[KindInfo] | None = None
+) -> ClusterSnapshot:
+    """Of everything, or of some kinds only. Kinds the server does not know, or that we may not see, are
+    left out; that of the latter is said."""
+    setup = setup or SchedulerFactory.of()
+    wanted = [each for each in WATCHED if only is None or each.info in only]
+    if only is None:
+        wanted += read_by_plugins(declared_kinds(setup.configuration, setup.registry))
+    lists = await asyncio.gather(*(_listed(server, each) for each in wanted))
+    now = time.time()
+    picture = ClusterSnapshot(setup.scheduler(), now)
+    for watched, items in zip(wanted, lists, strict=True):
+        info = watched.info
+        known = picture.objects.setdefault((info.api_version, info.kind), {})
+        for raw in items:
+            metadata = raw["metadata"]
+            if not watched.ended and not watched.read_by:
+                known[metadata.get("namespace") or "", metadata["name"]] = raw
+            picture.scheduler.feed(_event(info, raw), now)
+    return picture
+
+
+async def _listed(server: Server, watched: Watched) -> list[Raw]:
+    try:
+        found, _ = await server.listed(watched.info, fields=watched.field_selector)
+    except ApiError as error:
+        if error.status == 404:
+            return []
+        if error.status != 403 or watched.info in (NODE, POD):
+            raise
+        typer.echo(f"warning: left out, since we may not: {error.message}", err=True)
+        return []
+    return found
+
+
+def _event(info: KindInfo, raw: Raw) -> Added | Malformed:
+    is_raw = info.type is RawObject
+    try:
+        if is_raw:
+            return Added(raw_object(info, raw))
+        try:
+            return Added(msgspec.convert(raw, info.type))
+        except msgspec.ValidationError:
+            return Added(convert(raw, info.type, object_name(raw)))
+    except InvalidObject as error:
+        metadata = raw["metadata"]
+        uid = metadata.get("uid") or ""
+        namespace, api_version = metadata.get("namespace") or "", info.api_version if is_raw else ""
+        return Malformed(info.kind, namespace, metadata["name"], uid, error, api_version)

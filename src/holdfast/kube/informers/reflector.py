@@ -1,0 +1,442 @@
+"""Which objects of a kind are known, and in which version.
+
+A watch says what changed; a list says what there is. From a list taken anew the mirror works out
+exactly what happened in between, deletions and namesakes included, and says no more than that.
+"""
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Callable, Iterator
+from urllib.parse import urlencode
+
+import msgspec
+
+from holdfast.api.kinds import KindInfo
+from holdfast.api.meta import Object, ObjectMeta
+from holdfast.api.pod import Pod
+from holdfast.kube.errors import ApiError, CredentialsError, Unreachable
+from holdfast.kube.http.client import Client, get, path_of
+from holdfast.kube.http.flow_control import Backoff
+from holdfast.kube.informers.decoding import (
+    INITIAL_EVENTS_END,
+    Broken,
+    Found,
+    Frame,
+    Watched,
+    decode_frame,
+    decode_page,
+)
+from holdfast.scheduler.cluster.events import Added, Deleted, Event, Updated
+
+Key = tuple[str, str]
+"""Namespace and name."""
+
+
+def is_older(version: str, than: str) -> bool:
+    """Versions are numbers on every server there is; where they are not, order is not known."""
+    return version.isdigit() and than.isdigit() and int(version) < int(than)
+
+
+class ObjectStore:
+    def __init__(self, info: KindInfo, ended: bool = False) -> None:
+        self._info = info
+        self._ended = ended
+        """Whether they are pods that have ended."""
+        self._known: dict[Key, tuple[str, str]] = {}
+        """To uid and version."""
+        self._unseen: dict[Key, tuple[str, str]] | None = None
+        """While a list is read: what it has not had yet."""
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def version(self, namespace: str, name: str, uid: str) -> str:
+        """The resourceVersion last seen of the object; empty if another has its name, or none."""
+        known_uid, version = self._known.get((namespace, name), ("", ""))
+        return version if known_uid == uid else ""
+
+    def knows(self, found: Object) -> bool:
+        """Whether the object is known, in this version or an earlier one."""
+        meta = found.metadata
+        uid, version = self._known.get((meta.namespace, meta.name), ("", ""))
+        return uid == meta.uid and not is_older(meta.resource_version, version)
+
+    def put(self, found: Found) -> Iterator[Event]:
+        """The object exists, as it is here."""
+        if isinstance(found, Broken):
+            key, uid = (found.event.namespace, found.event.name), found.event.uid
+            version = found.resource_version
+        else:
+            meta = found.metadata
+            key, uid, version = (meta.namespace, meta.name), meta.uid, meta.resource_version
+        before = self._known.get(key)
+        if self._unseen is not None:
+            self._unseen.pop(key, None)
+        if before is not None:
+            if before == (uid, version):
+                return
+            if before[0] != uid:
+                yield self._gone(key, before[0])
+                before = None
+        self._known[key] = (uid, version)
+        if isinstance(found, Broken):
+            yield found.event
+        else:
+            yield Updated(found) if before is not None else Added(found)
+
+    def remove(self, found: Found) -> Iterator[Event]:
+        """The object is gone, as the server said."""
+        if isinstance(found, Broken):
+            key = (found.event.namespace, found.event.name)
+        else:
+            key = (found.metadata.namespace, found.metadata.name)
+        before = self._known.pop(key, None)
+        if self._unseen is not None:
+            self._unseen.pop(key, None)
+        if before is None:
+            return
+        if isinstance(found, Broken) or found.metadata.uid != before[0]:
+            yield self._gone(key, before[0])
+        else:
+            yield Deleted(found)
+
+    def begin_list(self) -> None:
+        """All objects there are will be put now."""
+        self._unseen = dict(self._known)
+
+    def end_list(self) -> Iterator[Event]:
+        """They have been: what was not among them is gone."""
+        unseen, self._unseen = self._unseen or {}, None
+        for key, (uid, _) in unseen.items():
+            del self._known[key]
+            yield self._gone(key, uid)
+
+    def clear(self) -> Iterator[Event]:
+        """There are no objects of this kind any more."""
+        self.begin_list()
+        yield from self.end_list()
+
+    def _gone(self, key: Key, uid: str) -> Event:
+        namespace, name = key
+        gone: Object = self._info.type(metadata=ObjectMeta(namespace=namespace, name=name, uid=uid))
+        gone.api_version, gone.kind = self._info.api_version, self._info.kind
+        if self._ended and isinstance(gone, Pod):
+            gone.status.phase = "Succeeded"
+        return Deleted(gone)
+
+
+# Keeps the core in step with all objects of one kind.
+#
+#                   listed, or streamed             closed, cut, quiet for too long: same version
+#     start ──────────────────────► following ◄──┐──────────────────────────────────────┐
+#       ▲                             │  └───────┘──────────────────────────────────────┘
+#       └─────────────────────────────┘
+#         410, another ERROR event, bytes that make no sense, any other error while reading, or a
+#         watch that closes at once again and again; after a back-off
+#
+# A watch is resumed at the last version seen. Only where that cannot be is everything listed anew, and
+# then the difference is fed, not the list. A connection nobody answers on any more is found by its
+# silence: servers send a bookmark about once a minute.
+
+
+PAGE = 500
+QUIET = 90.0
+"""After so many seconds without a byte a watch is taken for dead."""
+LONGEST = 600
+"""A server is asked to end a watch after this many seconds at the latest."""
+HEALTHY = 30.0
+"""A watch that lived this long makes good for failures before it."""
+ABSENT = 20.0
+"""A kind the server does not know is looked for after a second or two, since its definition is often
+installed together with us, then less and less often, at last every 20 to 40 seconds."""
+_EMPTY_WATCHES = 5
+"""So many watches in a row that end at once with nothing to say, and the version is not trusted."""
+_LIST_TIMEOUT = 60.0
+_LONGEST_LINE = 64 * 2**20
+_FORBIDDEN = 403
+_GONE = 410
+
+Sink = Callable[[Event], None]
+Report = Callable[[str, str], None]
+"""Told what happened to the reflector (`listed`, `failed`, …) and the particulars, for logs."""
+
+
+def _no_report(what: str, particulars: str) -> None:
+    pass
+
+
+class Reflector:
+    def __init__(
+        self,
+        client: Client,
+        watched: Watched,
+        sink: Sink,
+        report: Report = _no_report,
+        stream: bool = True,
+        rng: random.Random | None = None,
+    ) -> None:
+        self.watched = watched
+        self.synced = asyncio.Event()
+        self.problem = ""
+        """What keeps the mirror from being up to date; "" if nothing does."""
+        self.lists = 0
+        """How often everything was listed."""
+        self.absent = False
+        """Whether the server does not know the kind."""
+        self._client = client
+        self._sink = sink
+        self._report = report
+        self._stream = stream
+        self._rng = rng or client.rng
+        self._mirror = ObjectStore(watched.info, watched.ended)
+        self._version: str | None = None
+        self._backoff = Backoff(self._rng)
+        self._absence = Backoff(self._rng, first=1.0, most=ABSENT)
+        self._empty = 0
+        self._expired = False
+        """Whether the version was too old, and nothing new has been heard since."""
+        self._path = path_of(watched.info)
+        self._turns: asyncio.Task[None] | None = None
+        self._is_restarting = False
+        self._is_fresh = asyncio.Event()
+
+    def __len__(self) -> int:
+        return len(self._mirror)
+
+    def version(self, namespace: str, name: str, uid: str) -> str:
+        """The resourceVersion last seen of an object; empty if it is not known."""
+        return self._mirror.version(namespace, name, uid)
+
+    def knows(self, found: Object) -> bool:
+        """Whether the object is known, in this version or an earlier one."""
+        return self._mirror.knows(found)
+
+    async def refresh(self) -> None:
+        """Reads everything anew; returns when that is done, or the kind turns out to be absent. A watch
+        that is open may be behind, or dead without anybody knowing: what the server has at this moment
+        only a list tells."""
+        self._is_fresh.clear()
+        if self._turns is not None:
+            self._is_restarting = True
+            self._turns.cancel()
+        await self._is_fresh.wait()
+
+    async def run(self) -> None:
+        """For ever."""
+        while True:
+            self._turns = asyncio.create_task(self._run())
+            try:
+                await self._turns
+            except asyncio.CancelledError:
+                task = asyncio.current_task()
+                if not self._is_restarting or (task is not None and task.cancelling()):
+                    raise
+                self._is_restarting = False
+                self._version = None
+
+    async def _run(self) -> None:
+        while True:
+            try:
+                if self._version is None and not self._stream:
+                    await self._list()
+                await self._follow()
+            except ApiError as error:
+                await self._refused(error)
+            except Unreachable as error:
+                await self._wait(str(error), report="cut off")
+            except CredentialsError as error:
+                await self._wait(str(error))
+            except msgspec.DecodeError as error:
+                # Not JSON at all: whatever sits between us and the server, it is not the server.
+                self._version = None
+                await self._wait(f"not JSON: {error}")
+            except Exception as error:
+                # Whatever it is, a kind that is not followed any more would be the worst outcome.
+                self._version = None
+                await self._wait(f"{type(error).__name__}: {error}")
+
+    # What there is
+
+    async def _list(self) -> None:
+        self._mirror.begin_list()
+        self.lists += 1
+        more, limit = "", PAGE
+        while True:
+            query = {"limit": str(limit)} if limit else {}
+            if more:
+                query["continue"] = more
+            try:
+                data = await self._client.send(get(self._url(query), _LIST_TIMEOUT))
+            except ApiError as error:
+                if error.status != _GONE or not more:
+                    raise
+                # The snapshot the pages come from is too old by now: all in one go, then.
+                self._mirror.begin_list()
+                more, limit = "", 0
+                continue
+            page = decode_page(self.watched.info, data)
+            del data
+            for item in page.items:
+                for event in self._mirror.put(item):
+                    self._sink(event)
+            more = page.continue_
+            if not more:
+                break
+            await asyncio.sleep(0)
+        self._complete(page.resource_version)
+
+    def _complete(self, version: str) -> None:
+        for event in self._mirror.end_list():
+            self._sink(event)
+        self._version = version
+        self._is_fresh.set()
+        self.absent = False
+        self._absence.reset()
+        self._in_step()
+        self._report("listed", f"{len(self._mirror)} objects at version {version}")
+
+    def _in_step(self) -> None:
+        self.problem = ""
+        self.synced.set()
+
+    # What changes
+
+    async def _follow(self) -> None:
+        """Watches once. Returns when the watch ended as watches do."""
+        loop = asyncio.get_running_loop()
+        start, came = loop.time(), False
+        initial = self._version is None
+        if initial:
+            self._mirror.begin_list()
+            self.lists += 1
+        try:
+            async with self._client.watch(self._watch_url(), QUIET) as chunks:
+                if not initial:
+                    self._in_step()
+                async for line in _lines(chunks):
+                    frame = decode_frame(self.watched.info, line)
+                    came = came or frame.type != "BOOKMARK"
+                    self._take(frame)
+        finally:
+            if loop.time() - start >= HEALTHY:
+                self._backoff.reset()
+        if self._version is None:
+            raise Unreachable("the watch ended before everything was sent")
+        if came or loop.time() - start >= HEALTHY:
+            self._empty = 0
+            return
+        self._empty += 1
+        if self._empty >= _EMPTY_WATCHES:
+            self._empty = 0
+            self._version = None
+        await self._wait("the watch ended at once")
+
+    def _take(self, frame: Frame) -> None:
+        found = frame.object
+        if isinstance(found, Broken):
+            version = found.resource_version
+        else:
+            version = found.metadata.resource_version
+        self._expired = False
+        if frame.type == "BOOKMARK":
+            if (
+                self._version is None
+                and not isinstance(found, Broken)
+                and found.metadata.annotations.get(INITIAL_EVENTS_END) == "true"
+            ):
+                self._complete(version)
+        elif frame.type == "DELETED":
+            for event in self._mirror.remove(found):
+                self._sink(event)
+        elif frame.type in ("ADDED", "MODIFIED"):
+            for event in self._mirror.put(found):
+                self._sink(event)
+        else:
+            raise ApiError(500, "UnknownEvent", f"a watch event of type {frame.type!r}")
+        if version and self._version is not None:
+            self._version = version
+
+    # What goes wrong
+
+    async def _refused(self, error: ApiError) -> None:
+        starting = self._version is None
+        if starting and self._stream and error.status not in (401, 404, 429):
+            # Servers without streamed lists refuse them in several ways.
+            self._stream = False
+            self._report("listing", f"streamed lists are refused: {error}")
+            return
+        if error.status == 404 and self.watched.optional:
+            await self._missing(error)
+            return
+        if error.status == _GONE and not self._expired:
+            self._expired = True
+            self._version = None
+            self._report("expired", error.message)
+            return
+        if error.status != 429:
+            self._version = None
+        remedy = self.watched.remedy if error.status == _FORBIDDEN else ""
+        await self._wait(f"{error}; {remedy}" if remedy else str(error), error.retry_after)
+
+    async def _missing(self, error: ApiError) -> None:
+        for event in self._mirror.clear():
+            self._sink(event)
+        self._version = None
+        if not self.absent:
+            self.absent = True
+            readers = self.watched.readers
+            about = f"; {readers}, and there are no objects for now" if readers else ""
+            self._report("absent", f"{error.message}{about}")
+        self._is_fresh.set()
+        self._in_step()
+        await asyncio.sleep(self._absence.next())
+
+    async def _wait(self, problem: str, at_least: float | None = None, report: str = "failed") -> None:
+        wait = self._backoff.next(at_least)
+        if problem != self.problem:
+            self.problem = problem
+            self._report(report, f"{problem}; trying again in {wait:.1f} s")
+        if await self._client.reach.wait(wait):
+            self._backoff.reset()
+            await asyncio.sleep(self._rng.random())  # not all at once
+
+    def _url(self, query: dict[str, str]) -> str:
+        if self.watched.field_selector:
+            query["fieldSelector"] = self.watched.field_selector
+        return f"{self._path}?{urlencode(query)}" if query else self._path
+
+    def _watch_url(self) -> str:
+        query = {
+            "watch": "true",
+            "allowWatchBookmarks": "true",
+            "timeoutSeconds": str(self._rng.randint(LONGEST // 2, LONGEST)),
+        }
+        if self._version is None:
+            query["sendInitialEvents"] = "true"
+            query["resourceVersionMatch"] = "NotOlderThan"
+        else:
+            query["resourceVersion"] = self._version
+        return self._url(query)
+
+
+async def _lines(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """The lines of a stream, which falls into chunks anywhere."""
+    rest: list[bytes] = []
+    length = 0
+    async for chunk in chunks:
+        if b"\n" not in chunk:
+            rest.append(chunk)
+            length += len(chunk)
+            if length > _LONGEST_LINE:
+                raise Unreachable(f"a watch event of more than {_LONGEST_LINE} bytes")
+            continue
+        length = 0
+        first, *others = chunk.split(b"\n")
+        rest.append(first)
+        line = b"".join(rest)
+        if line:
+            yield line
+        for line in others[:-1]:
+            if line:
+                yield line
+        rest = [others[-1]]

@@ -1,0 +1,354 @@
+"""Keeps a leader that may have been deposed from writing.
+
+Leases do not stop anyone: a process that was asleep past its lease wakes up believing that it leads. So
+every write asks here, in the same step in which it goes out, whether the last renewal is recent enough.
+What has been sent may still be on its way, or in the server's hands, when the lease runs out: so a
+write also says for how long it may be carried out, which is no longer than nobody else can lead.
+"""
+
+import asyncio
+import math
+import random
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+import msgspec
+
+from holdfast.api.times import format_micro_time
+from holdfast.api.workloads import Lease, LeaseSpec
+from holdfast.kube.clock import Clock
+from holdfast.kube.errors import ApiError, KubernetesError, LeadershipLost
+from holdfast.kube.http.client import LEASE, Client, Request, get, path_of
+from holdfast.kube.http.flow_control import LATE, Backoff
+from holdfast.scheduler.framework.config import LeaderElection
+
+
+class Fence:
+    """Open until the given moment of `elapsed`; without an election, for ever once opened."""
+
+    def __init__(self, elapsed: Callable[[], float]) -> None:
+        self._elapsed = elapsed
+        self._until = -math.inf
+        self._alone_until = math.inf
+
+    def open_until(self, moment: float, alone_until: float = math.inf) -> None:
+        """Nobody else leads before `alone_until`."""
+        self._until = moment
+        self._alone_until = alone_until
+
+    def close(self) -> None:
+        self._until = -math.inf
+
+    @property
+    def is_open(self) -> bool:
+        return self._elapsed() < self._until
+
+    def alone_for(self) -> float:
+        """For how long nobody else can lead."""
+        return self._alone_until - self._elapsed()
+
+    def check(self) -> None:
+        """Raises Deposed."""
+        if self._elapsed() >= self._until:
+            raise LeadershipLost("held back: the lease was not renewed in time")
+
+
+# Who leads, by a Lease, with the timing and the manners of client-go's elections.
+#
+#     follower ── the lease is free, ours, or not renewed for its duration ──► leader
+#        ▲                                                                     │
+#        └──────────────── not renewed within the renew deadline ──────────────┘
+#
+# How old a lease is goes by when this process saw it change, never by the other's clock. A candidate
+# reads the lease several times per retry period, so that it knows within a fraction of a second when it
+# was renewed last, and tries to take it at the moment it runs out. The fence opens with every renewal
+# until the renew deadline, counted from before the renewal was sent; so it is shut before anyone else
+# can take the lease, whatever became of our requests.
+
+
+_JITTER = 1.2
+_READS = 8
+"""A candidate reads the lease so many times per retry period."""
+_LAST_RELEASE = 10.0
+"""How long a leader that stops tries to let go of its lease, in seconds."""
+_LATE_READ = 0.5
+"""A renewal that is seen this long after the read before it, or longer, counts from when it is seen;
+else from the read before it, which is at most this much too early."""
+_decoder = msgspec.json.Decoder(Lease)
+
+Report = Callable[[str, str], None]
+
+
+class Election:
+    def __init__(
+        self,
+        client: Client,
+        settings: LeaderElection,
+        identity: str,
+        fence: Fence,
+        clock: Clock,
+        report: Report,
+        rng: random.Random | None = None,
+    ) -> None:
+        self.identity = identity
+        self.leader = ""
+        """Who holds the lease as far as is known."""
+        self.is_leading = False
+        self.is_first = False
+        """Whether there was no lease before: nobody led until now."""
+        self._client = client
+        self._settings = settings
+        self._fence = fence
+        self._clock = clock
+        self._report = report
+        self._rng = rng or client.rng
+        self._collection = path_of(LEASE, settings.resource_namespace)
+        self._path = f"{self._collection}/{settings.resource_name}"
+        self._seen: Lease | None = None
+        self._seen_at = 0.0
+        self._read_at = -math.inf
+        """When the lease was asked for last."""
+        self._renewed_at = 0.0
+        self._problem = ""
+        """What the last attempt failed for."""
+
+    async def acquire(self) -> None:
+        """Returns when this process leads."""
+        while not await self._try(self._settings.retry_period):
+            await asyncio.sleep(self._wait())
+        self.is_leading = True
+
+    def _wait(self) -> float:
+        """How long a candidate waits before it looks again."""
+        random = self._rng.random()
+        if self._problem:
+            return self._settings.retry_period * (1 + _JITTER * random)
+        left = self._seen_at + self._duration() - self._clock.elapsed()
+        wait = self._settings.retry_period / _READS * (1 + random / 2)
+        return min(wait, left) if left > 0 else wait
+
+    def _duration(self) -> float:
+        """What the lease on the server says; whoever holds it may be set up differently."""
+        seen = self._seen.spec.lease_duration_seconds if self._seen is not None else None
+        return float(seen or self._settings.lease_duration)
+
+    async def hold(self) -> None:
+        """Renews the lease; returns when that failed for too long, or another has it."""
+        try:
+            while True:
+                await asyncio.sleep(self._settings.retry_period)
+                if not await self._renew():
+                    return
+        finally:
+            self._fence.close()
+            self.is_leading = False
+
+    async def release(self, patience: float = _LAST_RELEASE) -> None:
+        """Lets go of the lease, so that another need not wait for it to run out. Tries for as long as
+        `patience` says, and no longer than the lease would last."""
+        self._fence.close()
+        self.is_leading = False
+        lease = self._seen
+        if lease is None or lease.spec.holder_identity != self.identity:
+            return
+        backoff = Backoff(self._rng, 0.2, self._settings.retry_period)
+        give_up_at = min(
+            self._clock.elapsed() + patience, self._renewed_at + self._settings.lease_duration
+        )
+        problem = ""
+        while (left := give_up_at - self._clock.elapsed()) > 0:
+            try:
+                async with asyncio.timeout(min(left, max(self._settings.retry_period, left / 2))):
+                    if lease is None:
+                        lease = await self._read()
+                    await self._let_go(lease)
+            except (KubernetesError, msgspec.DecodeError, TimeoutError) as error:
+                # A last renewal, or an attempt that was not answered, may have arrived.
+                lease, problem = None, str(error) or LATE
+                await asyncio.sleep(min(backoff.next(), max(0.0, give_up_at - self._clock.elapsed())))
+            else:
+                self._report("released", self.identity)
+                return
+        self._report("not released", problem or "the lease ran out")
+
+    async def _let_go(self, lease: Lease) -> None:
+        if lease.spec.holder_identity != self.identity:
+            return
+        now = self._stamp()
+        spec: dict[str, Any] = {
+            "holderIdentity": "",
+            "leaseDurationSeconds": 1,
+            "renewTime": now,
+            "acquireTime": now,
+            "leaseTransitions": lease.spec.lease_transitions or 0,
+        }
+        await self._put(spec, lease)
+
+    def is_stale(self, tolerance: float) -> bool:
+        """Whether a lease believed ours has not been renewed for its duration and more."""
+        if not self.is_leading:
+            return False
+        return self._clock.elapsed() > self._renewed_at + self._settings.lease_duration + tolerance
+
+    async def _renew(self) -> bool:
+        deadline = self._renewed_at + self._settings.renew_deadline
+        while (left := deadline - self._clock.elapsed()) > 0:
+            # A request that hangs leaves time for another.
+            if await self._try(min(left, max(self._settings.retry_period, left / 2))):
+                return True
+            if self.leader not in ("", self.identity):
+                break
+            left = deadline - self._clock.elapsed()
+            await asyncio.sleep(max(0.0, min(self._settings.retry_period, left)))
+        self._report(
+            "lost", f"held by {self.leader!r}" if self.leader != self.identity else "not renewed"
+        )
+        return False
+
+    async def _try(self, timeout: float) -> bool:
+        """One attempt to take or keep the lease."""
+        start = self._clock.elapsed()
+        try:
+            async with asyncio.timeout(max(timeout, 0.001)):
+                taken = await self._take()
+        except (KubernetesError, msgspec.DecodeError, TimeoutError) as error:
+            problem = str(error) or LATE
+            if problem != self._problem:
+                self._problem = problem
+                self._report("failed", problem)
+            return False
+        self._problem = ""
+        if taken:
+            self._renewed_at = start
+            # Others count from when they saw the renewal; at most `_LATE_READ` too early.
+            alone_until = start + self._lease_seconds() - _LATE_READ
+            self._fence.open_until(min(start + self._settings.renew_deadline, alone_until), alone_until)
+        return taken
+
+    def _lease_seconds(self) -> int:
+        """As the lease says it: in whole seconds, and no fewer than were asked for."""
+        return max(1, math.ceil(self._settings.lease_duration))
+
+    async def _take(self) -> bool:
+        now = self._clock.elapsed()
+        seen = self._seen
+        if self.is_leading and seen is not None and seen.spec.holder_identity == self.identity:
+            try:
+                await self._put(self._spec(seen.spec), seen)
+                return True
+            except ApiError as error:
+                if error.status not in (404, 409):
+                    raise
+        try:
+            lease = await self._read()
+        except ApiError as error:
+            if error.status != 404:
+                raise
+            return await self._take_deleted()
+        self._saw(lease, now)
+        return not self._is_held() and await self._put_first(lease)
+
+    async def _take_deleted(self) -> bool:
+        """Where there is no lease. If there was one, somebody deleted it, and whoever holds it makes it
+        again, or does not know of it yet."""
+        if self._is_held():
+            return False
+        led = self._seen is not None
+        taken = await self._put_first(None)
+        self.is_first = taken and not led
+        return taken
+
+    def _is_held(self) -> bool:
+        """Whether the lease last seen is somebody else's, and has not run out."""
+        holder = self._seen.spec.holder_identity if self._seen is not None else None
+        if not holder or holder == self.identity:
+            return False
+        return self._clock.elapsed() < self._seen_at + self._duration()
+
+    async def _put_first(self, before: Lease | None) -> bool:
+        """False if somebody else was faster, or the lease was renewed at the last moment."""
+        try:
+            await self._put(self._spec(before.spec if before is not None else None), before)
+        except ApiError as error:
+            if error.status != 409:
+                raise
+            return False
+        return True
+
+    async def _read(self) -> Lease:
+        return _decoder.decode(await self._client.send(get(self._path, self._settings.renew_deadline)))
+
+    def _spec(self, before: LeaseSpec | None) -> dict[str, Any]:
+        now = self._stamp()
+        ours = before is not None and before.holder_identity == self.identity
+        transitions = (before.lease_transitions or 0) if before is not None else 0
+        return {
+            "holderIdentity": self.identity,
+            "leaseDurationSeconds": self._lease_seconds(),
+            "acquireTime": before.acquire_time if ours and before is not None else now,
+            "renewTime": now,
+            "leaseTransitions": transitions if ours or before is None else transitions + 1,
+        }
+
+    async def _put(self, spec: dict[str, Any], before: Lease | None) -> None:
+        """With the version it was read in, so of several that try at once one succeeds."""
+        metadata: dict[str, Any] = {
+            "name": self._settings.resource_name,
+            "namespace": self._settings.resource_namespace,
+        }
+        if before is not None:
+            known = before.metadata
+            metadata["resourceVersion"] = known.resource_version
+            metadata["labels"], metadata["annotations"] = known.labels, known.annotations
+        body = {"apiVersion": LEASE.api_version, "kind": "Lease", "metadata": metadata, "spec": spec}
+        answer = await self._client.send(
+            Request(
+                "PUT" if before is not None else "POST",
+                self._path if before is not None else self._collection,
+                msgspec.json.encode(body),
+                timeout=self._settings.renew_deadline,
+            )
+        )
+        self._saw(_decoder.decode(answer), self._clock.elapsed())
+
+    def _saw(self, lease: Lease, asked_at: float) -> None:
+        before, self._seen = self._seen, lease
+        now = self._clock.elapsed()
+        if before is None or before.spec != lease.spec:
+            # It changed between the last read and this one, which may have been answered late.
+            self._seen_at = self._read_at if now - self._read_at <= _LATE_READ else now
+        self._read_at = asked_at
+        holder = lease.spec.holder_identity or ""
+        if holder != self.leader:
+            self.leader = holder
+            self._report("leader", holder or "nobody")
+
+    def _stamp(self) -> str:
+        return format_micro_time(self._clock.wall())
+
+
+async def announce(client: Client, settings: LeaderElection, message: str, wall: float) -> None:
+    """Writes an Event about the lease; if that cannot be done, nothing is lost."""
+    name = f"{settings.resource_name}.{int(wall * 1_000_000_000):x}"
+    event = {
+        "apiVersion": "events.k8s.io/v1",
+        "kind": "Event",
+        "metadata": {"name": name, "namespace": settings.resource_namespace},
+        "eventTime": format_micro_time(wall),
+        "reportingController": settings.resource_name,
+        "reportingInstance": message.split()[0][:128],
+        "action": "LeaderElection",
+        "type": "Normal",
+        "reason": "LeaderElection",
+        "regarding": {
+            "apiVersion": LEASE.api_version,
+            "kind": "Lease",
+            "namespace": settings.resource_namespace,
+            "name": settings.resource_name,
+        },
+        "note": message,
+    }
+    path = f"/apis/events.k8s.io/v1/namespaces/{settings.resource_namespace}/events"
+    with suppress(KubernetesError):
+        await client.call(Request("POST", path, msgspec.json.encode(event)), attempts=5)

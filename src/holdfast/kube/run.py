@@ -1,0 +1,205 @@
+"""CustomResourceDefinitions, put on a server by server-side apply."""
+
+import asyncio
+import gc
+import random
+import signal
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field
+from urllib.parse import urlsplit
+
+import msgspec
+
+from holdfast.api.crds import definitions
+from holdfast.kube.access import Access
+from holdfast.kube.cache_comparer import Difference, compare
+from holdfast.kube.client_metrics import Requests, RunnerFigures
+from holdfast.kube.clock import Clock
+from holdfast.kube.errors import KubernetesError
+from holdfast.kube.http.client import APPLY, Client, Request, get
+from holdfast.kube.http.flow_control import RateLimit
+from holdfast.kube.informers.decoding import WATCHED, Watched, read_by_plugins
+from holdfast.kube.runner import Runner
+from holdfast.kube.service import HealthAnswers, LeasedService, Log
+from holdfast.metrics import SchedulingMetrics
+from holdfast.scheduler.assembly import GARBAGE_AFTER, controllers, declared_kinds
+from holdfast.scheduler.framework.config import Configuration, VolumeBindingArgs, to_mapping
+from holdfast.scheduler.framework.registry import Registry
+from holdfast.scheduler.scheduler import Scheduler
+from holdfast.serving.health import OPEN_PATHS
+
+_COLLECTION = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+_PATIENCE = 30.0
+_LOOK_EVERY = 0.25
+
+
+class _Condition(msgspec.Struct):
+    type: str = ""
+    status: str = ""
+
+
+class _Status(msgspec.Struct):
+    conditions: list[_Condition] | None = None
+
+
+class _Definition(msgspec.Struct):
+    status: _Status = msgspec.field(default_factory=_Status)
+
+
+async def install_crds(client: Client) -> list[str]:
+    """The names of what was applied, once the server serves all of it. Raises KubernetesError.
+
+    Fields others have set are taken over: what the definitions say is what this version needs.
+    """
+    names = []
+    for definition in definitions():
+        name = definition["metadata"]["name"]
+        path = f"{_COLLECTION}/{name}?fieldManager=holdfast&force=true"
+        await client.call(Request("PATCH", path, msgspec.json.encode(definition), APPLY), attempts=5)
+        names.append(name)
+    for name in names:
+        await _established(client, name)
+    return names
+
+
+async def _established(client: Client, name: str) -> None:
+    try:
+        async with asyncio.timeout(_PATIENCE):
+            while True:
+                answer = await client.call(get(f"{_COLLECTION}/{name}"), attempts=5)
+                status = msgspec.json.decode(answer, type=_Definition).status
+                if any(c.type == "Established" and c.status == "True" for c in status.conditions or ()):
+                    return
+                await asyncio.sleep(_LOOK_EVERY)
+    except TimeoutError:
+        raise KubernetesError(f"{name}: not established after {_PATIENCE:g} s") from None
+
+
+# All that `holdfast run` is made of, put together: client, scheduler, runner, service.
+
+
+HEALTH_PORT = 10259
+"""kube-scheduler's."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunSettings:
+    access: Access
+    configuration: Configuration
+    registry: Registry
+    elect: bool
+    install_crds: bool = False
+    health: tuple[str, int] | None = ("0.0.0.0", HEALTH_PORT)
+    open_paths: Collection[str] = OPEN_PATHS
+    log: Log = field(default=lambda *_, **__: None)
+    clock: Clock = field(default_factory=Clock)
+    rng: random.Random = field(default_factory=random.Random)
+    watched: Sequence[Watched] = WATCHED
+    collect: Callable[[], object] = gc.collect
+    """Called when a runner is done for, which is full of cycles and as large as the cluster."""
+
+
+async def run(settings: RunSettings) -> None:
+    """Until SIGTERM or SIGINT. Raises KubernetesError."""
+    running = Running(settings)
+    async with running.client:
+        await running.run()
+
+
+class Running:
+    """A scheduler process. `runner` is the one at work; there is another after each lost lease."""
+
+    def __init__(self, settings: RunSettings) -> None:
+        self._settings = settings
+        configuration, self._log = settings.configuration, settings.log
+        self._requests = Requests(urlsplit(settings.access.server).netloc)
+        self.client = Client(
+            settings.access, observe=self._requests, report=self._report_reach, rng=settings.rng
+        )
+        self._service = LeasedService(
+            self.client, configuration.leader_election, settings.elect, self._log, settings.clock
+        )
+        kinds = declared_kinds(configuration, settings.registry)
+        self._read_by_plugins = read_by_plugins(kinds)
+        self._metrics: SchedulingMetrics | None = None
+        self.runner: Runner | None = None
+
+    async def run(self) -> None:
+        settings, service = self._settings, self._service
+        service.heed_signals()
+        self._compare_on_signal()
+        if settings.install_crds:
+            self._log("CRDs installed", names=await install_crds(self.client))
+        gc.set_threshold(*GARBAGE_AFTER)
+        answers = HealthAnswers(
+            settings.health,
+            lambda: self._metrics.text() if self._metrics is not None else b"",
+            lambda: to_mapping(settings.configuration),
+            {"/debug/compare": self._compare},
+            settings.open_paths,
+        )
+        await service.run(self._new_runner, answers)
+
+    def _new_runner(self) -> Runner:
+        configuration = self._settings.configuration
+        if self.runner is not None:
+            self.runner = self._metrics = None
+            self._settings.collect()
+        scheduler = Scheduler(
+            configuration, self._settings.registry, controllers=controllers(configuration)
+        )
+        name = configuration.leader_election.resource_name
+        figures = RunnerFigures(lambda: self.runner, name, lambda: self._service.leaderships_lost)
+        self._metrics = SchedulingMetrics(scheduler, [self._requests, figures])
+        connection = configuration.client_connection
+        self.runner = Runner(
+            scheduler,
+            self.client,
+            self._service.fence,
+            self._service.clock,
+            metrics=self._metrics,
+            log=self._log,
+            limit=RateLimit(connection.qps, connection.burst),
+            watched=(*self._settings.watched, *self._read_by_plugins),
+            claim_timeout=_claim_timeout(configuration),
+        )
+        return self.runner
+
+    def _report_reach(self, what: str, detail: str) -> None:
+        level = "warning" if what == "unreachable" else "info"
+        particulars = {"detail": detail} if detail else {}
+        self._log(f"server {what}", level=level, server=self._settings.access.server, **particulars)
+
+    async def _compare(self) -> Difference:
+        assert self.runner is not None, "served only once there is one"
+        return await compare(self.client, self.runner.scheduler)
+
+    async def _log_difference(self) -> None:
+        try:
+            difference = await self._compare()
+        except KubernetesError as error:
+            self._log("compare failed", error=str(error))
+            return
+        found = {name: getattr(difference, name) for name in difference.__struct_fields__}
+        self._log("compared", agrees=difference.is_empty, **{k: v for k, v in found.items() if v})
+
+    def _compare_on_signal(self) -> None:
+        if not hasattr(signal, "SIGUSR2"):
+            return
+        loop = asyncio.get_running_loop()
+        comparisons: set[asyncio.Task[None]] = set()
+
+        def start_comparison() -> None:
+            task = loop.create_task(self._log_difference())
+            comparisons.add(task)
+            task.add_done_callback(comparisons.discard)
+
+        loop.add_signal_handler(signal.SIGUSR2, start_comparison)
+
+
+def _claim_timeout(configuration: Configuration) -> float:
+    for profile in configuration.profiles:
+        args = profile.args.get("VolumeBinding")
+        if isinstance(args, VolumeBindingArgs):
+            return float(args.bind_timeout_seconds)
+    return float(VolumeBindingArgs().bind_timeout_seconds)

@@ -1,0 +1,221 @@
+"""What `holdfast run` and `holdfast provisioner` share: a lease to work under, health, and an end.
+
+    start ─► follow (reflectors are kept warm) ─► lead ─► stop: finish writes, let go of the lease
+               ▲                                    │
+               └──── the lease was lost: everything believed is forgotten
+
+One that has lost its lease is a candidate again, in the same process, but begins anew: with a runner
+that has read nothing yet, and under another identity. So what was believed about writes that may or may
+not have been made is gone, and even if nobody else wants the lease it is taken only after it ran out,
+when nothing that was sent before can arrive any more.
+"""
+
+import asyncio
+import math
+import signal
+import socket
+import uuid
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from typing import Any, NamedTuple, Protocol
+
+from holdfast.kube.clock import Clock
+from holdfast.kube.http.client import Client
+from holdfast.kube.leader_election import Election, Fence, announce
+from holdfast.scheduler.framework.config import LeaderElection
+from holdfast.serving.health import OPEN_PATHS, Endpoints, HealthCheck, ping, start_health
+
+_STALE_AFTER = 20.0
+"""How much longer than its duration a lease may go without renewal before we are called dead."""
+_LAST_WRITES = 5.0
+"""How long writes that were decided are waited for when we stop, in seconds; and then, as long again,
+the answers to those that have been sent. With the time it may take to release the lease all three fit
+into the 30 seconds a pod has to stop."""
+_LAST_ANSWERS = 2.0
+"""How long requests for health are waited for when we stop, in seconds."""
+_LEVELS = {"failed": "warning", "lost": "warning", "not released": "warning"}
+
+Log = Callable[..., None]
+
+
+class ServiceRunner(Protocol):
+    async def run(self) -> None:
+        """Until cancelled."""
+
+    async def stop(self, patience: float) -> bool:
+        """Decides nothing more; waits for what was decided to be written. False if it took too long."""
+
+    async def finish(self, patience: float) -> bool:
+        """Sends nothing more; waits for the answers that are due. False if that took too long."""
+
+    async def close(self) -> None: ...
+
+    def follow(self) -> None:
+        """Decides nothing until `lead` says so."""
+
+    async def lead(self, anew: bool) -> None:
+        """Decides from now on; with `anew`, once it has read what another leader may have written."""
+
+    def unsynced(self) -> list[str]:
+        """The kinds that have not been read yet, with what stands in the way."""
+
+
+class HealthAnswers(NamedTuple):
+    """What is told on the health port, beside whether all is well."""
+
+    where: tuple[str, int] | None
+    metrics: Callable[[], bytes]
+    configz: Callable[[], Mapping[str, Any]]
+    more: Mapping[str, Callable[[], Awaitable[Any]]] = {}
+    open_paths: Collection[str] = OPEN_PATHS
+    """What callers on other machines may ask for."""
+
+
+class LeasedService:
+    """`fence` and `clock` are for the runners."""
+
+    def __init__(
+        self,
+        client: Client,
+        lease: LeaderElection,
+        elect: bool,
+        log: Log,
+        clock: Clock | None = None,
+    ) -> None:
+        self.clock = clock or Clock()
+        self.fence = Fence(self.clock.elapsed)
+        self.leaderships_lost = 0
+        self._client = client
+        self._lease = lease
+        self._elect = elect
+        self._log = log
+        self._stop = asyncio.Event()
+        self._runner: ServiceRunner | None = None
+        self._election = self._new_election()
+        self._announcements: set[asyncio.Task[None]] = set()
+
+    def heed_signals(self) -> None:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._stop.set)
+
+    async def run(self, new_runner: Callable[[], ServiceRunner], answers: HealthAnswers) -> None:
+        """Until a signal says so. A runner serves until the lease it works under is lost. Raises
+        KubernetesError."""
+        self._runner = new_runner()
+        close_health = await self._start_health(answers)
+        stopping = asyncio.create_task(self._stop.wait())
+        try:
+            await self._serve(self._runner, stopping)
+            while not self._stop.is_set():
+                self._election = self._new_election()
+                # Nothing may refer to the old runner when there is a new one: each is as large as the
+                # cluster. The step in which its tasks ended does.
+                self._runner = None
+                await asyncio.sleep(0)
+                self._runner = new_runner()
+                await self._serve(self._runner, stopping)
+        finally:
+            for task in (stopping, *self._announcements):
+                task.cancel()
+            await asyncio.gather(stopping, *self._announcements, return_exceptions=True)
+            await close_health()
+            self._log("stopped")
+
+    async def _serve(self, runner: ServiceRunner, stopping: "asyncio.Task[Any]") -> None:
+        """Until a signal says so, or leadership is lost."""
+        running = asyncio.create_task(runner.run())
+        leading = asyncio.create_task(self._lead(runner))
+        finished = False
+        try:
+            done, _ = await asyncio.wait(
+                (stopping, running, leading), return_when=asyncio.FIRST_COMPLETED
+            )
+            if stopping in done:
+                self._log("stopping")
+                if not await runner.stop(_LAST_WRITES):
+                    self._log("some writes were not finished", level="warning")
+                finished = await runner.finish(_LAST_WRITES)
+            for task in done:
+                task.result()
+        finally:
+            running.cancel()
+            leading.cancel()
+            await asyncio.gather(running, leading, return_exceptions=True)
+            self.fence.close()
+            await runner.close()
+            if self._elect and finished:
+                await self._election.release()
+            elif self._elect and self._stop.is_set():
+                # What was sent may still arrive: whoever leads next must not begin before that.
+                self._log("lease not released: writes are unanswered", level="warning")
+
+    async def _lead(self, runner: ServiceRunner) -> None:
+        """Returns when leadership is lost."""
+        if not self._elect:
+            self.fence.open_until(math.inf)
+            await runner.lead(anew=False)
+            await asyncio.Event().wait()
+        election = self._election
+        runner.follow()
+        await election.acquire()
+        self._log("leading", identity=election.identity)
+        self._announce(f"{election.identity} became leader")
+        starting = asyncio.create_task(runner.lead(anew=not election.is_first))
+        try:
+            await election.hold()
+        finally:
+            starting.cancel()
+            await asyncio.gather(starting, return_exceptions=True)
+        self.leaderships_lost += 1
+        self._log("leadership lost: a candidate again, with nothing remembered", level="warning")
+        self._announce(f"{election.identity} stopped leading")
+
+    def _announce(self, message: str) -> None:
+        """As an Event about the lease, as others who hold leases do."""
+        task = asyncio.create_task(announce(self._client, self._lease, message, self.clock.wall()))
+        self._announcements.add(task)
+        task.add_done_callback(self._announcements.discard)
+
+    def _new_election(self) -> Election:
+        name = uuid.UUID(int=self._client.rng.getrandbits(128), version=4)
+        return Election(
+            self._client,
+            self._lease,
+            f"{socket.gethostname()}_{name}",
+            self.fence,
+            self.clock,
+            lambda what, detail: self._log(
+                f"election {what}", level=_LEVELS.get(what, "info"), detail=detail
+            ),
+        )
+
+    async def _start_health(self, answers: HealthAnswers) -> Callable[[], Awaitable[None]]:
+        if answers.where is None:
+            return _nothing
+        checks = [
+            ping(),
+            HealthCheck("leaderElection", self._stale_lease),
+            HealthCheck("informer-sync", self._unsynced, live=False),
+            HealthCheck("shutdown", lambda: "stopping" if self._stop.is_set() else "", live=False),
+        ]
+        endpoints = Endpoints(checks, answers.metrics, answers.configz, answers.more)
+        host, port = answers.where
+        listener, port = await start_health(endpoints, host, port, answers.open_paths)
+        self._log("serving", host=host, port=port)
+
+        async def close() -> None:
+            await listener.close(_LAST_ANSWERS)
+
+        return close
+
+    def _unsynced(self) -> str:
+        return "; ".join(self._runner.unsynced()) if self._runner is not None else "not started yet"
+
+    def _stale_lease(self) -> str:
+        if self._elect and self._election.is_stale(_STALE_AFTER):
+            return "failed election to renew leadership on lease"
+        return ""
+
+
+async def _nothing() -> None:
+    pass

@@ -1,0 +1,246 @@
+"""A bind, from its decision to what became of it.
+
+    volumes written ─► claims bound ─► releases written ─► binding posted ─► confirmed
+          │                 │               │
+          └────────┬────────┴───────────────┤ refused
+                   ▼                        │
+                refused                     └─ no answer, an error, or a conflict: look at the pod
+
+A pod stays assumed until it is known what became of its bind. Where the server did not say, because the
+connection was cut, its answer was too slow, or it answered with an error of its own, the pod itself is
+looked at before anything is decided. One look is not enough: a bind that was not answered, or answered
+with an error, may still be carried out later. So a bind names the version of the pod it is for, where
+that is known; before the pod's capacity is given to others the pod is changed, so that a bind for the
+version before is refused; and it is looked at once more when the server has given up whatever it had of
+ours at the latest.
+"""
+
+import asyncio
+import math
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any
+
+from holdfast.api.decode import decode_pod_json
+from holdfast.api.errors import InvalidObject
+from holdfast.api.meta import ObjectMeta
+from holdfast.api.pod import Pod
+from holdfast.api.times import format_time
+from holdfast.kube.errors import ApiError, LeadershipLost, Unreachable
+from holdfast.kube.http.client import POD, STRATEGIC, path_of
+from holdfast.kube.writer import volume_writes as volumes
+from holdfast.kube.writer.reservation_writes import Releases
+from holdfast.kube.writer.volume_writes import ClaimFailed, ClaimWaiter
+from holdfast.kube.writer.write_queue import (
+    Outcome,
+    Passing,
+    Sender,
+    is_conflict,
+    may_be_carried_out,
+    wait_after,
+)
+from holdfast.scheduler.cluster.decisions import Bind, BindVolume, SelectNode
+from holdfast.scheduler.cluster.events import BindConfirmed, BindRefused, Deleted, Event, Updated
+
+_SERVER_ERRORS = 4
+"""So many times in a row the server says it cannot; then the pod is looked at and, if it has no node,
+tried again later, perhaps elsewhere."""
+_CONFLICTS = 5
+
+Feed = Callable[[Event], None]
+
+
+class BindJob:
+    """Called again and again by the queue until it is done."""
+
+    def __init__(
+        self,
+        sender: Sender,
+        feed: Feed,
+        claims: ClaimWaiter,
+        bind: Bind,
+        before: Sequence[BindVolume | SelectNode],
+        claim_timeout: float,
+        wall: Callable[[], float],
+        releases: Releases,
+        version: str = "",
+    ) -> None:
+        self._sender = sender
+        self._feed = feed
+        self._claims = claims
+        self._bind = bind
+        self._to_write = list(before)
+        self._to_await = [
+            (each.claim.namespace, each.claim.name, bind.node if isinstance(each, SelectNode) else None)
+            for each in before
+        ]
+        self._written: dict[tuple[str, str], str] = {}
+        self._claim_timeout = claim_timeout
+        self._wall = wall
+        self._releases = releases
+        self._give_up_at: float | None = None
+        self._backoff = sender.backoff(0.1, 5.0)
+        self._errors = 0
+        self._version = version
+        """Of the pod as it was last seen; "" if that is not known."""
+        self._conflicts = 0
+        self._unsure_until = -math.inf
+        """Until when a bind that was sent may still be carried out, of which it is not known."""
+        self._is_withdrawn = False
+        self._given_up = ""
+        """Why the bind is not tried any more, though it may still be carried out."""
+
+    async def __call__(self) -> Outcome:
+        try:
+            if self._given_up:
+                return await self._refuse(self._given_up)
+            if self._to_write:
+                await self._write_volumes()
+            if self._to_await and (pending := self._await_claims()) is not None:
+                return pending
+            if (releasing := self._releases.waiting(self._bind.node)) is not None:
+                return releasing
+            return await self._post()
+        except ClaimFailed as error:
+            return await self._refuse(str(error))
+        except LeadershipLost:
+            # Whoever leads now sees the pod as it is.
+            return None
+        except Passing as error:
+            wait = wait_after(error, self._backoff)
+            if (
+                wait is None
+                and self._to_write
+                and is_conflict(error)
+                and self._backoff.tries < _CONFLICTS
+            ):
+                wait = self._backoff.next()  # somebody else wrote in between: look again
+            return await self._refuse(str(error)) if wait is None else wait
+
+    # Volumes
+
+    async def _write_volumes(self) -> None:
+        while self._to_write:
+            decision = self._to_write[0]
+            version = await volumes.write(self._sender, decision)
+            self._written[decision.claim.namespace, decision.claim.name] = version
+            del self._to_write[0]
+        self._backoff.reset()
+        self._give_up_at = asyncio.get_running_loop().time() + self._claim_timeout
+
+    def _await_claims(self) -> Outcome:
+        loop = asyncio.get_running_loop()
+        while self._to_await:
+            namespace, name, node = self._to_await[0]
+            key = (namespace, name)
+            if self._claims.is_bound(key, self._written.get(key, ""), node):
+                del self._to_await[0]
+                continue
+            assert self._give_up_at is not None
+            left = self._give_up_at - loop.time()
+            if left <= 0:
+                raise ClaimFailed("timed out waiting for the condition")
+            change = self._claims.next_change(key)
+            self._wake_by(loop.call_later(left, self._claims.changed, key), change)
+            return change
+        return None
+
+    def _wake_by(self, timer: asyncio.TimerHandle, change: asyncio.Future[None]) -> None:
+        change.add_done_callback(lambda _: timer.cancel())
+
+    # The pod
+
+    async def _post(self) -> Outcome:
+        pod = self._bind.pod
+        metadata: dict[str, Any] = {"name": pod.name, "namespace": pod.namespace, "uid": pod.uid}
+        if self._version:
+            metadata["resourceVersion"] = self._version
+        if self._bind.annotations:
+            metadata["annotations"] = dict(self._bind.annotations)
+        body = {
+            "apiVersion": "v1",
+            "kind": "Binding",
+            "metadata": metadata,
+            "target": {"kind": "Node", "name": self._bind.node},
+        }
+        try:
+            await self._sender.write("POST", path_of(POD, pod.namespace, pod.name, "binding"), body)
+        except ApiError as error:
+            if may_be_carried_out(error):
+                self._errors += 1
+                self._unsure_until = asyncio.get_running_loop().time() + self._sender.latest
+            if error.is_passing and self._errors < _SERVER_ERRORS:
+                raise
+            return await self._refuse(error.message or str(error), is_conflict(error))
+        except Unreachable as error:
+            if may_be_carried_out(error):
+                self._unsure_until = asyncio.get_running_loop().time() + self._sender.latest
+            raise
+        self._feed(BindConfirmed(pod.uid))
+        return None
+
+    async def _refuse(self, why: str, was_conflict: bool = False) -> Outcome:
+        """Tells the core how the pod really is; and if that is without a node, that the bind failed."""
+        pod = self._bind.pod
+        try:
+            found = decode_pod_json(await self._sender.read(path_of(POD, pod.namespace, pod.name)))
+        except ApiError as error:
+            if error.status == 404:
+                self._gone()
+                return None
+            if error.is_passing:
+                return wait_after(error, self._backoff)
+        except InvalidObject:
+            pass  # it makes no sense any more, which its reflector will say
+        except Passing as error:
+            return wait_after(error, self._backoff)
+        else:
+            if found.metadata.uid != pod.uid:
+                self._gone()
+                return None
+            if not found.spec.node_name and found.metadata.deletion_timestamp is None:
+                if was_conflict and self._may_try_again(found):
+                    return 0.0
+                if (wait := await self._make_sure(why)) is not None:
+                    return wait
+            self._feed(Updated(found))
+            if found.spec.node_name:
+                return None
+        self._feed(BindRefused(pod.uid, why))
+        return None
+
+    def _may_try_again(self, found: Pod) -> bool:
+        """Whether the conflict was with a change of the pod that does not matter here."""
+        version = found.metadata.resource_version
+        if not self._version or version == self._version or self._conflicts >= _CONFLICTS:
+            return False
+        self._conflicts += 1
+        self._version = version
+        return True
+
+    async def _make_sure(self, why: str) -> float | None:
+        """None if no bind of ours can be carried out any more; else when to look again."""
+        left = self._unsure_until - asyncio.get_running_loop().time()
+        if left <= 0:
+            return None
+        if not self._is_withdrawn:
+            pod = self._bind.pod
+            condition = {
+                "type": "PodScheduled",
+                "status": "False",
+                "reason": "SchedulerError",
+                "message": why,
+                "lastProbeTime": format_time(self._wall()),
+            }
+            patch = {"metadata": {"uid": pod.uid}, "status": {"conditions": [condition]}}
+            path = path_of(POD, pod.namespace, pod.name, "status")
+            with suppress(*Passing):
+                await self._sender.write("PATCH", path, patch, STRATEGIC)
+                self._is_withdrawn = True
+        self._given_up = why
+        return max(left, 0.1) if self._is_withdrawn else min(left, self._backoff.next())
+
+    def _gone(self) -> None:
+        pod = self._bind.pod
+        meta = ObjectMeta(namespace=pod.namespace, name=pod.name, uid=pod.uid)
+        self._feed(Deleted(Pod(metadata=meta)))

@@ -1,0 +1,175 @@
+"""A victim of preemption: it is told why, then deleted, gracefully.
+
+condition written ─► (those of all victims of the same job written) ─► deleted
+        │            (the status of its reservation written)              │
+        └───────┬─────────────────────────────────────────────────────────┘ refused, or no answer
+                ▼
+   looked at: gone, or another has its name by now? then that is that
+                │ it is still there
+                ▼
+   the core is told that it stays, and the pod it was to make room for is tried again
+
+Conditions come first, so that whoever leads after a crash sees all that was to go, though only some of
+it has been deleted: a gang that goes as a whole is not left half there. It may make room for several
+preemptors, and the condition of a pod whose bind is not settled comes after that. A reservation for one
+owner that had it is known by that owner alone until its status says so.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from holdfast.api.decode import decode_pod_json
+from holdfast.api.errors import InvalidObject
+from holdfast.api.pod import Pod
+from holdfast.api.times import format_time
+from holdfast.kube.errors import ApiError, LeadershipLost
+from holdfast.kube.http.client import JSON, POD, STRATEGIC, path_of
+from holdfast.kube.writer.write_queue import Failed, Outcome, Passing, Sender, is_conflict, wait_after
+from holdfast.scheduler.cluster.decisions import Preempt
+from holdfast.scheduler.cluster.events import Event, Updated, WriteRefused
+
+_ATTEMPTS = 8
+_NOT_FOUND = 404
+
+
+class Victims:
+    """Those of one job that have to go, for whichever preemptors: none is deleted while another has no
+    condition yet. `ended` is called when all have theirs."""
+
+    def __init__(self, ended: Callable[[], None]) -> None:
+        self._ended = ended
+        self._unmarked: set[str] = set()
+        self._marked: set[str] = set()
+        self._all_marked: asyncio.Future[None] | None = None
+
+    def add(self, uid: str) -> None:
+        """A pod that is in it is not waited for again: it may be decided twice that it goes, and the
+        second write about a pod follows the first."""
+        if uid not in self._marked:
+            self._unmarked.add(uid)
+
+    def marked(self, uid: str) -> None:
+        """One has its condition, or will not have it."""
+        if uid not in self._unmarked:
+            return
+        self._unmarked.remove(uid)
+        self._marked.add(uid)
+        if not self._unmarked:
+            self._ended()
+            if self._all_marked is not None:
+                self._all_marked.set_result(None)
+
+    def waiting(self) -> asyncio.Future[None] | None:
+        """Done when all have their condition; None if they have."""
+        if not self._unmarked:
+            return None
+        if self._all_marked is None:
+            self._all_marked = asyncio.get_running_loop().create_future()
+        return self._all_marked
+
+
+class EvictionJob:
+    """Called again and again by the queue until it is done. If the victim stays, `failed` hears why."""
+
+    def __init__(
+        self,
+        sender: Sender,
+        feed: Callable[[Event], None],
+        failed: Failed,
+        decision: Preempt,
+        now: float,
+        victims: Victims,
+        unwritten: Callable[[str], asyncio.Future[None] | None] = lambda _: None,
+    ) -> None:
+        victims.add(decision.pod.uid)
+        self._victims = victims
+        self._unwritten = unwritten
+        """Done when the status of a reservation, by uid, is written; None if it is."""
+        self._is_marked = False
+        self._sender = sender
+        self._feed = feed
+        self._failed = failed
+        self._decision = decision
+        self._path = path_of(POD, decision.pod.namespace, decision.pod.name)
+        self._steps = [self._condition(now), self._deletion()]
+        self._backoff = sender.backoff(0.2, 10.0)
+        self._refusal: Exception | None = None
+        """Why the victim was not deleted, which is yet to be told."""
+
+    async def __call__(self) -> Outcome:
+        outcome: Outcome = None
+        try:
+            if self._refusal is None:
+                outcome = await self._evict()
+            else:
+                outcome = await self._stays(self._refusal)
+        except LeadershipLost:
+            pass  # Whoever leads now sees both pods as they are.
+        finally:
+            if outcome is None:
+                self._mark()
+        return outcome
+
+    def _mark(self) -> None:
+        if not self._is_marked:
+            self._is_marked = True
+            self._victims.marked(self._decision.pod.uid)
+
+    async def _evict(self) -> Outcome:
+        try:
+            while self._steps:
+                if self._is_marked:
+                    waiting = self._victims.waiting() or self._unwritten(self._decision.reservation)
+                    if waiting is not None:
+                        return waiting
+                await self._sender.write(*self._steps[0])
+                del self._steps[0]
+                self._mark()
+        except Passing as error:
+            if isinstance(error, ApiError) and error.status == _NOT_FOUND:
+                return None
+            wait = wait_after(error, self._backoff)
+            if wait is not None and self._backoff.tries < _ATTEMPTS:
+                return wait
+            self._refusal = error
+            self._backoff.reset()
+            return await self._stays(error)
+        return None
+
+    async def _stays(self, why: Exception) -> Outcome:
+        """The core takes the victim for leaving, and waits for that; so it must hear."""
+        try:
+            found: Pod | None = decode_pod_json(await self._sender.read(self._path))
+        except ApiError as error:
+            if error.is_passing:
+                return wait_after(error, self._backoff)
+            found = None
+        except InvalidObject:
+            found = None  # it makes no sense any more, which its reflector will say
+        except Passing as error:
+            return wait_after(error, self._backoff)
+        there = found is not None and found.metadata.uid == self._decision.pod.uid
+        if is_conflict(why) and not there:
+            return None  # the conflict was with the name: another has it
+        if found is not None and there:
+            self._feed(Updated(found))
+        self._feed(WriteRefused(self._decision, str(why)))
+        self._failed(why)
+        return None
+
+    def _condition(self, now: float) -> tuple[str, str, dict[str, Any], str]:
+        condition = {
+            "type": "DisruptionTarget",
+            "status": "True",
+            "reason": "PreemptionByScheduler",
+            "message": self._decision.message,
+            "lastTransitionTime": format_time(now),
+        }
+        body = {"metadata": {"uid": self._decision.pod.uid}, "status": {"conditions": [condition]}}
+        return "PATCH", f"{self._path}/status", body, STRATEGIC
+
+    def _deletion(self) -> tuple[str, str, dict[str, Any], str]:
+        preconditions = {"uid": self._decision.pod.uid}
+        body = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": preconditions}
+        return "DELETE", self._path, body, JSON

@@ -1,0 +1,172 @@
+"""What was decided of jobs and queues: their status; the last one wanted is the one that is written.
+
+The status of a PodGroup is a subresource on some servers and a part of the object on others. It is
+written as a part; where the answer does not have it, as a subresource.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from holdfast.api.kinds import KINDS, KindInfo
+from holdfast.api.names import RESERVATION_API
+from holdfast.kube.errors import ApiError, LeadershipLost
+from holdfast.kube.http.client import JSON, JSON_PATCH, MERGE, POD, path_of
+from holdfast.kube.writer.write_queue import (
+    Job,
+    Lane,
+    Outcome,
+    Passing,
+    Sender,
+    WriteQueue,
+    persistent,
+    wait_after,
+)
+from holdfast.scheduler.cluster.decisions import (
+    Decision,
+    Evict,
+    ObjectRef,
+    SetMigrationStatus,
+    SetPodGroupStatus,
+    SetQueueStatus,
+    SpecifyMigration,
+    specification,
+)
+from holdfast.scheduler.cluster.events import Event, WriteRefused
+
+_ATTEMPTS = 8
+_NOT_THERE = (404, 422)
+"""Gone, or another has the name: there is nothing left to say."""
+
+
+class JobStatuses:
+    def __init__(self, sender: Sender, queue: WriteQueue, feed: Callable[[Event], None]) -> None:
+        self._sender = sender
+        self._queue = queue
+        self._feed = feed
+        self._wanted: dict[str, SetPodGroupStatus | SetQueueStatus] = {}
+
+    def set_status(self, decision: SetPodGroupStatus | SetQueueStatus) -> None:
+        ref = decision.group if isinstance(decision, SetPodGroupStatus) else decision.queue
+        new = ref.uid not in self._wanted
+        self._wanted[ref.uid] = decision
+        if new:
+            info = KINDS[decision.api_version, ref.kind]
+            self._queue.submit(Lane.STATUS, ref.uid, self._job(info, ref))
+
+    def _job(self, info: KindInfo, ref: ObjectRef) -> Job:
+        backoff = self._sender.backoff(0.2, 10.0)
+
+        async def write() -> Outcome:
+            wanted = self._wanted.pop(ref.uid, None)
+            if wanted is None:
+                return None
+            try:
+                await self._write(info, ref, msgspec.to_builtins(wanted.status))
+            except LeadershipLost:
+                return None
+            except Passing as error:
+                if isinstance(error, ApiError) and error.status in _NOT_THERE:
+                    return None
+                wait = wait_after(error, backoff)
+                if wait is not None and backoff.tries < _ATTEMPTS:
+                    self._wanted.setdefault(ref.uid, wanted)
+                    return wait
+                self._feed(WriteRefused(wanted, str(error)))
+            return None
+
+        return write
+
+    async def _write(self, info: KindInfo, ref: ObjectRef, status: dict[str, Any]) -> None:
+        patch = [
+            {"op": "test", "path": "/metadata/uid", "value": ref.uid},
+            {"op": "add", "path": "/status", "value": status},
+        ]
+        if not info.has_status:
+            path = path_of(info, ref.namespace, ref.name)
+            answer = await self._sender.write("PATCH", path, patch, JSON_PATCH)
+            if _status_in(answer) == status:
+                return
+        path = path_of(info, ref.namespace, ref.name, "status")
+        try:
+            await self._sender.write("PATCH", path, patch, JSON_PATCH)
+        except ApiError as error:
+            if info.has_status or error.status != 404:
+                raise  # else what could be written was
+
+
+def _status_in(answer: bytes) -> object:
+    try:
+        return msgspec.json.decode(answer).get("status")
+    except (msgspec.DecodeError, AttributeError):
+        return None
+
+
+# What was decided of jobs that move pods, and the evictions they ask for.
+#
+# A refused eviction is not insisted on here: the core is told, and asks again when that may help.
+
+
+_INFO = KINDS[RESERVATION_API, "PodMigrationJob"]
+_NOT_THERE_MIGRATION_WRITES = (404, 409)
+_NOT_NOW = (429,)
+
+
+class MigrationWriter:
+    def __init__(self, sender: Sender, queue: WriteQueue, feed: Callable[[Event], None]) -> None:
+        self._sender = sender
+        self._queue = queue
+        self._feed = feed
+
+    def set_status(self, decision: SetMigrationStatus) -> None:
+        job = decision.job
+        body = [
+            {"op": "test", "path": "/metadata/uid", "value": job.uid},
+            {"op": "add", "path": "/status", "value": msgspec.to_builtins(decision.status)},
+        ]
+        path = path_of(_INFO, "", job.name, "status")
+        self._submit(job.uid, decision, "PATCH", path, body, JSON_PATCH)
+
+    def specify(self, decision: SpecifyMigration) -> None:
+        job = decision.job
+        body = {"metadata": {"uid": job.uid}, "spec": specification(decision)}
+        self._submit(job.uid, decision, "PATCH", path_of(_INFO, "", job.name), body, MERGE)
+
+    def evict(self, decision: Evict) -> None:
+        pod, options = decision.pod, dict(decision.options)
+        conditions = {**(options.get("preconditions") or {}), "uid": pod.uid}
+        body = {
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {"name": pod.name, "namespace": pod.namespace},
+            "deleteOptions": {**options, "preconditions": conditions},
+        }
+        path = path_of(POD, pod.namespace, pod.name, "eviction")
+        self._submit(pod.uid, decision, "POST", path, body, JSON, insists=False)
+
+    def _submit(
+        self,
+        uid: str,
+        decision: Decision,
+        method: str,
+        path: str,
+        body: Any,
+        type_: str,
+        insists: bool = True,
+    ) -> None:
+
+        def refused(error: Exception) -> None:
+            said = error.message if isinstance(error, ApiError) else str(error)
+            self._feed(WriteRefused(decision, said))
+
+        send = partial(self._sender.write, method, path, body, type_)
+        job = persistent(
+            self._sender,
+            send,
+            refused,
+            settled=_NOT_THERE_MIGRATION_WRITES,
+            final=() if insists else _NOT_NOW,
+        )
+        self._queue.submit(Lane.STATUS, uid, job)

@@ -1,0 +1,313 @@
+"""Capacity that reservations release, which nobody gets before the server knows.
+
+A reservation whose node is replaced by another of its name fails, and what it held there is free. If
+the pod that gets it were bound first and the scheduler ended then, whoever leads next would find both
+on the node: a reservation says the name of its node and nothing else of it.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from holdfast.api.kinds import KINDS
+from holdfast.api.meta import ObjectMeta
+from holdfast.api.names import RESERVATION_API
+from holdfast.api.reservation import Reservation, ReservationPhase
+from holdfast.kube.errors import ApiError, LeadershipLost
+from holdfast.kube.http.client import JSON, JSON_PATCH, MERGE, path_of
+from holdfast.kube.writer.eviction import Victims
+from holdfast.kube.writer.write_queue import (
+    Job,
+    Lane,
+    Outcome,
+    Passing,
+    Sender,
+    WriteQueue,
+    persistent,
+    wait_after,
+)
+from holdfast.scheduler.cluster.decisions import (
+    AnnotateReservation,
+    CreateReservation,
+    Decision,
+    DeleteReservation,
+    ObjectRef,
+    PreemptReservation,
+    SetReservationStatus,
+)
+from holdfast.scheduler.cluster.events import BindConfirmed, BindRefused, Deleted, Event, WriteRefused
+
+
+class Releases:
+    def __init__(self) -> None:
+        self._nodes: dict[str, str] = {}
+        """The nodes of reservations that have failed, by uid, until that is written."""
+        self._left: dict[str, int] = {}
+        """How many there are, by node."""
+        self._written: dict[str, asyncio.Future[None]] = {}
+
+    def begin(self, uid: str, node: str) -> None:
+        """That a reservation on the node has failed is to be written."""
+        if node and uid not in self._nodes:
+            self._nodes[uid] = node
+            self._left[node] = self._left.get(node, 0) + 1
+
+    def end(self, uid: str) -> None:
+        """It is written, or will not be."""
+        node = self._nodes.pop(uid, None)
+        if node is None:
+            return
+        self._left[node] -= 1
+        if not self._left[node]:
+            del self._left[node]
+            written = self._written.pop(node, None)
+            if written is not None and not written.done():
+                written.set_result(None)
+
+    def waiting(self, node: str) -> asyncio.Future[None] | None:
+        """Done when all on the node are written; None if they are."""
+        if node not in self._left:
+            return None
+        written = self._written.get(node)
+        if written is None:
+            written = self._written[node] = asyncio.get_running_loop().create_future()
+        return written
+
+
+# What was decided of reservations: that there be one, their status, written as a whole, and their end.
+#
+# The last status wanted is the one that is written, but that a reservation which waited is Available is
+# written before that it has succeeded: whoever follows its phases sees each. One that gives a
+# reservation its node is answered like a pod's bind; writing it twice does no harm, so where the server
+# did not say what came of it, it is written again. A patch begins with a test of the uid: another may
+# have the name by now. A preemption hold is created when all victims of a job have their conditions:
+# were the scheduler to end before, it would keep those of the job that have no node from theirs, though
+# the others stay.
+
+
+_INFO = KINDS[RESERVATION_API, "Reservation"]
+_ATTEMPTS = 8
+_THERE_ALREADY = (409,)
+_NOT_THERE = (404, 409)
+"""Gone, or another has the name."""
+
+
+class ReservationWriter:
+    def __init__(
+        self,
+        sender: Sender,
+        queue: WriteQueue,
+        feed: Callable[[Event], None],
+        releases: Releases | None = None,
+    ) -> None:
+        self._sender = sender
+        self._queue = queue
+        self._feed = feed
+        self._releases = releases or Releases()
+        self._wanted: dict[str, list[SetReservationStatus]] = {}
+        """By uid, what is still to be written, in order."""
+        self._unwritten: dict[str, asyncio.Future[None] | None] = {}
+        """By uid, those of which a status is not written or not answered yet, and who waits for it."""
+
+    def create(self, decision: CreateReservation, victims: Iterable[Victims] = ()) -> None:
+        """Once all these victims have their conditions."""
+        name, body = decision.reservation.metadata.name, msgspec.to_builtins(decision.reservation)
+        job = self._persistent(decision, "POST", path_of(_INFO), body, settled=_THERE_ALREADY)
+        unmarked = list(victims)
+
+        async def create() -> Outcome:
+            for each in unmarked:
+                if (waiting := each.waiting()) is not None:
+                    return waiting
+            return await job()
+
+        self._queue.submit(Lane.STATUS, ("create", name), create)
+
+    def unwritten(self, uid: str) -> asyncio.Future[None] | None:
+        """Done when the status of a reservation that was decided is written, or will not be; None if
+        there is nothing to be written."""
+        if uid not in self._unwritten:
+            return None
+        waiting = self._unwritten[uid]
+        if waiting is None:
+            waiting = self._unwritten[uid] = asyncio.get_running_loop().create_future()
+        return waiting
+
+    def set_status(self, decision: SetReservationStatus) -> None:
+        ref = decision.reservation
+        self._unwritten.setdefault(ref.uid, None)
+        if decision.status.phase == ReservationPhase.FAILED:
+            self._releases.begin(ref.uid, decision.status.node_name)
+        wanted = self._wanted.setdefault(ref.uid, [])
+        before = wanted[-1] if wanted else None
+        if before is None or _is_seen_before(before, decision):
+            wanted.append(decision)
+        else:
+            wanted[-1] = decision = _overtaken(before, decision)
+        if len(wanted) == 1 and (before is None or decision.binds != before.binds):
+            lane = Lane.BIND if decision.binds else Lane.STATUS
+            self._queue.submit(lane, ref.uid, self._status_job(ref))
+
+    def delete(self, decision: DeleteReservation) -> None:
+        ref = decision.reservation
+        self._wanted.pop(ref.uid, None)
+        options = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": ref.uid}}
+        job = self._persistent(decision, "DELETE", path_of(_INFO, "", ref.name), options)
+
+        async def delete() -> Outcome:
+            outcome = await job()
+            if outcome is None:
+                self._releases.end(ref.uid)
+            return outcome
+
+        self._queue.submit(Lane.STATUS, ref.uid, delete)
+
+    def preempt(self, decision: PreemptReservation) -> None:
+        ref = decision.reservation
+        marks = {"labels": dict(decision.labels), "annotations": dict(decision.annotations)}
+        body = {"metadata": {"uid": ref.uid, **marks}}
+        job = self._persistent(decision, "PATCH", path_of(_INFO, "", ref.name), body, MERGE)
+        self._queue.submit(Lane.STATUS, ref.uid, job)
+
+    def annotate(self, decision: AnnotateReservation) -> None:
+        ref = decision.reservation
+        patch = {
+            "metadata": {
+                "uid": ref.uid,
+                "annotations": {key: value or None for key, value in decision.annotations.items()},
+            }
+        }
+
+        async def write() -> Outcome:
+            with suppress(LeadershipLost, *Passing):  # what it says is for people to read
+                await self._sender.write("PATCH", path_of(_INFO, "", ref.name), patch, MERGE)
+            return None
+
+        self._queue.submit(Lane.EVENT, (ref.uid, "annotations"), write)
+
+    def _status_job(self, ref: ObjectRef) -> Job:
+        write = self._write_status(ref)
+
+        async def job() -> Outcome:
+            outcome: Outcome = None
+            try:
+                outcome = await write()
+            finally:
+                if outcome is None and ref.uid not in self._wanted:
+                    waiting = self._unwritten.pop(ref.uid, None)
+                    if waiting is not None and not waiting.done():
+                        waiting.set_result(None)
+            return outcome
+
+        return job
+
+    def _write_status(self, ref: ObjectRef) -> Job:
+        backoff = self._sender.backoff(0.2, 10.0)
+
+        async def write() -> Outcome:
+            wanted = self._take(ref.uid)
+            if wanted is None:
+                return None
+            has_failed = wanted.status.phase == ReservationPhase.FAILED
+            if wanted.binds and not has_failed:
+                releasing = self._releases.waiting(wanted.status.node_name)
+                if releasing is not None:
+                    self._put_back(ref.uid, wanted)
+                    return releasing
+            try:
+                if wanted.annotations:
+                    annotations = {key: value or None for key, value in wanted.annotations.items()}
+                    body = {"metadata": {"uid": ref.uid, "annotations": annotations}}
+                    await self._sender.write("PATCH", path_of(_INFO, "", ref.name), body, MERGE)
+                await self._sender.write(
+                    "PATCH", path_of(_INFO, "", ref.name, "status"), _patch(wanted), JSON_PATCH
+                )
+            except LeadershipLost:
+                self._releases.end(ref.uid)
+                return None
+            except Passing as error:
+                wait = wait_after(error, backoff)
+                if wait is not None and (wanted.binds or backoff.tries < _ATTEMPTS):
+                    self._put_back(ref.uid, wanted)
+                    return wait
+                self._releases.end(ref.uid)
+                self._refused(wanted, error)
+                return None
+            if has_failed:
+                self._releases.end(ref.uid)
+            if wanted.binds:
+                self._feed(BindConfirmed(ref.uid))
+            return 0.0 if ref.uid in self._wanted else None
+
+        return write
+
+    def _take(self, uid: str) -> SetReservationStatus | None:
+        """What is to be written next."""
+        wanted = self._wanted.get(uid)
+        if not wanted:
+            return None
+        first = wanted.pop(0)
+        if not wanted:
+            del self._wanted[uid]
+        return first
+
+    def _put_back(self, uid: str, decision: SetReservationStatus) -> None:
+        """It was not written, and is to be tried again unless something newer overtakes it."""
+        wanted = self._wanted.setdefault(uid, [])
+        if wanted and not _is_seen_before(decision, wanted[0]):
+            wanted[0] = _overtaken(decision, wanted[0])
+        else:
+            wanted.insert(0, decision)
+
+    def _persistent(
+        self,
+        decision: Decision,
+        method: str,
+        path: str,
+        body: Any,
+        content_type: str = JSON,
+        settled: tuple[int, ...] = _NOT_THERE,
+    ) -> Job:
+        return persistent(
+            self._sender,
+            partial(self._sender.write, method, path, body, content_type),
+            lambda error: self._feed(WriteRefused(decision, str(error))),
+            settled,
+        )
+
+    def _refused(self, decision: SetReservationStatus, error: Exception) -> None:
+        ref = decision.reservation
+        if isinstance(error, ApiError) and error.status == 404:
+            gone = Reservation(metadata=ObjectMeta(name=ref.name, uid=ref.uid))
+            gone.kind, gone.api_version = _INFO.kind, _INFO.api_version
+            self._feed(Deleted(gone))
+        if decision.binds:
+            self._feed(BindRefused(ref.uid, str(error)))
+        else:
+            self._feed(WriteRefused(decision, str(error)))
+
+
+def _is_seen_before(one: SetReservationStatus, next: SetReservationStatus) -> bool:
+    """Whether a status is written though another follows it."""
+    ends = next.status.phase == ReservationPhase.SUCCEEDED
+    return ends and one.status.phase == ReservationPhase.AVAILABLE and not one.binds
+
+
+def _overtaken(one: SetReservationStatus, next: SetReservationStatus) -> SetReservationStatus:
+    """Both in one write."""
+    if not one.binds and not one.annotations:
+        return next
+    annotations = {**one.annotations, **next.annotations}
+    return msgspec.structs.replace(next, binds=one.binds or next.binds, annotations=annotations)
+
+
+def _patch(decision: SetReservationStatus) -> list[dict[str, Any]]:
+    status = msgspec.to_builtins(decision.status)
+    return [
+        {"op": "test", "path": "/metadata/uid", "value": decision.reservation.uid},
+        {"op": "add", "path": "/status", "value": status},
+    ]

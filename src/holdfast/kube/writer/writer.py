@@ -1,0 +1,201 @@
+"""Takes a round's decisions and has them carried out."""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import Any, assert_never
+
+from holdfast.api.pod import Pod
+from holdfast.api.storage import PersistentVolumeClaim
+from holdfast.kube.http.client import Client
+from holdfast.kube.http.flow_control import RateLimit
+from holdfast.kube.leader_election import Fence
+from holdfast.kube.writer.binder import BindJob, Feed
+from holdfast.kube.writer.event_recorder import EventWriter
+from holdfast.kube.writer.eviction import EvictionJob, Victims
+from holdfast.kube.writer.job_writes import JobStatuses, MigrationWriter
+from holdfast.kube.writer.pod_status import Statuses, annotation_job
+from holdfast.kube.writer.reservation_writes import Releases, ReservationWriter
+from holdfast.kube.writer.volume_writes import ClaimWaiter
+from holdfast.kube.writer.write_queue import Failed, Lane, Sender, WriteQueue
+from holdfast.scheduler.cluster.decisions import (
+    AnnotatePod,
+    AnnotateReservation,
+    Bind,
+    BindVolume,
+    CreateReservation,
+    Decision,
+    DeleteReservation,
+    Emit,
+    Evict,
+    Nominate,
+    ObjectRef,
+    Preempt,
+    PreemptReservation,
+    SelectNode,
+    SetMigrationStatus,
+    SetPodGroupStatus,
+    SetPodScheduled,
+    SetQueueStatus,
+    SetReservationStatus,
+    SpecifyMigration,
+)
+from holdfast.scheduler.cluster.events import Deleted, Event
+from holdfast.scheduler.reservations.preemption_holds import preemptor_of
+
+EVENTS_WAITING = 50_000
+"""More Events than this do not wait to be written; what is said then is lost."""
+
+NameController = Callable[[Emit], str]
+"""Which scheduler an Event is from."""
+
+
+class Writer:
+    """`feed` is told what became of binds; `claims` are those the core knows."""
+
+    def __init__(
+        self,
+        client: Client,
+        fence: Fence,
+        feed: Feed,
+        claims: Mapping[tuple[str, str], Any],
+        controller: NameController,
+        wall: Callable[[], float],
+        failed: Failed,
+        limit: RateLimit | None = None,
+        claim_timeout: float = 600.0,
+        version: Callable[[ObjectRef], str] = lambda _: "",
+    ) -> None:
+        self._sender = Sender(client, fence)
+        self._feed = feed
+        self._controller = controller
+        self._wall = wall
+        self._claim_timeout = claim_timeout
+        self._failed = failed
+        self.queue = WriteQueue(failed, limit)
+        self.claims = ClaimWaiter(claims)
+        self.statuses = Statuses(self._sender, wall)
+        self._releases = Releases()
+        self._reservations = ReservationWriter(self._sender, self.queue, feed, self._releases)
+        self._jobs = JobStatuses(self._sender, self.queue, feed)
+        self._migrations = MigrationWriter(self._sender, self.queue, feed)
+        # Whoever leads next need not wait for Events.
+        self._recorder = EventWriter(Sender(client, fence), wall, version)
+        self._version = version
+        self._victims: dict[str, Victims] = {}
+        """Of jobs, or pods by themselves, that have to go, until all of them have their conditions."""
+        self.events_lost = 0
+
+    async def finish(self, patience: float) -> bool:
+        """Sends nothing more; waits for the answers that are due, or until what was not answered cannot
+        be carried out any more. False if that takes too long."""
+        give_up_at = asyncio.get_running_loop().time() + patience
+        if not await self.queue.finish(patience):
+            return False
+        return await self._sender.sure(give_up_at - asyncio.get_running_loop().time())
+
+    def carry_out(self, decisions: Iterable[Decision]) -> None:
+        before: list[BindVolume | SelectNode] = []
+        victims: defaultdict[str, dict[str, Victims]] = defaultdict(dict)
+        for decision in decisions:
+            if isinstance(decision, Bind):
+                self._bind(decision, before)
+                before = []
+            elif isinstance(decision, Emit):
+                self._emit(decision)
+            elif isinstance(decision, BindVolume | SelectNode):
+                before.append(decision)
+            elif isinstance(decision, SetPodScheduled | Nominate):
+                if self.statuses.want(decision):
+                    job = self.statuses.job(decision.pod)
+                    self.queue.submit(Lane.STATUS, decision.pod.uid, job)
+            elif isinstance(decision, Preempt):
+                group = self._preempt(decision)
+                if decision.job:
+                    victims[decision.preemptor.uid][decision.job] = group
+            elif isinstance(decision, AnnotatePod):
+                job = annotation_job(self._sender, decision, self._feed)
+                self.queue.submit(Lane.BIND, decision.pod.uid, job)
+            elif isinstance(decision, CreateReservation):
+                preemptor = preemptor_of(decision.reservation)
+                self._reservations.create(decision, victims[preemptor].values() if preemptor else ())
+            elif isinstance(decision, SetReservationStatus):
+                self._reservations.set_status(decision)
+            elif isinstance(decision, DeleteReservation):
+                self._reservations.delete(decision)
+            elif isinstance(decision, PreemptReservation):
+                self._reservations.preempt(decision)
+            elif isinstance(decision, AnnotateReservation):
+                self._reservations.annotate(decision)
+            elif isinstance(decision, SetPodGroupStatus | SetQueueStatus):
+                self._jobs.set_status(decision)
+            elif isinstance(decision, Evict):
+                self._migrations.evict(decision)
+            elif isinstance(decision, SetMigrationStatus):
+                self._migrations.set_status(decision)
+            elif isinstance(decision, SpecifyMigration):
+                self._migrations.specify(decision)
+            else:
+                assert_never(decision)
+
+    def saw(self, event: Event) -> None:
+        """Something came from the server that a write may wait for or depend on."""
+        obj: Any = getattr(event, "object", None)
+        if isinstance(obj, Pod):
+            if isinstance(event, Deleted):
+                self.statuses.gone(obj.metadata.uid)
+            else:
+                self.statuses.seen(obj)
+        elif isinstance(obj, PersistentVolumeClaim):
+            self.claims.changed((obj.metadata.namespace, obj.metadata.name))
+
+    def sweep(self) -> None:
+        """To be called every minute or so."""
+        for job in self._recorder.ended():
+            self.queue.submit(Lane.EVENT, object(), job)
+
+    def _bind(self, decision: Bind, before: list[BindVolume | SelectNode]) -> None:
+        self.statuses.drop(decision.pod.uid)
+        job = BindJob(
+            self._sender,
+            self._feed,
+            self.claims,
+            decision,
+            before,
+            self._claim_timeout,
+            self._wall,
+            self._releases,
+            self._version(decision.pod),
+        )
+        self.queue.submit(Lane.BIND, decision.pod.uid, job)
+
+    def _preempt(self, decision: Preempt) -> Victims:
+        key = decision.job or decision.pod.uid
+        victims = self._victims.get(key)
+        if victims is None:
+            victims = self._victims[key] = Victims(partial(self._all_marked, key))
+        job = EvictionJob(
+            self._sender,
+            self._feed,
+            self._failed,
+            decision,
+            self._wall(),
+            victims,
+            self._reservations.unwritten,
+        )
+        self.queue.submit(Lane.STATUS, decision.pod.uid, job)
+        return victims
+
+    def _all_marked(self, key: str) -> None:
+        del self._victims[key]
+
+    def _emit(self, decision: Emit) -> None:
+        if self.queue.length(Lane.EVENT) >= EVENTS_WAITING:
+            self.events_lost += 1
+            return
+        job = self._recorder.job(decision, self._controller(decision))
+        if job is not None:
+            # An Event of its own is an object of its own; only those of one series keep an order.
+            key = (decision.about.uid, decision.reason) if decision.type != "Normal" else object()
+            self.queue.submit(Lane.EVENT, key, job)

@@ -1,0 +1,447 @@
+"""Namespaces and nodes."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import ipaddress
+import re
+from collections.abc import Iterable
+from typing import Any
+
+from holdfast.api import names
+from holdfast.local.admission import with_expiry
+from holdfast.local.apiserver import field_errors as fields
+from holdfast.local.apiserver.api_state import Call
+from holdfast.local.apiserver.strategies.strategy import (
+    Strategy,
+    all_but_status,
+    keep_all_but_status,
+    keep_spec,
+    keep_status,
+    without_status,
+)
+from holdfast.local.apiserver.versions import EVENTS_GROUP
+from holdfast.local.store import Raw
+from holdfast.machinery.schema import FieldError
+
+FINALIZER = "kubernetes"
+
+
+def _labelled(raw: Raw) -> Raw:
+    """With the label by which selectors know a namespace's name."""
+    metadata = raw["metadata"]
+    labels = metadata.get("labels") or {}
+    name = metadata.get("name") or ""
+    if labels.get(names.NAMESPACE_NAME_LABEL) == name:
+        return raw
+    return {**raw, "metadata": {**metadata, "labels": {**labels, names.NAMESPACE_NAME_LABEL: name}}}
+
+
+def _new(call: Call, raw: Raw) -> Raw:
+    spec = dict(raw.get("spec") or {})
+    if FINALIZER not in (spec.get("finalizers") or []):
+        spec["finalizers"] = [*(spec.get("finalizers") or []), FINALIZER]
+    return {**_labelled(raw), "spec": spec, "status": {"phase": "Active"}}
+
+
+def _changed(call: Call, before: Raw, after: Raw) -> Raw:
+    after = keep_status(call, before, _labelled(after))
+    # Only the finalize subresource takes a namespace's own finalizers away.
+    return after if call.subresource == "finalize" else keep_spec(call, before, after)
+
+
+NAMESPACE = Strategy(returns_deleted=True, new=_new, changed=_changed)
+
+
+def _check_node(call: Call, before: Raw, after: Raw) -> list[FieldError]:
+    was, now = (before.get("spec") or {}).get("podCIDR"), (after.get("spec") or {}).get("podCIDR")
+    if was and was != now:
+        return [
+            fields.forbidden(
+                "spec.podCIDRs", 'node updates may not change podCIDR except from "" to valid'
+            )
+        ]
+    return []
+
+
+NODE = Strategy(changed=keep_status, check_changed=_check_node)
+
+
+# Events: the older sort with first and last times, and the newer one with a time and a series.
+
+
+_LIMITS = (("reportingInstance", 128), ("action", 128), ("reason", 128), ("message", 1024))
+_NEEDED = ("reportingInstance", "action", "reason")
+_OLD_FIELDS = ("firstTimestamp", "lastTimestamp", "count", "source")
+
+
+def _check_new(call: Call, raw: Raw) -> list[FieldError]:
+    found = _check_new_sort(call, raw) if raw.get("eventTime") else _check_place(raw)
+    if call.type.group == EVENTS_GROUP:
+        found += _check_strictly(raw)
+    return found
+
+
+def _check_place(raw: Raw) -> list[FieldError]:
+    own = raw["metadata"].get("namespace") or ""
+    about = (raw.get("involvedObject") or {}).get("namespace") or ""
+    if about == own or (not about and own == "default"):
+        return []
+    return [fields.invalid("involvedObject.namespace", about, "does not match event.namespace")]
+
+
+def _check_new_sort(call: Call, raw: Raw) -> list[FieldError]:
+    found: list[FieldError] = []
+    own = raw["metadata"].get("namespace") or ""
+    if not (raw.get("involvedObject") or {}).get("namespace") and own not in ("default", "kube-system"):
+        found.append(fields.invalid("involvedObject.namespace", "", "does not match event.namespace"))
+    if not raw.get("reportingComponent"):
+        newer = call.type.group == EVENTS_GROUP
+        found.append(fields.required("reportingController" if newer else "reportingComponent"))
+    found += [fields.required(name) for name in _NEEDED if not raw.get(name)]
+    for name, limit in _LIMITS:
+        if len(raw.get(name) or "") > limit:
+            found.append(fields.invalid(name, "", f"can have at most {limit} characters"))
+    return found
+
+
+def _check_strictly(raw: Raw) -> list[FieldError]:
+    found: list[FieldError] = []
+    if not raw.get("eventTime"):
+        found.append(fields.required("eventTime"))
+    if raw.get("type") not in ("Normal", "Warning"):
+        found.append(fields.invalid("type", "", f"has invalid value: {raw.get('type') or ''}"))
+    found += [fields.invalid(name, "", "needs to be unset") for name in _OLD_FIELDS if raw.get(name)]
+    return found
+
+
+EVENT = Strategy(create_on_update=True, check_new=_check_new)
+
+
+# ConfigMaps and Secrets, which can be sealed; secrets given as text; and leases.
+
+
+_KEY = re.compile(r"[-._a-zA-Z0-9]+")
+_BAD_KEY = (
+    "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or "
+    f"'KEY_NAME',  or 'key-name', regex used for validation is '{_KEY.pattern}')"
+)
+_SEALED = "field is immutable when `immutable` is set"
+
+
+def _check_sealed(before: Raw, after: Raw, *parts: str) -> list[FieldError]:
+    if not before.get("immutable"):
+        return []
+    found = []
+    if not after.get("immutable"):
+        found.append(fields.forbidden("immutable", _SEALED))
+    found += [fields.forbidden(part, _SEALED) for part in parts if before.get(part) != after.get(part)]
+    return found
+
+
+def _check_keys(raw: Raw, *parts: str) -> list[FieldError]:
+    return [
+        fields.invalid(f"{part}[{key}]", key, _BAD_KEY)
+        for part in parts
+        for key in raw.get(part) or {}
+        if _KEY.fullmatch(key) is None
+    ]
+
+
+def _check_new_config_map(call: Call, raw: Raw) -> list[FieldError]:
+    return _check_keys(raw, "data", "binaryData")
+
+
+def _check_config_map(call: Call, before: Raw, after: Raw) -> list[FieldError]:
+    return [
+        *_check_sealed(before, after, "data", "binaryData"),
+        *_check_keys(after, "data", "binaryData"),
+    ]
+
+
+def _new_secret(call: Call, raw: Raw) -> Raw:
+    text = raw.get("stringData") or {}
+    encoded = {key: base64.b64encode(str(value).encode()).decode() for key, value in text.items()}
+    secret = {name: value for name, value in raw.items() if name != "stringData"}
+    if encoded:
+        secret["data"] = {**(raw.get("data") or {}), **encoded}
+    secret.setdefault("type", "Opaque")
+    return secret
+
+
+def _changed_secret(call: Call, before: Raw, after: Raw) -> Raw:
+    after = _new_secret(call, after)
+    return {**after, "type": after.get("type") or before.get("type")}
+
+
+def _check_new_secret(call: Call, raw: Raw) -> list[FieldError]:
+    found = _check_keys(raw, "data")
+    for key, value in (raw.get("data") or {}).items():
+        try:
+            base64.b64decode(value, validate=True)
+        except (binascii.Error, TypeError, ValueError):
+            found.append(fields.invalid(f"data[{key}]", value, "must be base64"))
+    return found
+
+
+def _check_secret(call: Call, before: Raw, after: Raw) -> list[FieldError]:
+    found = _check_sealed(before, after, "data")
+    if before.get("type") != after.get("type"):
+        found.append(fields.invalid("type", after.get("type"), "field is immutable"))
+    return found + _check_new_secret(call, after)
+
+
+def _check_new_lease(call: Call, raw: Raw) -> list[FieldError]:
+    spec = raw.get("spec") or {}
+    lasts, moved = spec.get("leaseDurationSeconds"), spec.get("leaseTransitions")
+    found = []
+    if isinstance(lasts, int) and lasts <= 0:
+        found.append(fields.invalid("spec.leaseDurationSeconds", lasts, "must be greater than 0"))
+    if isinstance(moved, int) and moved < 0:
+        why = "must be greater than or equal to 0"
+        found.append(fields.invalid("spec.leaseTransitions", moved, why))
+    return found
+
+
+def _check_lease(call: Call, before: Raw, after: Raw) -> list[FieldError]:
+    return _check_new_lease(call, after)
+
+
+CONFIG_MAP = Strategy(check_new=_check_new_config_map, check_changed=_check_config_map)
+LEASE = Strategy(
+    unconditional_update=False,
+    create_on_update=True,
+    check_new=_check_new_lease,
+    check_changed=_check_lease,
+)
+SECRET = Strategy(
+    new=_new_secret, changed=_changed_secret, check_new=_check_new_secret, check_changed=_check_secret
+)
+
+
+# Services: the addresses and ports they are given.
+
+
+_ADDRESSES = ipaddress.ip_network("10.96.0.0/16")
+_TYPES = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
+_NODE_PORTS = range(30000, 32768)
+
+
+def _new_services(call: Call, raw: Raw) -> Raw:
+    return {**_allocated(call, raw), "status": {"loadBalancer": {}}}
+
+
+def _changed_services(call: Call, before: Raw, after: Raw) -> Raw:
+    spec = dict(after.get("spec") or {})
+    old = before.get("spec") or {}
+    if spec.get("type") != "ExternalName":
+        for name in ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"):
+            if not spec.get(name) and old.get(name):
+                spec[name] = old[name]
+    return _allocated(call, keep_status(call, before, {**after, "spec": spec}))
+
+
+def _allocated(call: Call, raw: Raw) -> Raw:
+    spec = dict(raw.get("spec") or {})
+    type = spec.setdefault("type", "ClusterIP")
+    if type == "ExternalName":
+        return {**raw, "spec": spec}
+    others = [
+        each.get("spec") or {}
+        for each in call.cluster.store.scan("", "Service")
+        if each["metadata"]["uid"] != raw["metadata"]["uid"]
+    ]
+    if not spec.get("clusterIP"):
+        spec["clusterIP"] = _address(raw["metadata"]["uid"], {each.get("clusterIP") for each in others})
+    spec.setdefault("clusterIPs", [spec["clusterIP"]])
+    spec.setdefault("ipFamilies", ["IPv4"])
+    spec.setdefault("ipFamilyPolicy", "SingleStack")
+    spec.setdefault("internalTrafficPolicy", "Cluster")
+    spec.setdefault("sessionAffinity", "None")
+    if type in ("NodePort", "LoadBalancer"):
+        spec.setdefault("externalTrafficPolicy", "Cluster")
+        spec["ports"] = _with_node_ports(spec.get("ports") or [], others)
+    return {**raw, "spec": spec}
+
+
+def _address(uid: str, taken: set[str | None]) -> str:
+    """Spread by uid, so that one who deletes a service and makes another gets another address."""
+    size = _ADDRESSES.num_addresses - 2
+    first = int(uid.replace("-", "")[:8] or "0", 16)
+    for step in range(size):
+        address = str(_ADDRESSES[1 + (first + step) % size])
+        if address not in taken:
+            return address
+    raise RuntimeError("no cluster address is free")
+
+
+def _with_node_ports(ports: list[Raw], others: Iterable[Raw]) -> list[Raw]:
+    taken = {port.get("nodePort") for spec in others for port in spec.get("ports") or []}
+    taken |= {port.get("nodePort") for port in ports}
+    free = (number for number in _NODE_PORTS if number not in taken)
+    return [port if port.get("nodePort") else {**port, "nodePort": next(free)} for port in ports]
+
+
+def _check_new_services(call: Call, raw: Raw) -> list[FieldError]:
+    spec = raw.get("spec") or {}
+    found: list[FieldError] = []
+    if not spec.get("ports") and spec.get("clusterIP") != "None" and spec.get("type") != "ExternalName":
+        found.append(fields.required("spec.ports"))
+    for i, port in enumerate(spec.get("ports") or []):
+        number = port.get("port")
+        if not isinstance(number, int) or not 1 <= number <= 65535:
+            path = f"spec.ports[{i}].port"
+            found.append(fields.invalid(path, number or 0, "must be between 1 and 65535, inclusive"))
+        target = port.get("targetPort")
+        if isinstance(target, int) and not 1 <= target <= 65535:
+            path = f"spec.ports[{i}].targetPort"
+            found.append(fields.invalid(path, target, "must be between 1 and 65535, inclusive"))
+        if len(spec["ports"]) > 1 and not port.get("name"):
+            found.append(fields.required(f"spec.ports[{i}].name"))
+    if spec.get("type") not in _TYPES:
+        found.append(fields.unsupported("spec.type", spec.get("type"), _TYPES))
+    return found
+
+
+def _check_changed(call: Call, before: Raw, after: Raw) -> list[FieldError]:
+    was, now = before.get("spec") or {}, after.get("spec") or {}
+    both = "ExternalName" not in (was.get("type"), now.get("type"))
+    if both and was.get("clusterIP") and was["clusterIP"] != now.get("clusterIP"):
+        ips = now.get("clusterIPs")
+        return [fields.invalid("spec.clusterIPs[0]", ips, "may not change once set")]
+    return _check_new_services(call, after)
+
+
+SERVICE = Strategy(
+    create_on_update=True,
+    returns_deleted=True,
+    new=_new_services,
+    changed=_changed_services,
+    check_new=_check_new_services,
+    check_changed=_check_changed,
+)
+
+
+# Reservations: like any kind that is defined, but that they say when they end.
+#
+# A schema's default would not do, for it cannot depend on whether another field is given.
+
+
+def _new_reservations(call: Call, raw: Raw) -> Raw:
+    kept = {name: value for name, value in raw.items() if name != "status"}
+    return _expiring(kept, None)
+
+
+def _changed_reservations(call: Call, before: Raw, after: Raw) -> Raw:
+    return _expiring(keep_status(call, before, after), before)
+
+
+def _expiring(raw: Raw, before: Raw | None) -> Raw:
+    """What has no spec to look at is refused, or was let in by others."""
+    if not _has_spec(raw) or not (before is None or _has_spec(before)):
+        return raw
+    return with_expiry(raw, before)
+
+
+def _has_spec(raw: dict[str, Any]) -> bool:
+    return isinstance(raw.get("spec"), dict)
+
+
+RESERVATION = Strategy(
+    wish=all_but_status,
+    unconditional_update=False,
+    new=_new_reservations,
+    changed=_changed_reservations,
+    status_changed=keep_all_but_status,
+)
+
+
+# Volumes and claims.
+
+
+_CLAIM_FIXED = (
+    "spec is immutable after creation except resources.requests and volumeAttributesClassName for "
+    "bound "
+    "claims"
+)
+
+
+def _new_volume(call: Call, raw: Raw) -> Raw:
+    return {**raw, "status": {"phase": "Pending", "lastPhaseTransitionTime": call.cluster.stamp()}}
+
+
+def _new_claim(call: Call, raw: Raw) -> Raw:
+    spec = dict(raw.get("spec") or {})
+    annotations = raw["metadata"].get("annotations") or {}
+    if spec.get("storageClassName") is None and names.STORAGE_CLASS_ANNOTATION not in annotations:
+        default = _default_class(call)
+        if default:
+            spec["storageClassName"] = default
+    return {**raw, "spec": spec, "status": {"phase": "Pending"}}
+
+
+def _default_class(call: Call) -> str:
+    """Of several the newest, then the first by name."""
+    classes = [
+        each["metadata"]
+        for each in call.cluster.store.list("storage.k8s.io", "StorageClass")
+        if (each["metadata"].get("annotations") or {}).get(names.DEFAULT_STORAGE_CLASS_ANNOTATION)
+        == "true"
+    ]
+    newest = max((each["creationTimestamp"] for each in classes), default="")
+    return next((each["name"] for each in classes if each["creationTimestamp"] == newest), "")
+
+
+def _check_claim(call: Call, before: Raw, after: Raw) -> list[FieldError]:
+    was, now = before.get("spec") or {}, after.get("spec") or {}
+    allowed = {**was}
+    if not was.get("volumeName"):
+        allowed["volumeName"] = now.get("volumeName")
+    if was.get("volumeName") or (before.get("status") or {}).get("phase") == "Bound":
+        for name in ("resources", "volumeAttributesClassName"):
+            allowed[name] = now.get(name)
+    if was.get("storageClassName") is None:
+        allowed["storageClassName"] = now.get("storageClassName")
+    if _filled(allowed) != _filled(now):
+        return [fields.forbidden("spec", _CLAIM_FIXED)]
+    return []
+
+
+def _filled(spec: Raw) -> Raw:
+    return {name: value for name, value in spec.items() if value is not None}
+
+
+_RECLAIM = ("Delete", "Retain")
+_BINDING = ("Immediate", "WaitForFirstConsumer")
+
+
+def _check_new_class(call: Call, raw: Raw) -> list[FieldError]:
+    found = [] if raw.get("provisioner") else [fields.required("provisioner")]
+    for name, known in (("reclaimPolicy", _RECLAIM), ("volumeBindingMode", _BINDING)):
+        if raw.get(name) not in known:
+            found.append(fields.unsupported(name, raw.get(name), known))
+    return found
+
+
+def _check_class(call: Call, before: Raw, after: Raw) -> list[FieldError]:
+    def differs(name: str) -> bool:
+        return bool(before.get(name) != after.get(name))
+
+    forbidden = filter(differs, ("parameters", "provisioner"))
+    immutable = filter(differs, ("reclaimPolicy", "volumeBindingMode"))
+    return [
+        *(fields.forbidden(name, f"updates to {name} are forbidden.") for name in forbidden),
+        *(fields.invalid(name, after.get(name), "field is immutable") for name in immutable),
+    ]
+
+
+VOLUME = Strategy(returns_deleted=True, new=_new_volume, changed=keep_status)
+CLAIM = Strategy(returns_deleted=True, new=_new_claim, changed=keep_status, check_changed=_check_claim)
+STORAGE_CLASS = Strategy(returns_deleted=True, check_new=_check_new_class, check_changed=_check_class)
+ATTACHMENT = Strategy(
+    unconditional_update=False, returns_deleted=True, new=without_status, changed=keep_status
+)
+CSI_NODE = Strategy(unconditional_update=False, returns_deleted=True)
+CSI_DRIVER = Strategy(unconditional_update=False, returns_deleted=True)
+CSI_CAPACITY = Strategy(unconditional_update=False)

@@ -1,0 +1,187 @@
+"""CustomResourceDefinitions: which names they get, and what a well-formed one has."""
+
+from __future__ import annotations
+
+from holdfast.local.apiserver import field_errors as fields
+from holdfast.local.apiserver.api_state import Call
+from holdfast.local.apiserver.strategies.selectable_fields import check_selectable_fields
+from holdfast.local.apiserver.strategies.strategy import Strategy, keep_status, spec_of
+from holdfast.local.store import Raw
+from holdfast.machinery.schema import FieldError, crd_warnings
+
+GROUP = "apiextensions.k8s.io"
+KIND = "CustomResourceDefinition"
+CLEANUP = "customresourcecleanup.apiextensions.k8s.io"
+
+
+def _named(raw: Raw) -> Raw:
+    """With the names that follow from the others."""
+    spec = dict(raw.get("spec") or {})
+    names = dict(spec.get("names") or {})
+    kind = names.get("kind")
+    if kind:
+        if not names.get("listKind"):
+            names["listKind"] = f"{kind}List"
+        if not names.get("singular"):
+            names["singular"] = kind.lower()
+    spec["names"] = names
+    if not spec.get("conversion"):
+        spec["conversion"] = {"strategy": "None"}
+    return {**raw, "spec": spec}
+
+
+def _new(call: Call, raw: Raw) -> Raw:
+    raw = _named(raw)
+    _warn(call, raw)
+    return {**raw, "status": _status(call, raw, {})}
+
+
+def _changed(call: Call, before: Raw, after: Raw) -> Raw:
+    after = keep_status(call, before, _named(after))
+    _warn(call, after)
+    return {**after, "status": _status(call, after, before.get("status") or {})}
+
+
+def _warn(call: Call, raw: Raw) -> None:
+    """Rules that are not evaluated are no secret."""
+    for text in crd_warnings(raw):
+        call.warn(text)
+
+
+def _status(call: Call, raw: Raw, before: Raw) -> Raw:
+    """Names are accepted at once unless another definition of the group has them."""
+    spec = raw.get("spec") or {}
+    versions = [each for each in spec.get("versions") or [] if isinstance(each, dict)]
+    storage = [each.get("name", "") for each in versions if each.get("storage")]
+    kept = [each for each in before.get("storedVersions") or [] if each not in storage]
+    conflict = _conflict(call, raw)
+    return {
+        "conditions": _conditions(call.cluster.stamp(), conflict, before.get("conditions") or []),
+        "acceptedNames": spec.get("names") if not conflict else {"plural": "", "kind": ""},
+        "storedVersions": [*kept, *storage],
+    }
+
+
+def _conflict(call: Call, raw: Raw) -> tuple[str, str] | None:
+    """The reason and what to say about it, if another definition of the group has one of the names."""
+    spec = raw.get("spec") or {}
+    ours = spec.get("names") or {}
+    for other in call.cluster.store.scan(GROUP, KIND):
+        theirs = (other.get("status") or {}).get("acceptedNames") or {}
+        if other["metadata"]["name"] == raw["metadata"].get("name"):
+            continue
+        if (other.get("spec") or {}).get("group") != spec.get("group"):
+            continue
+        taken = {theirs.get("plural"), theirs.get("singular"), *(theirs.get("shortNames") or ())}
+        kinds = {theirs.get("kind"), theirs.get("listKind")}
+        for field, reason, used in (
+            ("kind", "KindConflict", kinds),
+            ("listKind", "ListKindConflict", kinds),
+            ("plural", "PluralConflict", taken),
+            ("singular", "SingularConflict", taken),
+        ):
+            if ours.get(field) and ours[field] in used:
+                return reason, f'"{ours[field]}" is already in use'
+        for short in ours.get("shortNames") or ():
+            if short in taken:
+                return "ShortNamesConflict", f'"{short}" is already in use'
+    return None
+
+
+def _conditions(now: str, conflict: tuple[str, str] | None, before: list[Raw]) -> list[Raw]:
+    if conflict is None:
+        accepted = ("True", "NoConflicts", "no conflicts found")
+        established = ("True", "InitialNamesAccepted", "the initial names have been accepted")
+    else:
+        accepted = ("False", *conflict)
+        established = ("False", "NotAccepted", "not all names are accepted")
+        if any(each["type"] == "Established" and each["status"] == "True" for each in before):
+            established = ("True", "InitialNamesAccepted", "the initial names have been accepted")
+    wanted = {"NamesAccepted": accepted, "Established": established}
+    return [_condition(type, said, now, before) for type, said in wanted.items()]
+
+
+def _condition(type: str, said: tuple[str, str, str], now: str, before: list[Raw]) -> Raw:
+    status, reason, message = said
+    same = next((each for each in before if (each["type"], each["status"]) == (type, status)), None)
+    return {
+        "type": type,
+        "status": status,
+        "lastTransitionTime": same["lastTransitionTime"] if same is not None else now,
+        "reason": reason,
+        "message": message,
+    }
+
+
+def is_established(raw: Raw) -> bool:
+    conditions = (raw.get("status") or {}).get("conditions") or []
+    return any(each["type"] == "Established" and each["status"] == "True" for each in conditions)
+
+
+def _check_new(call: Call, raw: Raw) -> list[FieldError]:
+    spec = raw.get("spec") or {}
+    names, group = spec.get("names") or {}, spec.get("group") or ""
+    found: list[FieldError] = []
+    wanted = f"{names.get('plural', '')}.{group}"
+    if raw["metadata"].get("name") != wanted:
+        why = 'must be spec.names.plural+"."+spec.group'
+        found.append(fields.invalid("metadata.name", raw["metadata"].get("name") or "", why))
+    for path, value in (
+        ("spec.group", group),
+        ("spec.scope", spec.get("scope")),
+        ("spec.names.plural", names.get("plural")),
+        ("spec.names.kind", names.get("kind")),
+    ):
+        if not value:
+            found.append(fields.required(path))
+    if spec.get("scope") and spec["scope"] not in ("Cluster", "Namespaced"):
+        found.append(fields.unsupported("spec.scope", spec["scope"], ("Cluster", "Namespaced")))
+    return found + _check_versions(spec)
+
+
+def _check_versions(spec: Raw) -> list[FieldError]:
+    versions = [each for each in spec.get("versions") or [] if isinstance(each, dict)]
+    found: list[FieldError] = []
+    seen: set[str] = set()
+    for i, version in enumerate(versions):
+        name = version.get("name") or ""
+        if name in seen:
+            found.append(fields.invalid("spec.versions", name, "must contain unique version names"))
+        seen.add(name)
+        if not (version.get("schema") or {}).get("openAPIV3Schema"):
+            path = f"spec.versions[{i}].schema.openAPIV3Schema"
+            found.append(fields.required(path, "schemas are required"))
+        found += check_selectable_fields(version, f"spec.versions[{i}]")
+    if sum(bool(each.get("storage")) for each in versions) != 1:
+        why = "must have exactly one version marked as storage version"
+        found.append(fields.invalid("spec.versions", versions, why))
+    if (spec.get("conversion") or {}).get("strategy") not in (None, "None"):
+        value = spec["conversion"].get("strategy")
+        found.append(fields.unsupported("spec.conversion.strategy", value, ("None",)))
+    return found
+
+
+def _check_changed(call: Call, before: Raw, after: Raw) -> list[FieldError]:
+    was, now = before.get("spec") or {}, after.get("spec") or {}
+    found = [
+        fields.invalid(f"spec.{name}", now.get(name), "field is immutable")
+        for name in ("group", "scope")
+        if was.get(name) != now.get(name)
+    ]
+    old_names, new_names = was.get("names") or {}, now.get("names") or {}
+    for name in ("kind", "plural") if is_established(before) else ("plural",):
+        if old_names.get(name) != new_names.get(name):
+            value = new_names.get(name)
+            found.append(fields.invalid(f"spec.names.{name}", value, "field is immutable"))
+    return found or _check_new(call, after)
+
+
+DEFINITION = Strategy(
+    wish=spec_of,
+    leaves_with=(CLEANUP,),
+    unconditional_update=False,
+    new=_new,
+    changed=_changed,
+    check_new=_check_new,
+    check_changed=_check_changed,
+)

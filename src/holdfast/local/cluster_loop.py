@@ -1,0 +1,193 @@
+"""An embedded cluster that runs: the world with a real clock, and the loop that keeps it going.
+
+A turn of the loop lets everyone do what there is to do, asks the scheduler for a round if it was told
+anything or a timer has come, and carries the decisions out. Between turns it sleeps until something is
+written to the store or the next thing is due. It gives way to other tasks every few milliseconds.
+"""
+
+import asyncio
+import sys
+import time
+from collections.abc import Iterable
+
+from holdfast.local.clock import LocalClock, RealClock
+from holdfast.local.component import Component, Tell, Work, silent
+from holdfast.local.event_recorder import EventExpiry
+from holdfast.local.executor import DecisionExecutor
+from holdfast.local.kubelet import FullReports
+from holdfast.local.namespace_controller import Namespaces
+from holdfast.local.node_registration import NodeRegistration, address_of, new_node
+from holdfast.local.pod_gc import PodGC
+from holdfast.local.setup import SchedulerFactory
+from holdfast.local.store.objects import Identity, Key, RandomNames, StoreChange, node_key
+from holdfast.local.store.store import Store
+from holdfast.local.workloads.component import WorkloadControllers
+from holdfast.local.world import ClusterParts
+from holdfast.metrics import SchedulingMetrics
+from holdfast.scheduler.cluster.decisions import Bind
+
+_SLICE = 0.005
+"""Seconds of work between giving way."""
+_THREAD_TURN = 0.001
+"""Seconds a thread computes before another may."""
+_EPSILON = 0.001
+_STORY = 20
+"""Lines of an object's story that are logged."""
+
+
+class _MeasuredWorld(ClusterParts):
+    metrics: SchedulingMetrics
+
+    def binding(self, key: Key, decision: Bind) -> None:
+        self.metrics.pod_bound(decision.pod.uid, self.clock.epoch())
+
+
+def served_residents(world: ClusterParts, *, heartbeats: bool = True) -> list[Component]:
+    """Who lives in a cluster that is served, besides those of any world."""
+    objects, clock, agenda, kubelets = world.objects, world.clock, world.agenda, world.kubelets
+    return [
+        NodeRegistration(objects, clock, agenda, heartbeats),
+        PodGC(objects, clock, agenda, kubelets),
+        Namespaces(objects, clock, kubelets, world.tell),
+        WorkloadControllers(objects, clock, agenda, kubelets, world.recorder),
+    ]
+
+
+class EmbeddedCluster:
+    def __init__(
+        self,
+        setup: SchedulerFactory,
+        store: Store,
+        clock: LocalClock | None = None,
+        tell: Tell = silent,
+    ) -> None:
+        clock = clock if clock is not None else RealClock()
+        self.store = store
+        self.clock = clock
+        self.identity = Identity(RandomNames(), clock.stamp)
+        self.world = _MeasuredWorld(
+            setup,
+            store,
+            self.identity,
+            clock,
+            FullReports(address_of),
+            tell,
+            all_budgets=True,
+            first_event=time.time_ns(),
+        )
+        world = self.world
+        self.metrics = world.metrics = SchedulingMetrics(world.scheduler)
+        world.residents += served_residents(world)
+        world.residents.append(EventExpiry(world.objects, clock, world.agenda))
+        self._hands = DecisionExecutor(world)
+        self._changed = asyncio.Event()
+        self._stopping = False
+        self._adopt()
+        store.observe(self._wake)
+
+    def add_nodes(self, count: int) -> None:
+        """Nodes 1 to that many, of those that are not there yet."""
+        for number in range(1, count + 1):
+            raw = new_node(number)
+            if node_key(raw["metadata"]["name"]) not in self.store:
+                self.world.objects.create(raw)
+
+    async def run(self) -> None:
+        """Until `stop` is called. Raises what went wrong, if something did."""
+        while not self._stopping:
+            self._changed.clear()
+            if await self._turn():
+                await asyncio.sleep(0)
+            else:
+                await self._sleep()
+
+    def stop(self) -> None:
+        self._stopping = True
+        self._changed.set()
+
+    async def quiet(self) -> None:
+        """Returns when there is nothing to do at this moment. For where `run` is not running."""
+        while await self._turn():
+            await asyncio.sleep(0)
+
+    async def _turn(self) -> bool:
+        """Whether it led to anything."""
+        world, clock = self.world, self.clock
+        await self._in_slices(world.steps())
+        timer = world.scheduler.next_timer()
+        if not world.fed and (timer is None or timer > clock.epoch()):
+            return False
+        world.fed = False
+        start = time.perf_counter()
+        decisions = world.scheduler.round(
+            clock.epoch(), enough=lambda: time.perf_counter() > start + _SLICE
+        )
+        world.fed = world.scheduler.unfinished
+        self.metrics.round_done(time.perf_counter() - start, decisions)
+        self._log_reports()
+        await self._in_slices(map(self._hands.carry_out, decisions))
+        return True
+
+    async def _in_slices(self, steps: Iterable[Work | None]) -> None:
+        """Gives way to others whenever the steps have taken long enough."""
+        until = time.perf_counter() + _SLICE
+        for work in steps:
+            if work is not None:
+                sys.setswitchinterval(_THREAD_TURN)
+                await asyncio.get_running_loop().run_in_executor(None, work)
+            if time.perf_counter() > until:
+                await asyncio.sleep(0)
+                until = time.perf_counter() + _SLICE
+
+    def _log_reports(self) -> None:
+        reports = self.world.scheduler.guard.take_reports()
+        failures = self.world.scheduler.cluster.plugin_errors.take_reports()
+        if not reports and not failures:
+            return
+        import structlog  # seldom needed, and slow to import
+
+        for report in reports:
+            story = self.world.scheduler.cluster.story(str(report.about))[-_STORY:]
+            structlog.get_logger().warning(
+                "not converging",
+                object=str(report.about),
+                message=report.message,
+                story=[str(line) for line in story],
+            )
+        for failed in failures:
+            structlog.get_logger().error(
+                "plugin failed",
+                plugin=failed.plugin,
+                extension_point=failed.point,
+                message=failed.message,
+                traceback=failed.trace,
+            )
+
+    async def _sleep(self) -> None:
+        """Until something is written, or due."""
+        world = self.world
+        dues = [
+            due for due in (world.agenda.next_time(), world.scheduler.next_timer()) if due is not None
+        ]
+        if not dues:
+            await self._changed.wait()
+            return
+        wait = max(min(dues) - self.clock.epoch(), 0.0) + _EPSILON
+        try:
+            async with asyncio.timeout(wait):
+                await self._changed.wait()
+        except TimeoutError:
+            pass
+
+    def _wake(self, change: StoreChange) -> None:
+        if not self._changed.is_set():
+            self._changed.set()
+
+    def _adopt(self) -> None:
+        """Takes over what the store had before."""
+        world = self.world
+        for kind in self.store.kinds():
+            for raw in self.store.scan(*kind):
+                metadata = raw["metadata"]
+                key = Key(*kind, metadata.get("namespace", ""), metadata["name"])
+                world.adopt(key, raw)

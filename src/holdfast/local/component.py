@@ -1,0 +1,156 @@
+"""The names of what happens to objects, for whoever keeps a record of it."""
+
+from collections.abc import Callable, Iterator
+from typing import Protocol
+
+from holdfast.api.kinds import KINDS, NO_KINDS, Kinds, kind_info
+from holdfast.api.names import DEFAULT_NAMESPACE, RESERVATION_API
+from holdfast.local.store.objects import Identity, Key, Raw, StoreChange, with_generation
+from holdfast.local.store.store import Store
+
+CREATED = "Created"
+BOUND = "Bound"
+RUNNING = "Running"
+SUCCEEDED = "Succeeded"
+FAILED = "Failed"
+DELETED = "Deleted"
+UNSCHEDULABLE = "Unschedulable"
+PREEMPTED = "Preempted"
+EVICTED = "Evicted"
+AVAILABLE = "Available"
+WAITING = "Waiting"
+COLLECTED = "Collected"
+
+
+class Tell(Protocol):
+    def __call__(
+        self, key: Key, event: str, *, node: str = "", reservation: str = "", message: str = ""
+    ) -> None: ...
+
+
+def silent(key: Key, event: str, *, node: str = "", reservation: str = "", message: str = "") -> None:
+    """For where no record is kept."""
+
+
+# Who lives in a cluster besides the scheduler.
+
+
+Work = Callable[[], None]
+"""Takes long and writes nothing: to be called before the next step, where there are threads in one."""
+Steps = Iterator[Work | None]
+"""Each step is done when it is taken, or is work to be done."""
+
+
+class Component(Protocol):
+    def changed(self, change: StoreChange) -> None:
+        """Takes note of a change; writes nothing."""
+
+    def settle(self) -> Steps:
+        """Does what there is to do by now, step by step. What must wait goes on the agenda.
+
+        A step takes milliseconds. Between two steps requests are answered, so anything may change: what
+        is gone through is a copy, and each object is read anew."""
+
+
+# Writing to the store as the cluster's own parts do: identity and generations are seen to.
+
+
+RESERVATION = (RESERVATION_API.partition("/")[0], "Reservation")
+ENDED = ("Succeeded", "Failed")
+"""Phases of pods that run no more."""
+
+
+_ORDER = {(info.group, info.kind): position for position, info in enumerate(KINDS.values())}
+
+
+def key_of(raw: Raw, declared: Kinds = NO_KINDS) -> Key:
+    """Of an object of a kind Holdfast knows, or plugins declare; its name is empty as long as it has
+    none."""
+    info = kind_info(raw["apiVersion"], raw["kind"], declared)
+    metadata = raw["metadata"]
+    namespace = metadata.get("namespace") or DEFAULT_NAMESPACE
+    return Key(info.group, info.kind, namespace if info.namespaced else "", metadata.get("name", ""))
+
+
+class ObjectWriter:
+    def __init__(self, store: Store, identity: Identity, declared: Kinds = NO_KINDS) -> None:
+        """`declared` are the kinds of objects that only plugins read."""
+        self.store = store
+        self.declared = declared
+        self.identity = identity
+        self.get = store.get
+        self.scan = store.scan
+        self.delete = store.delete
+
+    def __contains__(self, key: Key) -> bool:
+        return self.get(key) is not None
+
+    def key_of(self, raw: Raw) -> Key:
+        return key_of(raw, self.declared)
+
+    def all(self) -> Iterator[Raw]:
+        """By kind, then in the order of creation."""
+        for kind in sorted(self.store.kinds(), key=lambda kind: (_ORDER.get(kind, len(_ORDER)), kind)):
+            yield from self.store.scan(*kind)
+
+    def every_key(self) -> Iterator[Key]:
+        """Of every object, whatever kind it is of."""
+        for kind in self.store.kinds():
+            for raw in self.store.scan(*kind):
+                yield Key(*kind, raw["metadata"].get("namespace", ""), raw["metadata"]["name"])
+
+    def create(self, raw: Raw) -> Raw:
+        """With the metadata only a server can give."""
+        key = self.key_of(raw)
+        if not key.name:
+            key = key._replace(name=self._free_name(key, str(raw["metadata"]["generateName"])))
+        return self.store.create(key, self.identity.new(key, raw))
+
+    def update(self, key: Key, raw: Raw) -> Raw:
+        before = self.get(key)
+        if before is not None and raw.get("spec") is not before.get("spec"):
+            raw = with_generation(before, raw)
+        if key[:2] == RESERVATION and has_ended(raw):
+            self.delete(key)
+            return raw
+        return self.store.update(key, raw)
+
+    def end(self, key: Key, now: str) -> bool:
+        """Deletes an object as the API server does: one with finalizers is marked, and goes when the
+        last of them is taken away. Whether it is gone."""
+        raw = self.get(key)
+        if raw is None:
+            return True
+        metadata = raw["metadata"]
+        if not metadata.get("finalizers"):
+            self.delete(key)
+            return True
+        if not metadata.get("deletionTimestamp"):
+            marked = {**metadata, "deletionTimestamp": now, "deletionGracePeriodSeconds": 0}
+            self.update(key, {**raw, "metadata": marked})
+        return False
+
+    def _free_name(self, key: Key, prefix: str) -> str:
+        while True:
+            name = self.identity.name(prefix)
+            if key._replace(name=name) not in self:
+                return name
+
+
+def has_ended(raw: Raw) -> bool:
+    """Whether an object was deleted and nothing keeps it any more."""
+    metadata = raw["metadata"]
+    return bool(metadata.get("deletionTimestamp")) and not metadata.get("finalizers")
+
+
+def with_condition(conditions: list[Raw], condition: Raw, now: str) -> list[Raw]:
+    """The conditions with this one set. The time of its transition is that of its status: a new
+    reason or message alone does not move it."""
+    result = list(conditions)
+    for i, known in enumerate(result):
+        if known.get("type") == condition["type"]:
+            since = known.get("lastTransitionTime") or now
+            same = known.get("status") == condition["status"]
+            result[i] = {**condition, "lastTransitionTime": since if same else now}
+            return result
+    return [*result, {**condition, "lastTransitionTime": now}]

@@ -1,0 +1,378 @@
+"""What a kubelet reports of a pod."""
+
+import re
+from collections.abc import Callable
+from contextlib import suppress
+from functools import lru_cache
+from typing import Protocol
+
+from holdfast.api import names
+from holdfast.api.errors import DurationError, TimeError
+from holdfast.api.times import parse_duration, parse_time
+from holdfast.local.admission import DEFAULT_GRACE
+from holdfast.local.clock import LocalClock, TimerEntry, TimerQueue
+from holdfast.local.component import (
+    DELETED,
+    ENDED,
+    FAILED,
+    RUNNING,
+    SUCCEEDED,
+    ObjectWriter,
+    Steps,
+    Tell,
+    with_condition,
+)
+from holdfast.local.store.objects import Key, Raw, node_key
+
+_RUNS = ("PodScheduled", "Initialized", "ContainersReady", "Ready")
+_STOPS = ("Ready", "ContainersReady")
+_ADDRESS = re.compile(r"10\.(\d+)\.(\d+)\.(\d+)")
+
+
+class Reports(Protocol):
+    def running(self, pod: Raw, now: str) -> Raw:
+        """The status of a pod that has just started."""
+
+    def adopt(self, pod: Raw) -> None:
+        """The pod was there before."""
+
+    def ended(self, pod: Raw, phase: str, now: str) -> Raw:
+        """The status of a pod that has just come to its end."""
+
+
+class BareReports:
+    """Phase and conditions, which is what scheduling reads."""
+
+    def adopt(self, pod: Raw) -> None:
+        pass
+
+    def running(self, pod: Raw, now: str) -> Raw:
+        status = {**pod["status"], "phase": "Running", "startTime": now}
+        conditions = [*(status.get("conditions") or [])]
+        known = {condition.get("type") for condition in conditions}
+        for type_ in _RUNS:
+            if type_ in known:
+                conditions = with_condition(conditions, {"type": type_, "status": "True"}, now)
+            else:
+                conditions.append({"type": type_, "status": "True", "lastTransitionTime": now})
+        status["conditions"] = conditions
+        return status
+
+    def ended(self, pod: Raw, phase: str, now: str) -> Raw:
+        status = {**pod["status"], "phase": phase}
+        conditions = status.get("conditions") or []
+        reason = "PodCompleted" if phase == SUCCEEDED else "PodFailed"
+        for type_ in _STOPS:
+            condition = {"type": type_, "status": "False", "reason": reason}
+            conditions = with_condition(conditions, condition, now)
+        status["conditions"] = conditions
+        return status
+
+
+class FullReports:
+    """Containers and addresses too, for readers of a cluster that is there. `host` says the address of
+    a node."""
+
+    def __init__(self, host: Callable[[str], str]) -> None:
+        self._bare = BareReports()
+        self._host = host
+        self._addresses = 0
+
+    def running(self, pod: Raw, now: str) -> Raw:
+        spec, status = pod["spec"], self._bare.running(pod, now)
+        host = self._host(spec.get("nodeName") or "")
+        address = host if spec.get("hostNetwork") else self._next_address()
+        status["hostIP"], status["hostIPs"] = host, [{"ip": host}]
+        status["podIP"], status["podIPs"] = address, [{"ip": address}]
+        running = {"running": {"startedAt": now}}
+        status["containerStatuses"] = [_container(each, running) for each in spec["containers"]]
+        if spec.get("initContainers"):
+            done = {"terminated": _terminated(0, "Completed", now, now)}
+            status["initContainerStatuses"] = [
+                _container(each, running if each.get("restartPolicy") == "Always" else done)
+                for each in spec["initContainers"]
+            ]
+        return status
+
+    def ended(self, pod: Raw, phase: str, now: str) -> Raw:
+        status = self._bare.ended(pod, phase, now)
+        well = phase == SUCCEEDED
+        for field in ("containerStatuses", "initContainerStatuses"):
+            if status.get(field):
+                status[field] = [_stopped(each, well, now) for each in status[field]]
+        return status
+
+    def adopt(self, pod: Raw) -> None:
+        """No other pod is given its address."""
+        text = (pod.get("status") or {}).get("podIP") or ""
+        match = _ADDRESS.fullmatch(text)
+        if match is not None:
+            first, second, third = map(int, match.groups())
+            self._addresses = max(self._addresses, (first - 128 << 16) + (second << 8) + third)
+
+    def _next_address(self) -> str:
+        self._addresses += 1
+        number = self._addresses
+        return f"10.{128 + (number >> 16) % 128}.{(number >> 8) & 255}.{number & 255}"
+
+
+def _container(container: Raw, state: Raw) -> Raw:
+    runs = "running" in state
+    image = container.get("image", "")
+    return {
+        "name": container["name"],
+        "image": image,
+        "imageID": image,
+        "state": state,
+        "lastState": {},
+        "ready": True,
+        "started": runs,
+        "restartCount": 0,
+    }
+
+
+def _stopped(status: Raw, well: bool, now: str) -> Raw:
+    running = (status.get("state") or {}).get("running")
+    if running is None:
+        return status
+    code, reason = (0, "Completed") if well else (137, "Error")
+    terminated = _terminated(code, reason, running.get("startedAt", now), now)
+    return {**status, "state": {"terminated": terminated}, "ready": False, "started": False}
+
+
+def _terminated(code: int, reason: str, since: str, until: str) -> Raw:
+    return {"exitCode": code, "reason": reason, "startedAt": since, "finishedAt": until}
+
+
+# Simulated kubelets: pods on a node start at once, run as long as they say, and stop when told to.
+#
+#                  has a node that exists        runs-for has passed
+#     Pending ───────────────────────► Running ───────────────────────► Succeeded
+#                                         │      activeDeadlineSeconds
+#                                         ├───────────────────────────► Failed (DeadlineExceeded)
+#                                         │ deleted
+#                                         ▼ at once, or after stops-in
+#                                        gone, once it has no finalizers
+#
+# A pod that ended stays as an object until it is deleted. A pod on a node that is not there waits for
+# it.
+
+
+DEADLINE_REASON = "DeadlineExceeded"
+DEADLINE_MESSAGE = "Pod was active on the node longer than the specified deadline"
+
+
+class Kubelets:
+    def __init__(
+        self, objects: ObjectWriter, clock: LocalClock, agenda: TimerQueue, reports: Reports, tell: Tell
+    ) -> None:
+        self._objects = objects
+        self._clock = clock
+        self._agenda = agenda
+        self._reports = reports
+        self._tell = tell
+        self._arrived: dict[str, dict[Key, None]] = {}
+        self._started: dict[str, float] = {}
+        self._ran_before: dict[str, float] = {}
+        """How long pods have run when they are first seen, by their own account."""
+        self._end_at: dict[str, tuple[tuple[float, str], TimerEntry]] = {}
+        self._stopping: dict[str, tuple[float, TimerEntry]] = {}
+        """When they will have stopped."""
+        self._stopped: set[str] = set()
+        """Pods that only their finalizers keep."""
+
+    def adopt(self, key: Key, pod: Raw) -> None:
+        """A pod that was there before its kubelet was: it has run since it says it started."""
+        self._reports.adopt(pod)
+        started = pod["status"].get("startTime")
+        if pod["status"].get("phase") == "Running" and started:
+            with suppress(TimeError):  # else it starts now
+                self._started[pod["metadata"]["uid"]] = parse_time(started)
+        self.pod_changed(key, None, pod)
+
+    def pod_changed(self, key: Key, before: Raw | None, after: Raw | None) -> None:
+        """Takes note; what follows happens in `settle`, or when its time has come."""
+        if after is None:
+            assert before is not None
+            uid = before["metadata"]["uid"]
+            self._started.pop(uid, None)
+            self._ran_before.pop(uid, None)
+            self._end_at.pop(uid, None)
+            self._stopping.pop(uid, None)
+            self._stopped.discard(uid)
+            return
+        node = after["spec"].get("nodeName")
+        phase = after["status"].get("phase")
+        if phase in ENDED:
+            if before is not None and before["status"].get("phase") not in ENDED:
+                self._ended(key, after)
+        elif node:
+            if phase == "Running":
+                uid = after["metadata"]["uid"]
+                if uid not in self._started:
+                    self._started[uid] = self._clock.t
+                    if before is None:
+                        self._ran_before[uid] = self._has_run(after)
+                    self._tell(key, RUNNING, node=node)
+                self._plan_end(key, after)
+            else:
+                self._arrived.setdefault(node, {})[key] = None
+        if "deletionTimestamp" in after["metadata"]:
+            self._told_to_stop(key, after)
+
+    def _has_run(self, pod: Raw) -> float:
+        with suppress(TimeError):
+            started = pod["status"].get("startTime")
+            return max(0.0, self._clock.epoch() - parse_time(started)) if started else 0.0
+        return 0.0
+
+    def settle(self) -> Steps:
+        """Starts pods that are on a node by now."""
+        for node in [node for node in self._arrived if node_key(node) in self._objects]:
+            for key in self._arrived.pop(node):
+                pod = self._objects.get(key)
+                if pod is not None and pod["spec"].get("nodeName") == node and _can_start(pod):
+                    self._objects.update(key, self.running(pod))
+                    yield None
+
+    def running(self, pod: Raw) -> Raw:
+        """The pod as its kubelet reports it once it runs."""
+        return {**pod, "status": self._reports.running(pod, self._clock.stamp())}
+
+    def delete(self, key: Key, *, at_once: bool = False, grace: int | None = None) -> None:
+        """The pod is to go: now if nothing runs, else when it has stopped. It has the time it says, or
+        the one given."""
+        pod = self._objects.get(key)
+        if pod is None:
+            return
+        metadata, uid = pod["metadata"], pod["metadata"]["uid"]
+        if grace is None:
+            grace = pod["spec"].get("terminationGracePeriodSeconds", DEFAULT_GRACE)
+        wait = 0.0 if at_once else self._time_to_stop(pod, float(grace))
+        if wait <= 0.0:
+            self._remove(key)
+        elif uid not in self._stopping:
+            due = self._clock.t + wait
+            self._stopping[uid] = due, self._agenda.when_due(key, due, lambda: self._remove(key))
+            stopping = {
+                **metadata,
+                "deletionTimestamp": self._clock.stamp(after=grace),
+                "deletionGracePeriodSeconds": grace,
+            }
+            self._objects.update(key, {**pod, "metadata": stopping})
+
+    def _told_to_stop(self, key: Key, pod: Raw) -> None:
+        """Someone else has set the pod's deletionTimestamp."""
+        metadata, uid = pod["metadata"], pod["metadata"]["uid"]
+        if uid in self._stopped:
+            if not metadata.get("finalizers"):
+                self._agenda.when_due(key, self._clock.t, lambda: self._remove(key))
+            return
+        grace = float(metadata.get("deletionGracePeriodSeconds") or 0)
+        due = self._clock.t + self._time_to_stop(pod, grace)
+        planned = self._stopping.get(uid)
+        if planned is not None:
+            if planned[0] <= due:
+                return
+            planned[1].what = None  # it was given less time than before
+        self._stopping[uid] = due, self._agenda.when_due(key, due, lambda: self._remove(key))
+
+    def _time_to_stop(self, pod: Raw, grace: float) -> float:
+        runs = pod["status"].get("phase") == "Running" and pod["metadata"]["uid"] in self._started
+        there = node_key(pod["spec"].get("nodeName") or "") in self._objects
+        return min(_duration(pod, names.SIM_STOPS_IN) or 0.0, grace) if runs and there else 0.0
+
+    def _plan_end(self, key: Key, pod: Raw) -> None:
+        uid = pod["metadata"]["uid"]
+        start = self._started[uid]
+        ends = []
+        runs_for = _duration(pod, names.SIM_RUNS_FOR)
+        if runs_for is not None:
+            ends.append((start + runs_for, SUCCEEDED))
+        deadline = pod["spec"].get("activeDeadlineSeconds")
+        if deadline is not None:
+            ends.append((start + deadline - self._ran_before.get(uid, 0.0), FAILED))
+        # Of the two at one moment, the pod was done in time.
+        end = min(ends, key=lambda each: each[0], default=None)
+        planned = self._end_at.get(uid)
+        if (planned[0] if planned is not None else None) == end:
+            return
+        self._call_off_end(uid)
+        if end is not None:
+            t, phase = end
+            self._end_at[uid] = end, self._agenda.when_due(key, t, lambda: self._end(key, phase))
+
+    def _call_off_end(self, uid: str) -> None:
+        planned = self._end_at.pop(uid, None)
+        if planned is not None:
+            planned[1].what = None
+
+    def _ended(self, key: Key, pod: Raw) -> None:
+        """The pod came to its end, by itself or because someone wrote so."""
+        self._call_off_end(pod["metadata"]["uid"])
+        status, node = pod["status"], pod["spec"].get("nodeName") or ""
+        self._tell(key, status["phase"], node=node, message=status.get("message") or "")
+        if pod["metadata"].get("deletionTimestamp") and pod["metadata"]["uid"] not in self._stopped:
+            self._agenda.when_due(key, self._clock.t, lambda: self._remove(key))
+
+    def _end(self, key: Key, phase: str) -> None:
+        pod = self._objects.get(key)
+        if pod is None or pod["status"].get("phase") in ENDED:
+            return
+        status = self._reports.ended(pod, phase, self._clock.stamp())
+        if phase == FAILED:
+            status.update(reason=DEADLINE_REASON, message=DEADLINE_MESSAGE)
+        ended = self._objects.update(key, {**pod, "status": status})
+        if ended["metadata"].get("deletionTimestamp"):
+            self._remove(key)
+
+    def _remove(self, key: Key) -> None:
+        pod = self._objects.get(key)
+        if pod is None:
+            return
+        if pod["metadata"].get("finalizers"):
+            self._leave_to_finalizers(key, pod)
+            return
+        node = pod["spec"].get("nodeName") or ""
+        self._objects.delete(key)
+        self._tell(key, DELETED, node=node)
+
+    def _leave_to_finalizers(self, key: Key, pod: Raw) -> None:
+        metadata, status = pod["metadata"], pod["status"]
+        if metadata["uid"] in self._stopped:
+            return
+        self._stopped.add(metadata["uid"])
+        metadata = {
+            **metadata,
+            "deletionTimestamp": metadata.get("deletionTimestamp") or self._clock.stamp(),
+            "deletionGracePeriodSeconds": 0,
+        }
+        if status.get("phase") not in ENDED:
+            status = self._reports.ended(pod, FAILED, self._clock.stamp())
+        self._objects.update(key, {**pod, "metadata": metadata, "status": status})
+
+    def pods_on(self, node: str) -> list[Key]:
+        return [
+            Key("", "Pod", pod["metadata"]["namespace"], pod["metadata"]["name"])
+            for pod in self._objects.scan("", "Pod")
+            if pod["spec"].get("nodeName") == node
+        ]
+
+
+def _can_start(pod: Raw) -> bool:
+    return pod["status"].get("phase") not in ("Running", *ENDED)
+
+
+def _duration(pod: Raw, annotation: str) -> float | None:
+    annotations = pod["metadata"].get("annotations")
+    text = annotations.get(annotation) if annotations else None
+    return _seconds(text) if text is not None else None
+
+
+@lru_cache(maxsize=10_000)
+def _seconds(text: str) -> float | None:
+    """What is no duration is as good as not said: where pods are validated, it was refused."""
+    try:
+        return max(0.0, parse_duration(text))
+    except DurationError:
+        return None

@@ -1,0 +1,213 @@
+"""The changes a store still remembers, so that a watch can go on where it stopped.
+
+It is bounded by number and by bytes. What a change costs is the version of the object that it replaced:
+the newest version of an object is in the store anyway, and each older one is `before` of one change.
+"""
+
+import asyncio
+import heapq
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Callable, Iterator
+
+from holdfast.local.store.objects import Compacted, Key, StoreChange, StoreFailed
+
+_TRIM = 1024
+_FRACTION = 32
+"""Of what is kept, so much more may be there before some is forgotten: milliseconds of work."""
+_OVERHEAD = 256
+"""Bytes that any change takes, however small its object."""
+
+
+class _OfKind:
+    """The changes of one kind, oldest first. Forgetting moves `start`, and now and then the list."""
+
+    __slots__ = ("changes", "start")
+
+    def __init__(self) -> None:
+        self.changes: list[StoreChange] = []
+        self.start = 0
+
+    def forget_first(self) -> None:
+        # The place stays for a while, and must not keep the objects.
+        gone = self.changes[self.start]
+        self.changes[self.start] = StoreChange(gone.revision, gone.key, None, None)
+        self.start += 1
+        if self.start >= _TRIM and self.start * 2 >= len(self.changes):
+            del self.changes[: self.start]
+            self.start = 0
+
+    def after(self, revision: int) -> int:
+        return bisect_right(self.changes, revision, lo=self.start, key=lambda change: change.revision)
+
+
+class History:
+    def __init__(self, keep: int, keep_bytes: int) -> None:
+        self.keep = keep
+        self.keep_bytes = keep_bytes
+        self.bytes = 0
+        """What the remembered changes hold beside the objects there are now; see `memory_of`."""
+        self.compacted = 0
+        """Changes after this revision are all here; of those before it, none is."""
+        self._all: deque[StoreChange] = deque()
+        self._kinds: dict[tuple[str, str], _OfKind] = {}
+        self._costs: deque[int] = deque()
+        """Of each change in `_all`."""
+        self._sizes: dict[Key, int] = {}
+        """Of the newest version of each object."""
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    def sized(self, key: Key, size: int) -> None:
+        """Of an object whose changes are not remembered."""
+        self._sizes[key] = size
+
+    def size(self, key: Key) -> int:
+        """Of the newest version of an object; 0 if that is not known."""
+        return self._sizes.get(key, 0)
+
+    def add(self, change: StoreChange, size: int) -> None:
+        """`size` is that of the object in memory, 0 if it is gone."""
+        cost = _OVERHEAD + self._sizes.pop(change.key, 0)
+        if change.after is not None:
+            self._sizes[change.key] = size
+        self._costs.append(cost)
+        self.bytes += cost
+        self._all.append(change)
+        kind = change.key[:2]
+        of_kind = self._kinds.get(kind)
+        if of_kind is None:
+            of_kind = self._kinds[kind] = _OfKind()
+        of_kind.changes.append(change)
+
+    def after(self, revision: int, kind: tuple[str, str]) -> list[StoreChange]:
+        """Raises Compacted."""
+        self.check(revision)
+        of_kind = self._kinds.get(kind)
+        return of_kind.changes[of_kind.after(revision) :] if of_kind is not None else []
+
+    def back_to(self, revision: int, kind: tuple[str, str]) -> Iterator[StoreChange]:
+        """The changes of a kind after that revision, newest first."""
+        return reversed(self.after(revision, kind))
+
+    def last_of(self, kind: tuple[str, str]) -> int:
+        """The revision of the kind's latest change, as far as remembered."""
+        of_kind = self._kinds.get(kind)
+        if of_kind is None or of_kind.start == len(of_kind.changes):
+            return self.compacted
+        return of_kind.changes[-1].revision
+
+    def check(self, revision: int) -> None:
+        if revision < self.compacted:
+            raise Compacted(revision, self.compacted)
+
+    def is_overfull(self) -> bool:
+        """Whether it is worth forgetting some: now and then, rather than one for each that comes."""
+        return (len(self._all) - self.keep) * _FRACTION > self.keep or (
+            self.bytes - self.keep_bytes
+        ) * _FRACTION > self.keep_bytes
+
+    def forget(self, revision: int) -> list[StoreChange]:
+        """Forgets the changes up to and including that revision, and says which these were."""
+        forgotten = []
+        while self._all and self._all[0].revision <= revision:
+            forgotten.append(self._forget_first())
+        self.compacted = max(self.compacted, revision)
+        return forgotten
+
+    def forget_surplus(self, up_to: int) -> list[StoreChange]:
+        """As `forget`, of the changes beyond those to keep, but none after `up_to`."""
+        forgotten = []
+        while self._all and (len(self._all) > self.keep or self.bytes > self.keep_bytes):
+            if self._all[0].revision > up_to:
+                break
+            forgotten.append(self._forget_first())
+        if forgotten:
+            self.compacted = max(self.compacted, forgotten[-1].revision)
+        return forgotten
+
+    def _forget_first(self) -> StoreChange:
+        change = self._all.popleft()
+        self.bytes -= self._costs.popleft()
+        self._kinds[change.key[:2]].forget_first()
+        return change
+
+
+# Who is told of changes, and when.
+#
+# *Observers* are part of the cluster: all they do is write to the same store, and since the journal
+# keeps the order of writes, a crash that takes back what they saw takes back what they did too. They
+# are told at once. *Subscribers* tell the outside, so they are told only what is durable.
+
+
+Listener = Callable[[StoreChange], None]
+
+
+class Listeners:
+    """Tells everyone of one change before anyone of the next: a listener may itself cause one. One that
+    fails keeps no other from being told; what it raised is raised in the end."""
+
+    def __init__(self) -> None:
+        self._listeners: tuple[Listener, ...] = ()
+        self._untold: deque[StoreChange] = deque()
+        self._telling = False
+
+    def add(self, listener: Listener) -> Callable[[], None]:
+        # Each time another function, so that one that listens twice can stop once.
+        def tell(change: StoreChange) -> None:
+            listener(change)
+
+        self._listeners = (*self._listeners, tell)
+
+        def stop() -> None:
+            self._listeners = tuple(each for each in self._listeners if each is not tell)
+
+        return stop
+
+    def tell(self, change: StoreChange) -> None:
+        if not self._listeners:
+            return
+        self._untold.append(change)
+        if self._telling:
+            return
+        self._telling = True
+        failed: Exception | None = None
+        try:
+            while self._untold:
+                told = self._untold.popleft()
+                for listener in self._listeners:
+                    try:
+                        listener(told)
+                    except Exception as error:
+                        failed = failed or error
+        finally:
+            self._telling = False
+        if failed is not None:
+            raise failed
+
+
+class PendingNotices:
+    """Those who wait for a revision to be durable."""
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[int, int, asyncio.Future[None]]] = []
+        self._entered = 0
+
+    async def until(self, revision: int) -> None:
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._entered += 1
+        heapq.heappush(self._heap, (revision, self._entered, future))
+        await future
+
+    def reached(self, revision: int) -> None:
+        while self._heap and self._heap[0][0] <= revision:
+            future = heapq.heappop(self._heap)[2]
+            if not future.done():
+                future.set_result(None)
+
+    def fail(self, error: StoreFailed) -> None:
+        for _, _, future in self._heap:
+            if not future.done():
+                future.set_exception(error)
+        self._heap.clear()

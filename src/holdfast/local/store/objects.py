@@ -1,0 +1,244 @@
+"""What a store keeps.
+
+Objects are raw dicts and are never changed in place: an update puts a new dict in the place of the
+old one, so whoever holds a typed view, or the object as it was, can go on holding it.
+"""
+
+import hashlib
+import os
+import secrets
+import uuid
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol
+
+import msgspec
+
+from holdfast.api.errors import HoldfastError
+
+Raw = dict[str, Any]
+
+
+class Key(NamedTuple):
+    """`group` and not the version, since an object is the same in all versions. The namespace of what
+    lives outside namespaces is empty."""
+
+    group: str
+    kind: str
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        parts = (self.kind, self.namespace, self.name) if self.namespace else (self.kind, self.name)
+        return "/".join(parts)
+
+
+POD = ("", "Pod")
+NODE = ("", "Node")
+"""The group and kind of the two kinds that most is about, as `key[:2]` has them."""
+
+
+class StoreChange(NamedTuple):
+    """What one revision did: `before` is None of a new object, `after` of one that is gone.
+
+    The revision of a deletion stands nowhere in the object: `before` still has that of its last update.
+    """
+
+    revision: int
+    key: Key
+    before: Raw | None
+    after: Raw | None
+
+
+encode = msgspec.json.Encoder().encode
+"""An object as it is written to disk. Raises TypeError, ValueError or RecursionError."""
+
+
+_PER_VALUE = 55
+"""Bytes for each sign in JSON that begins a value, an object or a list, or follows a name."""
+
+
+def memory_of(data: bytes) -> int:
+    """About how many bytes an encoded object takes once decoded: of many small fields ten times as many
+    as of JSON. Text that looks like JSON counts for more than it takes."""
+    return len(data) + _PER_VALUE * (len(data) - len(data.translate(None, b",:{[")))
+
+
+def pod_key(namespace: str, name: str) -> Key:
+    return Key("", "Pod", namespace, name)
+
+
+def node_key(name: str) -> Key:
+    return Key("", "Node", "", name)
+
+
+# What a store refuses.
+#
+# HoldfastError
+# └── StoreError
+#     ├── AlreadyExists    created again
+#     ├── NotFound         updated or deleted, but not there
+#     ├── Conflict         not the version that was expected
+#     ├── Compacted        a revision too old to be remembered (410 Gone)
+#     ├── FutureRevision   a revision that has not been yet
+#     ├── NotEncodable     an object that JSON cannot hold
+#     └── StoreFailed      the disk did not take a write, or the file cannot be used
+
+
+class StoreError(HoldfastError):
+    pass
+
+
+class _AboutObject(StoreError):
+    _says = ""
+
+    def __init__(self, key: Key) -> None:
+        self.key = key
+        super().__init__(f"{key}: {self._says}")
+
+
+class AlreadyExists(_AboutObject):
+    _says = "already exists"
+
+
+class NotFound(_AboutObject):
+    _says = "not found"
+
+
+class Conflict(StoreError):
+    def __init__(self, key: Key, expected: str, found: str) -> None:
+        self.key, self.expected, self.found = key, expected, found
+        super().__init__(f"{key}: has resourceVersion {found}, not {expected}")
+
+
+class Compacted(StoreError):
+    """`oldest` is the oldest revision from which changes are still remembered."""
+
+    def __init__(self, revision: int, oldest: int) -> None:
+        self.revision, self.oldest = revision, oldest
+        super().__init__(f"too old resource version: {revision} ({oldest})")
+
+
+class FutureRevision(StoreError):
+    def __init__(self, revision: int, current: int) -> None:
+        self.revision, self.current = revision, current
+        super().__init__(f"resource version {revision} is still to come; it is {current} now")
+
+
+class NotEncodable(_AboutObject):
+    """The write that brought it fails, and nothing else does."""
+
+    _says = "cannot be encoded as JSON"
+
+
+class StoreFailed(StoreError):
+    pass
+
+
+# What makes a new object this one and no other: its uid, its name where none is given, its time.
+#
+# Whoever creates an object completes it with these before the store takes it. A simulation draws them
+# from its seed, so that a run can be repeated to the letter; elsewhere they are random.
+
+
+_UIDS = uuid.UUID("6ba7b812-9dad-11d1-80b4-00c04fd430c8")
+_SUFFIX_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
+"""Those the API server makes names of: no vowels, so no words."""
+_SUFFIX_LENGTH = 5
+
+
+class Names(Protocol):
+    def uid(self, key: Key) -> str: ...
+
+    def suffix(self, prefix: str) -> str:
+        """The end of a name that begins like this."""
+
+
+class RandomNames:
+    def uid(self, key: Key) -> str:
+        return _text(int.from_bytes(os.urandom(16)), version=4)
+
+    def suffix(self, prefix: str) -> str:
+        return _suffix(secrets.randbits(64))
+
+
+class SeededNames:
+    """The same for the same objects created in the same order."""
+
+    def __init__(self, seed: int) -> None:
+        self._seed = seed
+        self._incarnations: dict[Key, int] = {}
+        self._generated = 0
+
+    def uid(self, key: Key) -> str:
+        incarnation = self._incarnations[key] = self._incarnations.get(key, 0) + 1
+        parts = (str(self._seed), key.group, *map(str, key[1:]), str(incarnation))
+        name = "/".join(parts).encode()
+        digest = hashlib.sha1(_UIDS.bytes + name, usedforsecurity=False).digest()
+        return _text(int.from_bytes(digest[:16]), version=5)
+
+    def suffix(self, prefix: str) -> str:
+        self._generated += 1
+        return _suffix(uuid.uuid5(_UIDS, f"{self._seed}/{prefix}/{self._generated}").int)
+
+
+class Identity:
+    """`now` is the time as objects say it."""
+
+    def __init__(self, names: Names, now: Callable[[], str]) -> None:
+        self._names = names
+        self._now = now
+
+    def name(self, prefix: str) -> str:
+        """A name for an object that has but a `generateName`. It may be taken: ask the store."""
+        return prefix + self._names.suffix(prefix)
+
+    def uid(self, key: Key) -> str:
+        return self._names.uid(key)
+
+    def new(self, key: Key, raw: Raw) -> Raw:
+        """The object with a name, uid, creationTimestamp and generation; what it has of these it
+        keeps, so what clients must not choose is to be taken out before."""
+        metadata = dict(raw["metadata"])
+        metadata["name"] = key.name
+        if key.namespace:
+            metadata["namespace"] = key.namespace
+        else:
+            metadata.pop("namespace", None)
+        uid = self._names.uid(key)
+        metadata["uid"] = metadata.get("uid") or uid
+        metadata["resourceVersion"] = ""  # the store's to say; here for its place among the others
+        metadata["creationTimestamp"] = metadata.get("creationTimestamp") or self._now()
+        if "spec" in raw:
+            metadata.setdefault("generation", 1)
+        return {**raw, "metadata": metadata}
+
+
+def with_generation(before: Raw, after: Raw) -> Raw:
+    """The changed object, one generation on if what it wishes for changed."""
+    metadata = after["metadata"]
+    if "generation" not in metadata or wish(after) == wish(before):
+        return after
+    return {**after, "metadata": {**metadata, "generation": metadata["generation"] + 1}}
+
+
+def wish(raw: Raw) -> Any:
+    """What a change of makes a new generation: the spec, but for what binding writes into it."""
+    spec = raw.get("spec")
+    if isinstance(spec, dict) and "nodeName" in spec:
+        return {name: value for name, value in spec.items() if name != "nodeName"}
+    return spec
+
+
+def _text(number: int, version: int) -> str:
+    """Random or hashed bits as a UUID, in a quarter of the time the library takes."""
+    number = number & ~(0xF000 << 64) & ~(0xC000 << 48) | (version << 76) | (0x8000 << 48)
+    text = f"{number:032x}"
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+
+
+def _suffix(number: int) -> str:
+    suffix = ""
+    for _ in range(_SUFFIX_LENGTH):
+        number, digit = divmod(number, len(_SUFFIX_LETTERS))
+        suffix += _SUFFIX_LETTERS[digit]
+    return suffix

@@ -1,0 +1,221 @@
+"""All that `holdfast up` is made of, put together: store, cluster, API, credentials.
+
+open the store ─► what a cluster has from the start ─► --nodes, --apply ─► serve
+                                                                            │ durable
+                                                        stop ◄── run ◄── write the kubeconfig
+"""
+
+import asyncio
+import gc
+import os
+import signal
+import socket
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+from holdfast.api.crds import definitions
+from holdfast.api.documents import Document
+from holdfast.api.errors import HoldfastError
+from holdfast.local.apiserver.api_state import ApiState
+from holdfast.local.apiserver.crd_registry import DefinitionKeeper
+from holdfast.local.apiserver.credentials import (
+    ServerCredentials,
+    bootstrap,
+    ensure_definition,
+    make_credentials,
+    write_kubeconfig,
+    write_secret,
+)
+from holdfast.local.apiserver.server import ApiServer
+from holdfast.local.apply_manifests import apply_documents
+from holdfast.local.cluster_loop import EmbeddedCluster
+from holdfast.local.setup import SchedulerFactory
+from holdfast.local.store import Store, open_store
+from holdfast.scheduler.assembly import GARBAGE_AFTER
+from holdfast.scheduler.framework.config import to_mapping
+from holdfast.serving.health import OPEN_PATHS, Endpoints, Health, HealthCheck, ping
+from holdfast.serving.listener import Listener
+
+_LAST_ANSWERS = 2.0
+"""How long requests under way are waited for when we stop, in seconds."""
+_ANY_ADDRESS = ("0.0.0.0", "::", "")
+
+
+class UpError(HoldfastError):
+    """The cluster cannot come up, or went down by itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class UpSettings:
+    setup: SchedulerFactory
+    kubeconfig: Path
+    nodes: int = 0
+    documents: Sequence[Document] = ()
+    host: str = "127.0.0.1"
+    port: int = 0
+    folder: Path | None = None
+    """Where it is kept; None for in memory only."""
+    open_paths: Sequence[str] = OPEN_PATHS
+    """What is served without the token."""
+
+
+class Up:
+    """A cluster and its server, until it is closed."""
+
+    def __init__(self, settings: UpSettings) -> None:
+        """Raises StoreFailed, UpError, NotApplied."""
+        self._settings = settings
+        folder = settings.folder
+        self.store = open_store(folder) if folder is not None else Store()
+        try:
+            self.cluster = EmbeddedCluster(settings.setup, self.store)
+            self.api = ApiState(self.store, self.cluster.clock, identity=self.cluster.identity)
+            self._fill()
+            hosts = () if settings.host in _ANY_ADDRESS else (settings.host,)
+            self.credentials = make_credentials(folder / "pki" if folder is not None else None, hosts)
+        except BaseException:
+            self.store.close()
+            raise
+        self._server: ApiServer | None = None
+        self._listener: Listener | None = None
+        self._running: asyncio.Task[None] | None = None
+        self.address = ""
+
+    def _fill(self) -> None:
+        """What is there from the start, and what was asked for."""
+        bootstrap(self.api)
+        keeper = DefinitionKeeper(self.api)
+        for definition in definitions():
+            ensure_definition(self.api, definition)
+        self.cluster.add_nodes(self._settings.nodes)
+        apply_documents(self.api, self._settings.documents)
+        keeper.stop()
+
+    async def start(self) -> None:
+        """Serves, then writes the kubeconfig. Raises UpError."""
+        settings = self._settings
+        self._running = asyncio.create_task(self.cluster.run())
+        self._server = ApiServer(
+            self.api,
+            token=self.credentials.token,
+            health=self._health(),
+            open_paths=settings.open_paths,
+        )
+        self._listener = Listener(self._server.handle, self.credentials.tls)
+        try:
+            await self._listener.start(settings.host, settings.port)
+        except OSError as error:
+            known = error.errno and not isinstance(error, socket.gaierror)
+            why = os.strerror(error.errno or 0).lower() if known else str(error)
+            raise UpError(f"cannot listen on {settings.host}:{settings.port}: {why}") from None
+        self.address = self._reachable_at(self._listener.addresses[0][1])
+        await self.store.settled(self.store.revision)
+        _write_kubeconfig(settings.kubeconfig, self.address, self.credentials)
+
+    def _health(self) -> Health:
+        def failure() -> str:
+            return str(self.store.failure or "")
+
+        return Health(
+            Endpoints(
+                checks=[ping(), HealthCheck("store", failure)],
+                metrics=self.cluster.metrics.text,
+                configz=lambda: to_mapping(self._settings.setup.configuration),
+            )
+        )
+
+    async def ended(self) -> None:
+        """Returns only when the cluster went down by itself, with what it died of."""
+        assert self._running is not None
+        await self._running
+
+    async def close(self) -> None:
+        self.cluster.stop()
+        if self._listener is not None and self._server is not None:
+            await self._listener.stop_accepting()
+            self._server.close()
+            await self._listener.close(_LAST_ANSWERS)
+        if self._running is not None:
+            await asyncio.gather(self._running, return_exceptions=True)
+        self.store.close()
+
+    def _reachable_at(self, port: int) -> str:
+        host = "127.0.0.1" if self._settings.host in _ANY_ADDRESS else self._settings.host
+        return f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
+
+
+async def serve(settings: UpSettings, started: Callable[[Up], Awaitable[None] | None]) -> None:
+    """Until SIGTERM or SIGINT. `started` is called when all can be used. Raises HoldfastError."""
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    gc.set_threshold(*GARBAGE_AFTER)
+    up = await _brought_up(settings)
+    try:
+        said = started(up)
+        if said is not None:
+            await said
+        stopping = asyncio.create_task(stop.wait())
+        ending = asyncio.create_task(up.ended())
+        done, rest = await asyncio.wait((stopping, ending), return_when=asyncio.FIRST_COMPLETED)
+        for task in rest:
+            task.cancel()
+        for task in done:
+            task.result()
+    finally:
+        await up.close()
+
+
+async def _brought_up(settings: UpSettings) -> Up:
+    """The kubeconfig of an earlier cluster goes at once, since whoever waits for one waits for this
+    cluster's; it comes back if this one cannot come up, perhaps because that one is still there."""
+    before = take_away_kubeconfig(settings.kubeconfig)
+    try:
+        up = Up(settings)
+        # Schemas and what was there before: looking for cycles among these stops everything for a tenth
+        # of a second each time, and there are none to be found.
+        gc.collect()
+        gc.freeze()
+        try:
+            await up.start()
+        except BaseException:
+            await up.close()
+            raise
+        return up
+    except BaseException:
+        if before is not None:
+            with suppress(OSError):
+                write_secret(settings.kubeconfig, before.encode())
+        raise
+
+
+def take_away_kubeconfig(path: Path) -> str | None:
+    """What it said. A file that is there must be one of ours, since it will be overwritten. Raises
+    UpError."""
+    if not path.exists():
+        if not path.parent.is_dir():
+            raise UpError(f"{path}: there is no folder {path.parent}")
+        return None
+    text = ""
+    try:
+        text = path.read_text(encoding="utf-8")
+        contexts = [each["name"] for each in yaml.safe_load(text)["contexts"]]
+    except (OSError, ValueError, TypeError, KeyError, yaml.YAMLError):
+        contexts = []
+    if contexts != ["holdfast"]:
+        raise UpError(f"{path}: is not a kubeconfig of Holdfast's, so it is not overwritten")
+    with suppress(OSError):
+        path.unlink()
+    return text
+
+
+def _write_kubeconfig(path: Path, server: str, credentials: ServerCredentials) -> None:
+    try:
+        write_kubeconfig(path, server, credentials)
+    except OSError as error:
+        raise UpError(f"{path}: cannot be written: {error.strerror or error}") from None

@@ -1,0 +1,396 @@
+"""Claims and their volumes: the volume controller, provisioners, the ephemeral volume controller.
+
+They act at once. The rules are those of `holdfast.local.volume_controller`; here they meet the store.
+"""
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from holdfast.api import names
+from holdfast.api.affinity import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
+from holdfast.api.decode import convert
+from holdfast.api.node import Node
+from holdfast.api.quantity import parse
+from holdfast.api.selectors import match_node_selector, matches
+from holdfast.api.storage import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass
+from holdfast.local.component import ObjectWriter, Steps, key_of
+from holdfast.local.store.objects import Key, Raw, node_key
+from holdfast.scheduler.managers.volumes.volume_objects import (
+    claim_class,
+    default_class,
+    is_meant_for,
+    volume_class,
+)
+
+WAIT = "WaitForFirstConsumer"
+LOST = "Lost"
+_KINDS = frozenset(("PersistentVolumeClaim", "PersistentVolume", "StorageClass"))
+
+
+class VolumeController:
+    def __init__(self, objects: ObjectWriter) -> None:
+        self._objects = objects
+        self._stale = False
+        self._new_pods: list[Key] = []
+        """Those with volumes claims have to be made for."""
+        self._left: list[Raw] = []
+        """Pods that are gone, and whose own claims go with them."""
+
+    def changed(self, key: Key, before: Raw | None, after: Raw | None) -> None:
+        if key.kind in _KINDS:
+            self._stale = True
+        elif key.kind == "Pod" and (before is None or after is None):
+            pod = after if after is not None else before
+            assert pod is not None
+            if not any(volume.get("ephemeral") for volume in pod["spec"].get("volumes") or ()):
+                return
+            if after is not None:
+                self._new_pods.append(key)
+            else:
+                self._left.append(pod)
+
+    def settle(self) -> Steps:
+        """Does what waits for no one."""
+        left, self._left = self._left, []
+        new_pods, self._new_pods = self._new_pods, []
+        for pod in left:
+            self._delete_claims_of(pod)
+            yield None
+        for key in new_pods:
+            self._make_claims_for(key)
+            yield None
+        if not self._stale:
+            return
+        self._stale = False
+        self._welcome()
+        for key in map(key_of, self._objects.scan("", "PersistentVolumeClaim")):
+            claim = self._objects.get(key)
+            if claim is None:
+                continue
+            if _bound(claim):
+                self._check(claim)
+            else:
+                claim = self._with_class(claim)
+                delayed = self._mode(claim) == WAIT
+                node = self._selected_node(claim) if delayed else None
+                self._bind(claim, node, waits=delayed and node is None)
+            yield None
+        self._reclaim()
+
+    def pod_bound(self, pod: Raw, node: Raw | None) -> None:
+        """Binds the claims of a pod that waited for it to have a node."""
+        for name in _claims_of(pod):
+            claim = self._objects.get(_claim_key(pod["metadata"]["namespace"], name))
+            if claim is not None and not _bound(claim):
+                self._bind(claim, node)
+
+    def _selected_node(self, claim: Raw) -> Raw | None:
+        """Where a scheduler says that the claim will be used first."""
+        name = (claim["metadata"].get("annotations") or {}).get(names.SELECTED_NODE_ANNOTATION)
+        return self._objects.get(node_key(name)) if name else None
+
+    def _mode(self, claim: Raw) -> str:
+        cls = self._class(claim)
+        return (cls.volume_binding_mode or "") if cls is not None else ""
+
+    def _class(self, claim: Raw) -> StorageClass | None:
+        name = _class_name(claim)
+        raw = self._objects.get(Key("storage.k8s.io", "StorageClass", "", name)) if name else None
+        return None if raw is None else convert(raw, StorageClass)
+
+    def _with_class(self, claim: Raw) -> Raw:
+        """A claim that says nothing of a class gets the default one."""
+        if (claim.get("spec") or {}).get("storageClassName") is not None:
+            return claim
+        classes = [
+            convert(raw, StorageClass) for raw in self._objects.scan("storage.k8s.io", "StorageClass")
+        ]
+        name = default_class(classes)
+        if not name:
+            return claim
+        return self._put({**claim, "spec": {**claim["spec"], "storageClassName": name}})
+
+    def _bind(self, claim: Raw, node: Raw | None, waits: bool = False) -> None:
+        wish = convert(claim, PersistentVolumeClaim)
+        volumes = {raw["metadata"]["name"]: raw for raw in self._objects.scan("", "PersistentVolume")}
+        there = [convert(raw, PersistentVolume) for raw in volumes.values()]
+        on = None if node is None else convert(node, Node)
+        found = volume_for(wish, there, on, waits)
+        if found is not None:
+            volume: Raw | None = volumes[found.metadata.name]
+        elif waits or wish.spec.volume_name:
+            return
+        else:
+            volume = self._provisioned(claim, on)
+        if volume is None:
+            return
+        metadata = claim["metadata"]
+        reference = {
+            "apiVersion": "v1",
+            "kind": "PersistentVolumeClaim",
+            "namespace": metadata["namespace"],
+            "name": metadata["name"],
+            "uid": metadata["uid"],
+        }
+        self._put(
+            {
+                **volume,
+                "spec": {**volume["spec"], "claimRef": reference},
+                "status": {**(volume.get("status") or {}), "phase": "Bound"},
+            }
+        )
+        status = {
+            **(claim.get("status") or {}),
+            "phase": "Bound",
+            "accessModes": volume["spec"].get("accessModes") or [],
+            "capacity": volume["spec"].get("capacity") or {},
+        }
+        spec = {**claim["spec"], "volumeName": volume["metadata"]["name"]}
+        annotations = {
+            **(metadata.get("annotations") or {}),
+            names.BIND_COMPLETED_ANNOTATION: "yes",
+        }
+        if node is not None:
+            annotations[names.SELECTED_NODE_ANNOTATION] = node["metadata"]["name"]
+        self._put(
+            {
+                **claim,
+                "metadata": {**metadata, "annotations": annotations},
+                "spec": spec,
+                "status": status,
+            }
+        )
+
+    def _put(self, raw: Raw) -> Raw:
+        return self._objects.update(key_of(raw), raw)
+
+    def _provisioned(self, claim: Raw, node: Node | None) -> Raw | None:
+        cls = self._class(claim)
+        if cls is None or not cls.provisioner or cls.provisioner == names.NO_PROVISIONER:
+            return None
+        spec = claim["spec"]
+        made: Raw = {
+            "accessModes": spec.get("accessModes") or [],
+            "capacity": dict((spec.get("resources") or {}).get("requests") or {}),
+            "storageClassName": _class_name(claim),
+            "persistentVolumeReclaimPolicy": cls.reclaim_policy or "Delete",
+            "csi": {"driver": cls.provisioner, "volumeHandle": claim["metadata"]["uid"]},
+        }
+        if spec.get("volumeMode"):
+            made["volumeMode"] = spec["volumeMode"]
+        terms = reach_of_new(cls, node, self._csi_node(node))
+        if terms:
+            selector = {"nodeSelectorTerms": [msgspec.to_builtins(term) for term in terms]}
+            made["nodeAffinity"] = {"required": selector}
+        return self._objects.create(
+            {
+                "apiVersion": "v1",
+                "kind": "PersistentVolume",
+                "metadata": {
+                    "name": f"pvc-{claim['metadata']['uid']}",
+                    "annotations": {names.PROVISIONED_BY_ANNOTATION: cls.provisioner},
+                },
+                "spec": made,
+                "status": {"phase": "Available"},
+            }
+        )
+
+    def _csi_node(self, node: Node | None) -> CSINode | None:
+        if node is None:
+            return None
+        raw = self._objects.get(Key("storage.k8s.io", "CSINode", "", node.metadata.name))
+        return None if raw is None else convert(raw, CSINode)
+
+    def _check(self, claim: Raw) -> None:
+        """A bound claim whose volume is gone is lost, until the volume is back."""
+        status = claim.get("status") or {}
+        name, lost = claim["spec"].get("volumeName", ""), status.get("phase") == LOST
+        if Key("", "PersistentVolume", "", name) in self._objects:
+            if lost:
+                self._bind(claim, None)
+        elif not lost:
+            self._put({**claim, "status": {**status, "phase": LOST}})
+
+    def _welcome(self) -> None:
+        """Volumes nobody has looked at yet can be had."""
+        for volume in list(self._objects.scan("", "PersistentVolume")):
+            status = volume.get("status") or {}
+            if status.get("phase") in (None, "", "Pending"):
+                self._put({**volume, "status": {**status, "phase": "Available"}})
+
+    def _reclaim(self) -> None:
+        """Volumes whose claim is gone."""
+        for volume in self._objects.scan("", "PersistentVolume"):
+            ref = volume["spec"].get("claimRef") or {}
+            if not ref.get("uid") or (volume.get("status") or {}).get("phase") != "Bound":
+                continue
+            claim = self._objects.get(_claim_key(ref.get("namespace", ""), ref.get("name", "")))
+            if claim is not None and claim["metadata"]["uid"] == ref["uid"]:
+                continue
+            if volume["spec"].get("persistentVolumeReclaimPolicy") == "Delete":
+                self._objects.delete(Key("", "PersistentVolume", "", volume["metadata"]["name"]))
+            else:
+                self._put({**volume, "status": {**volume["status"], "phase": "Released"}})
+
+    # Claims that are made for one pod
+
+    def _make_claims_for(self, key: Key) -> None:
+        pod = self._objects.get(key)
+        for volume in (pod["spec"].get("volumes") or ()) if pod is not None else ():
+            template = (volume.get("ephemeral") or {}).get("volumeClaimTemplate")
+            claim = _claim_key(key.namespace, f"{key.name}-{volume['name']}")
+            if pod is None or not template or claim in self._objects:
+                continue
+            owner = {
+                "apiVersion": "v1",
+                "kind": "Pod",
+                "name": key.name,
+                "uid": pod["metadata"]["uid"],
+                "controller": True,
+                "blockOwnerDeletion": True,
+            }
+            given = template.get("metadata") or {}
+            self._objects.create(
+                {
+                    "apiVersion": "v1",
+                    "kind": "PersistentVolumeClaim",
+                    "metadata": {
+                        **{k: given[k] for k in ("labels", "annotations") if k in given},
+                        "name": claim.name,
+                        "namespace": claim.namespace,
+                        "ownerReferences": [owner],
+                    },
+                    "spec": template.get("spec") or {},
+                    "status": {"phase": "Pending"},
+                }
+            )
+
+    def _delete_claims_of(self, pod: Raw) -> None:
+        for name in _claims_of(pod, ephemeral_only=True):
+            key = _claim_key(pod["metadata"]["namespace"], name)
+            claim = self._objects.get(key)
+            owners = (claim["metadata"].get("ownerReferences") or ()) if claim is not None else ()
+            if any(owner.get("uid") == pod["metadata"]["uid"] for owner in owners):
+                self._objects.delete(key)
+
+
+def _claim_key(namespace: str, name: str) -> Key:
+    return Key("", "PersistentVolumeClaim", namespace, name)
+
+
+def _claims_of(pod: Raw, ephemeral_only: bool = False) -> list[str]:
+    """By name, those of ephemeral volumes included."""
+    claims = []
+    for volume in pod["spec"].get("volumes") or []:
+        if volume.get("persistentVolumeClaim"):
+            if not ephemeral_only:
+                claims.append(volume["persistentVolumeClaim"]["claimName"])
+        elif volume.get("ephemeral"):
+            claims.append(f"{pod['metadata']['name']}-{volume['name']}")
+    return claims
+
+
+def _class_name(claim: Raw) -> str:
+    return str((claim.get("spec") or {}).get("storageClassName") or "")
+
+
+def _bound(claim: Raw) -> bool:
+    return names.BIND_COMPLETED_ANNOTATION in (claim["metadata"].get("annotations") or {})
+
+
+# Which volume a claim gets, and what becomes of both: the volume controller's rules.
+#
+# A claim that names a volume gets that one or none. A volume that names a claim is for no other. A
+# claim that waits for its first pod gets nothing else until the pod has a node; any other takes the
+# smallest volume that will do. Where none will do a provisioner makes one, within reach of the node.
+#
+# Where the volume of a bound claim is gone the claim is lost; where the claim of a volume is gone the
+# volume is released, or deleted if its policy says so.
+
+
+_FILESYSTEM = "Filesystem"
+
+
+def volume_for(
+    claim: PersistentVolumeClaim,
+    volumes: Iterable[PersistentVolume],
+    node: Node | None = None,
+    waits: bool = False,
+) -> PersistentVolume | None:
+    """The volume to bind the claim to now. `waits` if it waits for a pod, which has no node yet."""
+    there = list(volumes)
+    if claim.spec.volume_name:
+        named = [v for v in there if v.metadata.name == claim.spec.volume_name]
+        return next((v for v in named if _may_have(claim, v)), None)
+    meant = [v for v in there if is_meant_for(v.spec.claim_ref, claim) and _suits(claim, v)]
+    if meant:
+        return next((v for v in meant if _reaches(v, node)), None)
+    if waits:
+        return None
+    fitting = [v for v in there if _is_free(v) and _fits(claim, v) and _reaches(v, node)]
+    return min(fitting, key=lambda v: (_size(v), v.metadata.name), default=None)
+
+
+def reach_of_new(
+    cls: StorageClass, node: Node | None, csi_node: CSINode | None
+) -> list[NodeSelectorTerm]:
+    """The node affinity of a volume made for a claim of the class: the place of the node, by the labels
+    its driver goes by; without a node, wherever the class allows. Empty if it can be used anywhere."""
+    allowed = cls.allowed_terms()
+    if node is None:
+        return allowed
+    drivers = csi_node.spec.drivers if csi_node is not None else []
+    keys: Sequence[str] = next((d.topology_keys for d in drivers if d.name == cls.provisioner), [])
+    if not keys:
+        keys = sorted({e.key for term in allowed for e in term.match_expressions})
+    place = [
+        NodeSelectorRequirement(key=key, operator="In", values=[node.metadata.labels[key]])
+        for key in keys
+        if key in node.metadata.labels
+    ]
+    return [NodeSelectorTerm(match_expressions=place)] if place else []
+
+
+def _may_have(claim: PersistentVolumeClaim, volume: PersistentVolume) -> bool:
+    """Whether a claim that names a volume may have it."""
+    if volume.spec.claim_ref is not None:
+        return is_meant_for(volume.spec.claim_ref, claim)
+    return _suits(claim, volume) and volume_class(volume) == claim_class(claim)
+
+
+def _suits(claim: PersistentVolumeClaim, volume: PersistentVolume) -> bool:
+    """What must hold even of a volume that is meant for the claim."""
+    wish, offer = claim.spec, volume.spec
+    return (
+        volume.metadata.deletion_timestamp is None
+        and _size(volume) >= parse(wish.resources.requests.get(names.STORAGE, 0))
+        and (offer.volume_mode or _FILESYSTEM) == (wish.volume_mode or _FILESYSTEM)
+        and set(wish.access_modes) <= set(offer.access_modes)
+        and (offer.volume_attributes_class_name or "") == (wish.volume_attributes_class_name or "")
+    )
+
+
+def _fits(claim: PersistentVolumeClaim, volume: PersistentVolume) -> bool:
+    selector = claim.spec.selector
+    return (
+        _suits(claim, volume)
+        and volume_class(volume) == claim_class(claim)
+        and (selector is None or matches(selector, volume.metadata.labels))
+    )
+
+
+def _is_free(volume: PersistentVolume) -> bool:
+    return volume.spec.claim_ref is None and volume.status.phase in ("", "Available")
+
+
+def _reaches(volume: PersistentVolume, node: Node | None) -> bool:
+    affinity = volume.spec.node_affinity
+    required: NodeSelector | None = affinity.required if affinity is not None else None
+    if node is None or required is None:
+        return True
+    return match_node_selector(required, node.metadata.labels, node.metadata.name)
+
+
+def _size(volume: PersistentVolume) -> int:
+    return parse(volume.spec.capacity.get(names.STORAGE, 0))

@@ -1,0 +1,169 @@
+"""The controllers of workloads, at home in the embedded cluster: told of changes, their wishes carried
+out."""
+
+from holdfast.api.errors import InvalidObject
+from holdfast.local.admission import admit
+from holdfast.local.clock import LocalClock, TimerEntry, TimerQueue
+from holdfast.local.component import ObjectWriter, Steps
+from holdfast.local.event_recorder import EventRecorder
+from holdfast.local.kubelet import Kubelets
+from holdfast.local.store.objects import AlreadyExists, Key, Raw, StoreChange
+from holdfast.local.workloads import (
+    Action,
+    CreateDependent,
+    DeleteDependent,
+    EmitEvent,
+    Look,
+    Update,
+    Workloads,
+)
+from holdfast.scheduler.cluster import decisions
+from holdfast.scheduler.cluster.decisions import ObjectRef
+
+FOREGROUND = "foregroundDeletion"
+_POD = ("", "Pod")
+_AT_A_TIME = 100
+"""Actions after which others have their turn: a Deployment may ask for two billion pods."""
+_LARGE = 64 * 1024
+"""Bytes of an object in memory that take milliseconds to look at."""
+_MANY_NODES = 500
+"""Nodes that do."""
+_UNSEEN = ("Event", "Lease")
+"""Kinds nothing is made of."""
+
+
+class WorkloadControllers:
+    def __init__(
+        self,
+        objects: ObjectWriter,
+        clock: LocalClock,
+        agenda: TimerQueue,
+        kubelets: Kubelets,
+        recorder: EventRecorder,
+    ) -> None:
+        self._objects = objects
+        self._clock = clock
+        self._agenda = agenda
+        self._kubelets = kubelets
+        self._recorder = recorder
+        self._workloads = Workloads(objects.store)
+        self._planned: TimerEntry | None = None
+        self._planned_for: float | None = None
+
+    def changed(self, change: StoreChange) -> None:
+        _, key, before, after = change
+        if key.kind not in _UNSEEN:
+            self._workloads.changed(key, before, after)
+
+    def settle(self) -> Steps:
+        now = self._clock.epoch()
+        done = 0
+        while done < _AT_A_TIME and (look := self._workloads.next_look(now)) is not None:
+            if self._is_long(look):
+                yield look.work_out
+            else:
+                look.work_out()
+            actions = self._workloads.looked(look)
+            for action in actions:
+                self._carry_out(action, now)
+                yield None
+            done += len(actions)
+            yield None
+        self._plan(self._workloads.next_due() if done < _AT_A_TIME else now)
+
+    def _is_long(self, look: Look) -> bool:
+        """A DaemonSet looks at every node, and of a large template a hash is made."""
+        store, ref = self._objects.store, look.ref
+        return (
+            look.is_long
+            or store.size(Key(*ref)) > _LARGE
+            or (ref.kind == "DaemonSet" and store.count("", "Node") > _MANY_NODES)
+        )
+
+    def _plan(self, due: float | None) -> None:
+        """Something is on the agenda when the next is due; what that does is wake this one up."""
+        if due == self._planned_for:
+            return
+        if self._planned is not None:
+            self._planned.what = None
+        self._planned, self._planned_for = None, due
+        if due is not None:
+            wait = max(0.0, due - self._clock.epoch())
+            self._planned = self._agenda.add(self._clock.t + wait, self._due)
+
+    def _due(self) -> None:
+        self._planned = self._planned_for = None
+
+    def _carry_out(self, action: Action, now: float) -> None:
+        if isinstance(action, CreateDependent):
+            self._create(action, now)
+        elif isinstance(action, Update):
+            self._update(Key(*action.ref), action)
+        elif isinstance(action, DeleteDependent):
+            self._delete(Key(*action.ref), action)
+        else:
+            self._emit(action)
+
+    def _create(self, action: CreateDependent, now: float) -> None:
+        said: EmitEvent | None
+        try:
+            made = self._put(admit(action.raw, self._objects.scan, self._clock.stamp()))
+            said = self._workloads.created(action, made)
+        except (InvalidObject, AlreadyExists) as error:
+            said = self._workloads.refused(action, str(error), now)
+        if said is not None:
+            self._emit(said)
+
+    def _put(self, raw: Raw) -> Raw:
+        """Of named objects some are of kinds only an API server knows."""
+        metadata = raw["metadata"]
+        if "name" not in metadata:
+            return self._objects.create(raw)
+        group = raw["apiVersion"].rpartition("/")[0]
+        key = Key(group, raw["kind"], metadata["namespace"], metadata["name"])
+        return self._objects.store.create(key, self._objects.identity.new(key, raw))
+
+    def _update(self, key: Key, action: Update) -> None:
+        now = self._objects.get(key)
+        if now is None or now["metadata"]["uid"] != action.before["metadata"]["uid"]:
+            return
+        raw = action.applied_to(now)
+        metadata = raw["metadata"]
+        let_go = bool(metadata.get("deletionTimestamp")) and not metadata.get("finalizers")
+        if let_go and key[:2] != _POD:
+            self._objects.delete(key)
+        else:
+            self._objects.update(key, raw)  # of a pod its kubelet sees to the rest
+
+    def _delete(self, key: Key, action: DeleteDependent) -> None:
+        raw = self._objects.get(key)
+        if raw is None or raw["metadata"]["uid"] != action.uid:
+            return
+        if key[:2] == _POD:
+            self._kubelets.delete(key)
+            return
+        finalizers = [*(raw["metadata"].get("finalizers") or ())]
+        if action.propagation == "Foreground" and FOREGROUND not in finalizers:
+            finalizers.append(FOREGROUND)
+        if not finalizers:
+            self._objects.delete(key)
+            return
+        metadata = {
+            **raw["metadata"],
+            "finalizers": finalizers,
+            "deletionTimestamp": raw["metadata"].get("deletionTimestamp") or self._clock.stamp(),
+            "deletionGracePeriodSeconds": 0,
+        }
+        self._objects.update(key, {**raw, "metadata": metadata})
+
+    def _emit(self, said: EmitEvent) -> None:
+        metadata = said.about["metadata"]
+        about = ObjectRef(
+            said.about["kind"],
+            metadata.get("namespace", ""),
+            metadata["name"],
+            metadata["uid"],
+            said.about["apiVersion"],
+        )
+        event = decisions.Emit(about, said.type, said.reason, said.message)
+        self._recorder.emit(event, said.source)

@@ -1,0 +1,362 @@
+"""Deployments: one ReplicaSet for each template, and the way from one to the next."""
+
+from __future__ import annotations
+
+from holdfast.api.times import format_time
+from holdfast.local.workloads.lister import (
+    NORMAL,
+    ActionOutcome,
+    CreateDependent,
+    DeleteDependent,
+    EmitEvent,
+    Lister,
+    Member,
+    Raw,
+    Ref,
+    annotations_of,
+    claim,
+    is_going,
+    reference_to,
+    with_metadata,
+)
+from holdfast.local.workloads.pods import condition, created, ended, moment, without_condition
+from holdfast.local.workloads.replica_set import FAILURE, wanted_replicas
+from holdfast.local.workloads.revisions import (
+    DESIRED,
+    HASH_LABEL,
+    MAXIMUM,
+    REVISION,
+    current,
+    numbered,
+    passed_on,
+    plain,
+    revision,
+    short_hash,
+)
+from holdfast.local.workloads.rollout import (
+    Sizes,
+    first_size,
+    limits,
+    recreates,
+    roll,
+    share,
+    was_scaled,
+)
+
+SOURCE = "deployment-controller"
+HISTORY_LIMIT = 10
+_REPLICA_SETS = ("apps", "ReplicaSet")
+
+
+def reconcile(view: Lister, ref: Ref, deployment: Raw, now: float) -> ActionOutcome:
+    outcome, given, made = ActionOutcome(), deployment, ""
+    members = claim(view, deployment, _REPLICA_SETS, outcome)
+    if outcome.actions:
+        return outcome  # the rest follows once they are ours
+    new = current(members, deployment["spec"].get("template") or {})
+    if is_going(deployment):
+        status = report(deployment, new, members, made, now, outcome)
+        outcome.update(ref, given, {**deployment, "status": status})
+        return outcome
+    old = [member for member in members if new is None or member[0] != new[0]]
+    if deployment["spec"].get("paused") or was_scaled(deployment, members):
+        sizes = share(deployment, new, old)
+    elif recreates(deployment) and _still_there(view, old):
+        sizes = {member[0].name: 0 for member in old}
+    elif new is None:
+        deployment, made = _create(view, ref, deployment, old, outcome)
+        sizes = {}
+    elif recreates(deployment):
+        sizes = {new[0].name: wanted_replicas(deployment)}
+    else:
+        sizes = roll(deployment, new, old)
+    number = max((revision(each) for _, each in old), default=0) + 1
+    for member in members:
+        is_new = new is not None and member[0] == new[0]
+        _adjust(deployment, member, sizes, number if is_new else None, outcome)
+    if new is not None:
+        deployment = _noting(deployment, max(number, revision(new[1])))
+    status = report(deployment, new, members, made, now, outcome)
+    outcome.update(ref, given, {**deployment, "status": status})
+    if complete(deployment, status):
+        _clean_up(deployment, old, outcome)
+    return outcome
+
+
+def _still_there(view: Lister, old: list[Member]) -> bool:
+    """Whether pods of former templates run, or are asked for."""
+    return any(
+        wanted_replicas(each) or any(not ended(pod) for _, pod in _pods(view, each)) for _, each in old
+    )
+
+
+def _pods(view: Lister, replica_set: Raw) -> list[Member]:
+    return [*view.controlled(replica_set["metadata"]["uid"], "Pod")]
+
+
+def _create(
+    view: Lister, ref: Ref, deployment: Raw, old: list[Member], outcome: ActionOutcome
+) -> tuple[Raw, str]:
+    """Makes the ReplicaSet of a new template. Where its name is taken, the next attempt has another."""
+    metadata, spec = deployment["metadata"], deployment["spec"]
+    template = plain(spec.get("template") or {})
+    collisions = int((deployment.get("status") or {}).get("collisionCount") or 0)
+    digest = short_hash(template, collisions)
+    name = f"{metadata['name']}-{digest}"
+    if view.get(Ref("apps", "ReplicaSet", ref.namespace, name)) is not None:
+        status = {**(deployment.get("status") or {}), "collisionCount": collisions + 1}
+        return {**deployment, "status": status}, ""
+    number = max((revision(each) for _, each in old), default=0) + 1
+    labels = {**(template["metadata"].get("labels") or {}), HASH_LABEL: digest}
+    selector = spec.get("selector") or {}
+    matching = {**(selector.get("matchLabels") or {}), HASH_LABEL: digest}
+    size = first_size(deployment, old, None)
+    replica_set: Raw = {
+        "apiVersion": "apps/v1",
+        "kind": "ReplicaSet",
+        "metadata": {
+            "name": name,
+            "namespace": ref.namespace,
+            "labels": labels,
+            "ownerReferences": [reference_to(deployment)],
+        },
+        "spec": {
+            "replicas": size,
+            "selector": {**selector, "matchLabels": matching},
+            "template": {**template, "metadata": {**template["metadata"], "labels": labels}},
+        },
+    }
+    if spec.get("minReadySeconds"):
+        replica_set["spec"]["minReadySeconds"] = spec["minReadySeconds"]
+    annotations = passed_on(deployment, replica_set)
+    annotations |= {REVISION: str(number), **_sized_for(deployment)}
+    outcome.actions.append(
+        CreateDependent(with_metadata(replica_set, annotations=annotations), ref, False)
+    )
+    outcome.actions.append(_scaled(deployment, name, 0, size))
+    return _noting(deployment, number), name
+
+
+def _adjust(
+    deployment: Raw, member: Member, sizes: Sizes, number: int | None, outcome: ActionOutcome
+) -> None:
+    """Brings a ReplicaSet to its size; the newest also to its number and what it is handed down."""
+    ref, before = member
+    after = before
+    if number is not None:
+        annotations = passed_on(deployment, after)
+        if annotations != annotations_of(after):
+            after = with_metadata(after, annotations=annotations)
+        after = numbered(after, number)
+        min_ready = deployment["spec"].get("minReadySeconds") or 0
+        if (after["spec"].get("minReadySeconds") or 0) != min_ready:
+            after = {**after, "spec": {**after["spec"], "minReadySeconds": min_ready}}
+    own = wanted_replicas(before)
+    size = sizes.get(ref.name, own)
+    if ref.name in sizes and (size or own):
+        annotations = {**annotations_of(after), **_sized_for(deployment)}
+        if annotations != annotations_of(after):
+            after = with_metadata(after, annotations=annotations)
+    if size != own:
+        after = {**after, "spec": {**after["spec"], "replicas": size}}
+        outcome.actions.append(_scaled(deployment, ref.name, own, size))
+    outcome.update(ref, before, after)
+
+
+def _sized_for(deployment: Raw) -> dict[str, str]:
+    wanted = wanted_replicas(deployment)
+    return {DESIRED: str(wanted), MAXIMUM: str(wanted + limits(deployment)[0])}
+
+
+def _scaled(deployment: Raw, name: str, before: int, after: int) -> EmitEvent:
+    way = "up" if after > before else "down"
+    message = f"Scaled {way} replica set {name} from {before} to {after}"
+    return EmitEvent(deployment, NORMAL, "ScalingReplicaSet", message, SOURCE)
+
+
+def _noting(deployment: Raw, number: int) -> Raw:
+    annotations = annotations_of(deployment)
+    if annotations.get(REVISION) == str(number):
+        return deployment
+    return with_metadata(deployment, annotations={**annotations, REVISION: str(number)})
+
+
+def _clean_up(deployment: Raw, old: list[Member], outcome: ActionOutcome) -> None:
+    """Old ReplicaSets beyond those to keep for `kubectl rollout undo` go, once all is done."""
+    limit = deployment["spec"].get("revisionHistoryLimit", HISTORY_LIMIT)
+    if limit is None:
+        return
+    idle = [
+        (ref, each)
+        for ref, each in old
+        if not wanted_replicas(each)
+        and not (each.get("status") or {}).get("replicas")
+        and not is_going(each)
+    ]
+    idle.sort(key=lambda member: (revision(member[1]), created(member[1])))
+    for ref, each in idle[: max(0, len(idle) - limit)]:
+        outcome.actions.append(DeleteDependent(ref, each["metadata"]["uid"]))
+
+
+# A Deployment's status: how many pods there are, and whether it gets on.
+
+
+AVAILABLE, PROGRESSING = "Available", "Progressing"
+NEW_AVAILABLE = "NewReplicaSetAvailable"
+DEADLINE = 600
+
+
+def report(
+    deployment: Raw,
+    new: Member | None,
+    members: list[Member],
+    made: str,
+    now: float,
+    outcome: ActionOutcome,
+) -> Raw:
+    """The status as it is now; when to look at it again goes into the outcome. `made` names the
+    ReplicaSet that is being made at the same time, if one is."""
+    before = deployment.get("status") or {}
+    status = _counts(deployment, new[1] if new is not None else None, members)
+    if before.get("collisionCount"):
+        status["collisionCount"] = before["collisionCount"]
+    stamp = format_time(now)
+    conditions = _set(before.get("conditions") or [], _availability(deployment, status), stamp)
+    conditions = _failure(conditions, members, stamp)
+    if made:
+        text = f'Created new replica set "{made}"'
+        conditions = _set(conditions, _says("True", "NewReplicaSetCreated", text), stamp)
+    conditions = _progress(deployment, new, before, status, conditions, now, outcome)
+    status["conditions"] = conditions
+    return {key: value for key, value in status.items() if value}
+
+
+def complete(deployment: Raw, status: Raw) -> bool:
+    wanted = wanted_replicas(deployment)
+    counts = (status.get(f, 0) for f in ("replicas", "updatedReplicas", "availableReplicas"))
+    return all(count == wanted for count in counts)
+
+
+def _counts(deployment: Raw, new: Raw | None, members: list[Member]) -> Raw:
+    def total(field: str) -> int:
+        return sum((each.get("status") or {}).get(field) or 0 for _, each in members)
+
+    available = total("availableReplicas")
+    asked = sum(wanted_replicas(each) for _, each in members if not is_going(each))
+    return {
+        "observedGeneration": deployment["metadata"].get("generation", 1),
+        "replicas": total("replicas"),
+        "updatedReplicas": ((new or {}).get("status") or {}).get("replicas") or 0,
+        "readyReplicas": total("readyReplicas"),
+        "availableReplicas": available,
+        "unavailableReplicas": max(0, asked - available),
+    }
+
+
+def _availability(deployment: Raw, status: Raw) -> Raw:
+    least = wanted_replicas(deployment) - limits(deployment)[1]
+    if status["availableReplicas"] >= least:
+        return {
+            "type": AVAILABLE,
+            "status": "True",
+            "reason": "MinimumReplicasAvailable",
+            "message": "Deployment has minimum availability.",
+        }
+    return {
+        "type": AVAILABLE,
+        "status": "False",
+        "reason": "MinimumReplicasUnavailable",
+        "message": "Deployment does not have minimum availability.",
+    }
+
+
+def _failure(conditions: list[Raw], members: list[Member], stamp: str) -> list[Raw]:
+    for _, each in members:
+        found = condition(each, FAILURE)
+        if found is not None and found.get("status") == "True":
+            kept = {key: found.get(key, "") for key in ("type", "status", "reason", "message")}
+            return _set(conditions, kept, stamp)
+    return without_condition(conditions, FAILURE)
+
+
+def _progress(
+    deployment: Raw,
+    new: Member | None,
+    before: Raw,
+    status: Raw,
+    conditions: list[Raw],
+    now: float,
+    outcome: ActionOutcome,
+) -> list[Raw]:
+    deadline = deployment["spec"].get("progressDeadlineSeconds", DEADLINE)
+    known = next((each for each in conditions if each["type"] == PROGRESSING), None)
+    stamp, name = format_time(now), new[0].name if new is not None else deployment["metadata"]["name"]
+    paused = bool(deployment["spec"].get("paused"))
+    reason = known.get("reason") if known is not None else ""
+    if paused:
+        if reason != "ProgressDeadlineExceeded" and reason != "DeploymentPaused":
+            text = "Deployment is paused"
+            conditions = _set(conditions, _says("Unknown", "DeploymentPaused", text), stamp)
+        return conditions
+    if reason == "DeploymentPaused":
+        text = "Deployment is resumed"
+        conditions = _set(conditions, _says("Unknown", "DeploymentResumed", text), stamp)
+        known = condition({"status": {"conditions": conditions}}, PROGRESSING)
+    if new is None or (reason == NEW_AVAILABLE and status["replicas"] == status["updatedReplicas"]):
+        return conditions
+    if complete(deployment, status):
+        text = f'ReplicaSet "{name}" has successfully progressed.'
+        return _set(conditions, _says("True", NEW_AVAILABLE, text), stamp)
+    if known is None:
+        text = f'Found new replica set "{name}"'
+        conditions = _set(conditions, _says("True", "FoundNewReplicaSet", text), stamp)
+    elif _moved(before, status):
+        text = f'ReplicaSet "{name}" is progressing.'
+        conditions = _set(conditions, _says("True", "ReplicaSetUpdated", text), stamp)
+    if deadline is None or deadline >= 2**31 - 1:
+        return conditions
+    known = condition({"status": {"conditions": conditions}}, PROGRESSING)
+    assert known is not None
+    if known.get("status") == "False" or known.get("reason") == NEW_AVAILABLE:
+        return conditions
+    until = (moment(known.get("lastUpdateTime")) or now) + deadline
+    if now < until:
+        outcome.look_again(until)
+        return conditions
+    text = f'ReplicaSet "{name}" has timed out progressing.'
+    return _set(conditions, _says("False", "ProgressDeadlineExceeded", text), stamp)
+
+
+def _moved(before: Raw, status: Raw) -> bool:
+    def grew(field: str) -> bool:
+        return bool(status[field] > (before.get(field) or 0))
+
+    old_before = (before.get("replicas") or 0) - (before.get("updatedReplicas") or 0)
+    old = status["replicas"] - status["updatedReplicas"]
+    return (
+        grew("updatedReplicas")
+        or old < old_before
+        or grew("readyReplicas")
+        or grew("availableReplicas")
+    )
+
+
+def _says(status: str, reason: str, message: str) -> Raw:
+    return {"type": PROGRESSING, "status": status, "reason": reason, "message": message}
+
+
+def _set(conditions: list[Raw], new: Raw, stamp: str) -> list[Raw]:
+    """Sets a condition. Progressing takes note of every step, the others of transitions alone."""
+    before = next((each for each in conditions if each.get("type") == new["type"]), None)
+    if before is not None:
+        same = all(before.get(key) == new[key] for key in ("status", "reason"))
+        if same and new["type"] != PROGRESSING:
+            return conditions
+        same_status = before.get("status") == new["status"]
+        since = (before.get("lastTransitionTime") if same_status else None) or stamp
+    else:
+        since = stamp
+    placed = {**new, "lastUpdateTime": stamp, "lastTransitionTime": since}
+    if before is None:
+        return [*conditions, placed]
+    return [placed if each is before else each for each in conditions]

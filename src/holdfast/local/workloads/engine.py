@@ -1,0 +1,262 @@
+"""Which object to look at next.
+
+    workloads.changed(ref, before, after)    of every change, as it happens
+    while (actions := workloads.step(now)) is not None:
+        …carry them out; what that changes is told to `changed` in turn
+    workloads.next_due()                     when to call again even if nothing happens
+
+A step looks at one object. Its actions are carried out before the next step, so every controller sees
+what the one before it did.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from holdfast.local.workloads import daemon_set, deployment, job, replica_set, stateful_set
+from holdfast.local.workloads import garbage_collector as garbage
+from holdfast.local.workloads.lister import (
+    WARNING,
+    Action,
+    ActionOutcome,
+    CreateDependent,
+    EmitEvent,
+    Lister,
+    Raw,
+    Ref,
+    WorkloadObjects,
+    controller_of,
+    labels_of,
+    owner_ref,
+    selects,
+)
+from holdfast.scheduler.cluster.timer_queue import TimerQueue
+
+Controller = Callable[[Lister, Ref, Raw, float], ActionOutcome]
+_CONTROLLERS: dict[tuple[str, str], Controller] = {
+    ("apps", "Deployment"): deployment.reconcile,
+    ("apps", "ReplicaSet"): replica_set.reconcile,
+    ("apps", "StatefulSet"): stateful_set.reconcile,
+    ("apps", "DaemonSet"): daemon_set.reconcile,
+    ("batch", "Job"): job.reconcile,
+}
+_SOURCES = {
+    "Deployment": deployment.SOURCE,
+    "ReplicaSet": replica_set.SOURCE,
+    "StatefulSet": stateful_set.SOURCE,
+    "DaemonSet": daemon_set.SOURCE,
+    "Job": job.SOURCE,
+}
+_ADOPTERS = {
+    "Pod": (("apps", "ReplicaSet"), ("apps", "StatefulSet"), ("apps", "DaemonSet")),
+    "ReplicaSet": (("apps", "Deployment"),),
+}
+_RETRY = 10.0
+"""How long to wait after something could not be created."""
+
+
+class Look:
+    """At one object, and what comes of it."""
+
+    def __init__(
+        self,
+        view: Lister,
+        ref: Ref,
+        now: float,
+        why: str = "",
+        until: float = 0.0,
+        *,
+        collects: bool = False,
+    ) -> None:
+        self._view, self.ref, self._now = view, ref, now
+        self.why, self.until = why, until
+        """Why something could not be created, and when that is tried again."""
+        self.collects = collects
+        """Whether it is only about what the object depends on, and what depends on it."""
+        self.outcome: ActionOutcome | None = None
+
+    @property
+    def is_long(self) -> bool:
+        """Whether there is so much to look at that it takes longer than a few milliseconds."""
+        raw = self._view.get(self.ref)
+        return raw is not None and self._view.has_many_dependents(raw["metadata"]["uid"])
+
+    def work_out(self) -> None:
+        """Reads and changes nothing, so it may be done in another thread. What is written meanwhile has
+        the object looked at again."""
+        raw = self._view.get(self.ref)
+        if raw is None:
+            return
+        if self.collects:
+            self.outcome = garbage.collect(self._view, self.ref, raw)
+            return
+        controller = _CONTROLLERS.get((self.ref.group, self.ref.kind))
+        if controller is replica_set.reconcile:
+            self.outcome = replica_set.reconcile(self._view, self.ref, raw, self._now, self.why)
+        elif controller is not None:
+            self.outcome = controller(self._view, self.ref, raw, self._now)
+
+
+class Workloads:
+    def __init__(self, objects: WorkloadObjects, *, partial: bool = False) -> None:
+        self.view = Lister(objects, partial=partial)
+        self._to_see: dict[Ref, None] = {}
+        self._to_collect: dict[Ref, None] = {}
+        self._timers: TimerQueue[Ref] = TimerQueue()
+        self._failures: dict[Ref, tuple[str, float]] = {}
+        """Who could not create something: why, and when it is tried again."""
+        self._workloads: dict[tuple[str, str, str], dict[Ref, None]] = {}
+        """By group, kind and namespace."""
+
+    # Being told
+
+    def changed(self, key: tuple[str, str, str, str], before: Raw | None, after: Raw | None) -> None:
+        ref = Ref(*key)
+        self.view.changed(ref, before, after)
+        kind = (ref.group, ref.kind)
+        if kind in _CONTROLLERS:
+            self._note_workload(ref, after)
+        elif kind == ("", "Node"):
+            self._node_changed(before, after)
+        if ref.kind in _ADOPTERS:
+            self._wake_owners(ref, before, after)
+        self._note_garbage(ref, before, after)
+
+    def _note_workload(self, ref: Ref, after: Raw | None) -> None:
+        known = self._workloads.setdefault((ref.group, ref.kind, ref.namespace), {})
+        if after is not None:
+            known[ref] = None
+            self._to_see[ref] = None
+        else:
+            known.pop(ref, None)
+            self._failures.pop(ref, None)
+            self._timers.set(ref, None)
+
+    def _node_changed(self, before: Raw | None, after: Raw | None) -> None:
+        if before is not None and after is not None:
+            same = before.get("spec") == after.get("spec") and labels_of(before) == labels_of(after)
+            if same:
+                return
+        for (_, kind, _), refs in self._workloads.items():
+            if kind == "DaemonSet":
+                self._to_see.update(refs)
+
+    def _wake_owners(self, ref: Ref, before: Raw | None, after: Raw | None) -> None:
+        for raw in (before, after):
+            owner = controller_of(raw) if raw is not None else None
+            if owner is not None:
+                above = owner_ref(owner, ref.namespace)
+                self._to_see[above] = None
+                manager = self.view.get(above) if after is None and ref.kind == "Pod" else None
+                top = controller_of(manager) if manager is not None else None
+                if top is not None:  # a Deployment may wait for the pod to be gone
+                    self._to_see[owner_ref(top, ref.namespace)] = None
+        if after is None or controller_of(after) is not None:
+            return
+        if (
+            before is not None
+            and labels_of(before) == labels_of(after)
+            and controller_of(before) is None
+        ):
+            return
+        for group, kind in _ADOPTERS[ref.kind]:
+            for each in self._workloads.get((group, kind, ref.namespace), ()):
+                workload = self.view.get(each)
+                if workload is not None and selects(workload["spec"].get("selector"), labels_of(after)):
+                    self._to_see[each] = None
+
+    def _note_garbage(self, ref: Ref, before: Raw | None, after: Raw | None) -> None:
+        if after is not None:
+            owners = after["metadata"].get("ownerReferences")
+            if garbage.waits(after):
+                self._to_collect[ref] = None
+                uid = after["metadata"]["uid"]
+                self._to_collect.update(dict.fromkeys(self.view.dependents(uid)))
+            elif owners and (before is None or before["metadata"].get("ownerReferences") != owners):
+                self._to_collect[ref] = None
+        else:
+            assert before is not None
+            self._to_collect.pop(ref, None)
+            uid = before["metadata"]["uid"]
+            self._to_collect.update(dict.fromkeys(self.view.dependents(uid)))
+            for owner in before["metadata"].get("ownerReferences") or ():
+                above = owner_ref(owner, ref.namespace)
+                raw = self.view.get(above)
+                if raw is not None and garbage.waits(raw):
+                    self._to_collect[above] = None
+
+    # Doing
+
+    def step(self, now: float) -> list[Action] | None:
+        """What the next object needs; None when there is none to look at."""
+        look = self.next_look(now)
+        if look is None:
+            return None
+        look.work_out()
+        return self.looked(look)
+
+    def next_look(self, now: float) -> Look | None:
+        """At the next object; None when there is none. A look is worked out, wherever that is, and then
+        given to `looked`, which has the actions, before there is another."""
+        while (due := self._timers.pop(now)) is not None:
+            self._to_see[due] = None
+        # What has lost its owner comes first: a workload that makes pods without end is always to be
+        # looked at.
+        if self._to_collect:
+            ref = next(iter(self._to_collect))
+            del self._to_collect[ref]
+            return Look(self.view, ref, now, collects=True)
+        if self._to_see:
+            ref = next(iter(self._to_see))
+            del self._to_see[ref]
+            why, until = self._failures.get(ref, ("", 0.0))
+            if until <= now:
+                self._failures.pop(ref, None)
+                why = ""
+            return Look(self.view, ref, now, why, until)
+        return None
+
+    def looked(self, look: Look) -> list[Action]:
+        outcome = look.outcome
+        if outcome is None:
+            return []
+        if look.why:
+            outcome.actions = [
+                each for each in outcome.actions if not isinstance(each, CreateDependent)
+            ]
+            outcome.look_again(look.until)
+        if not look.collects:
+            self._timers.set(look.ref, outcome.again_at)
+        return outcome.actions
+
+    def next_due(self) -> float | None:
+        """When something has to be looked at again; at once while there is more to see."""
+        if self._to_see or self._to_collect:
+            return 0.0
+        return self._timers.next_time()
+
+    # Hearing how it went
+
+    def created(self, action: CreateDependent, raw: Raw) -> EmitEvent | None:
+        """What is to be said of a creation that went well."""
+        about = self.view.get(action.by)
+        if about is None or not action.announce:
+            return None
+        what = raw["kind"].lower() if raw["kind"] == "Pod" else raw["kind"]
+        message = f"Created {what}: {raw['metadata']['name']}"
+        if action.by.kind == "StatefulSet":
+            name = raw["metadata"]["name"]
+            message = f"create {raw['kind']} {name} in StatefulSet {action.by.name} successful"
+        source = _SOURCES[action.by.kind]
+        return EmitEvent(about, "Normal", "SuccessfulCreate", message, source)
+
+    def refused(self, action: CreateDependent, why: str, now: float) -> EmitEvent | None:
+        """Something could not be created: it is tried again later."""
+        self._failures[action.by] = why, now + _RETRY
+        self._to_see[action.by] = None
+        about = self.view.get(action.by)
+        if about is None:
+            return None
+        return EmitEvent(
+            about, WARNING, "FailedCreate", f"Error creating: {why}", _SOURCES[action.by.kind]
+        )

@@ -1,0 +1,314 @@
+"""What controllers want done, and how they say so."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol
+
+from holdfast.api.decode import convert
+from holdfast.api.meta import LabelSelector
+from holdfast.api.selectors import matches
+
+Raw = dict[str, Any]
+
+BURST = 100
+"""Pods made at a time (kube-controller-manager: 500). They make the controller look again."""
+NORMAL, WARNING = "Normal", "Warning"
+
+
+class Ref(NamedTuple):
+    """Which object: by group and not by version; the namespace is empty outside namespaces."""
+
+    group: str
+    kind: str
+    namespace: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class CreateDependent:
+    """A new object, often with a `generateName` alone."""
+
+    raw: Raw
+    by: Ref
+    """Who wants it, and is told how it went: `Created pod: NAME`, or why not."""
+    announce: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """The whole object as it is to be, status included."""
+
+    ref: Ref
+    before: Raw
+    """As it was when that was worked out."""
+    after: Raw
+
+    def applied_to(self, now: Raw) -> Raw:
+        """The object as it is now, with what is to change. What others have written meanwhile stays,
+        but for parts that both have written: the spec, the status, one field of the metadata."""
+        if now is self.before:
+            return self.after
+        merged = _merged(self.before, self.after, now)
+        merged["metadata"] = _merged(self.before["metadata"], self.after["metadata"], now["metadata"])
+        return merged
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteDependent:
+    """As a client's DELETE: pods get their grace period, finalizers are waited for."""
+
+    ref: Ref
+    uid: str
+    propagation: str = "Background"
+
+
+@dataclass(frozen=True, slots=True)
+class EmitEvent:
+    """An event."""
+
+    about: Raw
+    type: str
+    reason: str
+    message: str
+    source: str
+
+
+Action = CreateDependent | Update | DeleteDependent | EmitEvent
+
+
+@dataclass(slots=True)
+class ActionOutcome:
+    actions: list[Action] = field(default_factory=list)
+    again_at: float | None = None
+    """When to look again even if nothing happens."""
+
+    def look_again(self, at: float | None) -> None:
+        if at is not None and (self.again_at is None or at < self.again_at):
+            self.again_at = at
+
+    def update(self, ref: Ref, before: Raw, after: Raw) -> None:
+        if after != before:
+            self.actions.append(Update(ref, before, after))
+
+
+def _merged(before: Raw, after: Raw, now: Raw) -> Raw:
+    ours = {name for name in {**before, **after} if before.get(name) != after.get(name)}
+    kept = {name: value for name, value in now.items() if name not in ours}
+    return kept | {name: value for name, value in after.items() if name in ours}
+
+
+# How controllers see the cluster: objects as they are now, and which depend on which.
+
+
+class WorkloadObjects(Protocol):
+    """What an object store has to offer. Objects are never changed in place."""
+
+    def get(self, key: Any) -> Raw | None: ...
+
+    def scan(self, group: str, kind: str) -> list[Raw]: ...
+
+
+_ADOPTABLE = ("Pod", "ReplicaSet")
+_OWNER_GROUPS = ("apps", "batch")
+_MANY = 500
+"""Objects that take milliseconds to look at."""
+Label = tuple[str, str, str, str]
+"""Kind, namespace, key and value."""
+
+
+class Lister:
+    """The objects, an index of dependents by the uid of their owner, and one of those that no
+    controller has by their labels. A partial view need not have every owner: only those it has seen
+    can be gone."""
+
+    def __init__(self, objects: WorkloadObjects, *, partial: bool = False) -> None:
+        self.objects = objects
+        self.get = objects.get
+        self._dependents: dict[str, dict[Ref, None]] = {}
+        self._free: dict[Label, dict[Ref, None]] = {}
+        self._seen: set[str] | None = set() if partial else None
+
+    def changed(self, ref: Ref, before: Raw | None, after: Raw | None) -> None:
+        was = before["metadata"].get("ownerReferences") if before is not None else None
+        now = after["metadata"].get("ownerReferences") if after is not None else None
+        if ref.kind in _ADOPTABLE:
+            self._index_free(ref, before, after)
+        if self._seen is not None and ref.group in _OWNER_GROUPS:
+            self._seen.update(raw["metadata"]["uid"] for raw in (before, after) if raw is not None)
+        if was == now:
+            return
+        for owner in was or ():
+            known = self._dependents.get(owner.get("uid", ""), {})
+            known.pop(ref, None)
+            if not known:
+                self._dependents.pop(owner.get("uid", ""), None)
+        for owner in now or ():
+            self._dependents.setdefault(owner.get("uid", ""), {})[ref] = None
+
+    def _index_free(self, ref: Ref, before: Raw | None, after: Raw | None) -> None:
+        was = labels_of(before) if before is not None and controller_of(before) is None else {}
+        now = labels_of(after) if after is not None and controller_of(after) is None else {}
+        if was is now or was == now:
+            return
+        for key, value in was.items() - now.items():
+            label = (ref.kind, ref.namespace, key, value)
+            known = self._free.get(label, {})
+            known.pop(ref, None)
+            if not known:
+                self._free.pop(label, None)
+        for key, value in now.items() - was.items():
+            self._free.setdefault((ref.kind, ref.namespace, key, value), {})[ref] = None
+
+    def free(self, kind: tuple[str, str], namespace: str, selector: Raw) -> Iterator[tuple[Ref, Raw]]:
+        """Objects that no controller has and the selector selects."""
+        found: Iterable[tuple[Ref, Raw | None]]
+        if selector.get("matchLabels"):
+            key, value = next(iter(selector["matchLabels"].items()))
+            refs = [*self._free.get((kind[1], namespace, key, value), ())]
+            found = ((ref, self.get(ref)) for ref in refs)
+        else:
+            found = self.of_kind(*kind, namespace)
+        for ref, raw in found:
+            if raw is not None and controller_of(raw) is None and selects(selector, labels_of(raw)):
+                yield ref, raw
+
+    def is_gone(self, uid: str) -> bool:
+        """Whether an owner that is not there has gone, and is not just unknown here."""
+        return self._seen is None or uid in self._seen
+
+    def dependents(self, uid: str) -> list[Ref]:
+        return [*self._dependents.get(uid, ())]
+
+    def has_many_dependents(self, uid: str) -> bool:
+        """Its own, or those of one of them."""
+        found = self._dependents.get(uid, {})
+        if len(found) > _MANY:
+            return True
+        below = (self.get(ref) for ref in found if ref.kind in _ADOPTABLE and ref.kind != "Pod")
+        return any(
+            len(self._dependents.get(raw["metadata"]["uid"], ())) > _MANY for raw in below if raw
+        )
+
+    def controlled(self, uid: str, kind: str) -> Iterator[tuple[Ref, Raw]]:
+        """Objects of a kind whose controller has that uid."""
+        for ref in self.dependents(uid):
+            if ref.kind == kind:
+                raw = self.get(ref)
+                if raw is not None and controller_uid(raw) == uid:
+                    yield ref, raw
+
+    def of_kind(self, group: str, kind: str, namespace: str | None = None) -> Iterator[tuple[Ref, Raw]]:
+        for raw in self.objects.scan(group, kind):
+            ref = Ref(group, kind, raw["metadata"].get("namespace", ""), raw["metadata"]["name"])
+            if namespace is None or ref.namespace == namespace:
+                yield ref, raw
+
+
+def group_of(api_version: str) -> str:
+    return api_version.rpartition("/")[0]
+
+
+def controller_of(raw: Raw) -> Raw | None:
+    """The owner reference of the one that manages the object."""
+    for owner in raw["metadata"].get("ownerReferences") or ():
+        if owner.get("controller"):
+            found: Raw = owner
+            return found
+    return None
+
+
+def controller_uid(raw: Raw) -> str | None:
+    owner = controller_of(raw)
+    return owner.get("uid", "") if owner is not None else None
+
+
+def owner_ref(owner: Raw, namespace: str) -> Ref:
+    """Where an owner reference points, for a dependent in that namespace."""
+    group = group_of(owner.get("apiVersion", ""))
+    return Ref(group, owner.get("kind", ""), namespace, owner.get("name", ""))
+
+
+def reference_to(raw: Raw) -> Raw:
+    """What a dependent that is managed says of its owner."""
+    return {
+        "apiVersion": raw["apiVersion"],
+        "kind": raw["kind"],
+        "name": raw["metadata"]["name"],
+        "uid": raw["metadata"]["uid"],
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
+
+
+def labels_of(raw: Raw) -> dict[str, str]:
+    labels: dict[str, str] = raw["metadata"].get("labels") or {}
+    return labels
+
+
+def annotations_of(raw: Raw) -> dict[str, str]:
+    annotations: dict[str, str] = raw["metadata"].get("annotations") or {}
+    return annotations
+
+
+def selects(selector: Raw | None, labels: dict[str, str]) -> bool:
+    """A selector that is absent selects nothing; so does one that is empty, since a workload that
+    took every pod for its own is no one's wish."""
+    if not selector or not (selector.get("matchLabels") or selector.get("matchExpressions")):
+        return False
+    for key, value in (selector.get("matchLabels") or {}).items():
+        if labels.get(key) != value:
+            return False
+    if not selector.get("matchExpressions"):
+        return True
+    return matches(convert(selector, LabelSelector), labels)
+
+
+def is_going(raw: Raw) -> bool:
+    return bool(raw["metadata"].get("deletionTimestamp"))
+
+
+def with_metadata(raw: Raw, **fields: Any) -> Raw:
+    return {**raw, "metadata": {**raw["metadata"], **fields}}
+
+
+# Which objects are a controller's own.
+#
+# An object that fits its selector and has no controller is adopted; one that no longer fits is let go.
+
+
+Member = tuple[Ref, Raw]
+
+
+def claim(
+    view: Lister,
+    owner: Raw,
+    kind: tuple[str, str],
+    outcome: ActionOutcome,
+    may_adopt: Callable[[Raw], bool] = lambda raw: True,
+) -> list[Member]:
+    """The owner's members as they will be; the changes this takes are added to the outcome."""
+    selector, uid = (owner.get("spec") or {}).get("selector"), owner["metadata"]["uid"]
+    going = is_going(owner)
+    mine: list[Member] = []
+    for ref, raw in view.controlled(uid, kind[1]):
+        if going or not selector or selects(selector, labels_of(raw)):
+            mine.append((ref, raw))
+        else:
+            outcome.update(ref, raw, _released(raw, uid))
+    if going or not selector:
+        return mine
+    for ref, raw in view.free(kind, owner["metadata"]["namespace"], selector):
+        if not is_going(raw) and may_adopt(raw):
+            owners = raw["metadata"].get("ownerReferences") or []
+            others = [each for each in owners if each.get("uid") != uid]
+            adopted = with_metadata(raw, ownerReferences=[*others, reference_to(owner)])
+            outcome.update(ref, raw, adopted)
+            mine.append((ref, adopted))
+    return mine
+
+
+def _released(raw: Raw, uid: str) -> Raw:
+    owners = [each for each in raw["metadata"]["ownerReferences"] if each.get("uid") != uid]
+    return with_metadata(raw, ownerReferences=owners)

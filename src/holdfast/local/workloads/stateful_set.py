@@ -1,0 +1,231 @@
+"""StatefulSets: pods with names, numbers and claims that stay theirs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from holdfast.local.workloads.lister import (
+    BURST,
+    NORMAL,
+    ActionOutcome,
+    CreateDependent,
+    DeleteDependent,
+    EmitEvent,
+    Lister,
+    Member,
+    Raw,
+    Ref,
+    claim,
+    is_going,
+    labels_of,
+)
+from holdfast.local.workloads.pods import available_at, ended, from_template, ready
+from holdfast.local.workloads.replica_set import wanted_replicas
+from holdfast.local.workloads.revisions import REVISION_LABEL, recorded
+
+SOURCE = "statefulset-controller"
+_NAME_LABEL = "statefulset.kubernetes.io/pod-name"
+_INDEX_LABEL = "apps.kubernetes.io/pod-index"
+
+
+def reconcile(view: Lister, ref: Ref, owner: Raw, now: float) -> ActionOutcome:
+    outcome = ActionOutcome()
+    members = claim(view, owner, ("", "Pod"), outcome, may_adopt=lambda pod: _number(owner, pod) >= 0)
+    pods = {_number(owner, pod): (ref_, pod) for ref_, pod in members if _number(owner, pod) >= 0}
+    in_use = {labels_of(pod).get(REVISION_LABEL, "") for _, pod in members}
+    in_use.add((owner.get("status") or {}).get("currentRevision") or "")
+    history = recorded(view, ref, owner, in_use, outcome)
+    digest = f"{ref.name}-{history.digest}"
+    start = int((owner["spec"].get("ordinals") or {}).get("start") or 0)
+    wanted = range(start, start + wanted_replicas(owner))
+    good = _Good(owner, now, outcome)
+    if not is_going(owner):
+        make = _Maker(view, ref, owner, digest, history.templates, outcome)
+        _manage(owner, pods, wanted, digest, good, make, outcome)
+    _report(ref, owner, pods, wanted, digest, good, outcome)
+    return outcome
+
+
+class _Good:
+    """Whether a pod is there and has been ready long enough."""
+
+    def __init__(self, owner: Raw, now: float, outcome: ActionOutcome) -> None:
+        self._min_ready = float(owner["spec"].get("minReadySeconds") or 0)
+        self._now, self._outcome = now, outcome
+
+    def __call__(self, pod: Raw) -> bool:
+        at = None if is_going(pod) else available_at(pod, self._min_ready)
+        if at is not None and at > self._now:
+            self._outcome.look_again(at)
+        return at is not None and at <= self._now
+
+
+def _manage(
+    owner: Raw,
+    pods: dict[int, Member],
+    wanted: range,
+    digest: str,
+    good: _Good,
+    make: Callable[[int], None],
+    outcome: ActionOutcome,
+) -> None:
+    """Up from the lowest number, down from the highest, one at a time unless told otherwise."""
+    in_order = owner["spec"].get("podManagementPolicy", "OrderedReady") != "Parallel"
+    made = 0
+    for number in wanted:
+        member = pods.get(number)
+        if member is None:
+            if made == BURST:
+                break  # those that are made have the set looked at again
+            make(number)
+            made += 1
+        elif ended(member[1]) and not is_going(member[1]):
+            _delete(owner, member, outcome)  # the next look makes it anew
+        if in_order and (member is None or not good(member[1])):
+            return
+    for number in sorted((each for each in pods if each not in wanted), reverse=True):
+        if not is_going(pods[number][1]):
+            _delete(owner, pods[number], outcome)
+        if in_order:
+            return
+    _update(owner, pods, wanted, digest, good, outcome)
+
+
+def _update(
+    owner: Raw,
+    pods: dict[int, Member],
+    wanted: range,
+    digest: str,
+    good: _Good,
+    outcome: ActionOutcome,
+) -> None:
+    if (owner["spec"].get("updateStrategy") or {}).get("type") == "OnDelete":
+        return
+    partition = _partition(owner)
+    for number in reversed(wanted):
+        if number < partition or number not in pods:
+            return
+        _, pod = pods[number]
+        if labels_of(pod).get(REVISION_LABEL) != digest and not is_going(pod):
+            _delete(owner, pods[number], outcome)
+            return
+        if not good(pod):
+            return
+
+
+def _partition(owner: Raw) -> int:
+    """Pods of lower numbers keep the former template."""
+    rolling = (owner["spec"].get("updateStrategy") or {}).get("rollingUpdate") or {}
+    return int(rolling.get("partition") or 0)
+
+
+class _Maker:
+    """Makes the pod of a number, and the claims it lacks."""
+
+    def __init__(
+        self,
+        view: Lister,
+        ref: Ref,
+        owner: Raw,
+        digest: str,
+        templates: dict[str, Raw],
+        outcome: ActionOutcome,
+    ) -> None:
+        self._view, self._ref, self._owner = view, ref, owner
+        self._digest, self._templates, self._outcome = digest, templates, outcome
+
+    def __call__(self, number: int) -> None:
+        name, spec = f"{self._ref.name}-{number}", self._owner["spec"]
+        digest, template = self._revision_of(number)
+        volumes = self._volumes(name, (template.get("spec") or {}).get("volumes") or [])
+        labels = {_NAME_LABEL: name, _INDEX_LABEL: str(number), REVISION_LABEL: digest}
+        more: Raw = {"hostname": name, "subdomain": spec.get("serviceName") or ""}
+        if volumes:
+            more["volumes"] = volumes
+        pod = from_template(self._owner, template, name=name, labels=labels, spec=more)
+        self._outcome.actions.append(CreateDependent(pod, self._ref))
+
+    def _revision_of(self, number: int) -> tuple[str, Raw]:
+        former = (self._owner.get("status") or {}).get("currentRevision") or ""
+        if number < _partition(self._owner) and former in self._templates:
+            return former, self._templates[former]
+        return self._digest, self._owner["spec"].get("template") or {}
+
+    def _volumes(self, name: str, given: list[Raw]) -> list[Raw]:
+        volumes = [*given]
+        for template in self._owner["spec"].get("volumeClaimTemplates") or ():
+            volume = (template.get("metadata") or {}).get("name")
+            if not volume:
+                continue  # no mount could name it
+            claim_name = f"{volume}-{name}"
+            volumes = [each for each in volumes if each["name"] != volume]
+            volumes.append({"name": volume, "persistentVolumeClaim": {"claimName": claim_name}})
+            key = Ref("", "PersistentVolumeClaim", self._ref.namespace, claim_name)
+            if self._view.get(key) is None:
+                made = _claim(self._owner, template, claim_name)
+                self._outcome.actions.append(CreateDependent(made, self._ref))
+        return volumes
+
+
+def _claim(owner: Raw, template: Raw, name: str) -> Raw:
+    matching = (owner["spec"].get("selector") or {}).get("matchLabels") or {}
+    given = template["metadata"]
+    metadata = {
+        "name": name,
+        "namespace": owner["metadata"]["namespace"],
+        "labels": {**(given.get("labels") or {}), **matching},
+        "annotations": given.get("annotations") or {},
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": metadata,
+        "spec": template.get("spec") or {},
+    }
+
+
+def _delete(owner: Raw, member: Member, outcome: ActionOutcome) -> None:
+    ref, pod = member
+    outcome.actions.append(DeleteDependent(ref, pod["metadata"]["uid"]))
+    name = owner["metadata"]["name"]
+    message = f"delete Pod {ref.name} in StatefulSet {name} successful"
+    outcome.actions.append(EmitEvent(owner, NORMAL, "SuccessfulDelete", message, SOURCE))
+
+
+def _report(
+    ref: Ref,
+    owner: Raw,
+    pods: dict[int, Member],
+    wanted: range,
+    digest: str,
+    good: _Good,
+    outcome: ActionOutcome,
+) -> None:
+    status = owner.get("status") or {}
+    present = [pod for _, pod in pods.values()]
+    updated = [pod for pod in present if labels_of(pod).get(REVISION_LABEL) == digest]
+    before = status.get("currentRevision") or digest
+    done = len(updated) == len(present) == len(wanted) and all(map(ready, updated))
+    current = digest if done else before
+    counts = {
+        "readyReplicas": sum(ready(pod) and not is_going(pod) for pod in present),
+        "currentReplicas": sum(labels_of(pod).get(REVISION_LABEL) == current for pod in present),
+        "updatedReplicas": len(updated),
+    }
+    reported = {
+        "observedGeneration": owner["metadata"].get("generation", 1),
+        "replicas": len(present),
+        "availableReplicas": sum(map(good, present)),
+        "currentRevision": current,
+        "updateRevision": digest,
+        "collisionCount": int(status.get("collisionCount") or 0),
+        **{key: value for key, value in counts.items() if value},
+    }
+    outcome.update(ref, owner, {**owner, "status": reported})
+
+
+def _number(owner: Raw, pod: Raw) -> int:
+    """The number at the end of the pod's name; -1 if it is not named as one of the set's."""
+    base, _, number = pod["metadata"]["name"].rpartition("-")
+    whole = number.isascii() and number.isdigit() and (number == "0" or number[0] != "0")
+    return int(number) if base == owner["metadata"]["name"] and whole else -1

@@ -1,0 +1,139 @@
+"""What pods and provisioners say to each other about reservations made on demand.
+
+pod          reservation-template           what to reserve, written by its user
+pod          new-reservation-requirement    id and room, written by the scheduler
+reservation  reservation-id                 whose it is, written by the provisioner
+pod          reservation-provision-error    why there will be none, written by the provisioner
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from functools import lru_cache
+
+import msgspec
+
+from holdfast.api import names
+from holdfast.api.decode import decode_json
+from holdfast.api.errors import InvalidObject
+from holdfast.api.meta import ObjectMeta, ResourceList
+from holdfast.api.name_rules import dns_subdomain_problem
+from holdfast.api.quantity import amount
+from holdfast.api.reservation import (
+    AllocatePolicy,
+    DynamicReservationTemplate,
+    NewReservationRequirement,
+    Reservation,
+    ReservationSpec,
+)
+from holdfast.machinery.error_list import ErrorList
+from holdfast.machinery.known_fields import find_unknown, schema_of
+from holdfast.machinery.pod_spec_validation import check_resource_list
+from holdfast.machinery.reservation_validation import check_owner
+
+_TEMPLATE_FIELD = f"metadata.annotations[{names.RESERVATION_TEMPLATE}]"
+_NAMES = uuid.UUID("6f6c6466-6173-5400-8000-647265736572")
+_PREFIX = "drp-"
+
+
+@lru_cache(maxsize=1024)
+def read_template(text: str) -> DynamicReservationTemplate:
+    """Raises InvalidObject with the first of all complaints; the value is shared, so left as it is."""
+    template = decode_json(text, DynamicReservationTemplate, field=_TEMPLATE_FIELD)
+    findings = ErrorList("")
+    find_unknown(findings, msgspec.json.decode(text), schema_of(DynamicReservationTemplate))
+    if not template.owners:
+        findings.add("owners", "is required: at least one owner")
+    for i, owner in enumerate(template.owners):
+        check_owner(findings, owner, f"owners[{i}]")
+    check_resource_list(findings, template.recommended_size, "recommendedSize")
+    check_resource_list(findings, template.roundup, "roundup")
+    if findings.errors:
+        raise findings.errors[0].within(prefix=_TEMPLATE_FIELD)
+    return template
+
+
+def read_requirement(text: str | None) -> NewReservationRequirement | None:
+    """None where there is none that makes sense: it needs an id."""
+    if text is None:
+        return None
+    try:
+        requirement = decode_json(text, NewReservationRequirement)
+    except InvalidObject:
+        return None
+    findings = ErrorList("")
+    check_resource_list(findings, requirement.resources, "resources")
+    return requirement if requirement.id and not findings.errors else None
+
+
+def write_requirement(labels: dict[str, str], resources: ResourceList) -> str:
+    """The annotation's text."""
+    requirement = NewReservationRequirement(labels=labels, resources=resources)
+    return msgspec.json.encode(requirement).decode()
+
+
+def new_id(pod_uid: str, spent: str = "") -> str:
+    """The id of the reservation made for a pod: always the same, so that asking twice asks once. Where
+    the reservation of an id is over, another follows from it."""
+    return str(uuid.uuid5(_NAMES, f"{pod_uid}/{spent}" if spent else pod_uid))
+
+
+def id_of(metadata: ObjectMeta) -> str:
+    """Whose reservation it is; empty for those nobody asked for."""
+    return metadata.labels.get(names.RESERVATION_ID) or metadata.annotations.get(
+        names.RESERVATION_ID, ""
+    )
+
+
+def reservation_name(id: str) -> str:
+    """One id, one name: a second reservation of it cannot be created."""
+    name = f"{_PREFIX}{id}"
+    return f"{_PREFIX}{uuid.uuid5(_NAMES, id)}" if dns_subdomain_problem(name) else name
+
+
+def reservation_for(
+    template: DynamicReservationTemplate, requirement: NewReservationRequirement
+) -> Reservation:
+    """What Holdfast's own provisioner creates."""
+    container = {"name": "reserved", "resources": {"requests": dict(requirement.resources)}}
+    return Reservation(
+        api_version=names.RESERVATION_API,
+        kind="Reservation",
+        metadata=ObjectMeta(name=reservation_name(requirement.id), labels=dict(requirement.labels)),
+        spec=ReservationSpec(
+            template={"spec": {"containers": [container]}},
+            owners=template.owners,
+            allocate_once=False,
+            allocate_policy=AllocatePolicy.ALIGNED,
+        ),
+    )
+
+
+def sizes(
+    requests: Mapping[str, int], template: DynamicReservationTemplate
+) -> list[tuple[tuple[str, int], ...]]:
+    """How much to try to set aside for a pod, the best first, each at least what it asks for."""
+    recommended = amounts_of(template.recommended_size)
+    steps = amounts_of(template.roundup)
+    most = at_least(requests, recommended)
+    tried = (_rounded_up(most, steps), _rounded_up(requests, steps), dict(requests))
+    ordered = (tuple(sorted((n, a) for n, a in each.items() if a > 0)) for each in tried)
+    return [size for size in dict.fromkeys(ordered) if size]
+
+
+def at_least(one: Mapping[str, int], other: Mapping[str, int]) -> dict[str, int]:
+    """Of each resource the larger amount."""
+    return {name: max(one.get(name, 0), other.get(name, 0)) for name in {**one, **other}}
+
+
+def _rounded_up(amounts: Mapping[str, int], steps: Mapping[str, int]) -> dict[str, int]:
+    return {
+        name: -(-value // steps[name]) * steps[name] if steps.get(name) else value
+        for name, value in amounts.items()
+    }
+
+
+def amounts_of(resources: ResourceList) -> dict[str, int]:
+    """As the scheduler counts them."""
+    return {name: amount(name, quantity) for name, quantity in resources.items()}

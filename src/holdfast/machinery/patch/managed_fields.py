@@ -1,0 +1,448 @@
+"""Who owns which fields: `metadata.managedFields`, decoded.
+
+A manager is named by what its entry says apart from the fields and the time: name, operation,
+subresource, and for updates the version it wrote in.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from holdfast.api.errors import HoldfastError, TimeError
+from holdfast.api.times import parse_time
+from holdfast.machinery.patch import fields as f
+from holdfast.machinery.patch.compare import ABSENT, NotComparable, compare, field_set, merged, removed
+from holdfast.machinery.patch.created_fields import created_fields
+from holdfast.machinery.patch.fields import LEAF, ApplyConflict, Cause, Fields
+from holdfast.machinery.schema.decoding import read
+from holdfast.machinery.schema.shapes import FieldShape
+from holdfast.machinery.schema.types import ResourceType
+
+APPLY = "Apply"
+UPDATE = "Update"
+_MAX_UPDATERS = 10
+
+
+class Manager(NamedTuple):
+    """The identity of an entry. An applier is the same whatever version it applies in."""
+
+    name: str
+    operation: str
+    api_version: str = ""
+    subresource: str = ""
+
+
+class Owned(NamedTuple):
+    """What a manager owns, in which version it said so, and when."""
+
+    fields: Fields
+    api_version: str
+    time: str | None
+    entry: dict[str, Any] | None = None
+    """What was decoded, as long as nothing of it has changed."""
+
+
+Managed = dict[Manager, Owned]
+
+
+class BadManagedFields(HoldfastError, ValueError):
+    """An entry that cannot be read."""
+
+
+def decode(entries: Any) -> Managed:
+    managed: Managed = {}
+    for i, entry in enumerate(entries or ()):
+        operation = entry.get("operation")
+        if operation not in (APPLY, UPDATE):
+            raise BadManagedFields("operation must be `Apply` or `Update`")
+        version = entry.get("apiVersion") or ""
+        if not version:
+            raise BadManagedFields("apiVersion must not be empty")
+        kind = entry.get("fieldsType") or ""
+        if not kind:
+            raise BadManagedFields(f"missing fieldsType in managed fields entry {i}")
+        if kind != "FieldsV1":
+            raise BadManagedFields(f'invalid fieldsType "{kind}" in managed fields entry {i}')
+        manager = Manager(
+            entry.get("manager") or "",
+            operation,
+            version if operation == UPDATE else "",
+            entry.get("subresource") or "",
+        )
+        owned = f.decode(entry.get("fieldsV1") or {})
+        managed[manager] = Owned(owned, version, entry.get("time"), entry)
+    return managed
+
+
+def encode(managed: Managed) -> list[dict[str, Any]]:
+    entries = [owned.entry or _entry(manager, owned) for manager, owned in managed.items()]
+    entries.sort(key=_order)
+    return entries
+
+
+def _entry(manager: Manager, owned: Owned) -> dict[str, Any]:
+    entry: dict[str, Any] = {}
+    if manager.name:
+        entry["manager"] = manager.name
+    entry["operation"] = manager.operation
+    entry["apiVersion"] = owned.api_version
+    if owned.time is not None:
+        entry["time"] = owned.time
+    entry["fieldsType"] = "FieldsV1"
+    entry["fieldsV1"] = f.encode(owned.fields)
+    if manager.subresource:
+        entry["subresource"] = manager.subresource
+    return entry
+
+
+def _order(entry: dict[str, Any]) -> tuple[Any, ...]:
+    return (
+        entry["operation"],
+        _seconds(entry.get("time")),
+        entry.get("manager", ""),
+        entry["apiVersion"],
+        entry.get("subresource", ""),
+    )
+
+
+def _seconds(time: str | None) -> int:
+    if time is None:
+        return 0
+    try:
+        return int(parse_time(time))
+    except TimeError:
+        return 0
+
+
+def capped(managed: Managed) -> Managed:
+    """At most ten updaters are told apart: the oldest are put together as `ancient-changes`."""
+    updaters = [manager for manager in managed if manager.operation == UPDATE]
+    excess = len(updaters) - _MAX_UPDATERS
+    if excess <= 0:
+        return managed
+    managed = dict(managed)
+    updaters.sort(key=lambda manager: (_seconds(managed[manager].time), manager))
+    first: dict[str, Manager] = {}
+    for manager in updaters:
+        if excess <= 0:
+            break
+        owned = managed[manager]
+        version = owned.api_version
+        if version not in first:
+            first[version] = manager
+            continue
+        bucket = Manager("ancient-changes", UPDATE, version)
+        if bucket not in managed:
+            managed[bucket] = managed.pop(first[version])
+        both = f.union(owned.fields, managed[bucket].fields)
+        managed[bucket] = Owned(both, version, owned.time)
+        if manager != bucket:
+            del managed[manager]
+        excess -= 1
+    return managed
+
+
+# How ownership moves when an object changes.
+#
+# Taking a field by force or by an update takes it from whoever had it; a field that is gone is owned by
+# no one. An applier that no longer mentions a field it owned removes it, unless somebody else owns it
+# too.
+
+
+Conflicts = dict[Manager, Fields]
+
+
+class Conflicting(HoldfastError):
+    def __init__(self, conflicts: Conflicts) -> None:
+        super().__init__("conflicts")
+        self.conflicts = conflicts
+
+
+def updated(
+    shape: FieldShape, live: Any, new: Any, managed: Managed, ignored: Fields
+) -> tuple[Managed, Fields]:
+    """Who owns what after an update, and the fields the updater has gained by it."""
+    managed, changed, gained = _taken(shape, live, new, managed, None, ignored, force=True)
+    return managed, f.without(f.union(changed, gained), ignored)
+
+
+def applied(
+    shape: FieldShape,
+    live: Any,
+    config: Any,
+    managed: Managed,
+    manager: Manager,
+    api_version: str,
+    ignored: Fields,
+    force: bool,
+) -> tuple[Any, Managed]:
+    """The object after an apply, and who owns what; raises `Conflicting`."""
+    new = merged(shape, live, config)
+    last = managed.get(manager)
+    owned = f.without(field_set(shape, config), ignored)
+    managed = dict(managed)
+    managed[manager] = Owned(owned, api_version, last.time if last is not None else None)
+    if last is not None and last.fields:
+        new = _pruned(shape, new, managed, last.fields)
+    managed, _, _ = _taken(shape, live, new, managed, manager, ignored, force)
+    return new, managed
+
+
+def _taken(
+    shape: FieldShape,
+    live: Any,
+    new: Any,
+    managed: Managed,
+    by: Manager | None,
+    ignored: Fields,
+    force: bool,
+) -> tuple[Managed, Fields, Fields]:
+    comparison = compare(shape, live, new)
+    lost = f.without(comparison.removed, ignored)
+    changed = f.without(comparison.modified, ignored)
+    gained = f.without(comparison.added, ignored)
+    if not (lost or changed or gained):
+        kept = {manager: owned for manager, owned in managed.items() if owned.fields}
+        return kept, changed, gained
+    touched = f.union(changed, gained)
+    conflicts: Conflicts = {}
+    after: Managed = {}
+    for manager, owned in managed.items():
+        left = owned.fields
+        if manager != by:
+            taken = f.intersection(left, touched)
+            if taken:
+                conflicts[manager] = taken
+                left = f.difference(left, taken)
+            if f.intersection(left, lost):
+                left = f.difference(left, lost)
+        if left:
+            unchanged = left is owned.fields
+            after[manager] = owned if unchanged else owned._replace(fields=left, entry=None)
+    if conflicts and not force:
+        raise Conflicting(conflicts)
+    return after, changed, gained
+
+
+def _pruned(shape: FieldShape, new: Any, managed: Managed, last: Fields) -> Any:
+    """Without what the applier owned, does not mention any more, and nobody else owns."""
+    last = f.with_named_fields(last, shape)
+    pruned = removed(shape, new, last)
+    owned: Fields = {}
+    for entry in managed.values():
+        owned = f.union(owned, entry.fields)
+    everything = f.with_named_fields(field_set(shape, new), shape)
+    kept = f.with_named_fields(field_set(shape, pruned if pruned is not None else {}), shape)
+    claimed = f.with_named_fields(owned, shape)
+    pruned = removed(shape, new, f.difference(everything, f.union(kept, claimed)))
+    kept = f.with_named_fields(field_set(shape, pruned if pruned is not None else {}), shape)
+    return removed(shape, new, f.intersection(f.difference(everything, kept), last))
+
+
+def conflict_error(conflicts: Conflicts) -> ApplyConflict:
+    """In Kubernetes' words: each field, and whom it would be taken from."""
+    paths = {manager: list(f.members(taken)) for manager, taken in conflicts.items()}
+    causes = [
+        Cause(path, f"conflict with {_shown(manager)}") for manager in paths for path in paths[manager]
+    ]
+    if len(causes) == 1:
+        text = f"Apply failed with 1 conflict: {causes[0].message}: {causes[0].field}"
+        return ApplyConflict(text, causes)
+    lines: list[str] = []
+    for manager in sorted(paths):
+        lines.append(f"conflicts with {_shown(manager)}:")
+        lines.extend(f"- {path}" for path in paths[manager])
+    text = f"Apply failed with {len(causes)} conflicts: " + "\n".join(lines)
+    return ApplyConflict(text, causes)
+
+
+def _shown(manager: Manager) -> str:
+    text = f'"{manager.name}"'
+    if manager.subresource:
+        text += f' with subresource "{manager.subresource}"'
+    if manager.operation == UPDATE:
+        text += f" using {manager.api_version}"
+    return text
+
+
+__all__ = ["ABSENT", "Conflicting", "applied", "conflict_error", "updated"]
+
+
+# Keeping `managedFields` while objects are created and updated.
+
+
+Raw = dict[str, Any]
+
+_empty: dict[str, Raw] = {}
+_SYSTEM_METADATA = """name namespace creationTimestamp selfLink uid clusterName generation
+    managedFields resourceVersion"""
+NEVER_OWNED: Fields = {
+    "f:apiVersion": LEAF,
+    "f:kind": LEAF,
+    "f:metadata": {f.MEMBER: {}, **{f"f:{name}": LEAF for name in _SYSTEM_METADATA.split()}},
+}
+"""What every object has belongs to nobody."""
+
+_SKIPPED: Raw = {
+    "apiVersion": None,
+    "kind": None,
+    "metadata": dict.fromkeys(_SYSTEM_METADATA.split()),
+}
+_SKIPPED_WITH_STATUS: Raw = {**_SKIPPED, "status": None}
+
+_STATUS: Fields = {"f:status": LEAF}
+_SPEC: Fields = {"f:spec": LEAF}
+_STATUS_IGNORES: dict[str, Fields] = {
+    "Pod": {"f:metadata": {"f:deletionTimestamp": LEAF, "f:ownerReferences": LEAF}},
+    "Deployment": {"f:metadata": {"f:labels": LEAF}},
+    "VolumeAttachment": {"f:metadata": LEAF},
+    "CustomResourceDefinition": {"f:metadata": LEAF},
+}
+
+
+def track_update(
+    type: ResourceType,
+    before: Raw | None,
+    after: Raw,
+    manager: str,
+    subresource: str,
+    time: str,
+) -> Raw:
+    """`after` with `managedFields` that say who owns what once it has replaced `before`.
+
+    Call it for create (`before` None), update and the patches that are not apply, with the object as
+    it was read and defaulted, before admission adds to it. `time` is RFC 3339 in whole seconds.
+    """
+    metadata = after.get("metadata") or {}
+    if before is None and not metadata.get("managedFields"):
+        return _created(type, after, manager, subresource, time)
+    managed = _managed_before(before, metadata, subresource)
+    bare = without_managed_fields(after)
+    if before is not None and not managed:
+        return bare
+    live = empty_object(type) if before is None else without_managed_fields(before)
+    try:
+        managed, gained = updated(
+            type.shape, live, bare, reconciled(type, managed), ignored_fields(type, subresource)
+        )
+    except NotComparable:
+        return bare
+    gained = f.difference(gained, NEVER_OWNED)
+    if gained:
+        identity = Manager(manager or "unknown", UPDATE, type.api_version, subresource)
+        previous = managed.get(identity)
+        if previous is not None:
+            gained = f.union(gained, previous.fields)
+        managed = {**managed, identity: Owned(gained, type.api_version, time)}
+    managed = capped(managed)
+    return with_managed_fields(bare, managed)
+
+
+def _created(type: ResourceType, raw: Raw, manager: str, subresource: str, time: str) -> Raw:
+    """A new object belongs to its creator."""
+    skipped = _SKIPPED_WITH_STATUS if type.subresource("status") is not None else _SKIPPED
+    raw = without_managed_fields(raw)
+    try:
+        owned = created_fields(type.shape, empty_object(type), raw, skipped)
+    except NotComparable:
+        return raw
+    if not owned:
+        return raw
+    entry: Raw = {
+        "manager": manager or "unknown",
+        "operation": UPDATE,
+        "apiVersion": type.api_version,
+        "time": time,
+        "fieldsType": "FieldsV1",
+        "fieldsV1": owned,
+    }
+    if subresource:
+        entry["subresource"] = subresource
+    return {**raw, "metadata": {**(raw.get("metadata") or {}), "managedFields": [entry]}}
+
+
+def _managed_before(before: Raw | None, metadata: Raw, subresource: str) -> Managed:
+    """Who owned what: as the request says, if it says anything that makes sense; else as it was."""
+    said = metadata.get("managedFields")
+    if said is not None and not subresource:
+        if said in ([], [{}]):
+            return {}
+        try:
+            managed = decode(said)
+            if managed:
+                return managed
+        except (BadManagedFields, AttributeError):
+            pass
+    try:
+        return decode(((before or {}).get("metadata") or {}).get("managedFields"))
+    except BadManagedFields:
+        return {}
+
+
+def reconciled(type: ResourceType, managed: Managed) -> Managed:
+    """A custom kind's schema may have changed since the fields were written."""
+    if type.builtin:
+        return managed
+    result: Managed = {}
+    for manager, owned in managed.items():
+        fields = f.reconciled(owned.fields, type.shape)
+        unchanged = fields is owned.fields
+        result[manager] = owned if unchanged else owned._replace(fields=fields, entry=None)
+    return result
+
+
+def ignored_fields(type: ResourceType, subresource: str) -> Fields:
+    """What a request to this resource cannot change, and so cannot own."""
+    if type.subresource("status") is None:
+        return f.EMPTY
+    if subresource != "status":
+        return _STATUS
+    more = _STATUS_IGNORES.get(type.kind) if type.builtin else None
+    return f.union(_SPEC, more) if more else _SPEC
+
+
+def empty_object(type: ResourceType) -> Raw:
+    """What an object of this type is before anything was said of it."""
+    if type.definition:
+        empty = _empty.get(type.definition)
+        if empty is None:
+            empty = _empty[type.definition] = read(type.definition, {})[0]
+        return empty
+    return {"apiVersion": type.api_version, "kind": type.kind}
+
+
+def keep_times(before: Raw, after: Raw) -> Raw:
+    """`after`, with the old times in `managedFields` when those are all that would change.
+
+    So a request that says what is so already is no change. Compared are objects as they are kept.
+    """
+    old = (before.get("metadata") or {}).get("managedFields") or []
+    new = (after.get("metadata") or {}).get("managedFields") or []
+    if not new or len(old) != len(new) or old == new:
+        return after
+    timed = [_timed(entry, was.get("time")) for entry, was in zip(new, old, strict=True)]
+    if timed != old:
+        return after
+    kept = {**after, "metadata": {**after["metadata"], "managedFields": old}}
+    return before if kept == before else after
+
+
+def _timed(entry: Raw, time: str | None) -> Raw:
+    rest = {name: value for name, value in entry.items() if name != "time"}
+    return rest if time is None else {**rest, "time": time}
+
+
+def without_managed_fields(raw: Raw) -> Raw:
+    """The object as clients that do not ask for `managedFields` see it."""
+    metadata = raw.get("metadata")
+    if not metadata or "managedFields" not in metadata:
+        return raw
+    rest = {name: value for name, value in metadata.items() if name != "managedFields"}
+    return {**raw, "metadata": rest}
+
+
+def with_managed_fields(raw: Raw, managed: Managed) -> Raw:
+    if not managed:
+        return raw
+    metadata = {**(raw.get("metadata") or {}), "managedFields": encode(managed)}
+    return {**raw, "metadata": metadata}

@@ -1,0 +1,35 @@
+"""What the API server knows of types: built-in ones and those of CustomResourceDefinitions.
+
+    catalogue = Catalogue()
+    type = catalogue.resource("apps", "v1", "deployments")
+    raw, problems = read_object(type, body)   malformed: 400; unknown fields: 400, a warning, or nothing
+    raw = apply_defaults(type, raw)
+    problems = check_values(type, raw)        422, one cause each
+
+May import `api`; knows nothing of HTTP.
+"""
+
+from holdfast.machinery.schema.catalogue import Catalogue
+from holdfast.machinery.schema.crd import crd_warnings
+from holdfast.machinery.schema.defaults import apply_defaults
+from holdfast.machinery.schema.field_errors import MALFORMED, UNKNOWN, FieldError, strict_error
+from holdfast.machinery.schema.types import PrinterColumn, ResourceType, ScalePaths, Subresource
+from holdfast.machinery.schema.validation import check_values, prune, read_object, validate
+
+__all__ = [
+    "MALFORMED",
+    "UNKNOWN",
+    "Catalogue",
+    "FieldError",
+    "PrinterColumn",
+    "ResourceType",
+    "ScalePaths",
+    "Subresource",
+    "apply_defaults",
+    "check_values",
+    "crd_warnings",
+    "prune",
+    "read_object",
+    "strict_error",
+    "validate",
+]

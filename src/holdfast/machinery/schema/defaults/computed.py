@@ -1,0 +1,351 @@
+"""Defaults of pods and their parts."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable
+from typing import Any
+
+from holdfast.api.quantity import parse
+from holdfast.api.resources import is_hugepages, is_pod_level
+from holdfast.machinery.schema.scalars import canonical
+
+Part = dict[str, Any]
+
+
+def pod(pod: Part) -> Part:
+    """What a pod gets, but not a template of one: requests from limits, and host ports."""
+    spec = pod.get("spec")
+    if not isinstance(spec, dict):
+        return pod
+    changed: Part = {}
+    host_network = spec.get("hostNetwork") is True
+    for field in ("containers", "initContainers"):
+        containers = spec.get(field)
+        if containers:
+            filled = [_of_a_pod(container, host_network) for container in containers]
+            if any(new is not old for new, old in zip(filled, containers, strict=True)):
+                changed[field] = filled
+    if "enableServiceLinks" not in spec:
+        changed["enableServiceLinks"] = True
+    if isinstance(spec.get("resources"), dict):
+        changed["resources"] = _pod_level({**spec, **changed})
+    return {**pod, "spec": {**spec, **changed}} if changed else pod
+
+
+def pod_spec(spec: Part) -> Part:
+    """The account has two names, the second one older."""
+    name, old_name = spec.get("serviceAccountName"), spec.get("serviceAccount")
+    if name == old_name:
+        return spec
+    account = name or old_name
+    return {**spec, "serviceAccountName": account, "serviceAccount": account}
+
+
+def _of_a_pod(container: Part, host_network: bool) -> Part:
+    resources = container.get("resources") or {}
+    limits = resources.get("limits")
+    if limits:
+        requests = resources.get("requests") or {}
+        if any(name not in requests for name in limits):
+            resources = {**resources, "requests": {**limits, **requests}}
+            container = {**container, "resources": resources}
+    if host_network and container.get("ports"):
+        ports = [
+            port if port.get("hostPort") else {**port, "hostPort": port.get("containerPort", 0)}
+            for port in container["ports"]
+        ]
+        container = {**container, "ports": ports}
+    return container
+
+
+def _pod_level(spec: Part) -> Part:
+    """A pod that has limits as a whole has requests as a whole: its containers', else the limits."""
+    resources: Part = spec["resources"]
+    limits = dict(resources.get("limits") or {})
+    requests = dict(resources.get("requests") or {})
+    if limits or requests:
+        for name, quantity in _sum_of_containers(spec, "limits").items():
+            if is_hugepages(name):
+                limits.setdefault(name, quantity)
+    if limits:
+        for name, quantity in _sum_of_containers(spec, "requests").items():
+            if is_pod_level(name) and not is_hugepages(name):
+                requests.setdefault(name, quantity)
+        for name, quantity in limits.items():
+            if is_pod_level(name):
+                requests.setdefault(name, quantity)
+    filled = dict(resources)
+    if limits:
+        filled["limits"] = limits
+    if requests:
+        filled["requests"] = requests
+    return filled
+
+
+def _sum_of_containers(spec: Part, field: str) -> dict[str, str]:
+    """What the containers ask for together: the running ones' sum, or the largest that runs before."""
+    running: dict[str, int] = {}
+    largest: dict[str, int] = {}
+    spelling: dict[str, str] = {}
+    for container in spec.get("initContainers") or ():
+        sidecar = container.get("restartPolicy") == "Always"
+        for name, nano in _amounts(container, field, spelling).items():
+            if sidecar:
+                running[name] = running.get(name, 0) + nano
+            largest[name] = max(largest.get(name, 0), running.get(name, 0) + nano * (not sidecar))
+    for container in spec.get("containers") or ():
+        for name, nano in _amounts(container, field, spelling).items():
+            running[name] = running.get(name, 0) + nano
+    totals = {name: max(running.get(name, 0), largest.get(name, 0)) for name in running | largest}
+    return {name: _spelt(nano, spelling[name]) for name, nano in totals.items()}
+
+
+def _amounts(container: Part, field: str, spelling: dict[str, str]) -> dict[str, int]:
+    found = (container.get("resources") or {}).get(field) or {}
+    for name, quantity in found.items():
+        spelling.setdefault(name, quantity)
+    return {name: parse(quantity) for name, quantity in found.items()}
+
+
+def _spelt(nano: int, like: str) -> str:
+    """A sum, in the kind of suffix its first part had."""
+    if like.endswith("i") and nano % 10**9 == 0 and (nano // 10**9) % 1024 == 0:
+        return canonical(f"{nano // 10**9 // 1024}Ki")
+    return canonical(f"{nano}n")
+
+
+def container(container: Part) -> Part:
+    missing: Part = {}
+    if "imagePullPolicy" not in container:
+        missing["imagePullPolicy"] = _pull_policy(container.get("image", ""))
+    if "terminationMessagePath" not in container:
+        missing["terminationMessagePath"] = "/dev/termination-log"
+    if "terminationMessagePolicy" not in container:
+        missing["terminationMessagePolicy"] = "File"
+    return {**container, **missing} if missing else container
+
+
+def image_volume(source: Part) -> Part:
+    if "pullPolicy" in source:
+        return source
+    return {**source, "pullPolicy": _pull_policy(source.get("reference", ""))}
+
+
+def _pull_policy(image: str) -> str:
+    """The tag `latest`, or none at all, means always."""
+    name, at, _ = image.partition("@")
+    tag = name.rpartition("/")[2].partition(":")[2]
+    if not image or (at and not tag):
+        return "IfNotPresent"
+    return "Always" if tag in ("", "latest") else "IfNotPresent"
+
+
+def volume(volume: Part) -> Part:
+    """A volume that says nothing of its source is an empty directory."""
+    if any(name != "name" for name in volume):
+        return volume
+    return {**volume, "emptyDir": {}}
+
+
+def requirements(resources: Part) -> Part:
+    """Amounts finer than a thousandth are rounded up to one."""
+    for field in ("limits", "requests"):
+        amounts = resources.get(field)
+        if amounts and any(quantity[-1] in "nu" for quantity in amounts.values()):
+            rounded = {name: _milli(quantity) for name, quantity in amounts.items()}
+            resources = {**resources, field: rounded}
+    return resources
+
+
+def _milli(quantity: str) -> str:
+    if quantity[-1] not in "nu":
+        return quantity
+    return canonical(f"{-(-parse(quantity) // 10**6)}m")
+
+
+# Defaults that depend on other fields, by type.
+#
+# Each takes a part that was read and gives it back, or a changed copy. What such a part would get from
+# the table of plain values comes after.
+
+
+_CRD = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1."
+
+
+def _rolling(strategy: Part, values: Part) -> Part:
+    """A strategy is RollingUpdate unless it says otherwise, and then has numbers."""
+    kind = strategy.get("type") or "RollingUpdate"
+    if kind != "RollingUpdate":
+        return strategy
+    rolling = {**values, **(strategy.get("rollingUpdate") or {})}
+    return {**strategy, "type": kind, "rollingUpdate": rolling}
+
+
+def _deployment_strategy(strategy: Part) -> Part:
+    return _rolling(strategy, {"maxUnavailable": "25%", "maxSurge": "25%"})
+
+
+def _daemon_set_strategy(strategy: Part) -> Part:
+    return _rolling(strategy, {"maxUnavailable": 1, "maxSurge": 0})
+
+
+def _stateful_set_strategy(strategy: Part) -> Part:
+    if strategy.get("type") == "RollingUpdate" and strategy.get("rollingUpdate") is None:
+        return strategy
+    return _rolling(strategy, {"partition": 0})
+
+
+def _job(job: Part) -> Part:
+    """A job has these; the template of one, as a CronJob has it, has not."""
+    spec: Part = job.get("spec") or {}
+    defaults: Part = {
+        "parallelism": 1,
+        "backoffLimit": 2**31 - 1 if "backoffLimitPerIndex" in spec else 6,
+        "completionMode": "NonIndexed",
+        "suspend": False,
+        "podReplacementPolicy": "Failed" if "podFailurePolicy" in spec else "TerminatingOrFailed",
+        "manualSelector": False,
+    }
+    if "parallelism" not in spec:
+        defaults["completions"] = 1
+    filled = {**defaults, **spec}
+    if len(filled) > len(spec):
+        job = {**job, "spec": filled}
+    return _labelled(job, spec.get("template", {}).get("metadata", {}).get("labels"))
+
+
+def _replication_controller(controller: Part) -> Part:
+    spec = controller.get("spec") or {}
+    labels = ((spec.get("template") or {}).get("metadata") or {}).get("labels")
+    if labels and not spec.get("selector"):
+        controller = {**controller, "spec": {**spec, "selector": labels}}
+    return _labelled(controller, labels)
+
+
+def _stateful_set_spec(spec: Part) -> Part:
+    templates = spec.get("volumeClaimTemplates")
+    if not templates or all("kind" in template for template in templates):
+        return spec
+    kind = {"apiVersion": "v1", "kind": "PersistentVolumeClaim"}
+    return {**spec, "volumeClaimTemplates": [{**kind, **template} for template in templates]}
+
+
+def _secret(secret: Part) -> Part:
+    """`stringData` is a way to write `data`, and is not kept."""
+    texts = secret.get("stringData")
+    if texts is None:
+        return secret
+    data = {name: base64.b64encode(text.encode()).decode() for name, text in texts.items()}
+    rest = {name: value for name, value in secret.items() if name != "stringData"}
+    return {**rest, "data": {**(secret.get("data") or {}), **data}}
+
+
+def _labelled(workload: Part, labels: Part | None) -> Part:
+    metadata = workload.get("metadata") or {}
+    if not labels or metadata.get("labels"):
+        return workload
+    return {**workload, "metadata": {**metadata, "labels": labels}}
+
+
+def _namespace(namespace: Part) -> Part:
+    metadata = namespace.get("metadata") or {}
+    name = metadata.get("name")
+    labels = metadata.get("labels") or {}
+    if not name or labels.get("kubernetes.io/metadata.name") == name:
+        return namespace
+    labels = {**labels, "kubernetes.io/metadata.name": name}
+    return {**namespace, "metadata": {**metadata, "labels": labels}}
+
+
+def _node_status(status: Part) -> Part:
+    if "capacity" in status and "allocatable" not in status:
+        return {**status, "allocatable": status["capacity"]}
+    return status
+
+
+def _service_spec(spec: Part) -> Part:
+    filled: Part = {"sessionAffinity": "None", "type": "ClusterIP", **spec}
+    if filled["sessionAffinity"] == "None":
+        filled.pop("sessionAffinityConfig", None)
+    elif filled["sessionAffinity"] == "ClientIP":
+        config = filled.get("sessionAffinityConfig") or {}
+        if "timeoutSeconds" not in (config.get("clientIP") or {}):
+            filled["sessionAffinityConfig"] = {"clientIP": {"timeoutSeconds": 10800}}
+    kind = filled["type"]
+    outside = kind in ("LoadBalancer", "NodePort") or (
+        kind == "ClusterIP" and filled.get("externalIPs")
+    )
+    if outside and "externalTrafficPolicy" not in filled:
+        filled["externalTrafficPolicy"] = "Cluster"
+    if kind in ("NodePort", "LoadBalancer", "ClusterIP"):
+        filled.setdefault("internalTrafficPolicy", "Cluster")
+    if kind == "LoadBalancer":
+        filled.setdefault("allocateLoadBalancerNodePorts", True)
+    return spec if filled == spec else filled
+
+
+def _service_port(port: Part) -> Part:
+    if port.get("targetPort") in (0, "", None):
+        return {**port, "targetPort": port.get("port", 0)}
+    return port
+
+
+def _subject(subject: Part) -> Part:
+    if subject.get("kind") in ("User", "Group") and "apiGroup" not in subject:
+        return {**subject, "apiGroup": "rbac.authorization.k8s.io"}
+    return subject
+
+
+def _network_policy_spec(spec: Part) -> Part:
+    if spec.get("policyTypes"):
+        return spec
+    return {**spec, "policyTypes": ["Ingress", "Egress"] if spec.get("egress") else ["Ingress"]}
+
+
+def _crd(crd: Part) -> Part:
+    status = crd.get("status") or {}
+    if status.get("storedVersions"):
+        return crd
+    versions = (crd.get("spec") or {}).get("versions") or ()
+    stored = [version.get("name", "") for version in versions if version.get("storage")][:1]
+    return {**crd, "status": {**status, "storedVersions": stored}} if stored else crd
+
+
+def _crd_spec(spec: Part) -> Part:
+    names = spec.get("names") or {}
+    kind = names.get("kind", "")
+    added: Part = {}
+    if not names.get("singular"):
+        added["singular"] = kind.lower()
+    if not names.get("listKind") and kind:
+        added["listKind"] = f"{kind}List"
+    if not added and "conversion" in spec:
+        return spec
+    return {"conversion": {"strategy": "None"}, **spec, "names": {**names, **added}}
+
+
+COMPUTED: dict[str, Callable[[Part], Part]] = {
+    "apps.v1.DaemonSetUpdateStrategy": _daemon_set_strategy,
+    "apps.v1.DeploymentStrategy": _deployment_strategy,
+    "apps.v1.StatefulSetSpec": _stateful_set_spec,
+    "apps.v1.StatefulSetUpdateStrategy": _stateful_set_strategy,
+    "batch.v1.Job": _job,
+    "core.v1.Container": container,
+    "core.v1.EphemeralContainer": container,
+    "core.v1.ImageVolumeSource": image_volume,
+    "core.v1.Namespace": _namespace,
+    "core.v1.NodeStatus": _node_status,
+    "core.v1.Pod": pod,
+    "core.v1.PodSpec": pod_spec,
+    "core.v1.ReplicationController": _replication_controller,
+    "core.v1.ResourceRequirements": requirements,
+    "core.v1.Secret": _secret,
+    "core.v1.ServicePort": _service_port,
+    "core.v1.ServiceSpec": _service_spec,
+    "core.v1.Volume": volume,
+    "networking.v1.NetworkPolicySpec": _network_policy_spec,
+    "rbac.v1.Subject": _subject,
+    _CRD + "CustomResourceDefinition": _crd,
+    _CRD + "CustomResourceDefinitionSpec": _crd_spec,
+}

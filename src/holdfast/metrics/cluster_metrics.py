@@ -1,0 +1,279 @@
+"""Figures about jobs, queues, and what is held for the starving."""
+
+from collections import Counter as Count
+from collections import deque
+from collections.abc import Iterator
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+
+from holdfast.api.names import CPU
+from holdfast.api.quantity import NANO, QuantityError, parse, whole
+from holdfast.api.reservation import Reservation, ReservationPhase
+from holdfast.metrics.figures import Counter, Histogram, exponential
+from holdfast.scheduler.cluster.cluster import Cluster
+from holdfast.scheduler.cluster.decisions import Decision, Emit, SetReservationStatus
+from holdfast.scheduler.cluster.pods import PodRecord
+from holdfast.scheduler.jobs.job import Job
+from holdfast.scheduler.reservations.reservation_status import EXPIRED, SUCCEEDED
+from holdfast.scheduler.reservations.virtual_reservations import VirtualFigures
+from holdfast.scheduler.scheduler import Scheduler
+
+_TOLD = ("Starving", "Reserved", "Released", "Ready", "Overrun", "ScheduleTimeout")
+
+
+class JobFigures:
+    def __init__(self, scheduler: Scheduler) -> None:
+        self._scheduler = scheduler
+        self._cluster = scheduler.cluster
+        self._told = Counter(
+            "holdfast_job_events_total",
+            "What happened to jobs: starving, room held or released, ready, running too long, late.",
+            ("event",),
+        )
+        for event in _TOLD:
+            self._told.add((event,), 0)
+        self._waits = Histogram(
+            "holdfast_job_wait_seconds",
+            "From when a job of several pods is there, or lost its place, to when it is ready.",
+            exponential(1, 4, 12),
+        )
+
+    def round_done(self, decisions: list[Decision]) -> None:
+        for decision in decisions:
+            if isinstance(decision, Emit) and decision.reason in _TOLD:
+                self._told.add((decision.reason,))
+                about = decision.about
+                job = self._cluster.jobs.get(about.namespace, about.name)
+                if decision.reason == "Ready" and about.kind == "PodGroup" and job is not None:
+                    self._waits.observe(job.waited)
+
+    def collect(self) -> Iterator[Metric]:
+        yield self._told.family()
+        yield self._waits.family()
+        yield self._jobs()
+        yield from self._holds()
+        yield from self._queues()
+        backfilled = GaugeMetricFamily(
+            "holdfast_backfilled_pods", "Pods let into held room since the start."
+        )
+        backfilled.add_metric([], self._scheduler.backfilled)
+        yield backfilled
+
+    def _jobs(self) -> Metric:
+        family = GaugeMetricFamily("holdfast_jobs", "Jobs of several pods by state.", labels=["state"])
+        counts = Count(_state(job) for job in self._cluster.jobs.known.values())
+        for state in ("waiting", "ready", "done"):
+            family.add_metric([state], counts[state])
+        return family
+
+    def _holds(self) -> Iterator[Metric]:
+        holds, slots = self._cluster.jobs.holds, self._cluster.nodes.slots
+        count = GaugeMetricFamily("holdfast_holds", "What is held for starving jobs.", labels=["state"])
+        states = Count("waiting" if hold.waiting else "free" for hold in holds)
+        for state in ("waiting", "free"):
+            count.add_metric([state], states[state])
+        yield count
+        held: Count[str] = Count()
+        for promise in holds:
+            held.update(
+                {slots.name(s): holds.left(promise, s) for s in promise.amounts if slots.name(s)}
+            )
+        amounts = GaugeMetricFamily(
+            "holdfast_held_capacity", "How much is held for starving jobs.", labels=["resource"]
+        )
+        for name, amount in sorted(held.items()):
+            amounts.add_metric([name], amount / 1000 if name == CPU else amount)
+        yield amounts
+
+    def _queues(self) -> Iterator[Metric]:
+        slots = self._cluster.nodes.slots
+        has = GaugeMetricFamily(
+            "holdfast_queue_allocated", "What pods of a queue have.", labels=["queue", "resource"]
+        )
+        share = GaugeMetricFamily(
+            "holdfast_queue_share", "How much of what it deserves a queue has.", labels=["queue"]
+        )
+        queues = self._cluster.jobs.queues
+        for record in queues:
+            for slot, amount in sorted(record.allocated.items()):
+                name = slots.name(slot)
+                has.add_metric([record.name, name], amount / 1000 if name == CPU else amount)
+            if len(record.share):
+                share.add_metric([record.name], queues.share_of(record))
+        yield has
+        yield share
+
+
+def _state(job: Job) -> str:
+    if job.done and not job.members:
+        return "done"
+    return "ready" if job.is_ready else "waiting"
+
+
+# How far the limits of pods add up on each node, as a part of what it has.
+
+
+def limit_ratios(cluster: Cluster) -> Metric:
+    gauge = GaugeMetricFamily(
+        "holdfast_node_limit_to_allocatable_ratio",
+        "The limits of the pods and reservations on a node, as a part of what it has.",
+        labels=["node", "resource"],
+    )
+    for node, ratios in cluster.limits.ratios().items():
+        for resource, ratio in ratios.items():
+            gauge.add_metric([node, resource], ratio)
+    return gauge
+
+
+# Figures about reservations made on demand.
+
+
+class ProvisioningFigures:
+    """What the scheduler counted, when somebody asks."""
+
+    def __init__(self, figures: VirtualFigures) -> None:
+        self._figures = figures
+        self._latency = Histogram(
+            "scheduler_reservation_creation_duration_seconds",
+            "From asking for a reservation on behalf of a pod until there was one.",
+            exponential(0.01, 2, 18),
+        )
+        self._pending = Histogram(
+            "scheduler_reservation_pending_duration_seconds",
+            "From a reservation made on demand being there until it was available.",
+            exponential(0.01, 2, 18),
+        )
+
+    def collect(self) -> Iterator[Metric]:
+        figures = self._figures
+        for name, about, total in (
+            (
+                "scheduler_reservation_requests_total",
+                "Number of pods on whose behalf a new reservation was asked for.",
+                figures.requests,
+            ),
+            (
+                "scheduler_reservation_created_total",
+                "Number of reservations that were created and taken over.",
+                figures.created,
+            ),
+            (
+                "scheduler_reservation_creation_failures_total",
+                "Number of times a reservation was not created, not in time, or would not do.",
+                figures.failures,
+            ),
+        ):
+            yield CounterMetricFamily(name, about, total)
+        _take(figures.latencies, self._latency)
+        _take(figures.pendings, self._pending)
+        yield self._latency.family()
+        yield self._pending.family()
+
+
+def _take(observed: deque[float], histogram: Histogram) -> None:
+    while observed:
+        histogram.observe(observed.popleft())
+
+
+# Figures about reservations: Koordinator's, and ours.
+#
+# What a reservation is (its phase, what it holds and how much of that is in use) is read from its
+# status when somebody asks; what happened to reservations is counted as it is decided.
+
+
+_GI = 1024**3
+
+
+class ReservationFigures:
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._scheduled = Counter(
+            "holdfast_reservations_scheduled_total", "Reservations that were given a node."
+        )
+        self._finished = Counter(
+            "holdfast_reservations_finished_total",
+            "Reservations that ended, by how: Succeeded (used up) or Expired (time or node gone).",
+            ("reason",),
+        )
+        self._draws = Counter(
+            "holdfast_reservation_draws_total", "Pods bound through a reservation of theirs."
+        )
+        for reason in (SUCCEEDED, EXPIRED):
+            self._finished.add((reason,), 0)
+
+    def round_done(self, decisions: list[Decision]) -> None:
+        for decision in decisions:
+            if isinstance(decision, SetReservationStatus):
+                if decision.binds:
+                    self._scheduled.add()
+            elif isinstance(decision, Emit) and _tells_end(decision):
+                self._finished.add((decision.reason,))
+
+    def pod_bound(self, pod: PodRecord) -> None:
+        if pod.draws_on:
+            self._draws.add()
+
+    def collect(self) -> Iterator[Metric]:
+        for figure in (self._scheduled, self._finished, self._draws):
+            yield figure.family()
+        promises = self._cluster.promises.known.values()
+        known = [promise.object for promise in promises if not promise.virtual]
+        yield _phases(known)
+        yield _resources(known)
+        total = GaugeMetricFamily("holdfast_reservations", "Reservations by phase.", labels=["phase"])
+        counts = Count(_phase(each) for each in known)
+        for phase in ReservationPhase:
+            total.add_metric([phase], counts[phase])
+        yield total
+
+
+def _tells_end(event: Emit) -> bool:
+    return event.about.kind == "Reservation" and event.reason in (SUCCEEDED, EXPIRED)
+
+
+def _phase(reservation: Reservation) -> str:
+    return reservation.status.phase or ReservationPhase.PENDING
+
+
+def _phases(known: list[Reservation]) -> Metric:
+    gauge = GaugeMetricFamily(
+        "scheduler_reservation_status_phase",
+        "The current phase of each reservation: 1 for the one it is in, 0 for the others.",
+        labels=["name", "phase"],
+    )
+    for reservation in known:
+        current = _phase(reservation)
+        for phase in ReservationPhase:
+            gauge.add_metric([reservation.metadata.name, phase], float(phase == current))
+    return gauge
+
+
+def _resources(known: list[Reservation]) -> Metric:
+    gauge = GaugeMetricFamily(
+        "scheduler_reservation_resource",
+        "What each reservation has (allocatable), how much of it its owners took (allocated), and the "
+        "share of the two (utilization).",
+        labels=["type", "name", "resource", "unit"],
+    )
+    for reservation in known:
+        name, status = reservation.metadata.name, reservation.status
+        for resource, quantity in status.allocatable.items():
+            unit, has = _measured(resource, quantity)
+            _, taken = _measured(resource, status.allocated.get(resource, 0))
+            gauge.add_metric(["allocatable", name, resource, unit], has)
+            gauge.add_metric(["allocated", name, resource, unit], taken)
+            if has > 0:
+                gauge.add_metric(["utilization", name, resource, "ratio"], taken / has)
+    return gauge
+
+
+def _measured(resource: str, quantity: str | int | float) -> tuple[str, float]:
+    """The unit the resource is told in, and how much it is."""
+    try:
+        if resource == "cpu":
+            return "core", parse(quantity) / NANO
+        if resource == "memory":
+            return "Gi", whole(quantity) / _GI
+        return "raw", float(whole(quantity))
+    except QuantityError:
+        return "raw", 0.0

@@ -1,0 +1,126 @@
+"""Finds nodes for waiting pods, in the queue's order, until none is left to try.
+
+Where there are queues to share room, the one that has least of what it deserves goes first, and those
+that have all of it go last. A queue that is held up holds up no other.
+"""
+
+import heapq
+import math
+from collections import deque
+from typing import Any
+
+from holdfast.scheduler.actions.round import Action, Round
+from holdfast.scheduler.cluster.pods import PodRecord
+
+
+class Allocate(Action):
+    name = "allocate"
+
+    def run(self, round_: Round) -> None:
+        if round_.cluster.jobs.queues:
+            _Turns(round_).take()
+            return
+        queue, cycle, profiles, now = round_.queue, round_.cycle, round_.profiles, round_.now
+        is_bounded = round_.enough is not None or round_.pods_left < math.inf
+        while round_.pods_left > 0 and (pod := queue.pop(now)) is not None:
+            if pod.job is not None:
+                round_.tried(round_.gangs.schedule(pod, now))
+                continue
+            if pod.queue:
+                schedule_one(round_, pod)
+            else:
+                cycle.schedule(profiles[pod.scheduler], pod, now)
+            if is_bounded:
+                round_.tried(1)
+
+
+def schedule_one(round_: Round, pod: PodRecord) -> None:
+    """Of a pod that may be in a queue, which has its say."""
+    profile = round_.profiles[pod.scheduler]
+    refusal = round_.cluster.jobs.queues.refusal(pod)
+    if refusal:
+        round_.cycle.refuse(profile, pod, refusal, round_.now)
+        round_.turned_away.append(pod)
+        round_.gangs.note_nominated(pod)
+    else:
+        round_.cycle.schedule(profile, pod, round_.now)
+
+
+class _Turns:
+    """The turns of queues in one round."""
+
+    def __init__(self, round_: Round) -> None:
+        self._round = round_
+        self._queues = round_.cluster.jobs.queues
+        self._lanes: dict[str, deque[PodRecord]] = {}
+        self._order: list[tuple[Any, str]] = []
+        self._started = False
+
+    def take(self) -> None:
+        round_ = self._round
+        self._fill()
+        if not self._lanes:
+            return
+        if len(self._lanes) > 1:
+            self._queues.share_out(round_.queue.waiting(with_jobs=True, popped=self._popped()))
+        self._order = [(self._standing(name), name) for name in self._lanes]
+        heapq.heapify(self._order)
+        self._started = True
+        while round_.pods_left > 0 and (pod := self._next()) is not None:
+            if pod.job is not None:
+                own = self._queues.of(pod)
+                others = any(name != own for _, name in self._order)
+                round_.tried(round_.gangs.schedule(pod, round_.now, one_by_one=others))
+            else:
+                schedule_one(round_, pod)
+                round_.tried(1)
+            self._fill()
+        for lane in self._lanes.values():
+            for pod in lane:
+                round_.queue.add(pod)
+
+    def _popped(self) -> list[PodRecord]:
+        return [pod for lane in self._lanes.values() for pod in lane]
+
+    def _fill(self) -> None:
+        """Sorts those whose turn it could be by the queues they wait in."""
+        while (pod := self._round.queue.pop(self._round.now)) is not None:
+            name = self._queues.of(pod)
+            lane = self._lanes.get(name)
+            if lane is None:
+                lane = self._lanes[name] = deque()
+            if not self._started:
+                lane.append(pod)
+                continue
+            self._enter(lane, pod)
+            if len(lane) == 1:
+                heapq.heappush(self._order, (self._standing(name), name))
+
+    def _enter(self, lane: deque[PodRecord], pod: PodRecord) -> None:
+        """Those who come while turns are taken: jobs that got what they need, with the rest of them."""
+        key, at = self._round.queue.sort_key(pod), len(lane)
+        while at and self._round.queue.sort_key(lane[at - 1]) > key:
+            at -= 1
+        lane.insert(at, pod)
+
+    def _standing(self, name: str) -> Any:
+        """Interrupted jobs first, then shares, then who is first in the lane."""
+        head = self._lanes[name][0]
+        is_interrupted = head.job is not None and head.job.interrupted
+        return (not is_interrupted, self._queues.standing(name, head), self._round.queue.sort_key(head))
+
+    def _next(self) -> PodRecord | None:
+        while self._order:
+            standing, name = heapq.heappop(self._order)
+            lane = self._lanes.get(name)
+            if not lane:
+                continue
+            now = self._standing(name)
+            if now > standing and self._order and now > self._order[0][0]:
+                heapq.heappush(self._order, (now, name))
+                continue
+            pod = lane.popleft()
+            if lane:
+                heapq.heappush(self._order, (self._standing(name), name))
+            return pod
+        return None

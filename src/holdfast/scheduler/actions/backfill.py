@@ -1,0 +1,216 @@
+"""Backfill: what ends in time may use held room meanwhile, and so may the rest of a job whose start was
+interrupted.
+
+Room that is held for a starving job stands idle until all of it is free. A task that says how long it
+runs, and ends before the job is expected to start, is let in. When nobody knows when that will be,
+nothing is. A task that runs longer than it said is reported, and its job is not let in again.
+"""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from holdfast.scheduler.actions.round import Action, Round
+from holdfast.scheduler.cluster.decisions import Emit
+from holdfast.scheduler.cluster.pods import Phase, PodRecord
+from holdfast.scheduler.framework.hold_planner import node_score
+from holdfast.scheduler.framework.scheduling_queue import Key
+from holdfast.scheduler.framework.statement import Statement
+from holdfast.scheduler.jobs.estimates import overruns
+
+OVERRUN = "Overrun"
+_LENIENCE = 1.0
+"""Seconds by which a pod may be late: its start is known to the second."""
+
+Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
+
+
+class Backfill(Action):
+    name = "backfill"
+
+    def __init__(self, arguments: Mapping[str, Any]) -> None:
+        super().__init__(arguments)
+        self._overran: set[object] = set()
+        """What is not let in again."""
+        self._reported: set[str] = set()
+        """The uids of pods there are that ran longer than they said."""
+        self._watched: dict[str, float] = {}
+        self.placed = 0
+        """How many pods were let in."""
+
+    def next_timer(self) -> float | None:
+        """When the first of those let in should be done."""
+        return min(self._watched.values(), default=None)
+
+    def run(self, round_: Round) -> None:
+        holds = round_.cluster.jobs.holds
+        self._look_after(round_)
+        if not holds or round_.cluster.has_changes() or round_.pods_left <= 0:
+            return
+        self._finish_starts(round_)
+        if not holds.backfill or round_.cluster.has_changes():
+            return
+        until = self._windows(round_)
+        if not (until > round_.now).any():
+            return
+        latest = float(until.max())
+        in_vain: dict[Key | None, float] = {}
+        for pod in round_.queue.unschedulable():
+            estimate = round_.cluster.jobs.estimate(pod)
+            if estimate is None or round_.now + estimate > latest or self._key(pod) in self._overran:
+                continue
+            # What found no room will not find it for longer.
+            kind = round_.queue.kind(pod)
+            if pod.promise is not None or estimate >= in_vain.get(kind, math.inf):
+                continue
+            if pod.job is not None:
+                placed = self._backfill_job(round_, pod, until)
+            else:
+                placed = self._backfill_pod(round_, pod, until)
+            if not placed and pod.pin is None:
+                in_vain[kind] = estimate
+
+    # Where, and how long
+
+    def _windows(self, round_: Round) -> Floats:
+        """Of every row, until when held room there may be used; 0 where it may not."""
+        nodes, holds, starts = round_.cluster.nodes, round_.cluster.jobs.holds, round_.hold_care.starts
+        until = np.zeros(nodes.size)
+        closed = np.zeros(nodes.size, dtype=np.bool_)
+        for promise in holds:
+            if promise.pod is None or promise.pod.row < 0:
+                continue
+            row, start = promise.pod.row, starts.get(promise.uid)
+            if start is None:
+                closed[row] = True
+            elif until[row] == 0 or start < until[row]:
+                until[row] = start
+        until[closed] = 0
+        return until
+
+    def _row_for(self, round_: Round, pod: PodRecord, until: Floats) -> int:
+        """The held row that suits the pod best, or -1."""
+        is_interrupted = pod.job is not None and pod.job.interrupted
+        estimate = 0.0 if is_interrupted else round_.cluster.jobs.estimate(pod)
+        if estimate is None:
+            return -1
+        nodes, reserving = round_.cluster.nodes, round_.reserving
+        in_time = until >= round_.now + estimate
+        if not in_time.any():
+            return -1
+        for slot, amount in pod.cls.amounts.items():
+            in_time &= reserving.idle(slot) >= amount
+        if not in_time.any():
+            return -1
+        column = round_.cycle.column(round_.profiles[pod.scheduler], pod.cls)
+        rows = np.flatnonzero(in_time & reserving.suitable(column, pod))
+        if not len(rows) or column.owned:
+            return -1
+        ranks = node_score(pod.cls, lambda slot: reserving.idle(slot)[rows], len(rows))
+        best = min(range(len(rows)), key=lambda i: (ranks[i], nodes.name(int(rows[i]))))
+        return int(rows[best])
+
+    # Letting in
+
+    def _finish_starts(self, round_: Round) -> None:
+        """What is left of a job whose start was interrupted may use held capacity for as long as it
+        runs: it had its places, and a hold that waits for those of the job that are bound would wait
+        for ever, since they do so for the others."""
+        leaders = [pod for pod in round_.gangs.refused.values() if pod.phase is Phase.PENDING]
+        leaders = [pod for pod in leaders if pod.job is not None and pod.job.interrupted]
+        until = np.full(round_.cluster.nodes.size, math.inf)
+        for leader in sorted(leaders, key=round_.queue.sort_key):
+            self._backfill_job(round_, leader, until)
+
+    def _backfill_pod(self, round_: Round, pod: PodRecord, until: Floats) -> bool:
+        if round_.cluster.jobs.queues.refusal(pod):
+            return False
+        row = self._row_for(round_, pod, until)
+        if row < 0:
+            return False
+        statement = Statement(round_.cycle)
+        if not statement.put(round_.profiles[pod.scheduler], pod, row):
+            return False
+        return self._commit(round_, statement, [(pod, row)])
+
+    def _backfill_job(self, round_: Round, leader: PodRecord, until: Floats) -> bool:
+        """A job is let in whole; some of it may find room elsewhere."""
+        assert leader.job is not None
+        jobs, members = round_.cluster.jobs.partners(leader.job), round_.gangs.waiting(leader)
+        if round_.gangs.hindrance(jobs, members) is not None:
+            return False
+        statement = Statement(round_.cycle)
+        let_in = []
+        for pod in members:
+            profile = round_.profiles[pod.scheduler]
+            if round_.cluster.jobs.queues.refusal(pod) or statement.place(profile, pod):
+                continue
+            row = self._row_for(round_, pod, until)
+            if row >= 0 and statement.put(profile, pod, row):
+                let_in.append((pod, row))
+        if statement.placed and all(job.is_ready for job in jobs):
+            return self._commit(round_, statement, let_in)
+        statement.discard()
+        return False
+
+    def _commit(self, round_: Round, statement: Statement, let_in: list[tuple[PodRecord, int]]) -> bool:
+        """Whether they were permitted."""
+        for _, pod in statement.placed:
+            round_.queue.remove(pod)
+        lost = statement.commit(round_.now, says_ready=True)
+        if lost is not None:
+            round_.gangs.refuse_unpermitted(lost, round_.now)
+            return False
+        cluster = round_.cluster
+        for pod, row in let_in:
+            self.placed += 1
+            self._watch(round_, pod)
+            for promise in cluster.jobs.holds.on(row):
+                if not promise.waiting and not cluster.promises.has_room(promise):
+                    cluster.promises.postponed(promise)
+        return True
+
+    # Those who run longer than they said
+
+    def _look_after(self, round_: Round) -> None:
+        cluster = round_.cluster
+        self._reported = {uid for uid in self._reported if uid in cluster.pods}
+        for uid, due in list(self._watched.items()):
+            pod = cluster.pods.get(uid)
+            if pod is None or uid in self._reported:
+                del self._watched[uid]
+            elif due <= round_.now:
+                if overruns(cluster, pod):
+                    self._report(round_, pod)
+                else:
+                    self._watch(round_, pod)
+        if not (cluster.jobs.holds and cluster.jobs.holds.backfill):
+            return
+        for row in np.flatnonzero(cluster.jobs.holds.rows()).tolist():
+            for pod in cluster.ledger.pods.get(row, {}).values():
+                if pod.uid not in self._reported and overruns(cluster, pod):
+                    self._report(round_, pod)
+
+    def _watch(self, round_: Round, pod: PodRecord) -> None:
+        estimate = round_.cluster.jobs.estimate(pod)
+        if estimate is not None:
+            start = round_.now if pod.started is None else pod.started
+            self._watched[pod.uid] = start + estimate + _LENIENCE
+
+    def _report(self, round_: Round, pod: PodRecord) -> None:
+        self._reported.add(pod.uid)
+        self._watched.pop(pod.uid, None)
+        if key := self._key(pod):
+            self._overran.add(key)
+        text = "runs longer than it said where room is held for others: its job is not let in again"
+        round_.cycle.decisions.append(Emit(pod.ref, "Warning", OVERRUN, text, "Scheduling"))
+
+    def _key(self, pod: PodRecord) -> object:
+        """What stays the same of a job when its pods are made anew; empty if they are not."""
+        if pod.job is not None:
+            return pod.job.name
+        return next((owner.uid for owner in pod.cls.owners if owner.controller), "")

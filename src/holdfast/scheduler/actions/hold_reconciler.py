@@ -1,0 +1,198 @@
+"""Looks after what is held for starving jobs, whether or not any more is going to be.
+
+A hold is dropped when it is pointless: its pod is gone or has another place, its job is ready without
+it or cannot be any more, or its node will never do. Of those that stand, it is worked out when they
+will be served; each says so.
+
+Holds may be many and rounds are: what depends on the row alone is looked at again when something
+happened there, and what depends on the job once for all of its holds.
+"""
+
+import math
+from typing import NamedTuple
+
+from holdfast.api.names import HOLD_EXPECTED_START, HOLD_JOB
+from holdfast.api.times import format_time
+from holdfast.scheduler.cluster.cluster import Cluster
+from holdfast.scheduler.cluster.decisions import (
+    AnnotateReservation,
+    Decision,
+    DeleteReservation,
+    Emit,
+    ObjectRef,
+)
+from holdfast.scheduler.cluster.pods import PodRecord
+from holdfast.scheduler.framework.hold_planner import HoldPlanner
+from holdfast.scheduler.jobs import Job, JobName
+from holdfast.scheduler.jobs.estimates import expected_start, next_end
+from holdfast.scheduler.jobs.starvation_holds import pod_of
+from holdfast.scheduler.reservations import ReservationInfo
+
+RELEASED = "Released"
+
+
+class _Outlook(NamedTuple):
+    """When a hold will be served, as far as its row tells."""
+
+    start: float | None
+    """Minus infinity if it could be now."""
+    until: float
+    """This is so until then, unless something happens on the row."""
+    waiting: bool
+
+
+class HoldReconciler:
+    def __init__(self, cluster: Cluster, reserving: HoldPlanner) -> None:
+        self._cluster = cluster
+        self._holds = cluster.jobs.holds
+        self._reserving = reserving
+        self.starts: dict[str, float | None] = {}
+        """When each is expected to be served, by its uid."""
+        self._annotated: dict[str, tuple[float | None, str]] = {}
+        self._suited: dict[str, int] = {}
+        """What had changed of nodes when they were last found to do, by the hold's uid."""
+        self._outlooks: dict[str, _Outlook] = {}
+        self._read = 0
+        self._lengths = -1
+
+    def run(self, now: float) -> list[Decision]:
+        decisions: list[Decision] = []
+        self._forget_changed_rows()
+        jobs: dict[JobName, str] = {}
+        for promise in self._holds:
+            if promise.uid in self._holds.dropped:
+                continue
+            pod = self._cluster.pods.get(pod_of(promise))
+            why = self._pointless(promise, pod, jobs)
+            if why:
+                decisions += self._drop(promise, pod, why)
+        self._look_ahead()
+        if self.starts or self._annotated:
+            decisions += self._annotations()
+        return decisions
+
+    def _forget_changed_rows(self) -> None:
+        log, lengths = self._cluster.ledger.changed, self._cluster.jobs.lengths_changed
+        rows = log.since(self._read) if lengths == self._lengths else None
+        self._read, self._lengths = log.end, lengths
+        if rows is None:
+            self._outlooks.clear()
+            self._suited.clear()
+        elif len(rows):
+            for row in set(rows.tolist()):
+                for promise in self._holds.on(row):
+                    self._outlooks.pop(promise.uid, None)
+                    self._suited.pop(promise.uid, None)
+
+    def _drop(self, promise: ReservationInfo, pod: PodRecord | None, why: str) -> list[Decision]:
+        self._holds.dropped.add(promise.uid)
+        promise.deleting = True  # nobody is bound through it any more
+        self._cluster.promises.moved(promise)
+        if pod is not None and promise.wants_node:
+            self._holds.released(pod, promise.wants_node)
+        job = promise.object.metadata.annotations.get(HOLD_JOB, "")
+        text = f"what {promise.name} holds for {job} is released: {why}"
+        about = self._about(promise, pod, job)
+        return [DeleteReservation(promise.ref, why), Emit(about, "Normal", RELEASED, text, "Reserving")]
+
+    def _about(self, promise: ReservationInfo, pod: PodRecord | None, job: str) -> ObjectRef:
+        """Whom it concerns: the job, as long as there is one, even if its pod is gone."""
+        if pod is not None:
+            return pod.ref if pod.job is None else pod.job.ref
+        kind, _, name = job.partition("/")
+        namespace, _, name = name.partition("/")
+        known = self._cluster.jobs.get(namespace, name) if kind == "PodGroup" else None
+        return known.ref if known is not None else promise.ref
+
+    def _pointless(
+        self, promise: ReservationInfo, pod: PodRecord | None, jobs: dict[JobName, str]
+    ) -> str:
+        """Why the hold is no use any more; empty if it is."""
+        if pod is None or pod.leaving:
+            return "its pod is gone"
+        if pod.row >= 0:
+            return "" if pod.draws_on == promise.uid else "its pod has another place"
+        if self._holds.of(pod) is not promise:
+            return "another one is there for its pod"
+        if pod.job is not None:
+            if pod.job.name not in jobs:
+                jobs[pod.job.name] = _no_use(pod.job)
+            if jobs[pod.job.name]:
+                return jobs[pod.job.name]
+        if hopeless := self._cluster.jobs.queues.hopeless(pod):
+            return hopeless
+        reserve = promise.pod
+        if reserve is None:
+            return promise.error or "it makes no sense"
+        if reserve.row < 0:
+            if not promise.message:
+                return ""
+            self._holds.refused(pod, promise.wants_node)
+            return f"it finds no room: {promise.message}"
+        return self._never_there(promise, pod, reserve.row)
+
+    def _never_there(self, promise: ReservationInfo, pod: PodRecord, row: int) -> str:
+        changes = self._cluster.nodes_changed.end
+        if self._suited.get(promise.uid) == changes:
+            return ""
+        if obstacle := self._reserving.feasibility.obstacle(promise, pod, row):
+            return obstacle
+        self._suited[promise.uid] = changes
+        return ""
+
+    # When they will be served
+
+    def _look_ahead(self) -> None:
+        of_job: dict[object, list[str]] = {}
+        latest: dict[object, float | None] = {}
+        for promise in self._holds:
+            pod = self._cluster.pods.get(pod_of(promise))
+            if pod is None or promise.pod is None or promise.pod.row < 0:
+                continue
+            key = pod.uid if pod.job is None else pod.job.name
+            of_job.setdefault(key, []).append(promise.uid)
+            start, so_far = self._outlook(promise, promise.pod.row).start, latest.get(key, -math.inf)
+            latest[key] = None if start is None or so_far is None else max(start, so_far)
+        self.starts = {}
+        for name, uids in of_job.items():
+            last = latest[name]
+            start = None if last is None else max(last, self._cluster.now)
+            self.starts |= dict.fromkeys(uids, start)
+
+    def _outlook(self, promise: ReservationInfo, row: int) -> _Outlook:
+        known, now = self._outlooks.get(promise.uid), self._cluster.now
+        if known is not None and known.waiting == promise.waiting and now < known.until:
+            return known
+        start = expected_start(self._cluster, promise)
+        if start is not None and start <= now:
+            start = -math.inf
+        found = _Outlook(start, next_end(self._cluster, row), promise.waiting)
+        self._outlooks[promise.uid] = found
+        return found
+
+    def _annotations(self) -> list[Decision]:
+        decisions: list[Decision] = []
+        said = {}
+        for promise in self._holds:
+            start = self.starts.get(promise.uid) if promise.waiting else None
+            known = self._annotated.get(promise.uid)
+            if known is not None and known[0] == start:
+                said[promise.uid] = known
+                continue
+            text = format_time(start) if start is not None else ""
+            seen = promise.object.metadata.annotations.get(HOLD_EXPECTED_START, "")
+            if text != (seen if known is None else known[1]):
+                decisions.append(AnnotateReservation(promise.ref, {HOLD_EXPECTED_START: text}))
+            said[promise.uid] = start, text
+        self._annotated = said
+        for kept in (self._suited, self._outlooks):
+            for uid in [uid for uid in kept if uid not in said]:
+                del kept[uid]
+        return decisions
+
+
+def _no_use(job: Job) -> str:
+    """Why nothing need be held for the job; empty if something should."""
+    if not job.is_known or job.lacks(job.waiting()):
+        return "its job cannot be ready"
+    return "its job is ready" if job.is_ready else ""

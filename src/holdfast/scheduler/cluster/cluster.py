@@ -1,0 +1,545 @@
+"""The cluster as the scheduler knows it, kept in step with objects.
+
+Objects come in by `feed`; what follows from them is written to the node table and the ledger, and
+whoever watches (the scheduling queue) is told what became of pods. Nothing here decides anything.
+"""
+
+from collections.abc import Callable, Container
+from typing import Any, Protocol
+
+from holdfast.api.errors import InvalidObject
+from holdfast.api.jobs import PodGroup, Queue, VolcanoJob
+from holdfast.api.meta import Object
+from holdfast.api.migration import PodMigrationJob
+from holdfast.api.node import Node
+from holdfast.api.pod import Pod
+from holdfast.api.raw_objects import RawObject
+from holdfast.api.reservation import Reservation
+from holdfast.api.workloads import PriorityClass
+from holdfast.scheduler.cluster.columns import RowLog
+from holdfast.scheduler.cluster.decisions import (
+    AnnotatePod,
+    CreateReservation,
+    Decision,
+    DeleteReservation,
+    Emit,
+    Evict,
+    ObjectRef,
+    Preempt,
+    PreemptReservation,
+    SetPodGroupStatus,
+    SetPodScheduled,
+    SetReservationStatus,
+)
+from holdfast.scheduler.cluster.domain_counts import DomainCounts
+from holdfast.scheduler.cluster.events import (
+    Added,
+    BindConfirmed,
+    BindRefused,
+    Change,
+    Deleted,
+    Event,
+    Malformed,
+    Updated,
+    WriteRefused,
+)
+from holdfast.scheduler.cluster.ledger import Ledger
+from holdfast.scheduler.cluster.limit_sums import LimitSums
+from holdfast.scheduler.cluster.node_info import difference, kind_of, node_info, with_devices
+from holdfast.scheduler.cluster.node_table import NodeInfo, NodeTable
+from holdfast.scheduler.cluster.object_index import Migrations, RawObjects
+from holdfast.scheduler.cluster.plugin_errors import PluginErrors
+from holdfast.scheduler.cluster.pod_classes import PodClass, PodClasses
+from holdfast.scheduler.cluster.pod_handlers import PodHandlers
+from holdfast.scheduler.cluster.pods import Phase, PodRecord
+from holdfast.scheduler.cluster.story import Chronicle, Line
+from holdfast.scheduler.jobs import Jobs
+from holdfast.scheduler.managers.resource_managers import ABOUT_BELONGINGS, ResourceManagers
+from holdfast.scheduler.managers.volumes import STORAGE_KINDS, VolumeManager, hint
+from holdfast.scheduler.reservations import ReservationCache, VirtualReservations
+
+_MOST_PATIENCE = 10.0
+"""Seconds at most until a pod whose eviction was refused is asked to go again."""
+
+
+class PodWatcher(Protocol):
+    """Is told what becomes of pods that are, or were, waiting for a node."""
+
+    def pod_pending(self, pod: PodRecord) -> None:
+        """A pod wants a node: it is new, or changed in a way that matters, or its bind failed."""
+
+    def pod_settled(self, pod: PodRecord) -> None:
+        """A pod wants a node no more: it has one, or is being deleted, or is gone. One that was
+        assumed until now is still on its row."""
+
+    def bind_confirmed(self, pod: PodRecord) -> None:
+        """A decided bind was carried out."""
+
+    def bind_again(self, pod: PodRecord) -> bool:
+        """A decided bind was refused. Whether the pod, which is assumed, keeps its place and its bind
+        is decided again."""
+
+    def bind_refused(self, pod: PodRecord, row: int, message: str) -> None:
+        """The bind to the node of this row was refused; the pod is pending again."""
+
+
+class Cluster:
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.nodes = NodeTable()
+        self.ledger = Ledger(self.nodes)
+        self.classes = PodClasses(self.nodes.slot, slots_left=self.nodes.slots.left)
+        self.topology = DomainCounts(self.classes, self.nodes.labels, self.nodes.columns)
+        self.ledger.listeners.append(self.topology.pod_moved)
+        self.ledger.on_emptied = self._row_emptied
+        self.classes.on_added.append(self._class_came_or_went)
+        self.classes.on_dropped.append(self._class_came_or_went)
+        self.nodes_changed = RowLog()
+        """Rows whose node object changed in a way a plugin can see."""
+        self.starts = RowLog(keep=4096)
+        """Rows on which it became known when a pod began to run."""
+        self.volumes = VolumeManager(self.nodes, self.ledger, self.classes, self.nodes_changed)
+        self.pods: dict[str, PodRecord] = {}
+        self.jobs = Jobs(self)
+        self.limits = LimitSums(self)
+        self.ledger.allowed = self.limits.allowed
+        self.promises = ReservationCache(self)
+        self.virtuals = VirtualReservations(self)
+        self.node_listeners: list[Callable[[int], None]] = []
+        """Told of every row whose node object came, changed or went."""
+        self.belongings = ResourceManagers(self)
+        self.migrations = Migrations()
+        self.objects: dict[str, dict[tuple[str, str], Object]] = {}
+        """Everything else, by kind (see `kind_of`) and then by (namespace, name)."""
+        self.versions: dict[str, int] = {}
+        """Moves, for a kind in `objects`, with every change of one of them."""
+        self.raw_objects = RawObjects()
+        """Those of kinds that plugins declare, beside all others."""
+        self.nominations: dict[str, dict[str, PodRecord]] = {}
+        """Pending pods for which a node is being cleared, by the node's name and their uid."""
+        self.stamp = 0
+        """Moves with every change of a node or another object, and of the classes known."""
+        self.not_evicted_before: dict[str, float] = {}
+        """By uid, pods whose eviction was refused, and when they may be asked to go again."""
+        self.revision = 0
+        """Moves with every change of a node, a pod, a job, a queue, a reservation or another object
+        that can matter to where capacity is held for starving jobs. Their own holds do not count: what
+        follows from making or dropping one is no reason to make it again."""
+        self.plugin_errors = PluginErrors()
+        self.chronicle = Chronicle()
+        self.intake = PodHandlers(self)
+        self.watcher: PodWatcher | None = None
+        self.served: Container[str] = ()
+        """The names of schedulers whose pods are scheduled here."""
+        self._changes = Change.NONE
+        self._reports: list[Decision] = []
+        self._complaints: dict[tuple[str, str, str], str] = {}
+        self._handlers: dict[type, Callable[[Any], None]] = {
+            Added: self._put,
+            Updated: self._put,
+            Deleted: self._delete,
+            Malformed: self._malformed,
+            BindConfirmed: self._bind_confirmed,
+            BindRefused: self._bind_refused,
+            WriteRefused: self._write_refused,
+        }
+
+    def feed(self, event: Event, now: float) -> None:
+        """Takes note of an event. Never raises for what is wrong with an object: that is reported."""
+        self.now = now
+        self._handlers[type(event)](event)
+
+    def take_changes(self) -> int:
+        """What kinds of change there were since last asked."""
+        changes, self._changes = self._changes, Change.NONE
+        return changes
+
+    def has_changes(self) -> bool:
+        return bool(self._changes)
+
+    @property
+    def changes(self) -> int:
+        """The kinds of change that nobody has taken yet."""
+        return self._changes
+
+    def undo_changes(self, before: int) -> None:
+        """What was tried since then was undone: it has changed nothing, and wakes nobody up."""
+        self._changes = before
+
+    def release_slots(self) -> None:
+        """Gives back the slots of resources that nothing known has anything of. Asked for once a round,
+        and looks only when something that had a slot went."""
+        slots, nodes = self.nodes.slots, self.nodes
+        if not slots.loose:
+            return
+        used: set[int] = set()
+        for cls in self.classes.every():
+            used.update(slot for slot, _ in cls.usage)
+            used.update(slot for slot, _ in cls.requests)
+        used.update(self.promises.slots())
+        loose, slots.loose = slots.loose, {}
+        for slot in loose:
+            if slot in used or slot >= len(nodes.allocatable):
+                continue
+            if nodes.allocatable[slot].any() or nodes.claimed[slot].any() or nodes.held[slot].any():
+                continue
+            slots.release(slot)
+
+    def take_reports(self) -> list[Decision]:
+        """What there is to say about objects that make no sense."""
+        reports, self._reports = self._reports, []
+        return reports
+
+    def complain(self, about: ObjectRef, reason: str, message: str, source: str = "") -> None:
+        """Says on an object what is wrong with it, once; an empty message means nothing is any more.
+        Different sources may each say something under the same reason."""
+        known = self._complaints.pop((about.uid, reason, source), "")
+        if message:
+            self._complaints[about.uid, reason, source] = message
+            if message != known:
+                self.chronicle.note(self.now, about, reason, message)
+                self._reports.append(Emit(about, "Warning", reason, message, "Scheduling"))
+
+    def pod(self, namespace: str, name: str) -> PodRecord | None:
+        return self.intake.named(namespace, name)
+
+    def story(self, name: str) -> list[Line]:
+        return self.chronicle.story(name)
+
+    def assume(self, pod: PodRecord, row: int) -> None:
+        """The pod is to be bound to the node of this row, and claims its room from now on."""
+        if pod.promise is not None:
+            self.promises.assume(pod.promise, row)
+            return
+        pod.cleared_for = pod.nominated
+        if pod.nominated:
+            gives_up_room = self.nodes.row(pod.nominated) != row
+            self._nominate(pod, "", gives_up_room)
+        self.ledger.place(pod, row)
+        pod.phase = Phase.ASSUMED
+
+    def nominate(self, pod: PodRecord, node: str) -> None:
+        """A node is being cleared for the pod; none any more if the name is empty."""
+        if pod.nominated != node:
+            self._nominate(pod, node, gives_up_room=bool(pod.nominated))
+            if pod.uid in self.promises.rooms:
+                self.promises.nominated(pod)
+
+    def _nominate(self, pod: PodRecord, node: str, gives_up_room: bool) -> None:
+        if pod.nominated:
+            there = self.nominations[pod.nominated]
+            del there[pod.uid]
+            if not there:
+                del self.nominations[pod.nominated]
+        if gives_up_room:
+            self.changed(Change.POD_LEFT)
+        for name in (pod.nominated, node):
+            row = self.nodes.row(name)
+            if row is not None:
+                self.ledger.changed.add(row)
+        pod.nominated = node
+        if node:
+            self.nominations.setdefault(node, {})[pod.uid] = pod
+
+    def unassume(self, pod: PodRecord) -> None:
+        """The pod is not to be bound after all."""
+        if pod.promise is not None:
+            self.promises.unassume(pod.promise)
+            return
+        self.ledger.remove(pod)
+        pod.draws_on = ""
+        pod.phase = Phase.PENDING
+        if pod.disrupted:
+            pod.leaving = True  # the decision that it goes stands
+        if pod.cleared_for:
+            self.nominate(pod, pod.cleared_for)  # as its object has said all the time
+            if pod.uid in self.promises.rooms:
+                self.promises.preemptor_back(pod)
+
+    def changed(self, changes: int) -> None:
+        """Something happened that may help pods that wait."""
+        self._changes |= changes
+
+    # Objects
+
+    def _put(self, event: Added | Updated) -> None:
+        obj = event.object
+        if isinstance(obj, Pod):
+            self.intake.put(obj)
+        elif isinstance(obj, Node):
+            self._put_node(obj)
+        elif isinstance(obj, Reservation):
+            self.virtuals.requirements.see_reservation(obj)
+            self.promises.put(obj)
+        elif isinstance(obj, PodGroup):
+            self.jobs.put_group(obj)
+        elif isinstance(obj, VolcanoJob):
+            self.jobs.put_volcano_job(obj)
+        elif isinstance(obj, Queue):
+            self.jobs.queues.put(obj)
+        elif isinstance(obj, PodMigrationJob):
+            self.migrations.put(obj)
+        elif isinstance(obj, RawObject):
+            self._raw_changed(self.raw_objects.put(obj))
+        else:
+            meta = obj.metadata
+            known = self.objects.setdefault(kind_of(obj), {})
+            before = known.get((meta.namespace, meta.name))
+            known[meta.namespace, meta.name] = obj
+            self._other_changed(before, obj)
+
+    def _delete(self, event: Deleted) -> None:
+        obj = event.object
+        if isinstance(obj, Pod):
+            self.intake.drop(obj)
+        elif isinstance(obj, Node):
+            self._drop_node(obj.metadata.name, "deleted")
+        elif isinstance(obj, Reservation):
+            self.virtuals.requirements.forget_reservation(obj.metadata.uid)
+            self.promises.drop(obj.metadata.uid)
+        elif isinstance(obj, PodGroup):
+            self.jobs.drop_group(obj)
+        elif isinstance(obj, VolcanoJob):
+            self.jobs.drop_volcano_job(obj)
+        elif isinstance(obj, Queue):
+            self.jobs.queues.drop(obj)
+        elif isinstance(obj, PodMigrationJob):
+            self.migrations.drop(obj.metadata.uid)
+        elif isinstance(obj, RawObject):
+            meta = obj.metadata
+            gone_name = obj.api_version, obj.kind, meta.namespace, meta.name
+            self._raw_changed(self.raw_objects.drop(*gone_name))
+        else:
+            meta = obj.metadata
+            gone = self.objects.get(kind_of(obj), {}).pop((meta.namespace, meta.name), None)
+            if gone is not None:
+                self._other_changed(gone, None)
+
+    def _other_changed(self, before: Object | None, after: Object | None) -> None:
+        some = after if after is not None else before
+        assert some is not None
+        self.stamp += 1
+        self.revision += 1
+        kind = kind_of(some)
+        self.versions[kind] = self.versions.get(kind, 0) + 1
+        if isinstance(some, STORAGE_KINDS):
+            self.volumes.put(before, after)
+            changes, touched = hint(before, after)
+            self._changes |= changes
+            self.volumes.touched.update(touched)
+            return
+        if isinstance(some, PriorityClass):
+            self.jobs.put_priority_class(some, there=after is not None)
+        self._changes |= Change.OTHER
+        self.belongings.object_changed(before, after)
+
+    def _raw_changed(self, is_changed: bool) -> None:
+        """Objects that only plugins read are other than before, if they are."""
+        if is_changed:
+            self.stamp += 1
+            self.revision += 1
+            self._changes |= Change.OBJECTS
+
+    def _malformed(self, event: Malformed) -> None:
+        ref = ObjectRef(event.kind, event.namespace, event.name, event.uid, event.api_version)
+        if event.api_version:
+            name = event.api_version, event.kind, event.namespace, event.name
+            self._raw_changed(self.raw_objects.drop(*name))
+        elif event.kind == "Node":
+            self._drop_node(event.name, "malformed")
+        elif event.kind == "Pod":
+            self.intake.malformed(event.uid)
+        elif event.kind in ABOUT_BELONGINGS:
+            gone = self.objects.get(event.kind, {}).pop((event.namespace, event.name), None)
+            if gone is not None:
+                self._other_changed(gone, None)
+        self.report(ref, event.error)
+
+    def report(self, ref: ObjectRef, error: InvalidObject) -> None:
+        message = f"{error.field}: {error.message}" if error.field else error.message
+        self.chronicle.note(self.now, ref, "invalid", message)
+        if ref.kind == "Pod":
+            self._reports.append(SetPodScheduled(ref, "SchedulerError", message))
+            self._reports.append(Emit(ref, "Warning", "FailedScheduling", message, "Scheduling"))
+        else:
+            self._reports.append(Emit(ref, "Warning", f"Invalid{ref.kind}", message, "Scheduling"))
+
+    # Nodes
+
+    def _put_node(self, node: Node) -> None:
+        meta = node.metadata
+        try:
+            info = node_info(node)
+        except InvalidObject as error:
+            self._drop_node(meta.name, "malformed")
+            self.report(ObjectRef("Node", "", meta.name, meta.uid), error)
+            return
+        self._put_info(with_devices(info, self.belongings.offered(meta.name)))
+
+    def offer_again(self, name: str) -> None:
+        """What a node offers beyond what it says itself has changed."""
+        row = self.nodes.row(name)
+        info = self.nodes.info.get(row) if row is not None else None
+        if info is not None:
+            self._put_info(with_devices(info, self.belongings.offered(name)))
+
+    def _put_info(self, info: NodeInfo) -> None:
+        table = self.nodes
+        known = table.row(info.name)
+        before = table.info.get(known) if known is not None else None
+        if before is not None and before.uid != info.uid:
+            self._drop_node(info.name, "replaced")
+            before = None
+        if before is not None:
+            changes = difference(before, info)
+            if not changes:
+                return
+        else:
+            changes = Change.NODE_ADDED
+        row = self.open_row(info.name)
+        codes = self.topology.row_codes(row)
+        table.put(row, info)
+        self.belongings.node_changed(row)
+        self.topology.relabel(row, codes)
+        self._node_changed(row, changes)
+        self.chronicle.note(self.now, f"Node/{info.name}", "added" if before is None else "changed")
+
+    def open_row(self, name: str) -> int:
+        """The row of a node of that name, whether or not there is one yet."""
+        known = self.nodes.row(name)
+        if known is not None:
+            return known
+        row = self.nodes.open_row(name)
+        self.belongings.row_opened(row)
+        return row
+
+    def _drop_node(self, name: str, why: str) -> None:
+        row = self.nodes.row(name)
+        if row is None or not self.nodes.alive[row]:
+            return
+        codes = self.topology.row_codes(row)
+        self.nodes.drop(row)
+        self.promises.node_deleted(row)
+        self.topology.relabel(row, codes)
+        self._node_changed(row, Change.NODE_REMOVED)
+        if self.ledger.is_empty(row):
+            self._row_emptied(row)
+        self.chronicle.note(self.now, f"Node/{name}", why)
+
+    def _class_came_or_went(self, cls: PodClass) -> None:
+        self.stamp += 1
+
+    def _node_changed(self, row: int, changes: int) -> None:
+        self.stamp += 1
+        self.revision += 1
+        self.nodes_changed.add(row)
+        self.promises.node_changed(row)
+        for listen in self.node_listeners:
+            listen(row)
+        self._changes |= changes
+
+    def _row_emptied(self, row: int) -> None:
+        if not self.nodes.alive[row]:
+            self.belongings.row_closed(row)
+            self.nodes.close_row(row)
+
+    # Binds
+
+    def _bind_confirmed(self, event: BindConfirmed) -> None:
+        pod = self._binding(event.uid)
+        if pod is not None:
+            self.confirm(pod)
+
+    def _write_refused(self, event: WriteRefused) -> None:
+        decision, message = event.decision, event.message
+        match decision:
+            case CreateReservation(reservation=reservation):
+                self.virtuals.requirements.not_created(reservation.metadata.name, message)
+                self.jobs.holds.not_made(reservation.metadata.name)
+            case SetReservationStatus() | DeleteReservation() | PreemptReservation():
+                self.promises.not_written(decision.reservation.uid)
+            case AnnotatePod(pod=pod):
+                self.virtuals.not_written(pod.uid, message)
+                self._try_again(pod.uid)
+            case Evict(pod=pod):
+                self._eviction_refused(pod.uid)
+                self._stays(pod.uid)
+            case Preempt(pod=pod, preemptor=preemptor):
+                self._stays(pod.uid)
+                self.promises.not_written(preemptor.uid)
+                self._try_again(preemptor.uid)
+            case SetPodGroupStatus(group=group):
+                self.jobs.not_written(group.uid)
+        if self.migrations.known:
+            self.migrations.refused.append(event)
+
+    def _eviction_refused(self, uid: str) -> None:
+        """A disruption budget, or an error, keeps a pod that an action asked to go."""
+        victim = self.pods.get(uid)
+        if victim is not None and victim.disrupted:
+            victim.evictions_refused += 1
+            delay = min(2.0 ** min(victim.evictions_refused - 1, 30), _MOST_PATIENCE)
+            self.not_evicted_before[uid] = self.now + delay
+
+    def _stays(self, uid: str) -> None:
+        """A pod was asked to go, and may stay."""
+        victim = self.pods.get(uid)
+        if victim is None or not victim.disrupted:
+            return
+        victim.disrupted = False
+        victim.leaving = victim.cls.terminating
+        self.changed(Change.OTHER)
+        if victim.job is not None:
+            self.jobs.touch(victim.job)
+        if victim.phase is Phase.PENDING and not victim.leaving and self.watcher is not None:
+            self.watcher.pod_pending(victim)
+
+    def _try_again(self, uid: str) -> None:
+        """What was decided for a pending pod was not done: perhaps a victim stays that was to make room
+        for it, and for others."""
+        pod = self.pods.get(uid)
+        if pod is None or pod.phase is not Phase.PENDING or pod.leaving:
+            return
+        waiting = self.nominations.get(pod.nominated, {pod.uid: pod})
+        for each in list(waiting.values()):
+            if self.watcher is not None and not each.leaving:
+                self.watcher.pod_pending(each)
+
+    def _binding(self, uid: str) -> PodRecord | None:
+        """The pod, or reserve pod, of that uid."""
+        pod = self.pods.get(uid)
+        if pod is not None:
+            return pod
+        promise = self.promises.known.get(uid)
+        return promise.pod if promise is not None else None
+
+    def confirm(self, pod: PodRecord) -> None:
+        if pod.phase is not Phase.ASSUMED:
+            return
+        if pod.promise is not None:
+            self.promises.confirm(pod.promise)
+            return
+        pod.phase = Phase.ASSIGNED
+        self.revision += 1
+        if pod.job is not None:
+            self.jobs.touch(pod.job)
+        self.chronicle.note(self.now, pod.ref, "bound")
+        if pod.uid in self.promises.rooms:
+            self.promises.preemptor_changed(pod)
+        if pod.draws_on:
+            self.promises.pod_confirmed(pod)
+        if self.watcher is not None:
+            self.watcher.bind_confirmed(pod)
+
+    def _bind_refused(self, event: BindRefused) -> None:
+        pod = self._binding(event.uid)
+        if pod is None or pod.phase is not Phase.ASSUMED:
+            return
+        row = pod.row
+        self.chronicle.note(self.now, pod.ref, "bind refused", event.message)
+        if self.watcher is not None and self.watcher.bind_again(pod):
+            return
+        self.unassume(pod)
+        self.changed(Change.POD_LEFT)
+        if self.watcher is not None:
+            self.watcher.bind_refused(pod, row, event.message)

@@ -1,0 +1,106 @@
+"""Sums of limits by row, counted from when somebody asks for them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from holdfast.api.resources import NON_ZERO
+from holdfast.scheduler.cluster.pod_classes import PodClass
+from holdfast.scheduler.cluster.pod_limits import CountedLimit
+
+if TYPE_CHECKING:
+    from holdfast.scheduler.cluster.cluster import Cluster
+
+Sums = NDArray[np.int64]
+
+UNLIMITED = 2**62
+
+
+class LimitSums:
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self.ceilings: list[Callable[[str, int], int]] = []
+        """Each says of a resource and a row how much the limits there may add up to."""
+        self.columns: list[Callable[[str], Sums | None]] = []
+        """The same over all rows; None where a resource is not limited."""
+
+    def count(self, resource: str) -> CountedLimit:
+        """Where the sums of a resource are from now on."""
+        cluster = self._cluster
+        counted = cluster.classes.counted
+        if resource not in counted:
+            table = cluster.nodes
+            slot = table.derived_slot("limits", resource)
+            scored = table.derived_slot("scored limits", resource) if resource in NON_ZERO else slot
+            counted[resource] = CountedLimit(table.pinned_slot(resource), slot, scored)
+            cluster.classes.count_limits()
+            cluster.ledger.count(frozenset((slot, scored)))
+            cluster.promises.count_limits()
+        return counted[resource]
+
+    def allowed(self, slot: int, row: int) -> tuple[str, int]:
+        """What a slot sums up and how much that may be on a row; no name if nobody minds."""
+        for resource, counted in self._cluster.classes.counted.items():
+            if slot == counted.slot and self.ceilings:
+                return f"{resource} limit", min(most(resource, row) for most in self.ceilings)
+        return "", 0
+
+    def ceiling(self, slot: int) -> Sums:
+        """How much of what a slot sums up every row may have; not to be written to."""
+        most = np.full(self._cluster.nodes.size, UNLIMITED, dtype=np.int64)
+        for resource, counted in self._cluster.classes.counted.items():
+            if slot == counted.slot:
+                for column in self.columns:
+                    cells = column(resource)
+                    if cells is not None:
+                        np.minimum(most, cells[: len(most)], out=most)
+        return most
+
+    def of(self, resource: str) -> Sums:
+        """The limits of pods and reservations, by row, whether or not they are counted."""
+        counted = self._cluster.classes.counted.get(resource)
+        if counted is not None:
+            return self._cluster.nodes.claimed[counted.slot, : self._cluster.nodes.size]
+        return self.worked_out(resource)
+
+    def worked_out(self, resource: str, scored: bool = False) -> Sums:
+        """The same, from what pods and reservations there are."""
+        cluster = self._cluster
+        sums = np.zeros(cluster.nodes.size, dtype=np.int64)
+        offered, counted = cluster.nodes.pinned_slot(resource), cluster.classes.counted.get(resource)
+
+        def limit(cls: PodClass) -> int:
+            return cls.limits.scored(resource) if scored else cls.limits.of(resource)
+
+        for cls in cluster.classes:
+            if cls.placed and cls.promised_to < 0 and (each := limit(cls)):
+                rows = np.fromiter(cls.placed.keys(), dtype=np.intp)
+                sums[rows] += each * np.fromiter(cls.placed.values(), dtype=np.int64)
+        for hold in cluster.ledger.holds:
+            promise = hold.pod.promise
+            if counted is not None:
+                held = hold.amounts.get(counted.slot, 0)
+            else:
+                held = max(hold.pod.cls.limits.of(resource), hold.amounts.get(offered, 0))
+            drawing = cluster.promises.drawing(promise) if promise is not None else ()
+            sums[hold.row] += max(0, held - sum(limit(pod.cls) for pod in drawing))
+        return sums
+
+    def ratios(self, more: Iterable[str] = ()) -> dict[str, dict[str, float]]:
+        """By node and resource, the limits there as a part of what it has: of cpu and memory, of what
+        else is counted, and of more where wanted."""
+        nodes = self._cluster.nodes
+        found: dict[str, dict[str, float]] = {
+            name: {} for name, row in nodes.names() if nodes.alive[row]
+        }
+        for resource in dict.fromkeys((*NON_ZERO, *self._cluster.classes.counted, *more)):
+            sums, offered = self.of(resource).tolist(), nodes.allocatable[nodes.slot(resource)].tolist()
+            for name, ratios in found.items():
+                row = nodes.row(name)
+                if row is not None and offered[row] > 0:
+                    ratios[resource] = sums[row] / offered[row]
+        return found

@@ -1,0 +1,448 @@
+"""Taints interned by whole sets: a toleration is judged once per distinct set, not per node."""
+
+import heapq
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from holdfast.api.affinity import Taint
+from holdfast.scheduler.cluster.columns import RowColumn, RowColumns, cells_of
+from holdfast.scheduler.cluster.node_labels import LabelColumns
+from holdfast.scheduler.cluster.slots import CPU, MEMORY, NONZERO_CPU, NONZERO_MEMORY, Slots
+
+TaintSet = tuple[Taint, ...]
+Key = tuple[tuple[str, str, str], ...]
+EMPTY = 0
+
+
+class TaintSets:
+    """Set 0 is the empty one. A set keeps its code for as long as a node has it; then the code may be
+    given to another set, which `reused` counts."""
+
+    def __init__(self) -> None:
+        self._sets: list[TaintSet] = [()]
+        self._code: dict[Key, int] = {(): EMPTY}
+        self._users: list[int] = [1]
+        self._free: list[int] = []
+        self.reused = 0
+        self.soft = False
+        """Whether any set seen so far has a PreferNoSchedule taint."""
+
+    def __len__(self) -> int:
+        return len(self._sets)
+
+    def __getitem__(self, code: int) -> TaintSet:
+        return self._sets[code]
+
+    def hold(self, taints: list[Taint]) -> int:
+        """The code of a set, which one node more has."""
+        key = _key(taints)
+        code = self._code.get(key)
+        if code is None:
+            if self._free:
+                code = heapq.heappop(self._free)
+                self._sets[code] = tuple(taints)
+                self.reused += 1
+            else:
+                code = len(self._sets)
+                self._sets.append(tuple(taints))
+                self._users.append(0)
+            self._code[key] = code
+            self.soft = self.soft or any(t.effect == "PreferNoSchedule" for t in taints)
+        self._users[code] += 1
+        return code
+
+    def let_go(self, code: int) -> None:
+        """One node less has the set."""
+        self._users[code] -= 1
+        if not self._users[code]:
+            del self._code[_key(self._sets[code])]
+            self._sets[code] = ()
+            heapq.heappush(self._free, code)
+
+    def in_use(self) -> int:
+        return len(self._code)
+
+
+def _key(taints: Sequence[Taint]) -> Key:
+    return tuple((taint.key, taint.value, taint.effect) for taint in taints)
+
+
+# Container images present on nodes.
+#
+# As in kube-scheduler, an image has one size, that of the first node seen to have it, for as long as
+# any node has it.
+
+
+class Image:
+    __slots__ = ("_present", "nodes", "size")
+
+    present: NDArray[np.bool_] = cells_of("_present")
+    """The rows that have it."""
+
+    def __init__(self, size: int, columns: RowColumns) -> None:
+        self.size = size
+        self.nodes = 0
+        self._present = columns.new(np.bool_)
+
+
+class Images:
+    """`version` moves when any image appears on or disappears from a node."""
+
+    def __init__(self, columns: RowColumns) -> None:
+        self._columns = columns
+        self._images: dict[str, Image] = {}
+        self._on_row: dict[int, frozenset[str]] = {}
+        self.version = 0
+
+    def __len__(self) -> int:
+        return len(self._images)
+
+    def get(self, name: str) -> Image | None:
+        return self._images.get(name)
+
+    def on(self, row: int) -> frozenset[str]:
+        return self._on_row.get(row, frozenset())
+
+    def set(self, row: int, sizes: Mapping[str, int]) -> None:
+        names = frozenset(sizes)
+        before = self._on_row.get(row, frozenset())
+        # Where no other node has the image, this one's word on its size is the only one.
+        resized = [
+            name
+            for name in sorted(names & before)
+            if self._images[name].nodes == 1 and self._images[name].size != sizes[name]
+        ]
+        if names == before and not resized:
+            return
+        self.version += 1
+        for name in resized:
+            self._images[name].size = sizes[name]
+        for name in sorted(before - names):
+            image = self._images[name]
+            image.present[row] = False
+            image.nodes -= 1
+            if image.nodes == 0:
+                del self._images[name]
+        for name in sizes:
+            if name in before:
+                continue
+            found = self._images.get(name)
+            if found is None:
+                found = self._images[name] = Image(sizes[name], self._columns)
+            found.present[row] = True
+            found.nodes += 1
+        if names:
+            self._on_row[row] = names
+        else:
+            self._on_row.pop(row, None)
+
+
+def normalized(name: str) -> str:
+    """An image name with the tag it has when none is given."""
+    return name if name.rfind(":") > name.rfind("/") else name + ":latest"
+
+
+# Host ports in use, counted per row.
+#
+# Two uses of a port conflict when protocol and number agree and either address is the wildcard or
+# both are the same.
+
+
+WILDCARD = "0.0.0.0"
+
+
+class HostPort(NamedTuple):
+    ip: str
+    protocol: str
+    port: int
+
+
+Counts = NDArray[np.int32]
+
+
+def conflict(one: HostPort, other: HostPort) -> bool:
+    """Whether two pods on one node cannot both have their port."""
+    if (one.protocol, one.port) != (other.protocol, other.port):
+        return False
+    return WILDCARD in (one.ip, other.ip) or one.ip == other.ip
+
+
+class PortUse:
+    """For each address, and for each port over all addresses, how often each row uses it. Ports no row
+    uses are not kept: nobody may keep the counts of one."""
+
+    def __init__(self, columns: RowColumns) -> None:
+        self._columns = columns
+        self._by_address: dict[HostPort, RowColumn[np.int32]] = {}
+        self._by_port: dict[tuple[str, int], RowColumn[np.int32]] = {}
+        self._totals: dict[HostPort | tuple[str, int], int] = {}
+        self._none = columns.new(np.int32)
+
+    def __len__(self) -> int:
+        return len(self._by_port)
+
+    def add(self, row: int, port: HostPort, count: int) -> None:
+        self._add(self._by_address, port, row, count)
+        self._add(self._by_port, (port.protocol, port.port), row, count)
+
+    def _add(self, uses: dict[Any, RowColumn[np.int32]], key: Any, row: int, count: int) -> None:
+        counts = uses.get(key)
+        if counts is None:
+            counts = uses[key] = self._columns.new(np.int32)
+        counts.cells[row] += count
+        total = self._totals[key] = self._totals.get(key, 0) + count
+        if not total:
+            del uses[key], self._totals[key]
+
+    def uses(self, port: HostPort) -> Counts:
+        """How often each row uses this port on exactly this address."""
+        return self._by_address.get(port, self._none).cells
+
+    def uses_anywhere(self, port: HostPort) -> Counts:
+        """How often each row uses this port on any address."""
+        return self._by_port.get((port.protocol, port.port), self._none).cells
+
+    def conflicts(self, port: HostPort) -> tuple[Counts, ...]:
+        """The counts of which any that is not zero is a conflict."""
+        if port.ip == WILDCARD:
+            return (self.uses_anywhere(port),)
+        return (self.uses(port), self.uses(port._replace(ip=WILDCARD)))
+
+    def in_use(self, row: int) -> dict[HostPort, int]:
+        return {port: int(c.cells[row]) for port, c in self._by_address.items() if c.cells[row]}
+
+
+# The node table: a row per node, a column per quantity.
+#
+# A row belongs to a node's *name*. It exists while the node object does, or while pods are known to be
+# on a node of that name: pods may be seen before their node, and outlive it. A row without a node
+# object is not `alive` and offers nothing. Rows are handed out lowest first, so nodes that came
+# earlier stand earlier, which is how ties between nodes are broken.
+
+
+Matrix = NDArray[np.int64]
+
+NO_PODS = 2**62
+"""The lowest priority where there are no pods."""
+
+_FIRST_CAPACITY = 64
+_FIRST_SLOTS = 8
+_MORE_SLOTS = 4
+"""Few at a time, since every pod that comes or goes costs a look at each."""
+
+
+@dataclass(slots=True, frozen=True)
+class NodeInfo:
+    """What the scheduler reads of a node object, quantities in base amounts."""
+
+    name: str
+    uid: str
+    labels: Mapping[str, str]
+    annotations: Mapping[str, str]
+    taints: list[Taint]
+    unschedulable: bool
+    allocatable: dict[str, int]
+    images: dict[str, int]
+    derived: frozenset[str] = frozenset()
+    """What of `allocatable` the node does not say itself: it follows from its devices."""
+
+
+class Held(NamedTuple):
+    """What a reservation holds, by slot."""
+
+    now: Mapping[int, int]
+    in_the_end: Mapping[int, int]
+    """When the pods have ended that do not stay as long as the node."""
+
+
+class NodeTable:
+    def __init__(self) -> None:
+        self.capacity = _FIRST_CAPACITY
+        self.size = 0
+        """One past the highest row ever in use: vectors are computed over `[:size]`."""
+        self.count = 0
+        """Nodes that exist: the N of `0/N nodes are available`."""
+        self.slots = Slots()
+        self.allocatable = _matrix(_FIRST_SLOTS, self.capacity)
+        self.claimed = _matrix(_FIRST_SLOTS, self.capacity)
+        """Requests of pods, plus what reservations there still hold."""
+        self._held = _matrix(_FIRST_SLOTS, self.capacity)
+        self._reserved = _matrix(_FIRST_SLOTS, self.capacity)
+        self.held_outdated: dict[int, None] = {}
+        """Rows on which reservations hold more or less than was last written down."""
+        self.held_on: Callable[[int], Collection[Held]] | None = None
+        """What each reservation on a row holds; said by the table's first ledger. Others only count
+        something again."""
+        self.permanent = _matrix(_FIRST_SLOTS, self.capacity)
+        """The part of `claimed` that pods claim which stay as long as the node."""
+        self.lowest: NDArray[np.int64] = np.full(self.capacity, NO_PODS, dtype=np.int64)
+        """The lowest priority of the pods on a row."""
+        self.lowest_held: NDArray[np.int64] = np.full(self.capacity, NO_PODS, dtype=np.int64)
+        """The lowest priority of the reservations on a row."""
+        self.alive: NDArray[np.bool_] = np.zeros(self.capacity, dtype=np.bool_)
+        self.taint_set: NDArray[np.int32] = np.zeros(self.capacity, dtype=np.int32)
+        self.taints = TaintSets()
+        self.columns = RowColumns(self.capacity)
+        """What others keep per row."""
+        self.labels = LabelColumns(self.columns)
+        self.ports = PortUse(self.columns)
+        self.images = Images(self.columns)
+        self.info: dict[int, NodeInfo] = {}
+        self.sparse: frozenset[int] = frozenset()
+        """The slots of which some node has nothing."""
+        self._having: NDArray[np.int64] = np.zeros(_FIRST_SLOTS, dtype=np.int64)
+        """How many nodes have something of a slot."""
+        self._row: dict[str, int] = {}
+        self._name: list[str] = []
+        self._free: list[int] = []
+
+    def row(self, name: str) -> int | None:
+        return self._row.get(name)
+
+    def name(self, row: int) -> str:
+        return self._name[row]
+
+    def names(self) -> Iterator[tuple[str, int]]:
+        return iter(self._row.items())
+
+    def slot(self, resource: str) -> int:
+        """The slot of a resource, with room for it in every matrix. It is the resource's for as long as
+        a node, a pod class or a reservation has something of it; see `Cluster.release_slots`."""
+        return self._fitted(self.slots.of(resource))
+
+    def pinned_slot(self, resource: str) -> int:
+        """The same, for good: for those who keep the number without any of these."""
+        slot = self.slot(resource)
+        self.slots.pin(slot)
+        return slot
+
+    def derived_slot(self, sum_of: str, resource: str) -> int:
+        return self._fitted(self.slots.derived(sum_of, resource))
+
+    def _fitted(self, slot: int) -> int:
+        if slot >= len(self.allocatable):
+            self._resize(len(self.allocatable) + _MORE_SLOTS, self.capacity)
+        return slot
+
+    def open_row(self, name: str) -> int:
+        """The row of a name, a new one if it has none."""
+        row = self._row.get(name)
+        if row is not None:
+            return row
+        if self._free:
+            row = heapq.heappop(self._free)
+            self._name[row] = name
+            self.columns.row_reopened(row)
+        else:
+            row = self.size
+            if row == self.capacity:
+                self._grow(self.capacity * 2)
+            self.size += 1
+            self._name.append(name)
+        self._row[name] = row
+        return row
+
+    @property
+    def held(self) -> Matrix:
+        """The part of `claimed` that reservations hold. Few ask for it, and it changes all the time: so
+        it is written down when asked for."""
+        self._write_held()
+        return self._held
+
+    @property
+    def reserved(self) -> Matrix:
+        """What reservations hold once every pod has ended that does not stay as long as the node:
+        reusable ones have then back what such pods use of them. With `permanent` this is what of a node
+        is never free while its reservations live."""
+        self._write_held()
+        return self._reserved
+
+    def _write_held(self) -> None:
+        if not self.held_outdated or self.held_on is None:
+            return
+        outdated, self.held_outdated = self.held_outdated, {}
+        held, reserved = self._held, self._reserved
+        for row in outdated:
+            held[:, row] = 0
+            holds = self.held_on(row)
+            for now, _ in holds:
+                for slot, amount in now.items():
+                    held[slot, row] += amount
+            reserved[:, row] = held[:, row]
+            for now, in_the_end in holds:
+                if in_the_end is not now:
+                    for slot in now.keys() | in_the_end.keys():
+                        reserved[slot, row] += in_the_end.get(slot, 0) - now.get(slot, 0)
+
+    def close_row(self, row: int) -> None:
+        """Gives a row back. It must be neither alive nor claimed."""
+        del self._row[self._name[row]]
+        self._name[row] = ""
+        heapq.heappush(self._free, row)
+
+    def put(self, row: int, info: NodeInfo) -> None:
+        """Writes a node object into its row."""
+        if not self.alive[row]:
+            self.alive[row] = True
+            self.count += 1
+        slots = {self.slot(name): amount for name, amount in info.allocatable.items()}
+        column = np.zeros(len(self.allocatable), dtype=np.int64)
+        for slot, amount in slots.items():
+            column[slot] = amount
+        column[NONZERO_CPU], column[NONZERO_MEMORY] = column[CPU], column[MEMORY]
+        self._offer(row, column)
+        self._taint(row, info.taints)
+        self.labels.set(row, info.labels)
+        self.images.set(row, info.images)
+        self.info[row] = info
+
+    def drop(self, row: int) -> None:
+        """Takes the node object out of its row; what is claimed there stays."""
+        self.alive[row] = False
+        self.count -= 1
+        self._offer(row, np.zeros(len(self.allocatable), dtype=np.int64))
+        self._taint(row, [])
+        self.labels.clear(row)
+        self.images.set(row, {})
+        del self.info[row]
+
+    def _taint(self, row: int, taints: list[Taint]) -> None:
+        before = self.taint_set.item(row)
+        self.taint_set[row] = self.taints.hold(taints)
+        if before != EMPTY:
+            self.taints.let_go(before)
+
+    def _offer(self, row: int, column: NDArray[np.int64]) -> None:
+        before = self.allocatable[:, row] > 0
+        self._having -= before
+        self._having += column > 0
+        self.slots.left(np.flatnonzero(before & (self._having == 0)).tolist())
+        self.allocatable[:, row] = column
+        self.sparse = frozenset(np.flatnonzero(self._having < self.count).tolist())
+
+    def _grow(self, capacity: int) -> None:
+        more = capacity - self.capacity
+        self._resize(len(self.allocatable), capacity)
+        self.lowest = np.pad(self.lowest, (0, more), constant_values=NO_PODS)
+        self.lowest_held = np.pad(self.lowest_held, (0, more), constant_values=NO_PODS)
+        self.alive = np.pad(self.alive, (0, more))
+        self.taint_set = np.pad(self.taint_set, (0, more))
+        self.columns.grow(capacity)
+        self.capacity = capacity
+
+    def _resize(self, slots: int, capacity: int) -> None:
+        self._having = np.pad(self._having, (0, slots - len(self._having)))
+        self.sparse |= frozenset(range(len(self.allocatable), slots) if self.count else ())
+        for name in ("allocatable", "claimed", "_held", "_reserved", "permanent"):
+            before: Matrix = getattr(self, name)
+            after = _matrix(slots, capacity)
+            after[: before.shape[0], : before.shape[1]] = before
+            setattr(self, name, after)
+
+
+def _matrix(slots: int, capacity: int) -> Matrix:
+    return np.zeros((slots, capacity), dtype=np.int64)

@@ -1,0 +1,333 @@
+"""Pods as objects tell of them: coming, changing, found on a node, going."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from holdfast.api.errors import InvalidObject
+from holdfast.api.names import QUEUE_NAME_ANNOTATION, RESERVATION_ALLOCATED, RESERVATION_TEMPLATE
+from holdfast.api.pod import Pod
+from holdfast.api.times import parse_time
+from holdfast.scheduler.cluster.class_key import RESULTS, pin_of
+from holdfast.scheduler.cluster.decisions import ObjectRef
+from holdfast.scheduler.cluster.events import Change
+from holdfast.scheduler.cluster.node_info import (
+    allocated_from,
+    bound_at,
+    gives_up,
+    is_preempted,
+    is_ready,
+)
+from holdfast.scheduler.cluster.pod_classes import PodClass, Traits
+from holdfast.scheduler.cluster.pods import Phase, PodRecord, queued_since
+from holdfast.scheduler.jobs import Job
+from holdfast.scheduler.jobs.estimates import estimate_in
+from holdfast.scheduler.jobs.job import KEYS as JOB_KEYS
+
+if TYPE_CHECKING:
+    from holdfast.scheduler.cluster.cluster import Cluster
+
+_ENDED = ("Succeeded", "Failed")
+
+
+class PodHandlers:
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._pods = cluster.pods
+        self._nodes = cluster.nodes
+        self._ledger = cluster.ledger
+        self._classes = cluster.classes
+        self._volumes = cluster.volumes
+        self._jobs = cluster.jobs
+        self._promises = cluster.promises
+        self._virtuals = cluster.virtuals
+        self._asks = cluster.virtuals.requirements.asks
+        self._belongings = cluster.belongings
+        self._chronicle = cluster.chronicle
+        self._uid: dict[tuple[str, str], str] = {}
+
+    def named(self, namespace: str, name: str) -> PodRecord | None:
+        return self._pods.get(self._uid.get((namespace, name), ""))
+
+    def put(self, pod: Pod) -> None:
+        meta = pod.metadata
+        uid = meta.uid
+        if RESERVATION_TEMPLATE in meta.annotations or uid in self._asks:
+            self._virtuals.requirements.see_pod(pod)
+        known = self._pods.get(uid)
+        if pod.status.phase in _ENDED:
+            # Those that ended may be heard of late, when another has the name.
+            self._jobs.ended(meta, pod.status.phase == "Succeeded")
+            if known is not None:
+                self._forget(known, pod.status.phase.lower())
+            return
+        if known is None:
+            self._come(pod)
+            return
+        try:
+            cls = self._class_of(pod)
+        except InvalidObject as error:
+            self.malformed(uid)
+            self._cluster.report(known.ref, error)
+            return
+        self._read_job(known, pod)
+        if cls is not known.cls:
+            self._reclass(known, pod, cls)
+        else:
+            self._classes.release(cls)
+            self._place_or_queue(known, pod, changed=False)
+
+    def _come(self, pod: Pod) -> None:
+        """A pod that was not known before."""
+        meta, cluster = pod.metadata, self._cluster
+        uid, name = meta.uid, (meta.namespace, meta.name)
+        if self._jobs.has_ended(uid):
+            return  # older news than what is known
+        namesake = self._uid.get(name)
+        if namesake is not None and namesake in self._pods:
+            # Its deletion was missed: a name is given again only once it is free.
+            self._forget(self._pods[namesake], "replaced")
+        ref = ObjectRef("Pod", *name, uid)
+        try:
+            cls = self._class_of(pod)
+        except InvalidObject as error:
+            cluster.report(ref, error)
+            return
+        now = cluster.now
+        known = self._pods[uid] = PodRecord(ref, cls, pod.spec.scheduler_name, now)
+        if meta.creation_timestamp:
+            known.created = meta.creation_timestamp
+            known.queued_since = queued_since(meta.creation_timestamp, now)
+        cluster.revision += 1
+        self._uid[name] = uid
+        self._read_job(known, pod)
+        self._chronicle.note(now, ref, "added")
+        self._place_or_queue(known, pod, changed=True)
+
+    def drop(self, pod: Pod) -> None:
+        """The object is deleted."""
+        known = self._pods.get(pod.metadata.uid)
+        if known is not None:
+            self._forget(known, "deleted")
+        elif pod.status.phase in _ENDED:
+            # Where pods that end are lost sight of, that looks the same, but for the phase.
+            self._jobs.gone(pod.metadata.uid)
+
+    def malformed(self, uid: str) -> None:
+        """The object makes no sense any more. A pod already on a node keeps what it claims: that room
+        is in use whatever its object says now."""
+        known = self._pods.get(uid)
+        if known is not None and known.phase is Phase.PENDING:
+            self._forget(known, "malformed")
+
+    def _read_job(self, known: PodRecord, pod: Pod) -> None:
+        """What the pod says of the job it belongs to, and of its length."""
+        meta = pod.metadata
+        annotations = meta.annotations
+        if annotations and RESULTS.issuperset(annotations):
+            annotations = {}
+        if (
+            annotations
+            or pod.spec.active_deadline_seconds is not None
+            or known.queue
+            or known.estimate is not None
+        ):
+            before, known.estimate = known.estimate, estimate_in(pod)
+            if known.estimate is not None:
+                self._jobs.lengths_are_told = True
+            if known.estimate != before and known.row >= 0:
+                self._jobs.lengths_changed += 1
+            known.queue = annotations.get(QUEUE_NAME_ANNOTATION, "")
+        if (
+            known.job is not None
+            or (meta.labels and not JOB_KEYS.isdisjoint(meta.labels))
+            or (annotations and not JOB_KEYS.isdisjoint(annotations))
+        ):
+            self._jobs.join(known, meta)
+
+    def _reclass(self, known: PodRecord, pod: Pod, cls: PodClass) -> None:
+        """The pod changed in a way scheduling can see."""
+        before = known.cls
+        self._cluster.revision += 1
+        if known.row >= 0:
+            self._claim_as(known, cls)
+            if gives_up(before, cls):
+                self._cluster.changed(Change.POD_LEFT)
+            if cls.labels != before.labels or cls.terminating != before.terminating:
+                self._cluster.changed(Change.POD_LABELS)
+        else:
+            known.cls = cls
+            cleared = self._nodes.row(known.nominated) if known.nominated else None
+            if cleared is not None:
+                self._ledger.changed.add(cleared)
+                self._cluster.changed(Change.POD_LEFT)  # it may leave more room to others than before
+        self._classes.release(before)
+        self._chronicle.note(self._cluster.now, known.ref, "changed")
+        self._place_or_queue(known, pod, changed=True)
+
+    def reclassify(self, name: str, uid: str) -> None:
+        """Reservations came to mean pods of this name or uid, or do so no more."""
+        pods = [self._pods[uid]] if uid in self._pods else []
+        if not uid:
+            pods = [pod for pod in self._pods.values() if pod.name == name]
+        for pod in pods:
+            if pod.phase is not Phase.PENDING:
+                continue
+            before, pod.cls = pod.cls, self._class_anew(pod)
+            self._classes.release(before)
+            if self._cluster.watcher is not None and not pod.leaving:
+                self._cluster.watcher.pod_pending(pod)
+
+    def reprioritize(self, pod: PodRecord) -> None:
+        """The PodGroup of a member may say something else of how important it is."""
+        before, cls = pod.cls, self._class_anew(pod)
+        if cls is before:
+            self._classes.release(cls)
+            return
+        if pod.row >= 0:
+            self._claim_as(pod, cls)
+            if cls.priority < before.priority or cls.spared < before.spared:
+                self._cluster.changed(Change.POD_LEFT)  # there may be somebody to preempt who was not
+        else:
+            pod.cls = cls
+        self._classes.release(before)
+        if pod.phase is Phase.PENDING and self._cluster.watcher is not None and not pod.leaving:
+            self._cluster.watcher.pod_pending(pod)
+
+    def _claim_as(self, pod: PodRecord, cls: PodClass) -> None:
+        """The pod, which is on a node, claims there what one of that class does."""
+        row = pod.row
+        with self._ledger.transaction() as transaction:
+            self._ledger.remove(pod)
+            pod.cls = cls
+            self._ledger.place(pod, row)
+            transaction.commit()
+
+    def _class_anew(self, pod: PodRecord) -> PodClass:
+        """The class a known pod has now, acquired."""
+        seen = pod.cls.pod
+        own = msgspec.structs.replace(seen.metadata, name=pod.name, uid=pod.uid)
+        one = msgspec.structs.replace(seen, metadata=own)
+        return self._classes.acquire(one, self._traits(one, pod.job))
+
+    def _class_of(self, pod: Pod) -> PodClass:
+        """The class of a pod, acquired; raises InvalidObject."""
+        job = self._jobs.named(pod)
+        traits = self._promises.traits(pod.metadata) if job is None else self._traits(pod, job)
+        return self._classes.acquire(pod, traits)
+
+    def _traits(self, pod: Pod, job: Job | None) -> Traits:
+        """What sets its class apart though it is not written in the pod."""
+        traits = self._promises.traits(pod.metadata)
+        if job is None:
+            return traits
+        priority = None if pod.spec.priority else job.priority_class
+        if priority is None and not job.spares:
+            return traits
+        return traits._replace(priority=priority, spared=job.spares)
+
+    def _place_or_queue(self, known: PodRecord, pod: Pod, changed: bool) -> None:
+        node = pod.spec.node_name
+        if node:
+            started = pod.status.start_time
+            before = known.started
+            known.started = parse_time(started) if started else None
+            preempted, deleted = is_preempted(pod), pod.metadata.deletion_timestamp is not None
+            # Its condition and its deletion may take a while, and updates by others come before: a
+            # victim is on its way out until the decision is refused.
+            if deleted:
+                known.disrupted = preempted
+            preempted = preempted and not deleted
+            if preempted != known.preempted:
+                known.preempted = preempted
+                if known.job is not None:
+                    self._jobs.touch(known.job)
+            known.ready = is_ready(pod)
+            if known.job is not None:
+                known.bound_at = bound_at(pod)
+            self._draw(known, pod)
+            self._belongings.seen(known, pod.metadata)
+            self._assigned(known, node)
+            if known.started != before:
+                self._cluster.starts.add(known.row)
+                if known.estimate is not None:
+                    self._ledger.changed.add(known.row)  # it is known when it ends
+            return
+        known.leaving = pod.metadata.deletion_timestamp is not None or known.disrupted
+        if known.uid in self._promises.rooms:
+            self._promises.preemptor_changed(known)
+        if known.phase is not Phase.PENDING:
+            return
+        gates = pod.spec.scheduling_gates
+        if gates or known.gates:
+            names = tuple([gate.name for gate in gates])
+            changed = changed or names != known.gates
+            known.gates = names
+        known.pin = pin_of(pod.spec) if known.cls.pinned else None
+        # An update that crossed ours on the way may not know yet that the pod was nominated.
+        if pod.status.nominated_node_name:
+            self._cluster.nominate(known, pod.status.nominated_node_name)
+        if self._cluster.watcher is None:
+            return
+        if known.leaving:
+            self._cluster.watcher.pod_settled(known)
+        elif changed:
+            self._cluster.watcher.pod_pending(known)
+
+    def _draw(self, known: PodRecord, pod: Pod) -> None:
+        text = pod.metadata.annotations.get(RESERVATION_ALLOCATED)
+        if not text and not known.draws_on:
+            return
+        drawn = self._promises.known.get(known.draws_on) if text and known.draws_on else None
+        if drawn is None or drawn.mark != text:
+            self._ledger.draw(known, allocated_from(text))
+
+    def _assigned(self, known: PodRecord, node: str) -> None:
+        """The pod is on a node, by our doing or by another's."""
+        row = self._nodes.row(node)
+        if known.row >= 0 and known.row == row:
+            self._cluster.confirm(known)
+            return
+        if self._cluster.watcher is not None:
+            self._cluster.watcher.pod_settled(known)
+        if known.row >= 0:
+            self._vacate(known)
+        self._cluster.nominate(known, "")
+        self._cluster.revision += 1
+        row = self._cluster.open_row(node)
+        self._ledger.place(known, row)
+        known.phase = Phase.ASSIGNED
+        if known.draws_on:
+            self._promises.pod_confirmed(known)
+        if known.uid in self._promises.rooms:
+            self._promises.preemptor_changed(known)
+        self._cluster.changed(Change.POD_PLACED)
+        self._chronicle.note(self._cluster.now, known.ref, "assigned", node)
+
+    def _vacate(self, pod: PodRecord) -> None:
+        self._ledger.remove(pod)
+        self._cluster.changed(Change.POD_LEFT)
+        if self._volumes.release(pod.uid):
+            self._cluster.changed(Change.PROMISES)
+
+    def _forget(self, pod: PodRecord, why: str) -> None:
+        self._virtuals.requirements.forget_pod(pod.uid)
+        self._cluster.revision += 1
+        if self._cluster.watcher is not None:
+            self._cluster.watcher.pod_settled(pod)
+        if pod.row >= 0:
+            self._vacate(pod)
+        self._cluster.nominate(pod, "")
+        pod.gone = True
+        self._belongings.forget(pod.uid)
+        del self._pods[pod.uid]
+        if pod.uid in self._promises.rooms:
+            self._promises.preemptor_changed(pod)
+        if self._uid.get((pod.namespace, pod.name)) == pod.uid:
+            del self._uid[pod.namespace, pod.name]
+        if pod.job is not None:
+            self._jobs.leave(pod)
+        self._classes.release(pod.cls)
+        self._chronicle.note(self._cluster.now, pod.ref, why)

@@ -1,0 +1,171 @@
+"""Looks after the jobs that move pods.
+
+Each job is taken as far as it can go with what is known now; what it waits for is seen as an event.
+Nothing is remembered that a restart must not lose: how far a job got is in its status, which pod and
+which reservation it is about in its spec.
+"""
+
+from holdfast.api.meta import ObjectReference
+from holdfast.api.migration import MigrationPhase, PodMigrationJob
+from holdfast.scheduler.cluster.cluster import Cluster
+from holdfast.scheduler.cluster.decisions import (
+    CreateReservation,
+    Decision,
+    DeleteReservation,
+    Evict,
+    SetMigrationStatus,
+    SpecifyMigration,
+)
+from holdfast.scheduler.controllers.migration.migration_job import ENDED, Move
+from holdfast.scheduler.controllers.migration.migration_reservation import maker_of, name_of
+from holdfast.scheduler.controllers.migration.migration_steps import MigrationSteps
+from holdfast.scheduler.reservations.reservation_info import ReservationInfo
+from holdfast.scheduler.reservations.reservation_status import bound_owners
+
+
+class MigrationController:
+    def __init__(self, cluster: Cluster) -> None:
+        self._jobs = cluster.migrations
+        self._promises = cluster.promises
+        self._moves: dict[str, Move] = {}
+        """The jobs there is something left to do for, by uid."""
+        self._decisions: list[Decision] = []
+        self._steps = MigrationSteps(cluster, self._moves, self._decisions)
+        self._ran_at = 0.0
+        self._started = False
+
+    def run(self, now: float) -> list[Decision]:
+        jobs, self._ran_at = self._jobs, now
+        if not self._started:
+            self._started = True
+            self._drop_orphans()
+        if jobs.changed:
+            changed, jobs.changed = jobs.changed, {}
+            for job in changed.values():
+                self._take_in(job, now)
+        if jobs.refused:
+            self._take_refusals(now)
+        for move in list(self._moves.values()):
+            self._go_on(move, now)
+        decisions = self._decisions[:]
+        self._decisions.clear()
+        return decisions
+
+    def next_timer(self) -> float | None:
+        times = (move.next_timer(self._ran_at) for move in self._moves.values())
+        return min((time for time in times if time is not None), default=None)
+
+    def _take_in(self, job: PodMigrationJob, now: float) -> None:
+        uid, phase = job.metadata.uid, job.status.phase
+        move = self._moves.get(uid)
+        if uid not in self._jobs.known:
+            if move is not None:
+                move.deleted = True
+            else:
+                self._drop_room(job, phase)
+        elif move is not None:
+            move.job = job
+            if job.status == move.told or phase in ENDED:
+                move.told = None
+            if phase in ENDED:
+                move.status = job.status  # others may end it, and the first word stands
+        elif phase not in ENDED:
+            self._moves[uid] = Move(job, now)
+        else:
+            self._drop_room(job, phase)
+
+    def _take_refusals(self, now: float) -> None:
+        jobs = self._jobs
+        refused, jobs.refused = jobs.refused, []
+        for decision, message in ((each.decision, each.message) for each in refused):
+            for move in self._moves.values():
+                match decision:
+                    case SetMigrationStatus(job=job) | SpecifyMigration(job=job) if job == move.ref:
+                        move.told, move.specified = None, ("", "")
+                        move.writing.refused(now)
+                    case Evict(pod=pod) if pod.uid == move.pod and move.eviction.under_way:
+                        self._steps.not_evicted(move, message, now)
+                    case CreateReservation(reservation=made) if (
+                        move.creation.under_way and made.metadata.name == name_of(move.job)
+                    ):
+                        self._steps.not_created(move, message, now)
+
+    def _go_on(self, move: Move, now: float) -> None:
+        job, before = move.job, len(self._decisions)
+        if not (move.deleted or move.ended):
+            if job.metadata.deletion_timestamp is not None:
+                self._steps.abort(move)
+            elif job.spec.paused:
+                return
+            else:
+                self._steps.proceed(move, now)
+        # What it says comes before what it does, and before what is said about it.
+        done = self._decisions[before:]
+        del self._decisions[before:]
+        if not move.deleted:
+            self._write(move, now)
+        self._decisions += done
+        if move.deleted or move.ended:
+            self._wind_up(move)
+
+    def _write(self, move: Move, now: float) -> None:
+        if not move.writing.may_begin(now):
+            return
+        self._specify(move)
+        if move.status == move.job.status:
+            move.told = None
+            move.writing.done()
+        elif move.status != move.told:
+            move.told = move.status
+            self._decisions.append(SetMigrationStatus(move.ref, move.status))
+
+    def _specify(self, move: Move) -> None:
+        """What the job turned out to be about."""
+        pod = room = None
+        reference, seen = move.job.spec.pod_ref, move.pod_ref
+        if seen is not None and (reference is None or reference.uid != seen.uid):
+            pod = ObjectReference(kind="Pod", namespace=seen.namespace, name=seen.name, uid=seen.uid)
+        promise = self._promises.known.get(move.room)
+        if promise is not None and move.given_room is None:
+            room = ObjectReference(
+                api_version=promise.object.api_version,
+                kind=promise.object.kind,
+                name=promise.name,
+                uid=promise.uid,
+            )
+        wanted = (pod.uid if pod else "", room.uid if room else "")
+        if any(wanted) and wanted != move.specified:
+            move.specified = wanted
+            self._decisions.append(SpecifyMigration(move.ref, pod, room))
+
+    # What is left when it is over
+
+    def _wind_up(self, move: Move) -> None:
+        """Leaves no room behind that nobody wants, and forgets the job once it says how it ended."""
+        if not move.room_dropped and self._drop_room(move.job, move.status.phase):
+            move.room_dropped = True
+            move.creation.under_way = False
+        written = move.deleted or move.job.status.phase == move.status.phase
+        if written and not move.creation.under_way:
+            del self._moves[move.ref.uid]
+
+    def _drop_room(self, job: PodMigrationJob, phase: str) -> bool:
+        """Whether there was a reservation of the job's making that is of no use."""
+        promise = self._promises.get(name_of(job))
+        if promise is None or maker_of(promise.object) != job.metadata.uid:
+            return False
+        used = promise.finished or bound_owners(self._promises, promise)
+        if phase == MigrationPhase.SUCCEEDED and used:
+            return False
+        self._delete(promise, f"PodMigrationJob/{job.metadata.name} does not need it")
+        return True
+
+    def _drop_orphans(self) -> None:
+        """Reservations whose job went while nobody looked."""
+        for promise in self._promises.known.values():
+            maker = maker_of(promise.object)
+            if maker and maker not in self._jobs.known:
+                self._delete(promise, "the PodMigrationJob it was made for is gone")
+
+    def _delete(self, promise: ReservationInfo, why: str) -> None:
+        self._decisions.append(DeleteReservation(promise.ref, why))

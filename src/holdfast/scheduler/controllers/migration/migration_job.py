@@ -1,0 +1,184 @@
+"""One job: what it wants, how far it got, what is under way for it."""
+
+from typing import Final
+
+import msgspec
+
+from holdfast.api import names
+from holdfast.api.errors import DurationError, TimeError
+from holdfast.api.meta import Condition, ObjectReference, condition
+from holdfast.api.migration import (
+    DEFAULT_TTL,
+    MigrationMode,
+    MigrationPhase,
+    MigrationStep,
+    PodMigrationJob,
+    PodMigrationJobStatus,
+)
+from holdfast.api.times import format_time, parse_duration, parse_time
+from holdfast.scheduler.cluster.decisions import ObjectRef
+
+ENDED: Final = (MigrationPhase.SUCCEEDED, MigrationPhase.FAILED, MigrationPhase.ABORTED)
+RETRY_FIRST, RETRY_MOST = 1.0, 10.0
+"""Seconds until what was refused is asked for again; doubling."""
+
+
+class Attempt:
+    """Something asked of the outside: at most once at a time, and after a refusal not at once again."""
+
+    __slots__ = ("due", "tries", "under_way")
+
+    def __init__(self) -> None:
+        self.under_way = False
+        self.tries = 0
+        self.due: float | None = None
+        """When it may be asked again after a refusal."""
+
+    def may_begin(self, now: float) -> bool:
+        return not self.under_way and (self.due is None or self.due <= now)
+
+    def begin(self) -> None:
+        self.under_way = True
+        self.due = None
+
+    def done(self) -> None:
+        self.under_way = False
+        self.tries = 0
+        self.due = None
+
+    def refused(self, now: float) -> None:
+        self.under_way = False
+        self.due = now + min(RETRY_FIRST * 2**self.tries, RETRY_MOST)
+        self.tries += 1
+
+
+class Move:
+    def __init__(self, job: PodMigrationJob, now: float) -> None:
+        meta = job.metadata
+        self.job = job
+        self.ref = ObjectRef("PodMigrationJob", "", meta.name, meta.uid)
+        try:
+            self.created = parse_time(meta.creation_timestamp or "")
+        except TimeError:
+            self.created = now
+        self.status = job.status
+        """As decided; the object says the same once that was written."""
+        self.told: PodMigrationJobStatus | None = None
+        """The status last written, until it is seen."""
+        self.pod = job.spec.pod_ref.uid if job.spec.pod_ref is not None else ""
+        """The uid of the pod to move, once it is known."""
+        self.pod_ref: ObjectRef | None = None
+        """The pod to move, if it was seen."""
+        self.old_node = ""
+        """Where it was seen."""
+        self.specified: tuple[str, str] = ("", "")
+        """The uids of the pod and the reservation that were last written into the spec."""
+        self.room = ""
+        """The uid of the reservation, once it was seen."""
+        self.room_dropped = False
+        self.writing = Attempt()
+        self.creation = Attempt()
+        self.eviction = Attempt()
+        self.budgets = -1
+        """The version of the disruption budgets when an eviction was last asked for."""
+        self.others: frozenset[str] = frozenset()
+        """The uids of those who used the reservation before the pod was evicted."""
+        self.seen_leaving = False
+        self.deleted = False
+        """Whether the job itself is gone."""
+
+    @property
+    def name(self) -> str:
+        return self.ref.name
+
+    @property
+    def evicts_directly(self) -> bool:
+        return self.job.spec.mode == MigrationMode.EVICT_DIRECTLY
+
+    @property
+    def ended(self) -> bool:
+        return self.status.phase in ENDED
+
+    @property
+    def pod_name(self) -> str:
+        """As messages have it."""
+        reference = self.job.spec.pod_ref
+        if self.pod_ref is not None:
+            return f'"{self.pod_ref.namespace}/{self.pod_ref.name}"'
+        if reference is None:
+            return '"/"'
+        return f'"{reference.namespace or names.DEFAULT_NAMESPACE}/{reference.name or reference.uid}"'
+
+    @property
+    def deadline(self) -> float | None:
+        """When it is given up; never if None."""
+        try:
+            ttl = parse_duration(self.job.spec.ttl if self.job.spec.ttl is not None else DEFAULT_TTL)
+        except DurationError:
+            ttl = parse_duration(DEFAULT_TTL)
+        return self.created + ttl if ttl > 0 else None
+
+    @property
+    def given_room(self) -> ObjectReference | None:
+        """The reservation its spec names."""
+        options = self.job.spec.reservation_options
+        reference = options.reservation_ref if options is not None else None
+        return reference if reference is not None and reference.name else None
+
+    @property
+    def why(self) -> str:
+        annotations = self.job.metadata.annotations
+        return annotations.get(names.EVICT_REASON) or annotations.get(names.EVICT_TRIGGER) or "NotSet"
+
+    def next_timer(self, after: float) -> float | None:
+        times: tuple[float | None, ...] = (self.writing.due,)
+        if not (self.ended or self.job.spec.paused):
+            times = (*times, self.deadline, self.creation.due, self.eviction.due)
+        return min((time for time in times if time is not None and time > after), default=None)
+
+    # What is said of it
+
+    def condition(self, step: MigrationStep) -> Condition | None:
+        return condition(self.status.conditions, step)
+
+    def is_true(self, step: MigrationStep) -> bool:
+        found = self.condition(step)
+        return found is not None and found.status == "True"
+
+    def say(
+        self, step: MigrationStep, true: bool, now: float, reason: str = "", message: str = ""
+    ) -> bool:
+        """Sets the condition, and with it how far the job got. Whether that is news."""
+        if not self.note(step, true, now, reason, message):
+            return False
+        self.status = msgspec.structs.replace(
+            self.status, status=str(step), reason=str(reason), message=message
+        )
+        return True
+
+    def note(
+        self, step: MigrationStep, true: bool, now: float, reason: str = "", message: str = ""
+    ) -> bool:
+        """Sets the condition alone. Whether that is news."""
+        known, status = self.condition(step), "True" if true else "False"
+        if known is not None and (known.status, known.reason, known.message) == (
+            status,
+            reason,
+            message,
+        ):
+            return False
+        since = known.last_transition_time if known is not None and known.status == status else None
+        said = Condition(
+            type=str(step),
+            status=status,
+            reason=str(reason),
+            message=message,
+            last_transition_time=since or format_time(now),
+        )
+        conditions = self.status.conditions
+        if known is None:
+            conditions = [*conditions, said]
+        else:
+            conditions = [said if each.type == step else each for each in conditions]
+        self.status = msgspec.structs.replace(self.status, conditions=conditions)
+        return True

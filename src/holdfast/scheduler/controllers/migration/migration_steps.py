@@ -1,0 +1,337 @@
+"""What a job does next, step by step; each either is done, or waits, or ends the job.
+
+The texts and reasons are those of Koordinator's controller: people and scripts know them.
+"""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from holdfast.api import names
+from holdfast.api.meta import ObjectReference
+from holdfast.api.migration import MigrationPhase, MigrationReason, MigrationStep
+from holdfast.scheduler.cluster.cluster import Cluster
+from holdfast.scheduler.cluster.decisions import CreateReservation, Decision, Emit, Evict
+from holdfast.scheduler.cluster.pods import Phase, PodRecord
+from holdfast.scheduler.controllers.migration.migration_job import Move
+from holdfast.scheduler.controllers.migration.migration_reservation import (
+    name_of,
+    reservation_for,
+    waits_for_pod,
+)
+from holdfast.scheduler.reservations.reservation_info import ReservationInfo
+from holdfast.scheduler.reservations.reservation_status import SUCCEEDED, bound_owners
+
+_Step, _Reason = MigrationStep, MigrationReason
+_BUDGET = "PodDisruptionBudget"
+_NEVER = str(2**31 - 1)
+"""The eviction cost of pods that are not to be evicted at all."""
+_TAKEN = "Reservation is already bound by another Pod"
+
+
+class MigrationSteps:
+    def __init__(self, cluster: Cluster, moves: Mapping[str, Move], decisions: list[Decision]) -> None:
+        self._cluster = cluster
+        self._promises = cluster.promises
+        self._moves = moves
+        self._decisions = decisions
+
+    def proceed(self, move: Move, now: float) -> None:
+        if move.deadline is not None and move.deadline <= now:
+            self._fail(move, _Reason.TIMEOUT, "Abort job caused by timeout")
+            return
+        begun = move.status.phase == MigrationPhase.RUNNING and move.pod
+        if not (begun or self._begin(move)):
+            return
+        self._look_at_pod(move)
+        if move.evicts_directly:
+            if self._is_evicted(move, None, now):
+                self._succeed(move, f"Pod {move.pod_name} has been evicted")
+            return
+        if move.status.pod_ref is not None:
+            self._await_ready(move, now)
+            return
+        promise = self._room(move, now)
+        if promise is None or not self._is_held(move, promise, now):
+            return
+        if waits_for_pod(promise.object.spec, move.pod):
+            self._await_pod(move, promise, now)
+        elif self._is_evicted(move, promise, now):
+            self._await_bind(move, promise, now)
+
+    def _look_at_pod(self, move: Move) -> None:
+        pod = self._cluster.pods.get(move.pod)
+        if pod is not None:
+            move.pod_ref = pod.ref
+            move.old_node = self._cluster.nodes.name(pod.row) if pod.row >= 0 else ""
+
+    # Whether it can begin
+
+    def _begin(self, move: Move) -> bool:
+        reference = move.job.spec.pod_ref
+        if reference is None or not (reference.name or reference.uid):
+            self._fail(move, _Reason.INVALID_POD_REF, "Abort job caused by invalid PodRef")
+            return False
+        if reference.uid:
+            pod = self._cluster.pods.get(reference.uid)
+        else:
+            pod = self._cluster.pod(reference.namespace or names.DEFAULT_NAMESPACE, reference.name)
+        if pod is None:
+            self._miss_pod(move)
+            return False
+        move.pod, move.pod_ref = pod.uid, pod.ref
+        why_not = self._forbids(move, pod)
+        if why_not:
+            self._fail(move, _Reason.FORBIDDEN, f"Pod {move.pod_name} {why_not}")
+            return False
+        move.status = msgspec.structs.replace(move.status, phase=str(MigrationPhase.RUNNING))
+        return True
+
+    def _forbids(self, move: Move, pod: PodRecord) -> str:
+        for other in self._moves.values():
+            if (
+                other is not move
+                and other.pod == pod.uid
+                and other.status.phase == MigrationPhase.RUNNING
+            ):
+                return f'is already being migrated by PodMigrationJob "{other.name}"'
+        cost = pod.cls.annotations.get(names.EVICTION_COST)
+        if pod.cls.permanent or pod.cls.pinned or cost == _NEVER:
+            return "is forbidden to migrate because it does not meet the requirements"
+        if not move.evicts_directly and pod.scheduler not in self._cluster.served:
+            return (
+                "can not be migrated by ReservationFirst mode because "
+                f"pod.schedulerName={pod.scheduler}"
+            )
+        return ""
+
+    # The room
+
+    def _room(self, move: Move, now: float) -> ReservationInfo | None:
+        """The reservation; None while there is none."""
+        given = move.given_room
+        name = given.name if given is not None else name_of(move.job)
+        promise = self._promises.get(name)
+        wanted = move.room or (given.uid if given is not None else "")
+        if promise is None or (wanted and promise.uid != wanted):
+            if given is None and not move.room:
+                self._make_room(move, now)
+            else:
+                text = f'Abort job caused by missing Reservation "/{name}"'
+                self._fail(move, _Reason.MISSING_RESERVATION, text)
+            return None
+        if not move.room:
+            move.room = promise.uid
+            move.creation.done()
+            if given is None:
+                text = f'Successfully create Reservation "{name}"'
+                self._say(move, _Step.RESERVATION_CREATED, text)
+        move.say(_Step.RESERVATION_CREATED, True, now)
+        return promise
+
+    def _make_room(self, move: Move, now: float) -> None:
+        pod = self._cluster.pods.get(move.pod)
+        if pod is None:
+            self._miss_pod(move)
+        elif move.creation.may_begin(now):
+            move.creation.begin()
+            claims = self._cluster.objects.get("PersistentVolumeClaim", {})
+            made = reservation_for(move.job, pod, move.old_node, claims, now)
+            self._decisions.append(CreateReservation(made))
+
+    def not_created(self, move: Move, message: str, now: float) -> None:
+        move.creation.refused(now)
+        if move.ended:
+            return
+        text = f"Failed to create Reservation caused by {message}"
+        reason = _Reason.FAILED_CREATE_RESERVATION
+        if move.say(_Step.RESERVATION_CREATED, False, now, reason, text):
+            self._warn(move, reason, text)
+
+    def _is_held(self, move: Move, promise: ReservationInfo, now: float) -> bool:
+        """Whether there is room for the replacement, for certain."""
+        if promise.finished:
+            if promise.finished == SUCCEEDED:
+                return True
+            self._fail(move, _Reason.RESERVATION_EXPIRED, "Reservation expired")
+            return False
+        pod = promise.pod
+        if pod is None or pod.phase is not Phase.ASSIGNED:
+            why, reason = promise.error or promise.message, _Reason.UNSCHEDULABLE
+            if why and move.say(_Step.RESERVATION_SCHEDULED, False, now, reason, why):
+                self._warn(move, reason, why)
+            return False
+        if move.is_true(_Step.RESERVATION_SCHEDULED):
+            return not promise.waiting
+        node = self._cluster.nodes.name(pod.row)
+        old = self._cluster.pods.get(move.pod)
+        if old is not None and old.row == pod.row and not waits_for_pod(promise.object.spec, old.uid):
+            text = f'Scheduler assignes the Reservation "{promise.name}" on the same node as the Pod'
+            self._fail(move, _Reason.FORBIDDEN, text)
+            return False
+        move.say(_Step.RESERVATION_SCHEDULED, True, now)
+        move.status = msgspec.structs.replace(move.status, node_name=node)
+        text = f'Assigned Reservation "{promise.name}" to node "{node}"'
+        self._say(move, _Step.RESERVATION_SCHEDULED, text)
+        return not promise.waiting
+
+    # The eviction
+
+    def _is_evicted(self, move: Move, promise: ReservationInfo | None, now: float) -> bool:
+        if move.is_true(_Step.EVICTION):
+            return True
+        said, pod = move.condition(_Step.EVICTION), self._cluster.pods.get(move.pod)
+        if pod is None:
+            if said is None:
+                self._miss_pod(move)
+                return False
+            self._left(move)
+            move.say(_Step.EVICTION, True, now, _Reason.EVICT_COMPLETE)
+            self._say(move, _Reason.EVICT_COMPLETE, f"Pod {move.pod_name} has been evicted")
+            return True
+        if pod.cls.terminating or pod.leaving:
+            self._say_evicting(move, now)
+            self._left(move)
+        elif promise is not None and promise.finished == SUCCEEDED:
+            self._fail(move, _Reason.FORBIDDEN, _TAKEN)
+        elif said is None:
+            self._say_evicting(move, now)
+        elif _is_on_record(move):
+            self._evict(move, pod, promise, now)
+        return False
+
+    def _say_evicting(self, move: Move, now: float) -> None:
+        text = f'Pod {move.pod_name} evicted from node "{move.old_node}" by the reason "{move.why}"'
+        move.say(_Step.EVICTION, False, now, _Reason.EVICTING, text)
+
+    def _evict(self, move: Move, pod: PodRecord, promise: ReservationInfo | None, now: float) -> None:
+        """A refused eviction is tried again after a while, or when budgets have changed."""
+        attempt, budgets = move.eviction, self._cluster.versions.get(_BUDGET, 0)
+        if attempt.under_way or not (attempt.may_begin(now) or budgets != move.budgets):
+            return
+        attempt.begin()
+        move.budgets = budgets
+        if promise is not None:
+            move.others = frozenset(each.uid for each in bound_owners(self._promises, promise))
+        options = move.job.spec.delete_options or {}
+        self._decisions.append(Evict(pod.ref, f"by {move.ref}", options))
+
+    def not_evicted(self, move: Move, message: str, now: float) -> None:
+        move.eviction.refused(now)
+        if move.ended:
+            return
+        text = f"Failed evict Pod {move.pod_name} caused by {message}"
+        move.say(_Step.EVICTION, False, now, _Reason.FAILED_EVICT, text)
+        self._warn(move, _Reason.EVICTING, text)
+
+    def _left(self, move: Move) -> None:
+        """The pod is on its way."""
+        move.eviction.due = None
+        if move.seen_leaving or move.pod_ref is None:
+            return
+        move.seen_leaving = True
+        left = f'evicted from node "{move.old_node}" by the reason "{move.why}"'
+        self._say(move, _Reason.EVICTING, f"Pod {move.pod_name} {left}")
+        self._decisions.append(Emit(move.pod_ref, "Normal", "Descheduled", f"Pod {left}", "Migrating"))
+
+    # The replacement
+
+    def _await_pod(self, move: Move, promise: ReservationInfo, now: float) -> None:
+        """A pod that had no node is not evicted: it is its own replacement."""
+        pod = self._cluster.pods.get(move.pod)
+        if pod is None:
+            self._miss_pod(move)
+        elif pod.phase is Phase.ASSIGNED:
+            node = self._cluster.nodes.name(pod.row)
+            move.note(_Step.POD_SCHEDULED, True, now)
+            move.status = msgspec.structs.replace(move.status, pod_ref=_reference(pod), node_name=node)
+            self._succeed(move, f'Assign Pod {move.pod_name} to node "{node}"')
+        elif promise.finished == SUCCEEDED:
+            self._fail(move, _Reason.FORBIDDEN, _TAKEN)
+        else:
+            move.say(_Step.POD_SCHEDULED, False, now, _Reason.UNSCHEDULABLE, pod.told)
+
+    def _await_bind(self, move: Move, promise: ReservationInfo, now: float) -> None:
+        if promise.finished:
+            owners = (promise.final or promise.object.status).current_owners
+        elif promise.once:
+            owners = []  # with its first owner it is finished
+        else:
+            owners = [_reference(pod) for pod in bound_owners(self._promises, promise)]
+        owner = next((each for each in owners if each.uid not in move.others), None)
+        if owner is None:
+            reason = _Reason.WAIT_FOR_BIND
+            if move.say(_Step.POD_BOUND_RESERVATION, False, now, reason):
+                self._say(move, reason, "Waiting for Pod bind Reservation")
+            return
+        move.note(_Step.RESERVATION_BOUND, True, now)
+        move.status = msgspec.structs.replace(move.status, pod_ref=owner)
+        text = f'Reservation bound by pod "{owner.namespace}/{owner.name}"'
+        self._say(move, _Step.POD_BOUND_RESERVATION, text)
+        self._await_ready(move, now)
+
+    def _await_ready(self, move: Move, now: float) -> None:
+        """A pod that is gone again does not hold up the job."""
+        owner = move.status.pod_ref
+        assert owner is not None
+        pod, name = self._cluster.pods.get(owner.uid), f"{owner.namespace}/{owner.name}"
+        if pod is not None and not pod.ready:
+            reason = _Reason.WAIT_FOR_READY
+            if move.say(_Step.BOUND_POD_READY, False, now, reason):
+                self._say(move, reason, f"Waiting for Bound Pod {name} Ready")
+            return
+        move.note(_Step.BOUND_POD_READY, True, now)
+        self._say(move, _Step.BOUND_POD_READY, f'Bind pod "{name}" is ready')
+        given = move.given_room
+        room = given.name if given is not None else name_of(move.job)
+        message = f'Bind Pod "{name}" in Reservation "{room}"'
+        move.note(_Step.POD_BOUND_RESERVATION, True, now, message=message)
+        self._succeed(move, message)
+
+    # How it ends
+
+    def abort(self, move: Move) -> None:
+        self._end(move, MigrationPhase.ABORTED, "Deleted", "Abort job caused by its deletion")
+
+    def _succeed(self, move: Move, message: str) -> None:
+        move.status = msgspec.structs.replace(
+            move.status,
+            phase=str(MigrationPhase.SUCCEEDED),
+            status="Complete",
+            reason="",
+            message=message,
+        )
+        self._say(move, "Complete", message)
+
+    def _miss_pod(self, move: Move) -> None:
+        self._fail(move, _Reason.MISSING_POD, f"Abort job caused by missing Pod {move.pod_name}")
+
+    def _fail(self, move: Move, reason: MigrationReason, message: str) -> None:
+        self._end(move, MigrationPhase.FAILED, reason, message)
+
+    def _end(self, move: Move, phase: MigrationPhase, reason: str, message: str) -> None:
+        move.status = msgspec.structs.replace(
+            move.status, phase=str(phase), reason=str(reason), message=message
+        )
+        self._warn(move, reason, message)
+
+    def _say(self, move: Move, reason: str, message: str) -> None:
+        self._decisions.append(Emit(move.ref, "Normal", str(reason), message, "Migrating"))
+
+    def _warn(self, move: Move, reason: str, message: str) -> None:
+        self._decisions.append(Emit(move.ref, "Warning", str(reason), message, "Migrating"))
+
+
+def _is_on_record(move: Move) -> bool:
+    """Whether the job's object says that this pod is being evicted. Before, a restart would not know
+    whose doing its end was."""
+    spec, status = move.job.spec, move.job.status
+    return (
+        spec.pod_ref is not None
+        and spec.pod_ref.uid == move.pod
+        and any(each.type == _Step.EVICTION for each in status.conditions)
+    )
+
+
+def _reference(pod: PodRecord) -> ObjectReference:
+    return ObjectReference(namespace=pod.namespace, name=pod.name, uid=pod.uid)

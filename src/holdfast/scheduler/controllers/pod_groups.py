@@ -1,0 +1,349 @@
+"""What queues say of themselves: their state, what they have, and how many jobs are where in them."""
+
+from collections import Counter
+
+import msgspec
+
+from holdfast.api.jobs import PodGroup, PodGroupCondition, PodGroupStatus, QueueStatus
+from holdfast.api.quantity import format_amount
+from holdfast.api.times import format_duration, format_time
+from holdfast.scheduler.cluster.cluster import Cluster
+from holdfast.scheduler.cluster.decisions import (
+    Decision,
+    Emit,
+    Preempt,
+    SetPodGroupStatus,
+    SetQueueStatus,
+)
+from holdfast.scheduler.cluster.pods import Phase
+from holdfast.scheduler.jobs import Job, JobName, JobProblem
+from holdfast.scheduler.jobs.admission import may_have_pods
+from holdfast.scheduler.jobs.job import NOT_ENOUGH_OF_TASK, NOT_ENOUGH_TASKS, NOTHING, SCHEDULED, SIGS
+from holdfast.scheduler.jobs.queues import QueueRecord
+
+
+class QueueStatuses:
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._queues = cluster.jobs.queues
+
+    def run(self, now: float) -> list[Decision]:
+        """Looks at those something happened in."""
+        if not self._queues:
+            return []
+        self._queues.refresh()
+        dirty, jobs = self._queues.dirty, self._cluster.jobs
+        for name in jobs.dirty:
+            if name in jobs.known and jobs.known[name].queue:
+                dirty[jobs.known[name].queue] = None
+        if not dirty:
+            return []
+        self._queues.dirty = {}
+        phases: dict[str, Counter[str]] = {name: Counter() for name in dirty}
+        for job in jobs.known.values():
+            if job.group is not None and job.queue in phases:
+                phases[job.queue][phase_of(job)] += 1
+        decisions: list[Decision] = []
+        for record in [self._queues.known[name] for name in dirty if name in self._queues.known]:
+            status = self._status(record, phases[record.name])
+            if status == record.object.status:
+                record.told = None
+            elif status != record.told:
+                record.told = status
+                decisions.append(SetQueueStatus(record.ref, status))
+        return decisions
+
+    def next_timer(self) -> float | None:
+        return None
+
+    def _status(self, record: QueueRecord, phases: Counter[str]) -> QueueStatus:
+        slots = self._cluster.nodes.slots
+        has = {slots.name(slot): amount for slot, amount in record.allocated.items()}
+        return msgspec.structs.replace(
+            record.object.status,
+            state=_state(record, phases),
+            allocated={name: format_amount(name, has[name]) for name in sorted(has) if name},
+            pending=phases["Pending"],
+            running=phases["Running"],
+            inqueue=phases["Inqueue"],
+            unknown=phases["Unknown"],
+            completed=phases["Completed"],
+        )
+
+
+def _state(record: QueueRecord, phases: Counter[str]) -> str:
+    """A queue that is being closed is closed once there are no jobs in it."""
+    state = record.object.status.state or "Open"
+    return "Closed" if state == "Closing" and not phases.total() else state
+
+
+# What PodGroups say of their jobs: phase, counts, and why a job waits.
+#
+#     Pending     members are missing, or it was not tried yet
+#     Inqueue     its members are there and wait for room, or may be made
+#     Running     enough of them have a place
+#     Unknown     some of them run, but fewer than it needs
+#     Completed   as many as it needs have ended, and none is left
+#
+# Those of scheduling.sigs.k8s.io have no conditions, and phases of their own: Pending, Scheduling,
+# Scheduled (enough have a place), Running, Failed (one did, and enough were there), Finished (enough
+# did their work). A job that says how long it may take, and takes longer, is reported once; it waits
+# on.
+
+
+UNSCHEDULABLE = "Unschedulable"
+TIMEOUT = "ScheduleTimeout"
+_PENDING = "Pending"
+_EVICTION_TAKES = 10.0
+"""So long whoever decided that a job makes room has to delete all of it, in seconds."""
+
+
+class PodGroups:
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._jobs = cluster.jobs
+        self._without_pods: dict[JobName, None] = {}
+        self._seen: object = None
+        self._deadlines: dict[JobName, float] = {}
+        self._unfinished: dict[JobName, float] = {}
+        """When an eviction of a whole job that was begun is finished, if nothing happens till then."""
+
+    def run(self, now: float) -> list[Decision]:
+        """Looks at every job something happened to."""
+        timed = self._deadlines or self._unfinished
+        if not self._jobs.dirty and not timed and not self._without_pods:
+            return []
+        self._let_in()
+        dirty, self._jobs.dirty = self._jobs.dirty, {}
+        for timers in (self._deadlines, self._unfinished):
+            dirty |= {name: None for name, deadline in timers.items() if deadline <= now}
+        decisions: list[Decision] = []
+        for name in dirty:
+            job = self._jobs.known.get(name)
+            if job is None:
+                self._deadlines.pop(name, None)
+                self._unfinished.pop(name, None)
+                continue
+            self._look_at(job, now)
+            decisions += self._finish_eviction(job, now)
+            late = self._is_late(job, now)
+            decisions += late + self._write(job, now, not late)
+        return decisions
+
+    def _let_in(self) -> None:
+        """Lets the pods of jobs be made that have none."""
+        cluster, known = self._cluster, self._jobs.known
+        for name in self._jobs.dirty:
+            job = known.get(name)
+            if job is not None and _has_no_pods(job):
+                self._without_pods[name] = None
+        if not self._without_pods:
+            return
+        seen = (cluster.nodes_changed.end, cluster.ledger.changed.end, self._jobs.queues.generation)
+        if seen == self._seen and self._without_pods.keys().isdisjoint(self._jobs.dirty):
+            return
+        self._seen = seen
+        jobs = [known[name] for name in self._without_pods if name in known]
+        jobs = [job for job in jobs if _has_no_pods(job) and not job.admitted]
+        self._without_pods = {job.name: None for job in jobs}
+        if not jobs:
+            return
+        let_in = [job for job in known.values() if phase_of(job) == "Inqueue"]
+        for job in sorted(jobs, key=lambda job: (-job.priority, job.created, job.name)):
+            if may_have_pods(cluster, job, let_in):
+                job.admitted = True
+                let_in.append(job)
+                del self._without_pods[job.name]
+                self._jobs.touch(job)
+
+    def next_timer(self) -> float | None:
+        times = [*self._deadlines.values(), *self._unfinished.values()]
+        return min(times, default=None)
+
+    def _finish_eviction(self, job: Job, now: float) -> list[Decision]:
+        """A job that cannot do without its victims goes as a whole. A scheduler that ended in the
+        middle of that leaves members behind that are marked, but not deleted: they go too, for nothing
+        is gained by a part of it that runs."""
+        marked = [each for each in job.placed() if each.preempted and not each.disrupted]
+        members = marked if not job.is_ready else []
+        if not members:
+            self._unfinished.pop(job.name, None)
+            return []
+        due = self._unfinished.setdefault(job.name, now + _EVICTION_TAKES)
+        if due > now:
+            return []
+        del self._unfinished[job.name]
+        decisions: list[Decision] = []
+        for member in members:
+            member.disrupted = True
+            node = self._cluster.nodes.name(member.row)
+            condition = f"{member.scheduler}: preempting to accommodate a higher priority pod"
+            text = f"{job.name} had to make room and has lost members: the rest of it goes too"
+            decisions.append(
+                Preempt(member.ref, member.ref, node, condition, str(job.name), member.draws_on)
+            )
+            decisions.append(Emit(member.ref, "Normal", "Preempted", text, "Preempting"))
+        return decisions
+
+    def _look_at(self, job: Job, now: float) -> None:
+        if job.is_ready:
+            job.seen_ready = True
+            job.problem = NOTHING
+            job.lost_at = None
+            job.admitted = False
+        elif job.seen_ready and job.waiting():
+            job.seen_ready = False
+            job.lost_at = now
+        elif job.is_known and not job.waiting() and any(job.placed()):
+            # Nobody will try it, and find out, before its members are made anew.
+            of_task = job.lacks_of_tasks(())
+            reason = NOT_ENOUGH_OF_TASK if of_task else NOT_ENOUGH_TASKS
+            job.problem = JobProblem(reason, f"{job.name} has {of_task or job.lacks(())}")
+        may_be_interrupted = job.interrupted or not job.seen_ready
+        is_news = may_be_interrupted and self._jobs.look_for_interruption(job)
+        if is_news and self._jobs.on_changed is not None:
+            self._jobs.on_changed(job)
+
+    def _is_late(self, job: Job, now: float) -> list[Decision]:
+        """Takes note of whether the job takes longer than it may, and says so once."""
+        deadline = self._jobs.deadline(job)
+        self._deadlines.pop(job.name, None)
+        if deadline is None or deadline > now:
+            job.overdue = NOTHING
+            if deadline is not None:
+                self._deadlines[job.name] = deadline
+            return []
+        if job.overdue.reason or not job.problem.reason:
+            return []  # it was said; or it is yet to be tried, and may be placed at once
+        allowed = format_duration(deadline - job.waits_since)
+        job.overdue = JobProblem(TIMEOUT, f"{job.name} was not placed within {allowed}")
+        if _was_said(job, deadline):
+            return []
+        return [Emit(job.ref, "Warning", TIMEOUT, job.trouble.message[:1024], "Scheduling")]
+
+    def _write(self, job: Job, now: float, tell: bool) -> list[Decision]:
+        group = job.group
+        if group is None or not self._jobs.speaks_for(job):
+            return []
+        status = status_of(job, group, now)
+        if status == group.status:
+            job.told = None
+            return []
+        if status == job.told:
+            return []
+        decisions: list[Decision] = [SetPodGroupStatus(job.ref, group.api_version, status)]
+        before = job.told if isinstance(job.told, PodGroupStatus) else group.status
+        job.told = status
+        why = job.trouble
+        if tell and why.reason and (_why(before) != why.message or not _why(before)):
+            decisions.append(Emit(job.ref, "Warning", UNSCHEDULABLE, why.message[:1024], "Scheduling"))
+        return decisions
+
+
+def _why(status: PodGroupStatus) -> str:
+    for condition in status.conditions:
+        if condition.type == UNSCHEDULABLE and condition.status == "True":
+            return condition.message
+    return ""
+
+
+def _was_said(job: Job, deadline: float) -> bool:
+    """Whether an earlier scheduler said it: a condition tells, or where there are none, the time."""
+    if job.group is None or job.group.api_version.startswith(SIGS):
+        return deadline < job.first_seen
+    return any(c.reason == TIMEOUT and c.status == "True" for c in job.group.status.conditions)
+
+
+def _has_no_pods(job: Job) -> bool:
+    """Whether somebody may wait to make its pods. Those who make pods for PodGroups of the other API
+    group do not wait."""
+    group = job.group
+    if group is None or group.api_version.startswith(SIGS) or group.metadata.deletion_timestamp:
+        return False
+    return not job.members and phase_of(job) != "Completed"
+
+
+def phase_of(job: Job) -> str:
+    ended = len(job.done) + len(job.failed)
+    if ended and not job.members and ended >= job.min_member:
+        return "Completed"
+    if job.is_ready:
+        return "Running"
+    if any(member.phase is Phase.ASSIGNED for member in job.members.values()):
+        return "Unknown"
+    enough = job.is_known and not job.lacks(job.waiting())
+    if (job.tried and enough and job.members) or job.admitted:
+        return "Inqueue"
+    # Who makes its pods one by one is not to be stopped half way.
+    return "Inqueue" if job.group is not None and job.group.status.phase == "Inqueue" else _PENDING
+
+
+def _sigs_phase(job: Job, status: PodGroupStatus, before: str) -> str:
+    """As those have it who know of PodGroups of that API group: whoever ended is a member still, and
+    a group that was tried once is not pending as long as there are any."""
+    least, there = max(1, job.min_member), len(job.members) + status.succeeded + status.failed
+    if not there or (before in ("", _PENDING) and there < least):
+        return _PENDING
+    if status.succeeded >= least:
+        return "Finished"
+    if status.failed and status.failed + status.running + status.succeeded >= least:
+        return "Failed"
+    if status.scheduled < least:
+        return "Scheduling"
+    return "Running" if status.succeeded + status.running >= least else "Scheduled"
+
+
+def _occupied_by(job: Job) -> str:
+    """Whose pods its first member is one of."""
+    member = next(iter(job.members.values()), None)
+    if member is None:
+        return ""
+    return ",".join(sorted(f"{member.namespace}/{owner.name}" for owner in member.cls.owners))
+
+
+def status_of(job: Job, group: PodGroup, now: float) -> PodGroupStatus:
+    """The whole status. Times of conditions that say what they said before are kept."""
+    phase = phase_of(job)
+    members = job.members.values()
+    status = msgspec.structs.replace(
+        group.status,
+        phase=phase,
+        running=sum(m.phase is Phase.ASSIGNED and m.started is not None for m in members),
+        succeeded=len(job.done),
+        failed=len(job.failed),
+    )
+    if group.api_version.startswith(SIGS):
+        bound = sum(member.phase is Phase.ASSIGNED for member in members)
+        status.scheduled = bound + status.succeeded + status.failed
+        status.phase = _sigs_phase(job, status, group.status.phase)
+        if status.phase != _PENDING:
+            status.schedule_start_time = status.schedule_start_time or format_time(now)
+            status.occupied_by = status.occupied_by or _occupied_by(job)
+        return status
+    conditions = {condition.type: condition for condition in group.status.conditions}
+
+    def say(kind: str, true: bool, reason: str, message: str) -> None:
+        known, value = conditions.get(kind), "True" if true else "False"
+        said = (known.status, known.reason, known.message) if known is not None else None
+        if said == (value, reason, message):
+            return
+        same = known is not None and known.status == value
+        time = known.last_transition_time if known is not None and same else None
+        conditions[kind] = PodGroupCondition(
+            type=kind,
+            status=value,
+            reason=reason,
+            message=message,
+            last_transition_time=time or format_time(now),
+        )
+
+    if job.trouble.reason:
+        say(UNSCHEDULABLE, True, *job.trouble)
+    elif UNSCHEDULABLE in conditions and phase in ("Running", "Completed"):
+        say(UNSCHEDULABLE, False, "", "")
+    if phase == "Running":
+        say(SCHEDULED, True, "Ready", "")
+    elif phase != "Completed" and SCHEDULED in conditions:
+        say(SCHEDULED, False, "NotReady", "")
+    status.conditions = list(conditions.values())
+    return status

@@ -1,0 +1,170 @@
+"""What kube-scheduler shares with other components: leader election and the client's connection."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, TypeVar
+
+import msgspec
+
+from holdfast.scheduler.framework.config.plugin_sets import Plugins
+from holdfast.scheduler.framework.config.structs import (
+    Name,
+    Percent,
+    Problems,
+    Seconds,
+    Section,
+    child,
+    described,
+)
+
+# client-go renews with this jitter, so a deadline must leave room for it.
+_JITTER = 1.2
+
+S = TypeVar("S", bound=Section)
+
+
+class LeaderElection(Section, frozen=True):
+    """The lease is Holdfast's own: with kube-scheduler's it could never lead beside it."""
+
+    leader_elect: bool = True
+    lease_duration: Seconds = 15.0
+    renew_deadline: Seconds = 10.0
+    retry_period: Seconds = 2.0
+    resource_lock: str = "leases"
+    resource_name: str = "holdfast-scheduler"
+    resource_namespace: str = "kube-system"
+
+
+class ClientConnection(Section, frozen=True):
+    """Content types are accepted as kube-scheduler's files have them; Holdfast speaks JSON.
+
+    There is no limit on requests per second unless a file sets one: servers protect themselves by
+    priority and fairness, and no more than some requests are on their way at any time.
+    """
+
+    kubeconfig: str = ""
+    accept_content_types: str = ""
+    content_type: str = "application/json"
+    qps: float = -1.0
+    burst: Annotated[int, msgspec.Meta(ge=0)] = 100
+
+
+def checked_leader_election(given: LeaderElection, path: str, problems: Problems) -> LeaderElection:
+    election = zero_means_default(given)
+    if not election.leader_elect or problems.under(path):
+        return election
+    if election.lease_duration <= election.renew_deadline:
+        problems.add(child(path, "leaseDuration"), "must be greater than renewDeadline")
+    if election.renew_deadline <= _JITTER * election.retry_period:
+        problems.add(child(path, "renewDeadline"), f"must be greater than {_JITTER} times retryPeriod")
+    if election.resource_lock != "leases":
+        problems.add(child(path, "resourceLock"), f'must be "leases", got "{election.resource_lock}"')
+    return election
+
+
+def zero_means_default(section: S) -> S:
+    """In these sections 0, 0s and "" are as good as absent; a negative qps means no limit."""
+    unset = {
+        field.name: field.default
+        for field in msgspec.structs.fields(section)
+        if not isinstance(field.default, bool) and not getattr(section, field.name)
+    }
+    return msgspec.structs.replace(section, **unset)
+
+
+# The top-level `dynamicReservation`: who provisions, how long to wait, what if it fails.
+
+
+class DynamicReservationConfig(Section, frozen=True):
+    provisioner: Literal["builtin", "external"] = "builtin"
+    provision_timeout: Seconds = 600.0
+    virtual_retention: Seconds = 600.0
+    on_failure: Literal["Requeue", "Bind"] = "Requeue"
+
+
+# The configuration file as it is written, before anything is resolved.
+
+
+GROUP = "kubescheduler.config.k8s.io"
+API_VERSION = f"{GROUP}/v1"
+KIND = "KubeSchedulerConfiguration"
+
+_AtLeastOne = Annotated[int, msgspec.Meta(ge=1)]
+
+
+class PluginConfig(Section, frozen=True):
+    name: Name
+    args: Any = None
+
+
+class ProfileDocument(Section, frozen=True):
+    scheduler_name: Name | None = None
+    percentage_of_nodes_to_score: Percent | None = None
+    plugins: Plugins = Plugins()
+    plugin_config: tuple[PluginConfig, ...] = ()
+
+
+class ConfigurationDocument(Section, frozen=True):
+    """`percentageOfNodesToScore` is accepted for the sake of existing files and has no effect:
+    all feasible nodes are scored. So is `parallelism`: nodes are judged by vector operations.
+    `extenders` are refused unless there are none: see `refuse_extenders`."""
+
+    api_version: str
+    kind: str
+    parallelism: _AtLeastOne = 16
+    leader_election: LeaderElection = LeaderElection()
+    client_connection: ClientConnection = ClientConnection()
+    enable_profiling: bool = True
+    enable_contention_profiling: bool | None = None
+    percentage_of_nodes_to_score: Percent = 0
+    pod_initial_backoff_seconds: _AtLeastOne = 1
+    pod_max_backoff_seconds: _AtLeastOne = 10
+    profiles: tuple[ProfileDocument, ...] = ()
+    extenders: tuple[Any, ...] = ()
+    delay_cache_until_active: bool = False
+    actions: Any = None
+    configurations: Any = None
+    dynamic_reservation: DynamicReservationConfig = DynamicReservationConfig()
+
+
+_OF_VOLCANO = ("tiers", "metrics")
+
+
+def in_our_terms(mapping: Mapping[str, Any], problems: Problems) -> Mapping[str, Any]:
+    """Volcano's own file says no kind, and orders its plugins in tiers, which have no counterpart."""
+    if "actions" not in mapping or "apiVersion" in mapping or "kind" in mapping:
+        return mapping
+    for name in _OF_VOLCANO:
+        if name in mapping:
+            problems.warn(name, "of Volcano has no counterpart here and is ignored")
+    rest = {name: value for name, value in mapping.items() if name not in _OF_VOLCANO}
+    return {"apiVersion": API_VERSION, "kind": KIND, **rest}
+
+
+def check_type(api_version: object, kind: object, problems: Problems) -> None:
+    """Whether this is a file of the one kind and version there is."""
+    if api_version != API_VERSION:
+        group, _, version = str(api_version).partition("/")
+        if api_version is None:
+            problems.add("apiVersion", f'required: "{API_VERSION}"')
+        elif group == GROUP:
+            problems.add(
+                "apiVersion",
+                f'version {version or "(none)"} is not read; bring the file up to "{API_VERSION}"',
+            )
+        else:
+            problems.add("apiVersion", f'must be "{API_VERSION}", got {described(api_version)}')
+    if kind is None:
+        problems.add("kind", f'required: "{KIND}"')
+    elif kind != KIND:
+        problems.add("kind", f'must be "{KIND}", got {described(kind)}')
+
+
+def refuse_extenders(document: ConfigurationDocument, problems: Problems) -> None:
+    """An extender that is not called would leave out checks the cluster relies on, so a file that names
+    one is not used."""
+    if document.extenders:
+        problems.add(
+            "extenders",
+            "HTTP extenders are not supported: Holdfast makes no requests while it decides. Write a "
+            "plugin in Python instead (docs/plugins.md) and remove this field",
+        )

@@ -1,0 +1,189 @@
+"""Which plugins run at which extension point, and in which order.
+
+kube-scheduler's rules. First the file's sets are laid over the default ones: a default plugin
+named again takes the file's weight and keeps its place, others follow after. Then, point by point,
+`multiPoint` is expanded to the plugins that serve the point, and what the point itself says wins:
+
+    1. plugins named at the point that multiPoint has too, in the order the point gives
+    2. multiPoint's other plugins, less those the point disables
+       (Coscheduling sorts the queue only if no other is left to do it, or the file says so there)
+    3. plugins named at the point alone
+"""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from holdfast.scheduler.framework.config.structs import (
+    Name,
+    Problems,
+    Section,
+    Weight,
+    child,
+    hint,
+    item,
+)
+
+Implements = Mapping[str, frozenset[str]]
+"""The registry as seen from here: plugin name to the extension points it serves."""
+
+ALL = "*"
+MULTI_POINT = "multiPoint"
+_JOBS = "Coscheduling"
+
+
+class PluginRef(Section, frozen=True):
+    """A plugin by name. The weight counts at `score`, where it is at least 1 once resolved."""
+
+    name: Name
+    weight: Weight = 0
+
+
+class PluginSet(Section, frozen=True):
+    enabled: tuple[PluginRef, ...] = ()
+    disabled: tuple[PluginRef, ...] = ()
+
+
+class Plugins(Section, frozen=True):
+    """A profile's `plugins`. A new extension point is one line here."""
+
+    pre_enqueue: PluginSet = PluginSet()
+    queue_sort: PluginSet = PluginSet()
+    pre_filter: PluginSet = PluginSet()
+    filter: PluginSet = PluginSet()
+    post_filter: PluginSet = PluginSet()
+    pre_score: PluginSet = PluginSet()
+    score: PluginSet = PluginSet()
+    reserve: PluginSet = PluginSet()
+    permit: PluginSet = PluginSet()
+    pre_bind: PluginSet = PluginSet()
+    bind: PluginSet = PluginSet()
+    post_bind: PluginSet = PluginSet()
+    node_order_on_resource: PluginSet = PluginSet()
+    multi_point: PluginSet = PluginSet()
+
+    def sets(self) -> dict[str, PluginSet]:
+        """Each set by the name it has in a file."""
+        fields = msgspec.structs.fields(type(self))
+        return {field.encode_name: getattr(self, field.name) for field in fields}
+
+
+EXTENSION_POINTS: tuple[str, ...] = tuple(name for name in Plugins().sets() if name != MULTI_POINT)
+
+# Holdfast's own stand where kube-scheduler puts an addition: before DefaultPreemption, so that
+# nothing is evicted for what they can solve, and before DefaultBinder, which binds whatever comes.
+DEFAULT_PLUGINS: tuple[PluginRef, ...] = (
+    PluginRef("SchedulingGates"),
+    PluginRef("PrioritySort"),
+    PluginRef("NodeUnschedulable"),
+    PluginRef("NodeName"),
+    PluginRef("TaintToleration", 3),
+    PluginRef("NodeAffinity", 2),
+    PluginRef("NodePorts"),
+    PluginRef("NodeResourcesFit", 1),
+    PluginRef("VolumeRestrictions"),
+    PluginRef("NodeVolumeLimits"),
+    PluginRef("VolumeBinding"),
+    PluginRef("VolumeZone"),
+    PluginRef("PodTopologySpread", 2),
+    PluginRef("InterPodAffinity", 2),
+    PluginRef("Reservation", 5000),
+    PluginRef("LimitAware", 1),
+    PluginRef("DynamicReservation"),
+    PluginRef(_JOBS),
+    PluginRef("NodeNUMAResource"),
+    PluginRef("DeviceShare"),
+    PluginRef("ReservationPreemption"),
+    PluginRef("nodeorder"),
+    PluginRef("DefaultPreemption"),
+    PluginRef("NodeResourcesBalancedAllocation", 1),
+    PluginRef("ImageLocality", 1),
+    PluginRef("DefaultBinder"),
+)
+
+# kube-scheduler's, so a file may disable them, though there is nothing to enable.
+_KUBE_ONLY = frozenset({"DynamicResources", "GangScheduling", "NodeDeclaredFeatures"})
+_EXPECTED = frozenset(ref.name for ref in DEFAULT_PLUGINS) | _KUBE_ONLY
+_REMOVED = frozenset({"AzureDiskLimits", "CinderLimits", "EBSLimits", "GCEPDLimits"})
+
+
+def check_plugins(plugins: Plugins, implements: Implements, path: str, problems: Problems) -> None:
+    """Names known, served at the point they stand at, and there only once."""
+    for point, plugin_set in plugins.sets().items():
+        at = child(path, point)
+        first: dict[str, str] = {}
+        for i, ref in enumerate(plugin_set.enabled):
+            name_path = child(item(child(at, "enabled"), i), "name")
+            if fault := unknown_plugin(ref.name, implements):
+                problems.add(name_path, fault)
+            elif point != MULTI_POINT and point not in implements[ref.name]:
+                problems.add(name_path, _does_not_serve(ref.name, point, implements))
+            if ref.name in first:
+                problems.add(name_path, f'"{ref.name}" is already enabled by {first[ref.name]}')
+            first.setdefault(ref.name, name_path)
+        for i, ref in enumerate(plugin_set.disabled):
+            fault = unknown_plugin(ref.name, implements)
+            if fault and ref.name not in _EXPECTED | _REMOVED | {ALL}:
+                problems.add(child(item(child(at, "disabled"), i), "name"), fault)
+
+
+def unknown_plugin(name: str, implements: Implements) -> str | None:
+    """What to say of a plugin the registry does not have; None if it has it."""
+    if name in implements:
+        return None
+    if name in _REMOVED:
+        return f'plugin "{name}" was removed from kube-scheduler; NodeVolumeLimits does its work'
+    if name in _EXPECTED:
+        return f'plugin "{name}" is not available here'
+    return f'unknown plugin "{name}"' + hint(name, sorted(implements))
+
+
+def merged_with_defaults(plugins: Plugins, implements: Implements) -> dict[str, PluginSet]:
+    """The file's sets laid over the default ones, of which only those registered count."""
+    available = tuple(ref for ref in DEFAULT_PLUGINS if ref.name in implements)
+    sets = plugins.sets()
+    sets[MULTI_POINT] = _merged(available, sets[MULTI_POINT])
+    return sets
+
+
+def expanded(sets: Mapping[str, PluginSet], implements: Implements) -> dict[str, tuple[PluginRef, ...]]:
+    """The plugins of each extension point, in the order they run."""
+    return {
+        point: _at_point(point, sets[point], sets[MULTI_POINT].enabled, implements)
+        for point in EXTENSION_POINTS
+    }
+
+
+def _merged(defaults: tuple[PluginRef, ...], custom: PluginSet) -> PluginSet:
+    disabled = {ref.name for ref in custom.disabled}
+    own = {ref.name: ref for ref in custom.enabled}
+    kept = () if ALL in disabled else (ref for ref in defaults if ref.name not in disabled)
+    result = {ref.name: ref for ref in kept} | own  # one named again keeps its place
+    return PluginSet(tuple(result.values()), custom.disabled)
+
+
+def _at_point(
+    point: str, at: PluginSet, multi_point: tuple[PluginRef, ...], implements: Implements
+) -> tuple[PluginRef, ...]:
+    disabled = {ref.name for ref in at.disabled}
+    if ALL in disabled:
+        multi_point = ()
+    offered = {
+        ref.name: ref
+        for ref in multi_point
+        if point in implements[ref.name] and ref.name not in disabled
+    }
+    named = {ref.name for ref in at.enabled}
+    if point == "queueSort" and not named | offered.keys() <= {_JOBS}:
+        offered = {name: ref for name, ref in offered.items() if name != _JOBS or name in named}
+    order = (
+        *(ref for ref in at.enabled if ref.name in offered),
+        *(ref for name, ref in offered.items() if name not in named),
+        *(ref for ref in at.enabled if ref.name not in offered),
+    )
+    return tuple(PluginRef(ref.name, (ref.weight or 1) * (point == "score")) for ref in order)
+
+
+def _does_not_serve(name: str, point: str, implements: Implements) -> str:
+    served = ", ".join(each for each in EXTENSION_POINTS if each in implements[name])
+    return f'plugin "{name}" does not serve {point}, only {served or "nothing"}'

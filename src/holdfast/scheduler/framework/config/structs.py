@@ -1,0 +1,288 @@
+"""What is wrong with a configuration: every problem with its path, reported together.
+
+HoldfastError
+└── ConfigError     .problems: [(path, message), …]
+"""
+
+import math
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
+from functools import cache
+from typing import Annotated, Any, TypeVar, cast
+
+import msgspec
+from msgspec import inspect as shapes
+
+from holdfast.api.errors import HoldfastError
+from holdfast.api.times import format_duration, parse_duration
+
+Problem = tuple[str, str]
+
+
+class ConfigError(HoldfastError):
+    """A configuration that cannot be used. `problems` holds (path, message) in reading order."""
+
+    def __init__(self, problems: Iterable[Problem]) -> None:
+        self.problems: list[Problem] = list(problems)
+        super().__init__("\n".join(told(*problem) for problem in self.problems))
+
+
+class Problems:
+    """Gathers problems, which stop the loading, and warnings, which do not."""
+
+    def __init__(self) -> None:
+        self.found: list[Problem] = []
+        self.warnings: list[str] = []
+
+    def add(self, path: str, message: str) -> None:
+        self.found.append((path, message))
+
+    def warn(self, path: str, message: str) -> None:
+        self.warnings.append(told(path, message))
+
+    def raise_if_any(self) -> None:
+        if self.found:
+            raise ConfigError(self.found)
+
+    def under(self, path: str) -> bool:
+        """Whether anything at this path or below it is wrong, so that its value is not to trust."""
+        inside = (f"{path}.", f"{path}[")
+        return any(each == path or each.startswith(inside) for each, _ in self.found)
+
+    def unread_item(self, path: str) -> bool:
+        """Whether an item of the list at this path was left out, so that indexes have shifted."""
+        starts = f"{path}["
+        return any(
+            each == path or (each.startswith(starts) and "]" not in each[len(starts) : -1])
+            for each, _ in self.found
+        )
+
+    def __len__(self) -> int:
+        return len(self.found)
+
+
+def told(path: str, message: str) -> str:
+    return f"{path}: {message}" if path else message
+
+
+def child(path: str, name: object) -> str:
+    return f"{path}.{name}" if path else str(name)
+
+
+def item(path: str, index: object) -> str:
+    return f"{path}[{index}]"
+
+
+def nearest(name: object, known: Iterable[str]) -> str | None:
+    """The known name most like `name`, whatever its capitals; None if nothing comes close."""
+    by_fold = {each.casefold(): each for each in known}
+    close = get_close_matches(str(name).casefold(), by_fold, n=1)
+    return by_fold[close[0]] if close else None
+
+
+def hint(name: object, known: Iterable[str]) -> str:
+    """`; did you mean "x"?`, or the names there are, or nothing if there are none."""
+    names = list(known)
+    guess = nearest(name, names)
+    if guess is not None:
+        return f'; did you mean "{guess}"?'
+    return f"; known: {', '.join(names)}" if names else ""
+
+
+# Reads mappings into frozen structs, and writes the structs back.
+#
+# A struct's own declaration is the schema: its field names (in camel case) are the known names, its
+# annotations the types and bounds, its defaults the defaults. Unlike a decoder this reader does not
+# stop at the first fault: it notes each in `Problems` and goes on, with the default in its place.
+# So whoever checks a value further does it only if there is no problem under its path.
+#
+# As in Kubernetes, a field that is null is a field that is absent.
+
+
+S = TypeVar("S", bound=msgspec.Struct)
+
+_DURATION = "duration"
+_WRONG: Any = object()
+_INT32 = 2**31 - 1
+_INT64 = 2**63
+_LONGEST = _INT64 / 10**9  # seconds in the longest Go duration
+
+Seconds = Annotated[float, msgspec.Meta(ge=0, extra={_DURATION: True})]
+"""A length of time; written as a number of seconds or as a duration such as `10m`."""
+Name = Annotated[str, msgspec.Meta(min_length=1)]
+Weight = Annotated[int, msgspec.Meta(ge=0, le=_INT32)]
+Percent = Annotated[int, msgspec.Meta(ge=0, le=100)]
+Count = Annotated[int, msgspec.Meta(ge=0)]
+
+
+class Section(msgspec.Struct, frozen=True, rename="camel"):
+    """Base of everything that is read from a mapping."""
+
+
+def read(cls: type[S], raw: object, path: str, problems: Problems) -> S | None:
+    """`raw` as a `cls`; None if it is not even a mapping. Check `problems` before trusting it."""
+    value = _read(_shape(cls), raw, path, problems)
+    return None if value is _WRONG else cast(S, value)
+
+
+def write(section: msgspec.Struct) -> dict[str, Any]:
+    """The mapping `read` would make this struct of; what is empty is left out."""
+    fields = cast(shapes.StructType, _shape(type(section))).fields
+    written = {f.encode_name: _write(f.type, getattr(section, f.name)) for f in fields}
+    return {name: value for name, value in written.items() if value not in (None, [], {})}
+
+
+def described(value: object) -> str:
+    """A value as a message shows it."""
+    match value:
+        case None:
+            return "nothing"
+        case bool():
+            return "true" if value else "false"
+        case str():
+            return f'"{value}"' if len(value) <= 60 else f'"{value[:57]}..."'
+        case Mapping():
+            return "a mapping"
+        case list() | tuple():
+            return "a list"
+        case int() | float():
+            return "a number out of range" if abs(value) >= _INT64 else str(value)
+        case _:
+            return f"a {type(value).__name__}"
+
+
+@cache
+def _shape(cls: type[msgspec.Struct]) -> shapes.Type:
+    return shapes.type_info(cls)
+
+
+def _read(shape: shapes.Type, raw: object, path: str, problems: Problems) -> Any:
+    match shape:
+        case shapes.StructType():
+            return _read_struct(shape, raw, path, problems)
+        case shapes.VarTupleType(item_type=inner):
+            if not isinstance(raw, list | tuple):
+                return _wrong("a list", raw, path, problems)
+            read_items = (_read(inner, e, item(path, i), problems) for i, e in enumerate(raw))
+            return tuple(value for value in read_items if value is not _WRONG)
+        case shapes.DictType(value_type=inner):
+            if not isinstance(raw, Mapping):
+                return _wrong("a mapping", raw, path, problems)
+            read_values = {str(k): _read(inner, v, item(path, k), problems) for k, v in raw.items()}
+            return {key: value for key, value in read_values.items() if value is not _WRONG}
+        case shapes.UnionType(types=types):
+            (inner,) = (each for each in types if not isinstance(each, shapes.NoneType))
+            return _read(inner, raw, path, problems)
+        case shapes.Metadata(type=shapes.FloatType() as inner, extra=extra) if extra:
+            return _read_seconds(inner, raw, path, problems)
+        case shapes.AnyType():
+            return raw
+        case _:
+            return _read_scalar(shape, raw, path, problems)
+
+
+def _read_struct(shape: shapes.StructType, raw: object, path: str, problems: Problems) -> Any:
+    if not isinstance(raw, Mapping):
+        return _wrong("a mapping", raw, path, problems)
+    fields = {field.encode_name: field for field in shape.fields}
+    for name in raw:
+        if name not in fields:
+            problems.add(child(path, name), "unknown field" + hint(name, fields))
+    values: dict[str, Any] = {}
+    for name, field in fields.items():
+        given = raw.get(name)
+        if given is None and not field.required:
+            continue
+        if given is None:
+            problems.add(child(path, name), "required")
+            value = _WRONG
+        else:
+            value = _read(field.type, given, child(path, name), problems)
+        if value is not _WRONG:
+            values[field.name] = value
+        elif field.required:
+            values[field.name] = None
+    return shape.cls(**values)
+
+
+def _read_scalar(shape: shapes.Type, raw: object, path: str, problems: Problems) -> Any:
+    match shape:
+        case shapes.BoolType():
+            return raw if isinstance(raw, bool) else _wrong("true or false", raw, path, problems)
+        case shapes.StrType(min_length=least):
+            if not isinstance(raw, str):
+                return _wrong("a string", raw, path, problems)
+            if least and not raw:
+                problems.add(path, "must not be empty")
+                return _WRONG
+            return raw
+        case shapes.LiteralType(values=values):
+            if raw in values:
+                return raw
+            choices = [str(value) for value in values]
+            guess = nearest(raw, choices)
+            said = f'; did you mean "{guess}"?' if guess else ""
+            wanted = " or ".join(choices) if len(choices) < 3 else "one of " + ", ".join(choices)
+            problems.add(path, f"expected {wanted}, got {described(raw)}{said}")
+            return _WRONG
+        case shapes.IntType():
+            if isinstance(raw, bool) or not isinstance(raw, int):
+                return _wrong("an integer", raw, path, problems)
+            return _bounded(shape, raw, path, problems)
+        case shapes.FloatType():
+            if not _is_number(raw):
+                return _wrong("a number", raw, path, problems)
+            return _bounded(shape, raw, path, problems)
+    raise TypeError(f"no reader for {shape!r}")  # a fault in a declaration, not in a file
+
+
+def _read_seconds(shape: shapes.FloatType, raw: object, path: str, problems: Problems) -> Any:
+    seconds = raw
+    if isinstance(raw, str):
+        try:
+            seconds = parse_duration(raw)
+        except ValueError:
+            seconds = None
+    if not _is_number(seconds) or abs(cast(float, seconds)) > _LONGEST:
+        return _wrong("a number of seconds or a duration such as 10m", raw, path, problems)
+    value = _bounded(shape, seconds, path, problems)
+    return value if value is _WRONG else round(float(value), 9)
+
+
+def _is_number(raw: object) -> bool:
+    if isinstance(raw, bool) or not isinstance(raw, int | float):
+        return False
+    return math.isfinite(raw) if isinstance(raw, float) else abs(raw) < _INT64
+
+
+def _bounded(
+    shape: shapes.IntType | shapes.FloatType, value: Any, path: str, problems: Problems
+) -> Any:
+    low, high = shape.ge, shape.le
+    if (low is None or value >= low) and (high is None or value <= high) and -_INT64 <= value < _INT64:
+        return value
+    if low is not None and high is not None and high < _INT32:
+        rule = f"must be between {low} and {high}"
+    elif low is not None and value < low:
+        rule = f"must be at least {low}"
+    else:
+        rule = "is too large"
+    problems.add(path, f"{rule}, got {described(value)}")
+    return _WRONG
+
+
+def _wrong(expected: str, raw: object, path: str, problems: Problems) -> Any:
+    problems.add(path, f"expected {expected}, got {described(raw)}")
+    return _WRONG
+
+
+def _write(shape: shapes.Type, value: Any) -> Any:
+    if isinstance(value, msgspec.Struct):
+        return write(value)
+    match shape:
+        case shapes.Metadata(extra=extra) if extra:
+            return format_duration(value)
+        case shapes.VarTupleType(item_type=inner):
+            return [_write(inner, each) for each in value]
+        case _:
+            return value

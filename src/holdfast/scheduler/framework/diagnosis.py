@@ -1,0 +1,299 @@
+"""Why no node will do, in kube-scheduler's words.
+
+Every node is blamed on the first filter, in the profile's order, that it did not pass; that filter
+may give several reasons for it. Reasons are counted over nodes and listed sorted:
+
+    0/5 nodes are available: 2 Insufficient cpu, 3 node(s) had untolerated taint(s).
+
+A node that is being cleared for other pods is judged with those pods there, and only if it passes so
+without them.
+
+The blame of each row is kept, so that after a change only the changed rows are looked at again.
+"""
+
+from collections.abc import Container, Iterable, Mapping
+from typing import NamedTuple, Protocol
+from weakref import ref
+
+import numpy as np
+from numpy.typing import NDArray
+
+from holdfast.scheduler.cluster.columns import distinct
+from holdfast.scheduler.cluster.node_table import NodeTable
+from holdfast.scheduler.cluster.view import All, One, Some, View
+from holdfast.scheduler.framework.interface import Filter
+
+NO_NODES = "no nodes available to schedule pods"
+
+_FEW = 64
+SINGLY = 8
+"""So many rows cost less one by one than as arrays."""
+_MOST_BITS = 31
+"""So many reasons can be told apart by two bits each of a number."""
+
+
+class Blame(NamedTuple):
+    plugin: str
+    texts: tuple[str, ...]
+    resolvable: bool
+
+
+FITS = Blame("", (), True)
+
+
+class Verdict(NamedTuple):
+    reasons: str
+    plugins: frozenset[str]
+    """The plugins to blame."""
+    error: bool = False
+    """The pod itself makes no sense."""
+    has_failed: bool = False
+    """A plugin failed: the pod is to be tried again, whatever happens."""
+
+    @property
+    def condition(self) -> str:
+        """The reason of the pod's condition."""
+        return "SchedulerError" if self.error else "Unschedulable"
+
+    def message(self, nodes: int, post_filter: str = "") -> str:
+        """The whole sentence, as the pod's condition has it."""
+        if self.error:
+            return self.reasons
+        text = f"0/{nodes} nodes are available:"
+        if self.reasons:
+            text += f" {self.reasons}."
+        if post_filter:
+            text += f" {post_filter}"
+        return text
+
+
+class Contest(Protocol):
+    """What stands against nodes that are being cleared for others."""
+
+    def rows(self) -> Iterable[int]:
+        """The rows of such nodes."""
+
+    def blame(self, row: int) -> Blame | None:
+        """What stands against the row with the pods it is being cleared for."""
+
+
+class Guarding(Protocol):
+    """A column, as its diagnosis knows it."""
+
+    @property
+    def guarded_filters(self) -> list[tuple[str, Filter]]:
+        """The filters with formulas that never raise."""
+
+
+class Diagnosis:
+    """Of one class over all rows. `filters` is shared with the column it belongs to, which it must not
+    keep."""
+
+    def __init__(
+        self, table: NodeTable, filters: list[tuple[str, Filter]], column: ref[Guarding]
+    ) -> None:
+        self._table = table
+        self._filters = filters
+        self._column = column
+        self._blames: list[Blame] = [FITS]
+        self._code: dict[Blame, int] = {FITS: 0}
+        self._codes: NDArray[np.intp] | None = None
+        self._counts: list[int] = [0]
+        """How many rows have each code."""
+        self._resolvable: NDArray[np.bool_] = np.zeros(0, dtype=np.bool_)
+        self._outdated: set[int] = set()
+        self._verdict: Verdict | None = None
+        self.contest: Contest | None = None
+
+    def reset(self) -> None:
+        self._codes = None
+        self._verdict = None
+        self._outdated.clear()
+
+    def outdated(self, rows: NDArray[np.intp]) -> None:
+        if self._codes is not None:
+            self._outdated.update(rows.tolist())
+
+    def row_outdated(self, row: int) -> None:
+        if self._codes is not None:
+            self._outdated.add(row)
+
+    def verdict(self) -> Verdict:
+        """What stands against all nodes together, as things are now."""
+        self._catch_up()
+        if self._verdict is None:
+            self._verdict = verdict(self.histogram())
+        return self._verdict
+
+    def resolvable(self) -> NDArray[np.bool_]:
+        """The rows where removing pods could help; not to be written to."""
+        self._catch_up()
+        return self._resolvable
+
+    def passing(self) -> NDArray[np.bool_]:
+        """The rows nothing stands against."""
+        passing: NDArray[np.bool_] = self._catch_up() == 0
+        return passing
+
+    def histogram(self) -> dict[Blame, int]:
+        """How many nodes are blamed on what."""
+        self._catch_up()
+        known = zip(self._blames[1:], self._counts[1:], strict=True)
+        return {blame: count for blame, count in known if count}
+
+    def _catch_up(self) -> NDArray[np.intp]:
+        if self._codes is None or len(self._outdated) > max(_FEW, self._table.size // 2):
+            self._codes = self._blame_all()
+            self._counts = np.bincount(self._codes, minlength=len(self._blames)).tolist()
+            self._resolvable = self._are_resolvable(self._codes) & self._table.alive[: self._table.size]
+            self._verdict = None
+        elif self._outdated:
+            self._verdict = None
+            if len(self._outdated) > SINGLY:
+                self._blame_again(self._codes, self._outdated)
+            else:
+                for row in self._outdated:
+                    self._note(self._codes, row, self._judged(row))
+        self._outdated.clear()
+        return self._codes
+
+    def _are_resolvable(self, codes: NDArray[np.intp]) -> NDArray[np.bool_]:
+        resolvable: NDArray[np.bool_] = np.array([blame.resolvable for blame in self._blames])[codes]
+        return resolvable
+
+    def _note(self, codes: NDArray[np.intp], row: int, blame: Blame) -> None:
+        code = self._intern(blame)
+        self._counts[codes.item(row)] -= 1
+        self._counts[code] += 1
+        codes[row] = code
+        self._resolvable[row] = blame.resolvable and self._table.alive.item(row)
+
+    def noted(self, row: int) -> Blame:
+        """The blame of one node as it counts in the histogram."""
+        return self._blames[self._catch_up().item(row)]
+
+    def _judged(self, row: int) -> Blame:
+        if not self._table.alive[row]:
+            return FITS
+        contested = self.contest.blame(row) if self.contest is not None else None
+        return self.blame(row) if contested is None else contested
+
+    def _judge_contested(self, codes: NDArray[np.intp], among: Container[int]) -> None:
+        """Corrects the codes of those rows that are being cleared for others."""
+        if self.contest is None:
+            return
+        for row in self.contest.rows():
+            contested = self.contest.blame(row) if row in among else None
+            if contested is not None:
+                codes[row] = self._intern(contested)
+
+    def blame(self, row: int) -> Blame:
+        """What stands against one node as it is."""
+        if self._not_named(row):
+            return Blame(self._naming()[0], (self._not_named_text(),), False)
+        return first_blame(self._guarded_filters(), One(self._table, row))
+
+    def _guarded_filters(self) -> list[tuple[str, Filter]]:
+        column = self._column()
+        assert column is not None, "a diagnosis is asked for by its column"
+        return column.guarded_filters
+
+    def _blame_all(self) -> NDArray[np.intp]:
+        codes = self._blamed(All(self._table), np.arange(self._table.size))
+        self._judge_contested(codes, range(self._table.size))
+        return codes
+
+    def _blame_again(self, codes: NDArray[np.intp], outdated: set[int]) -> None:
+        """The same for some rows, whose blames are noted."""
+        rows = np.fromiter(outdated, dtype=np.intp, count=len(outdated))
+        before = codes[rows]
+        codes[rows] = self._blamed(Some(self._table, rows), rows)
+        self._judge_contested(codes, outdated)
+        after = codes[rows]
+        kinds = len(self._blames)
+        more = np.bincount(after, minlength=kinds) - np.bincount(before, minlength=kinds)
+        self._counts = [count + n for count, n in zip(self._counts, more.tolist(), strict=True)]
+        self._resolvable[rows] = self._are_resolvable(after) & self._table.alive[rows]
+
+    def _blamed(self, view: View, rows: NDArray[np.intp]) -> NDArray[np.intp]:
+        """What stands against each of the view's rows, contests left out, as codes."""
+        codes = np.zeros(len(rows), dtype=np.intp)
+        left = self._table.alive[rows]
+        if self._naming():
+            named = np.array([not self._not_named(row) for row in rows.tolist()])
+            codes[left & ~named] = self._intern(
+                Blame(self._naming()[0], (self._not_named_text(),), False)
+            )
+            left &= named
+        for plugin, test in self._guarded_filters():
+            failed = left & ~np.asarray(test.passes(view) & view.full(True))
+            if not failed.any():
+                continue
+            left &= ~failed
+            at = np.flatnonzero(failed)
+            failing = view if len(at) == len(rows) else Some(self._table, rows[at])
+            reasons = test.reasons(failing)
+            if len(reasons) > _MOST_BITS:
+                for one in at.tolist():
+                    codes[one] = self._intern(self.blame(int(rows[one])))
+                continue
+            # Rows with the same combination of reasons share a blame.
+            combination = np.zeros(len(at), dtype=np.int64)
+            for bit, reason in enumerate(reasons):
+                combination |= (reason.rows & failing.full(True)).astype(np.int64) << (2 * bit)
+                hopeless = reason.rows & ~(reason.resolvable & failing.full(True))
+                combination |= hopeless.astype(np.int64) << (2 * bit + 1)
+            for value in distinct(combination):
+                bits = int(value)
+                those = [reason for bit, reason in enumerate(reasons) if bits >> (2 * bit) & 1]
+                texts = tuple(reason.text for reason in those for _ in range(reason.times))
+                hopeful = not any(bits >> (2 * bit + 1) & 1 for bit in range(len(reasons)))
+                codes[at[combination == value]] = self._intern(Blame(plugin, texts, hopeful))
+        return codes
+
+    def _intern(self, blame: Blame) -> int:
+        code = self._code.get(blame)
+        if code is None:
+            code = self._code[blame] = len(self._blames)
+            self._blames.append(blame)
+            self._counts.append(0)
+        return code
+
+    # Nodes left out because the class names the only ones it can go to.
+
+    def _naming(self) -> list[str]:
+        return sorted(plugin for plugin, test in self._filters if test.only is not None)
+
+    def _not_named(self, row: int) -> bool:
+        name = self._table.name(row)
+        return any(test.only is not None and name not in test.only for _, test in self._filters)
+
+    def _not_named_text(self) -> str:
+        return not_named_text(self._naming())
+
+
+def first_blame(filters: Iterable[tuple[str, Filter]], view: One) -> Blame:
+    """What the first filter that does not pass has against a row."""
+    for plugin, test in filters:
+        if not test.passes(view):
+            reasons = [reason for reason in test.reasons(view) if reason.rows]
+            texts = tuple(reason.text for reason in reasons for _ in range(reason.times))
+            return Blame(plugin, texts, all(bool(reason.resolvable) for reason in reasons))
+    return FITS
+
+
+def not_named_text(plugins: list[str]) -> str:
+    return f"node(s) didn't satisfy plugin(s) [{' '.join(plugins)}]"
+
+
+def verdict(blames: Mapping[Blame, int]) -> Verdict:
+    """Reasons counted over nodes, sorted as text."""
+    reasons: dict[str, int] = {}
+    plugins = set()
+    for blame, count in blames.items():
+        if count and blame.plugin:
+            plugins.add(blame.plugin)
+            for text in blame.texts:
+                reasons[text] = reasons.get(text, 0) + count
+    listed = ", ".join(sorted(f"{count} {text}" for text, count in reasons.items()))
+    return Verdict(listed, frozenset(plugins))

@@ -1,0 +1,485 @@
+"""Whether a pod would fit a row, as the ledger stands at this moment.
+
+Nodes that are being cleared for other pods of the same or higher priority count those pods as there
+already; a pod must fit with them and without them, and what stands against a node with them is said
+first. What a reservation holds for such a pod is counted with the reservation, and not once more; what
+is held for the pod itself counts as free.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from weakref import proxy
+
+import numpy as np
+from numpy.typing import NDArray
+
+from holdfast.scheduler.cluster.cluster import Cluster
+from holdfast.scheduler.cluster.pods import PodRecord
+from holdfast.scheduler.cluster.reservation_table import Amounts
+from holdfast.scheduler.cluster.slots import PODS
+from holdfast.scheduler.framework.diagnosis import FITS, Blame
+from holdfast.scheduler.framework.feasibility.columns import ClassColumn
+from holdfast.scheduler.framework.feasibility.owner_column import OwnerColumn
+from holdfast.scheduler.framework.feasibility.reservation_scores import DrawnOne
+from holdfast.scheduler.framework.interface import Need, Order
+from holdfast.scheduler.framework.reservation_diagnosis import count_reservations
+from holdfast.scheduler.reservations import ReservationInfo
+
+
+class DryRun:
+    """One pod's attempt at nodes."""
+
+    __slots__ = ("_allowed", "_cluster", "_column", "_others", "_pinned", "_pod", "_rooms", "passing")
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        column: ClassColumn,
+        pod: PodRecord,
+        pinned: bool,
+        others: "Others | None" = None,
+    ) -> None:
+        self._cluster = cluster
+        self._column = column
+        self._pod = pod
+        self._pinned = pinned
+        self._others = others
+        self._rooms = cluster.promises.rooms
+        self._allowed: NDArray[np.bool_] | None = None
+        self.passing: list[int] = []
+
+    def resolvable(self) -> NDArray[np.bool_]:
+        nodes, rejected = self._cluster.nodes, self._column.rejected
+        if rejected is not None:
+            return nodes.alive[: nodes.size] & rejected.resolvable
+        corrections = self.corrections()
+        self._column.refresh()
+        rows = self._column.diagnosis.resolvable()
+        if corrections:
+            rows = rows.copy()
+            for row, blame in corrections.items():
+                rows[row] = blame.resolvable
+        if self._pinned:
+            named = nodes.row(self._pod.pin or "")
+            rows = rows & (np.arange(nodes.size) == (-1 if named is None else named))
+        return rows
+
+    def fits(self, row: int) -> bool:
+        room = self._rooms.of(self._pod, row) if self._rooms else None
+        if room is None or room.waiting:
+            return self._fits(row)  # only beside what is not there yet
+        if self._is_amounts_only(room, row):
+            assert room.hold is not None
+            self._column.refresh()
+            return self._column.fits_as(DrawnOne(self._cluster.nodes, self._cluster.ledger, room.hold))
+        with self._own_room_free(row, as_promised=True):
+            return self._fits(row)
+
+    def _is_amounts_only(self, room: ReservationInfo, row: int) -> bool:
+        """Whether a row without the room differs from the row with it in amounts alone."""
+        return (
+            room.pod is not None
+            and not room.pod.cls.ports
+            and not self._column.owned
+            and self._column.is_local
+            and not self._cluster.belongings.awake
+            and not self.rivals(row)
+        )
+
+    def _fits(self, row: int) -> bool:
+        self._column.refresh()
+        return self._column.fits_row(row) and self._blame_with_rivals(row) is None
+
+    @property
+    def is_local(self) -> bool:
+        return self._column.is_local
+
+    @property
+    def is_separable(self) -> bool:
+        return self._column.is_local or self._column.needs is not None
+
+    @property
+    def version(self) -> int:
+        return self._column.compiled
+
+    def allowed(self) -> NDArray[np.bool_] | None:
+        column = self._column
+        if column.is_local or column.needs is None or column.rejected is not None:
+            return None
+        column.refresh()
+        allowed, priority = column.topology_allows(), self._pod.cls.priority
+        for cls in column.minding.all(self._cluster.stamp):
+            if cls.priority < priority and cls.placed:
+                allowed[list(cls.placed)] = True  # until their pods there have left, who knows
+        self._allowed = allowed
+        return allowed
+
+    def ruled_out(self, rows: NDArray[np.intp]) -> Counter[tuple[str, ...]]:
+        return self._column.against_by_topology(rows)
+
+    def victims(
+        self, row: int, pods: list[PodRecord], spared_first: Order
+    ) -> list[PodRecord] | tuple[str, ...]:
+        ledger, column, rivals = self._cluster.ledger, self._column, self.rivals(row)
+        needs = column.needs
+        if self._cluster.jobs.known:
+            pods = self._cluster.jobs.losable(pods, self._pod.cls.priority)
+        if (
+            needs is not None
+            and column.suits_row(row)
+            and not (self._pod.uid in self._rooms and self._rooms.of(self._pod, row))
+            and not (self._cluster.jobs.holds and self._starvation_hold(row))
+            and not (rivals and any(self._cluster.promises.inside(rival, row) for rival in rivals))
+            and not any(pod.draws_on and ledger.holds.get(pod.draws_on) for pod in pods)
+        ):
+            spare = ledger.spare(row, needs, pods, rivals)
+            if min(spare.values(), default=0) < 0:
+                return tuple([need.text for need in needs if spare[need.slot] < 0])
+            if column.is_local:
+                return ledger.to_remove(spare, spared_first(pods))
+            if not self._minds(pods) and not self._minds(rivals):
+                column.refresh()
+                if column.fits_by_topology(row) or not self._is_allowed(row):
+                    return ledger.to_remove(spare, spared_first(pods))
+        if not column.is_local:
+            self.passing.append(row)
+        with self._own_room_free(row):
+            for pod in pods:
+                ledger.remove(pod)
+            if not self._fits(row):
+                return self._blame(row).texts
+            victims = []
+            for pod in spared_first(pods):
+                ledger.place(pod, row)
+                if not self._fits(row):
+                    ledger.remove(pod)
+                    victims.append(pod)
+        return victims
+
+    def _minds(self, pods: list[PodRecord]) -> bool:
+        """Whether by topology any of these pods bears on where this one can be."""
+        minds = self._column.minding.minds
+        return any(minds(pod.cls) for pod in pods)
+
+    def _is_allowed(self, row: int) -> bool:
+        return self._allowed is None or bool(self._allowed[row])
+
+    def reservations_to_go(
+        self, row: int, reserving: list[PodRecord], gone: list[PodRecord], spared_first: Order
+    ) -> list[PodRecord] | tuple[str, ...]:
+        needs = self._column.needs
+        suits = self._column.is_local and self._column.suits_row(row)
+        if needs is not None and suits and not self.rivals(row):
+            return to_go_for_amounts(self._cluster, row, needs, reserving, gone, spared_first)
+        found = to_go(
+            self._cluster,
+            reserving,
+            gone,
+            spared_first,
+            lambda: self.fits(row),
+            lambda: self.blame(row).texts,
+        )
+        self._column.refresh()
+        return found
+
+    def of(self, pod: PodRecord) -> tuple[int, "DryRun"]:
+        assert self._others is not None
+        return self._others(pod)
+
+    def draws_on(self, row: int, victims: Iterable[PodRecord]) -> str | None:
+        if not self._column.may_draw:
+            return None
+        if not self._column.owned:
+            return ""
+        with self._own_room_free(row):
+            for victim in victims:
+                self._cluster.ledger.remove(victim)
+            self._column.refresh()
+            return self._column.draws_on(row)
+
+    def reservations(self) -> str:
+        if not isinstance(self._column, OwnerColumn):
+            return ""
+        column, promises = self._column, self._cluster.promises
+        moment = self._moment(), promises.log_start + len(promises.log)
+        then, told = column.counted
+        if then != moment:
+            told = count_reservations(self._cluster, column)
+            column.counted = moment, told
+        return told
+
+    def blame(self, row: int) -> Blame:
+        """What stands against the row."""
+        if self._rooms and self._rooms.of(self._pod, row) is not None:
+            with self._own_room_free(row, as_promised=True):
+                blame = self._blame(row)
+            if blame != FITS:
+                return blame
+        return self._blame(row)
+
+    def _blame(self, row: int) -> Blame:
+        blame = self._blame_with_rivals(row)
+        if blame is None:
+            self._column.refresh()
+            fits = self._column.fits_row(row)
+            blame = FITS if fits else self._column.diagnosis.blame(row)
+        return blame
+
+    def corrections(self) -> dict[int, Blame]:
+        """What stands against rows of which the class's diagnosis does not know it: a pod is no rival
+        of its own, and where rows depend on each other each must be tried."""
+        if self._column.is_local and self._column.diagnosis.contest is not None:
+            return self._blames_of([self._pod.nominated] if self._pod.nominated else [])
+        known = self.known_corrections()
+        if known is None:
+            known = self._blames_of(self._contested())
+            if not self._sees_more:
+                self._column.corrected = (self._moment(), known)
+        return known
+
+    def _contested(self) -> list[str]:
+        """The nodes that are being cleared for others, or for the pod itself."""
+        cluster, pod = self._cluster, self._pod
+        row, own = cluster.nodes.row, pod.nominated if self._sees_more else ""
+        return [
+            name
+            for name in cluster.nominations
+            if name == own or ((at := row(name)) is not None and self.rivals(at))
+        ]
+
+    @property
+    def _sees_more(self) -> bool:
+        """Whether something is kept for the pod itself, which is not so for its siblings."""
+        return bool(self._pod.nominated) or self._pod.uid in self._rooms
+
+    def known_corrections(self) -> dict[int, Blame] | None:
+        """The same, if a sibling found it and nothing has changed since."""
+        if self._sees_more or self._column.made_of_others:
+            return None
+        self._column.refresh()
+        then, known = self._column.corrected
+        return known if then == self._moment() else None
+
+    def _blames_of(self, names: Iterable[str]) -> dict[int, Blame]:
+        nodes = self._cluster.nodes
+        rows = [row for row in map(nodes.row, names) if row is not None and nodes.alive[row]]
+        return {row: self.blame(row) for row in rows}
+
+    def _moment(self) -> Hashable:
+        """As long as it is the same, nothing has changed that pods of the class could notice."""
+        cluster = self._cluster
+        logs = (cluster.ledger.changed.end, cluster.nodes_changed.end)
+        return (*logs, cluster.stamp, cluster.promises.specs.version, self._column.compiled)
+
+    def rivals(self, row: int) -> list[PodRecord]:
+        """Pods the row is being cleared for that this pod must not get in the way of."""
+        pod, rivals = self._pod, _rivals(self._cluster, row, self._pod.cls.priority)
+        return [rival for rival in rivals if rival is not pod] if rivals else rivals
+
+    def _blame_with_rivals(self, row: int) -> Blame | None:
+        rivals = self.rivals(row)
+        if not rivals:
+            return None
+        if _is_about_room(self._cluster, self._column, row, rivals):
+            blame = _blame_room(self._cluster, self._column, row, rivals)
+            if blame is not None or not self._minds(rivals):
+                return blame
+        with _placed(self._cluster, rivals, row, self._cluster.ledger.transaction()):
+            self._column.refresh()
+            blame = None if self._column.fits_row(row) else self._column.diagnosis.blame(row)
+        self._column.refresh()
+        return blame
+
+    @contextmanager
+    def _own_room_free(self, row: int, as_promised: bool = False) -> Iterator[None]:
+        """What is done inside is undone at the end. What is promised already is there, even if others
+        wait on the row for more than pods have left them so far."""
+        room, ledger = self._rooms.of(self._pod, row), self._cluster.ledger
+        with ledger.transaction():
+            if room is not None and room.pod is not None:
+                if as_promised and not room.waiting:
+                    ledger.defer_waiting(row)
+                ledger.release(room.pod)
+            hold = None if as_promised else self._starvation_hold(row)
+            if hold is not None and hold.pod is not None:
+                ledger.release(hold.pod)
+            yield
+        self._column.refresh()
+
+    def _starvation_hold(self, row: int) -> ReservationInfo | None:
+        """What waits on the row for capacity for the pod, which starves: for what the pod asks for, and
+        its own once victims have left."""
+        hold = self._cluster.jobs.holds.of(self._pod)
+        if hold is None or not hold.waiting or hold.pod is None or hold.pod.row != row:
+            return None
+        return hold
+
+
+Others = Callable[[PodRecord], tuple[int, DryRun]]
+"""Where another pod would go, and its trial."""
+
+
+class NominatedPodsCheck:
+    """What stands against the nodes that are being cleared for pods at least as important as a class,
+    as long as rows do not depend on each other. Kept by the class's diagnosis."""
+
+    def __init__(self, cluster: Cluster, column: ClassColumn) -> None:
+        self._cluster = cluster
+        self._column: ClassColumn = proxy(column)  # it owns this, and should go when it is dropped
+
+    def rows(self) -> list[int]:
+        if not self._column.is_local:
+            return []
+        nodes = self._cluster.nodes
+        rows = map(nodes.row, self._cluster.nominations)
+        return [row for row in rows if row is not None and nodes.alive[row]]
+
+    def blame(self, row: int) -> Blame | None:
+        if not self._column.is_local:
+            return None
+        cluster = self._cluster
+        rivals = _rivals(cluster, row, self._column.cls.priority)
+        if not rivals:
+            return None
+        if _is_about_room(cluster, self._column, row, rivals):
+            return _blame_room(cluster, self._column, row, rivals)
+        with _placed(cluster, rivals, row, cluster.ledger.peek()):
+            blame = self._column.diagnosis.blame(row)
+        return blame if blame.plugin else None
+
+
+def _is_about_room(cluster: Cluster, column: ClassColumn, row: int, rivals: list[PodRecord]) -> bool:
+    """Whether nothing matters on the row but room, and after that topology."""
+    return (
+        column.needs is not None
+        and not any(cluster.promises.inside(rival, row) for rival in rivals)
+        and column.suits_row(row)
+    )
+
+
+def _blame_room(
+    cluster: Cluster, column: ClassColumn, row: int, rivals: list[PodRecord]
+) -> Blame | None:
+    """What of room is lacking once rivals have theirs."""
+    needs = column.needs or ()
+    spare = cluster.ledger.spare(row, needs, (), rivals)
+    lacking = [need for need in needs if spare[need.slot] < 0]
+    if not lacking:
+        return None
+    offered = cluster.nodes.allocatable
+    hopeful = all(n.slot == PODS or n.amount <= offered.item(n.slot, row) for n in lacking)
+    return Blame(column.needing, tuple(need.text for need in lacking), hopeful)
+
+
+def _rivals(cluster: Cluster, row: int, priority: int) -> list[PodRecord]:
+    """Pods of at least that priority the row is being cleared for, and for whom nothing is held. Those
+    that were put somewhere meanwhile, if only to see how that would be, are there already."""
+    nominated = cluster.nominations.get(cluster.nodes.name(row))
+    if not nominated:
+        return []
+    rooms = cluster.promises.rooms
+    return [
+        pod
+        for pod in nominated.values()
+        if pod.cls.priority >= priority and pod.row < 0 and not (rooms and rooms.of(pod, row))
+    ]
+
+
+@contextmanager
+def _placed(
+    cluster: Cluster, pods: list[PodRecord], row: int, undone: AbstractContextManager[object]
+) -> Iterator[None]:
+    """As if the pods were on the row already, drawing on the reservations they will draw on."""
+    try:
+        with undone:
+            for pod in pods:
+                pod.draws_on = cluster.promises.inside(pod, row)
+                cluster.ledger.place(pod, row)
+            yield
+    finally:
+        for pod in pods:
+            pod.draws_on = ""
+
+
+# Which reservations would have to go from a row for a pod to fit there.
+
+
+Gone = tuple[int, Amounts, list[PodRecord]]
+
+
+def leave(cluster: Cluster, reserving: PodRecord) -> Gone:
+    """A reservation gives up its room, and the pods that draw on it theirs; inside a transaction."""
+    hold, promise = cluster.ledger.holds.get(reserving.uid), reserving.promise
+    assert hold is not None and promise is not None
+    row, amounts, drawing = hold.row, hold.amounts, cluster.promises.drawing(promise)
+    for pod in drawing:
+        cluster.ledger.remove(pod)
+    cluster.ledger.release(reserving)
+    return row, amounts, drawing
+
+
+def come_back(cluster: Cluster, reserving: PodRecord, gone: Gone) -> None:
+    row, amounts, drawing = gone
+    cluster.ledger.hold(reserving, row, amounts)
+    for pod in drawing:
+        cluster.ledger.place(pod, row)
+
+
+def to_go(
+    cluster: Cluster,
+    reserving: list[PodRecord],
+    gone: list[PodRecord],
+    spared_first: Order,
+    fits: Callable[[], bool],
+    blame: Callable[[], tuple[str, ...]],
+) -> list[PodRecord] | tuple[str, ...]:
+    """By trying."""
+    with cluster.ledger.transaction():
+        for each in gone:
+            leave(cluster, each)
+        left = {each.uid: leave(cluster, each) for each in reserving}
+        if not fits():
+            return blame()
+        victims = []
+        for each in spared_first(reserving):
+            come_back(cluster, each, left[each.uid])
+            if not fits():
+                leave(cluster, each)
+                victims.append(each)
+    return victims
+
+
+def to_go_for_amounts(
+    cluster: Cluster,
+    row: int,
+    needs: tuple[Need, ...],
+    reserving: list[PodRecord],
+    gone: list[PodRecord],
+    spared_first: Order,
+) -> list[PodRecord] | tuple[str, ...]:
+    """By arithmetic, where nothing but amounts matters."""
+    ledger, slots = cluster.ledger, [need.slot for need in needs]
+
+    def freed(each: PodRecord) -> dict[int, int]:
+        hold, promise = ledger.holds.get(each.uid), each.promise
+        assert hold is not None and promise is not None
+        return ledger.freed(hold, cluster.promises.drawing(promise), slots)
+
+    spare = ledger.spare(row, needs, (), ())
+    claims = {each.uid: freed(each) for each in reserving}
+    for amounts in (*claims.values(), *map(freed, gone)):
+        for slot, amount in amounts.items():
+            spare[slot] += amount
+    lacking = tuple(need.text for need in needs if spare[need.slot] < 0)
+    if lacking:
+        return lacking
+    victims = []
+    for each in spared_first(reserving):
+        claim = claims[each.uid]
+        if all(spare[slot] >= amount for slot, amount in claim.items()):
+            for slot, amount in claim.items():
+                spare[slot] -= amount
+        else:
+            victims.append(each)
+    return victims

@@ -1,0 +1,262 @@
+"""Pods that bring a reservation template: where there is room for what they want reserved.
+
+A reservation that is there and has enough left comes first. Else nodes are looked for as if the pod
+asked for as much as is to be reserved, the best size first; the room found is set aside, and the pod
+waits there for its reservation. The reservation, when it comes, takes the place of what was set aside
+without being scheduled itself.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from holdfast.api import names
+from holdfast.machinery.dynamic_reservations import amounts_of, at_least, id_of, sizes
+from holdfast.scheduler.cluster.cluster import Cluster
+from holdfast.scheduler.cluster.pod_classes import PodClass
+from holdfast.scheduler.cluster.pods import Phase, PodRecord
+from holdfast.scheduler.cluster.slots import capped
+from holdfast.scheduler.framework.profile import Profile
+from holdfast.scheduler.reservations import ReservationInfo
+from holdfast.scheduler.reservations.provisioning_requests import Ask
+from holdfast.scheduler.reservations.virtual_reservations import Virtual
+
+if TYPE_CHECKING:
+    from holdfast.scheduler.framework.feasibility.columns import ClassColumn
+    from holdfast.scheduler.framework.scheduling_cycle import Cycle
+
+PLUGIN = "DynamicReservation"
+"""Whose reasons are given."""
+
+NOT_FOR_IT = "reservation {} was created, but not for this pod"
+
+Size = tuple[tuple[str, int], ...]
+
+
+class Provisioning:
+    def __init__(self, cycle: Cycle, cluster: Cluster) -> None:
+        self._cycle = cycle
+        self._cluster = cluster
+        self._virtuals = cluster.virtuals
+        self._requirements = cluster.virtuals.requirements
+        self._sized: dict[int, dict[Size, PodClass]] = {}
+        """The classes of a class at other sizes."""
+        self._opened: tuple[Virtual, int] | None = None
+        """What was set aside for the pod being scheduled, and the changes there were before."""
+        cluster.classes.on_dropped.append(self._class_dropped)
+
+    def concerns(self, pod: PodRecord) -> bool:
+        """Whether the pod, or reserve pod, is to be scheduled here."""
+        if self._virtuals.settings is None:
+            return False
+        promise = pod.promise
+        if promise is None:
+            return pod.cls.brings_template
+        return bool(self._requirements.asks) and bool(id_of(promise.object.metadata))
+
+    def schedule(self, profile: Profile, pod: PodRecord, now: float) -> bool:
+        if pod.phase is not Phase.PENDING:
+            return True  # its turn came early, with the pod or the reservation it belongs to
+        if pod.promise is not None:
+            return self._adopt(profile, pod, pod.promise, now)
+        self._opened = None
+        ask = self._requirements.asks.get(pod.uid)
+        if ask is None or self._needs_none(pod):
+            return self._cycle.place(profile, pod, now)
+        found = self._promised(profile, pod, ask)
+        if found is None:
+            found = self._fitting(profile, pod) or self._set_aside(profile, pod, ask)
+        if found is None:
+            return self._cycle.place(profile, pod, now)
+        pod.draws_on, row = found
+        if self._cycle.claim(profile, pod, row, now):
+            return True
+        if self._opened is not None and self._opened[0].promise.uid == found[0]:
+            # What was set aside and given back at once helps nobody, least of all the pod itself.
+            virtual, before = self._opened
+            self._virtuals.drop(virtual)
+            self._cluster.undo_changes(before)
+        return False
+
+    def _needs_none(self, pod: PodRecord) -> bool:
+        """Whether it wants no reservation, or there is one that holds what it preempted."""
+        ignoring = pod.cls.labels.get(names.RESERVATION_IGNORED) == "true"
+        return ignoring or pod.uid in self._cluster.promises.rooms
+
+    # Where a pod can go: what it draws on, and the row
+
+    def _promised(self, profile: Profile, pod: PodRecord, ask: Ask) -> tuple[str, int] | None:
+        """The reservation that was asked for on its behalf before."""
+        promise = self._virtuals.live(ask.id) if ask.id else None
+        if promise is None or not self._virtuals.may_use(pod, promise, pod.uid):
+            return None
+        if not self._has_for(promise, pod):
+            return None
+        if not self._fits_in(profile, pod, promise):
+            return None
+        assert promise.pod is not None
+        return promise.uid, promise.pod.row
+
+    def _fitting(self, profile: Profile, pod: PodRecord) -> tuple[str, int] | None:
+        """A reservation with enough left for all the pod asks for of what it reserves."""
+        column = self._cycle.column(profile, pod.cls)
+        if not column.owned:
+            return None
+        row = self._cycle.find_row(profile, pod, column)
+        if row < 0:
+            return None
+        drawn = column.draws_on(row)
+        if self._covers(drawn, pod.cls):
+            return drawn, row
+        drawable = self._cluster.promises.drawable(pod.cls)
+        if drawable is None or (not drawn and profile.drawing_weight):
+            return None  # nodes with something to draw on are better than all others
+        enough = np.zeros(self._cluster.nodes.size, dtype=np.bool_)
+        for each in drawable.rows():
+            enough[each] = self._covers(column.draws_on(each), pod.cls)
+        row = column.best(enough)
+        return (column.draws_on(row), row) if row >= 0 else None
+
+    def _set_aside(self, profile: Profile, pod: PodRecord, ask: Ask) -> tuple[str, int] | None:
+        """Room for a reservation of its own, on the best node that has it."""
+        promises, virtuals = self._cluster.promises, self._virtuals
+        kept = virtuals.asked_by(pod)
+        if kept is not None:
+            if self._fits_in(profile, pod, kept.promise):
+                return kept.promise.uid, kept.row
+            virtuals.drop(kept)
+        wish = promises.wish(pod.cls)
+        for size in self._sizes(pod, ask):
+            if not wish.takes_new(dict(size)):
+                continue
+            column = self._column(profile, pod.cls, size)
+            row = self._row_for_both(profile, pod, column)
+            if row >= 0:
+                before = self._cluster.changes
+                virtual = virtuals.open(ask, dict(size), row)
+                self._opened = virtual, before
+                self._cycle.take(pod)  # a reservation that names it may have had it queued anew
+                return virtual.promise.uid, row
+        return None
+
+    def _row_for_both(self, profile: Profile, pod: PodRecord, column: ClassColumn) -> int:
+        """The best row where the size fits and the pod as it is fits too: a node that gives whole cores
+        may have four CPUs for a reservation, but not three of them for the pod. -1 if there is none."""
+        row = self._cycle.find_row(profile, pod, column)
+        if row < 0:
+            return row
+        bare = self._column(profile, pod.cls, self._bare(pod))
+        if bare is column or bare.fits_row(row):
+            return row
+        if bare.rejected is not None or self._cluster.nominations or pod.pin is not None:
+            return -1
+        return column.best_of(bare.fits)
+
+    def _bare(self, pod: PodRecord) -> Size:
+        return tuple(sorted(self._cluster.promises.by_name(pod.cls.requests).items()))
+
+    def _sizes(self, pod: PodRecord, ask: Ask) -> list[Size]:
+        requests = self._cluster.promises.by_name(pod.cls.requests)
+        tried = sizes(requests, ask.template)
+        if ask.requirement is not None:
+            least = at_least(requests, amounts_of(ask.requirement.resources))
+            least = at_least(least, self._virtuals.coming(ask))
+            tried.insert(0, tuple(sorted((name, value) for name, value in least.items() if value)))
+        return [size for size in dict.fromkeys(tried) if size]
+
+    def _column(self, profile: Profile, cls: PodClass, size: Size) -> ClassColumn:
+        known = self._sized.setdefault(cls.id, {})
+        sized = known.get(size)
+        if sized is None:
+            slots = {self._cluster.nodes.pinned_slot(name): capped(value) for name, value in size}
+            sized = known[size] = self._cluster.classes.at_size(cls, slots)
+        return self._cycle.column(profile, sized)
+
+    def _covers(self, uid: str, cls: PodClass) -> bool:
+        hold = self._cluster.ledger.holds.get(uid) if uid else None
+        return hold is not None and all(
+            hold.left(slot) >= amount for slot, amount in cls.requests if slot in hold.amounts
+        )
+
+    def _has_for(self, promise: ReservationInfo, pod: PodRecord) -> bool:
+        """Whether the reservation may be used now, and has enough where it is all the pod may use."""
+        hold, restricted = promise.hold, promise.restricted or ()
+        return (
+            hold is not None
+            and self._cluster.promises.is_usable(promise)
+            and not any(
+                slot in restricted and amount > hold.left(slot) for slot, amount in pod.cls.usage
+            )
+        )
+
+    def _fits_in(self, profile: Profile, pod: PodRecord, promise: ReservationInfo) -> bool:
+        """Whether the pod can go where the reservation is, with its room."""
+        reserving = promise.pod
+        assert reserving is not None
+        row = reserving.row
+        if row < 0 or not self._cluster.nodes.alive[row]:
+            return False
+        ledger = self._cluster.ledger
+        with ledger.transaction():
+            ledger.release(reserving)
+            column = self._column(profile, pod.cls, self._bare(pod))
+            return column.rejected is None and column.fits_row(row)
+
+    # The reservation has come
+
+    def _adopt(self, profile: Profile, pod: PodRecord, promise: ReservationInfo, now: float) -> bool:
+        virtual = self._virtuals.of(promise)
+        if virtual is None:
+            self._schedule_asker(id_of(promise.object.metadata), now)
+            virtual = self._virtuals.of(promise)
+            self._cycle.take(pod)  # it was told of what is set aside, but it is its turn anyway
+        if virtual is None or virtual.promise.node_gone or not self._cluster.nodes.alive[virtual.row]:
+            return self._cycle.place(profile, pod, now)
+        why = self._virtuals.refusal(promise, virtual)
+        if why:
+            self._virtuals.refuse(virtual, promise, why)
+            self._cycle.fail(profile, pod, why, {PLUGIN}, now, go_on=True)
+            return False
+        return self._replace(profile, pod, promise, virtual, now)
+
+    def _schedule_asker(self, id: str, now: float) -> None:
+        """The pod a reservation was made for goes first: where it can go the reservation goes too."""
+        for uid in list(self._requirements.by_id.get(id, {})):
+            pod = self._cluster.pods.get(uid)
+            profile = self._cycle.profiles.get(pod.scheduler) if pod is not None else None
+            if pod is None or profile is None or pod.job is not None:
+                continue
+            if self._cycle.take(pod):
+                self._cycle.schedule(profile, pod, now)
+                return
+
+    def _replace(
+        self, profile: Profile, pod: PodRecord, promise: ReservationInfo, virtual: Virtual, now: float
+    ) -> bool:
+        ledger, standin = self._cluster.ledger, virtual.promise
+        assert standin.pod is not None
+        successors = self._virtuals.successors(virtual, promise)
+        for each in self._cluster.promises.drawing(standin):
+            if each not in successors:
+                self._cycle.withdraw(each, NOT_FOR_IT.format(promise.name), now)
+        if not self._virtuals.is_live(virtual):
+            return self._cycle.place(profile, pod, now)  # nobody is left who wants it
+        row, drawing = virtual.row, self._cluster.promises.drawing(standin)
+        for each in drawing:
+            ledger.draw(each, promise.uid)
+        if promise.amounts == standin.amounts:
+            self._cluster.belongings.pass_on(standin.uid, promise.uid)
+        ledger.release(standin.pod)
+        if self._cycle.claim(profile, pod, row, now):
+            self._virtuals.adopted(virtual, promise)
+            return True
+        ledger.hold(standin.pod, row, standin.amounts)
+        for each in drawing:
+            ledger.draw(each, standin.uid)
+        return False
+
+    def _class_dropped(self, cls: PodClass) -> None:
+        for sized in self._sized.pop(cls.id, {}).values():
+            self._cluster.classes.unused(sized)

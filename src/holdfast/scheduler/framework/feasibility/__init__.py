@@ -1,0 +1,1 @@
+"""Which nodes are feasible for a pod class, and how they score; kept up to date incrementally."""

@@ -1,0 +1,489 @@
+"""What plugins from outside answer, brought into the form everything else relies on.
+
+A formula is written once, and computed by Holdfast's own plugins on arrays for many rows and on plain
+numbers for one. On plain numbers much means something else: `~True` is -2, which is true, `True + True`
+is 2, and a number of 8 bits never overflows. So a plugin from outside never sees them: it is given one
+row as arrays of one cell, and the cell is taken out of its answer. One row and many cannot differ.
+
+What is no answer at all, and whatever a formula raises, is a failure of the plugin: it is handed to
+`fail`, and the formula says of every row from then on that it is infeasible, or scores 0, until the
+plugin is asked about the class again. So nothing that computes with formulas is interrupted half-way.
+The plugins of Holdfast are known to be right, and are not checked.
+"""
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from numbers import Integral, Real
+from typing import Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from holdfast.scheduler.cluster.decisions import Decision, ObjectRef
+from holdfast.scheduler.cluster.plugin_errors import RAISED, InvalidScore
+from holdfast.scheduler.cluster.pods import PodRecord
+from holdfast.scheduler.cluster.view import Cells, OneOfMany, Pick, RowValues, View
+from holdfast.scheduler.framework.handle import OwnColumn, PodCounts, cluster_of
+from holdfast.scheduler.framework.interface import (
+    MAX_SCORE,
+    Claim,
+    Filter,
+    Need,
+    Nomination,
+    Normalize,
+    ObjectWarning,
+    Outcome,
+    Plugin,
+    Range,
+    Reason,
+    Rejected,
+    Scope,
+    Score,
+    Settled,
+    Version,
+    everywhere,
+)
+from holdfast.scheduler.framework.registry import PluginError
+
+_OWN = "holdfast."
+_MOST_TIMES = 1000
+"""How often one reason may count for a row."""
+_SCOPES = "a scope is Scope.NODE or Scope.USAGE; facets are of Holdfast's own plugins alone"
+_LONGEST_WAIT = 2.0**31
+_NOT_A_NUMBER = -(2**40)
+"""The score of a row for which there is none."""
+
+Fail = Callable[[Plugin, str, BaseException], None]
+"""Told the plugin, the extension point and what happened there."""
+
+
+def raising(plugin: Plugin, point: str, error: BaseException) -> None:
+    raise error
+
+
+def is_foreign(plugin: Plugin) -> bool:
+    return not type(plugin).__module__.startswith(_OWN)
+
+
+def checked_answer(plugin: Plugin, answer: Any, fail: Fail = raising) -> Filter | Rejected:
+    """Raises PluginError if that is no answer to `filter`."""
+    if isinstance(answer, Rejected):
+        _text(plugin, answer.message, "the message of a Rejected")
+        _flag(plugin, answer.resolvable, "resolvable of a Rejected")
+        _flag(plugin, answer.error, "error of a Rejected")
+        return msgspec.structs.replace(answer, version=_checked_version(plugin, answer.version, fail))
+    if isinstance(answer, Filter):
+        return checked_filter(plugin, answer, fail)
+    raise _wrong(plugin, answer, "filter says None, a Filter or a Rejected")
+
+
+def checked_filter(plugin: Plugin, answer: Filter, fail: Fail = raising) -> Filter:
+    version = _checked_version(plugin, answer.version, fail)
+    if answer.passes is everywhere:
+        return msgspec.structs.replace(answer, version=version)
+    _check_scope(plugin, answer)
+    _check_needs(plugin, answer.needs)
+    only = answer.only
+    if only is not None and not _is_set_of_texts(only):
+        raise _wrong(plugin, only, "only is a frozenset of the names of nodes")
+    passes = _Formula(plugin, "Filter", answer.scope, answer.passes, _mask, False, fail)
+
+    def reasons(view: Any) -> list[Reason]:
+        rows = OneOfMany(view) if view.single else view
+        try:
+            with np.errstate(all="ignore"):
+                found = [_checked_reason(plugin, rows, each) for each in answer.reasons(rows)]
+        except RAISED as error:
+            passes.fail(error)
+            return []
+        return [_of_one(each) for each in found] if view.single else found
+
+    return msgspec.structs.replace(
+        answer,
+        passes=passes,
+        reasons=reasons,
+        version=version,
+        only=None if only is None else frozenset(only),
+        kind=checked_kind(plugin, "Filter", answer.kind, fail),
+    )
+
+
+def checked_score(plugin: Plugin, answer: Any, fail: Fail = raising) -> Score:
+    """Raises PluginError if that is no answer to `score`."""
+    if not isinstance(answer, Score):
+        raise _wrong(plugin, answer, "score says None or a Score")
+    _check_scope(plugin, answer)
+    constant = answer.constant
+    if constant is not None:
+        if not isinstance(constant, Real):
+            raise _wrong(plugin, constant, "a score is a number")
+        if not 0 <= constant <= MAX_SCORE:
+            raise InvalidScore(plugin.name, constant, MAX_SCORE)
+        constant = int(constant)
+    normalize = answer.normalize
+    least, most = (0, MAX_SCORE) if normalize is None else (_NOT_A_NUMBER + 1, 2**62)
+    return msgspec.structs.replace(
+        answer,
+        score=ScoreFormula(plugin, answer, least, most, fail),
+        normalize=None if normalize is None else CheckedNormalize(plugin, normalize, fail),
+        version=_checked_version(plugin, answer.version, fail),
+        constant=constant,
+        kind=checked_kind(plugin, "Score", answer.kind, fail),
+    )
+
+
+class _Formula:
+    """`passes` or `score` of one answer."""
+
+    __slots__ = ("_closed", "_fail", "_formula", "_plugin", "_point", "_read", "failed")
+
+    def __init__(
+        self,
+        plugin: Plugin,
+        point: str,
+        scope: Scope,
+        formula: Callable[[View], Cells],
+        read: Callable[[Plugin, View, Cells], Cells],
+        closed: int,
+        fail: Fail,
+    ) -> None:
+        self._plugin = plugin
+        self._point = point
+        self._formula = formula if scope is not Scope.NODE else _of_nodes(plugin, formula)
+        self._read = read
+        self._closed = closed
+        self._fail = fail
+        self.failed = False
+
+    def __call__(self, view: Any) -> Cells:
+        if self.failed or not len(view):
+            return view.full(self._closed)
+        try:
+            rows = OneOfMany(view) if view.single else view
+            with np.errstate(all="ignore"):
+                cells = self._read(self._plugin, rows, self._formula(rows))
+            return cells.item() if view.single else cells
+        except RAISED as error:
+            self.fail(error)
+            return view.full(self._closed)
+
+    def fail(self, error: BaseException) -> None:
+        self.failed = True
+        self._fail(self._plugin, self._point, error)
+
+
+class ScoreFormula(_Formula):
+    """Also takes note of scores out of range, which matter only on rows that prove to be feasible."""
+
+    __slots__ = ("_least", "_most", "bad")
+
+    def __init__(self, plugin: Plugin, answer: Score, least: int, most: int, fail: Fail) -> None:
+        super().__init__(plugin, "Score", answer.scope, answer.score, _numbers, 0, fail)
+        self._least = least
+        self._most = most
+        self.bad: list[tuple[NDArray[np.intp], NDArray[np.int64]]] = []
+        """Rows and scores out of range."""
+
+    def __call__(self, view: Any) -> Cells:
+        found = super().__call__(view)
+        if view.single:
+            if not self._least <= found <= self._most:
+                self.bad.append((np.array([view.rows]), np.array([found])))
+        elif len(found) and (found.min() < self._least or found.max() > self._most):
+            is_bad = (found < self._least) | (found > self._most)
+            self.bad.append((np.asarray(view.rows)[is_bad], found[is_bad]))
+        return found
+
+    def check(self, fits: NDArray[np.bool_]) -> None:
+        """Fails if a row that fits has a score out of range."""
+        bad, self.bad = self.bad, []
+        for rows, scores in bad:
+            there = rows < len(fits)
+            self._check(scores[there][fits[rows[there]]])
+
+    def _check(self, scores: NDArray[np.int64]) -> None:
+        if len(scores) and not self.failed:
+            self.fail(invalid_score(self._plugin, scores))
+
+
+def invalid_score(plugin: Plugin, scores: NDArray[np.int64]) -> InvalidScore:
+    """The error of the first of these scores, which are out of range."""
+    score = int(scores[0])
+    return InvalidScore(plugin.name, "NaN" if score == _NOT_A_NUMBER else score, MAX_SCORE)
+
+
+class _FailedMeasure:
+    """What there is instead of a measure where taking it failed: by it every score is 0."""
+
+
+_FAILED = _FailedMeasure()
+
+
+class CheckedNormalize:
+    def __init__(self, plugin: Plugin, normalize: Normalize, fail: Fail) -> None:
+        self._plugin = plugin
+        self._normalize = normalize
+        self._fail = fail
+
+    def check(self, scores: NDArray[np.int64]) -> None:
+        """Fails if one of these scores, of rows that fit, is out of range."""
+        bad = scores[(scores < 0) | (scores > MAX_SCORE)]
+        if len(bad):
+            self._fail(self._plugin, "NormalizeScore", invalid_score(self._plugin, bad))
+
+    def measure(self, raw: Any) -> Hashable:
+        try:
+            measure = self._normalize.measure(raw)
+            hash(measure)
+            if isinstance(measure, Range) and not all(isinstance(end, Integral) for end in measure):
+                raise _wrong(self._plugin, measure, "a Range is of two whole numbers")
+        except RAISED as error:
+            self._fail(self._plugin, "NormalizeScore", error)
+            return _FAILED
+        return measure
+
+    def apply(self, raw: Cells, measure: Any) -> Cells:
+        if measure is _FAILED:
+            return raw * 0
+        try:
+            with np.errstate(all="ignore"):
+                cells = self._normalize.apply(np.atleast_1d(raw), measure)
+            found = _whole(self._plugin, cells, np.size(raw))
+        except RAISED as error:
+            self._fail(self._plugin, "NormalizeScore", error)
+            return raw * 0
+        return found if np.ndim(raw) else int(found[0])
+
+
+class NodeView:
+    """A view by which only node objects can be read. Answers under `Scope.NODE` are worked out anew
+    when the node changes, and not when pods do: one that depends on pods would be out of date."""
+
+    __slots__ = ("_plugin", "_view")
+
+    def __init__(self, plugin: str, view: Any) -> None:
+        self._plugin = plugin
+        self._view = view
+
+    def __len__(self) -> int:
+        return len(self._view)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._view, name)
+
+    def claimed(self, slot: Pick) -> Cells:
+        why = "reads under Scope.NODE what changes with pods: it must say Scope.USAGE"
+        raise PluginError(f"plugin {self._plugin} {why}")
+
+    free = claimed
+
+    def take(self, column: RowValues) -> Cells:
+        if isinstance(column, OwnColumn | PodCounts):
+            self.claimed(0)
+        return self._view.take(column)
+
+
+def _of_nodes(plugin: Plugin, formula: Callable[[Any], Cells]) -> Callable[[View], Cells]:
+    return lambda view: formula(NodeView(plugin.name, view))
+
+
+def checked_outcome(plugin: Plugin, answer: Any) -> Outcome:
+    """Raises PluginError if that is no answer to `reserve` or `permit`."""
+    if not isinstance(answer, Outcome):
+        raise _wrong(plugin, answer, "it must be an Outcome")
+    if not is_foreign(plugin):
+        return answer
+    message, wait, retry = answer
+    _text(plugin, message, "the message of an Outcome")
+    _flag(plugin, retry, "retry of an Outcome")
+    if not isinstance(wait, Real) or isinstance(wait, bool) or not 0 <= wait <= _LONGEST_WAIT:
+        raise _wrong(plugin, wait, "wait of an Outcome is a number of seconds, 0 or more")
+    return answer._replace(wait=float(wait))
+
+
+def checked_gate(plugin: Plugin, answer: Any) -> str:
+    """Raises PluginError if that is no answer to `pre_enqueue`."""
+    if answer is None:
+        return ""
+    return _text(plugin, answer, "what pre_enqueue says, empty if the pod may be queued,")
+
+
+def check_nomination(plugin: Plugin, answer: Any) -> None:
+    """Raises PluginError if that is no answer to `post_filter`."""
+    if not isinstance(answer, Nomination):
+        raise _wrong(plugin, answer, "post_filter says a Nomination")
+    if answer.node is not None:
+        _text(plugin, answer.node, "the node of a Nomination")
+    _text(plugin, answer.message, "the message of a Nomination")
+    decisions_of(plugin, answer.decisions)
+    _check_claims(plugin, answer.claims)
+    for warning in _tuple(plugin, answer.warnings, ObjectWarning):
+        if not isinstance(warning.about, ObjectRef):
+            raise _wrong(plugin, warning.about, "a warning is about an ObjectRef")
+        _text(plugin, warning.reason, "the reason of a warning")
+        _text(plugin, warning.message, "the message of a warning")
+
+
+def _check_claims(plugin: Plugin, claims: Any) -> None:
+    for claim in _tuple(plugin, claims, Claim):
+        if not isinstance(claim.pod, PodRecord) or claim.pod.promise is None:
+            raise _wrong(plugin, claim.pod, "a Claim is of a reserve pod")
+        alive = cluster_of(plugin.handle).nodes.alive
+        if not _is_whole(claim.row, 0, len(alive) - 1) or not alive[claim.row]:
+            raise _wrong(plugin, claim.row, "the row of a Claim is that of a node")
+        if not _is_set_of_texts(claim.clears):
+            raise _wrong(plugin, claim.clears, "clears of a Claim is a frozenset of uids")
+
+
+def _tuple(plugin: Plugin, answer: Any, kind: type[Any]) -> Sequence[Any]:
+    if not isinstance(answer, list | tuple) or not all(isinstance(each, kind) for each in answer):
+        raise _wrong(plugin, answer, f"it must be a tuple of {kind.__name__}")
+    return answer
+
+
+def decisions_of(plugin: Plugin, answer: Any) -> Sequence[Decision]:
+    """Raises PluginError if these are no decisions, or cannot be written."""
+    if not isinstance(answer, list | tuple):
+        raise _wrong(plugin, answer, "it must be a list of decisions")
+    for each in answer:
+        if not isinstance(each, Decision):
+            raise _wrong(plugin, each, "it must be a decision")
+        try:
+            msgspec.json.decode(msgspec.json.encode(each, enc_hook=_plain), type=type(each))
+        except (msgspec.ValidationError, UnicodeEncodeError, TypeError) as error:
+            raise _wrong(plugin, each, f"it cannot be written: {error}") from error
+    return answer
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return dict(value)
+    raise TypeError(f"{type(value).__name__} is nothing an object may have")
+
+
+def _text(plugin: Plugin, text: Any, what: str) -> str:
+    """Raises PluginError if that is no text, or one that has no place in an object."""
+    if not isinstance(text, str):
+        raise _wrong(plugin, text, f"{what} is a text")
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise _wrong(plugin, text, f"{what} has characters that cannot be written") from error
+    return text
+
+
+def _flag(plugin: Plugin, value: Any, what: str) -> None:
+    if not isinstance(value, bool | np.bool_):
+        raise _wrong(plugin, value, f"{what} is True or False")
+
+
+def _is_whole(value: Any, least: int, most: int) -> bool:
+    return isinstance(value, Integral) and least <= int(value) <= most
+
+
+def _is_set_of_texts(value: Any) -> bool:
+    return isinstance(value, frozenset | set) and all(isinstance(each, str) for each in value)
+
+
+def _check_needs(plugin: Plugin, needs: Any) -> None:
+    if needs is None:
+        return
+    slots = len(cluster_of(plugin.handle).nodes.slots)
+    for need in _tuple(plugin, needs, Need):
+        if not _is_whole(need.slot, 0, slots - 1):
+            raise _wrong(plugin, need.slot, "the slot of a Need is one that handle.slot gave")
+        if not isinstance(need.amount, Integral):
+            raise _wrong(plugin, need.amount, "the amount of a Need is a whole number")
+        _text(plugin, need.text, "the text of a Need")
+
+
+def _check_scope(plugin: Plugin, answer: Filter | Score) -> None:
+    if not isinstance(answer.scope, Scope) or answer.scope is Scope.TOPOLOGY or answer.facets != ():
+        raise _wrong(plugin, answer.scope, _SCOPES)
+
+
+def _checked_version(plugin: Plugin, version: Version | None, fail: Fail) -> Version | None:
+    if version is None:
+        return None
+
+    def checked() -> Hashable:
+        try:
+            found = version()
+            hash(found)
+        except RAISED as error:
+            fail(plugin, "PreFilter", error)
+            return None
+        return found
+
+    return Settled(checked) if isinstance(version, Settled) else checked
+
+
+def checked_kind(
+    plugin: Plugin, point: str, kind: Callable[[int], Hashable] | None, fail: Fail
+) -> Callable[[int], Hashable] | None:
+    if kind is None:
+        return None
+
+    def checked(row: int) -> Hashable:
+        try:
+            found = kind(row)
+            hash(found)
+        except RAISED as error:
+            fail(plugin, point, error)
+            return None
+        return found
+
+    return checked
+
+
+def _checked_reason(plugin: Plugin, view: View, reason: Any) -> Reason:
+    if not isinstance(reason, Reason):
+        raise _wrong(plugin, reason, "reasons says a list of Reason")
+    times = reason.times
+    if not _is_whole(times, 1, _MOST_TIMES):
+        raise _wrong(plugin, times, f"times of a Reason is a whole number from 1 to {_MOST_TIMES}")
+    return reason._replace(
+        text=_text(plugin, reason.text, "the text of a Reason"),
+        times=int(times),
+        rows=_mask(plugin, view, reason.rows),
+        resolvable=_mask(plugin, view, reason.resolvable),
+    )
+
+
+def _of_one(reason: Reason) -> Reason:
+    return reason._replace(rows=reason.rows.item(), resolvable=reason.resolvable.item())
+
+
+def _mask(plugin: Plugin, view: View, cells: Cells) -> Cells:
+    found = np.asarray(cells)
+    if found.dtype != np.bool_:
+        raise _wrong(plugin, cells, "it must be True or False of each row")
+    return _of_rows(plugin, found, len(view))
+
+
+def _numbers(plugin: Plugin, view: View, cells: Cells) -> Cells:
+    return _whole(plugin, cells, len(view))
+
+
+def _whole(plugin: Plugin, cells: Cells, rows: int) -> Any:
+    """As whole numbers, without what is behind the point."""
+    found = np.asarray(cells)
+    if found.dtype.kind not in "biuf":
+        raise _wrong(plugin, cells, "a score is a number for each row")
+    if found.dtype.kind == "f":
+        found = np.where(np.isfinite(found), found, _NOT_A_NUMBER)
+    return _of_rows(plugin, found.astype(np.int64), rows)
+
+
+def _of_rows(plugin: Plugin, found: Any, rows: int) -> Any:
+    if found.ndim == 0:
+        return np.full(rows, found)
+    if found.shape != (rows,):
+        what = " by ".join(map(str, found.shape))
+        raise PluginError(f"plugin {plugin.name} answered with {what} values for {rows} rows")
+    return found
+
+
+def _wrong(plugin: Plugin, cells: Any, expected: str) -> PluginError:
+    kind = cells.dtype if isinstance(cells, np.ndarray) else type(cells).__name__
+    return PluginError(f"plugin {plugin.name} answered with {kind} {cells!r}; {expected}")

@@ -1,0 +1,100 @@
+"""The columns of pod classes, made when they are first asked for."""
+
+from holdfast.scheduler.cluster.cluster import Cluster
+from holdfast.scheduler.cluster.pod_classes import PodClass
+from holdfast.scheduler.framework.dry_run import NominatedPodsCheck
+from holdfast.scheduler.framework.feasibility.columns import ClassColumn
+from holdfast.scheduler.framework.feasibility.owner_column import OwnerColumn
+from holdfast.scheduler.framework.feasibility.volume_column import VolumeColumn
+from holdfast.scheduler.framework.profile import Profile
+
+_CELLS = 12 * 1024**2
+"""How many cells all columns may have between them; a cell takes about 20 bytes."""
+_FEWEST = 64
+
+
+class Columns:
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._table = cluster.nodes
+        self._specs = cluster.promises.specs
+        self._errors = cluster.plugin_errors
+        self._columns: dict[tuple[int, int], ClassColumn] = {}
+        self._weight = 0
+        """Of all columns together."""
+        self._profiles_seen: set[int] = set()
+        cluster.classes.on_dropped.append(self._class_dropped)
+
+    def column(self, profile: Profile, cls: PodClass) -> ClassColumn:
+        """The class's column, up to date. Those used longest ago are dropped if all together take too
+        much."""
+        key = (profile.index, cls.id)
+        columns = self._columns
+        column = columns.get(key)
+        if column is None or column.failed_in >= 0 or column.specs_seen != self._specs.version:
+            column = self._looked_into(key, profile, cls, column)
+        elif len(columns) > 1 and self._weight > self._most() // 2:
+            columns[key] = columns.pop(key)  # to the end of the line
+        column.refresh()
+        if column.weighed != column.weight:
+            self._weigh(column)
+            while self._weight > self._most() and len(columns) > 1:
+                self._forget(next(iter(columns)))
+        if column.has_checked_scores:
+            column.check_scores()
+        if column.unscorable is not None or column.failed_in >= 0:
+            column.judge()
+        return column
+
+    def _looked_into(
+        self, key: tuple[int, int], profile: Profile, cls: PodClass, column: ClassColumn | None
+    ) -> ClassColumn:
+        """The column if it is still right for the class, else a new one. Plugins that failed for the
+        class are asked again in the next round."""
+        if column is not None and 0 <= column.failed_in != self._errors.round:
+            column.ask_again()
+        if column is None or (
+            column.specs_seen != self._specs.version and self._is_mistaken(profile, column)
+        ):
+            column = self._new_column(profile, cls)
+            self._put(key, column)
+        return column
+
+    def _most(self) -> int:
+        return max(_FEWEST, _CELLS // self._table.capacity)
+
+    def _is_mistaken(self, profile: Profile, column: ClassColumn) -> bool:
+        """Whether reservations came to matter to the class, or do so no more."""
+        column.specs_seen = self._specs.version
+        concerned = bool(profile.drawing_name) and self._cluster.promises.concerns(column.cls)
+        return concerned != column.owned
+
+    def _new_column(self, profile: Profile, cls: PodClass) -> ClassColumn:
+        self._profiles_seen.add(profile.index)
+        if profile.drawing_name and self._cluster.promises.concerns(cls):
+            return OwnerColumn(self._cluster, profile, cls)
+        if cls.plain is None or profile.scores_volumes:
+            column = ClassColumn(self._cluster, profile, cls)
+        else:
+            column = VolumeColumn(self._cluster, profile, cls, self.column(profile, cls.plain))
+        column.diagnosis.contest = NominatedPodsCheck(self._cluster, column)
+        return column
+
+    def _put(self, key: tuple[int, int], column: ClassColumn) -> None:
+        """To the end of the line, in place of the one there is."""
+        self._forget(key)
+        self._columns[key] = column
+
+    def _weigh(self, column: ClassColumn) -> None:
+        self._weight += column.weight - column.weighed
+        column.weighed = column.weight
+
+    def _forget(self, key: tuple[int, int]) -> None:
+        column = self._columns.pop(key, None)
+        if column is not None:
+            self._weight -= column.weighed
+            column.weighed = 0
+
+    def _class_dropped(self, cls: PodClass) -> None:
+        for index in self._profiles_seen:
+            self._forget((index, cls.id))

@@ -1,0 +1,132 @@
+"""The scores of one plugin that have to be normalised.
+
+As long as the measure stays, a row is brought up to date by itself. Whether it stays is known without a
+look at all rows where it is a `Range`: how many rows there are at either end is counted.
+"""
+
+from collections.abc import Hashable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from holdfast.scheduler.framework.feasibility.checked_answers import CheckedNormalize
+from holdfast.scheduler.framework.interface import MAX_SCORE, Normalize, Range, Scope, Score
+
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+
+_NO_RANGE = Range(2**62, -(2**62))
+"""No score is within, nor at its ends."""
+
+
+class Normalized:
+    __slots__ = (
+        "_high",
+        "_highest",
+        "_known",
+        "_low",
+        "_lowest",
+        "by_usage",
+        "is_checked",
+        "is_suspect",
+        "measure",
+        "normalize",
+        "raw",
+        "score",
+        "weight",
+        "weighted",
+    )
+
+    def __init__(self, score: Score, weight: int, normalize: Normalize) -> None:
+        self.score = score
+        self.weight = weight
+        self.normalize = normalize
+        self.by_usage = score.scope is Scope.USAGE
+        """Whether a raw score changes with pods coming and going."""
+        self.is_checked = isinstance(normalize, CheckedNormalize)
+        self.is_suspect = False
+        """Whether a score came out of range, which matters only on a row that fits."""
+        self.measure: Hashable = None
+        self.raw: Ints = np.zeros(0, dtype=np.int64)
+        self.weighted: Ints = np.zeros(0, dtype=np.int64)
+        self._known: dict[int, int] = {}
+        """What raw scores come to, by this measure."""
+        self._low, self._high = _NO_RANGE
+        self._lowest = self._highest = 0
+        """How many of the rows that pass are at either end."""
+
+    def reset(self, capacity: int) -> None:
+        self.raw = np.zeros(capacity, dtype=np.int64)
+        self.weighted = np.zeros(capacity, dtype=np.int64)
+        self.measure = None
+        self._low, self._high = _NO_RANGE
+
+    def is_outdated(self, size: int, passing: Bools) -> bool:
+        """Takes the measure; whether it is another than before."""
+        raw = self.raw[:size][passing]
+        before, self.measure = self.measure, self.normalize.measure(raw) if len(raw) else None
+        self._low, self._high = self.measure if isinstance(self.measure, Range) else _NO_RANGE
+        if self.by_usage:
+            self._lowest = int(np.count_nonzero(raw == self._low))
+            self._highest = int(np.count_nonzero(raw == self._high))
+        if self.measure == before:
+            return False
+        self._known.clear()
+        return True
+
+    def weigh(self, at: Any) -> None:
+        """Brings some rows up to date."""
+        if self.measure is not None:
+            scores = self.normalize.apply(self.raw[at], self.measure)
+            self.weighted[at] = self.weight * scores
+            if self.is_checked and len(scores) and (scores.min() < 0 or scores.max() > MAX_SCORE):
+                self.is_suspect = True
+
+    def check(self, fits: Bools) -> None:
+        """Fails if a row that fits has a score out of range."""
+        normalize = self.normalize
+        self.is_suspect = False
+        if isinstance(normalize, CheckedNormalize) and self.measure is not None:
+            normalize.check(np.asarray(normalize.apply(self.raw[: len(fits)][fits], self.measure)))
+
+    def follow(self, row: int, after: int, fitted: bool, fits: bool) -> int | None:
+        """Follows the raw score of one row, which fitted before or did not; its weighted score, None if
+        the measure is no longer right."""
+        if not self.by_usage:
+            return self.weighted.item(row) if fitted == fits else None
+        if not fits:
+            return 0 if not fitted or self._stays_without(self.raw.item(row)) else None
+        before: int | None = self.raw.item(row) if fitted else None
+        if after == before:
+            return self.weighted.item(row) if self.measure is not None else None
+        self.raw[row] = after
+        low, high = self._low, self._high
+        if low < after < high:
+            pass
+        elif after == low:
+            self._lowest += 1
+        elif after == high:
+            self._highest += 1
+        else:
+            return None
+        if before is not None and not low < before < high and not self._stays_without(before):
+            return None
+        weighted = self._known.get(after)
+        if weighted is None:
+            score = self.normalize.apply(after, self.measure)
+            weighted = self._known[after] = self.weight * score
+            if self.is_checked and not 0 <= score <= MAX_SCORE:
+                self.is_suspect = True
+        self.weighted[row] = weighted
+        return weighted
+
+    def _stays_without(self, before: int) -> bool:
+        """Whether the measure does, where one row that passed has this score no more."""
+        if before == self._low:
+            self._lowest -= 1
+            return self._lowest > 0
+        if before == self._high:
+            self._highest -= 1
+            return self._highest > 0
+        return self._low < before < self._high

@@ -1,0 +1,343 @@
+"""The column of a class whose pods may draw on reservations.
+
+Everything is as in any column, but on rows with such a reservation. There the row is looked at as if
+what the reservation has left were free, once for each of them; the best of those that will do is used,
+and says how good the row is. Rows can also be closed to the class but through a reservation.
+"""
+
+from collections import Counter
+from collections.abc import Hashable
+from functools import partial
+from weakref import proxy
+
+import numpy as np
+from numpy.typing import NDArray
+
+from holdfast.scheduler.cluster.cluster import Cluster
+from holdfast.scheduler.cluster.columns import distinct
+from holdfast.scheduler.cluster.pod_classes import PodClass
+from holdfast.scheduler.cluster.reservation_table import ReservationRow
+from holdfast.scheduler.cluster.view import Cells, One, View
+from holdfast.scheduler.framework.feasibility.class_rows import INFEASIBLE, Bools, Ints
+from holdfast.scheduler.framework.feasibility.columns import ClassColumn
+from holdfast.scheduler.framework.feasibility.memo import RowMemo, amounts
+from holdfast.scheduler.framework.feasibility.reservation_scores import (
+    DrawnOne,
+    DrawnSome,
+    ReservationScores,
+    pick,
+)
+from holdfast.scheduler.framework.interface import Filter, Need, Reason, Scope
+from holdfast.scheduler.framework.plugin_names import ROOM
+from holdfast.scheduler.framework.profile import Profile
+from holdfast.scheduler.reservations import ReservationInfo
+
+NO_MATCH = "node(s) no reservations match reservation affinity"
+NONE_WILL_DO = "node(s) no reservation(s) to meet the requirements"
+
+
+class OwnerColumn(ClassColumn):
+    owned = True
+    made_of_others = True
+
+    def __init__(self, cluster: Cluster, profile: Profile, cls: PodClass) -> None:
+        self._weak: OwnerColumn = proxy(self)
+        """For what the column owns, which should go when it is dropped: a column is large, and Python
+        looks for cycles of what is old once in an hour."""
+        self._chosen: dict[int, ReservationInfo] = {}
+        self._belongings = cluster.belongings
+        self._waiting = cluster.ledger.holds.waiting
+        self._best_row, self._best_total = -1, 0
+        """The best row, as long as nothing changed but that row."""
+        self._open: Bools = np.zeros(0, dtype=np.bool_)
+        """The rows that can be used without a reservation too."""
+        self.counted: tuple[Hashable, str] = (None, "")
+        """What was last said of how many reservations there are for the class, and when."""
+        super().__init__(cluster, profile, cls)
+
+    def best(self, among: Bools | None = None) -> int:
+        """Owners use up one reservation after the other, so the row that was best mostly still is."""
+        if among is not None or not self.is_absolute:
+            return super().best(among)
+        row = self._best_row
+        if row < 0 or self._base.item(row) < self._best_total or self.rejected is not None:
+            row = self._best_row = super().best()
+        if row >= 0:
+            self._best_total = self._base.item(row)
+        return row
+
+    def draws_on(self, row: int) -> str:
+        chosen = self._chosen.get(row)
+        return chosen.uid if chosen is not None else ""
+
+    @property
+    def needs(self) -> tuple[Need, ...] | None:
+        return None
+
+    def _compile(self) -> None:
+        super()._compile()
+        self._scattered: Filter | None = None
+        self._drawing = ReservationScores(self._cluster, self.cls, self._profile.drawing.ignores)
+        self._inner_filters = list(self._usage_filters)
+        by_amounts = self._by_amounts and self._drawing.by_amounts and self.is_absolute
+        changed = self._cluster.ledger.changed
+        self._drawn_alike: RowMemo[int | None] | None = RowMemo(changed) if by_amounts else None
+        self._alike = None  # whether a row is open is no matter of amounts
+        is_open = partial(OwnerColumn._is_open, self._weak)
+        gate = self._gate = Filter(is_open, partial(OwnerColumn._reasons, self._weak), Scope.USAGE)
+        # Who must use a reservation is told that before anything else.
+        place = 0 if self._drawing.required else len(self.filters)
+        self.filters.insert(place, (self._profile.drawing_name, gate))
+        self._usage_filters.append(is_open)
+        if not self._drawing.required:
+            self._blame_before_room()
+
+    def _blame_before_room(self) -> None:
+        """For owners what is reserved for them is free, as long as it is about the node. So where there
+        is room only if several reservations are drawn on, or one that will not do, that is why there is
+        none."""
+        names = [name for name, _ in self.filters]
+        if ROOM in names:
+            scattered = Filter(
+                partial(OwnerColumn._is_not_scattered, self._weak),
+                partial(OwnerColumn._scattered_reasons, self._weak),
+                Scope.USAGE,
+            )
+            self.filters.insert(names.index(ROOM), (self._profile.drawing_name, scattered))
+            self._scattered = scattered
+
+    def refresh(self) -> None:
+        draws = self._drawing.draws
+        if draws is not None and not draws.is_current:
+            draws.refresh()
+        super().refresh()
+
+    def _rebuild(self) -> None:
+        self._best_row = -1
+        self._open = np.ones(self._table.capacity, dtype=np.bool_)
+        self._chosen = {}
+        super()._rebuild()
+
+    # Rows, one or many
+
+    def _update_one(self, row: int, node_too: bool) -> bool:
+        if row != self._best_row:
+            self._best_row = -1
+        drawing = self._drawing
+        drawn = drawing.on(row)
+        closed = drawing.required or (bool(drawn) and self._has_restricted(drawn))
+        if closed == self._open.item(row):
+            self._open[row] = not closed
+        if node_too:
+            self._node_part(One(self._table, row), row)
+        alike = self._drawn_alike
+        if alike is not None and len(drawn) < 2 and self._fits_node.item(row):
+            hold = drawn[0] if drawn else None
+            special = self._belongings.awake or row in self._waiting
+            if not special and (hold is None or not hold.promise.withheld):
+                self._settle_alike(alike, row, hold, closed)
+                return False
+        best = self._best(drawn) if drawn and self._fits_node.item(row) else None
+        if best is None:
+            self._chosen.pop(row, None)
+            return super()._update_one(row, False)
+        hold, view, worth = best
+        self._chosen[row] = hold.promise
+        score = self._profile.drawing_weight * worth
+        if self._node_scores:
+            score += self._node_score.item(row)
+        for weight, scores in self._usage_scores:
+            score += weight * scores(view)
+        return self._settle(row, True, score, self._raw_scores(view) if self._normalized else ())
+
+    def _settle_alike(
+        self, alike: RowMemo[int | None], row: int, hold: ReservationRow | None, closed: bool
+    ) -> None:
+        """Settles a row where nothing but amounts matters: rows that have the same fare alike. Owners
+        use up one reservation after the other, and mostly these are as alike as the nodes."""
+        table = self._table
+        claimed, offered = amounts(table, row)
+        known = alike.known
+        total: int | None = None
+        if hold is not None:
+            promise = hold.promise
+            key: Hashable = (
+                claimed,
+                offered,
+                hold.fill,
+                promise.order,
+                promise.restricted,
+            )
+            if key in known:
+                total = known[key]
+            else:
+                best = self._worth(hold)
+                if best is not None:
+                    total = self._profile.drawing_weight * best[2] + self._scored(best[1])
+                alike.remember(key, total)
+        if hold is not None and total is not None:
+            self._chosen[row] = hold.promise
+        else:
+            self._chosen.pop(row, None)
+            key = claimed, offered
+            if not closed and key in known:
+                total = known[key]
+            elif not closed:
+                view = One(table, row)
+                if all(passes(view) for passes in self._inner_filters):
+                    total = self._scored(view)
+                alike.remember(key, total)
+        if not alike.worth_it:
+            self._drawn_alike = None
+        self._fits[row] = total is not None
+        if total is not None and self._node_scores:
+            total += self._node_score.item(row)
+        self._base[row] = INFEASIBLE if total is None else total
+
+    def _scored(self, view: View) -> int:
+        score = 0
+        for weight, scores in self._usage_scores:
+            score += weight * scores(view)
+        return score
+
+    def _best(self, drawn: list[ReservationRow]) -> tuple[ReservationRow, DrawnOne, int] | None:
+        """Of the reservations of one row the one to use."""
+        if len(drawn) == 1:
+            return self._worth(drawn[0])
+        found = [worth for hold in drawn if (worth := self._worth(hold)) is not None]
+        if len(found) > 1:
+            return found[pick([(hold.promise, worth) for hold, _, worth in found])]
+        return found[0] if found else None
+
+    def _worth(self, hold: ReservationRow) -> tuple[ReservationRow, DrawnOne, int] | None:
+        worth = self._drawing.worth_of(hold)
+        if worth < 0:
+            return None
+        view = DrawnOne(self._table, self._cluster.ledger, hold)
+        for passes in self._inner_filters:
+            if not passes(view):
+                return None
+        return hold, view, worth
+
+    def _update_all(self) -> None:
+        self._update_many(np.arange(self._size), node_too=True)
+
+    def _update_many(self, rows: NDArray[np.intp], node_too: bool) -> None:
+        self._best_row = -1
+        rows = distinct(rows)
+        self._open[rows] = not self._drawing.required
+        for row in self._chosen.keys() & set(rows.tolist()) if self._chosen else ():
+            del self._chosen[row]
+        drawn = self._drawing.among(rows)
+        restricted = [hold.row for hold in drawn if hold.promise.restricted is not None]
+        self._open[restricted] = False
+        pairs = self._drawing.serving(drawn)
+        super()._update_many(rows, node_too)
+        if pairs := [hold for hold in pairs if self._fits_node.item(hold.row)]:
+            self._draw(pairs)
+
+    def _draw(self, pairs: list[ReservationRow]) -> None:
+        """Settles rows whose node suits and that have reservations which would serve."""
+        view = DrawnSome(self._table, self._cluster.ledger, pairs)
+        ok = view.full(True)
+        for passes in self._inner_filters:
+            ok = ok & passes(view)
+        worth = self._drawing.worth(pairs)
+        local = self._node_score[view.rows] if self._node_scores else 0
+        for weight, scores in self._usage_scores:
+            local = local + weight * scores(view)
+        local = local + self._profile.drawing_weight * worth
+        best = self._picked(pairs, np.flatnonzero(ok & view.full(True)).tolist(), worth)
+        if not best:
+            return
+        self._chosen.update((pairs[i].row, pairs[i].promise) for i in best)
+        at = view.rows[best]
+        scores = (local + np.zeros(len(pairs), dtype=np.int64))[best]
+        self._refit(at, np.ones(len(at), dtype=np.bool_))
+        self._fits[at] = True
+        if not self._normalized:
+            self._base[at] = scores
+            return
+        self._local[at] = scores
+        for normalized in self._normalized:
+            if normalized.by_usage:
+                normalized.raw[at] = normalized.score.score(view)[best]
+        if self._keys is None:
+            self._normalize(at)
+
+    def _picked(self, pairs: list[ReservationRow], good: list[int], worth: Ints) -> list[int]:
+        """Of each row's reservations that will do the one to use, all as positions."""
+        if len({pairs[i].row for i in good}) == len(good):
+            return good
+        by_row: dict[int, list[int]] = {}
+        for i in good:
+            by_row.setdefault(pairs[i].row, []).append(i)
+        return [
+            there[pick([(pairs[i].promise, int(worth[i])) for i in there])] for there in by_row.values()
+        ]
+
+    def against(self, hold: ReservationRow) -> list[str]:
+        """What stands in the way of drawing on a reservation; nothing if the pod could."""
+        found = self._drawing.texts([hold])
+        if found:
+            return found
+        view = DrawnOne(self._table, self._cluster.ledger, hold)
+        for (_, bare), (_, test) in zip(self.filters, self.guarded_filters, strict=True):
+            if bare not in (self._gate, self._scattered) and not test.passes(view):
+                return [reason.text for reason in test.reasons(view) if reason.rows]
+        return [] if self._drawing.serves(hold) else [NONE_WILL_DO]
+
+    # Rows that can be used through a reservation only
+
+    def _has_restricted(self, drawn: list[ReservationRow]) -> bool:
+        if len(drawn) == 1:
+            return drawn[0].promise.restricted is not None
+        return any(hold.promise.restricted is not None for hold in drawn)
+
+    def _is_open(self, view: View) -> Cells:
+        return view.take(self._open)
+
+    def _reasons(self, view: View) -> list[Reason]:
+        rows = np.atleast_1d(view.rows)
+        found = {}
+        for row in rows[~self._open[rows]].tolist():
+            drawn = self._drawing.on(row)
+            found[row] = self._drawing.texts(drawn) or [NONE_WILL_DO if drawn else NO_MATCH]
+        return _counted(view, found)
+
+    def _is_not_scattered(self, view: View) -> Cells:
+        if isinstance(view.rows, int):
+            return not self._scattered_on(self._drawing.on(view.rows))
+        scattered = list(self._all_scattered(view))
+        return view.full(True) & ~np.isin(view.rows, scattered)
+
+    def _scattered_reasons(self, view: View) -> list[Reason]:
+        return _counted(view, self._all_scattered(view))
+
+    def _all_scattered(self, view: View) -> dict[int, list[str]]:
+        on: dict[int, list[ReservationRow]] = {}
+        for hold in self._drawing.among(np.atleast_1d(view.rows)):
+            on.setdefault(hold.row, []).append(hold)
+        found = {row: self._scattered_on(drawn) for row, drawn in on.items()}
+        return {row: texts for row, texts in found.items() if texts}
+
+    def _scattered_on(self, drawn: list[ReservationRow]) -> list[str]:
+        return self._drawing.texts(drawn) if self._drawing.would_do_together(drawn) else []
+
+
+def _counted(view: View, found: dict[int, list[str]]) -> list[Reason]:
+    """The reasons of each row, which may be several times the same."""
+    rows: dict[tuple[str, int], set[int]] = {}
+    for row, texts in found.items():
+        for text, times in Counter(texts).items():
+            rows.setdefault((text, times), set()).add(row)
+    return [
+        Reason(text, _among(view, there), resolvable=text != NO_MATCH, times=times)
+        for (text, times), there in rows.items()
+    ]
+
+
+def _among(view: View, rows: set[int]) -> Cells:
+    if isinstance(view.rows, int):
+        return view.rows in rows
+    return np.isin(view.rows, list(rows))

@@ -1,0 +1,311 @@
+"""What reservations are worth to pods that may draw on them.
+
+Which reservation of a row is used: the one with the lowest order; else, of reusable ones without a
+policy only the oldest counts, and of what is left the one of which most ends up allocated (a resource
+of which the pod needs more than is left counts for nothing). Between nodes, an order comes first again;
+then the share of the pod's request that is reserved; then how much of the reservation is allocated.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from holdfast.scheduler.cluster.cluster import Cluster
+from holdfast.scheduler.cluster.ledger import Ledger
+from holdfast.scheduler.cluster.node_table import NodeTable
+from holdfast.scheduler.cluster.pod_classes import PodClass
+from holdfast.scheduler.cluster.reservation_table import ReservationRow
+from holdfast.scheduler.cluster.slots import PODS
+from holdfast.scheduler.cluster.view import Cells, One, Some
+from holdfast.scheduler.reservations import ReservationInfo
+
+Ints = NDArray[np.int64]
+
+_STEPS = 101
+_LEVELS = 2**37 + 2**33 + 1
+
+INSUFFICIENT = "Reservation(s) Insufficient {}"
+IN_FIGURES = ", requested: {}, used: {}, capacity: {}"
+BY_RESERVATION = "Reservation(s) {}"
+INSUFFICIENT_BY_NODE = "Insufficient {} by node"
+TOO_MANY_PODS = "Reservation(s) Too many pods"
+
+
+class DrawnSome(Some):
+    """Rows as an owner of one reservation on each of them sees them: what is left of it is there, even
+    if others wait on the row for more than pods have left them so far."""
+
+    __slots__ = ("_holds",)
+
+    def __init__(self, table: NodeTable, ledger: Ledger, drawn: list[ReservationRow]) -> None:
+        holds = ledger.holds
+        super().__init__(table, np.array([hold.row for hold in drawn], dtype=np.intp))
+        self._holds = np.array([hold.index for hold in drawn], dtype=np.intp)
+        self._claimed.flags.writeable = True
+        if holds.waiting:
+            awaited = [(at, hold.row) for at, hold in enumerate(drawn) if hold.row in holds.waiting]
+            for at, row in awaited:
+                for slot, excess in ledger.excess(row).items():
+                    self._claimed[slot, at] -= excess
+        left = holds.left[:, self._holds]
+        shared = min(len(left), len(self._claimed))
+        self._claimed[:shared] -= left[:shared]
+        self._claimed.flags.writeable = False
+
+    @property
+    def holds(self) -> Cells:
+        return self._holds
+
+
+class DrawnOne(One):
+    __slots__ = ("_hold",)
+
+    def __init__(self, table: NodeTable, ledger: Ledger, hold: ReservationRow) -> None:
+        row = self.rows = hold.row
+        self._hold = hold.index
+        self._allocatable = table.allocatable[:, row].tolist()
+        claimed = self.claims = table.claimed[:, row].tolist()
+        if row in ledger.holds.waiting and not hold.promise.waiting:
+            for slot, excess in ledger.excess(row).items():
+                claimed[slot] -= excess
+        for slot, left in hold.fill.remaining.items():
+            claimed[slot] -= left
+
+    @property
+    def holds(self) -> Cells:
+        return self._hold
+
+
+class ReservationScores:
+    """Of one class."""
+
+    def __init__(self, cluster: Cluster, cls: PodClass, ignores: Callable[[str], bool]) -> None:
+        """`ignores` tells the resources of which Restricted lets owners have more than is reserved."""
+        self._cluster = cluster
+        self._cls = cls
+        self._sums = cluster.nodes.slots.sums
+        self._asked = [(slot, amount) for slot, amount in cls.requests if slot != PODS]
+        names = cluster.nodes.slots
+        self._strict = [each for each in self._asked if not ignores(names.name(each[0]))]
+        self._by_slot = dict(self._asked)
+        self._parts = len(self._asked) or 1
+        self._belongings = cluster.belongings
+        self.draws = cluster.promises.drawable(cls)
+        self.on: Callable[[int], list[ReservationRow]] = (
+            self.draws.on if self.draws is not None else _nothing
+        )
+        """The reservations on a row that can be drawn on."""
+        self.by_amounts = not cls.ports and not cls.volumes
+        """Whether there is nothing but amounts to draw."""
+        wish = cluster.promises.wish(cls)
+        self.required = wish.required
+        self._one_by_name = bool(wish.by_name)
+
+    def among(self, rows: NDArray[np.intp]) -> list[ReservationRow]:
+        """The reservations on these rows, each named once, that can be drawn on."""
+        draws = self.draws
+        if draws is None:
+            return []
+        if len(rows) >= self._cluster.nodes.size:
+            return draws.everywhere()
+        return [hold for row in rows.tolist() for hold in draws.on(row)]
+
+    def serving(self, drawn: list[ReservationRow]) -> list[ReservationRow]:
+        """Those of which the pod would draw something, and all it must."""
+        asked = [slot for slot, _ in self._asked]
+        if not drawn or not asked or self._cluster.belongings.awake:
+            return [hold for hold in drawn if self.serves(hold)]
+        left = self._cluster.ledger.holds.left[:, [hold.index for hold in drawn]]
+        some: NDArray[np.bool_] = np.any(left[[s for s in asked if s < len(left)]] > 0, axis=0)
+        return [
+            hold
+            for hold, plenty in zip(drawn, some, strict=True)
+            if (plenty and hold.promise.restricted is None) or self.serves(hold)
+        ]
+
+    def serves(self, hold: ReservationRow) -> bool:
+        """Whether the pod would draw something of it, and all it must."""
+        promise, remaining = hold.promise, hold.remaining
+        if promise.restricted is not None and self.lacking(hold):
+            return False
+        particular = self._cluster.belongings.particular(self._cls, hold)
+        for slot, _ in self._asked:
+            if remaining.get(slot) and slot not in particular:
+                return True
+        if particular and self._cluster.belongings.draws(self._cls, hold):
+            return True
+        if self._shared_ports(promise) or self._shared_claims(promise):
+            return True
+        if self._cls.volumes and self._cluster.volumes.serves(self._cls, hold):
+            return True
+        # Who must use a reservation may do so though it holds nothing the pod asks for.
+        return self.required and not any(slot in hold.amounts for slot, _ in self._asked)
+
+    def _lacks(self, hold: ReservationRow, restricted: frozenset[int]) -> bool:
+        """Whether a restricted reservation has not enough of something."""
+        remaining, withheld = hold.fill.remaining, hold.promise.withheld
+        for slot, amount in self._strict:
+            if slot in restricted and remaining.get(slot, 0) - withheld.get(slot, 0) < amount:
+                return True
+        return PODS in restricted and not remaining.get(PODS)
+
+    def lacking(self, hold: ReservationRow) -> list[int]:
+        """The slots a restricted reservation has not enough of."""
+        promise = hold.promise
+        if promise.restricted is None:
+            return []
+        lacking = [
+            slot
+            for slot, amount in self._strict
+            if slot in promise.restricted and hold.left(slot) - promise.withheld.get(slot, 0) < amount
+        ]
+        if PODS in promise.restricted and not hold.left(PODS):
+            lacking.append(PODS)
+        return lacking
+
+    def texts(self, drawn: list[ReservationRow]) -> list[str]:
+        """Why none of the reservations on a row will do: what is wrong with one for each of them, what
+        is wrong with the node once."""
+        names = self._cluster.nodes.slots
+        found: list[str] = []
+        of_node: dict[str, None] = {}
+        for hold in drawn:
+            restricted = self.lacking(hold)
+            for slot in restricted:
+                text = TOO_MANY_PODS if slot == PODS else INSUFFICIENT.format(names.name(slot))
+                found.append(text + self._figures(hold, slot) if self._one_by_name else text)
+            view = DrawnOne(self._cluster.nodes, self._cluster.ledger, hold)
+            for slot, amount in self._asked:
+                if slot not in restricted and view.free(slot) < amount:
+                    of_node[INSUFFICIENT_BY_NODE.format(names.name(slot))] = None
+            found += map(BY_RESERVATION.format, self._cluster.belongings.reasons(self._cls, hold))
+        return [*found, *of_node]
+
+    def would_do_together(self, drawn: list[ReservationRow]) -> bool:
+        """Whether there were room on a row of which there is too little, could all of these
+        reservations be drawn on at once."""
+        if not drawn:
+            return False
+        view, lacks = One(self._cluster.nodes, drawn[0].row), False
+        for slot, amount in self._asked:
+            free = view.free(slot)
+            if free < amount:
+                lacks = True
+                if free + sum(hold.left(slot) for hold in drawn) < amount:
+                    return False
+        return lacks
+
+    def _figures(self, hold: ReservationRow, slot: int) -> str:
+        """Of what a restricted reservation has not enough of; cpu is counted in thousandths."""
+        asked = 1 if slot == PODS else self._by_slot[slot]
+        capacity = hold.amounts.get(slot, 0) - hold.promise.withheld.get(slot, 0)
+        return IN_FIGURES.format(asked, hold.taken.get(slot, 0), capacity)
+
+    def worth(self, drawn: list[ReservationRow]) -> Ints:
+        """Of a node with this reservation; the bigger the better."""
+        holds = self._cluster.ledger.holds
+        index = [hold.index for hold in drawn]
+        left, amounts = holds.left[:, index], holds.amounts[:, index]
+        share: Any = np.zeros(len(index), dtype=np.int64)
+        for slot, amount in self._asked:
+            if slot < len(left):
+                share = share + 100 * np.minimum(left[slot], amount) // amount
+        share //= max(1, len(self._asked))
+        asked = np.zeros(len(left), dtype=np.int64)
+        for slot, amount in self._asked:
+            if slot < len(left):
+                asked[slot] = amount
+        after = np.where(left < asked[:, None], 0, amounts - left + asked[:, None])
+        counted = amounts > 0
+        counted[[PODS, *(slot for slot in self._sums if slot < len(counted))]] = False
+        part = np.where(counted, 100 * after // np.maximum(amounts, 1), 0).sum(axis=0)
+        filled = part // np.maximum(counted.sum(axis=0), 1)
+        worth: Ints = share * _STEPS + filled
+        orders = [hold.promise.order for hold in drawn]
+        if any(orders):
+            worth += np.array([_order_worth(order) for order in orders], dtype=np.int64)
+        return worth
+
+    def worth_of(self, hold: ReservationRow) -> int:
+        """The same for one, without arrays; -1 if it does not serve."""
+        promise, fill, asked = hold.promise, hold.fill, self._by_slot
+        remaining, named = fill.remaining, fill.named
+        share = filled = 0
+        sure = not self._belongings.awake
+        some = False
+        for slot, amount in self._asked:
+            left = remaining.get(slot)
+            if left:
+                some = True
+                share += 100 if left >= amount else 100 * left // amount
+        if sure and (some or (self.by_amounts and not self.required)):
+            if not some or (promise.restricted is not None and self._lacks(hold, promise.restricted)):
+                return -1
+        elif not self.serves(hold):
+            return -1
+        for slot, promised in named:
+            unused = remaining.get(slot, 0) - asked.get(slot, 0)
+            if unused >= 0:
+                filled += 100 * (promised - unused) // promised
+        worth = share // self._parts * _STEPS + filled // (len(named) or 1)
+        return worth + _order_worth(promise.order) if promise.order else worth
+
+    def _shared_ports(self, promise: ReservationInfo) -> set[Any]:
+        return set(self._cls.ports) & set(promise.pod.cls.ports) if promise.pod is not None else set()
+
+    def _shared_claims(self, promise: ReservationInfo) -> bool:
+        """Whether the pod names a claim of its namespace that the reservation names too."""
+        if promise.pod is None or promise.pod.cls.namespace != self._cls.namespace:
+            return False
+        return not _claims(self._cls).isdisjoint(_claims(promise.pod.cls))
+
+
+def _claims(cls: PodClass) -> set[str]:
+    claims = (volume.persistent_volume_claim for volume in cls.volumes)
+    return {claim.claim_name for claim in claims if claim is not None}
+
+
+def _nothing(row: int) -> list[ReservationRow]:
+    return []
+
+
+def pick(worths: list[tuple[ReservationInfo, int]]) -> int:
+    """Which of a row's reservations to use, as a position in the list."""
+    ordered = [(p.order, _age(p), i) for i, (p, _) in enumerate(worths) if p.order]
+    if ordered:
+        return min(ordered)[-1]
+    shared = [(_age(p), i) for i, (p, _) in enumerate(worths) if _is_shared(p)]
+    left = [i for i, (p, _) in enumerate(worths) if not _is_shared(p)]
+    if shared:
+        left.append(min(shared)[-1])
+
+    def merit(i: int) -> tuple[int, int, tuple[float, str]]:
+        promise, worth = worths[i]
+        return -(worth % _STEPS), -(worth // _STEPS % _STEPS), _age(promise)
+
+    return min(left, key=merit)
+
+
+def _is_shared(promise: ReservationInfo) -> bool:
+    return promise.reusable and promise.plain
+
+
+def _age(promise: ReservationInfo) -> tuple[float, str]:
+    return promise.created, promise.name
+
+
+def _order_worth(order: int) -> int:
+    """More than anything else, and the more the lower the order. A score has 64 bits, so that orders
+    are told apart one by one up to 2**36, by 64 up to 2**42 (they may be milliseconds since 1970), and
+    beyond by half a billion."""
+    if not order:
+        return 0
+    if order < 2**36:
+        level = max(order, -(2**33))
+    elif order < 2**42:
+        level = 2**36 + (order - 2**36) // 2**6
+    else:
+        level = 2**37 + min((order - 2**42) // 2**29, 2**33)
+    return (_LEVELS - level) * _STEPS * _STEPS

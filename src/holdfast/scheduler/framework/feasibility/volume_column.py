@@ -1,0 +1,203 @@
+"""The column of a class with volumes.
+
+Pods of one workload differ in the claims they name and in nothing else. Everything but their volumes is
+in the column of the plain class, which they share; a column of their own is that one narrowed to the
+rows where their volumes can be, which is cheap to make.
+
+Scores that are normalised, or count nodes by domain, depend on which rows are left. Where volumes rule
+out a row that would do otherwise, such scores are worked out in full after all.
+"""
+
+from itertools import chain
+
+import numpy as np
+
+from holdfast.scheduler.cluster.cluster import Cluster
+from holdfast.scheduler.cluster.plugin_errors import RAISED
+from holdfast.scheduler.cluster.pod_classes import PodClass
+from holdfast.scheduler.cluster.view import All, One
+from holdfast.scheduler.framework.feasibility.class_rows import INFEASIBLE, Bools, Ints
+from holdfast.scheduler.framework.feasibility.columns import ClassColumn
+from holdfast.scheduler.framework.guarded import guarded_filters
+from holdfast.scheduler.framework.interface import Filter, Need, Scope, everywhere
+from holdfast.scheduler.framework.profile import Profile
+
+_FEW = 6
+
+
+class VolumeColumn(ClassColumn):
+    made_of_others = True
+
+    def __init__(self, cluster: Cluster, profile: Profile, cls: PodClass, plain: ClassColumn) -> None:
+        self._plain = plain
+        self._plain_compiled = -1
+        self._allowed: Bools = np.zeros(0, dtype=np.bool_)
+        """The rows where the volumes can be."""
+        self._everywhere = False
+        self._whole: ClassColumn | None = None
+        self._own: list[tuple[str, Filter]] = []
+        self._checked: list[Filter] = []
+        """Those of its own that have something to check."""
+        self._guarded_own: list[tuple[str, Filter]] | None = None
+        self._is_new = True
+        super().__init__(cluster, profile, cls)
+
+    def totals(self) -> Ints:
+        totals = self._plain.totals()
+        if self._everywhere:
+            return totals
+        allowed = self._allowed[: self._size]
+        if self._plain.is_absolute or not (self._plain.fits > allowed).any():
+            return np.where(allowed, totals, INFEASIBLE)
+        if self._whole is None:
+            self._whole = ClassColumn(self._cluster, self._profile, self.cls)
+        self._whole.refresh()
+        return self._whole.totals()
+
+    def best(self, among: Bools | None = None) -> int:
+        row = super().best(among)
+        if self._whole is not None and row >= 0:
+            if self._whole.has_checked_scores:
+                self._whole.check_scores()
+            if self.has_failed():
+                self.judge()
+        return row if self.rejected is None else -1
+
+    def best_of(self, among: Bools) -> int:
+        return self.best(among)
+
+    @property
+    def fits(self) -> Bools:
+        return self._plain.fits & self._allowed[: self._size]
+
+    def suits_row(self, row: int) -> bool:
+        view = One(self._table, row)
+        return (
+            self.rejected is None
+            and self._plain.suits_row(row)
+            and all(f.passes(view) for _, f in self._own_guarded() if f.scope is Scope.NODE)
+        )
+
+    def fits_row(self, row: int) -> bool:
+        return self.rejected is None and bool(self._allowed[row]) and self._plain.fits_row(row)
+
+    @property
+    def is_absolute(self) -> bool:
+        return self._plain.is_absolute
+
+    @property
+    def is_local(self) -> bool:
+        """A claim may be in use on any row, and for one pod only."""
+        return False
+
+    @property
+    def needs(self) -> tuple[Need, ...] | None:
+        return None
+
+    def _guard(self) -> list[tuple[str, Filter]]:
+        return self._in_order(self._plain.guarded_filters, self._own_guarded())
+
+    def _own_guarded(self) -> list[tuple[str, Filter]]:
+        if self._guarded_own is None:
+            self._guarded_own = guarded_filters(self._own, self._profile.plugins, self._fail)
+        return self._guarded_own
+
+    def _in_order(self, *filters: list[tuple[str, Filter]]) -> list[tuple[str, Filter]]:
+        """In the profile's order."""
+        order = self._profile.filter_order
+        return sorted(chain(*filters), key=lambda named: order[named[0]])
+
+    def _compile(self) -> None:
+        self._heed(self._ask(self._profile.volume_filters))
+        self._own = list(self.filters)
+        self._guarded_own = None
+        self._checked = [own for _, own in self._own if own.passes is not everywhere]
+        self._own_rejection = self.rejection
+        self._plain_compiled = -1
+        self._size = 0
+
+    def ask_again(self) -> None:
+        now = self._cluster.plugin_errors.round
+        if 0 <= self._plain.failed_in != now:
+            self._plain.ask_again()
+        self._whole = None
+        super().ask_again()
+
+    def refresh(self) -> None:
+        try:
+            self._catch_up()
+        except RAISED as error:
+            self.recover(error)
+        plain, whole = self._plain, self._whole
+        if plain.has_checked_scores:
+            plain.check_scores()
+        if whole is not None and whole.has_checked_scores:
+            whole.check_scores()
+        if plain.failed_in >= 0 or whole is not None:
+            self.has_failed()
+
+    def has_failed(self) -> bool:
+        """What failed for the columns it is made of failed for this one."""
+        for other in (self._plain, self._whole):
+            if other is not None and other.failed_in >= 0:
+                self.failed_in = other.failed_in
+                self.failure = self.failure or other.failure
+                self.unscorable = self.unscorable or other.unscorable
+        return super().has_failed()
+
+    def _catch_up(self) -> None:
+        if self._is_new:
+            self._is_new = False  # both columns have just been made or brought up to date
+        else:
+            self._plain.refresh()
+            if self._is_outdated():
+                self._compile()
+        if self._plain.compiled != self._plain_compiled:
+            self._join()
+        table, nodes, usage = self._table, self._cluster.nodes_changed, self._cluster.ledger.changed
+        if not self._plain.is_local:
+            self.diagnosis.reset()
+        if self._size != table.size or len(self._allowed) != table.capacity:
+            self._judge()
+            return
+        if nodes.end == self._nodes_seen and usage.end == self._usage_seen:
+            return
+        for log, seen in ((nodes, self._nodes_seen), (usage, self._usage_seen)):
+            changed = log.since(seen)
+            if changed is None or len(changed) > _FEW:
+                self._judge()
+                return
+            self.diagnosis.outdated(changed)
+            for row in changed.tolist():
+                view = One(table, row)
+                self._allowed[row] = all(own.passes(view) for own in self._checked)
+        self._everywhere = bool(self._allowed[: self._size].all())
+        self._nodes_seen, self._usage_seen = nodes.end, usage.end
+
+    def _join(self) -> None:
+        """Puts the filters of both in the profile's order."""
+        self._plain_compiled = self._plain.compiled
+        self.constant = self._plain.constant
+        order = self._profile.filter_order
+        self.filters[:] = self._in_order(self._plain.filters, self._own)
+        self._guarded_filters = None
+        self.unscorable = self._plain.unscorable
+        found = [r for r in (self._own_rejection, self._plain.rejection) if r[0] is not None]
+        found.sort(key=lambda rejection: order[rejection[1]])
+        self.rejection = found[0] if found else (None, "")
+        self.rejected, self.rejected_by = self.rejection
+        self.diagnosis.reset()
+
+    def _judge(self) -> None:
+        """Looks at every row."""
+        table = self._table
+        self._size = table.size
+        self._nodes_seen = self._cluster.nodes_changed.end
+        self._usage_seen = self._cluster.ledger.changed.end
+        allowed = np.ones(table.capacity, dtype=np.bool_)
+        view = All(table)
+        for own in self._checked:
+            allowed[: self._size] &= own.passes(view)
+        self._allowed = allowed
+        self._everywhere = not self._checked or bool(allowed.all())
+        self.diagnosis.reset()

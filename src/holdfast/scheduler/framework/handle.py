@@ -1,0 +1,375 @@
+"""What a plugin may read of the cluster.
+
+Every plugin is made with a `Handle` of its own. It gives rows and node objects, columns that follow the
+nodes, and counts of pods per row; nothing of it can change the scheduler's state. The columns are as
+long as the node table at any time and are kept up to date for as long as the plugin keeps them.
+
+Rows without a node are part of every view: a node may be gone while pods are still there, or its object
+may be yet to come. Their cells are the `missing` value of a column, and what a plugin answers about
+them counts for nothing.
+
+    column                     follows                                   use it under
+    nodes.label(key)           the values of a label, as codes           Scope.NODE
+    nodes.annotation(key, …)   an annotation, as a number                Scope.NODE
+    nodes.column(of, …)        any function of the node                  Scope.NODE
+    nodes.new_column(…)        what the plugin writes to it              Scope.USAGE
+    count_pods(matches)        pods of certain classes on each row       Scope.USAGE
+
+Holdfast's own plugins that keep state in the core reach it by `cluster_of`, which is no part of the
+contract.
+"""
+
+from collections.abc import Callable, Hashable, Mapping
+from operator import index
+from typing import Any
+from weakref import ref
+
+import numpy as np
+from numpy.typing import NDArray
+
+from holdfast.api.errors import HoldfastError
+from holdfast.api.raw_objects import ObjectKind
+from holdfast.scheduler.cluster.cluster import Cluster
+from holdfast.scheduler.cluster.columns import RowColumn, RowLog
+from holdfast.scheduler.cluster.decisions import ObjectRef
+from holdfast.scheduler.cluster.domain_counts import PodCounter
+from holdfast.scheduler.cluster.node_labels import LabelColumn
+from holdfast.scheduler.cluster.node_table import NodeInfo
+from holdfast.scheduler.cluster.plugin_errors import RAISED, words_of
+from holdfast.scheduler.cluster.pod_classes import PodClass
+from holdfast.scheduler.cluster.pods import PodRecord
+
+UNREADABLE = "UnreadableByPlugin"
+"""The reason of the event on a node that a plugin cannot read something of."""
+_LABELS_KEPT = 32
+_VALUES_HELD = 1000
+
+
+class Unreadable(HoldfastError):
+    """An annotation of a node that cannot be read, which is no fault of the plugin."""
+
+
+def _read_only(cells: NDArray[Any]) -> NDArray[Any]:
+    """The same cells, which nobody can write to by this array."""
+    seen = cells[:]
+    seen.flags.writeable = False
+    return seen
+
+
+class NodeColumn:
+    """A value for every row. `view.take(column)` gives those of a view, `column[row]` that of a row."""
+
+    __slots__ = ("__weakref__", "_column")
+
+    def __init__(self, column: RowColumn[Any]) -> None:
+        self._column = column
+
+    @property
+    def cells(self) -> NDArray[Any]:
+        """Over all rows. The array is replaced when the table grows, so it is not to be kept."""
+        return _read_only(self._column.cells)
+
+    def __getitem__(self, rows: Any) -> Any:
+        return _read_only(self._column.cells)[rows]
+
+    def take(self, rows: Any) -> Any:
+        return self._column.cells.take(rows)
+
+    def item(self, row: int) -> Any:
+        return self._column.cells.item(row)
+
+
+class OwnColumn(NodeColumn):
+    """A column that its plugin writes to: `column[row] = value`. What was answered about the row under
+    `Scope.USAGE` is then worked out anew. A row that comes to be another node's starts with the first
+    value again."""
+
+    __slots__ = ("_changed",)
+
+    def __init__(self, column: RowColumn[Any], changed: RowLog) -> None:
+        super().__init__(column)
+        self._changed = changed
+
+    def __setitem__(self, row: int, value: Any) -> None:
+        if not 0 <= (row := index(row)) < len(self._column.cells):
+            raise IndexError(f"there is no row {row}")
+        self._column.cells[row] = value
+        self._changed.add(row)
+
+
+class _Derived(NodeColumn):
+    """A column that follows from the node objects."""
+
+    __slots__ = ("_missing", "_of", "_what")
+
+    def __init__(
+        self, column: RowColumn[Any], of: Callable[[NodeInfo], Any], missing: Any, what: str
+    ) -> None:
+        super().__init__(column)
+        self._of = of
+        self._missing = missing
+        self._what = what
+
+    def follow(self, row: int, info: NodeInfo | None) -> BaseException | None:
+        """Takes the value of a row; what is wrong with it, in which case it counts as missing."""
+        cells = self._column.cells
+        try:
+            cells[row] = self._missing if info is None else _cell(self._of(info), cells.dtype)
+        except RAISED as error:
+            cells[row] = self._missing
+            return error if not self._what else Unreadable(f"{self._what}: {words_of(error)}")
+        return None
+
+
+def _cell(value: Any, dtype: "np.dtype[Any]") -> Any:
+    """The value as a cell of that type, if it is one without loss."""
+    if dtype == np.object_:
+        return value
+    found = np.asarray(value)
+    if found.ndim == 0 and (
+        np.can_cast(found.dtype, dtype, "same_kind")
+        or (found.dtype.kind == "f" and found == found // 1)
+    ):
+        return value
+    raise ValueError(f"{value!r} is not a value of the type {dtype}")
+
+
+class NodeLabel:
+    """The values of a label as codes: `view.take(label) == label.code("a value")`; -1 where a row lacks
+    the label. A value that was asked for keeps its code, whether or not a node has it."""
+
+    __slots__ = ("_column", "_held")
+
+    def __init__(self, column: LabelColumn) -> None:
+        self._column = column
+        self._held: dict[str, int] = {}
+
+    @property
+    def codes(self) -> NDArray[np.int32]:
+        return _read_only(self._column.codes)
+
+    def code(self, value: str) -> int:
+        code = self._held.get(value)
+        if code is None:
+            if len(self._held) >= _VALUES_HELD:
+                return self._column.code(value)  # right for now
+            code = self._held[value] = self._column.hold(value)
+        return code
+
+    def __getitem__(self, rows: Any) -> Any:
+        return _read_only(self._column.codes)[rows]
+
+    def take(self, rows: Any) -> Any:
+        return self._column.codes.take(rows)
+
+    def item(self, row: int) -> int:
+        return self._column.codes.item(row)
+
+
+class PodCounts:
+    """How many pods of certain classes are on each row, assumed ones included; `view.take(counts)`."""
+
+    __slots__ = ("_counter",)
+
+    def __init__(self, counter: PodCounter) -> None:
+        self._counter = counter
+
+    @property
+    def cells(self) -> NDArray[np.int64]:
+        return _read_only(self._counter.rows)
+
+    @property
+    def total(self) -> int:
+        """On all rows together, those without a node included."""
+        return int(self._counter.rows.sum())
+
+    def __getitem__(self, rows: Any) -> Any:
+        return _read_only(self._counter.rows)[rows]
+
+    def take(self, rows: Any) -> Any:
+        return self._counter.rows.take(rows)
+
+    def item(self, row: int) -> int:
+        return self._counter.rows.item(row)
+
+
+class Nodes:
+    """The nodes, by row."""
+
+    def __init__(self, cluster: Cluster, plugin: str) -> None:
+        self._cluster = cluster
+        self._table = cluster.nodes
+        self._plugin = plugin
+        self._labels: dict[str, NodeLabel] = {}
+        self._derived: list[ref[_Derived]] = []
+        self._listens = False
+        self._problems: dict[int, ObjectRef] = {}
+        """The nodes of which something cannot be read, by row."""
+
+    def __len__(self) -> int:
+        """How many nodes there are."""
+        return self._table.count
+
+    def rows(self) -> list[int]:
+        """The rows that have a node."""
+        found: list[int] = np.flatnonzero(self._table.alive[: self._table.size]).tolist()
+        return found
+
+    def row(self, name: str) -> int | None:
+        """The row of a node's name, whether or not its object is there."""
+        return self._table.row(name)
+
+    def name(self, row: int) -> str:
+        return self._table.name(row)
+
+    def node(self, row: int) -> NodeInfo | None:
+        """The node of a row, to be read and not to be kept; None if there is none."""
+        return self._table.info.get(row)
+
+    def label(self, key: str) -> NodeLabel:
+        """A label of nodes. Asking for it again and again costs little."""
+        label = self._labels.pop(key, None)
+        if label is None:
+            label = NodeLabel(self._table.labels.column(key))
+            if len(self._labels) >= _LABELS_KEPT:
+                del self._labels[next(iter(self._labels))]
+        self._labels[key] = label
+        return label
+
+    def annotation(
+        self,
+        key: str,
+        read: Callable[[str], Any],
+        missing: Any,
+        dtype: type[Any] = np.int64,
+    ) -> NodeColumn:
+        """An annotation of nodes, read whenever it changes. Nodes without it have the `missing` value;
+        so have those where `read` raises, and an event on the node says so."""
+
+        def of(info: NodeInfo) -> Any:
+            text = info.annotations.get(key)
+            return missing if text is None else read(text)
+
+        return self._follow(of, missing, dtype, f"metadata.annotations[{key}]")
+
+    def column(
+        self,
+        of: Callable[[NodeInfo], Any],
+        missing: Any,
+        dtype: type[Any] = np.int64,
+    ) -> NodeColumn:
+        """A function of the node object, taken whenever that changes. Rows without a node have the
+        `missing` value; so have those where `of` raises, and an event on the node says so."""
+        return self._follow(of, missing, dtype, "")
+
+    def _follow(
+        self, of: Callable[[NodeInfo], Any], missing: Any, dtype: type[Any], what: str
+    ) -> NodeColumn:
+        made = _Derived(self._table.columns.new(dtype, missing), of, missing, what)
+        if not self._listens:
+            self._listens = True
+            self._cluster.node_listeners.append(self._node_changed)
+        self._derived.append(ref(made))
+        for row in self.rows():
+            if made.follow(row, self._table.info[row]) is not None:
+                self._node_changed(row)
+        return made
+
+    def new_column(self, dtype: type[Any] = np.int64, fill: Any = 0) -> OwnColumn:
+        """A column of the plugin's own values."""
+        column = self._table.columns.new(dtype, fill, starts_over=True)
+        return OwnColumn(column, self._cluster.ledger.changed)
+
+    def _node_changed(self, row: int) -> None:
+        info = self._table.info.get(row)
+        columns = [column for each in self._derived if (column := each()) is not None]
+        if len(columns) < len(self._derived):
+            self._derived = [ref(column) for column in columns]
+        problems = [error for column in columns if (error := column.follow(row, info)) is not None]
+        known = self._problems.pop(row, None)
+        if info is not None and problems:
+            about = ObjectRef("Node", "", info.name, info.uid)
+            self._problems[row] = about
+            for error in problems:
+                if not isinstance(error, Unreadable):
+                    self._cluster.plugin_errors.note(self._plugin, "NodeColumn", error)
+            texts = "; ".join(words_of(error) or type(error).__name__ for error in problems)
+            message = f"plugin {self._plugin}: {texts}"
+            self._cluster.complain(about, UNREADABLE, message, self._plugin)
+        if known is not None and self._problems.get(row) != known:
+            self._cluster.complain(known, UNREADABLE, "", self._plugin)
+
+
+class Handle:
+    """What a plugin is made with."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        plugin: str,
+        scheduler_name: str,
+        reads_objects: tuple[ObjectKind, ...] = (),
+    ) -> None:
+        self._cluster = cluster
+        self._plugin = plugin
+        self._reads_objects = reads_objects
+        self._has_time = False
+        self.nodes = Nodes(cluster, plugin)
+        self.scheduler_name = scheduler_name
+        """The profile's."""
+
+    @property
+    def now(self) -> float:
+        """The scheduler's time in seconds since 1970; in a simulation that is simulated time. There is
+        none yet while the plugin is being made."""
+        if not self._has_time:
+            raise LookupError("handle.now cannot be asked for in __init__: there is no time yet")
+        return self._cluster.now
+
+    def slot(self, resource: str) -> int:
+        """The number by which a view knows a resource: `view.free(handle.slot("cpu"))`. Amounts are in
+        base amounts: thousandths of a CPU, bytes, and units of everything else."""
+        return self._cluster.nodes.pinned_slot(resource)
+
+    def count_pods(
+        self, matches: Callable[[PodClass], bool], with_reserve_pods: bool = False
+    ) -> PodCounts:
+        """Counts the pods on each row whose class matches. The pods of reservations that wait for their
+        owners are left out unless asked for. Matching may depend on nothing but the class."""
+
+        def counts(cls: PodClass) -> bool:
+            if cls.promised_to >= 0 and not with_reserve_pods:
+                return False
+            try:
+                return bool(matches(cls))
+            except RAISED as error:
+                self._cluster.plugin_errors.note(self._plugin, "CountPods", error)
+                return False
+
+        return PodCounts(self._cluster.topology.counter(object(), counts))
+
+    def pods(self, row: int) -> list[PodRecord]:
+        """The pods on a row, assumed ones included, to be read and not to be kept."""
+        return list(self._cluster.ledger.pods.get(row, {}).values())
+
+    def objects(self, kind: ObjectKind) -> Mapping[tuple[str, str], Mapping[str, Any]]:
+        """The objects of a kind that the plugin declares in `reads_objects`, by namespace (empty for
+        kinds without) and name, in that order; as they are on the wire, and read-only all the way down.
+        The plugin is asked again for every class when one of them changes."""
+        if kind not in self._reads_objects:
+            raise LookupError(f"plugin {self._plugin} does not declare {kind.kind} in reads_objects")
+        return self._cluster.raw_objects.of(kind)
+
+    def version_of(self, *kinds: ObjectKind) -> Callable[[], Hashable]:
+        """A function whose value changes whenever an object of one of these kinds does."""
+        return self._cluster.raw_objects.version_of(kinds)
+
+
+def plugin_made(handle: Handle) -> None:
+    """From now on there is a time."""
+    handle._has_time = True
+
+
+def cluster_of(handle: Handle) -> Cluster:
+    """The whole state, for those of Holdfast's own plugins that keep a part of it."""
+    return handle._cluster

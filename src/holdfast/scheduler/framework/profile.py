@@ -1,0 +1,166 @@
+"""A scheduler name with its plugins, ready to use."""
+
+from collections.abc import Callable, Collection
+from functools import total_ordering
+from typing import Any
+
+from holdfast.api.errors import HoldfastError
+from holdfast.scheduler.cluster.cluster import Cluster
+from holdfast.scheduler.cluster.events import Change
+from holdfast.scheduler.cluster.plugin_errors import RAISED, PluginErrors, text_of
+from holdfast.scheduler.cluster.pods import PodRecord
+from holdfast.scheduler.framework.config import CoschedulingArgs, ReservationArgs, ResolvedProfile
+from holdfast.scheduler.framework.feasibility.checked_answers import is_foreign
+from holdfast.scheduler.framework.handle import Handle, plugin_made
+from holdfast.scheduler.framework.interface import Plugin, extension_points
+from holdfast.scheduler.framework.plugin_names import (
+    BARRIER,
+    COSCHEDULING,
+    DYNAMIC_RESERVATION,
+    RESERVATION,
+    ROOM,
+)
+from holdfast.scheduler.framework.registry import PluginError, Registry, check_wakes_on
+
+
+class Profile:
+    """The plugins at each extension point, in the order they run."""
+
+    def __init__(
+        self, index: int, resolved: ResolvedProfile, registry: Registry, cluster: Cluster
+    ) -> None:
+        made: dict[str, Plugin] = {}
+
+        def at(point: str) -> list[Plugin]:
+            for ref in resolved.points.get(point, ()):
+                if ref.name not in made:
+                    plugin = registry[ref.name]
+                    cluster.classes.read(plugin.reads_annotations, plugin.reads_fields)
+                    cluster.raw_objects.declare(plugin.reads_objects)
+                    handle = Handle(cluster, ref.name, resolved.scheduler_name, plugin.reads_objects)
+                    try:
+                        made[ref.name] = plugin(handle, resolved.args.get(ref.name, {}))
+                    except HoldfastError:
+                        raise
+                    except RAISED as error:
+                        why = text_of(error)
+                        raise PluginError(f"plugin {ref.name} cannot be made: {why}") from error
+                    if getattr(made[ref.name], "handle", None) is None:
+                        why = "its __init__ must call super().__init__(handle, args)"
+                        raise PluginError(f"plugin {ref.name} cannot be made: {why}")
+                    check_wakes_on(ref.name, made[ref.name].wakes_on)
+                    plugin_made(handle)
+            standing = [made[ref.name] for ref in resolved.points.get(point, ())]
+            return [plugin for plugin in standing if point in extension_points(type(plugin))]
+
+        self.index = index
+        self.scheduler_name = resolved.scheduler_name
+        self.pre_enqueue = at("preEnqueue")
+        sorting = at("queueSort")[0]
+        checked = checked_sort_key if is_foreign(sorting) else guarded_sort_key
+        self.sort_key: SortKey = checked(sorting, cluster.plugin_errors)
+        self.filters = at("filter")
+        self.filter_names = frozenset(plugin.name for plugin in self.filters)
+        self.filter_order: dict[str, float] = {
+            plugin.name: place for place, plugin in enumerate(self.filters)
+        }
+        self.filter_order[BARRIER] = self.filter_order.get(ROOM, len(self.filters)) - 0.5
+        self.post_filters = at("postFilter")
+        weights = {ref.name: ref.weight for ref in resolved.points.get("score", ())}
+        self.scorers = [(plugin, weights[plugin.name]) for plugin in at("score")]
+        self.reserve = at("reserve")
+        self.reserving = [p for p in self.reserve if type(p).reserve is not Plugin.reserve]
+        """Those of them that have more to do there than `unreserve`."""
+        self.permit = at("permit")
+        self.pre_bind = at("preBind")
+        self.bind = at("bind")
+        self.post_bind = at("postBind")
+        self.node_orders = at("nodeOrderOnResource")
+        self.plugins = made
+        self.foreign = frozenset(name for name, plugin in made.items() if is_foreign(plugin))
+        """The plugins that are not Holdfast's own, whose answers are checked."""
+        permits = (ref.name for ref in resolved.points.get("permit", ()))
+        self.coscheduling = made[COSCHEDULING] if COSCHEDULING in permits else None
+        """The plugin that keeps jobs together, if there is one."""
+        args = self.coscheduling.args if self.coscheduling is not None else None
+        self.patience = args.timeout if isinstance(args, CoschedulingArgs) else None
+        """How long jobs may take to be placed that do not say so themselves."""
+        drawing = made.get(RESERVATION)
+        self.drawing_name = drawing.name if drawing is not None else ""
+        """The plugin by which pods draw on reservations, if there is one."""
+        given = drawing.args if drawing is not None else None
+        self.drawing = given if isinstance(given, ReservationArgs) else ReservationArgs()
+        """Its arguments."""
+        self.provisions = bool(drawing) and DYNAMIC_RESERVATION in made
+        """Whether reservations are asked for on behalf of pods that bring a template."""
+        self.drawing_weight = weights.get(self.drawing_name, 0)
+        self.volume_filters = [plugin for plugin in self.filters if plugin.reads_volumes]
+        self.scores_volumes = any(plugin.reads_volumes for plugin, _ in self.scorers)
+
+    def wakes_on(self, plugins: Collection[str]) -> int:
+        """What can help a pod these plugins rejected; anything, if none of them is to blame."""
+        changes = Change.NONE
+        for name in plugins:
+            plugin = self.plugins.get(name)
+            changes |= plugin.wakes_on if plugin is not None else Change.ANY
+            if plugin is not None and plugin.reads_objects:
+                changes |= Change.OBJECTS
+        return changes & Change.ANY or Change.ANY
+
+
+# Sort keys, which are worked out without fail; those of plugins from outside are compared so, too.
+#
+# The queue is sorted by keys all the time, and in no order at all if one of them cannot be worked out
+# or compared. Where that is so, pods stand as they came.
+
+
+SortKey = Callable[[PodRecord], tuple[Any, ...]]
+
+
+@total_ordering
+class _Key:
+    __slots__ = ("_key", "_note", "_since")
+
+    def __init__(self, key: Any, since: float, note: Callable[[BaseException], object]) -> None:
+        self._key = key
+        self._since = since
+        self._note = note
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Key) and not self < other and not other < self
+
+    def __lt__(self, other: "_Key") -> bool:
+        if self._key is not None and other._key is not None:
+            try:
+                return bool(self._key < other._key)
+            except RAISED as error:
+                self._note(error)
+        return self._since < other._since
+
+
+def checked_sort_key(plugin: Plugin, errors: PluginErrors) -> SortKey:
+    def note(error: BaseException) -> None:
+        errors.note(plugin.name, "QueueSort", error)
+
+    def sort_key(pod: PodRecord) -> tuple[Any, ...]:
+        try:
+            key = tuple(plugin.sort_key(pod))
+        except RAISED as error:
+            note(error)
+            key = None
+        return (_Key(key, pod.first_seen, note),)
+
+    return sort_key
+
+
+def guarded_sort_key(plugin: Plugin, errors: PluginErrors) -> SortKey:
+    """That of one of Holdfast's own plugins, whose keys can be compared."""
+
+    def sort_key(pod: PodRecord) -> tuple[Any, ...]:
+        try:
+            return plugin.sort_key(pod)
+        except RAISED as error:
+            errors.note(plugin.name, "QueueSort", error)
+            return (-pod.cls.priority, pod.first_seen, pod.namespace, pod.name)
+
+    return sort_key

@@ -1,0 +1,104 @@
+"""Plugins by name: those given, and those installed packages offer.
+
+A third party's package offers a plugin by an entry point in the group `holdfast.scheduler.plugins`
+whose name is the plugin's and whose value is its class.
+"""
+
+from collections.abc import Iterable, Mapping
+from importlib.metadata import entry_points
+
+from holdfast.api.errors import HoldfastError
+from holdfast.api.raw_objects import ObjectKind
+from holdfast.scheduler.cluster.class_key import UnknownField, field_reader
+from holdfast.scheduler.cluster.plugin_errors import RAISED, text_of
+from holdfast.scheduler.framework.interface import API_VERSION, Plugin, extension_points
+from holdfast.scheduler.framework.plugin_names import NAMED_AT
+
+GROUP = "holdfast.scheduler.plugins"
+
+
+class PluginError(HoldfastError):
+    """A plugin cannot be used."""
+
+
+class Registry:
+    def __init__(self, plugins: Iterable[type[Plugin]]) -> None:
+        self._plugins: dict[str, type[Plugin]] = {}
+        for plugin in plugins:
+            self.add(plugin)
+
+    def add(self, plugin: type[Plugin]) -> None:
+        if not isinstance(name := getattr(plugin, "name", None), str) or not name:
+            raise PluginError(f"plugin {plugin.__name__}: the class must have a name, a string")
+        if plugin.api_version != API_VERSION:
+            why = f"is written for version {plugin.api_version} of the plugin contract"
+            raise PluginError(f"plugin {plugin.name} {why}; this Holdfast has {API_VERSION}")
+        known = self._plugins.setdefault(plugin.name, plugin)
+        if known is not plugin:
+            raise PluginError(f"two plugins are called {plugin.name}: {known} and {plugin}")
+        _check_reads(plugin)
+        check_wakes_on(plugin.name, plugin.wakes_on)
+        if not isinstance(plugin.reads_volumes, bool):
+            raise PluginError(f"plugin {plugin.name}: reads_volumes must be True or False")
+        kinds = plugin.reads_objects
+        if not isinstance(kinds, tuple) or not all(isinstance(each, ObjectKind) for each in kinds):
+            raise PluginError(f"plugin {plugin.name}: reads_objects must be a tuple of ObjectKind")
+
+    def add_installed(self) -> "Registry":
+        """Adds what installed packages offer."""
+        for entry in entry_points(group=GROUP):
+            try:
+                plugin = entry.load()
+            except RAISED as error:
+                why = text_of(error)
+                raise PluginError(f"plugin {entry.name} ({entry.value}): {why}") from error
+            if not (isinstance(plugin, type) and issubclass(plugin, Plugin)):
+                raise PluginError(f"plugin {entry.name} ({entry.value}) is not a Plugin class")
+            if getattr(plugin, "name", None) != entry.name:
+                raise PluginError(f"plugin {entry.name} ({entry.value}) has another name")
+            self.add(plugin)
+        return self
+
+    def __getitem__(self, name: str) -> type[Plugin]:
+        return self._plugins[name]
+
+    def implements(self) -> Mapping[str, frozenset[str]]:
+        """The extension points at which each plugin may be named."""
+        return {
+            name: extension_points(plugin) | NAMED_AT.get(name, frozenset())
+            for name, plugin in self._plugins.items()
+        }
+
+    def object_kinds(self, names: Iterable[str]) -> dict[ObjectKind, tuple[str, ...]]:
+        """The kinds of objects these plugins read, each with the plugins that do. Raises PluginError
+        where two disagree about a kind."""
+        readers: dict[ObjectKind, tuple[str, ...]] = {}
+        declared: dict[tuple[str, str], ObjectKind] = {}
+        for name in dict.fromkeys(names):
+            for kind in dict.fromkeys(self._plugins[name].reads_objects):
+                known = declared.setdefault((kind.api_version, kind.kind), kind)
+                if known != kind:
+                    who = " and ".join(dict.fromkeys((readers[known][0], name)))
+                    raise PluginError(f"plugin {who}: reads_objects disagree: {known!r} and {kind!r}")
+                readers[kind] = (*readers.get(kind, ()), name)
+        return readers
+
+
+def check_wakes_on(plugin: str, wakes_on: object) -> None:
+    if not isinstance(wakes_on, int) or isinstance(wakes_on, bool):
+        why = "must be kinds of Change, or-ed together (Change.NODE_ADDED | Change.NODE_LABELS)"
+        raise PluginError(f"plugin {plugin}: wakes_on {why}, not {wakes_on!r}")
+
+
+def _check_reads(plugin: type[Plugin]) -> None:
+    """A name that is given alone would be read letter by letter."""
+    for attribute in ("reads_annotations", "reads_fields"):
+        names = getattr(plugin, attribute)
+        is_collection = isinstance(names, frozenset | set | tuple | list)
+        if not is_collection or not all(isinstance(each, str) and each for each in names):
+            raise PluginError(f"plugin {plugin.name}: {attribute} must be a collection of names")
+    for path in plugin.reads_fields:
+        try:
+            field_reader(path)
+        except UnknownField as error:
+            raise PluginError(f"plugin {plugin.name}: reads_fields: {error}") from error

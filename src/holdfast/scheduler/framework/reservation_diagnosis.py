@@ -1,0 +1,119 @@
+"""Reservations counted, for a pod they are meant for that found no place: in Koordinator's words.
+
+    0/5 nodes are available: 3 Insufficient cpu, 2 Reservation(s) Insufficient cpu. 1 Reservation(s) is
+    unschedulable, 3 Reservation(s) matched owner total
+
+stands on the pod; what of it is about reservations is said once more in an event of its own:
+
+    0/3 reservations are available: 2 Reservation(s) Insufficient cpu, 1 Reservation(s) is
+    unschedulable.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+
+from holdfast.scheduler.cluster.cluster import Cluster
+from holdfast.scheduler.cluster.view import One
+from holdfast.scheduler.framework.feasibility.owner_column import OwnerColumn
+from holdfast.scheduler.reservations import ReservationInfo
+from holdfast.scheduler.reservations.reservation_affinity import (
+    AFFINITY,
+    NOT_EXACT,
+    OTHER_NAME,
+    UNSCHEDULABLE,
+)
+
+_NAMED = "exactly matches the requested reservation name"
+_TOTAL = "matched owner total"
+_FOR_NODE = "for node reason that "
+_FIRST = (_NAMED, OTHER_NAME, AFFINITY, UNSCHEDULABLE, NOT_EXACT)
+_PLACING = "NodeAffinity"
+"""The plugin by which a pod says which nodes it means; reservations elsewhere are not counted."""
+
+_START = re.compile(r"0/[0-9]+ nodes are available: ")
+_COUNT = re.compile(r"([0-9]+) Reservation\(s\) (.*)")
+
+
+def count_reservations(cluster: Cluster, column: OwnerColumn) -> str:
+    """How many reservations are for pods of the class, and what stands against how many of them. Pods
+    that need not use one are not told that there is none."""
+    promises = cluster.promises
+    wish = promises.wish(column.cls)
+    counts: Counter[str] = Counter()
+    on_nodes: Counter[str] = Counter()
+    total = 0
+    named = promises.get(wish.by_name) if wish.by_name else None
+    only = named.pod.row if named is not None and named.pod is not None else -1
+    for spec in promises.matching(column.cls):
+        for promise in promises.members.get(spec, {}).values():
+            if not promises.is_usable(promise) or not _is_meant(cluster, column, promise):
+                continue
+            assert promise.pod is not None
+            if only >= 0 and promise.pod.row != only:
+                continue  # a pod that names a reservation means those on its node
+            total += 1
+            refusal = wish.refusal(promise, promises.node_labels(promise.pod.row))
+            if refusal:
+                counts[refusal] += 1
+                continue
+            if wish.by_name:
+                counts[_NAMED] += 1
+            if wish.required:
+                on_nodes.update(_against_node(cluster, column, promise))
+            else:
+                on_nodes.update(_of_nodes(column.diagnosis.noted(promise.pod.row).texts))
+    if not total and not wish.required:
+        return ""
+    texts = [*_FIRST, *sorted(counts.keys() - set(_FIRST))]
+    parts = [f"{counts[text]} Reservation(s) {text}" for text in texts if counts[text]]
+    parts += [f"{on_nodes[text]} Reservation(s) {_FOR_NODE}{text}" for text in sorted(on_nodes)]
+    return ", ".join([*parts, f"{total} Reservation(s) {_TOTAL}"])
+
+
+def _is_meant(cluster: Cluster, column: OwnerColumn, promise: ReservationInfo) -> bool:
+    assert promise.pod is not None
+    row = promise.pod.row
+    if not cluster.nodes.alive[row]:
+        return False
+    view = One(cluster.nodes, row)
+    return all(test.passes(view) for name, test in column.guarded_filters if name == _PLACING)
+
+
+def _against_node(cluster: Cluster, column: OwnerColumn, promise: ReservationInfo) -> Sequence[str]:
+    """What stands against the node rather than the reservation, which is told where nodes are."""
+    hold = cluster.promises.hold(promise)
+    if hold is None:
+        return []
+    return _of_nodes(column.against(hold))
+
+
+def _of_nodes(against: Sequence[str]) -> Sequence[str]:
+    return [] if any(text.startswith("Reservation(s) ") for text in against) else against
+
+
+def about_reservations(message: str) -> str:
+    """Of what a pod is told, what is about reservations; empty if they were not counted."""
+    start = _START.match(message)
+    if start is None:
+        return ""
+    told = message[start.end() :].partition("preemption: ")[0].replace(". ", ", ")
+    total = ""
+    first: list[str] = []
+    details: list[str] = []
+    last: list[str] = []
+    for item in (part.strip(". ") for part in told.split(",")):
+        count = _COUNT.fullmatch(item)
+        if count is None:
+            continue
+        text = count[2]
+        if text == _TOTAL:
+            total = count[1]
+        elif text == _NAMED:
+            first.append(item)
+        else:
+            (last if text.startswith(_FOR_NODE) else details).append(item)
+    if not total:
+        return ""
+    found = ", ".join((*first, *details, *last))
+    return f"0/{total} reservations are available{f': {found}' if found else ''}."

@@ -1,0 +1,102 @@
+"""How long pods run, as far as anyone says so: what backfilling past a hold goes by."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from holdfast.api.errors import DurationError
+from holdfast.api.names import RUN_ESTIMATE
+from holdfast.api.pod import Pod
+from holdfast.api.times import parse_duration
+from holdfast.scheduler.cluster.pods import PodRecord
+from holdfast.scheduler.reservations.reservation_info import ReservationInfo
+
+if TYPE_CHECKING:
+    from holdfast.scheduler.cluster.cluster import Cluster
+
+
+def estimate_in(pod: Pod) -> float | None:
+    """What the pod itself says; of two, the shorter."""
+    text = pod.metadata.annotations.get(RUN_ESTIMATE)
+    if text is None and pod.spec.active_deadline_seconds is None:
+        return None
+    found = []
+    if pod.spec.active_deadline_seconds is not None:
+        found.append(float(pod.spec.active_deadline_seconds))
+    if text is not None and (seconds := duration_or_none(text)) is not None:
+        found.append(seconds)
+    return min(found, default=None)
+
+
+def duration_or_none(text: str | None) -> float | None:
+    """What is no duration is as good as not said."""
+    try:
+        return max(0.0, parse_duration(text or ""))
+    except DurationError:
+        return None
+
+
+# When held room is expected to be free, going by how long the pods there say they run.
+
+
+def expected_end(cluster: Cluster, pod: PodRecord) -> float | None:
+    """When a pod on a node will be gone; None if it does not say, or should be by now."""
+    estimate = cluster.jobs.estimate(pod)
+    if estimate is None:
+        return None
+    end = (cluster.now if pod.started is None else pod.started) + estimate
+    return end if end > cluster.now else None
+
+
+def overruns(cluster: Cluster, pod: PodRecord) -> bool:
+    """Whether the pod runs longer than it said."""
+    estimate = cluster.jobs.estimate(pod)
+    return estimate is not None and pod.started is not None and pod.started + estimate < cluster.now
+
+
+def expected_start(cluster: Cluster, promise: ReservationInfo) -> float | None:
+    """When there will be room for the hold; None if that is not known."""
+    hold = cluster.ledger.holds.get(promise.uid)
+    if hold is None:
+        return None
+    if not promise.waiting:
+        return cluster.now
+    short = cluster.promises.waiting.shortage(promise)
+    if not short:
+        return cluster.now
+    return _served(cluster, hold.row, short)
+
+
+def room_at(cluster: Cluster, row: int, asked: Iterable[tuple[int, int]]) -> float | None:
+    """When there will be room for these amounts on a row that has it not now; None if nobody knows."""
+    free = cluster.ledger.free(row)
+    return _served(cluster, row, {slot: amount - int(free[slot]) for slot, amount in asked})
+
+
+def _served(cluster: Cluster, row: int, short: dict[int, int]) -> float | None:
+    """When pods there will have left what is short."""
+    ends = []
+    for pod in cluster.ledger.pods.get(row, {}).values():
+        end = expected_end(cluster, pod)
+        if end is not None and cluster.ledger.holds.get(pod.draws_on) is None:
+            ends.append((end, pod.uid, pod))
+    for end, _, pod in sorted(ends, key=lambda each: each[:2]):
+        for slot, amount in pod.cls.usage:
+            if slot in short:
+                short[slot] -= amount
+        if all(lack <= 0 for lack in short.values()):
+            return end
+    return None
+
+
+def next_end(cluster: Cluster, row: int) -> float:
+    """Until when nothing else can be expected of a row if nothing happens there: then some pod should
+    end. Of one that has not started that moves on as time does."""
+    ends = []
+    for pod in cluster.ledger.pods.get(row, {}).values():
+        end = expected_end(cluster, pod)
+        if end is not None:
+            ends.append(cluster.now if pod.started is None else end)
+    return min(ends, default=math.inf)

@@ -1,0 +1,363 @@
+"""All jobs, kept in step with pods and PodGroups, whichever of them is seen first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING
+
+from holdfast.api.jobs import PodGroup, VolcanoJob
+from holdfast.api.meta import ObjectMeta
+from holdfast.api.names import NO, PREEMPTABLE, VOLCANO_JOB_NAME
+from holdfast.api.pod import Pod
+from holdfast.api.workloads import PriorityClass
+from holdfast.scheduler.cluster.pods import Phase, PodRecord, queued_since
+from holdfast.scheduler.jobs.estimates import duration_or_none
+from holdfast.scheduler.jobs.job import (
+    SIGS,
+    UNBOUND,
+    VOLCANO,
+    Job,
+    JobName,
+    bond_in,
+    declared_in,
+    named_in,
+    task_in,
+    task_of,
+)
+from holdfast.scheduler.jobs.queues import Queues
+from holdfast.scheduler.jobs.starvation_holds import StarvationHolds
+from holdfast.scheduler.reservations.reservation_info import ReservationInfo
+
+if TYPE_CHECKING:
+    from holdfast.scheduler.cluster.cluster import Cluster
+
+_OTHER = {VOLCANO: SIGS, SIGS: VOLCANO}
+
+
+class Jobs:
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self.known: dict[JobName, Job] = {}
+        self.dirty: dict[JobName, None] = {}
+        """Jobs whose status may have to change."""
+        self.on_changed: Callable[[Job], None] | None = None
+        """Told of a job that may fare better, or needs to be told something else, than before."""
+        self.apart: frozenset[str] = frozenset()
+        """The schedulers whose pods belong to no job, whatever they name."""
+        self.patience: dict[str, float] = {}
+        """By scheduler, how long jobs may take to be placed that do not say so themselves."""
+        self.holds = StarvationHolds(cluster)
+        self.queues = Queues(cluster)
+        self._groups: dict[JobName, PodGroup] = {}
+        self._ended_in: dict[str, JobName] = {}
+        self._classes: dict[str, int] = {}
+        self._prioritized = False
+        """Whether any PodGroup ever had a say in how important its pods are."""
+        self._running_estimates: dict[tuple[str, str], float] = {}
+        self.lengths_are_told = False
+        """Whether any pod, or job, ever said how long it runs."""
+        self.lengths_changed = 0
+        """Moves when something that runs may say something else."""
+
+    def __len__(self) -> int:
+        return len(self.known)
+
+    def get(self, namespace: str, name: str) -> Job | None:
+        """The one meant by this name; of two its PodGroup's status could be about, that it is about."""
+        names = (JobName(family, namespace, name) for family in (VOLCANO, SIGS))
+        found = [self.known[each] for each in names if each in self.known]
+        return next(filter(self.speaks_for, found), None)
+
+    # Members
+
+    def named(self, pod: Pod) -> Job | None:
+        """The job the pod names, if its PodGroup has a say in how important the pod is."""
+        if not self._prioritized or pod.spec.scheduler_name in self.apart:
+            return None
+        name = named_in(pod.metadata)
+        if name is None:
+            return None
+        return self.known.get(name) or self.known.get(name._replace(family=_OTHER[name.family]))
+
+    def join(self, pod: PodRecord, meta: ObjectMeta, namespace: str = "") -> None:
+        """The pod belongs to the job its metadata names; to none any more if that names none."""
+        name = None if pod.scheduler in self.apart else named_in(meta, namespace)
+        before = pod.job
+        if before is not None and before.name != name:
+            self.leave(pod)
+        if name is None:
+            return
+        job = self._job(name)
+        pod.job = job
+        self.touch(job)
+        if pod.uid not in job.members:
+            job.add(pod)
+            if self.queues and pod.row >= 0:
+                self.queues.changed()
+            declared = declared_in(meta, name.namespace)
+            if declared is not None:
+                job.declared = declared
+
+    def leave(self, pod: PodRecord) -> None:
+        """The pod is a member no more."""
+        job, pod.job = pod.job, None
+        if job is None:
+            return
+        job.remove(pod)
+        self.touch(job)
+        self._drop_if_empty(job)
+        if self.on_changed is not None and job.members:
+            self.on_changed(job)
+
+    def ended(self, meta: ObjectMeta, well: bool, namespace: str = "") -> None:
+        """A pod did its work, and counts from now on as a member that has; or it failed."""
+        name = named_in(meta, namespace)
+        if name is None:
+            return
+        job = self._job(name)
+        self._ended_in[meta.uid] = name
+        if not well:
+            job.failed[meta.uid] = None
+        elif meta.uid not in job.done:
+            member = job.members.get(meta.uid)
+            job.done[meta.uid] = task_of(member) if member is not None else task_in(meta)
+        self.touch(job)
+
+    def has_ended(self, uid: str) -> bool:
+        """Whether it is a member known to have done its work, or to have failed."""
+        return uid in self._ended_in
+
+    def gone(self, uid: str) -> None:
+        """The object of a pod that may have done its work is gone."""
+        name = self._ended_in.pop(uid, None)
+        job = self.known.get(name) if name is not None else None
+        if job is not None:
+            job.done.pop(uid, None)
+            job.failed.pop(uid, None)
+            self.touch(job)
+            self._drop_if_empty(job)
+
+    def deadline(self, job: Job) -> float | None:
+        """Until when the job should have been placed; None if it may wait as long as it takes, or does
+        not wait. It counts from when there were members to place."""
+        waiting = job.waiting()
+        if not waiting or not (timeout := job.timeout or self.patience.get(waiting[0].scheduler)):
+            return None
+        return None if job.is_ready else job.waits_since + timeout
+
+    def partners(self, job: Job) -> list[Job]:
+        """The jobs that must be ready together with it, itself first."""
+        partners = job.bond.partners
+        if not partners:
+            return [job]
+        others = [self.known.get(name) for name in sorted(partners) if name != job.name]
+        return [job, *(other for other in others if other is not None)]
+
+    def look_for_interruption(self, job: Job) -> bool:
+        """Takes note of whether the start of the job was interrupted, by the end of the scheduler that
+        began it or by a bind that failed; whether that is news. A pod that waits and was there when
+        others of the job were bound was to be bound with them; one that came later replaces one that
+        was lost, and waits for its turn."""
+        before = job.interrupted
+        job.interrupted = not job.is_ready and self._is_interrupted(job)
+        return job.interrupted != before
+
+    def _is_interrupted(self, job: Job) -> bool:
+        bound = [
+            member.since if member.bound_at is None else member.bound_at
+            for each in self.partners(job)
+            for member in each.placed()
+            if member.phase is Phase.ASSIGNED
+        ]
+        if not bound:
+            return False
+        last = max(bound)
+        early = [member for member in job.waiting() if member.since <= last]
+        never_ready = job.lost_at is None and not job.seen_ready
+        return bool(early) and (
+            job.interrupted or never_ready or any(member.errors for member in early)
+        )
+
+    def missing_partners(self, job: Job) -> list[JobName]:
+        return sorted(name for name in job.bond.partners if name not in self.known)
+
+    def held_for(self, job: Job, slot: int) -> int:
+        """How much is held for members of the job: since it starves, since others made room, or by
+        reservations they may draw on."""
+        promises = self._cluster.promises
+        if not promises.members and not promises.rooms:
+            return 0
+        found: dict[str, ReservationInfo] = {}
+        classes = {member.cls.id: member.cls for member in job.members.values()}
+        for spec in {spec for cls in classes.values() for spec in promises.matching(cls)}:
+            usable = filter(promises.is_usable, promises.members.get(spec, {}).values())
+            found.update((promise.uid, promise) for promise in usable)
+        for uid, member in job.members.items():
+            hold = self.holds.of(member) if self.holds else None
+            if hold is not None:
+                found[hold.uid] = hold
+            found.update(promises.rooms.get(uid, {}))
+        return sum(self.holds.left(promise, slot) for promise in found.values())
+
+    def companions(self, victims: Collection[PodRecord]) -> list[PodRecord]:
+        """Who must go with these: the rest of every job that would run with fewer than it needs."""
+        lost: dict[JobName, list[PodRecord]] = {}
+        for pod in victims:
+            if pod.job is not None and pod.job.is_ready:
+                lost.setdefault(pod.job.name, []).append(pod)
+        found = []
+        for name, gone in lost.items():
+            job, uids = self.known[name], {pod.uid for pod in gone}
+            if not job.can_do_without(uids):
+                found += [pod for pod in job.placed() if pod.uid not in uids and pod.promise is None]
+        return found
+
+    def losable(self, pods: list[PodRecord], below: float) -> list[PodRecord]:
+        """Those of the pods that can go together. If a job cannot do without its pods all of it goes,
+        and so none of it may be spared, nor be as important as that."""
+        of_job: dict[JobName, list[PodRecord]] = {}
+        for pod in pods:
+            if pod.job is not None:
+                of_job.setdefault(pod.job.name, []).append(pod)
+        kept = set()
+        for name, members in of_job.items():
+            job, uids = self.known[name], {pod.uid for pod in members}
+            if all(m.cls.priority < below and not m.cls.spared for m in job.placed()):
+                continue
+            if job.is_ready and not job.can_do_without(uids):
+                kept |= uids
+        return [pod for pod in pods if pod.uid not in kept] if kept else pods
+
+    def speaks_for(self, job: Job) -> bool:
+        """Whether it is this job its PodGroup's status is about: pods may name one of either API group
+        where there is but one PodGroup."""
+        other = self.known.get(job.name._replace(family=_OTHER[job.name.family]))
+        if other is None or other.group is not job.group:
+            return True
+        return bool(job.members) or not other.members
+
+    def touch(self, job: Job) -> None:
+        """Something happened to a member."""
+        self.dirty[job.name] = None
+
+    def not_written(self, uid: str) -> None:
+        """The status of a PodGroup could not be written."""
+        for job in self.known.values():
+            if job.group is not None and job.group.metadata.uid == uid:
+                job.told = None
+                self.touch(job)
+
+    # PodGroups
+
+    def put_group(self, group: PodGroup) -> None:
+        name = _named(group)
+        before = self._groups.get(name)
+        self._groups[name] = group
+        job = self._job(name)
+        bond = job.bond
+        self._assign(job)
+        other = self.known.get(name._replace(family=_OTHER[name.family]))
+        if other is not None:
+            self._assign(other)
+        if self.queues and (before is None or before.spec.queue != group.spec.queue):
+            self.queues.changed()
+        same = before is not None and before.metadata.uid == group.metadata.uid and bond == job.bond
+        if before is None or not same or before.spec != group.spec:
+            self._tell(job, other)
+
+    def drop_group(self, group: PodGroup) -> None:
+        name = _named(group)
+        known = self._groups.get(name)
+        if known is None or known.metadata.uid != group.metadata.uid:
+            return
+        del self._groups[name]
+        if self.queues and group.spec.queue:
+            self.queues.changed()
+        jobs = [self.known.get(name), self.known.get(name._replace(family=_OTHER[name.family]))]
+        for job in jobs:
+            if job is not None:
+                self._assign(job)
+                self._drop_if_empty(job)
+        self._tell(*jobs)
+
+    def put_priority_class(self, given: PriorityClass, there: bool) -> None:
+        self._classes.pop(given.metadata.name, None)
+        if there:
+            self._classes[given.metadata.name] = given.value
+        for job in self.known.values():
+            if job.group is not None and job.group.spec.priority_class_name:
+                self._assign(job)
+
+    # How long things run
+
+    def put_volcano_job(self, job: VolcanoJob) -> None:
+        meta, estimate = job.metadata, duration_or_none(job.spec.running_estimate)
+        if estimate is not None:
+            self._running_estimates[meta.namespace, meta.name] = estimate
+            self.lengths_changed += 1
+            self.lengths_are_told = True
+        else:
+            self.drop_volcano_job(job)
+
+    def drop_volcano_job(self, job: VolcanoJob) -> None:
+        self.lengths_changed += 1
+        self._running_estimates.pop((job.metadata.namespace, job.metadata.name), None)
+
+    def estimate(self, pod: PodRecord) -> float | None:
+        """How long the pod will run: what it says itself, else what its Volcano job says."""
+        if pod.estimate is not None or not self._running_estimates:
+            return pod.estimate
+        cls = pod.cls
+        name = cls.annotations.get(VOLCANO_JOB_NAME) or cls.labels.get(VOLCANO_JOB_NAME, "")
+        return self._running_estimates.get((pod.namespace, name))
+
+    # Inside
+
+    def _job(self, name: JobName) -> Job:
+        job = self.known.get(name)
+        if job is None:
+            job = self.known[name] = Job(name, self._cluster.now)
+            self._assign(job)
+        return job
+
+    def _assign(self, job: Job) -> None:
+        """Finds the job's PodGroup."""
+        name = job.name
+        group = self._groups.get(name) or self._groups.get(name._replace(family=_OTHER[name.family]))
+        before, job.group = (job.priority_class, job.spares), group
+        job.group_bond = UNBOUND
+        if group is not None:
+            since = queued_since(group.metadata.creation_timestamp, self._cluster.now)
+            job.queued_since = min(job.queued_since, since)
+        if group is not None and group.metadata.annotations:
+            job.group_bond = bond_in(group.metadata.annotations, group.metadata.namespace)
+        job.priority_class = None
+        if group is not None and group.spec.priority_class_name:
+            job.priority_class = self._classes.get(group.spec.priority_class_name)
+        job.spares = group is not None and _is_spared(group.metadata)
+        if (job.priority_class, job.spares) != before:
+            self._prioritized = True
+            job.reprioritized()
+            for member in job.members.values():
+                if member.promise is None:
+                    self._cluster.intake.reprioritize(member)
+        self.touch(job)
+
+    def _drop_if_empty(self, job: Job) -> None:
+        if not (job.members or job.done or job.failed) and job.name not in self._groups:
+            self.known.pop(job.name, None)
+
+    def _tell(self, *jobs: Job | None) -> None:
+        self._cluster.revision += 1
+        for job in jobs:
+            if job is not None and job.members and self.on_changed is not None:
+                self.on_changed(job)
+
+
+def _is_spared(meta: ObjectMeta) -> bool:
+    return (meta.annotations.get(PREEMPTABLE) or meta.labels.get(PREEMPTABLE)) == NO
+
+
+def _named(group: PodGroup) -> JobName:
+    meta = group.metadata
+    return JobName(group.api_version.partition("/")[0], meta.namespace, meta.name)

@@ -1,0 +1,409 @@
+"""Queues: who waits where, what each has, and what it may have.
+
+A queue's amounts include those of the queues below it. Whether a pod may be placed at all is decided by
+what is hard: its queue is there and open, no capability on the way up is exceeded, and what is
+guaranteed to others stays free. Whose turn it is, is decided by shares.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from holdfast.api.jobs import Queue
+from holdfast.api.meta import ResourceList
+from holdfast.api.quantity import QuantityError, amount
+from holdfast.scheduler.cluster.decisions import ObjectRef
+from holdfast.scheduler.cluster.events import Change
+from holdfast.scheduler.cluster.pods import PodRecord
+from holdfast.scheduler.cluster.slots import PODS
+from holdfast.scheduler.jobs.queue_limits import QueueClaim, QueueLimits, Vector, dominant, shares
+
+if TYPE_CHECKING:
+    from holdfast.scheduler.cluster.cluster import Cluster
+
+DEFAULT = "default"
+ROOT = "root"
+_CLOSED = ("Closed", "Closing")
+
+Amounts = dict[int, int]
+
+
+class QueueRecord:
+    __slots__ = (
+        "allocated",
+        "capability",
+        "deserved",
+        "guarantee",
+        "name",
+        "object",
+        "parent",
+        "share",
+        "told",
+        "wants",
+    )
+
+    def __init__(self, queue: Queue) -> None:
+        self.object = queue
+        self.name = queue.metadata.name
+        self.parent = ""
+        self.capability: Amounts | None = None
+        """None where it may have everything."""
+        self.deserved: Amounts | None = None
+        self.guarantee: Amounts = {}
+        self.allocated: Amounts = {}
+        """What pods of it, and of the queues below it, have."""
+        self.share: Vector = np.zeros(0)
+        """What it deserves, as last worked out."""
+        self.wants: Vector = np.zeros(0)
+        """What it has, and what its pods that wait ask for."""
+        self.told: object = None
+
+    @property
+    def ref(self) -> ObjectRef:
+        return ObjectRef("Queue", "", self.name, self.object.metadata.uid)
+
+    @property
+    def weight(self) -> int:
+        return max(1, self.object.spec.weight)
+
+    @property
+    def priority(self) -> int:
+        return self.object.spec.priority
+
+    @property
+    def is_open(self) -> bool:
+        meta, status = self.object.metadata, self.object.status
+        return meta.deletion_timestamp is None and status.state not in _CLOSED
+
+    @property
+    def reclaimable(self) -> bool:
+        return self.object.spec.reclaimable is not False
+
+
+Standing = tuple[bool, int, float]
+"""Whether a queue has all it deserves, how little it matters, and how much of its share it has."""
+
+
+class Foresight:
+    """What queues will have more or less of than now, for as long as that is looked at."""
+
+    def __init__(
+        self, add: Callable[[str, Amounts, int], None], queue_of: Callable[[PodRecord], str]
+    ) -> None:
+        self._add, self._queue_of = add, queue_of
+        self._done: list[tuple[str, Amounts, int]] = []
+        self._coming: set[str] = set()
+
+    def __contains__(self, pod: PodRecord) -> bool:
+        """Whether the pod is counted as if it were placed."""
+        return pod.uid in self._coming
+
+    def coming(self, pod: PodRecord) -> None:
+        self._coming.add(pod.uid)
+        self._count(pod, 1)
+
+    def going(self, pod: PodRecord) -> None:
+        """Of a pod on a node, or one that is coming no more."""
+        self._coming.discard(pod.uid)
+        self._count(pod, -1)
+
+    def forget(self) -> None:
+        for queue, amounts, sign in self._done:
+            self._add(queue, amounts, -sign)
+        self._done.clear()
+        self._coming.clear()
+
+    def _count(self, pod: PodRecord, sign: int) -> None:
+        queue = self._queue_of(pod)
+        if queue:
+            self._done.append((queue, pod.cls.amounts, sign))
+            self._add(queue, pod.cls.amounts, sign)
+
+
+class Queues:
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self.known: dict[str, QueueRecord] = {}
+        self._limits = QueueLimits(self, cluster)
+        self._counted: dict[str, tuple[str, Amounts]] = {}
+        """What pods count for, and in which queue, by uid."""
+        self.generation = 0
+        """Moves when who is in which queue may be different."""
+        self._follows = False
+        self._stale = False
+        self._children: dict[str, list[QueueRecord]] | None = None
+        self.has_guarantees = False
+        self.foresight: Foresight | None = None
+        """What is counted beyond what is, while that is looked at."""
+        self.dirty: dict[str, None] = {}
+        """Queues whose status may have to change."""
+
+    def __bool__(self) -> bool:
+        return bool(self.known)
+
+    def __iter__(self) -> Iterator[QueueRecord]:
+        return iter(self.known.values())
+
+    # Objects
+
+    def put(self, queue: Queue) -> None:
+        before = self.known.get(queue.metadata.name)
+        record = self.known[queue.metadata.name] = QueueRecord(queue)
+        if before is not None:
+            record.allocated, record.told = before.allocated, before.told
+            if before.object.metadata.uid != queue.metadata.uid:
+                record.told = None
+        spec = queue.spec
+        record.capability = None if spec.capability is None else self.amounts(spec.capability)
+        record.deserved = None if spec.deserved is None else self.amounts(spec.deserved)
+        record.guarantee = self.amounts(spec.guarantee.resource) if spec.guarantee else {}
+        if before is not None:
+            record.share, record.wants = before.share, before.wants
+        record.parent = "" if spec.parent in ("", ROOT, record.name) else spec.parent
+        self.dirty[record.name] = None
+        self._children = None
+        self.has_guarantees = any(r.guarantee for r in self.known.values())
+        same = before is not None and before.object.spec == spec and before.is_open == record.is_open
+        if not same:
+            self.changed()
+
+    def drop(self, queue: Queue) -> None:
+        known = self.known.get(queue.metadata.name)
+        if known is not None and known.object.metadata.uid == queue.metadata.uid:
+            del self.known[known.name]
+            self._children = None
+            self.has_guarantees = any(r.guarantee for r in self.known.values())
+            self.changed()
+
+    def changed(self) -> None:
+        """Who counts where may be different from now on."""
+        self._cluster.revision += 1
+        if not self._follows and self.known:
+            self._follows = True
+            self._cluster.ledger.listeners.append(self._moved)
+        self._stale = True
+        self.generation += 1
+        self._cluster.changed(Change.OTHER)
+
+    # What is asked
+
+    def of(self, pod: PodRecord) -> str:
+        """The queue the pod waits in; empty if it is in none."""
+        return self.name_of(pod.job.queue if pod.job is not None else pod.queue)
+
+    def name_of(self, asked: str) -> str:
+        """The queue meant by this name; empty if none is."""
+        return "" if asked == DEFAULT and DEFAULT not in self.known else asked
+
+    def may_preempt(self, pod: PodRecord, victim: PodRecord) -> bool:
+        """Who is in a queue takes room only from others in it."""
+        name = self.of(pod)
+        return not name or self.of(victim) == name
+
+    def pods_in(self, name: str) -> list[PodRecord]:
+        """Pods of the queue that are on nodes."""
+        self.refresh()
+        uids = (uid for uid, (queue, _) in self._counted.items() if queue == name)
+        return [self._cluster.pods[uid] for uid in uids if uid in self._cluster.pods]
+
+    def path(self, name: str) -> list[QueueRecord]:
+        """The queue and those above it, the lowest first."""
+        found: list[QueueRecord] = []
+        while (record := self.known.get(name)) is not None and record not in found:
+            found.append(record)
+            name = record.parent
+        return found
+
+    def refusal(self, *pods: PodRecord) -> str:
+        """Why the pods, all of one queue, may not be placed, whatever room there is; empty if they
+        may."""
+        return self._limits.refusal(pods) if self.known or self.of(pods[0]) else ""
+
+    def hopeless(self, *pods: PodRecord) -> str:
+        """Why room on nodes would be no use to the pods, all of one queue; empty if it would."""
+        return self._limits.hopeless(pods) if self.known or self.of(pods[0]) else ""
+
+    def all_refused(self, refuses: Callable[[PodRecord], str], pods: Iterable[PodRecord]) -> str:
+        """What one of the methods here says of the first of the pods; empty if it lets any pass."""
+        first, judged = "", set()
+        holds = self._cluster.jobs.holds
+        for pod in pods:
+            # Alike are judged alike, unless room is held for one of them.
+            kind = (self.of(pod), pod.cls.id, pod.promise is None, pod.uid if holds.of(pod) else "")
+            if kind not in judged:
+                judged.add(kind)
+                why = refuses(pod)
+                if not why:
+                    return ""
+                first = first or why
+        return first
+
+    def closed(self, pod: PodRecord) -> str:
+        """Why the queue of the pod takes nothing at all; empty if it does, or there is none."""
+        return self.why_closed(self.of(pod))
+
+    def why_closed(self, name: str) -> str:
+        if not name:
+            return ""
+        path = self.path(name)
+        if not path:
+            return f"queue {name} does not exist"
+        return next((f"queue {record.name} is closed" for record in path if not record.is_open), "")
+
+    def below(self) -> dict[str, list[QueueRecord]]:
+        """The queues below each."""
+        if self._children is None:
+            self._children = {}
+            for record in self.known.values():
+                self._children.setdefault(self._parent_of(record), []).append(record)
+        return self._children
+
+    @contextmanager
+    def as_it_will_be(self) -> Iterator[Foresight]:
+        """Counts pods nodes are being cleared for as placed, and those on their way out as gone."""
+        self.refresh()
+        self.foresight = foresight = Foresight(self._add, self.of)
+        pods = self._cluster.pods
+        for there in self._cluster.nominations.values():
+            for pod in there.values():
+                foresight.coming(pod)
+        for pod in [pods[uid] for uid in self._counted if uid in pods]:
+            if pod.disrupted or pod.cls.terminating:
+                foresight.going(pod)
+        try:
+            yield foresight
+        finally:
+            foresight.forget()
+            self.foresight = None
+
+    # Shares
+
+    def share_out(self, waiting: Iterable[PodRecord]) -> None:
+        """Works out what each queue deserves, with these pods waiting."""
+        self.refresh()
+        nodes = self._cluster.nodes
+        size = len(nodes.slots)
+        total = nodes.allocatable[:size, : nodes.size].sum(axis=1).astype(np.float64)
+        wants = {name: self._vector(record.allocated, size) for name, record in self.known.items()}
+        asking: dict[tuple[str, int], list[PodRecord]] = {}
+        for pod in waiting:
+            asking.setdefault((self.of(pod), pod.cls.id), []).append(pod)
+        for (name, _), pods in asking.items():
+            for record in self.path(name):
+                for slot, asked in pods[0].cls.amounts.items():
+                    wants[record.name][slot] += asked * len(pods)
+        self._share_below("", total, wants)
+
+    def _share_below(self, parent: str, total: Vector, wants: dict[str, Vector]) -> None:
+        children, size = self.below().get(parent, []), len(total)
+        claims = []
+        for record in children:
+            most = wants[record.name].copy()
+            for slot, limit in (record.capability or {}).items():
+                most[slot] = min(most[slot], limit)
+            entitled = np.maximum(
+                self._vector(record.guarantee, size), self._vector(record.deserved or {}, size)
+            )
+            claims.append(QueueClaim(record.weight, entitled, most))
+        for record, share in zip(children, shares(total, claims), strict=True):
+            record.share, record.wants = share, wants[record.name]
+            self._share_below(record.name, share, wants)
+
+    def _parent_of(self, record: QueueRecord) -> str:
+        """Who is above a queue. One whose parents go in a circle, or are not there, stands alone."""
+        path = self.path(record.name)
+        ends = not path[-1].parent or path[-1].parent not in {r.name for r in path}
+        return record.parent if record.parent in self.known and ends else ""
+
+    def standing(self, name: str, pod: PodRecord) -> tuple[Standing, ...]:
+        """Where a queue stands in the order of turns, from the top of the tree down, when it is the
+        pod's turn in it; lower is first."""
+        asked = pod.cls.amounts
+        return tuple(
+            (
+                self._is_overused(record, asked),
+                -record.priority,
+                self.share_of(record),
+            )
+            for record in reversed(self.path(name))
+        )
+
+    def share_of(self, record: QueueRecord) -> float:
+        """How much of what it deserves it has, of the resource it has most of."""
+        return dominant(record.allocated, record.share)
+
+    def _is_overused(self, record: QueueRecord, asked: Amounts) -> bool:
+        """Whether it has all it deserves of something that is asked for and of which it wants more."""
+        return any(
+            has >= record.share[slot] and record.wants[slot] > record.share[slot]
+            for slot, has in record.allocated.items()
+            if slot < len(record.share) and (slot in asked or slot == PODS)
+        )
+
+    def _vector(self, amounts: Amounts, size: int) -> Vector:
+        vector = np.zeros(size)
+        for slot, value in amounts.items():
+            if slot < size:
+                vector[slot] = value
+        return vector
+
+    # Keeping count
+
+    def placed(self) -> list[PodRecord]:
+        """The pods that have a place and are in a queue."""
+        self.refresh()
+        pods = self._cluster.pods
+        return [pods[uid] for uid in self._counted if uid in pods]
+
+    def refresh(self) -> None:
+        """Counts anew what pods of each queue have, if that is not known any more."""
+        if not self._stale:
+            return
+        self._stale = False
+        self._counted.clear()
+        self.dirty.update(dict.fromkeys(self.known))
+        for record in self.known.values():
+            record.allocated = {}
+        for pods in self._cluster.ledger.pods.values():
+            for pod in pods.values():
+                self._count(pod)
+
+    def _moved(self, pod: PodRecord, row: int, sign: int) -> None:
+        if pod.promise is not None or self._stale:
+            return
+        if sign > 0:
+            self._count(pod)
+        else:
+            counted = self._counted.pop(pod.uid, None)
+            if counted is not None:
+                self._add(*counted, -1)
+
+    def _count(self, pod: PodRecord) -> None:
+        name = self.of(pod)
+        if name:
+            self._counted[pod.uid] = name, pod.cls.amounts
+            self._add(*self._counted[pod.uid], 1)
+
+    def _add(self, name: str, amounts: Amounts, sign: int) -> None:
+        for record in self.path(name):
+            self.dirty[record.name] = None
+            for slot, value in amounts.items():
+                now = record.allocated.get(slot, 0) + sign * value
+                if now:
+                    record.allocated[slot] = now
+                else:
+                    record.allocated.pop(slot, None)
+
+    def amounts(self, listed: ResourceList) -> Amounts:
+        """What cannot be read is as good as not said."""
+        found: Amounts = {}
+        for name, quantity in listed.items():
+            try:
+                found[self._cluster.nodes.pinned_slot(name)] = amount(name, quantity)
+            except QuantityError:
+                continue
+        return found

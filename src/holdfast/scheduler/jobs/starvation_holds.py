@@ -1,0 +1,266 @@
+"""Room held for tasks of starving jobs.
+
+A hold is a reservation made ahead of time for one pod, told by a label from those users make. It is
+known here from the moment it is decided, so that nothing is decided twice while it is being written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from holdfast.api.names import HOLD_LABEL
+from holdfast.scheduler.cluster.columns import RowColumn
+
+if TYPE_CHECKING:
+    from holdfast.scheduler.cluster.cluster import Cluster
+    from holdfast.scheduler.cluster.pod_classes import PodClass
+    from holdfast.scheduler.cluster.pods import PodRecord
+    from holdfast.scheduler.reservations.reservation_info import ReservationInfo
+
+STARVATION = "starvation"
+_MEMORY = 60.0
+"""For so many seconds a node that refused a hold is not asked again for the same pod."""
+
+
+class Dropped(NamedTuple):
+    """A hold that did not last."""
+
+    revision: int
+    """Of the cluster: until that moves there is no use in making it again."""
+    until: float
+    """Nor before this time."""
+
+
+class WantedHold(NamedTuple):
+    """A hold that was decided and has not been seen yet."""
+
+    name: str
+    pod: str
+    node: str
+
+
+class StarvationHolds:
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._known: dict[str, ReservationInfo] = {}
+        self._of_pod: dict[str, str] = {}
+        self.wanted: dict[str, WantedHold] = {}
+        """By the pod they are for."""
+        self.dropped: set[str] = set()
+        """The uids of those that are being deleted."""
+        self._unfit: dict[str, dict[str, Dropped]] = {}
+        self.bars_nodes = False
+        """Whether nodes with a hold take nothing new, rather than the amounts alone being kept."""
+        self.backfill = False
+        """Whether tasks that end in time may use the room meanwhile."""
+        self._rows: RowColumn[np.bool_] | None = None
+        self._held: dict[int, NDArray[np.int64]] = {}
+        self._held_at: tuple[int, int, int] | None = None
+
+    def __bool__(self) -> bool:
+        return bool(self._known)
+
+    def __iter__(self) -> Iterator[ReservationInfo]:
+        return iter(list(self._known.values()))
+
+    def put(self, promise: ReservationInfo) -> None:
+        """A reservation was seen. Finished ones hold nothing, and one that is for no pod in particular
+        is none of ours, whatever its label says."""
+        uid = pod_of(promise)
+        named = is_starvation_hold(promise) and uid
+        if not named or promise.finished:
+            self.drop(promise)
+            return
+        self.wanted.pop(uid, None)
+        if self._known.get(promise.uid) is not promise or self._of_pod.get(uid) != promise.uid:
+            self._known[promise.uid] = promise
+            self._of_pod.setdefault(uid, promise.uid)
+            self._moved()
+
+    def drop(self, promise: ReservationInfo) -> None:
+        if self._known.pop(promise.uid, None) is None:
+            return
+        self.dropped.discard(promise.uid)
+        uid = pod_of(promise)
+        if self._of_pod.get(uid) == promise.uid:
+            del self._of_pod[uid]
+        self._moved()
+
+    def want(self, name: str, pod: PodRecord, node: str) -> None:
+        self.wanted[pod.uid] = WantedHold(name, pod.uid, node)
+
+    def refused(self, pod: PodRecord, node: str) -> None:
+        """No node was found for the hold though it names one: the node is not asked for a while."""
+        self._remember(pod, node, self._cluster.now + _MEMORY)
+
+    def released(self, pod: PodRecord, node: str) -> None:
+        """The hold was dropped: the node is asked again when something changed that can matter."""
+        if node not in self._unfit.get(pod.uid, {}):
+            self._remember(pod, node, self._cluster.now)
+
+    def _remember(self, pod: PodRecord, node: str, until: float) -> None:
+        self._unfit.setdefault(pod.uid, {})[node] = Dropped(self._cluster.revision, until)
+        for uid in [uid for uid in self._unfit if uid not in self._cluster.pods]:
+            del self._unfit[uid]
+
+    def unfit(self, pod: PodRecord) -> list[str]:
+        """The nodes on which a hold for the pod did not last, if nothing is different by now."""
+        known = self._unfit.get(pod.uid)
+        if not known:
+            return []
+        now, revision = self._cluster.now, self._cluster.revision
+        for node in [n for n, each in known.items() if each.revision != revision and each.until <= now]:
+            del known[node]
+        return list(known)
+
+    def not_made(self, name: str) -> None:
+        """A hold that was decided could not be written."""
+        for uid in [uid for uid, wanted in self.wanted.items() if wanted.name == name]:
+            del self.wanted[uid]
+
+    def of(self, pod: PodRecord) -> ReservationInfo | None:
+        """The hold there is for the pod."""
+        promise = self._known.get(self._of_pod.get(pod.uid, ""))
+        return promise if promise is not None and promise.uid not in self.dropped else None
+
+    def is_held(self, pod: PodRecord) -> bool:
+        """Whether there is, or will be, a hold for the pod."""
+        return pod.uid in self.wanted or self.of(pod) is not None
+
+    def is_held_on(self, pod: PodRecord, row: int) -> bool:
+        """Whether there is, or will be, a hold for the pod on that row."""
+        wanted, promise = self.wanted.get(pod.uid), self.of(pod)
+        if promise is None:
+            return wanted is not None and wanted.node == self._cluster.nodes.name(row)
+        return promise.pod is not None and promise.pod.row == row
+
+    def has_capacity(self, pod: PodRecord) -> bool:
+        """Whether capacity is held for the pod already, by a starvation hold or by another's doing: a
+        node is being cleared for it, or a reservation that is for this pod waits for as much."""
+        if self.is_held(pod):
+            return True
+        nodes, promises = self._cluster.nodes, self._cluster.promises
+        cleared = nodes.row(pod.nominated) if pod.nominated else None
+        if cleared is not None and nodes.alive[cleared]:
+            return True
+        rooms = promises.rooms.get(pod.uid)
+        if rooms and any(room.placed and not room.released for room in rooms.values()):
+            return True
+        return pod.cls.private and any(
+            promise.waiting
+            and not promise.leaving
+            and promise.uid not in self._known
+            and all(promise.amounts.get(slot, 0) >= amount for slot, amount in pod.cls.requests)
+            for spec in promises.matching(pod.cls)
+            for promise in promises.members.get(spec, {}).values()
+        )
+
+    def knows(self, promise: ReservationInfo) -> bool:
+        """Whether it is one of these."""
+        return promise.uid in self._known
+
+    def pods(self) -> Iterator[PodRecord]:
+        """The pods something is, or will be, held for."""
+        for uid in {**self._of_pod, **self.wanted}:
+            pod = self._cluster.pods.get(uid)
+            if pod is not None:
+                yield pod
+
+    def rows(self) -> NDArray[np.bool_]:
+        """The rows where something is held, over all rows; not to be written to."""
+        if self._rows is None:
+            self._rows = self._cluster.nodes.columns.new(np.bool_)
+            for promise in self._known.values():
+                if promise.pod is not None and promise.pod.row >= 0:
+                    self._rows.cells[promise.pod.row] = True
+        return self._rows.cells
+
+    def barred_to(self, cls: PodClass) -> NDArray[np.bool_]:
+        """The rows that take no pod of the class because something is held there for others."""
+        rows = self.rows()
+        if not cls.private:
+            return rows
+        own = self._rows_of(cls)
+        if own:
+            rows = rows.copy()
+            rows[own] = False
+        return rows
+
+    def bars(self, cls: PodClass, row: int) -> bool:
+        """The same of one row."""
+        if not self.rows().item(row):
+            return False
+        return not cls.private or row not in self._rows_of(cls)
+
+    def _rows_of(self, cls: PodClass) -> list[int]:
+        """The rows where something is held for pods of the class, even if a dry run released it."""
+        found = [
+            self._cluster.nodes.row(promise.wants_node) if promise.pod.row < 0 else promise.pod.row
+            for spec in self._cluster.promises.matching(cls)
+            for promise in self._cluster.promises.members.get(spec, {}).values()
+            if promise.uid in self._known and promise.pod is not None
+        ]
+        return [row for row in found if row is not None]
+
+    def nodes(self) -> set[str]:
+        """The names of nodes where something is, or will be, held."""
+        nodes = self._cluster.nodes
+        found = {
+            nodes.name(promise.pod.row)
+            for promise in self._known.values()
+            if promise.pod is not None and promise.pod.row >= 0
+        }
+        return found | {wanted.node for wanted in self.wanted.values()}
+
+    def on(self, row: int) -> list[ReservationInfo]:
+        there = self._cluster.ledger.holds.on(row)
+        return [hold.promise for hold in there if hold.promise.uid in self._known]
+
+    def held(self, slot: int) -> NDArray[np.int64]:
+        """How much of the slot is held on every row; not to be written to."""
+        nodes, ledger = self._cluster.nodes, self._cluster.ledger
+        moment = (ledger.changed.end, self._cluster.stamp, nodes.size)
+        if moment != self._held_at:
+            self._held_at, self._held = moment, {}
+        held = self._held.get(slot)
+        if held is None:
+            held = self._held[slot] = np.zeros(nodes.size, dtype=np.int64)
+            known = [hold for uid in self._known if (hold := ledger.holds.get(uid)) is not None]
+            if known and slot < len(ledger.holds.left):
+                rows = np.array([hold.row for hold in known])
+                np.add.at(held, rows, ledger.holds.left[slot, [hold.index for hold in known]])
+        return held
+
+    def left(self, promise: ReservationInfo, slot: int) -> int:
+        hold = self._cluster.ledger.holds.get(promise.uid)
+        return hold.left(slot) if hold is not None else 0
+
+    def moved(self, promise: ReservationInfo) -> None:
+        """A reservation came to hold its room somewhere, or ceased to."""
+        if promise.uid in self._known:
+            self._moved()
+
+    def _moved(self) -> None:
+        self._rows = None
+        self._cluster.stamp += 1
+
+
+def is_hold(cls: PodClass) -> bool:
+    """Whether it is the class of reserve pods that hold room for starving jobs."""
+    return cls.promised_to >= 0 and cls.labels.get(HOLD_LABEL) == STARVATION
+
+
+def is_starvation_hold(promise: ReservationInfo) -> bool:
+    """Whether its label says that it is the scheduler's, for a starving job."""
+    return promise.object.metadata.labels.get(HOLD_LABEL) == STARVATION
+
+
+def pod_of(promise: ReservationInfo) -> str:
+    """The uid of the pod a hold is for."""
+    owners = promise.object.spec.owners
+    named = owners[0].object if owners else None
+    return named.uid if named is not None else ""

@@ -1,0 +1,91 @@
+"""Shares of devices, as they are written on pods and reservations.
+
+{"gpu": [{"minor": 0, "resources": {"koordinator.sh/gpu-core": "50", …}, "id": "GPU-…"}]}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import msgspec
+
+from holdfast.api import names
+from holdfast.api.annotations import DeviceAllocation
+from holdfast.api.decode import decode_json
+from holdfast.api.errors import InvalidObject
+from holdfast.api.quantity import QuantityError, amount, format_amount
+from holdfast.scheduler.managers.devices.requests import LINES
+
+MOST_OF_ONE = 1 << 52
+"""No device has more of anything; a hundred times the sum of many such still fits its column."""
+
+
+class Function(NamedTuple):
+    """A virtual function of a card."""
+
+    bus: str
+    minor: int = 0
+
+
+class DevicePart(NamedTuple):
+    """What is had of one device."""
+
+    minor: int
+    amounts: tuple[int, ...]
+    """By line of the device's type."""
+    functions: tuple[Function, ...] = ()
+
+
+Allocation = Mapping[str, tuple[DevicePart, ...]]
+"""By type of device."""
+
+
+def read_allocation(text: str) -> Allocation | None:
+    """What an annotation says; None where it makes no sense."""
+    try:
+        raw = decode_json(text, dict[str, list[DeviceAllocation]])
+        return {
+            kind: tuple(_part(kind, each) for each in devices)
+            for kind, devices in raw.items()
+            if kind in LINES and devices
+        }
+    except (InvalidObject, QuantityError):
+        return None
+
+
+def _part(kind: str, device: DeviceAllocation) -> DevicePart:
+    said = (amount(line, device.resources.get(line, 0)) for line in LINES[kind])
+    functions = device.extension.vfs if device.extension is not None else ()
+    return DevicePart(
+        device.minor,
+        tuple(min(max(0, value), MOST_OF_ONE) for value in said),
+        tuple(Function(each.bus_id, each.minor) for each in functions),
+    )
+
+
+def write_allocation(allocation: Allocation, ids: Mapping[tuple[str, int], str]) -> str:
+    """`ids` are the devices' own, by type and minor."""
+    written: dict[str, list[dict[str, Any]]] = {}
+    for kind, parts in sorted(allocation.items()):
+        written[kind] = devices = []
+        for part in parts:
+            device: dict[str, Any] = {
+                "minor": part.minor,
+                "resources": {
+                    line: _quantity(line, value)
+                    for line, value in zip(LINES[kind], part.amounts, strict=True)
+                    if value
+                },
+            }
+            if ids.get((kind, part.minor)):
+                device["id"] = ids[kind, part.minor]
+            if part.functions:
+                vfs = [{"minor": each.minor, "busID": each.bus} for each in part.functions]
+                device["extension"] = {"vfs": vfs}
+            devices.append(device)
+    return msgspec.json.encode(written).decode()
+
+
+def _quantity(line: str, value: int) -> str:
+    return format_amount("memory" if line == names.GPU_MEMORY else line, value)

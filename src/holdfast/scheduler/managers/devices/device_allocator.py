@@ -1,0 +1,405 @@
+"""What pods of one class ask of devices: which nodes can serve them, and with which devices."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from holdfast.api.selectors import Selector
+from holdfast.scheduler.managers.devices.allocation import Allocation, DevicePart
+from holdfast.scheduler.managers.devices.device_table import NOWHERE, Bools, Ints, Rows, TypeTable
+from holdfast.scheduler.managers.devices.partitions import (
+    MISSING,
+    ODD_NUMBER,
+    TOO_FEW,
+    choose_partition,
+)
+from holdfast.scheduler.managers.devices.requests import (
+    GPU,
+    NUMA,
+    SWITCH,
+    DeviceHints,
+    DeviceWish,
+    Request,
+    Share,
+)
+from holdfast.scheduler.managers.devices.selection import (
+    Ranker,
+    cards_with_functions,
+    has_functions,
+    nearest,
+    spare_function,
+)
+
+if TYPE_CHECKING:
+    from holdfast.scheduler.managers.devices.device_manager import DeviceManager
+
+NONE_THERE = "Insufficient {} devices"
+TOO_FEW_GPUS = "Insufficient GPU Devices"
+TOO_FEW_TOGETHER = "Insufficient Topology Scoped GPU Devices"
+NOT_MAPPED = "node(s) missing GPU Device Topology Tree"
+MANY_SHARED = "node(s) Unsupported Multi-Shared GPU"
+NO_FUNCTIONS = "Insufficient {} VirtualFunctions"
+NOT_JOINT = "node(s) Device Joint-Allocate rules violation"
+
+
+Later = Callable[[TypeTable, Rows], Ints] | None
+"""What will be free of devices of rows, [line, (row,) place], for those that can wait; None for those
+that cannot."""
+
+
+class DeviceLack(NamedTuple):
+    """Why rows will not do."""
+
+    text: str
+    rows: Bools
+    hopeless: bool
+    """Whether nothing anybody gives up could help."""
+
+
+class Asking:
+    def __init__(
+        self, devices: DeviceManager, shares: Request, wishes: DeviceHints, slots: frozenset[int]
+    ) -> None:
+        self._devices = devices
+        self.shares = shares
+        self.slots = slots
+        """The resources it is asked for by."""
+        self._wishes = wishes
+        self._allowed: dict[str, tuple[int, Bools]] = {}
+
+    @property
+    def types(self) -> frozenset[str]:
+        return frozenset(share.type for share in self.shares)
+
+    # Many rows
+
+    def serves(self, rows: Rows, holds: Rows | None, later: Later = None) -> Bools:
+        """The rows that can serve, or of which nothing is known; `holds` are the reservations that may
+        be drawn on there."""
+        fits = ~self._devices.governed[rows] | self._together(rows, holds, later)
+        for share in self.shares:
+            enough = self._enough(share, rows, self._ok(share, rows, holds, later))
+            fits = fits & (enough | ~self._devices.governed[rows])
+        return fits
+
+    def lacks(self, rows: Rows, holds: Rows | None, later: Later = None) -> list[DeviceLack]:
+        """Why rows that cannot serve cannot."""
+        lacks = []
+        governed = self._devices.governed[rows]
+        for share in self.shares:
+            table = self._devices.tables[share.type]
+            lacking = governed & ~self._enough(share, rows, self._ok(share, rows, holds, later))
+            some = table.known[rows].any(axis=-1)
+            lacks.append(DeviceLack(NONE_THERE.format(share.type), lacking & ~some, True))
+            lacks += self._too_few(share, table, rows, lacking & some)
+        if self._wishes.same_switch:
+            apart = governed & ~self._together(rows, holds, later)
+            for lack in lacks:
+                apart = apart & ~lack.rows
+            lacks.append(DeviceLack(NOT_JOINT, apart, False))
+        return [lack for lack in lacks if lack.rows.any()]
+
+    def draws(self, row: int, hold: int) -> bool:
+        """Whether a pod on the row would take something of what a reservation there has left."""
+        for share in self.shares:
+            table = self._devices.tables[share.type]
+            table.reach(hold)
+            held = (table.left[:, hold] > 0).any(axis=0)
+            if (self._ok(share, row, hold, None) & held).any():
+                return True
+        return False
+
+    def _ok(self, share: Share, rows: Rows, holds: Rows | None, later: Later) -> Bools:
+        """The devices, [(row,) place], that could be among those given."""
+        table = self._devices.tables[share.type]
+        if holds is not None:
+            table.reach(int(np.max(holds)))
+        if later is not None:
+            ok = table.serve(rows, share.each, available=later(table, rows))
+        else:
+            ok = table.serve(rows, share.each, holds)
+        ok = ok & table.known[rows]
+        wish = self._wishes.of(share.type)
+        if wish.selector is not None:
+            ok = ok & self._selected(table, wish)[rows]
+        if wish.alone:
+            ok = ok & self._on_unused_switches(table, rows)
+        if wish.functions is not None:
+            ok = ok & cards_with_functions(self._devices, table, rows, holds, wish.functions)
+        return ok
+
+    def _enough(self, share: Share, rows: Rows, ok: Bools) -> Bools:
+        table, wish = self._devices.tables[share.type], self._wishes.of(share.type)
+        if wish.for_all:
+            wanted = table.known[rows]
+            if wish.selector is not None:
+                wanted = wanted & self._selected(table, wish)[rows]
+            every: Bools = (ok == wanted).all(axis=-1) & wanted.any(axis=-1)
+            return every
+        if self._is_partitioned(share):
+            ok = ok & self._in_partitions(share, table, rows, ok)
+        if wish.scope not in (SWITCH, NUMA) or share.type != GPU:
+            enough: Bools = ok.sum(axis=-1) >= share.number
+            return enough
+        if share.shared and share.number > 1:
+            return np.zeros(ok.shape[:-1], dtype=np.bool_)
+        groups = (table.switch if wish.scope == SWITCH else table.numa)[rows]
+        together: Bools = table.mapped[rows] & False
+        for group in np.unique(groups).tolist():
+            together = together | ((ok & (groups == group)).sum(axis=-1) >= share.number)
+        mapped: Bools = together & table.mapped[rows]
+        return mapped
+
+    def _is_partitioned(self, share: Share) -> bool:
+        """Whether sets of GPUs matter at all."""
+        if share.type != GPU or share.shared:
+            return False
+        return self._wishes.partition is not None or bool(self._devices.partitions)
+
+    def _in_partitions(self, share: Share, table: TypeTable, rows: Rows, ok: Bools) -> Bools:
+        """The GPUs of the set that would be taken, [(row,) place]; all, where sets are not kept to."""
+        there, partitions = np.atleast_2d(ok), self._devices.partitions
+        found = np.full(there.shape, self._wishes.partition is None)
+        for at, row in enumerate(np.atleast_1d(rows).tolist()):
+            known = partitions.get(row)
+            if known is not None and (known.honoured or self._wishes.partition is not None):
+                chosen = self._partition(share, table, row, there[at], there[at] & False)
+                found[at] = False
+                found[at, chosen or []] = True
+        return found if np.ndim(rows) else found[0]
+
+    def _partition(
+        self, share: Share, table: TypeTable, row: int, ok: Bools, first: Bools
+    ) -> list[int] | None:
+        """The places of the set to take; none at all if there is no such set where sets are kept to,
+        None where they are not."""
+        partitions, wish = self._devices.partitions.get(row), self._wishes.partition
+        minors = table.minors.get(row, [])
+        if partitions is None:
+            return None if wish is None else []
+        free = [minors[at] for at in np.flatnonzero(ok).tolist()]
+        reserved = [minors[at] for at in np.flatnonzero(first).tolist()]
+        chosen = choose_partition(partitions, share.number, free, reserved, wish)
+        if chosen is None:
+            return [] if wish is not None or partitions.honoured else None
+        return sorted(minors.index(minor) for minor in chosen)
+
+    def _together(self, rows: Rows, holds: Rows | None, later: Later) -> Bools:
+        """Whether devices that must be on the same switches can be."""
+        if not self._wishes.same_switch:
+            return np.ones(np.shape(rows), dtype=np.bool_)
+        leading, followers = self._joint_shares()
+        table = self._devices.tables[leading.type]
+        near = self._ok(leading, rows, holds, later)
+        for follower in followers:
+            near = near & self._beside(follower, table.switch[rows], rows, holds, later)
+        enough: Bools = near.sum(axis=-1) >= leading.number
+        return enough
+
+    def _beside(
+        self, share: Share, switches: Any, rows: Rows, holds: Rows | None, later: Later
+    ) -> Bools:
+        """The places, by their switch, on whose switch there is a device for the share."""
+        ok = self._ok(share, rows, holds, later)
+        own = self._devices.tables[share.type].switch[rows]
+        theirs = np.expand_dims(np.where(ok, own, -9), -2)
+        beside: Bools = (np.expand_dims(switches, -1) == theirs).any(axis=-1)
+        return beside
+
+    def _joint_shares(self) -> tuple[Share, list[Share]]:
+        by_type = {share.type: share for share in self.shares}
+        first, *others = self._wishes.joint
+        return by_type[first], [by_type[kind] for kind in others]
+
+    def _selected(self, table: TypeTable, wish: DeviceWish) -> Bools:
+        """The devices with the right labels. Worked out when devices change, not when pods come."""
+        version, mask = self._allowed.get(table.kind, (-1, None))
+        if mask is None or version != self._devices.version or mask.shape != table.known.shape:
+            assert wish.selector is not None
+            mask = np.zeros_like(table.known)
+            for row, infos in table.infos.items():
+                for minor, info in infos.items():
+                    mask[row, table.place(row, minor)] = wish.selector.matches(info.labels)
+            self._allowed[table.kind] = self._devices.version, mask
+        return mask
+
+    def _on_unused_switches(self, table: TypeTable, rows: Rows) -> Bools:
+        used = (table.free[:, rows] != table.total[:, rows]).any(axis=0)
+        switch = table.switch[rows]
+        alike = np.expand_dims(switch, -1) == np.expand_dims(switch, -2)
+        unused: Bools = ~(alike & np.expand_dims(used, -2)).any(axis=-1)
+        return unused
+
+    def _too_few(self, share: Share, table: TypeTable, rows: Rows, lacking: Bools) -> list[DeviceLack]:
+        general = NONE_THERE.format(share.type)
+        if share.type != GPU:
+            if self._wishes.of(share.type).functions is None:
+                return [DeviceLack(general, lacking, False)]
+            some = has_functions(table, rows)
+            none = NO_FUNCTIONS.format(share.type)
+            return [DeviceLack(none, lacking & ~some, True), DeviceLack(general, lacking & some, False)]
+        if self._is_partitioned(share):
+            return self._no_partition(share, table, rows, lacking)
+        return self._apart(share, table, rows, lacking)
+
+    def _no_partition(
+        self, share: Share, table: TypeTable, rows: Rows, lacking: Bools
+    ) -> list[DeviceLack]:
+        partitions, wish = self._devices.partitions, self._wishes.partition
+        known = np.isin(rows, list(partitions))
+        right = [row for row, each in partitions.items() if share.number in each.by_number]
+        kept = [row for row, each in partitions.items() if each.honoured or wish is not None]
+        numbered, honoured = np.isin(rows, right), np.isin(rows, kept)
+        others = ~honoured & ~known if wish is None else np.zeros_like(known)
+        return [
+            DeviceLack(MISSING, lacking & ~known & ~others, True),
+            DeviceLack(ODD_NUMBER, lacking & honoured & ~numbered, True),
+            DeviceLack(TOO_FEW, lacking & honoured & numbered, False),
+            *self._apart(share, table, rows, lacking & ~honoured & (known | others)),
+        ]
+
+    def _apart(self, share: Share, table: TypeTable, rows: Rows, lacking: Bools) -> list[DeviceLack]:
+        general = NONE_THERE.format(share.type)
+        mapped, several = table.mapped[rows], share.shared and share.number > 1
+        if self._wishes.of(GPU).scope:
+            text = MANY_SHARED if several else TOO_FEW_TOGETHER
+            return [
+                DeviceLack(NOT_MAPPED, lacking & ~mapped, True),
+                DeviceLack(text, lacking & mapped, several),
+            ]
+        if several:
+            return [DeviceLack(general, lacking, False)]
+        return [
+            DeviceLack(TOO_FEW_GPUS, lacking & mapped, False),
+            DeviceLack(general, lacking & ~mapped, False),
+        ]
+
+    # One row
+
+    def by_numa(
+        self, rows: Rows, holds: Rows | None, width: int, later: Later = None
+    ) -> list[tuple[str, int, Ints]]:
+        """Of each share the type, how many devices it wants, and how many there are for it on each NUMA
+        node, [row, NUMA node]; devices that do not say where they are count everywhere. Where nothing
+        is known there are always enough."""
+        found = []
+        governed = self._devices.governed[rows]
+        for share in self.shares:
+            table = self._devices.tables[share.type]
+            ok, numa = self._ok(share, rows, holds, later), table.numa[rows]
+            counts = [(ok & ((numa == at) | (numa < 0))).sum(axis=-1) for at in range(width)]
+            there: Ints = np.where(governed[:, None], np.stack(counts, axis=-1), share.number)
+            found.append((share.type, share.number, there))
+        return found
+
+    def choose(
+        self,
+        row: int,
+        hold: int | None,
+        ranker: Ranker,
+        later: Later,
+        zones: frozenset[int] = frozenset(),
+    ) -> Allocation | None:
+        """What a pod would get on the row, on these NUMA nodes if any are named; None if it cannot have
+        what it asks for."""
+        found: dict[str, tuple[DevicePart, ...]] = {}
+        near: list[int] = []
+        for share in self._in_order():
+            table = self._devices.tables[share.type]
+            ok = self._ok(share, row, hold, later)
+            if zones:
+                ok = ok & np.isin(table.numa[row], [NOWHERE, *zones])
+            joint = share.type in self._wishes.joint
+            if joint and self._wishes.same_switch and not near:
+                for follower in self._joint_shares()[1]:
+                    ok = ok & self._beside(follower, table.switch[row], row, hold, later)
+            places = self._places(share, table, row, hold, ok, ranker, later, near)
+            if places is None:
+                return None
+            if not near:
+                near = list(dict.fromkeys(int(table.switch[row, at]) for at in places))
+            parts = (table.part(row, at, share.each) for at in sorted(places))
+            selector = self._wishes.of(share.type).functions
+            if selector is not None:
+                parts = (self._with_function(table, row, part, hold, selector) for part in parts)
+            found[share.type] = tuple(parts)
+        return found
+
+    def substitute(
+        self, row: int, kept: Allocation, lost: Mapping[str, int], ranker: Ranker
+    ) -> Allocation | None:
+        """What is kept, with as many other devices of each type as were lost; None if there are none,
+        or if the devices have to be chosen together."""
+        if self._wishes.joint or self._wishes.partition is not None:
+            return None
+        found: dict[str, tuple[DevicePart, ...]] = dict(kept)
+        for share in self.shares:
+            number, wish = lost.get(share.type, 0), self._wishes.of(share.type)
+            if not number:
+                continue
+            if wish.for_all or wish.scope or wish.functions is not None or self._is_partitioned(share):
+                return None
+            table, parts = self._devices.tables[share.type], kept.get(share.type, ())
+            ok = self._ok(share, row, None, None)
+            ok[[table.place(row, part.minor) for part in parts]] = False
+            ranks = ranker(table, row, share, table.available(row))
+            places = nearest(table, row, ok, number, share.shared, ranks)
+            if places is None:
+                return None
+            new = (table.part(row, at, share.each) for at in places)
+            found[share.type] = tuple(sorted((*parts, *new), key=lambda part: part.minor))
+        return found
+
+    def _with_function(
+        self, table: TypeTable, row: int, part: DevicePart, hold: int | None, selector: Selector
+    ) -> DevicePart:
+        spare = spare_function(self._devices, table, row, part.minor, hold, selector)
+        return part if spare is None else part._replace(functions=(spare,))
+
+    def _in_order(self) -> Sequence[Share]:
+        joint = self._wishes.joint
+        return sorted(self.shares, key=lambda s: joint.index(s.type) if s.type in joint else len(joint))
+
+    def _places(
+        self,
+        share: Share,
+        table: TypeTable,
+        row: int,
+        hold: int | None,
+        ok: Bools,
+        ranker: Ranker,
+        later: Later,
+        near: list[int],
+    ) -> list[int] | None:
+        wish = self._wishes.of(share.type)
+        count = share.number
+        if wish.for_all:
+            every: list[int] = np.flatnonzero(ok).tolist()
+            return every if self._enough(share, row, ok) else None
+        if near and self._wishes.same_switch and share.type in self._wishes.joint:
+            count = max(count, len(near))
+        available = table.available(row, hold)
+        ranks = ranker(table, row, share, available)
+        near = near if share.type != GPU else []
+        first = np.zeros_like(ok)
+        if hold is not None:
+            first = ok & (table.left[:, hold] > 0).any(axis=0)
+        elif later is not None:
+            first = ok & table.serve(row, share.each)
+        if self._is_partitioned(share):
+            partition = self._partition(share, table, row, ok, first)
+            if partition is not None:
+                return partition or None
+        reserved = int(first.sum())
+        if not reserved or wish.scope or near:
+            return nearest(table, row, ok, count, share.shared, ranks, wish.scope, near)
+        chosen = nearest(table, row, first, min(count, reserved), share.shared, ranks)
+        if chosen is None or len(chosen) == count:
+            return chosen
+        ok = ok.copy()
+        ok[chosen] = False
+        rest = nearest(table, row, ok, count - len(chosen), share.shared, ranks)
+        return None if rest is None else [*chosen, *rest]

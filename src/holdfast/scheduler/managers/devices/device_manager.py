@@ -1,0 +1,435 @@
+"""The devices of all nodes, kept in step with objects, pods and reservations."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from holdfast.api import names
+from holdfast.api.devices import Device, DeviceInfo
+from holdfast.api.quantity import QuantityError, amount
+from holdfast.scheduler.cluster.pod_classes import PodClass
+from holdfast.scheduler.cluster.pods import PodRecord
+from holdfast.scheduler.cluster.reservation_table import ReservationRow
+from holdfast.scheduler.managers.devices.allocation import (
+    MOST_OF_ONE,
+    Allocation,
+    DevicePart,
+    read_allocation,
+    write_allocation,
+)
+from holdfast.scheduler.managers.devices.device_allocator import Asking, Later
+from holdfast.scheduler.managers.devices.device_table import Bools, Ints, Rows, TypeTable
+from holdfast.scheduler.managers.devices.partitions import Partitions, read_partitions
+from holdfast.scheduler.managers.devices.requests import (
+    FULL,
+    GPU,
+    LINES,
+    TYPE_OF,
+    DeviceRequestError,
+    device_request,
+    read_wishes,
+)
+from holdfast.scheduler.managers.devices.selection import Ranker, most_free
+from holdfast.scheduler.managers.resource_manager import Horizon, ResourceManager
+
+if TYPE_CHECKING:
+    from holdfast.scheduler.cluster.cluster import Cluster
+    from holdfast.scheduler.reservations.reservation_info import ReservationInfo
+
+_NO_SLOTS: frozenset[int] = frozenset()
+_ANYWHERE: frozenset[int] = frozenset()
+
+
+class DeviceManager(ResourceManager[Allocation]):
+    annotation = names.DEVICE_ALLOCATED
+    lacks = "devices"
+
+    def __init__(self, cluster: Cluster) -> None:
+        super().__init__(cluster, {})
+        self.tables: dict[str, TypeTable] = {}
+        self.alignment = True
+        """Whether devices are to be on the NUMA nodes their pods are on."""
+        self.ranker: Ranker = most_free
+        """Which device of a node is best."""
+        self.partitions: dict[int, Partitions] = {}
+        """The sets of GPUs of rows that have such."""
+        self._ahead: dict[str, tuple[Ints, set[int]]] = {}
+        """By type, what would be free without pods that end, and the rows of which that is to be worked
+        out anew; once somebody has asked."""
+        self._asking: dict[int, Asking | None] = {}
+        cluster.classes.on_dropped.append(self._class_dropped)
+
+    # What is asked
+
+    def asking(self, cls: PodClass) -> Asking | None:
+        """What pods of the class ask of devices; None if nothing. Raises DeviceRequestError."""
+        if cls.id not in self._asking:
+            slots = self._cluster.nodes.slots
+            request = device_request({slots.name(slot): value for slot, value in cls.requests})
+            asking = None
+            if request:
+                taken = frozenset(slot for slot, _ in cls.requests if slots.name(slot) in TYPE_OF)
+                asking = Asking(self, *read_wishes(cls.annotations, request), taken)
+            self._asking[cls.id] = asking
+        return self._asking[cls.id]
+
+    def sensible(self, cls: PodClass) -> Asking | None:
+        """The same, but nothing where what they ask makes no sense."""
+        try:
+            return self.asking(cls)
+        except DeviceRequestError:
+            return None
+
+    def hold_of(self, uid: str) -> int | None:
+        """The index of the hold of a reserve pod that has devices."""
+        return self._hold.get(uid)
+
+    def offered(self, node: str) -> dict[str, int]:
+        """What a node offers by what its Device says, for those who read resources."""
+        device = self._cluster.objects.get("Device", {}).get(("", node))
+        return offered_by(device) if isinstance(device, Device) else {}
+
+    def particular(self, cls: PodClass, hold: ReservationRow) -> frozenset[int]:
+        """The slots of which pods of the class would draw particular devices on a reservation."""
+        has = self.has(hold.pod.uid) if self.active else None
+        asking = self.sensible(cls) if has else None
+        return asking.slots if asking is not None else _NO_SLOTS
+
+    def draws(self, cls: PodClass, hold: ReservationRow) -> bool:
+        """Whether a pod of the class would get some of the devices a reservation holds."""
+        asking = self.sensible(cls) if self.active else None
+        return asking is not None and asking.draws(hold.row, hold.index)
+
+    def reasons(self, cls: PodClass, hold: ReservationRow) -> list[str]:
+        """Why a pod of the class would not find its devices through a reservation."""
+        asking = self.sensible(cls) if self.active else None
+        if asking is None:
+            return []
+        lacks = asking.lacks(np.array([hold.row]), np.array([hold.index]))
+        return [lack.text for lack in lacks]
+
+    def promised_room(self, table: TypeTable) -> Ints:
+        """What would be free, [line, row, place], were there no pods but those that stay for good."""
+        kept = self._ahead.get(table.kind)
+        if kept is None or kept[0].shape != table.total.shape:
+            kept = self._ahead[table.kind] = table.total.copy(), set(self.there)
+        room, outdated = kept
+        for row in outdated:
+            room[:, row] = self._unclaimed(table, row, self._staying(row, None, Horizon.LATER))
+        outdated.clear()
+        return room
+
+    def later(self, waits: ReservationInfo | None, horizon: Horizon) -> Later:
+        """What will be free for a reservation that waits, once those are gone that count as gone."""
+        if horizon is Horizon.NOW:
+            return None
+
+        def available(table: TypeTable, rows: Rows) -> Ints:
+            if np.ndim(rows):
+                return np.stack([available(table, int(row)) for row in rows], axis=1)
+            row = int(rows)
+            return self._unclaimed(table, row, self._staying(row, waits, horizon))
+
+        return available
+
+    def ahead(self, table: TypeTable, rows: Rows) -> Ints:
+        """The same on any rows, for one that does not know yet where it will wait, nor whose end it
+        brings about."""
+        return self.promised_room(table)[:, rows]
+
+    def _unclaimed(self, table: TypeTable, row: int, there: Mapping[str, PodRecord]) -> Ints:
+        """What these pods and reserve pods leave of the devices of a row, [line, place]."""
+        parts = {uid: self.has(uid).get(table.kind, ()) for uid in there}
+        for uid in there:
+            table.spread(row, parts[uid])  # whatever they have is given a place
+        free: Ints = table.total[:, row].copy()
+        taken: dict[str, Ints] = {}
+        for uid, pod in there.items():
+            if pod.promise is None and parts[uid]:
+                spread = table.spread(row, parts[uid])
+                free -= spread
+                if pod.draws_on in self._hold:
+                    taken[pod.draws_on] = taken.get(pod.draws_on, 0) + spread
+        for uid, _ in self._held_first(there):
+            if parts[uid]:
+                left = np.maximum(table.spread(row, parts[uid]) - taken.get(uid, 0), 0)
+                free -= np.minimum(left, np.maximum(free, 0)) if uid in self.planned else left
+        return free
+
+    def _outdate(self, row: int) -> None:
+        for _, outdated in self._ahead.values():
+            outdated.add(row)
+
+    def lacking(self, pod: PodRecord, behind: Iterable[str]) -> list[str]:
+        """Of a reserve pod: the types it has not got free on its row yet. Reservations `behind` it, by
+        uid, do not count."""
+        lacking = []
+        if pod.uid in self.guessed and not self.guessed[pod.uid]:
+            return ["devices"]
+        for kind, parts in self.has(pod.uid).items():
+            table = self.tables[kind]
+            wanted = table.spread(pod.row, parts) > 0
+            free = table.free[:, pod.row].copy()
+            for uid in behind:
+                if uid in self._hold:
+                    free += table.left[:, self._hold[uid]]
+            if (wanted & (free < 0)).any():
+                lacking.append(kind)
+        return lacking
+
+    def lost(self, pod: PodRecord) -> bool:
+        for kind, parts in self.has(pod.uid).items():
+            table = self.tables[kind]
+            oversold = (table.spread(pod.row, parts) > 0) & (table.free[:, pod.row] < 0)
+            if oversold.any() or not all(table.offers(pod.row, part) for part in parts):
+                return True
+        return False
+
+    def settle_by(self, pod: PodRecord, ranker: Ranker) -> bool:
+        """As `settle`, with the devices that are best in somebody's opinion."""
+        if ranker is not self.ranker:
+            self.ranker = ranker
+            if pod.uid in self.guessed:
+                self._leave(pod, pod.row)
+                self._enter(pod, pod.row)
+        return self.settle(pod)
+
+    def replace(self, pod: PodRecord) -> bool | None:
+        """Gives a reserve pod other devices of its node for those that no longer offer what it reserves
+        of them, as unhealthy ones do not; what owners use stays. None if there is nothing to replace,
+        False if there are no others to be had now."""
+        row, had = pod.row, self.has(pod.uid)
+        if pod.promise is not None and pod.promise.waiting:
+            return None  # it is planned anew
+        if not had or row not in self._listed:
+            return None
+        drawn = {
+            (kind, part.minor)
+            for uid, other in self.there.get(row, {}).items()
+            if other.draws_on == pod.uid
+            for kind, parts in self.has(uid).items()
+            for part in parts
+        }
+        kept: dict[str, tuple[DevicePart, ...]] = {}
+        lost: dict[str, int] = {}
+        for kind, parts in had.items():
+            stay = [
+                part
+                for part in parts
+                if (kind, part.minor) in drawn or self.tables[kind].offers(row, part)
+            ]
+            kept[kind] = tuple(stay)
+            lost[kind] = len(parts) - len(stay)
+        asking = self.sensible(pod.cls)
+        if asking is None or not any(lost.values()):
+            return None
+        self._leave(pod, row)
+        self.settled.pop(pod.uid, None)
+        if drawn:
+            found = asking.substitute(row, kept, lost, self.ranker)
+        else:
+            found = self._choose(pod, row, None)
+        self.settled[pod.uid] = found or had
+        self._enter(pod, row)
+        return bool(found)
+
+    # How it is done with devices
+
+    def _read(self, text: str) -> Allocation | None:
+        return read_allocation(text)
+
+    def _write(self, row: int, what: Allocation) -> str:
+        ids = {
+            (kind, minor): info.id
+            for kind, table in self.tables.items()
+            for minor, info in table.infos.get(row, {}).items()
+        }
+        return write_allocation(what, ids)
+
+    def _list(self, row: int) -> bool:
+        device = self._cluster.objects.get("Device", {}).get(("", self._cluster.nodes.name(row)))
+        found: dict[str, dict[int, DeviceInfo]] = {kind: {} for kind in LINES}
+        if isinstance(device, Device):
+            for info in device.spec.devices:
+                if info.type in found:
+                    found[info.type][info.minor] = info
+        for kind, infos in found.items():
+            amounts = {minor: _amounts(kind, info) for minor, info in infos.items()}
+            self.tables[kind].offer(row, infos, amounts)
+        self._outdate(row)
+        partitions = read_partitions(device) if isinstance(device, Device) else None
+        self.partitions.pop(row, None)
+        if partitions is not None:
+            self.partitions[row] = partitions
+        return isinstance(device, Device)
+
+    def _choose(
+        self, pod: PodRecord, row: int, hold: int | None, horizon: Horizon = Horizon.NOW
+    ) -> Allocation | None:
+        asking = self.sensible(pod.cls)
+        if asking is None:
+            return None
+        later = self.later(pod.promise, horizon)
+        near, must = self.aligned(pod, row)
+        if near:
+            found = asking.choose(row, hold, self.ranker, later, near)
+            if found or must:
+                return found or self.nothing
+        return asking.choose(row, hold, self.ranker, later) or self.nothing
+
+    def aligned(self, pod: PodRecord, row: int) -> tuple[frozenset[int], bool]:
+        """The NUMA nodes a pod has on the row, and whether its devices must be there too."""
+        return self._cluster.belongings.cpus.zones(pod, row) if self.alignment else (_ANYWHERE, False)
+
+    def _is_as_asked(self, pod: PodRecord, what: Allocation) -> bool:
+        asking = self.sensible(pod.cls)
+        if asking is None:
+            return True
+        for share in asking.shares:
+            parts = what.get(share.type, ())
+            lines = [line for line, amount in enumerate(share.each) if amount]
+            if len(parts) != share.number or any(
+                part.amounts[line] != share.each[line] for part in parts for line in lines
+            ):
+                return False
+        return True
+
+    def _count(self, pod: PodRecord, row: int, what: Allocation, sign: int) -> None:
+        self._outdate(row)
+        if pod.promise is not None or self._is_held(row):
+            self._recount(row)
+            return
+        for kind, parts in what.items():
+            self.tables[kind].take(row, parts, sign)
+
+    def _recount(self, row: int) -> None:
+        self._outdate(row)
+        there = self.there.get(row, {})
+        for kind, table in self.tables.items():
+            table.release_all(row)
+            parts = {uid: self.has(uid).get(kind, ()) for uid in there}
+            for each in parts.values():
+                for part in each:
+                    table.place(row, part.minor)
+            taken: dict[str, Ints] = {}
+            for uid, pod in there.items():
+                if pod.promise is None and parts[uid]:
+                    table.take(row, parts[uid], 1)
+                    if pod.draws_on in self._hold:
+                        before = taken.get(pod.draws_on, 0)
+                        taken[pod.draws_on] = before + table.spread(row, parts[uid])
+            for uid, pod in self._held_first(there):
+                left: Ints | None = None
+                only: Bools = np.zeros(len(LINES[kind]), dtype=np.bool_)
+                if parts[uid]:
+                    held = table.spread(row, parts[uid])
+                    left = np.maximum(held - taken.get(uid, 0), 0)
+                    if uid in self.planned:
+                        left = np.minimum(left, np.maximum(table.free[:, row], 0))
+                    table.free[:, row] -= left
+                    only = np.asarray(held.any(axis=1) & self._is_restricted(pod, kind))
+                if uid in self._hold:
+                    table.hold(self._hold[uid], left, only)
+
+    def _is_restricted(self, pod: PodRecord, kind: str) -> bool:
+        """Whether owners of the reserve pod get devices of the type from it alone."""
+        slots = self._cluster.nodes.slots
+        restricted = pod.promise.restricted if pod.promise is not None else None
+        return any(TYPE_OF.get(slots.name(slot)) == kind for slot in restricted or ())
+
+    def _release(self, index: int) -> None:
+        for table in self.tables.values():
+            table.hold(index, None)
+
+    def _open(self) -> None:
+        columns = self._cluster.nodes.columns
+        self.tables = {kind: TypeTable(kind, columns) for kind in LINES}
+
+    def row_closed(self, row: int) -> None:
+        super().row_closed(row)
+        for table in self.tables.values():
+            table.forget(row)
+        self.partitions.pop(row, None)
+        self._outdate(row)
+
+    def _class_dropped(self, cls: PodClass) -> None:
+        self._asking.pop(cls.id, None)
+
+    def problems(self) -> list[str]:
+        problems = []
+        for row in self.there:
+            given: Counter[tuple[str, int]] = Counter()
+            for _, has in self._given(row):
+                for kind, parts in has.items():
+                    # The last line of every type is in percent.
+                    given.update({(kind, part.minor): part.amounts[-1] for part in parts})
+            node = self._cluster.nodes.name(row)
+            problems += [
+                f"Node/{node}: {percent} % of {kind} {minor} are given"
+                for (kind, minor), percent in sorted(given.items())
+                if percent > max(FULL, self.tables[kind].most(row, minor))
+            ]
+        for kind in list(self._ahead):
+            ahead = self.promised_room(self.tables[kind])
+            del self._ahead[kind]
+            if not np.array_equal(ahead, self.promised_room(self.tables[kind])):
+                problems.append(f"{kind}: what would be free without pods is not as it should be")
+        kept = {kind: (table.free.copy(), table.left.copy()) for kind, table in self.tables.items()}
+        for table in self.tables.values():
+            table.free[:] = table.total
+            table.left[:] = 0
+        for row in self.there:
+            self._recount(row)
+        for kind, table in self.tables.items():
+            free, left = kept[kind]
+            for line, row, at in zip(*np.nonzero(table.free != free), strict=True):
+                node, what = self._cluster.nodes.name(row), LINES[kind][line]
+                problems.append(
+                    f"Node/{node}: {kind} at {at}: {what} free is "
+                    f"{free[line, row, at]}, should be {table.free[line, row, at]}"
+                )
+            if not np.array_equal(left, table.left):
+                problems.append(f"{kind}: reservations do not hold what they should")
+            table.free[:], table.left[:] = free, left
+        return problems + self._strays()
+
+
+def _amounts(kind: str, info: DeviceInfo) -> tuple[int, ...]:
+    """What a device offers, by line; nothing if it is not well, or what it says makes no sense."""
+    lines = LINES[kind]
+    if not info.health or not any(line in info.resources for line in lines):
+        return (0,) * len(lines)
+    try:
+        said = [
+            amount(line, info.resources.get(line, 0 if line == names.GPU_MEMORY else FULL))
+            for line in lines
+        ]
+    except QuantityError:
+        return (0,) * len(lines)
+    return tuple(min(max(0, value), MOST_OF_ONE) for value in said)
+
+
+def offered_by(device: Device) -> dict[str, int]:
+    """What the devices add up to, as resources of their node."""
+    sums: dict[str, int] = {}
+    well = 0
+    for info in device.spec.devices:
+        if info.type not in LINES:
+            continue
+        amounts = _amounts(info.type, info)
+        for line, value in zip(LINES[info.type], amounts, strict=True):
+            sums[line] = sums.get(line, 0) + value
+        well += info.type == GPU and any(amounts)
+    offered = {line: value for line, value in sums.items() if value}
+    if well:
+        offered[names.GPU_PERCENT] = sums[names.GPU_CORE]
+        offered[names.GPU_SHARED] = FULL * well
+        offered[_WHOLE.get(device.metadata.labels.get(names.GPU_VENDOR, ""), names.NVIDIA_GPU)] = well
+    return offered
+
+
+_WHOLE: Mapping[str, str] = {"amd": names.AMD_GPU, "hygon": names.DCU_GPU}

@@ -1,0 +1,210 @@
+"""The devices of one type on every node, as arrays: a row per node, a place per device.
+
+A device keeps its place while its node has it, or while somebody has a share of it. Places are in the
+order of the devices' numbers as far as they came together. Lines are what is counted of a device; where
+a device is not there, or not well, it offers nothing.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from holdfast.api.devices import DeviceInfo
+from holdfast.scheduler.cluster.columns import RowColumn, RowColumns, cells_of
+from holdfast.scheduler.managers.devices.allocation import DevicePart
+from holdfast.scheduler.managers.devices.requests import CORE, GPU, LINES, MEMORY, RATIO
+
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+Rows = Any
+"""A row or several, as a view gives them; or holds by their index."""
+
+_FIRST_WIDTH = 4
+_FIRST_HOLDS = 16
+_LAST_NUMA = np.iinfo(np.int32).max
+NOWHERE = -1
+"""The NUMA node or switch of a device that does not say."""
+
+
+class TypeTable:
+    total: Ints = cells_of("_total")
+    """What devices offer, [line, row, place]."""
+    free: Ints = cells_of("_free")
+    """What nobody has or has been promised; negative where a device shrank under its users."""
+    known: Bools = cells_of("_known")
+    """Where there is a device, healthy or not, [row, place]."""
+    switch: NDArray[np.int32] = cells_of("_switch")
+    """The PCIe switch a device is on, as a number devices of other types have too."""
+    numa: NDArray[np.int32] = cells_of("_numa")
+    mapped: Bools = cells_of("_mapped")
+    """The rows of which it is known where every device is."""
+
+    def __init__(self, kind: str, columns: RowColumns) -> None:
+        self.kind = kind
+        lines, wide = len(LINES[kind]), (_FIRST_WIDTH,)
+        self._total = columns.new(np.int64, lead=(lines,), trail=wide)
+        self._free = columns.new(np.int64, lead=(lines,), trail=wide)
+        self.left: Ints = np.zeros((lines, _FIRST_HOLDS, _FIRST_WIDTH), dtype=np.int64)
+        """What reservations still hold, by the index of their hold."""
+        self.only: Bools = np.zeros((lines, _FIRST_HOLDS), dtype=np.bool_)
+        """Of which lines the owners of a hold get nothing but what it holds."""
+        self._known = columns.new(np.bool_, trail=wide)
+        self._switch = columns.new(np.int32, NOWHERE, trail=wide)
+        self._numa = columns.new(np.int32, NOWHERE, trail=wide)
+        self._mapped = columns.new(np.bool_)
+        self.minors: dict[int, list[int]] = {}
+        """The devices' numbers by their places, of each row that has any."""
+        self.infos: dict[int, dict[int, DeviceInfo]] = {}
+        """What the node says of its devices, by their numbers."""
+
+    @property
+    def width(self) -> int:
+        return int(self.free.shape[2])
+
+    def place(self, row: int, minor: int) -> int:
+        """The place of a device on a row, a new one if it has none."""
+        minors = self.minors.setdefault(row, [])
+        try:
+            return minors.index(minor)
+        except ValueError:
+            minors.append(minor)
+            if len(minors) > self.width:
+                self._widen(2 * self.width)
+            return len(minors) - 1
+
+    def offer(
+        self, row: int, infos: Mapping[int, DeviceInfo], amounts: Mapping[int, tuple[int, ...]]
+    ) -> None:
+        """These are the node's devices, and what they offer by line; nobody has anything of them."""
+        self.forget(row)
+        for minor in sorted(infos):
+            self.place(row, minor)
+        for minor, info in sorted(infos.items()):
+            at = self.place(row, minor)
+            self.total[:, row, at] = amounts[minor]
+            self.known[row, at] = True
+            if info.topology is not None:
+                numa, switch = info.topology.node_id, info.topology.pcie_id
+                self.numa[row, at] = numa if 0 <= numa <= _LAST_NUMA else NOWHERE
+                self.switch[row, at] = zlib.crc32(f"{numa} {switch}".encode()) >> 1
+        self.free[:, row] = self.total[:, row]
+        self.mapped[row] = bool(infos) and all(info.topology is not None for info in infos.values())
+        if infos:
+            self.infos[row] = dict(infos)
+
+    def most(self, row: int, minor: int) -> int:
+        """How much the device offers by its last line, in percent."""
+        return self.total.item(-1, row, self.place(row, minor))
+
+    def offers(self, row: int, part: DevicePart) -> bool:
+        """Whether the device is there, healthy, and as big as the share of it."""
+        at = self.place(row, part.minor)
+        return all(amount <= self.total.item(i, row, at) for i, amount in enumerate(part.amounts))
+
+    def take(self, row: int, parts: Iterable[DevicePart], sign: int) -> None:
+        """Somebody has these shares, or has them no more (-1)."""
+        for part in parts:
+            at = self.place(row, part.minor)
+            for line, amount in enumerate(part.amounts):
+                self.free[line, row, at] -= sign * amount
+
+    def release_all(self, row: int) -> None:
+        """Nobody has anything of the row's devices."""
+        self.free[:, row] = self.total[:, row]
+
+    def spread(self, row: int, parts: Iterable[DevicePart]) -> Ints:
+        """Shares by line and place."""
+        at = [self.place(row, part.minor) for part in parts]
+        found: Ints = np.zeros(self.free.shape[::2], dtype=np.int64)
+        for place, part in zip(at, parts, strict=True):
+            found[:, place] += part.amounts
+        return found
+
+    def hold(self, index: int, left: Ints | None, only: Bools | bool = False) -> None:
+        """What a hold has left by now, [line, place], None if it has nothing of this type; and of which
+        lines its owners get nothing else."""
+        self.reach(index)
+        self.left[:, index] = 0 if left is None else left
+        self.only[:, index] = only
+
+    def available(self, rows: Rows, holds: Rows | None = None) -> Ints:
+        """What there is of the devices of rows, [line, (row,) place], for somebody who may draw on a
+        reservation there."""
+        free = self.free[:, rows]
+        if holds is None:
+            return free
+        left, only = self.left[:, holds], self.only[:, holds]
+        both = free + left
+        return np.where(np.expand_dims(only, -1), np.minimum(both, left), both)
+
+    def serve(
+        self,
+        rows: Rows,
+        each: tuple[int, ...],
+        holds: Rows | None = None,
+        available: Ints | None = None,
+    ) -> Bools:
+        """The devices of rows, [(row,) place], of which so much can be had; or could, were so much
+        available."""
+        if available is None:
+            available = self.available(rows, holds)
+        if self.kind != GPU:
+            ok: Bools = available[0] >= each[0]
+            return ok
+        # Of a GPU's memory either the percent or the bytes are asked for; the other follows.
+        core, memory, ratio = each
+        total = self.total[MEMORY, rows]
+        if ratio:
+            ok = (available[RATIO] >= ratio) & (available[MEMORY] >= total * ratio // 100)
+        else:
+            percent = memory * 100 // np.maximum(total, 1)
+            ok = (available[MEMORY] >= memory) & (available[RATIO] >= percent) & (total > 0)
+        return ok & (available[CORE] >= core) if core else ok
+
+    def part(self, row: int, at: int, each: tuple[int, ...]) -> DevicePart:
+        """What a pod gets that is given the device at this place."""
+        minor = self.minors[row][at]
+        if self.kind != GPU:
+            return DevicePart(minor, each)
+        core, memory, ratio = each
+        total = self.total.item(MEMORY, row, at)
+        if ratio:
+            memory = total * ratio // 100
+        else:
+            ratio = memory * 100 // max(total, 1)
+        return DevicePart(minor, (core, memory, ratio))
+
+    def reach(self, index: int) -> None:
+        """Makes room for a hold of this index."""
+        holds = self.left.shape[1]
+        if index >= holds:
+            more = max(index + 1, 2 * holds) - holds
+            self.left = np.pad(self.left, ((0, 0), (0, more), (0, 0)))
+            self.only = np.pad(self.only, ((0, 0), (0, more)))
+
+    def forget(self, row: int) -> None:
+        """The row is another node's from now on."""
+        for array in (self.total, self.free):
+            array[:, row] = 0
+        self.known[row] = False
+        self.mapped[row] = False
+        self.switch[row] = self.numa[row] = NOWHERE
+        self.minors.pop(row, None)
+        self.infos.pop(row, None)
+
+    def _widen(self, width: int) -> None:
+        every: tuple[RowColumn[Any], ...] = (
+            self._total,
+            self._free,
+            self._known,
+            self._switch,
+            self._numa,
+        )
+        for column in every:
+            column.grow(width, axis=-1)
+        self.left = np.pad(self.left, ((0, 0), (0, 0), (0, width - self.left.shape[2])))

@@ -1,0 +1,285 @@
+"""What a pod asks of devices, in all its spellings.
+
+    nvidia.com/gpu, amd.com/gpu, dcu.com/gpu    so many whole GPUs
+    koordinator.sh/gpu                          percent of a GPU; above 100 multiples of 100
+    koordinator.sh/gpu-core, -memory, -ratio    parts of a GPU; above 100 percent multiples of 100
+    koordinator.sh/gpu.shared with such parts   the parts spread evenly over so many GPUs
+    koordinator.sh/rdma, koordinator.sh/fpga    percent of a card
+
+All come down to a number of devices and what is asked of each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from msgspec import field
+
+from holdfast.api import names
+from holdfast.api import names as n
+from holdfast.api.decode import decode_json
+from holdfast.api.errors import HoldfastError, InvalidObject, SelectorError
+from holdfast.api.meta import LabelSelector, Struct
+from holdfast.api.quantity import QuantityError
+from holdfast.api.selectors import Selector, compile_selector
+from holdfast.scheduler.managers.devices.partitions import PartitionWish, read_wish
+
+GPU, RDMA, FPGA = "gpu", "rdma", "fpga"
+
+CORE, MEMORY, RATIO = 0, 1, 2
+"""The lines of a GPU: percent of its cores, bytes of its memory, percent of its memory."""
+
+LINES: Mapping[str, tuple[str, ...]] = {
+    GPU: (n.GPU_CORE, n.GPU_MEMORY, n.GPU_MEMORY_RATIO),
+    RDMA: (n.RDMA,),
+    FPGA: (n.FPGA,),
+}
+"""What is counted of each type of device."""
+
+WHOLE = (n.NVIDIA_GPU, n.AMD_GPU, n.DCU_GPU)
+RESOURCES: Mapping[str, tuple[str, ...]] = {
+    GPU: (*WHOLE, n.GPU_PERCENT, n.GPU_SHARED, *LINES[GPU]),
+    RDMA: (n.RDMA,),
+    FPGA: (n.FPGA,),
+}
+"""What may be asked of each type of device."""
+
+TYPE_OF: Mapping[str, str] = {name: kind for kind, every in RESOURCES.items() for name in every}
+
+FULL = 100
+"""Percent of one device."""
+
+
+class DeviceRequestError(HoldfastError):
+    """A pod asks of devices what makes no sense."""
+
+
+class Share(NamedTuple):
+    """What is asked of devices of one type."""
+
+    type: str
+    number: int
+    """How many devices."""
+    each: tuple[int, ...]
+    """What of each of them, by line; 0 where nothing is said of the line."""
+    shared: bool
+    """Whether they may be shared with others: less than the whole of each is asked for."""
+
+
+Request = tuple[Share, ...]
+"""What a pod asks for; empty if it asks for no devices."""
+
+
+def device_request(amounts: Mapping[str, int]) -> Request:
+    """What is asked of devices, by resource names; raises DeviceRequestError."""
+    asked: dict[str, dict[str, int]] = {}
+    for name, amount in amounts.items():
+        kind = TYPE_OF.get(name)
+        if kind is not None and amount > 0:
+            asked.setdefault(kind, {})[name] = amount
+    if not asked:
+        return ()
+    return tuple(_share(kind, asked[kind]) for kind in RESOURCES if kind in asked)
+
+
+def _share(kind: str, asked: Mapping[str, int]) -> Share:
+    for name in (n.GPU_PERCENT, n.RDMA, n.FPGA):
+        if name in asked and not _is_percentage(asked[name]):
+            raise DeviceRequestError(f"invalid resource unit {name}: {asked[name]}")
+    if kind != GPU:
+        return _of_cards(kind, asked[LINES[kind][0]])
+    form = _FORMS.get(frozenset(asked))
+    share = form(asked) if form is not None else None
+    if share is None:
+        listed = " ".join(name for name in RESOURCES[GPU] if name in asked)
+        raise DeviceRequestError(f"invalid resource device requests: [{listed}]")
+    return share
+
+
+def _is_percentage(amount: int) -> bool:
+    return amount <= FULL or amount % FULL == 0
+
+
+def _of_cards(kind: str, percent: int) -> Share:
+    if percent > FULL:
+        return Share(kind, percent // FULL, (FULL,), shared=False)
+    return Share(kind, 1, (percent,), shared=percent < FULL)
+
+
+def _whole(asked: Mapping[str, int]) -> Share:
+    (count,) = asked.values()
+    return Share(GPU, count, (FULL, 0, FULL), shared=False)
+
+
+def _percent(asked: Mapping[str, int]) -> Share:
+    (percent,) = asked.values()
+    return _spread(percent, 0, percent, 0)
+
+
+def _parts(asked: Mapping[str, int]) -> Share | None:
+    core, ratio = asked.get(n.GPU_CORE, 0), asked.get(n.GPU_MEMORY_RATIO, 0)
+    if not (_is_percentage(core) and _is_percentage(ratio)):
+        return None
+    return _spread(core, asked.get(n.GPU_MEMORY, 0), ratio, 0)
+
+
+def _shared(asked: Mapping[str, int]) -> Share | None:
+    count = asked[n.GPU_SHARED]
+    core, ratio = asked.get(n.GPU_CORE, 0), asked.get(n.GPU_MEMORY_RATIO, 0)
+    if any(part % count or part // count > FULL for part in (core, ratio)):
+        return None
+    return _spread(core, asked.get(n.GPU_MEMORY, 0), ratio, count)
+
+
+def _spread(core: int, memory: int, ratio: int, count: int) -> Share:
+    """Over so many GPUs; if that is not said, over as many as the memory asked for fills."""
+    if not count:
+        count = ratio // FULL if ratio > FULL else 1
+    each = (core // count, memory // count, ratio // count)
+    return Share(GPU, count, each, shared=each[RATIO] < FULL)
+
+
+Form = Callable[[Mapping[str, int]], Share | None]
+
+_FORMS: Mapping[frozenset[str], Form] = {
+    **{frozenset((name,)): _whole for name in WHOLE},
+    frozenset((n.GPU_PERCENT,)): _percent,
+    frozenset((n.GPU_MEMORY,)): _parts,
+    frozenset((n.GPU_MEMORY_RATIO,)): _parts,
+    frozenset((n.GPU_CORE, n.GPU_MEMORY)): _parts,
+    frozenset((n.GPU_CORE, n.GPU_MEMORY_RATIO)): _parts,
+    frozenset((n.GPU_SHARED, n.GPU_MEMORY)): _shared,
+    frozenset((n.GPU_SHARED, n.GPU_MEMORY_RATIO)): _shared,
+    frozenset((n.GPU_SHARED, n.GPU_CORE, n.GPU_MEMORY)): _shared,
+    frozenset((n.GPU_SHARED, n.GPU_CORE, n.GPU_MEMORY_RATIO)): _shared,
+}
+"""What may be asked of GPUs together."""
+
+
+# What a pod says about how it wants its devices: the annotations `device-allocate-hint` and
+# `device-joint-allocate`.
+
+
+SWITCH, NUMA, NODE = "PCIe", "NUMANode", "Node"
+_SCOPES = {"": "", "Device": SWITCH, SWITCH: SWITCH, NUMA: NUMA, NODE: NODE}
+FOR_ALL, AS_COUNT = "ApplyForAll", "RequestsAsCount"
+
+
+class DeviceHint(Struct):
+    selector: LabelSelector | None = None
+    vf_selector: LabelSelector | None = None
+    allocate_strategy: str = ""
+    required_topology_scope: str = ""
+    exclusive_policy: str = ""
+
+
+class DeviceJointAllocate(Struct):
+    device_types: list[str] = field(default_factory=list)
+    required_scope: str = ""
+
+
+class DeviceWish(NamedTuple):
+    """How devices of one type are wanted."""
+
+    selector: Selector | None = None
+    """The labels they must have."""
+    scope: str = ""
+    """What they must all be on together: a switch, a NUMA node; anything if it does not say."""
+    alone: bool = False
+    """Whether nobody else may have any of the devices on their switches."""
+    for_all: bool = False
+    """Whether the pod wants its share of every device there is."""
+    functions: Selector | None = None
+    """The labels of the virtual functions it wants, one of each device."""
+
+
+class DeviceHints(NamedTuple):
+    by_type: Mapping[str, DeviceWish]
+    joint: tuple[str, ...] = ()
+    """Types that belong together, the one that leads first."""
+    same_switch: bool = False
+    """Whether the joint ones must be on the same switches."""
+    partition: PartitionWish | None = None
+    """Whether GPUs must be one of the sets the node has."""
+
+    def of(self, kind: str) -> DeviceWish:
+        return self.by_type.get(kind, _NONE)
+
+
+_NONE = DeviceWish()
+NOTHING = DeviceHints({})
+
+
+def read_wishes(annotations: Mapping[str, str], request: Request) -> tuple[Request, DeviceHints]:
+    """The request as the wishes make it, and the wishes; raises DeviceRequestError."""
+    hint_text = annotations.get(names.DEVICE_ALLOCATE_HINT)
+    joint_text = annotations.get(names.DEVICE_JOINT_ALLOCATE)
+    partition_text = annotations.get(names.GPU_PARTITION_SPEC)
+    if hint_text is None and joint_text is None and partition_text is None:
+        return request, NOTHING
+    hints = _hints(hint_text) if hint_text is not None else {}
+    joint = _joint(joint_text) if joint_text is not None else DeviceJointAllocate()
+    wishes = {kind: _wish(kind, hint) for kind, hint in hints.items()}
+    shares = tuple(_counted(share, hints.get(share.type)) for share in request)
+    asked = {share.type for share in shares}
+    types = tuple(
+        kind for kind in joint.device_types if kind in asked and not wishes.get(kind, _NONE).for_all
+    )
+    same_switch = joint.required_scope == "SamePCIe" and len(types) > 1
+    partition = _partition(partition_text) if partition_text is not None else None
+    return shares, DeviceHints(wishes, types, same_switch, partition)
+
+
+def _hints(text: str) -> dict[str, DeviceHint]:
+    try:
+        return decode_json(text, dict[str, DeviceHint])
+    except InvalidObject as error:
+        raise DeviceRequestError(
+            f"invalid DeviceAllocateHint annotation, err: {error.message}"
+        ) from error
+
+
+def _joint(text: str) -> DeviceJointAllocate:
+    try:
+        return decode_json(text, DeviceJointAllocate)
+    except InvalidObject as error:
+        raise DeviceRequestError(
+            f"invalid DeviceJointAllocate annotation, err: {error.message}"
+        ) from error
+
+
+def _partition(text: str) -> PartitionWish:
+    try:
+        return read_wish(text)
+    except (InvalidObject, QuantityError) as error:
+        raise DeviceRequestError(f"invalid GPUPartitionSpec annotation, err: {error}") from error
+
+
+def _selector(what: str, kind: str, given: LabelSelector | None) -> Selector | None:
+    if given is None:
+        return None
+    try:
+        return compile_selector(given)
+    except SelectorError as error:
+        raise DeviceRequestError(
+            f"invalid {what} of DeviceHint, deviceType: {kind}, err: {error}"
+        ) from error
+
+
+def _wish(kind: str, hint: DeviceHint) -> DeviceWish:
+    return DeviceWish(
+        _selector("Selector", kind, hint.selector),
+        _SCOPES.get(hint.required_topology_scope, ""),
+        hint.exclusive_policy == "PCIeLevel",
+        hint.allocate_strategy == FOR_ALL and kind != GPU,
+        _selector("VFSelector", kind, hint.vf_selector) if kind != GPU else None,
+    )
+
+
+def _counted(share: Share, hint: DeviceHint | None) -> Share:
+    """Cards may be asked for by their number."""
+    if hint is None or share.type == GPU or hint.allocate_strategy != AS_COUNT or share.number > 1:
+        return share
+    each = FULL if hint.exclusive_policy == "DeviceLevel" else 1
+    return Share(share.type, share.each[0], (each,), shared=each < FULL)

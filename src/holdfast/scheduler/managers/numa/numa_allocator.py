@@ -1,0 +1,274 @@
+"""Which CPUs and which NUMA nodes of one node a pod gets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import combinations
+from typing import TYPE_CHECKING
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from holdfast.api import names
+from holdfast.api.annotations import ResourceSpec
+from holdfast.scheduler.cluster.node_table import NodeTable
+from holdfast.scheduler.managers.numa.allocation import Holding, NumaCapacity
+from holdfast.scheduler.managers.numa.cpu_accumulator import Manner, eligible, take_cpus
+from holdfast.scheduler.managers.numa.node_topology import (
+    BEST_EFFORT,
+    FULL_CORES,
+    POLICIES,
+    SINGLE,
+    SPREAD,
+    NodeTopology,
+    Want,
+)
+
+if TYPE_CHECKING:
+    from holdfast.scheduler.managers.numa.cpu_manager import CPUManager
+
+_BIND = {"FullPCPUsOnly": FULL_CORES, "SpreadByPCPUs": SPREAD}
+
+
+Devices = list[tuple[str, int, "NDArray[np.int64]"]] | None
+"""Of each type how many are wanted, and how many there are on each NUMA node, [1, NUMA node]."""
+
+
+class NumaAllocator:
+    def __init__(self, cpus: CPUManager, nodes: NodeTable) -> None:
+        self._cpus = cpus
+        self._nodes = nodes
+
+    # What applies on a row
+
+    def _labels(self, row: int) -> Mapping[str, str]:
+        info = self._nodes.info.get(row)
+        return info.labels if info is not None else {}
+
+    def bind_policy(self, row: int) -> str:
+        """How the node wants all CPUs to be bound; empty if it leaves that to pods."""
+        topology = self._cpus.topologies.get(row)
+        said = _BIND.get(self._labels(row).get(names.NODE_CPU_BIND_POLICY, ""), "")
+        if said == FULL_CORES or (topology is not None and topology.full_cores_only):
+            return FULL_CORES
+        return said
+
+    def numa_policy(self, want: Want, row: int) -> str:
+        if want.numa:
+            return want.numa
+        said = self._labels(row).get(names.NODE_NUMA_TOPOLOGY_POLICY, "")
+        if said in POLICIES and said:
+            return said
+        topology = self._cpus.topologies.get(row)
+        return topology.policy if topology is not None else ""
+
+    def is_bound(self, want: Want, row: int) -> bool:
+        return want.bound or (bool(self.bind_policy(row)) and want.milli > 0)
+
+    def manner(self, want: Want, row: int) -> Manner:
+        node = self.bind_policy(row)
+        policy = want.required or node or want.policy
+        strategy = self._labels(row).get(names.NODE_NUMA_ALLOCATE_STRATEGY, "")
+        fullest = strategy == "MostAllocated" or (not strategy and self._cpus.fullest_first)
+        return Manner(policy, bool(want.required or node), want.apart, fullest)
+
+    def decided(self, want: Want, row: int) -> ResourceSpec:
+        """How CPUs are bound on a row, as it is written on a pod that left it open."""
+        manner, spec = self.manner(want, row), msgspec.structs.replace(want.given)
+        if manner.required and spec.required_cpu_bind_policy in ("", "Default"):
+            spec.required_cpu_bind_policy = manner.policy
+        if spec.preferred_cpu_bind_policy == "Default":
+            spec.preferred_cpu_bind_policy = manner.policy
+        if not spec.required_cpu_bind_policy and not spec.preferred_cpu_bind_policy:
+            spec.preferred_cpu_bind_policy = manner.policy
+        return spec
+
+    # What a pod gets
+
+    def choose(
+        self,
+        want: Want,
+        row: int,
+        hold: int | None,
+        later: NumaCapacity | None,
+        devices: Devices = None,
+    ) -> Holding | None:
+        """Nothing if there is not enough; None if the pod wants nothing of the sort there. `later` is
+        what will be free, for those that can wait; `devices` are those it wants as well, by NUMA
+        node."""
+        topology = self._cpus.topologies.get(row)
+        bound, policy = self.is_bound(want, row), self.numa_policy(want, row)
+        if topology is None or not (bound or policy):
+            return None
+        if bound and (not topology.valid or want.milli % 1000):
+            return Holding()
+        if not bound and not self._concerned(want, topology):
+            return None
+        free, first, near = self._cpus.free(row), NumaCapacity(), frozenset[int]()
+        if hold is not None:
+            free, first = self._cpus.drawable(hold, row), self._cpus.left(hold)
+            reserved = (numa for numa, amounts in first.zones.items() if any(amounts.values()))
+            near = frozenset(reserved) | {topology.cpus[cpu].numa for cpu in first.cpus}
+        if later is not None:
+            asked = self._asked(want)
+            first, free = free, later
+            near = frozenset(
+                numa
+                for numa, amounts in first.zones.items()
+                if all(value >= asked.get(name, 0) for name, value in amounts.items())
+            )
+        manner = self.manner(want, row)
+        if not policy:
+            taken = take_cpus(topology, free.cpus, first.cpus, want.cpus, manner, self._cpus.apart(row))
+            return Holding(taken) if taken is not None else Holding()
+        for zones in self._candidates(want, row, policy, free, near, bound, manner, later is None):
+            if policy != BEST_EFFORT and not _has_devices(zones, devices):
+                continue
+            found = self._spread(want, row, zones, free, first.cpus, bound, manner)
+            if found is not None:
+                return found
+        return Holding()
+
+    def _concerned(self, want: Want, topology: NodeTopology) -> bool:
+        """Whether anything the pod asks for is counted by NUMA node."""
+        asked = self._asked(want)
+        return not topology.zones or any(
+            name in zone for zone in topology.zones.values() for name in asked
+        )
+
+    def _candidates(
+        self,
+        want: Want,
+        row: int,
+        policy: str,
+        free: NumaCapacity,
+        near: frozenset[int],
+        bound: bool,
+        manner: Manner,
+        now: bool,
+    ) -> list[tuple[int, ...]]:
+        """NUMA nodes to try, the best first: as few as possible; those that are `near`, then by how
+        full they are."""
+        topology, counts = self._cpus.topologies[row], self._cpus.counts
+        asked = self._asked(want)
+        found: list[tuple[tuple[float, ...], tuple[int, ...]]] = []
+        sizes = (1,) if policy == SINGLE else range(1, len(topology.zones) + 1)
+        for size in sizes:
+            for zones in combinations(sorted(topology.zones), size):
+                if not self._suffice(zones, asked, free, topology, bound, manner, want):
+                    continue
+                if want.exclusive and policy != BEST_EFFORT and now:
+                    shunned = counts.several if size == 1 else counts.single
+                    if any(shunned[row, numa] for numa in zones):
+                        continue
+                left = self._left_over(zones, asked, free, topology)
+                held = sum(numa in near for numa in zones)
+                found.append(((size, -held, left if manner.fullest else -left), zones))
+        if policy == BEST_EFFORT:
+            found.append(((99.0,), tuple(sorted(topology.zones))))
+        return [zones for _, zones in sorted(found)]
+
+    def _asked(self, want: Want) -> dict[str, int]:
+        slots = self._nodes.slots
+        return {slots.name(slot): value for slot, value in want.requests}
+
+    def _suffice(
+        self,
+        zones: tuple[int, ...],
+        asked: Mapping[str, int],
+        free: NumaCapacity,
+        topology: NodeTopology,
+        bound: bool,
+        manner: Manner,
+        want: Want,
+    ) -> bool:
+        for name, value in asked.items():
+            if not any(name in offered for offered in topology.zones.values()):
+                continue
+            rooms = [free.zones.get(numa, {}).get(name, 0) for numa in zones]
+            if sum(rooms) < value or (len(zones) > 1 and any(room <= 0 for room in rooms)):
+                return False
+        if not bound:
+            return True
+        usable = eligible(topology, self._on(topology, free.cpus, zones), manner)
+        return len(usable) >= want.cpus
+
+    def _on(self, topology: NodeTopology, cpus: frozenset[int], zones: tuple[int, ...]) -> list[int]:
+        return [cpu for cpu in cpus if topology.cpus[cpu].numa in zones]
+
+    def _left_over(
+        self,
+        zones: tuple[int, ...],
+        asked: Mapping[str, int],
+        free: NumaCapacity,
+        topology: NodeTopology,
+    ) -> float:
+        """The share of cpu and memory that would be left."""
+        left = 0.0
+        for name in (names.CPU, names.MEMORY):
+            total = sum(topology.zones[numa].get(name, 0) for numa in zones)
+            room = sum(free.zones.get(numa, {}).get(name, 0) for numa in zones)
+            left += (room - asked.get(name, 0)) / total if total else 0.0
+        return left
+
+    def _spread(
+        self,
+        want: Want,
+        row: int,
+        zones: tuple[int, ...],
+        free: NumaCapacity,
+        first: frozenset[int],
+        bound: bool,
+        manner: Manner,
+    ) -> Holding | None:
+        """Amounts as evenly as can be, and CPUs accordingly; None if that does not come out."""
+        topology = self._cpus.topologies[row]
+        if not zones:
+            return None
+        given: dict[int, dict[str, int]] = {}
+        usable = {
+            numa: len(eligible(topology, self._on(topology, free.cpus, (numa,)), manner))
+            for numa in zones
+        }
+        for name, value in self._asked(want).items():
+            there = [numa for numa in zones if name in topology.zones[numa]]
+            if not there:
+                continue
+            rooms = {numa: max(0, free.zones.get(numa, {}).get(name, 0)) for numa in there}
+            step = 1
+            if name == names.CPU and bound:
+                step = 1000 * (
+                    topology.per_core if manner.policy == FULL_CORES and manner.required else 1
+                )
+                rooms = {numa: min(rooms[numa], 1000 * usable[numa]) for numa in there}
+            rest = value
+            for place, numa in enumerate(sorted(there, key=lambda numa: (rooms[numa], numa))):
+                part = min(rooms[numa], rest // (len(there) - place) // step * step)
+                if part:
+                    given.setdefault(numa, {})[name] = part
+                    rest -= part
+            if rest:
+                return None
+        cpus: frozenset[int] = frozenset()
+        if bound:
+            for numa, amounts in sorted(given.items()):
+                taken = take_cpus(
+                    topology,
+                    self._on(topology, free.cpus, (numa,)),
+                    first,
+                    amounts.get(names.CPU, 0) // 1000,
+                    manner,
+                    self._cpus.apart(row),
+                )
+                if taken is None:
+                    return None
+                cpus |= taken
+            if len(cpus) != want.cpus:
+                return None
+        listed = ((numa, tuple(sorted(amounts.items()))) for numa, amounts in sorted(given.items()))
+        return Holding(cpus, tuple(listed))
+
+
+def _has_devices(zones: tuple[int, ...], devices: Devices) -> bool:
+    return all(there[0, list(zones)].sum() >= wanted for _, wanted, there in devices or ())

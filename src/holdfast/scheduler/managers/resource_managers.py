@@ -1,0 +1,233 @@
+"""What pods and reservations have of a node beyond amounts: particular devices, particular CPUs.
+
+Each kind of thing has a keeper, which wakes up when the first object comes that tells of such things;
+until then none of this costs anything.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar, Protocol
+
+from holdfast.api.devices import Device, NodeResourceTopology
+from holdfast.api.meta import Object, ObjectMeta
+from holdfast.scheduler.cluster.pod_classes import PodClass
+from holdfast.scheduler.cluster.pods import PodRecord
+from holdfast.scheduler.cluster.reservation_table import ReservationRow
+from holdfast.scheduler.managers.devices import DeviceManager
+from holdfast.scheduler.managers.numa import CPUManager
+from holdfast.scheduler.managers.resource_manager import Horizon
+
+if TYPE_CHECKING:
+    from holdfast.scheduler.cluster.cluster import Cluster
+
+
+ABOUT_BELONGINGS = ("Device", "NodeResourceTopology")
+"""The kinds of objects that tell what there is to have."""
+
+_NONE: frozenset[int] = frozenset()
+
+
+class Keeper(Protocol):
+    active: bool
+    lacks: ClassVar[str]
+    """What a Waiting reservation is told that it waits for."""
+
+    def annotate(self, pod: PodRecord, row: int, into: dict[str, str]) -> None:
+        """Adds what is to be written on a pod that is bound to the row."""
+
+    def pass_on(self, uid: str, heir: str) -> None: ...
+
+    def forget(self, uid: str) -> None:
+        """The pod, or reservation, is on no row any more, and gone for good."""
+
+    def load(self, row: int) -> None:
+        """The row is another node's from now on."""
+
+    def row_closed(self, row: int) -> None: ...
+
+    def lacking(self, pod: PodRecord, behind: list[str]) -> list[str]:
+        """What a reserve pod on its row has not got free yet. Reservations `behind` it, by uid, do not
+        count."""
+
+    def lost(self, pod: PodRecord) -> bool:
+        """Whether a pod has something that its node does not offer any more, or that others have."""
+
+    def withdraw(self, pod: PodRecord, row: int) -> None:
+        """Drops the plan of a Waiting reservation."""
+
+    def plan(self, pod: PodRecord, row: int, horizon: Horizon) -> bool:
+        """Plans things for a Waiting reservation that has no plan; False if there are too few."""
+
+    def plan_nothing(self, pod: PodRecord, row: int) -> None:
+        """Nothing on the node can serve a Waiting reservation, whoever ends."""
+
+    def accept(self, pod: PodRecord) -> None:
+        """A reservation that waited has what was planned for it."""
+
+    def unplan(self, pod: PodRecord) -> None:
+        """A reservation waits no more, or not there."""
+
+    def problems(self) -> list[str]:
+        """What is not as it would be were it worked out anew."""
+
+
+class ResourceManagers:
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self.cpus = CPUManager(cluster)
+        self.devices = DeviceManager(cluster)
+        self.keepers: tuple[Keeper, ...] = (self.cpus, self.devices)
+        self.annotations = (self.cpus.annotation, self.devices.annotation)
+        """Where it is written what a pod, or a reservation, has."""
+        self.awake = False
+        """Whether any keeper has anything to keep."""
+
+    def seen(self, pod: PodRecord, metadata: ObjectMeta) -> None:
+        """The object of a pod, or reservation, that has a node."""
+        told = metadata.annotations
+        if self.awake or (told and (self.cpus.annotation in told or self.devices.annotation in told)):
+            self.cpus.seen(pod, metadata)
+            self.devices.seen(pod, metadata)
+
+    def told(self, pod: PodRecord, row: int) -> dict[str, str]:
+        """What is to be written on a pod that is bound to the row."""
+        into: dict[str, str] = {}
+        if self.awake:
+            for keeper in self.keepers:
+                keeper.annotate(pod, row, into)
+        return into
+
+    def pass_on(self, uid: str, heir: str) -> None:
+        """What one pod, or reservation, has another is to have in its place."""
+        if self.awake:
+            for keeper in self.keepers:
+                keeper.pass_on(uid, heir)
+
+    def forget(self, uid: str) -> None:
+        if self.awake:
+            for keeper in self.keepers:
+                keeper.forget(uid)
+
+    def object_changed(self, before: Object | None, after: Object | None) -> None:
+        """An object came, changed or went; most have nothing to do with this."""
+        some = after if after is not None else before
+        if isinstance(some, Device):
+            self.devices.put(some.metadata.name)
+            self._cluster.offer_again(some.metadata.name)
+        elif isinstance(some, NodeResourceTopology):
+            self.cpus.put(some.metadata.name)
+        else:
+            return
+        row = self._cluster.nodes.row(some.metadata.name)
+        if row is not None:
+            self._cluster.promises.node_changed(row)
+
+    def offered(self, node: str) -> dict[str, int]:
+        """What a node offers by what is known of its devices, for those who look at amounts."""
+        return self.devices.offered(node) if self.awake else {}
+
+    def particular(self, cls: PodClass, hold: ReservationRow) -> frozenset[int]:
+        """The slots of which pods of the class would draw particular things on a reservation, not
+        amounts."""
+        if not self.awake:
+            return _NONE
+        return self.devices.particular(cls, hold) | self.cpus.particular(cls, hold)
+
+    def draws(self, cls: PodClass, hold: ReservationRow) -> bool:
+        """Whether a pod of the class would get some of the things a reservation holds."""
+        return self.cpus.draws(cls, hold) or self.devices.draws(cls, hold)
+
+    def reasons(self, cls: PodClass, hold: ReservationRow) -> list[str]:
+        """Why a pod of the class would not find the things it wants through a reservation."""
+        if not self.awake:
+            return []
+        return [*self.cpus.reasons(cls, hold), *self.devices.reasons(cls, hold)]
+
+    def lacking(self, pod: PodRecord, behind: list[str]) -> list[str]:
+        if not self.awake:
+            return []
+        return [what for keeper in self.keepers for what in keeper.lacking(pod, behind)]
+
+    def lost(self, pod: PodRecord) -> list[str]:
+        """What of the things of a pod on its row the node does not offer any more, or others have."""
+        if not self.awake:
+            return []
+        return [keeper.lacks for keeper in self.keepers if keeper.active and keeper.lost(pod)]
+
+    def plan(self, row: int, waiting: list[PodRecord]) -> dict[str, list[str]]:
+        """Plans anew what reservations that wait on a row would get, the first one first; by uid, what
+        there is not enough of for each as things are now."""
+        keepers = [keeper for keeper in self.keepers if keeper.active]
+        lacking: dict[str, list[str]] = {}
+        for pod in waiting if keepers else ():
+            for keeper in keepers:
+                keeper.withdraw(pod, row)
+        for pod in waiting if keepers else ():
+            for horizon in Horizon:
+                short = [keeper for keeper in keepers if not keeper.plan(pod, row, horizon)]
+                if horizon is Horizon.NOW:
+                    lacking[pod.uid] = [keeper.lacks for keeper in short]
+                if not short:
+                    break
+                for keeper in keepers:
+                    keeper.withdraw(pod, row)
+            else:
+                for keeper in keepers:
+                    keeper.plan_nothing(pod, row)
+        return lacking
+
+    def accept(self, pod: PodRecord) -> None:
+        """A reservation that waited has what was planned for it."""
+        for keeper in self.keepers:
+            keeper.accept(pod)
+
+    def unplan(self, pod: PodRecord) -> None:
+        """A reservation waits no more, or not there."""
+        for keeper in self.keepers:
+            keeper.unplan(pod)
+
+    def node_changed(self, row: int) -> None:
+        self.cpus.node_changed(row)
+
+    def lacking_anew(self, pod: PodRecord) -> list[str]:
+        """What there is not enough of for a reserve pod that asks for something else by now."""
+        if not self.awake:
+            return []
+        found = (("cpuset", self.cpus.renewed(pod)), ("devices", self.devices.renewed(pod)))
+        return [what for what, had in found if had is not None and not had]
+
+    def renew(self, pod: PodRecord) -> None:
+        """A reserve pod has what it asks for by now."""
+        if self.awake:
+            self.cpus.renew(pod)
+            self.devices.renew(pod)
+
+    def replace(self, pod: PodRecord) -> bool | None:
+        """Gives a reserve pod other devices for those its node does not offer any more."""
+        return self.devices.replace(pod) if self.devices.active else None
+
+    def row_opened(self, row: int) -> None:
+        for keeper in self.keepers:
+            if keeper.active:
+                keeper.load(row)
+
+    def row_closed(self, row: int) -> None:
+        for keeper in self.keepers:
+            if keeper.active:
+                keeper.row_closed(row)
+
+    def problems(self) -> list[str]:
+        return [problem for keeper in self.keepers if keeper.active for problem in keeper.problems()]
+
+    def wake(self) -> None:
+        """There is something to have."""
+        if not self.awake:
+            self.awake = True
+            self._cluster.ledger.listeners.append(self._moved)
+
+    def _moved(self, pod: PodRecord, row: int, sign: int) -> None:
+        """CPUs first: devices come from the NUMA nodes that were chosen."""
+        if self.cpus.active:
+            self.cpus.moved(pod, row, sign)
+        if self.devices.active:
+            self.devices.moved(pod, row, sign)

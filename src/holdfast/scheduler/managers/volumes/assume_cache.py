@@ -1,0 +1,154 @@
+"""What has been promised to claims but is not on the objects yet.
+
+A pod that was given a node may have been promised volumes for its claims, or that a volume will be made
+there. Until the objects say so themselves, or the pod gives up, these promises stand in for them.
+Several pods may share a claim; a promise lasts as long as one of them keeps it.
+"""
+
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+from weakref import WeakValueDictionary
+
+import numpy as np
+from numpy.typing import NDArray
+
+from holdfast.api.meta import ObjectReference
+from holdfast.scheduler.cluster.columns import cells_of
+from holdfast.scheduler.cluster.node_table import NodeTable
+from holdfast.scheduler.managers.volumes.volume_objects import ClaimKey
+
+
+@dataclass(slots=True)
+class AssumedBinding:
+    claim: ObjectReference | None = None
+    """For a volume: the claim it is to be bound to."""
+    node: str = ""
+    """For a claim: the node its volume is to be made for."""
+    pods: set[str] = field(default_factory=set)
+
+
+class Assumed:
+    def __init__(self) -> None:
+        self.volumes: dict[str, AssumedBinding] = {}
+        self.claims: dict[ClaimKey, AssumedBinding] = {}
+        self._volumes_of: dict[str, set[str]] = {}
+        self._claims_of: dict[str, set[ClaimKey]] = {}
+
+    def __contains__(self, pod: str) -> bool:
+        """Whether there are promises to the pod, or a memory of some."""
+        return pod in self._volumes_of or pod in self._claims_of
+
+    def promise_volume(self, volume: str, claim: ObjectReference, pod: str) -> None:
+        self.volumes.setdefault(volume, AssumedBinding(claim=claim)).pods.add(pod)
+        self._volumes_of.setdefault(pod, set()).add(volume)
+
+    def promise_node(self, claim: ClaimKey, node: str, pod: str) -> None:
+        self.claims.setdefault(claim, AssumedBinding(node=node)).pods.add(pod)
+        self._claims_of.setdefault(pod, set()).add(claim)
+
+    def kept_for(self, pod: str) -> tuple[list[str], list[ClaimKey]]:
+        """The volumes and claims that only this pod's promises stand for."""
+        return (
+            sorted(n for n in self._volumes_of.get(pod, ()) if _only(self.volumes.get(n), pod)),
+            sorted(key for key in self._claims_of.get(pod, ()) if _only(self.claims.get(key), pod)),
+        )
+
+    def of(self, pod: str) -> tuple[list[str], list[ClaimKey]]:
+        """The volumes and claims the pod was promised and has not got yet."""
+        return (
+            sorted(name for name in self._volumes_of.get(pod, ()) if name in self.volumes),
+            sorted(key for key in self._claims_of.get(pod, ()) if key in self.claims),
+        )
+
+    def release(self, pod: str) -> None:
+        """The pod has no promises any more."""
+        for name in sorted(self._volumes_of.pop(pod, ())):
+            if _left(self.volumes.get(name), pod):
+                del self.volumes[name]
+        for key in sorted(self._claims_of.pop(pod, ())):
+            if _left(self.claims.get(key), pod):
+                del self.claims[key]
+
+    def pods(self) -> set[str]:
+        """Those with promises, or a memory of some."""
+        return {*self._volumes_of, *self._claims_of}
+
+
+def _only(promise: AssumedBinding | None, pod: str) -> bool:
+    return promise is not None and promise.pods == {pod}
+
+
+def _left(promise: AssumedBinding | None, pod: str) -> bool:
+    if promise is None:
+        return False
+    promise.pods.discard(pod)
+    return not promise.pods
+
+
+# Which rows use a thing: a claim, a disk, a volume.
+#
+# There are thousands of things, each used on a row or two, so this is kept sparsely. Somebody who asks
+# about one thing over all rows gets a column of marks, kept up to date for as long as it is held.
+
+
+Thing = TypeVar("Thing", bound=Hashable)
+
+_NONE: Mapping[int, int] = {}
+
+
+class Marks:
+    """The rows that use a thing."""
+
+    __slots__ = ("__weakref__", "_column")
+
+    cells: NDArray[np.bool_] = cells_of("_column")
+
+    def __init__(self, nodes: NodeTable, rows: Mapping[int, int]) -> None:
+        self._column = nodes.columns.new(np.bool_)
+        for row in rows:
+            self.cells[row] = True
+
+
+class RowUse(Generic[Thing]):
+    def __init__(self, nodes: NodeTable) -> None:
+        self._nodes = nodes
+        self._rows: dict[Thing, dict[int, int]] = {}
+        self._things: dict[int, dict[Thing, int]] = {}
+        self._watched: WeakValueDictionary[Thing, Marks] = WeakValueDictionary()
+
+    def add(self, thing: Thing, row: int, count: int) -> None:
+        """The row uses the thing so many times more, or less."""
+        things = self._things.setdefault(row, {})
+        uses = things.get(thing, 0) + count
+        if uses:
+            things[thing] = self._rows.setdefault(thing, {})[row] = uses
+        else:
+            del things[thing]
+            rows = self._rows[thing]
+            del rows[row]
+            if not rows:
+                del self._rows[thing]
+            if not things:
+                del self._things[row]
+        marks = self._watched.get(thing)
+        if marks is not None:
+            marks.cells[row] = uses > 0
+
+    def rows(self, thing: Thing) -> Mapping[int, int]:
+        """How often each row that uses the thing does."""
+        return self._rows.get(thing, _NONE)
+
+    def on(self, row: int) -> Mapping[Thing, int]:
+        """How often the row uses each thing it uses."""
+        return self._things.get(row, {})
+
+    def marks(self, thing: Thing) -> Marks:
+        marks = self._watched.get(thing)
+        if marks is None:
+            marks = self._watched[thing] = Marks(self._nodes, self.rows(thing))
+        return marks
+
+    def counts(self) -> dict[tuple[Thing, int], int]:
+        """Everything, to be compared with a recount."""
+        return {(thing, row): n for thing, rows in self._rows.items() for row, n in rows.items()}

@@ -1,0 +1,264 @@
+"""What reservations reserve of the volumes a node can have.
+
+A reservation reserves a place among the volumes of a CSI driver for each volume of its template. Owners
+use these places for whatever volumes of that driver they have:
+
+    reserved    the volumes the template names, and one for each of its generic ephemeral volumes
+    allocated   volumes of pods that were allocated from it
+    remaining   reserved, less those allocated, less one for each other volume allocated
+
+A volume is attached to a node once, so it counts once, whoever uses or reserves it. Where a place is
+given to another volume, a volume nobody else counts gives way first: that makes the count go down.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from holdfast.api.names import MIGRATED_PLUGINS_ANNOTATION
+from holdfast.api.storage import CSINode, PersistentVolume, VolumeAttachment
+from holdfast.scheduler.cluster.columns import RowColumn, RowLog
+from holdfast.scheduler.cluster.node_table import NodeTable
+from holdfast.scheduler.managers.volumes.assume_cache import RowUse
+from holdfast.scheduler.managers.volumes.csi_translation import Migrated
+
+Spare = Mapping[str, frozenset[Migrated]]
+"""By the uid of a reservation, the places it has for other volumes of its owners."""
+
+
+class Reserved(NamedTuple):
+    """The volumes of one reservation on a row."""
+
+    uid: str
+    volumes: frozenset[Migrated]
+    allocated: frozenset[Migrated]
+
+
+def settle(
+    used: Iterable[Migrated], attached: Iterable[Migrated], reservations: Iterable[Reserved]
+) -> tuple[set[Migrated], Spare]:
+    """The volumes that count on a row, besides those that are attached, and what is left to owners."""
+    there = list(reservations)
+    here = set(used)
+    elsewhere = here.union(attached)
+    reserving = Counter(volume for each in there for volume in each.volumes)
+    spare: dict[str, frozenset[Migrated]] = {}
+    for uid, volumes, allocated in there:
+        others = Counter(volume.driver for volume in allocated - volumes)
+        order = sorted((v in elsewhere or reserving[v] > 1, v) for v in volumes - allocated)
+        left = []
+        for is_shared, volume in order:
+            if others[volume.driver] > 0:
+                others[volume.driver] -= 1
+                continue
+            here.add(volume)
+            if not is_shared:
+                left.append(volume)
+        if left:
+            spare[uid] = frozenset(left)
+    return here, spare
+
+
+# Volumes per driver on each row, and how many of them the row can have.
+#
+# A volume several pods of a row use is attached there once. Reservations count with what they have left
+# for their owners (see `reserved`). What a VolumeAttachment says is attached counts too, unless a pod
+# of the row uses it anyway. Rows are counted anew when something on them changed, and then only when
+# asked for.
+
+
+NO_LIMIT = 2**31 - 1
+
+Column = NDArray[np.int64]
+
+
+class Attached:
+    def __init__(
+        self,
+        nodes: NodeTable,
+        nodes_changed: RowLog,
+        settle: Callable[[int, Iterable[Migrated]], tuple[set[Migrated], Spare]],
+        volume: Callable[[str], PersistentVolume | None],
+    ) -> None:
+        self._nodes = nodes
+        self._nodes_changed = nodes_changed
+        self._settle = settle
+        """The volumes of the pods and reservations on a row where these are attached, worked out anew;
+        and what reservations have left there for other volumes of their owners."""
+        self._volume = volume
+        self.volumes: RowUse[Migrated] = RowUse(nodes)
+        """Volumes pods use, by row; see `marks`."""
+        self.spare: dict[int, Spare] = {}
+        """What reservations have left for volumes of their owners, by row."""
+        self._limits: dict[str, RowColumn[np.int64]] = {}
+        self._counts: dict[str, RowColumn[np.int64]] = {}
+        self._left: dict[str, RowColumn[np.int64]] = {}
+        """Limits less counts, of drivers somebody asked about."""
+        self._migrated: dict[str, RowColumn[np.int64]] = {}
+        self._csi_nodes: dict[str, CSINode] = {}
+        self._attachments: dict[str, dict[str, VolumeAttachment]] = {}
+        self._nodes_of: dict[str, Counter[str]] = {}
+        self._stale: set[int] = set()
+        self._stale_nodes: set[int] = set()
+        """Rows of which a driver may say something else now."""
+        self._seen = 0
+
+    # What is asked
+
+    def refresh(self) -> None:
+        """Catches up; to be called before columns are read."""
+        log = self._nodes_changed
+        if log.end != self._seen:
+            changed = log.since(self._seen)
+            rows = range(self._nodes.size) if changed is None else changed.tolist()
+            self._stale.update(rows)
+            self._stale_nodes.update(rows)
+            self._seen = log.end
+        if self._stale:
+            for row in self._stale:
+                self._recount(row)
+            for row in self._stale_nodes:
+                self._reread(row)
+            for driver, left in self._left.items():
+                limit, count = self._limits[driver].cells, self._counts.get(driver)
+                for row in self._stale:
+                    left.cells[row] = limit.item(row) - (count.cells.item(row) if count else 0)
+            self._stale.clear()
+            self._stale_nodes.clear()
+
+    def left(self, driver: str) -> Column | None:
+        """How many more volumes of the driver each row can have; None if no row has a limit."""
+        limit = self._limits.get(driver)
+        if limit is None:
+            return None
+        left = self._left.get(driver)
+        if left is None:
+            count = self._counts.get(driver)
+            left = self._left[driver] = self._nodes.columns.new(np.int64, NO_LIMIT)
+            left.cells[:] = limit.cells - (0 if count is None else count.cells)
+        return left.cells
+
+    def migrated(self, plugin: str) -> Column | None:
+        """The rows where an in-tree plugin has been replaced; None if none is one."""
+        column = self._migrated.get(plugin)
+        return column.cells if column is not None else None
+
+    # What is told
+
+    def stale(self, rows: Iterable[int]) -> None:
+        """Something on these rows changed."""
+        self._stale.update(rows)
+
+    def put_csi_node(self, name: str, csi_node: CSINode | None) -> int | None:
+        """What a driver says of a node, or says no more; the node's row if it has one."""
+        if csi_node is None:
+            self._csi_nodes.pop(name, None)
+        else:
+            self._csi_nodes[name] = csi_node
+        row = self._stale_node(name)
+        if row is not None:
+            self._stale_nodes.add(row)
+        return row
+
+    def put_attachment(
+        self, before: VolumeAttachment | None, after: VolumeAttachment | None
+    ) -> list[int]:
+        """The rows concerned."""
+        rows = []
+        for attachment, sign in ((before, -1), (after, 1)):
+            if attachment is None:
+                continue
+            node, name = attachment.spec.node_name, attachment.metadata.name
+            there = self._attachments.setdefault(node, {})
+            if sign > 0:
+                there[name] = attachment
+            else:
+                del there[name]
+                if not there:
+                    del self._attachments[node]
+            volume = attachment.spec.source.persistent_volume_name or ""
+            nodes = self._nodes_of.setdefault(volume, Counter())
+            nodes[node] += sign
+            if not nodes[node]:
+                del nodes[node]
+            if not nodes:
+                del self._nodes_of[volume]
+            row = self._stale_node(node)
+            if row is not None:
+                rows.append(row)
+        return rows
+
+    def put_volume(self, name: str) -> list[int]:
+        """A volume changed; the rows that have attachments of it."""
+        rows = (self._stale_node(node) for node in self._nodes_of.get(name, ()))
+        return [row for row in rows if row is not None]
+
+    def _stale_node(self, name: str) -> int | None:
+        row = self._nodes.row(name)
+        if row is not None:
+            self._stale.add(row)
+        return row
+
+    # Counting
+
+    def _recount(self, row: int) -> None:
+        node = self._nodes.name(row)
+        attached = self._attached(node) if node in self._attachments else set()
+        here, spare = self._settle(row, attached)
+        if spare:
+            self.spare[row] = spare
+        else:
+            self.spare.pop(row, None)
+        before = self.volumes.on(row)
+        for volume in sorted(before.keys() - here):
+            self.volumes.add(volume, row, -1)
+        for volume in sorted(here - before.keys()):
+            self.volumes.add(volume, row, 1)
+        here |= attached
+        counts: dict[str, int] = {}
+        for volume in sorted(here):
+            counts[volume.driver] = counts.get(volume.driver, 0) + 1
+        self._write(self._counts, row, counts, 0)
+
+    def _reread(self, row: int) -> None:
+        csi_node = self._csi_nodes.get(self._nodes.name(row))
+        limits: dict[str, int] = {}
+        plugins: dict[str, int] = {}
+        if csi_node is not None:
+            for driver in csi_node.spec.drivers:
+                if driver.allocatable is not None and driver.allocatable.count is not None:
+                    limits[driver.name] = min(max(0, driver.allocatable.count), NO_LIMIT)
+            listed = csi_node.metadata.annotations.get(MIGRATED_PLUGINS_ANNOTATION, "")
+            plugins = dict.fromkeys(listed.split(","), 1) if listed else {}
+        self._write(self._limits, row, limits, NO_LIMIT)
+        self._write(self._migrated, row, plugins, 0)
+
+    def expected(self, row: int) -> set[Migrated]:
+        """The volumes of the pods and reservations on a row, worked out anew."""
+        return self._settle(row, self._attached(self._nodes.name(row)))[0]
+
+    def attachments(self) -> list[VolumeAttachment]:
+        return [each for there in self._attachments.values() for each in there.values()]
+
+    def _attached(self, node: str) -> set[Migrated]:
+        found: set[Migrated] = set()
+        for attachment in self._attachments.get(node, {}).values():
+            spec = attachment.spec
+            volume = self._volume(spec.source.persistent_volume_name or "")
+            if spec.attacher and volume is not None and volume.spec.csi is not None:
+                found.add(Migrated(spec.attacher, volume.spec.csi.volume_handle))
+        return found
+
+    def _write(
+        self, columns: dict[str, RowColumn[np.int64]], row: int, cells: dict[str, int], rest: int
+    ) -> None:
+        for name, column in columns.items():
+            if name not in cells:
+                column.cells[row] = rest
+        for name, value in cells.items():
+            if name not in columns:
+                columns[name] = self._nodes.columns.new(np.int64, rest)
+            columns[name].cells[row] = value

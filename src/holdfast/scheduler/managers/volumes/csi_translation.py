@@ -1,0 +1,156 @@
+"""In-tree disks by the names of the CSI drivers that replaced them.
+
+Nothing but the names matters here: whether a disk is attached, and to which zones it belongs. A disk
+whose name does not translate counts for no driver.
+"""
+
+import re
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+from holdfast.api import names
+from holdfast.api.affinity import NodeSelectorRequirement, NodeSelectorTerm
+from holdfast.api.storage import PersistentVolume, PersistentVolumeSpec, Volume
+
+AWS = "kubernetes.io/aws-ebs"
+GCE = "kubernetes.io/gce-pd"
+AZURE = "kubernetes.io/azure-disk"
+CINDER = "kubernetes.io/cinder"
+
+DRIVERS = {
+    AWS: "ebs.csi.aws.com",
+    GCE: "pd.csi.storage.gke.io",
+    AZURE: "disk.csi.azure.com",
+    CINDER: "cinder.csi.openstack.org",
+}
+"""The in-tree plugins that have been replaced everywhere, and by what."""
+
+NOT_COUNTED = frozenset(
+    ("kubernetes.io/azure-file", "kubernetes.io/vsphere-volume", "kubernetes.io/portworx-volume")
+)
+"""In-tree plugins whose replacement takes no part in limits."""
+
+_ZONE_KEYS = {AWS: "topology.ebs.csi.aws.com/zone", GCE: "topology.gke.io/zone"}
+_ZONES = "__"
+"""Stands between the zones of a label."""
+_UNSPECIFIED = "UNSPECIFIED"
+_EBS_VOLUME = re.compile(r"vol-[^/]*")
+
+
+class Migrated(NamedTuple):
+    """A volume as its driver knows it."""
+
+    driver: str
+    handle: str
+
+
+def migrated_inline(volume: Volume) -> Migrated | None:
+    """A disk that stands in a pod; None if it is not one of these."""
+    if (gce := volume.gce_persistent_disk) is not None:
+        return Migrated(DRIVERS[GCE], _gce_handle("zones", _UNSPECIFIED, gce.pd_name))
+    return _by_name(volume)
+
+
+def plugin_of(spec: PersistentVolumeSpec) -> str:
+    """The in-tree plugin of a volume; empty if it has none that was replaced."""
+    if spec.gce_persistent_disk is not None:
+        return GCE
+    if spec.aws_elastic_block_store is not None:
+        return AWS
+    return AZURE if spec.azure_disk is not None else ""
+
+
+def migrated_volume(volume: PersistentVolume) -> Migrated | None:
+    """A persistent volume that is an in-tree disk; None if it is not, or makes no sense."""
+    gce = volume.spec.gce_persistent_disk
+    if gce is None:
+        return _by_name(volume.spec)
+    labels = volume.metadata.labels
+    zones = (labels.get(names.OLD_ZONE_LABEL) or labels.get(names.ZONE_LABEL, "")).split(_ZONES)
+    if len(zones) == 1:
+        return Migrated(DRIVERS[GCE], _gce_handle("zones", zones[0] or _UNSPECIFIED, gce.pd_name))
+    regions = {zone.rpartition("-")[0] for zone in zones if zone.count("-") == 2}
+    if len(regions) != 1 or not all(zone.count("-") == 2 for zone in zones):
+        return None
+    return Migrated(DRIVERS[GCE], _gce_handle("regions", regions.pop(), gce.pd_name))
+
+
+def migrated_terms(volume: PersistentVolume) -> list[NodeSelectorTerm] | None:
+    """The node affinity a volume has where its plugin has been replaced; None if it has none.
+
+    Zones go by the driver's own label there. They come from the affinity or, if it names none, from
+    the volume's labels.
+    """
+    affinity = volume.spec.node_affinity
+    required = affinity.required if affinity is not None else None
+    terms = required.node_selector_terms if required is not None else None
+    new_key = _ZONE_KEYS.get(plugin_of(volume.spec))
+    if new_key is None:
+        return terms
+    zone_key = _zone_key(volume, terms or [])
+    if any(e.values for term in terms or () for e in term.match_expressions if e.key == zone_key):
+        terms = _renamed(terms or [], zone_key, new_key)
+    elif (label := volume.metadata.labels.get(zone_key)) is not None:
+        zones = sorted({zone.strip() for zone in label.split(_ZONES)} - {""})
+        if zones:
+            more = NodeSelectorRequirement(key=new_key, operator="In", values=zones)
+            terms = [
+                NodeSelectorTerm(
+                    match_expressions=[*term.match_expressions, more], match_fields=term.match_fields
+                )
+                for term in terms or [NodeSelectorTerm()]
+            ]
+    if zone_key == names.OLD_ZONE_LABEL and terms is not None:
+        terms = _renamed(terms, names.OLD_REGION_LABEL, names.REGION_LABEL)
+    return terms
+
+
+def _zone_key(volume: PersistentVolume, terms: list[NodeSelectorTerm]) -> str:
+    """The spelling of the zone's label this volume goes by."""
+    in_terms = {e.key for term in terms for e in term.match_expressions}
+    for places in (in_terms, volume.metadata.labels):
+        for key in (names.ZONE_LABEL, names.OLD_ZONE_LABEL):
+            if key in places:
+                return key
+    return names.ZONE_LABEL
+
+
+def _renamed(terms: list[NodeSelectorTerm], old: str, new: str) -> list[NodeSelectorTerm]:
+    return [
+        NodeSelectorTerm(
+            match_expressions=[
+                NodeSelectorRequirement(key=new, operator=e.operator, values=e.values)
+                if e.key == old
+                else e
+                for e in term.match_expressions
+            ],
+            match_fields=term.match_fields,
+        )
+        for term in terms
+    ]
+
+
+def _by_name(source: Volume | PersistentVolumeSpec) -> Migrated | None:
+    """Disks whose own name is the handle."""
+    if (aws := source.aws_elastic_block_store) is not None:
+        handle = _ebs_handle(aws.volume_id)
+        return Migrated(DRIVERS[AWS], handle) if handle else None
+    azure = source.azure_disk
+    if azure is None or (azure.kind is not None and azure.kind.lower() != "managed"):
+        return None
+    return Migrated(DRIVERS[AZURE], azure.disk_uri) if azure.disk_uri else None
+
+
+def _gce_handle(kind: str, place: str, disk: str) -> str:
+    return f"projects/{_UNSPECIFIED}/{kind}/{place}/disks/{disk}"
+
+
+def _ebs_handle(name: str) -> str:
+    """`aws://zone/vol-1` and `vol-1` are the same volume; empty if it is neither."""
+    if not name.startswith("aws://"):
+        return name
+    try:
+        handle = urlsplit(name).path.strip("/")
+    except ValueError:
+        return ""
+    return handle if _EBS_VOLUME.fullmatch(handle) else ""

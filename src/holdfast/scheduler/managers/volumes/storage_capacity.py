@@ -1,0 +1,140 @@
+"""How much storage drivers say is left, and for which rows, for one storage class.
+
+Drivers of local storage say so per node, by a label; these are kept as a table over the label's
+values, so that the answer for all rows is one look-up.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from holdfast.api.affinity import NodeSelectorRequirement, NodeSelectorTerm
+from holdfast.api.errors import QuantityError, SelectorError
+from holdfast.api.quantity import whole
+from holdfast.api.selectors import Selector, compile_selector
+from holdfast.api.storage import CSIStorageCapacity
+from holdfast.scheduler.cluster.node_labels import LabelColumn
+from holdfast.scheduler.cluster.node_selectors import Mask, compile_terms
+from holdfast.scheduler.cluster.node_table import NodeTable
+from holdfast.scheduler.cluster.view import Cells, View
+
+_NONE = -1
+
+Name = tuple[str, str]
+
+
+def largest_volume(capacity: CSIStorageCapacity) -> int:
+    """The largest volume there is room for; -1 if that is not known."""
+    limit = capacity.maximum_volume_size
+    if limit is None:
+        limit = capacity.capacity
+    try:
+        return _NONE if limit is None else whole(limit)
+    except QuantityError:
+        return _NONE
+
+
+class ByValue:
+    """The largest volume for each value of a label."""
+
+    def __init__(self, column: LabelColumn) -> None:
+        self._column = column
+        self._said: dict[int, dict[Name, int]] = {}
+        self._table: NDArray[np.int64] = np.full(1, _NONE, dtype=np.int64)
+
+    def say(self, value: str, name: Name, limit: int | None) -> None:
+        code = self._column.hold(value)
+        said = self._said.setdefault(code, {})
+        if limit is None:
+            del said[name]
+            self._column.let_go(code)
+        elif name not in said:
+            said[name] = limit
+            self._column.hold(value)
+        else:
+            said[name] = limit
+        self._room()[code] = max(said.values(), default=_NONE)
+        if not said:
+            del self._said[code]
+        self._column.let_go(code)
+
+    def of(self, view: View) -> Cells:
+        return self._room()[view.take(self._column.codes)]
+
+    @property
+    def empty(self) -> bool:
+        return not self._said
+
+    def _room(self) -> NDArray[np.int64]:
+        """The last cell stands for rows without the label, whose code is -1."""
+        if len(self._table) <= len(self._column.values):
+            more = len(self._column.values) + 1
+            self._table = np.pad(self._table, (0, more), constant_values=_NONE)
+        return self._table
+
+
+class Capacities:
+    def __init__(self, nodes: NodeTable) -> None:
+        self._nodes = nodes
+        self._selectors: dict[Name, Selector] = {}
+        self._limits: dict[Name, int] = {}
+        self._by_key: dict[str, ByValue] = {}
+        self._everywhere: dict[Name, int] = {}
+        self._selected: dict[Name, Mask] = {}
+
+    def __len__(self) -> int:
+        return len(self._limits)
+
+    def put(self, name: Name, capacity: CSIStorageCapacity | None) -> None:
+        if name in self._limits:
+            self._say(name, self._selectors.pop(name), None)
+            del self._limits[name]
+        if capacity is None or capacity.node_topology is None:
+            return
+        try:
+            selector = compile_selector(capacity.node_topology)
+        except SelectorError:
+            return
+        self._selectors[name] = selector
+        self._limits[name] = largest_volume(capacity)
+        self._say(name, selector, self._limits[name])
+
+    def enough(self, size: int, view: View) -> Cells:
+        """The rows from which a volume of that size can be had."""
+        if any(limit >= size for limit in self._everywhere.values()):
+            return view.full(True)
+        found = view.full(False)
+        for said in self._by_key.values():
+            found = found | (said.of(view) >= size)
+        for name, mask in self._selected.items():
+            if self._limits[name] >= size:
+                found = found | mask(view)
+        return found
+
+    def _say(self, name: Name, selector: Selector, limit: int | None) -> None:
+        wanted = selector.requirements
+        if not wanted:
+            _set(self._everywhere, name, limit)
+        elif len(wanted) == 1 and wanted[0].operator == "In":
+            key = wanted[0].key
+            if key not in self._by_key:
+                self._by_key[key] = ByValue(self._nodes.labels.column(key))
+            for value in wanted[0].values:
+                self._by_key[key].say(value, name, limit)
+            if self._by_key[key].empty:
+                del self._by_key[key]
+        elif limit is None:
+            del self._selected[name]
+        else:
+            expressions = [
+                NodeSelectorRequirement(key=r.key, operator=r.operator, values=list(r.values))
+                for r in wanted
+            ]
+            term = NodeSelectorTerm(match_expressions=expressions)
+            self._selected[name] = compile_terms(self._nodes, [term])
+
+
+def _set(table: dict[Name, int], name: Name, value: int | None) -> None:
+    if value is None:
+        del table[name]
+    else:
+        table[name] = value

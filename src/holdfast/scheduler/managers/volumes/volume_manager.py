@@ -1,0 +1,577 @@
+"""Storage kept in step with objects and pods.
+
+Everything somebody may base an answer on has a stamp, which changes whenever it does: each claim,
+volume, class and driver, and the free volumes and the free capacity of each class. What does not exist
+has the stamp 0.
+"""
+
+from collections.abc import Callable, Container, Hashable, Iterable, Sequence
+from typing import Any
+
+from holdfast.api.meta import Object, ObjectReference
+from holdfast.api.names import SELECTED_NODE_ANNOTATION
+from holdfast.api.storage import (
+    CSIDriver,
+    CSINode,
+    CSIStorageCapacity,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    StorageClass,
+    VolumeAttachment,
+)
+from holdfast.scheduler.cluster.columns import RowLog
+from holdfast.scheduler.cluster.ledger import Ledger
+from holdfast.scheduler.cluster.node_table import NodeTable
+from holdfast.scheduler.cluster.pod_classes import PodClass, PodClasses
+from holdfast.scheduler.cluster.pods import PodRecord
+from holdfast.scheduler.cluster.reservation_table import ReservationRow
+from holdfast.scheduler.managers.volumes.assume_cache import Assumed, RowUse
+from holdfast.scheduler.managers.volumes.attach_limits import Attached, Reserved, Spare, settle
+from holdfast.scheduler.managers.volumes.csi_translation import (
+    DRIVERS,
+    NOT_COUNTED,
+    Migrated,
+    migrated_volume,
+)
+from holdfast.scheduler.managers.volumes.queueing_hints import (
+    DEFAULT_CLASS,
+    of_capacities,
+    of_claim,
+    of_class,
+    of_driver,
+    of_pool,
+    of_volume,
+)
+from holdfast.scheduler.managers.volumes.storage_capacity import Capacities
+from holdfast.scheduler.managers.volumes.volume_objects import (
+    ONE_POD,
+    ClaimKey,
+    DiskUse,
+    ReservedUse,
+    WantedVolume,
+    claim_class,
+    default_class,
+    is_free,
+    reference,
+    volume_class,
+    wanted,
+)
+from holdfast.scheduler.managers.volumes.volume_pool import Pool
+
+STORAGE_KINDS: tuple[type[Object], ...] = (
+    PersistentVolumeClaim,
+    PersistentVolume,
+    StorageClass,
+    CSINode,
+    CSIDriver,
+    CSIStorageCapacity,
+    VolumeAttachment,
+)
+
+
+class VolumeManager:
+    def __init__(
+        self, nodes: NodeTable, ledger: Ledger, classes: PodClasses, nodes_changed: RowLog
+    ) -> None:
+        self._nodes = nodes
+        self._ledger = ledger
+        self._nodes_changed = nodes_changed
+        self._stamps: dict[Hashable, int] = {}
+        self._stamped = 0
+        self._wanted: dict[int, WantedVolume] = {}
+        self._claims: dict[ClaimKey, PersistentVolumeClaim] = {}
+        self._volumes: dict[str, PersistentVolume] = {}
+        self._classes: dict[str, StorageClass] = {}
+        self._drivers: dict[str, CSIDriver] = {}
+        self._pools: dict[str, Pool] = {}
+        self._capacities: dict[str, Capacities] = {}
+        self._claims_of: dict[str, set[ClaimKey]] = {}
+        """The claims that name a volume."""
+        self._meant_for: dict[ClaimKey, set[str]] = {}
+        """The volumes that name a claim."""
+        self._identities: dict[ClaimKey, Migrated | None] = {}
+        self.assumed = Assumed()
+        self.touched: set[Hashable] = set()
+        """What changed in a way that could help somebody, until it is taken."""
+        self.claim_uses: RowUse[ClaimKey] = RowUse(nodes)
+        self.disk_uses: RowUse[DiskUse] = RowUse(nodes)
+        self._inline_uses: RowUse[Migrated] = RowUse(nodes)
+        self._users: dict[int, dict[str, PodRecord]] = {}
+        """Pods and reserve pods with volumes, by row and uid."""
+        self._reserving: dict[int, dict[str, PodRecord]] = {}
+        """The reserve pods among them."""
+        self.attached = Attached(nodes, nodes_changed, self._volumes_on, self.volume)
+        self._put: dict[type, Callable[[Any, Any], None]] = {
+            PersistentVolumeClaim: self._put_claim,
+            PersistentVolume: self._put_volume,
+            StorageClass: self._put_class,
+            CSINode: self._put_csi_node,
+            CSIDriver: self._put_driver,
+            CSIStorageCapacity: self._put_capacity,
+            VolumeAttachment: self._put_attachment,
+        }
+        ledger.listeners.append(self.pod_moved)
+        classes.on_dropped.append(self._class_dropped)
+
+    # Looking things up
+
+    def wanted(self, cls: PodClass) -> WantedVolume:
+        found = self._wanted.get(cls.id)
+        if found is None:
+            found = self._wanted[cls.id] = wanted(cls)
+        return found
+
+    def claim(self, key: ClaimKey) -> PersistentVolumeClaim | None:
+        return self._claims.get(key)
+
+    def volume(self, name: str) -> PersistentVolume | None:
+        return self._volumes.get(name)
+
+    def storage_class(self, name: str) -> StorageClass | None:
+        return self._classes.get(name)
+
+    def driver(self, name: str) -> CSIDriver | None:
+        return self._drivers.get(name)
+
+    def pool(self, storage_class: str) -> Pool:
+        """The free volumes of a class. Ask again rather than keep it."""
+        pool = self._pools.get(storage_class)
+        return pool if pool is not None else Pool(self._nodes, self._nodes_changed)
+
+    def capacities(self, storage_class: str) -> Capacities:
+        """What drivers say is left for a class."""
+        found = self._capacities.get(storage_class)
+        return found if found is not None else Capacities(self._nodes)
+
+    def meant_for(self, key: ClaimKey) -> list[PersistentVolume]:
+        """The volumes that name a claim, by promises too."""
+        return [self._volumes[name] for name in sorted(self._meant_for.get(key, ()))]
+
+    def claim_ref(self, volume: PersistentVolume) -> ObjectReference | None:
+        """The claim a volume is or is to be bound to."""
+        promise = self.assumed.volumes.get(volume.metadata.name)
+        return volume.spec.claim_ref if promise is None else promise.claim
+
+    def selected_node(self, claim: PersistentVolumeClaim) -> str | None:
+        """The node a claim's volume is being made for."""
+        promise = self.assumed.claims.get(_key(claim))
+        if promise is not None:
+            return promise.node
+        return claim.metadata.annotations.get(SELECTED_NODE_ANNOTATION)
+
+    def identity(self, key: ClaimKey) -> Migrated | None:
+        """The driver and handle of a claim's volume; if it has none yet, those it will count as."""
+        claim = self._claims.get(key)
+        if claim is None:
+            return None
+        if key not in self._identities:
+            self._identities[key] = self._identify(key, claim)
+        return self._identities[key]
+
+    def is_claimed(self, cls: PodClass, row: int, ours: Sequence[PodClass]) -> bool:
+        """Whether others have what a reserve pod on the row claims: a disk that is not shared, a claim
+        for one pod only, or the last volume of a driver that the node can have. `ours` are the classes
+        of those on the row that do not count, its own among them."""
+        wanted, alive = self.wanted(cls), self._nodes.alive
+        others = [self.wanted(each) for each in ours]
+        for use in wanted.claims:
+            claim = self.claim(use.key)
+            if claim is None or ONE_POD not in claim.spec.access_modes:
+                continue
+            uses = sum(count for at, count in self.claim_uses.rows(use.key).items() if alive[at])
+            uses -= sum(theirs.key == use.key for each in others for theirs in each.claims)
+            if uses > 0:
+                return True
+        for mine in wanted.disks:
+            for read_only in (False, True)[: 1 if mine.read_only else 2]:
+                disk = DiskUse(mine.disk, read_only)
+                uses = self.disk_uses.rows(disk).get(row, 0)
+                uses -= sum(theirs == disk for each in others for theirs in each.disks)
+                if uses > 0:
+                    return True
+        found = [*wanted.inline, *(self.identity(use.key) for use in wanted.claims)]
+        drivers = dict.fromkeys(volume.driver for volume in found if volume is not None)
+        drivers |= dict.fromkeys(self.driver_of(self.class_of(use)) for use in wanted.reserved)
+        self.attached.refresh()
+        for driver in drivers:
+            left = self.attached.left(driver)
+            if left is not None and left.item(row) < 0:
+                return True
+        return False
+
+    def stamps(self, keys: Iterable[Hashable]) -> Callable[[], Hashable]:
+        """Changes when something with one of these stamps does."""
+        watched = tuple(keys)
+        stamps = self._stamps
+        return lambda: tuple([stamps.get(key, 0) for key in watched])
+
+    # Stamps
+
+    def _stamp(self, key: Hashable, there: object = True) -> None:
+        if there:
+            self._stamped += 1
+            self._stamps[key] = self._stamped
+        else:
+            self._stamps.pop(key, None)
+
+    def take_touched(self) -> set[Hashable]:
+        touched, self.touched = self.touched, set()
+        return touched
+
+    # Objects and pods
+
+    def put(self, before: Object | None, after: Object | None) -> None:
+        """An object of one of `STORAGE_KINDS` came, changed or went."""
+        self._put[type(after if after is not None else before)](before, after)
+
+    def pod_moved(self, pod: PodRecord, row: int, sign: int) -> None:
+        if not pod.cls.volumes:
+            return
+        uses = self.wanted(pod.cls)
+        for claim in uses.claims:
+            self.claim_uses.add(claim.key, row, sign)
+        for disk in uses.disks:
+            self.disk_uses.add(disk, row, sign)
+        for volume in uses.inline:
+            self._inline_uses.add(volume, row, sign)
+        if uses.claims or uses.inline or uses.reserved:
+            _index_pod(self._users, row, pod, sign)
+            if pod.promise is not None:
+                _index_pod(self._reserving, row, pod, sign)
+            self.attached.stale((row,))
+
+    def drew(self, pod: PodRecord) -> None:
+        """A pod on a row is allocated from another reservation than before."""
+        if pod.cls.volumes and pod.row in self._reserving:
+            self.attached.stale((pod.row,))
+
+    def _volumes_on(self, row: int, attached: Iterable[Migrated]) -> tuple[set[Migrated], Spare]:
+        """The volumes of pods and reservations on a row, and what these have left for their owners."""
+        reserving = self._reserving.get(row)
+        if not reserving:
+            known = (self.identity(key) for key in self.claim_uses.on(row))
+            found = {volume for volume in known if volume is not None}
+            found.update(self._inline_uses.on(row))
+            return found, {}
+        used: set[Migrated] = set()
+        allocated: dict[str, set[Migrated]] = {uid: set() for uid in reserving}
+        for uid, pod in self._users[row].items():
+            if uid not in reserving:
+                volumes = self._volumes_of(pod)
+                used |= volumes
+                if pod.draws_on in allocated:
+                    allocated[pod.draws_on] |= volumes
+        return settle(
+            used,
+            attached,
+            [
+                Reserved(uid, frozenset(self._volumes_of(pod)), frozenset(allocated[uid]))
+                for uid, pod in reserving.items()
+            ],
+        )
+
+    def _volumes_of(self, pod: PodRecord) -> set[Migrated]:
+        """The volumes of a pod, or a reserve pod, that drivers count."""
+        uses = self.wanted(pod.cls)
+        known = (self.identity(use.key) for use in uses.claims)
+        found = {volume for volume in known if volume is not None}
+        found.update(uses.inline)
+        for use in uses.reserved:
+            driver = self.driver_of(self.class_of(use))
+            if driver:
+                # No handle a driver gives looks like this.
+                found.add(Migrated(driver, f"reserved:{pod.uid}/{use.volume}"))
+        return found
+
+    def class_of(self, use: ReservedUse) -> str:
+        """The storage class of an ephemeral volume."""
+        if use.storage_class is not None:
+            return use.storage_class
+        return default_class(self._classes.values())
+
+    def driver_of(self, storage_class: str) -> str:
+        """The driver whose volumes those of the class count as; none if they do not count."""
+        known = self._classes.get(storage_class)
+        if known is None or known.provisioner in NOT_COUNTED:
+            return ""
+        return DRIVERS.get(known.provisioner, known.provisioner)
+
+    def spare(self, row: int, hold: int, driver: str, besides: Container[Migrated]) -> int:
+        """How many places among the volumes of a driver the reservation of this hold has left for
+        volumes of its owners, `besides` these."""
+        for each in self._ledger.holds.on(row) if row in self.attached.spare else ():
+            if each.index == hold:
+                left = self.attached.spare[row].get(each.pod.uid, ())
+                return sum(v.driver == driver and v not in besides for v in left)
+        return 0
+
+    def serves(self, cls: PodClass, hold: ReservationRow) -> bool:
+        """Whether a reservation has a place left for a volume of a pod of the class."""
+        if hold.row not in self._reserving:
+            return False
+        self.attached.refresh()
+        left = self.attached.spare.get(hold.row, {}).get(hold.pod.uid)
+        if not left:
+            return False
+        uses, drivers = self.wanted(cls), {volume.driver for volume in left}
+        asked = [*uses.inline, *(self.identity(use.key) for use in uses.claims)]
+        return any(volume is not None and volume.driver in drivers for volume in asked)
+
+    def _class_dropped(self, cls: PodClass) -> None:
+        self._wanted.pop(cls.id, None)
+
+    def _put_claim(
+        self, before: PersistentVolumeClaim | None, after: PersistentVolumeClaim | None
+    ) -> None:
+        for claim, there in ((before, False), (after, True)):
+            if claim is not None and claim.spec.volume_name:
+                _index(self._claims_of, claim.spec.volume_name, _key(claim), there)
+        some = after if after is not None else before
+        assert some is not None
+        key = _key(some)
+        if after is None:
+            self._claims.pop(key, None)
+        else:
+            self._claims[key] = after
+        if key in self.assumed.claims and (
+            after is None
+            or after.spec.volume_name
+            or SELECTED_NODE_ANNOTATION in after.metadata.annotations
+        ):
+            del self.assumed.claims[key]
+        self._stamp(of_claim(key), after)
+        self._identity_changed(key)
+
+    def _put_volume(self, before: PersistentVolume | None, after: PersistentVolume | None) -> None:
+        some = after if after is not None else before
+        assert some is not None
+        name = some.metadata.name
+        if before is not None:
+            self._shelve(before, False)
+        promise = self.assumed.volumes.get(name)
+        if promise is not None and (after is None or after.spec.claim_ref is not None):
+            del self.assumed.volumes[name]
+        if after is None:
+            self._volumes.pop(name, None)
+        else:
+            self._volumes[name] = after
+            self._shelve(after, True)
+        self._stamp(of_volume(name), after)
+        for key in sorted(self._claims_of.get(name, ())):
+            self._identity_changed(key)
+        self._rows_changed(self.attached.put_volume(name))
+
+    def _shelve(self, volume: PersistentVolume, there: bool) -> None:
+        """Puts a volume where those who look for one find it: with its claim, or with the free ones."""
+        name, storage_class = volume.metadata.name, volume_class(volume)
+        ref = self.claim_ref(volume)
+        if ref is not None:
+            key = ClaimKey(ref.namespace, ref.name)
+            _index(self._meant_for, key, name, there)
+            if key in self._claims:
+                self._stamp(of_claim(key))
+        elif is_free(volume):
+            pool = self.pool(storage_class)
+            if there:
+                pool.put(volume)
+                self._pools[storage_class] = pool
+            else:
+                pool.take(name)
+                if not len(pool):
+                    del self._pools[storage_class]
+            self._stamp(of_pool(storage_class), len(pool))
+
+    def _put_class(self, before: StorageClass | None, after: StorageClass | None) -> None:
+        some = after if after is not None else before
+        assert some is not None
+        name = some.metadata.name
+        if after is None:
+            self._classes.pop(name, None)
+        else:
+            self._classes[name] = after
+        self._stamp(of_class(name), after)
+        self._stamp(DEFAULT_CLASS, self._classes)
+        for row, reserving in self._reserving.items():
+            if any(self.wanted(pod.cls).reserved for pod in reserving.values()):
+                self.attached.stale((row,))
+                self._rows_changed((row,))
+        if before is None or after is None or before.provisioner != after.provisioner:
+            for key, claim in self._claims.items():
+                if claim_class(claim) == name:
+                    self._identity_changed(key)
+
+    def _put_driver(self, before: CSIDriver | None, after: CSIDriver | None) -> None:
+        some = after if after is not None else before
+        assert some is not None
+        name = some.metadata.name
+        if after is None:
+            self._drivers.pop(name, None)
+        else:
+            self._drivers[name] = after
+        self._stamp(of_driver(name), after)
+
+    def _put_capacity(
+        self, before: CSIStorageCapacity | None, after: CSIStorageCapacity | None
+    ) -> None:
+        for capacity, there in ((before, False), (after, True)):
+            if capacity is None:
+                continue
+            storage_class = capacity.storage_class_name
+            meta = capacity.metadata
+            said = self._capacities.setdefault(storage_class, Capacities(self._nodes))
+            said.put((meta.namespace, meta.name), capacity if there else None)
+            if not len(said):
+                del self._capacities[storage_class]
+            self._stamp(of_capacities(storage_class), len(said))
+
+    def _put_csi_node(self, before: CSINode | None, after: CSINode | None) -> None:
+        some = after if after is not None else before
+        assert some is not None
+        row = self.attached.put_csi_node(some.metadata.name, after)
+        if row is not None:
+            self._nodes_changed.add(row)
+
+    def _put_attachment(self, before: VolumeAttachment | None, after: VolumeAttachment | None) -> None:
+        self._rows_changed(self.attached.put_attachment(before, after))
+
+    # Promises
+
+    def assume_volume(self, volume: PersistentVolume, claim: PersistentVolumeClaim, pod: str) -> None:
+        """The volume is to be bound to the claim, for the sake of a pod."""
+        name = volume.metadata.name
+        if name not in self.assumed.volumes:
+            self._shelve(volume, False)
+            self.assumed.promise_volume(name, reference(claim), pod)
+            self._shelve(volume, True)
+        else:
+            self.assumed.promise_volume(name, reference(claim), pod)
+
+    def assume_node(self, claim: PersistentVolumeClaim, node: str, pod: str) -> None:
+        """A volume is to be made for the claim that can be used from the node."""
+        if claim.metadata.annotations.get(SELECTED_NODE_ANNOTATION) == node:
+            return
+        key = _key(claim)
+        self.assumed.promise_node(key, node, pod)
+        self._stamp(of_claim(key))
+
+    def release(self, pod: str) -> bool:
+        """What was promised a pod and is not on the objects yet is promised no more; whether there
+        was any of that."""
+        if pod not in self.assumed:
+            return False
+        volumes, claims = self.assumed.kept_for(pod)
+        for name in volumes:
+            self._shelve(self._volumes[name], False)
+        self.assumed.release(pod)
+        for name in volumes:
+            self._shelve(self._volumes[name], True)
+            self.touched.add(of_pool(volume_class(self._volumes[name])))
+        for key in claims:
+            self._stamp(of_claim(key), key in self._claims)
+            self.touched.add(of_claim(key))
+        return bool(volumes or claims)
+
+    # Identities
+
+    def _identify(self, key: ClaimKey, claim: PersistentVolumeClaim) -> Migrated | None:
+        volume = self._volumes.get(claim.spec.volume_name)
+        if volume is None:
+            return self._identify_by_class(key, claim)
+        csi = volume.spec.csi
+        if csi is None:
+            return migrated_volume(volume)
+        return Migrated(csi.driver, csi.volume_handle) if csi.driver and csi.volume_handle else None
+
+    def _identify_by_class(self, key: ClaimKey, claim: PersistentVolumeClaim) -> Migrated | None:
+        storage_class = self._classes.get(claim_class(claim))
+        if storage_class is None:
+            return None
+        driver = self.driver_of(storage_class.metadata.name)
+        if not driver:
+            return None
+        # No handle a driver gives looks like this.
+        return Migrated(driver, f"claim:{key}")
+
+    def _identity_changed(self, key: ClaimKey) -> None:
+        known = self._identities.pop(key, None)
+        rows = self.claim_uses.rows(key)
+        if rows and known != self.identity(key):
+            self.attached.stale(rows)
+            self._rows_changed(rows)
+
+    def _rows_changed(self, rows: Iterable[int]) -> None:
+        """Caches are to look at these rows again."""
+        for row in rows:
+            self._ledger.changed.add(row)
+
+    # The truth
+
+    def problems(self, pods: dict[str, PodRecord]) -> list[str]:
+        """What is kept here against a recount, in words."""
+        found = []
+        recount = VolumeManager(self._nodes, Ledger(self._nodes), PodClasses(lambda _: 0), RowLog())
+        objects = (
+            *self._claims.values(),
+            *self._volumes.values(),
+            *self._classes.values(),
+            *self.attached.attachments(),
+        )
+        for obj in objects:
+            recount.put(None, obj)
+        for pod in pods.values():
+            if pod.row >= 0:
+                recount.pod_moved(pod, pod.row, 1)
+        for what, uses, right in (
+            ("claims", self.claim_uses.counts(), recount.claim_uses.counts()),
+            ("disks", self.disk_uses.counts(), recount.disk_uses.counts()),
+        ):
+            if uses != right:
+                found.append(f"{what} in use are {uses}, should be {right}")
+        self.attached.refresh()
+        for row in range(self._nodes.size):
+            here, should = set(self.attached.volumes.on(row)), recount.attached.expected(row)
+            if here != should:
+                found.append(f"row {row} has volumes {here}, should have {should}")
+        stray = self.assumed.pods() - set(pods)
+        found.extend(f"promises to pod {uid}, which is gone" for uid in sorted(stray))
+        for name, promise in self.assumed.volumes.items():
+            if promise.claim is not None:
+                recount.assume_volume(recount._volumes[name], _as_claim(promise.claim), "recount")
+        free = {name: pool.names() for name, pool in self._pools.items() if len(pool)}
+        right_free = {name: pool.names() for name, pool in recount._pools.items() if len(pool)}
+        if free != right_free:
+            found.append(f"free volumes are {free}, should be {right_free}")
+        if self._meant_for != recount._meant_for:
+            found.append(f"volumes of claims are {self._meant_for}, should be {recount._meant_for}")
+        return found
+
+
+def _key(claim: PersistentVolumeClaim) -> ClaimKey:
+    return ClaimKey(claim.metadata.namespace, claim.metadata.name)
+
+
+def _as_claim(ref: ObjectReference) -> PersistentVolumeClaim:
+    claim = PersistentVolumeClaim()
+    claim.metadata.namespace, claim.metadata.name = ref.namespace, ref.name
+    claim.metadata.uid = ref.uid
+    return claim
+
+
+def _index_pod(table: dict[int, dict[str, PodRecord]], row: int, pod: PodRecord, sign: int) -> None:
+    there = table.setdefault(row, {})
+    if sign > 0:
+        there[pod.uid] = pod
+    else:
+        there.pop(pod.uid, None)
+        if not there:
+            del table[row]
+
+
+def _index(table: dict[Any, set[Any]], key: Any, value: Any, there: bool) -> None:
+    if there:
+        table.setdefault(key, set()).add(value)
+        return
+    values = table[key]
+    values.discard(value)
+    if not values:
+        del table[key]

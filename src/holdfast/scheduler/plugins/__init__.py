@@ -1,0 +1,66 @@
+"""One file per scheduling plugin. May import `framework` and below, never an action.
+
+`IN_TREE` is the list of them: a new plugin is a file and a line here.
+"""
+
+from holdfast.scheduler.framework.registry import Registry
+from holdfast.scheduler.plugins.coscheduling import Coscheduling
+from holdfast.scheduler.plugins.default_binder import DefaultBinder
+from holdfast.scheduler.plugins.default_preemption import DefaultPreemption
+from holdfast.scheduler.plugins.device_share import DeviceShare
+from holdfast.scheduler.plugins.dynamic_reservation import DynamicReservation
+from holdfast.scheduler.plugins.image_locality import ImageLocality
+from holdfast.scheduler.plugins.inter_pod_affinity import InterPodAffinity
+from holdfast.scheduler.plugins.limit_aware import LimitAware
+from holdfast.scheduler.plugins.node_affinity import NodeAffinityPlugin
+from holdfast.scheduler.plugins.node_name import NodeName
+from holdfast.scheduler.plugins.node_numa_resource import NodeNUMAResource
+from holdfast.scheduler.plugins.node_order import NodeOrder
+from holdfast.scheduler.plugins.node_ports import NodePorts
+from holdfast.scheduler.plugins.node_resources_balanced import NodeResourcesBalancedAllocation
+from holdfast.scheduler.plugins.node_resources_fit import NodeResourcesFit
+from holdfast.scheduler.plugins.node_unschedulable import NodeUnschedulable
+from holdfast.scheduler.plugins.node_volume_limits import NodeVolumeLimits
+from holdfast.scheduler.plugins.pod_topology_spread import PodTopologySpread
+from holdfast.scheduler.plugins.priority_sort import PrioritySort
+from holdfast.scheduler.plugins.reservation import ReservationPlugin
+from holdfast.scheduler.plugins.reservation_preemption import ReservationPreemption
+from holdfast.scheduler.plugins.scheduling_gates import SchedulingGates
+from holdfast.scheduler.plugins.taint_toleration import TaintToleration
+from holdfast.scheduler.plugins.volume_binding import VolumeBinding
+from holdfast.scheduler.plugins.volume_restrictions import VolumeRestrictions
+from holdfast.scheduler.plugins.volume_zone import VolumeZone
+
+IN_TREE = (
+    Coscheduling,
+    DefaultBinder,
+    DefaultPreemption,
+    DynamicReservation,
+    DeviceShare,
+    ImageLocality,
+    LimitAware,
+    NodeAffinityPlugin,
+    NodeName,
+    NodeOrder,
+    NodeNUMAResource,
+    NodePorts,
+    NodeResourcesBalancedAllocation,
+    NodeResourcesFit,
+    NodeUnschedulable,
+    NodeVolumeLimits,
+    PodTopologySpread,
+    InterPodAffinity,
+    PrioritySort,
+    ReservationPlugin,
+    ReservationPreemption,
+    SchedulingGates,
+    TaintToleration,
+    VolumeBinding,
+    VolumeRestrictions,
+    VolumeZone,
+)
+
+
+def registry() -> Registry:
+    """Every plugin there is: ours, and those installed packages offer."""
+    return Registry(IN_TREE).add_installed()

@@ -1,0 +1,200 @@
+"""DefaultPreemption: makes room for a pod by deleting less important ones.
+
+A node is a candidate if the pod fits once all less important pods there are gone. As many of them as
+possible are then spared, the most important first, and those whose disruption budget would be broken
+before the others. The node chosen is the one whose victims are missed least.
+
+What they leave is held for the pod by a reservation it owns, so that no one else gets it. Where the pod
+draws on a reservation it owns already, and its victims did, it waits for its turn inside that.
+"""
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from holdfast.scheduler.cluster.decisions import CreateReservation, Decision, Nominate, preemption
+from holdfast.scheduler.cluster.events import Change
+from holdfast.scheduler.cluster.pod_classes import PodClass
+from holdfast.scheduler.cluster.pods import PodRecord
+from holdfast.scheduler.framework.cluster_plugin import ClusterPlugin
+from holdfast.scheduler.framework.config import DefaultPreemptionArgs
+from holdfast.scheduler.framework.diagnosis import Blame, verdict
+from holdfast.scheduler.framework.handle import Handle
+from holdfast.scheduler.framework.interface import Nomination, Trial
+from holdfast.scheduler.framework.plugin_names import PREEMPTION
+from holdfast.scheduler.plugins.disruption_budgets import DisruptionBudgets
+from holdfast.scheduler.plugins.preemption_candidates import Found, Texts, Tried, candidate, importance
+from holdfast.scheduler.reservations.preemption_holds import room_for, template_of
+
+NEVER = "not eligible due to preemptionPolicy=Never."
+TERMINATING = "not eligible due to a terminating pod on the nominated node."
+NO_VICTIMS = "No preemption victims found for incoming pod"
+NOT_HELPFUL = "Preemption is not helpful for scheduling"
+
+
+class DefaultPreemption(ClusterPlugin):
+    name = PREEMPTION
+    wakes_on = Change.NONE
+
+    def __init__(self, handle: Handle, args: Mapping[str, Any] | Any) -> None:
+        super().__init__(handle, args)
+        self._args = args if isinstance(args, DefaultPreemptionArgs) else DefaultPreemptionArgs()
+        self._budgets = DisruptionBudgets(self.cluster)
+        self._known: dict[int, Tried] = {}
+        self._templates: dict[int, dict[str, Any]] = {}
+        self.cluster.classes.on_dropped.append(self._forget)
+
+    def _forget(self, cls: PodClass) -> None:
+        self._known.pop(cls.id, None)
+        self._templates.pop(cls.id, None)
+
+    def may_help(self, cls: PodClass) -> bool:
+        if cls.promised_to >= 0:
+            return False
+        if cls.pod.spec.preemption_policy == "Never":
+            return False
+        nodes = self.cluster.nodes
+        return bool((nodes.alive & (nodes.lowest < cls.priority)).any())
+
+    def post_filter(self, pod: PodRecord, trial: Trial) -> Nomination:
+        if pod.promise is not None:
+            return Nomination()  # reservations take no room from pods
+        if pod.cls.pod.spec.preemption_policy == "Never":
+            return Nomination(message=f"preemption: {NEVER}")
+        resolvable = trial.resolvable()
+        if self._is_under_way(pod, resolvable):
+            return Nomination(message=f"preemption: {TERMINATING}")
+        nodes = self.cluster.nodes
+        promising = resolvable & (nodes.lowest[: nodes.size] < pod.cls.priority)
+        tried = self._tried(pod, trial)
+        wanted = self._candidates_wanted(int(np.count_nonzero(resolvable)))
+        own = nodes.row(pod.nominated) if pod.nominated else None
+        if own is not None:
+            tried.forget(own)
+        allowed = trial.allowed()
+
+        def attempt(row: int) -> Found:
+            return self._try(pod, row, trial)
+
+        rows = tried.first(promising if allowed is None else promising & allowed, wanted, attempt)
+        message = ""
+        if not len(rows):
+            reasons = Counter[Texts]()
+            if allowed is not None:
+                reasons = trial.ruled_out(tried.first(promising & ~allowed, nodes.size, attempt))
+            message = self._why_not(resolvable, promising, reasons + tried.reasons(promising))
+        tried.up_to_date()
+        tried.forget(trial.passing)
+        if own is not None:
+            tried.forget(own)  # to others the pod itself is in the way there
+        if message:
+            return Nomination("", message)
+        chosen, victims = tried.best(rows)
+        node = nodes.name(chosen)
+        decisions = self._decisions(pod, node, victims)
+        if victims and self._is_to_be_held(pod, chosen, trial.draws_on(chosen, victims)):
+            decisions.append(self._held(pod, node, len(victims)))
+        return Nomination(node, "", tuple(decisions))
+
+    def _is_to_be_held(self, pod: PodRecord, row: int, draws_on: str | None) -> bool:
+        """A pod that will draw on a reservation waits for its room inside that; one that starves may
+        have what it needs held there already."""
+        promises = self.cluster.promises
+        if self.cluster.jobs.holds.is_held_on(pod, row):
+            return False
+        if draws_on is None or draws_on or not (self._args.hold_room and promises.are_kept):
+            return False
+        room = promises.rooms.of(pod, row)
+        return room is None or room.released
+
+    def _held(self, pod: PodRecord, node: str, victims: int) -> CreateReservation:
+        template = self._templates.get(pod.cls.id)
+        if template is None:
+            template = self._templates[pod.cls.id] = template_of(pod.cls)
+        promises = self.cluster.promises
+
+        def taken(name: str) -> bool:
+            known = promises.get(name)
+            return known is not None and known.preemptor != pod.uid
+
+        return CreateReservation(room_for(pod, template, node, victims, taken))
+
+    def _tried(self, pod: PodRecord, trial: Trial) -> Tried:
+        """What is known from pods of the same class, less what could have changed since."""
+        if not trial.is_separable:
+            return Tried(self.cluster)
+        tried = self._known.get(pod.cls.id)
+        if tried is None:
+            tried = self._known[pod.cls.id] = Tried(self.cluster)
+        queues = self.cluster.jobs.queues
+        place = (queues.of(pod), queues.generation) if queues else None
+        tried.catch_up((trial.version, self._budgets.version(), place))
+        return tried
+
+    def _candidates_wanted(self, nodes: int) -> int:
+        share = nodes * self._args.min_candidate_nodes_percentage // 100
+        return max(share, self._args.min_candidate_nodes_absolute, 1)
+
+    def _is_under_way(self, pod: PodRecord, resolvable: Any) -> bool:
+        """Whether pods on the node being cleared for this one are still on their way out."""
+        row = self.cluster.nodes.row(pod.nominated) if pod.nominated else None
+        if row is None or not resolvable[row]:
+            return False
+        there = self.cluster.ledger.pods.get(row, {}).values()
+        return any(p.disrupted and p.cls.priority < pod.cls.priority for p in there)
+
+    def _try(self, pod: PodRecord, row: int, trial: Trial) -> Found:
+        there, priority = self.cluster.ledger.pods.get(row, {}).values(), pod.cls.priority
+        violating: list[PodRecord] = []
+
+        def spared_first(pods: list[PodRecord]) -> list[PodRecord]:
+            nonlocal violating
+            pods.sort(key=importance)
+            violating, others = self._budgets.split(pods)
+            return violating + others
+
+        less = [p for p in there if p.cls.priority < priority and not p.cls.spared]
+        if self.cluster.jobs.queues:
+            less = [p for p in less if self.cluster.jobs.queues.may_preempt(pod, p)]
+        victims = trial.victims(row, less, spared_first)
+        if isinstance(victims, tuple):
+            return victims
+        if violating:
+            victims.sort(key=importance)
+        return candidate(victims, sum(victim in violating for victim in victims))
+
+    def _why_not(
+        self, resolvable: NDArray[np.bool_], promising: NDArray[np.bool_], reasons: Counter[Texts]
+    ) -> str:
+        nodes, hopeful = self.cluster.nodes.count, int(np.count_nonzero(resolvable))
+        reasons[NO_VICTIMS,] = hopeful - int(np.count_nonzero(promising))
+        reasons[NOT_HELPFUL,] = nodes - hopeful
+        blames = {Blame(self.name, texts, False): count for texts, count in reasons.items()}
+        return f"preemption: {verdict(blames).message(nodes)}"
+
+    def _is_held(self, pod: PodRecord, node: str) -> bool:
+        """Whether nobody can take the room a pod preempted there."""
+        row = self.cluster.nodes.row(node)
+        return row is not None and self.cluster.promises.rooms.of(pod, row) is not None
+
+    def _decisions(self, pod: PodRecord, node: str, victims: tuple[PodRecord, ...]) -> list[Decision]:
+        staying = [
+            victim
+            for victim in (*victims, *self.cluster.jobs.companions(victims))
+            if not (victim.cls.terminating or victim.disrupted)
+        ]
+        # Where all are on their way out already, those for whose sake they are may still hope.
+        rivals = list(self.cluster.nominations.get(node, {}).values()) if staying else ()
+        decisions: list[Decision] = [
+            Nominate(rival.ref, "")
+            for rival in rivals
+            if rival.cls.priority < pod.cls.priority and not self._is_held(rival, node)
+        ]
+        for victim in staying:
+            decisions += preemption(
+                victim.ref, pod.ref, node, pod.scheduler, victim.job_name, victim.draws_on
+            )
+        return decisions

@@ -1,0 +1,62 @@
+"""PodDisruptionBudgets, as far as preemption minds them."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from holdfast.api.errors import SelectorError
+from holdfast.api.selectors import Selector, compile_selector
+from holdfast.scheduler.cluster.cluster import Cluster
+from holdfast.scheduler.cluster.pods import PodRecord
+
+
+class DisruptionBudgets:
+    """PodDisruptionBudgets, and which pods of a list would break one."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._version = -1
+        self._known: list[tuple[str, Selector, int, frozenset[str]]] = []
+
+    def version(self) -> int:
+        return self._cluster.versions.get("PodDisruptionBudget", 0)
+
+    def split(self, pods: list[PodRecord]) -> tuple[list[PodRecord], list[PodRecord]]:
+        """Those that would break a budget, and the others; earlier pods use budgets up first."""
+        budgets = self._budgets()
+        if not budgets:
+            return [], pods
+        left = [allowed for _, _, allowed, _ in budgets]
+        violating: list[PodRecord] = []
+        others: list[PodRecord] = []
+        for pod in pods:
+            broken = False
+            for i, (namespace, selector, _, disrupted) in enumerate(budgets):
+                if (
+                    pod.cls.labels
+                    and namespace == pod.namespace
+                    and selector.matches(pod.cls.labels)
+                    and pod.name not in disrupted
+                ):
+                    left[i] -= 1
+                    broken |= left[i] < 0
+            (violating if broken else others).append(pod)
+        return violating, others
+
+    def _budgets(self) -> list[tuple[str, Selector, int, frozenset[str]]]:
+        version = self.version()
+        if version != self._version:
+            self._version = version
+            self._known = []
+            budgets: Mapping[Any, Any] = self._cluster.objects.get("PodDisruptionBudget", {})
+            for (namespace, _), budget in budgets.items():
+                try:
+                    selector = compile_selector(budget.spec.selector)
+                except SelectorError:
+                    continue
+                if selector.everything or selector.nothing:
+                    continue
+                status = budget.status
+                allowed = status.disruptions_allowed if status is not None else 0
+                disrupted = frozenset(status.disrupted_pods if status is not None else ())
+                self._known.append((namespace, selector, allowed, disrupted))
+        return self._known

@@ -1,0 +1,93 @@
+"""DynamicReservation: a pod with a reservation template waits until its reservation has been made.
+
+Where it goes is decided in `holdfast.scheduler.framework.dynamic_provisioning`, what it waits for is
+kept in `holdfast.scheduler.reservations.virtual_reservations`.
+"""
+
+from holdfast.api import names
+from holdfast.api.errors import InvalidObject
+from holdfast.machinery.dynamic_reservations import read_template
+from holdfast.scheduler.cluster.events import Change
+from holdfast.scheduler.cluster.pod_classes import PodClass
+from holdfast.scheduler.cluster.pods import Phase, PodRecord
+from holdfast.scheduler.framework.cluster_plugin import ClusterPlugin
+from holdfast.scheduler.framework.interface import FINE, Filter, Outcome, Rejected
+from holdfast.scheduler.framework.plugin_names import DYNAMIC_RESERVATION
+from holdfast.scheduler.reservations.virtual_reservations import Virtual
+
+NOT_ACTIVE = "reservation is not active"
+NODE_GONE = "the node of its reservation is gone"
+NOT_AN_OWNER = "the pod does not match the owners of its reservation any more"
+LEAVING = "the pod is being deleted"
+
+_PATIENCE = 600.0
+"""How long a pod waits for its reservation's status to be written, in seconds."""
+
+
+class DynamicReservation(ClusterPlugin):
+    name = DYNAMIC_RESERVATION
+    wakes_on = Change.ANY_NODE | Change.ANY_POD
+
+    def filter(self, cls: PodClass) -> Filter | Rejected | None:
+        text = cls.annotations.get(names.RESERVATION_TEMPLATE)
+        if text is None or cls.promised_to >= 0:
+            return None
+        try:
+            read_template(text)
+        except InvalidObject as error:
+            return Rejected(f"{error.field}: {error.message}", error=True)
+        return None
+
+    def unreserve(self, pod: PodRecord, row: int) -> None:
+        """A place that is only tried, such as one of a gang's, is not waited for yet: see `permit`."""
+        if pod.uid in self.cluster.virtuals.waits:
+            self.cluster.virtuals.end_wait(pod)
+
+    def permit(self, pod: PodRecord, row: int) -> Outcome:
+        virtuals = self.cluster.virtuals
+        if pod.draws_on and virtuals.by_id:
+            virtuals.begin_wait(pod)
+        if pod.uid not in virtuals.waits:
+            return FINE
+        if pod.leaving:
+            return Outcome(LEAVING)
+        virtual = virtuals.waits[pod.uid]
+        live = virtuals.is_live(virtual)
+        if (live and virtual.promise.node_gone) or not self.cluster.nodes.alive[row]:
+            return Outcome(NODE_GONE, retry=True)
+        if live and not virtuals.may_use(pod, virtual.promise, virtual.requester.uid):
+            return Outcome(NOT_AN_OWNER, retry=True)
+        if live and virtuals.keep_asking(virtual) and not virtuals.taken_over(virtual):
+            return self._waits(pod, virtual)
+        drawn = self.cluster.promises.known.get(pod.draws_on)
+        if not pod.draws_on and self._binds_anyway(pod):
+            virtuals.end_wait(pod)
+            return FINE
+        if drawn is None or drawn.pod is None or drawn.pod.row != row:
+            return Outcome(NOT_ACTIVE, retry=True)
+        if drawn.pod.phase is Phase.ASSUMED:
+            return Outcome(wait=_PATIENCE)
+        virtuals.end_wait(pod)
+        return FINE
+
+    def _waits(self, pod: PodRecord, virtual: Virtual) -> Outcome:
+        virtuals = self.cluster.virtuals
+        why = virtuals.failure(pod)
+        if not why:
+            return Outcome(wait=virtuals.patience(pod))
+        if not self._binds_anyway(pod):
+            return Outcome(why, retry=True)
+        virtuals.drop(virtual)
+        virtuals.end_wait(pod)
+        return FINE
+
+    def _binds_anyway(self, pod: PodRecord) -> bool:
+        """Whether a pod whose reservation was not made is bound without one: if the configuration says
+        so, and the pod asked for it rather than requires one."""
+        settings, cls = self.cluster.virtuals.settings, pod.cls
+        if settings is None or not settings.bind_anyway:
+            return False
+        return (
+            names.RESERVATION_TEMPLATE in cls.annotations
+            or not self.cluster.promises.wish(cls).required
+        )

@@ -1,0 +1,107 @@
+"""NodeNUMAResource: CPUs of their own for pods that want them, and resources by NUMA node.
+
+Who has which CPUs is kept in `holdfast.scheduler.managers.numa`; here is what that means for the choice
+of a node.
+"""
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from holdfast.scheduler.cluster.events import Change
+from holdfast.scheduler.cluster.pod_classes import PodClass
+from holdfast.scheduler.cluster.pods import PodRecord
+from holdfast.scheduler.cluster.slots import CPU
+from holdfast.scheduler.cluster.view import Cells, View
+from holdfast.scheduler.framework.cluster_plugin import ClusterPlugin
+from holdfast.scheduler.framework.config import NodeNUMAResourceArgs
+from holdfast.scheduler.framework.handle import Handle
+from holdfast.scheduler.framework.interface import (
+    FINE,
+    Filter,
+    Outcome,
+    Reason,
+    Rejected,
+    Scope,
+    Score,
+    Settled,
+)
+from holdfast.scheduler.managers.numa import CpuWantError
+from holdfast.scheduler.managers.numa.topology_hints import TOO_FEW_CPUS, NumaLack
+from holdfast.scheduler.plugins.resource_allocation import allocation_score
+
+
+class NodeNUMAResource(ClusterPlugin):
+    name = "NodeNUMAResource"
+    wakes_on = (
+        Change.NODE_ADDED
+        | Change.NODE_ALLOCATABLE
+        | Change.NODE_LABELS
+        | Change.NODE_OTHER
+        | Change.POD_LEFT
+        | Change.OTHER
+    )
+
+    def __init__(self, handle: Handle, args: Mapping[str, Any] | Any) -> None:
+        super().__init__(handle, args)
+        self._args = args if isinstance(args, NodeNUMAResourceArgs) else NodeNUMAResourceArgs()
+        self._cpus = self.cluster.belongings.cpus
+        self._cpus.default_policy = self._args.default_cpu_bind_policy
+        self._cpus.fullest_first = self._args.numa_scoring_strategy.type == "MostAllocated"
+
+    def filter(self, cls: PodClass) -> Filter | Rejected | None:
+        if not cls.requests:
+            return None
+        try:
+            want = self._cpus.want(cls)
+        except CpuWantError as error:
+            return Rejected(str(error), error=error.error)
+        judging = self._cpus.judging
+        matters = Settled(lambda: (judging.matters(want), self._cpus.active))
+        if not judging.matters(want):
+            return Filter.nothing(matters)
+
+        devices = self.cluster.belongings.devices
+        asking = devices.sensible(cls) if devices.alignment else None
+
+        def lacks(view: View, explain: bool) -> list[NumaLack]:
+            holds = None if view.holds is None else np.atleast_1d(view.holds)
+            by_numa = None
+            if asking is not None and devices.active:
+                by_numa = partial(asking.by_numa, later=devices.ahead if cls.ahead else None)
+            claimed = np.atleast_1d(view.claimed(CPU))
+            rows = np.atleast_1d(view.rows)
+            return judging.lacks(want, rows, holds, claimed, by_numa, explain, cls.ahead)
+
+        def passes(view: View) -> Cells:
+            ok = np.ones(len(np.atleast_1d(view.rows)), dtype=np.bool_)
+            for lack in lacks(view, explain=False):
+                ok &= ~lack.rows
+            return bool(ok[0]) if view.single else ok
+
+        def reasons(view: View) -> list[Reason]:
+            return [
+                Reason(lack.text, bool(lack.rows[0]) if view.single else lack.rows, not lack.hopeless)
+                for lack in lacks(view, explain=True)
+            ]
+
+        return Filter(passes, reasons, Scope.USAGE, matters)
+
+    def score(self, cls: PodClass) -> Score | None:
+        """Only those that want CPUs, or NUMA nodes, in particular are drawn anywhere by this."""
+        want = self._cpus.sensible(cls)
+        if want is None or not (want.bound or want.numa):
+            return None
+        score = allocation_score(self.cluster.nodes, cls, self._args.scoring_strategy)
+        return Score(score, Scope.USAGE)
+
+    def reserve(self, pod: PodRecord, row: int) -> Outcome:
+        if not self._cpus.active or self._cpus.settle(pod):
+            return FINE
+        return Outcome(TOO_FEW_CPUS)
+
+    def unreserve(self, pod: PodRecord, row: int) -> None:
+        if self._cpus.active:
+            self._cpus.unsettle(pod)

@@ -1,0 +1,103 @@
+"""NodeResourcesFit: a pod goes where there is room for what it asks; how full a node should be is a
+matter of strategy (`resource_scores`)."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from holdfast.api.resources import is_extended
+from holdfast.scheduler.cluster.events import Change
+from holdfast.scheduler.cluster.pod_classes import PodClass
+from holdfast.scheduler.cluster.slots import PODS
+from holdfast.scheduler.cluster.view import Cells, View, upright
+from holdfast.scheduler.framework.cluster_plugin import ClusterPlugin
+from holdfast.scheduler.framework.config import NodeResourcesFitArgs
+from holdfast.scheduler.framework.handle import Handle
+from holdfast.scheduler.framework.interface import Filter, Need, Reason, Scope, Score
+from holdfast.scheduler.plugins.resource_allocation import allocation_score
+
+TOO_MANY_PODS = "Too many pods"
+
+_NOTHING = -(2**63)
+"""So much is always free."""
+
+
+class NodeResourcesFit(ClusterPlugin):
+    name = "NodeResourcesFit"
+    wakes_on = Change.NODE_ADDED | Change.NODE_ALLOCATABLE | Change.POD_LEFT
+
+    def __init__(self, handle: Handle, args: Mapping[str, Any] | Any) -> None:
+        super().__init__(handle, args)
+        self._args = args if isinstance(args, NodeResourcesFitArgs) else NodeResourcesFitArgs()
+        self._ignored = frozenset(self._args.ignored_resources)
+        self._ignored_groups = frozenset(self._args.ignored_resource_groups)
+
+    def filter(self, cls: PodClass) -> Filter:
+        names = self.cluster.nodes.slots
+        wanted = [Need(PODS, cls.pod_slots, TOO_MANY_PODS)] + [
+            Need(slot, amount, f"Insufficient {names.name(slot)}")
+            for slot, amount in cls.requests
+            if slot != PODS and not self._is_ignored(names.name(slot))
+        ]
+        if cls.ahead:
+            return self._ahead(wanted)
+        amounts = {need.slot: need.amount for need in wanted}
+        slots = slice(0, max(amounts) + 1)
+        least = upright([amounts.get(slot, _NOTHING) for slot in range(slots.stop)])
+
+        def passes(view: View) -> Cells:
+            if not view.single:
+                return np.logical_and.reduce(view.free(slots) >= least)
+            for slot, amount in amounts.items():
+                if view.free(slot) < amount:
+                    return False
+            return True
+
+        def reasons(view: View) -> list[Reason]:
+            return [
+                Reason(
+                    text,
+                    view.free(slot) < amount,
+                    resolvable=(slot == PODS) | (view.allocatable(slot) >= amount),
+                )
+                for slot, amount, text in wanted
+            ]
+
+        return Filter(passes, reasons, Scope.USAGE, needs=tuple(wanted))
+
+    def _ahead(self, wanted: list[Need]) -> Filter:
+        """For a reservation made ahead of time pods that will end are as good as gone, and reusable
+        reservations have back what these use of them."""
+        table = self.cluster.nodes
+
+        def room(view: View, slot: int) -> Cells:
+            kept = view.take(table.reserved[slot]) + view.take(table.permanent[slot])
+            return view.allocatable(slot) - kept
+
+        def passes(view: View) -> Cells:
+            enough = view.full(True)
+            for slot, amount, _ in wanted:
+                enough = enough & (room(view, slot) >= amount)
+            return enough
+
+        def reasons(view: View) -> list[Reason]:
+            return [
+                Reason(
+                    text,
+                    room(view, slot) < amount,
+                    resolvable=view.allocatable(slot) - view.take(table.permanent[slot]) >= amount,
+                )
+                for slot, amount, text in wanted
+            ]
+
+        return Filter(passes, reasons, Scope.USAGE)
+
+    def score(self, cls: PodClass) -> Score | None:
+        score = allocation_score(self.cluster.nodes, cls, self._args.scoring_strategy)
+        return Score(score, Scope.USAGE, by_amounts=True)
+
+    def _is_ignored(self, resource: str) -> bool:
+        return is_extended(resource) and (
+            resource in self._ignored or resource.split("/")[0] in self._ignored_groups
+        )

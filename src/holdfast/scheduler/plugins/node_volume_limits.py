@@ -1,0 +1,149 @@
+"""NodeVolumeLimits: no node gets more volumes of a CSI driver than the driver says it can have."""
+
+from collections import Counter
+from collections.abc import Hashable
+
+import numpy as np
+
+from holdfast.scheduler.cluster.events import Change
+from holdfast.scheduler.cluster.pod_classes import PodClass
+from holdfast.scheduler.cluster.view import Cells, View
+from holdfast.scheduler.framework.cluster_plugin import ClusterPlugin
+from holdfast.scheduler.framework.interface import Filter, Reason, Rejected, Scope, Version
+from holdfast.scheduler.managers.volumes import queueing_hints as stamps
+from holdfast.scheduler.managers.volumes.assume_cache import Marks
+from holdfast.scheduler.managers.volumes.csi_translation import Migrated
+from holdfast.scheduler.managers.volumes.volume_objects import claim_class, is_for_pod
+from holdfast.scheduler.plugins.volume_binding import not_for_pod, not_found
+
+REASON = "node(s) exceed max volume count"
+
+
+class NodeVolumeLimits(ClusterPlugin):
+    name = "NodeVolumeLimits"
+    wakes_on = (
+        Change.NODE_ADDED
+        | Change.POD_LEFT
+        | Change.CLAIMS
+        | Change.PERSISTENT_VOLUMES
+        | Change.STORAGE_CLASSES
+        | Change.CSI_NODES
+        | Change.ATTACHMENTS
+    )
+    reads_volumes = True
+
+    def filter(self, cls: PodClass) -> Filter | Rejected | None:
+        volumes = self.cluster.volumes
+        wanted = volumes.wanted(cls)
+        if not wanted.claims and not wanted.inline and not wanted.reserved:
+            return None
+        version = self._version(cls)
+        new = dict.fromkeys(wanted.inline)
+        for use in wanted.claims:
+            if not use.key.name:
+                return _nowhere("PersistentVolumeClaim had no name", version)
+            claim = volumes.claim(use.key)
+            if claim is None:
+                missing = not_found("persistentvolumeclaim", use.key.name)
+                return _nowhere(f"looking up PVC {use.key}: {missing}", version)
+            if use.ephemeral and not is_for_pod(claim, cls):
+                return _nowhere(not_for_pod(cls, use.key), version)
+            volume = volumes.identity(use.key)
+            if volume is not None:
+                new[volume] = None
+        reserved = Counter(volumes.driver_of(volumes.class_of(use)) for use in wanted.reserved)
+        return self._limited(list(new), reserved, version)
+
+    def _limited(self, new: list[Migrated], reserved: Counter[str], version: Version) -> Filter:
+        """`reserved` are places among the volumes of a driver, for volumes yet to be made."""
+        attached = self.cluster.volumes.attached
+        by_driver: dict[str, list[Migrated]] = {driver: [] for driver in reserved if driver}
+        for volume in new:
+            by_driver.setdefault(volume.driver, []).append(volume)
+        if not by_driver:
+            return Filter.nothing(version)
+        there: dict[Migrated, Marks] = {}
+
+        def on_row(volume: Migrated, view: View) -> Cells:
+            """Whether pods there use the volume already; None for most volumes, used by no pod yet."""
+            if volume not in there:
+                if not attached.volumes.rows(volume):
+                    return None
+                there[volume] = attached.volumes.marks(volume)
+            return view.take(there[volume].cells)
+
+        def passes(view: View) -> Cells:
+            attached.refresh()
+            ok: Cells = None
+            for driver, volumes in by_driver.items():
+                left = attached.left(driver)
+                if left is None:
+                    continue
+                used = [on_row(volume, view) for volume in volumes]
+                there_already = [cells for cells in used if cells is not None]
+                more = len(volumes) + reserved[driver] - sum(there_already)
+                room = view.take(left)
+                if view.holds is not None:
+                    room = room + self._left_to_owner(view, driver, volumes, more)
+                enough = room >= more
+                if there_already:
+                    enough = enough | (more == 0)
+                ok = enough if ok is None else ok & enough
+            return view.full(True) if ok is None else ok
+
+        def reasons(view: View) -> list[Reason]:
+            return [Reason(REASON, view.negate(passes(view)))]
+
+        return Filter(passes, reasons, Scope.USAGE, version=version)
+
+    def _left_to_owner(self, view: View, driver: str, volumes: list[Migrated], more: Cells) -> Cells:
+        """How many of its new volumes an owner can have in place of those its reservation reserves."""
+        spare = self.cluster.volumes.spare
+        if view.single:
+            return min(more, spare(view.rows, view.holds, driver, volumes))
+        left = np.zeros(len(view.rows), dtype=np.int64)
+        for at in np.flatnonzero(
+            np.isin(view.rows, list(self.cluster.volumes.attached.spare))
+        ).tolist():
+            left[at] = spare(int(view.rows[at]), int(view.holds[at]), driver, volumes)
+        return np.minimum(more, left)
+
+    def watches(self, cls: PodClass) -> list[Hashable]:
+        volumes = self.cluster.volumes
+        wanted = volumes.wanted(cls)
+        found = [*wanted.inline, *(volumes.identity(use.key) for use in wanted.claims)]
+        drivers = dict.fromkeys(volume.driver for volume in found if volume is not None)
+        drivers |= dict.fromkeys(volumes.driver_of(volumes.class_of(use)) for use in wanted.reserved)
+        return [
+            *self._identities(cls),
+            *(stamps.of_limits(driver) for driver in drivers),
+            *(stamps.of_attached(driver) for driver in drivers),
+        ]
+
+    def _version(self, cls: PodClass) -> Version:
+        return self.cluster.volumes.stamps(self._identities(cls))
+
+    def _identities(self, cls: PodClass) -> list[Hashable]:
+        """What the identity of the pod's volumes depends on."""
+        volumes = self.cluster.volumes
+        keys: list[Hashable] = []
+        wanted = volumes.wanted(cls)
+        for each in wanted.reserved:
+            keys += [stamps.of_class(volumes.class_of(each)), stamps.DEFAULT_CLASS]
+        for use in wanted.claims:
+            keys.append(stamps.of_claim(use.key))
+            claim = volumes.claim(use.key)
+            if claim is not None:
+                keys.append(stamps.of_volume(claim.spec.volume_name))
+                keys.append(stamps.of_class(claim_class(claim)))
+        return keys
+
+
+def _nowhere(text: str, version: Version) -> Filter:
+    """No node will do, for a reason each of them is told."""
+    return Filter(
+        lambda view: view.full(False),
+        lambda view: [Reason(text, view.full(True), resolvable=False)],
+        Scope.NODE,
+        version=version,
+    )

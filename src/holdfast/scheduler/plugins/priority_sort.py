@@ -1,0 +1,25 @@
+"""PrioritySort: the more important pod first, then the one that has waited longer.
+
+What is left of a job whose start was interrupted comes before all others: it had its places, as those
+that are bound already have theirs.
+"""
+
+import math
+from typing import Any
+
+from holdfast.scheduler.cluster.events import Change
+from holdfast.scheduler.cluster.pods import PodRecord
+from holdfast.scheduler.framework.interface import Plugin
+
+
+class PrioritySort(Plugin):
+    name = "PrioritySort"
+    wakes_on = Change.NONE
+
+    def sort_key(self, pod: PodRecord) -> tuple[Any, ...]:
+        job = pod.job
+        if job is not None:
+            since = math.inf if job.has_enough else job.queued_since
+            priority = math.inf if job.interrupted else job.priority
+            return (-priority, since, job.name.namespace, job.name.name)
+        return (-pod.cls.priority, pod.queued_since, pod.namespace, pod.name)

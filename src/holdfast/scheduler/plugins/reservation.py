@@ -1,0 +1,142 @@
+"""Reservation: pods draw on what is reserved for them, and reservations find their nodes.
+
+How owners see nodes with reservations of theirs is in
+`holdfast.scheduler.framework.feasibility.owner_column`, for it concerns every plugin. Here is what
+reservations ask for themselves, and what is written when either is bound.
+"""
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from holdfast.api.names import PREEMPTS, RESERVATION_ALLOCATED
+from holdfast.scheduler.cluster.decisions import Bind, Decision, SetReservationStatus
+from holdfast.scheduler.cluster.events import Change
+from holdfast.scheduler.cluster.pod_classes import PodClass
+from holdfast.scheduler.cluster.pods import Phase, PodRecord
+from holdfast.scheduler.cluster.view import Cells, View
+from holdfast.scheduler.framework.cluster_plugin import ClusterPlugin
+from holdfast.scheduler.framework.interface import (
+    FINE,
+    Filter,
+    Nomination,
+    Outcome,
+    Reason,
+    Rejected,
+    Scope,
+    Score,
+    Settled,
+    Trial,
+)
+from holdfast.scheduler.framework.plugin_names import RESERVATION
+from holdfast.scheduler.jobs.estimates import room_at
+from holdfast.scheduler.reservations.reservation_status import status_of
+from holdfast.scheduler.reservations.reservation_victims import written
+
+NOT_ACTIVE = "reservation is not active"
+REASON_ALONE = "node(s) only one same reusable reservation can be scheduled on a same node"
+
+_NOW = 2**42
+"""The score of a node that has room at once; a millisecond later is worth one less."""
+_PATIENCE = 600.0
+"""How long an owner waits for its reservation to be written, in seconds."""
+
+
+class ReservationPlugin(ClusterPlugin):
+    name = RESERVATION
+    wakes_on = Change.ANY_NODE | Change.ANY_POD
+
+    def filter(self, cls: PodClass) -> Filter | Rejected | None:
+        promises = self.cluster.promises
+        if cls.promised_to >= 0:
+            return self._apart(cls) if cls.alone else None
+        wish = promises.wish(cls)
+        if wish.error:
+            return Rejected(wish.error, error=True)
+        return Filter.nothing(Settled(lambda: promises.matching(cls)))
+
+    def score(self, cls: PodClass) -> Score | None:
+        """Made ahead of time, a reservation goes where there is room soonest: now, or where the pods in
+        its place say they end first. Where nobody knows comes last; there, where least is missing."""
+        if not cls.ahead:
+            return None
+        asked = [(slot, amount) for slot, amount in cls.requests if amount]
+
+        def score(view: View) -> Cells:
+            missing, lacks = view.full(False) * 0, view.full(False)
+            for slot, amount in asked:
+                lack = view.maximum(amount - view.free(slot), 0)
+                lacks = lacks | (lack > 0)
+                missing = missing + view.minimum(lack * 100 // amount, 10000)
+            known = 100 - view.minimum(missing // max(1, len(asked)), 100)
+            if isinstance(view.rows, int):
+                return self._when(view.rows, asked, known) if lacks else _NOW
+            scores = np.where(lacks, known, _NOW)
+            if self.cluster.jobs.lengths_are_told:
+                for i in np.flatnonzero(lacks).tolist():
+                    scores[i] = self._when(int(view.rows[i]), asked, int(scores[i]))
+            return scores
+
+        return Score(score, Scope.USAGE)
+
+    def _when(self, row: int, asked: list[tuple[int, int]], unknown: int) -> int:
+        """The sooner there will be room, the better."""
+        when = room_at(self.cluster, row, asked) if self.cluster.jobs.lengths_are_told else None
+        return unknown if when is None else _NOW - math.ceil(when * 1000)
+
+    def may_help(self, cls: PodClass) -> bool:
+        return False
+
+    def post_filter(self, pod: PodRecord, trial: Trial) -> Nomination:
+        """Pods that reservations are meant for are told what is wrong with those there are."""
+        return Nomination(message="" if pod.promise is not None else trial.reservations())
+
+    def permit(self, pod: PodRecord, row: int) -> Outcome:
+        """An owner is bound once its reservation is."""
+        if not pod.draws_on:
+            return FINE
+        drawn = self.cluster.promises.known.get(pod.draws_on)
+        if drawn is None or drawn.pod is None or (drawn.pod.row != row and not drawn.offered):
+            return Outcome(NOT_ACTIVE)
+        waits = drawn.virtual or pod.uid in self.cluster.virtuals.waits
+        if drawn.pod.phase is not Phase.ASSUMED or waits:
+            return FINE  # or DynamicReservation has it wait
+        return Outcome(wait=_PATIENCE)
+
+    def bind(self, pod: PodRecord, row: int) -> list[Decision]:
+        promise = pod.promise
+        if promise is not None:
+            node = self.cluster.nodes.name(row)
+            status = status_of(self.cluster.promises, promise, node, self.cluster.now)
+            told = dict(self.cluster.belongings.told(pod, row))
+            if promise.clears:
+                told[PREEMPTS] = written(promise.clears)
+            promise.told = status
+            return [SetReservationStatus(promise.ref, status, binds=True, annotations=told)]
+        if not pod.draws_on:
+            return []
+        drawn = self.cluster.promises.known[pod.draws_on]
+        told = {RESERVATION_ALLOCATED: drawn.mark}
+        if self.cluster.belongings.awake:
+            told |= self.cluster.belongings.told(pod, row)
+        return [Bind(pod.ref, self.cluster.nodes.name(row), told)]
+
+    def _apart(self, cls: PodClass) -> Filter:
+        """Reusable reservations with the same owners keep apart."""
+        promises, nodes = self.cluster.promises, self.cluster.nodes
+
+        def untaken() -> NDArray[np.bool_]:
+            rows = np.ones(nodes.capacity, dtype=np.bool_)
+            for promise in promises.members.get(cls.promised_to, {}).values():
+                if promise.pod is not None and promise.pod.row >= 0 and promise.pod.cls.alone:
+                    rows[promise.pod.row] = False
+            return rows
+
+        def passes(view: View) -> Cells:
+            return view.take(untaken())
+
+        def reasons(view: View) -> list[Reason]:
+            return [Reason(REASON_ALONE, view.take(~untaken()))]
+
+        return Filter(passes, reasons, Scope.USAGE)

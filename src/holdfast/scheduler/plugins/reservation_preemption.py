@@ -1,0 +1,280 @@
+"""Which reservations make room together: those of one job.
+
+All members have to be there: how many that are is the gang's total, or its minimum, which are taken to
+be the same.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from holdfast.api.names import CAN_PREEMPT
+from holdfast.scheduler.cluster.decisions import Decision, Emit
+from holdfast.scheduler.cluster.events import Change
+from holdfast.scheduler.cluster.pod_classes import PodClass
+from holdfast.scheduler.cluster.pods import Phase, PodRecord
+from holdfast.scheduler.framework.cluster_plugin import ClusterPlugin
+from holdfast.scheduler.framework.config import ReservationPreemptionArgs
+from holdfast.scheduler.framework.diagnosis import Blame, verdict
+from holdfast.scheduler.framework.dry_run import leave
+from holdfast.scheduler.framework.handle import Handle
+from holdfast.scheduler.framework.interface import (
+    FINE,
+    Claim,
+    Nomination,
+    ObjectWarning,
+    Outcome,
+    Trial,
+)
+from holdfast.scheduler.plugins.default_preemption import NO_VICTIMS, NOT_HELPFUL
+from holdfast.scheduler.plugins.disruption_budgets import DisruptionBudgets
+from holdfast.scheduler.plugins.preemption_candidates import Found, Tried, candidate, importance
+from holdfast.scheduler.reservations.reservation_info import ReservationInfo
+from holdfast.scheduler.reservations.reservation_victims import INCOMPLETE_GANG, may_preempt
+
+
+def members_of(promise: ReservationInfo) -> tuple[list[PodRecord], str]:
+    """The reserve pods that need room together with this one's, itself among them, the most important
+    first; and what is missing, if not all members are there."""
+    assert promise.pod is not None
+    job = promise.pod.job
+    if job is None:
+        return [promise.pod], ""
+    name = job.name.name
+    if not job.is_known:
+        return [], f"nobody says how many reservations gang {name} has"
+    wanted = max(job.min_member, job.declared.total if job.declared is not None else 0)
+    there = len(job.members) + len(job.done)
+    if there < wanted:
+        return [], f"gang {name} has {there} of {wanted} reservations"
+    waiting = [member for member in job.waiting() if member.promise is not None]
+    waiting.sort(key=lambda pod: (-pod.cls.priority, pod.started or 0.0, pod.name))
+    return waiting, ""
+
+
+# ReservationPreemption: makes room for a reservation by having less important ones go.
+#
+# Only a reservation that says it may (`can-preempt: "true"`) does so, only to reservations of strictly
+# lower priority, and never to pods that draw on none. Victims are chosen as DefaultPreemption chooses:
+# as many as possible are spared, the most important first, and the node is the one where the others are
+# missed least. The reservation takes its place there at once, and waits for them to go.
+#
+# Reservations of one gang make room together: for all of them, or not at all.
+
+
+_PATIENCE = 60.0
+"""How long victims nobody uses are waited for, in seconds."""
+_SHARE = 10
+_LEAST = 100
+"""How many candidates are looked at: so many percent of the nodes, and no fewer than this."""
+
+Choice = tuple[int, tuple[PodRecord, ...]]
+
+
+class ReservationPreemption(ClusterPlugin):
+    name = "ReservationPreemption"
+    wakes_on = Change.NONE
+
+    def __init__(self, handle: Handle, args: Mapping[str, Any] | Any) -> None:
+        super().__init__(handle, args)
+        given = args if isinstance(args, ReservationPreemptionArgs) else ReservationPreemptionArgs()
+        self._soft = given.eviction == "Soft"
+        self._budgets = DisruptionBudgets(self.cluster)
+        self._known: dict[int, Tried] = {}
+        self._patient: dict[str, float] = {}
+        """Until when a reservation is not written before its victims are gone, by uid."""
+        self.cluster.classes.on_dropped.append(self._forget)
+
+    def _forget(self, cls: PodClass) -> None:
+        self._known.pop(cls.id, None)
+
+    def may_help(self, cls: PodClass) -> bool:
+        if cls.promised_to < 0 or cls.labels.get(CAN_PREEMPT) != "true":
+            return False
+        return bool(self._less_important(cls).any())
+
+    def post_filter(self, pod: PodRecord, trial: Trial) -> Nomination:
+        promise = pod.promise
+        if promise is None or promise.preemptor or promise.leaving or not may_preempt(promise.object):
+            return Nomination()
+        members, missing = members_of(promise)
+        warning = ObjectWarning(promise.ref, INCOMPLETE_GANG, missing)
+        if missing:
+            return Nomination(message=f"preemption: {missing}", warnings=(warning,))
+        found = self._alone(pod, trial) if len(members) == 1 else self._together(members, trial)
+        return found._replace(warnings=(warning,))
+
+    def permit(self, pod: PodRecord, row: int) -> Outcome:
+        """Victims nobody uses are gone in a moment, worth waiting for before anything is written."""
+        promise, promises = pod.promise, self.cluster.promises
+        if promise is None or not promise.clears or self._soft or promise.pre_allocation:
+            return FINE
+        awaited = promises.awaits(promise)
+        if any(promises.drawing(victim) for victim in awaited):
+            return FINE
+        if not awaited and promises.has_room(promise):
+            promises.available(promise)
+            return FINE
+        if pod.uid not in self._patient:
+            self._patient = {uid: t for uid, t in self._patient.items() if uid in promises.known}
+            self._patient[pod.uid] = self.cluster.now + _PATIENCE
+        if self.cluster.now < self._patient[pod.uid]:
+            return Outcome(wait=_PATIENCE)
+        del self._patient[pod.uid]
+        return FINE  # it waits on its node, where everybody can see it
+
+    # One
+
+    def _alone(self, pod: PodRecord, trial: Trial) -> Nomination:
+        tried = Tried(self.cluster)
+        if trial.is_local:
+            tried = self._known.setdefault(pod.cls.id, tried)
+            tried.catch_up((trial.version, self._budgets.version()))
+        found = self._choose(pod, trial, tried)
+        if isinstance(found, str):
+            return Nomination("", found)
+        row, victims = found
+        clears = frozenset(each.uid for each in (*victims, *self._going(row)))
+        return Nomination(decisions=self._told(pod, row, victims), claims=(Claim(pod, row, clears),))
+
+    def _choose(self, pod: PodRecord, trial: Trial, tried: Tried) -> Choice | str:
+        """Where the pod can go, and at whose cost; or why nowhere."""
+        resolvable = trial.resolvable()
+        promising = resolvable & self._less_important(pod.cls)
+        wanted = max(int(np.count_nonzero(resolvable)) * _SHARE // 100, _LEAST)
+        rows = tried.first(promising, wanted, lambda row: self._try(pod, row, trial))
+        tried.up_to_date()
+        return tried.best(rows) if len(rows) else self._why_not(resolvable, promising, tried)
+
+    def _try(self, pod: PodRecord, row: int, trial: Trial) -> Found:
+        there = [hold.pod for hold in self.cluster.ledger.holds.on(row)]
+        lower = [each for each in there if self._is_lower(each, pod) and not self._is_awaited(each)]
+        going = [each for each in self._going(row) if each not in lower]
+        if not lower:
+            return (NO_VICTIMS,)
+        breaking: list[PodRecord] = []
+
+        def spared_first(reserving: list[PodRecord]) -> list[PodRecord]:
+            reserving.sort(key=importance)
+            breaking.extend(self._breaking(reserving))
+            return breaking + [each for each in reserving if each not in breaking]
+
+        victims = trial.reservations_to_go(row, lower, going, spared_first)
+        if isinstance(victims, tuple):
+            return victims
+        victims.sort(key=importance)
+        return candidate(victims, sum(victim in breaking for victim in victims))
+
+    def _breaking(self, reserving: list[PodRecord]) -> list[PodRecord]:
+        """Those with whose pods a disruption budget would be broken."""
+        owner = {
+            pod.uid: each
+            for each in reserving
+            if each.promise is not None
+            for pod in self.cluster.promises.drawing(each.promise)
+        }
+        pods = [self.cluster.pods[uid] for uid in owner if uid in self.cluster.pods]
+        violating, _ = self._budgets.split(pods)
+        those = {owner[pod.uid].uid for pod in violating}
+        return [each for each in reserving if each.uid in those]
+
+    def _is_going(self, reserving: PodRecord) -> bool:
+        promise = reserving.promise
+        return promise is not None and (promise.leaving or promise.terminating)
+
+    def _is_awaited(self, reserving: PodRecord) -> bool:
+        """Whether it goes already and what it leaves is spoken for. One that is evicted softly may be
+        there long after whom it was to go for."""
+        promise = reserving.promise
+        if promise is None:
+            return False
+        return promise.terminating or promise.uid in self.cluster.promises.departures
+
+    def _is_lower(self, reserving: PodRecord, pod: PodRecord) -> bool:
+        """Room preempted for a pod is not a reservation's to take, nor is what pods draw on that are
+        nobody's victims."""
+        promise = reserving.promise
+        return (
+            promise is not None
+            and reserving.phase is Phase.ASSIGNED
+            and not promise.preemptor
+            and not promise.virtual
+            and reserving.cls.priority < pod.cls.priority
+            and not reserving.cls.spared
+            and not any(owner.cls.spared for owner in self.cluster.promises.drawing(promise))
+        )
+
+    def _less_important(self, cls: PodClass) -> NDArray[np.bool_]:
+        """The rows that have a reservation less important than the class."""
+        nodes = self.cluster.nodes
+        rows: NDArray[np.bool_] = nodes.lowest_held[: nodes.size] < cls.priority
+        return rows & nodes.alive[: nodes.size]
+
+    def _why_not(
+        self, resolvable: NDArray[np.bool_], promising: NDArray[np.bool_], tried: Tried
+    ) -> str:
+        nodes, hopeful = self.cluster.nodes.count, int(np.count_nonzero(resolvable))
+        reasons = tried.reasons(promising)
+        reasons[NO_VICTIMS,] += hopeful - int(np.count_nonzero(promising))
+        reasons[NOT_HELPFUL,] = nodes - hopeful
+        blames = {Blame(self.name, texts, False): count for texts, count in reasons.items()}
+        return f"preemption: {verdict(blames).message(nodes)}"
+
+    # Several
+
+    def _together(self, members: list[PodRecord], trial: Trial) -> Nomination:
+        """A dry run for all members that wait, one after the other, each as if they were there."""
+        found: list[tuple[PodRecord, Choice]] = []
+        cleared: set[int] = set()
+        ledger = self.cluster.ledger
+        with ledger.transaction():
+            for member in members:
+                row, its = trial.of(member)
+                choice: Choice | str = (row, ())
+                if row < 0:
+                    choice = self._choose_for(member, its)
+                if isinstance(choice, str):
+                    placed = f"only {len(found)} of {len(members)} members of the gang would have room"
+                    return Nomination("", f"preemption: {placed}.")
+                if row < 0:
+                    cleared.add(choice[0])
+                for victim in choice[1]:
+                    leave(self.cluster, victim)
+                assert member.promise is not None
+                ledger.hold(member, choice[0], member.promise.amounts)
+                found.append((member, choice))
+        gone: dict[int, set[str]] = {}
+        for _, (row, victims) in found:
+            gone.setdefault(row, set()).update(victim.uid for victim in victims)
+        for row in cleared:
+            gone[row].update(each.uid for each in self._going(row))
+        decisions: list[Decision] = []
+        for member, (row, victims) in found:
+            decisions += self._told(member, row, victims)
+        claims = tuple(Claim(member, row, frozenset(gone[row])) for member, (row, _) in found)
+        return Nomination(decisions=tuple(decisions), claims=claims)
+
+    def _choose_for(self, member: PodRecord, trial: Trial) -> Choice | str:
+        promise = member.promise
+        if promise is None or not may_preempt(promise.object):
+            return NO_VICTIMS
+        return self._choose(member, trial, Tried(self.cluster))
+
+    # What comes of it
+
+    def _going(self, row: int) -> list[PodRecord]:
+        """Those there that are on their way out, and were taken for gone."""
+        there = (hold.pod for hold in self.cluster.ledger.holds.on(row))
+        return [each for each in there if self._is_going(each)]
+
+    def _told(self, pod: PodRecord, row: int, victims: tuple[PodRecord, ...]) -> tuple[Decision, ...]:
+        if not victims:
+            return ()
+        names = ", ".join(victim.name for victim in victims)
+        text = f"Preempting {names} on node {self.cluster.nodes.name(row)}"
+        broken = len(self._breaking(list(victims)))
+        if broken:
+            text += f", though that breaks disruption budgets of pods in {broken} of them"
+        return (Emit(pod.ref, "Normal", "Preempting", text, "Preempting"),)

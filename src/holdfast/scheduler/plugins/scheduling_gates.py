@@ -1,0 +1,13 @@
+"""SchedulingGates: a pod with gates is not tried until all are removed."""
+
+from holdfast.scheduler.cluster.events import Change
+from holdfast.scheduler.cluster.pods import PodRecord
+from holdfast.scheduler.framework.interface import Plugin
+
+
+class SchedulingGates(Plugin):
+    name = "SchedulingGates"
+    wakes_on = Change.NONE
+
+    def pre_enqueue(self, pod: PodRecord) -> str:
+        return f"waiting for scheduling gates: [{' '.join(pod.gates)}]" if pod.gates else ""

@@ -1,0 +1,96 @@
+"""VolumeRestrictions: a disk that cannot be shared is given once per node, and a claim for one pod only
+once in the cluster."""
+
+from collections.abc import Hashable
+
+from holdfast.scheduler.cluster.events import Change
+from holdfast.scheduler.cluster.pod_classes import PodClass
+from holdfast.scheduler.cluster.view import Cells, View
+from holdfast.scheduler.framework.cluster_plugin import ClusterPlugin
+from holdfast.scheduler.framework.interface import Filter, Reason, Rejected, Scope
+from holdfast.scheduler.managers.volumes import queueing_hints as stamps
+from holdfast.scheduler.managers.volumes.assume_cache import Marks
+from holdfast.scheduler.managers.volumes.volume_objects import ONE_POD, ClaimKey, DiskUse, WantedVolume
+from holdfast.scheduler.plugins.volume_binding import not_found
+
+REASON_DISK = "node(s) had no available disk"
+REASON_ONE_POD = (
+    "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode "
+    "already in-use by another pod"
+)
+
+
+class VolumeRestrictions(ClusterPlugin):
+    name = "VolumeRestrictions"
+    wakes_on = Change.NODE_ADDED | Change.NODE_REMOVED | Change.POD_LEFT | Change.CLAIMS
+    reads_volumes = True
+
+    def filter(self, cls: PodClass) -> Filter | Rejected | None:
+        volumes = self.cluster.volumes
+        wanted = volumes.wanted(cls)
+        named = [claim.key for claim in wanted.claims if not claim.ephemeral]
+        if not named and not wanted.disks:
+            return None
+        changed = volumes.stamps(stamps.of_claim(key) for key in named)
+        alone = []
+        for key in named:
+            claim = volumes.claim(key)
+            if claim is None:
+                return Rejected(not_found("persistentvolumeclaim", key.name), version=changed)
+            if ONE_POD in claim.spec.access_modes:
+                alone.append(key)
+        if not alone and not wanted.disks:
+            return Filter.nothing(changed)
+        conflicts = self._conflicts(wanted)
+
+        def in_use() -> bool:
+            return any(self._is_used(key, cls) for key in alone)
+
+        def disks_free(view: View) -> Cells:
+            free = view.full(True)
+            for marks in conflicts:
+                free = free & view.negate(view.take(marks.cells))
+            return free
+
+        def passes(view: View) -> Cells:
+            return view.full(False) if alone and in_use() else disks_free(view)
+
+        def reasons(view: View) -> list[Reason]:
+            free = disks_free(view)
+            return [
+                Reason(REASON_DISK, view.negate(free)),
+                Reason(REASON_ONE_POD, free & in_use()),
+            ]
+
+        return Filter(
+            passes,
+            reasons,
+            Scope.USAGE if conflicts else Scope.NODE,
+            version=(lambda: (changed(), in_use())) if alone else changed,
+        )
+
+    def watches(self, cls: PodClass) -> list[Hashable]:
+        claims = self.cluster.volumes.wanted(cls).claims
+        return [stamps.of_claim(claim.key) for claim in claims if not claim.ephemeral]
+
+    def _is_used(self, key: ClaimKey, cls: PodClass) -> bool:
+        """Whether a pod uses the claim, other than one that keeps it for pods of this class. A pod
+        whose node is gone uses nothing any more."""
+        volumes, alive = self.cluster.volumes, self.cluster.nodes.alive
+        uses = sum(count for row, count in volumes.claim_uses.rows(key).items() if alive[row])
+        if not uses:
+            return False
+        for reserving in self.cluster.promises.reserving_for(cls):
+            if any(claim.key == key for claim in volumes.wanted(reserving).claims):
+                uses -= sum(n for row, n in reserving.placed.items() if alive[row])
+        return uses > 0
+
+    def _conflicts(self, wanted: WantedVolume) -> list[Marks]:
+        """The uses of its disks a pod cannot be with. Readers get along with each other."""
+        others = []
+        for mine in wanted.disks:
+            others.append(DiskUse(mine.disk, read_only=False))
+            if not mine.read_only:
+                others.append(DiskUse(mine.disk, read_only=True))
+        uses = self.cluster.volumes.disk_uses
+        return [uses.marks(other) for other in dict.fromkeys(others)]

@@ -1,0 +1,128 @@
+"""What a pod says about the reservations it would use, and whether a reservation is one of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TypeVar
+
+import msgspec
+
+from holdfast.api import names
+from holdfast.api.affinity import Taint
+from holdfast.api.annotations import ExactMatchReservation, ReservationAffinity
+from holdfast.api.decode import decode_json
+from holdfast.api.errors import InvalidObject
+from holdfast.api.meta import Struct
+from holdfast.api.selectors import find_untolerated, match_node_selector_term, tolerated
+from holdfast.machinery.error_list import ErrorList
+from holdfast.machinery.known_fields import find_unknown, schema_of
+from holdfast.scheduler.cluster.pod_classes import PodClass
+from holdfast.scheduler.reservations.reservation_info import ReservationInfo
+
+_CLOSED = Taint(key=names.TAINT_UNSCHEDULABLE, effect=names.NO_SCHEDULE)
+_KEEPING_OUT = (names.NO_SCHEDULE, names.NO_EXECUTE)
+
+OTHER_NAME = "didn't match the requested reservation name"
+UNSCHEDULABLE = "is unschedulable"
+AFFINITY = "didn't match affinity rules"
+NOT_EXACT = "is not exact matched"
+
+
+class RequiredReservation:
+    """Of one class; `error` says what cannot be read in its annotations."""
+
+    __slots__ = ("_amounts", "_exact", "_is_open", "_tolerations", "affinity", "error")
+
+    def __init__(self, cls: PodClass, amounts: Mapping[str, int]) -> None:
+        self.error = ""
+        self.affinity: ReservationAffinity | None = None
+        self._amounts = amounts
+        self._exact: tuple[str, ...] = ()
+        self._tolerations = cls.tolerations
+        try:
+            text = cls.annotations.get(names.RESERVATION_AFFINITY)
+            if text is not None:
+                self.affinity = _read(text, ReservationAffinity, names.RESERVATION_AFFINITY)
+                self._tolerations = [*cls.tolerations, *self.affinity.tolerations]
+            text = cls.annotations.get(names.EXACT_MATCH_RESERVATION)
+            if text is not None:
+                exact = _read(text, ExactMatchReservation, names.EXACT_MATCH_RESERVATION)
+                self._exact = tuple(exact.resource_names)
+        except InvalidObject as error:
+            self.error = f"{error.field}: {error.message}"
+        self._is_open = self.affinity is None and not self._exact
+        """Whether it says nothing about which reservation it would use."""
+
+    @property
+    def required(self) -> bool:
+        """Whether the pod must use a reservation."""
+        return self.affinity is not None
+
+    @property
+    def by_name(self) -> str:
+        return self.affinity.name if self.affinity is not None else ""
+
+    def refusal(self, promise: ReservationInfo, node_labels: Mapping[str, str]) -> str:
+        """Why the pod would not use the reservation; empty if it would."""
+        if self._is_open and not promise.taints and not promise.closed:
+            return ""
+        if self.by_name:
+            if promise.name != self.by_name:
+                return OTHER_NAME
+            return "" if self._is_exact(promise) else NOT_EXACT
+        if promise.closed and not tolerated(_CLOSED, self._tolerations):
+            return UNSCHEDULABLE
+        if promise.taints:
+            taint = find_untolerated(
+                [taint for taint in promise.taints if taint.effect in _KEEPING_OUT], self._tolerations
+            )
+            if taint is not None:
+                return f"had untolerated taint {{{taint.key}: {taint.value}}}"
+        if self.affinity is not None and not self._is_near(self.affinity, promise, node_labels):
+            return AFFINITY
+        return "" if self._is_exact(promise) else NOT_EXACT
+
+    def _is_near(
+        self, affinity: ReservationAffinity, promise: ReservationInfo, node_labels: Mapping[str, str]
+    ) -> bool:
+        labels = promise.object.metadata.labels
+        if any(labels.get(key) != value for key, value in affinity.reservation_selector.items()):
+            return False
+        required = affinity.required_during_scheduling_ignored_during_execution
+        if required is None:
+            return True
+        everything = {**node_labels, **labels}
+        return any(
+            match_node_selector_term(term, everything, promise.name)
+            for term in required.reservation_selector_terms
+        )
+
+    def takes_new(self, amounts: Mapping[str, int]) -> bool:
+        """Whether the pod would use a reservation of these amounts made for it, which has no labels."""
+        affinity = self.affinity
+        near = affinity is None or not (
+            affinity.name
+            or affinity.reservation_selector
+            or affinity.required_during_scheduling_ignored_during_execution
+        )
+        return near and all(self._amounts.get(n, 0) == amounts.get(n, 0) for n in self._exact)
+
+    def _is_exact(self, promise: ReservationInfo) -> bool:
+        return all(
+            self._amounts.get(name, 0) == promise.amounts_by_name.get(name, 0) for name in self._exact
+        )
+
+
+T = TypeVar("T", bound=Struct)
+
+
+def _read(text: str, type: type[T], annotation: str) -> T:
+    """An annotation that is empty says nothing, but it is there. A misspelt field is an error, since
+    the pod would be placed as if it were not given; a field that is like none may be a newer one."""
+    said, field = "{}" if text in ("", "null") else text, f"metadata.annotations[{annotation}]"
+    read = decode_json(said, type, field=field)
+    findings = ErrorList("")
+    find_unknown(findings, msgspec.json.decode(said), schema_of(type), mistakes_only=True)
+    if findings.errors:
+        raise findings.errors[0].within(prefix=field)
+    return read

@@ -1,0 +1,386 @@
+"""Reservations as objects tell of them: coming, changing, found on a node, going."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from holdfast.api import names
+from holdfast.api.errors import HoldfastError, InvalidObject, SelectorError, TimeError
+from holdfast.api.meta import ObjectMeta
+from holdfast.api.quantity import QuantityError
+from holdfast.api.reservation import Reservation, ReservationPhase
+from holdfast.api.times import parse_time
+from holdfast.scheduler.cluster.events import Change
+from holdfast.scheduler.cluster.pod_classes import ORDINARY, PodClass, Traits
+from holdfast.scheduler.cluster.pods import Phase, PodRecord, queued_since
+from holdfast.scheduler.cluster.reservation_table import Amounts
+from holdfast.scheduler.cluster.slots import PODS
+from holdfast.scheduler.reservations.owners import OwnerSpec
+from holdfast.scheduler.reservations.preemption_holds import preemptor_of
+from holdfast.scheduler.reservations.reservation_info import FINISHED, LIVE, ReservationInfo
+from holdfast.scheduler.reservations.reservation_victims import (
+    INCOMPLETE_GANG,
+    INVALID_CAN_PREEMPT,
+    INVALID_PRIORITY,
+    problems,
+    victims_in,
+)
+from holdfast.scheduler.reservations.reserve_pod import (
+    Terms,
+    counts_pods,
+    held,
+    node_and_scheduler,
+    reserve_pod,
+    terms_of,
+    traits_of,
+)
+
+if TYPE_CHECKING:
+    from holdfast.scheduler.cluster.cluster import Cluster
+    from holdfast.scheduler.reservations.reservation_cache import ReservationCache
+
+_PRIVATE = Traits(private=True)
+_AMOUNTS_KEPT = 4096
+_OF_A_ROOM = {names.HELD_FOR, names.HELD_BECAUSE}
+"""The annotations of room held for a preemptor."""
+
+
+class _Told(NamedTuple):
+    """Amounts, never written to, as they are told of."""
+
+    amounts: Amounts
+    pods_too: bool
+    by_name: dict[str, int]
+    listed: tuple[tuple[int, str], ...]
+
+
+class ReservationHandlers:
+    def __init__(self, promises: ReservationCache, cluster: Cluster) -> None:
+        self._promises = promises
+        self._cluster = cluster
+        self._ledger = cluster.ledger
+        self._nodes = cluster.nodes
+        self._uid: dict[str, str] = {}
+        self._named: Counter[tuple[str, str]] = Counter()
+        self._nobody: OwnerSpec | None = None
+        self._last_room: tuple[Any, PodClass] | None = None
+        self._last_terms: tuple[Any, Terms] | None = None
+        self._told = _Told({}, False, {}, ())
+        self._amounts: dict[tuple[tuple[int, int], ...], Amounts] = {}
+
+    def uid(self, name: str) -> str:
+        return self._uid.get(name, "")
+
+    def traits(self, metadata: ObjectMeta) -> Traits:
+        """What sets the class of a pod apart because of reservations."""
+        if not self._named:
+            return ORDINARY
+        if ("", metadata.uid) in self._named or ("name", metadata.name) in self._named:
+            return _PRIVATE
+        return ORDINARY
+
+    def put(self, reservation: Reservation) -> None:
+        promises, meta = self._promises, reservation.metadata
+        promise, renewed = promises.known.get(meta.uid), False
+        if promise is not None:
+            renewed = promise.see(reservation)
+            if not renewed and self._is_settled(promise):
+                return
+            if not renewed and promise.finished and reservation.status == promise.told:
+                promise.told = None
+                promises.dirty[meta.uid] = None  # its collection comes next
+                return
+        else:
+            namesake = promises.get(meta.name)
+            if namesake is not None:
+                self.drop(namesake.uid, "replaced")
+            promise = ReservationInfo(reservation, self._created(meta))
+            promises.known[meta.uid] = promise
+            self._uid[meta.name] = meta.uid
+            promises.note(promise, "added")
+        self._cluster.jobs.holds.put(promise)
+        promises.dirty[promise.uid] = None
+        if promise.finished or reservation.status.phase in FINISHED:
+            promises.finish(promise, promise.finished or reservation.status.phase)
+            return
+        known = not renewed and promise.pod is not None and not promise.error
+        try:
+            changed = not known and self._read(promise)
+        except (InvalidObject, SelectorError, QuantityError) as error:
+            self._unreadable(promise, error)
+            return
+        changed = changed or bool(promise.error)
+        promise.error = ""
+        self._settle(promise, changed)
+        promises.see_leaving(promise)
+        for reason, message in problems(reservation).items():
+            self._cluster.complain(promise.ref, reason, message)
+        if renewed:
+            promises.opened(promise)
+
+    def put_virtual(self, promise: ReservationInfo) -> None:
+        """Of a reservation that has no object; raises what is wrong with what stands for it."""
+        self._read(promise)
+        self._promises.known[promise.uid] = promise
+        self._uid[promise.name] = promise.uid
+        self.set_amounts(promise, promise.wanted)
+
+    def _is_settled(self, promise: ReservationInfo) -> bool:
+        """Whether an object of which only the status is new says nothing but what was decided."""
+        status, pod = promise.object.status, promise.pod
+        if pod is None or promise.told is None or status != promise.told:
+            return False
+        promise.told = None
+        return pod.phase is Phase.ASSIGNED and self._nodes.name(pod.row) == status.node_name
+
+    def drop(self, uid: str, why: str = "deleted") -> None:
+        promise = self._promises.known.pop(uid, None)
+        if promise is None:
+            return
+        if self._uid.get(promise.name) == uid:
+            del self._uid[promise.name]
+        self._promises.softly_evicted.pop(uid, None)
+        for reason in (INVALID_PRIORITY, INVALID_CAN_PREEMPT, INCOMPLETE_GANG):
+            self._cluster.complain(promise.ref, reason, "")
+        self.let_go(promise)
+        self._cluster.jobs.holds.drop(promise)
+        self._cluster.jobs.gone(promise.object.metadata.uid)
+        self._promises.dirty.pop(uid, None)
+        self._promises.note(promise, why)
+
+    def let_go(self, promise: ReservationInfo) -> None:
+        """It gives up its room and its owners."""
+        pod = promise.pod
+        if pod is not None:
+            if self._cluster.watcher is not None:
+                self._cluster.watcher.pod_settled(pod)
+            if pod.row >= 0:
+                self._promises.waiting.leave(promise)
+                self._promises.clear(promise, frozenset())
+                self._promises.moved(promise)
+                self._ledger.release(pod)
+                self._cluster.changed(Change.POD_LEFT)
+            pod.phase = Phase.PENDING
+            pod.gone = True
+            self._cluster.jobs.leave(pod)
+            self._cluster.belongings.forget(pod.uid)
+            self._cluster.classes.release(pod.cls)
+            promise.pod = None
+        if promise.spec is not None:
+            self._leave(promise)
+            promise.spec = None
+
+    def _interned(self, amounts: Amounts) -> Amounts:
+        """Thousands of reservations are alike: what they hold is kept once, and never changed."""
+        key = tuple(amounts.items())
+        if len(self._amounts) >= _AMOUNTS_KEPT:
+            self._amounts.clear()
+        return self._amounts.setdefault(key, amounts)
+
+    def set_amounts(self, promise: ReservationInfo, amounts: Amounts) -> None:
+        promise.amounts = amounts
+        # The one pod slot every reservation has is not worth telling.
+        pods_too = promise.counts_pods or amounts.get(PODS, 0) > 1
+        if self._told.amounts is not amounts or self._told.pods_too != pods_too:
+            self._told = self._telling(amounts, pods_too)
+        promise.amounts_by_name, promise.listed = self._told.by_name, self._told.listed
+
+    def _telling(self, amounts: Amounts, pods_too: bool) -> _Told:
+        slots = self._nodes.slots
+        named = sorted((slots.name(slot), slot) for slot in amounts if slots.name(slot))
+        listed = tuple([(slot, name) for name, slot in named if slot != PODS or pods_too])
+        return _Told(amounts, pods_too, self._promises.by_name(amounts.items()), listed)
+
+    # Reading an object
+
+    def _read(self, promise: ReservationInfo) -> bool:
+        """Takes owners and template from the object; raises what is wrong with them. Whether anything
+        changed that scheduling can see."""
+        promises, reservation = self._promises, promise.object
+        node, scheduler = node_and_scheduler(reservation)
+        preemptor = preemptor_of(reservation) if node else ""
+        spec = promises.specs.acquire([] if preemptor else reservation.spec.owners)
+        try:
+            if preemptor:
+                cls = self._class_of_room(reservation, spec.id)
+            else:
+                pod = reserve_pod(reservation)
+                cls = self._cluster.classes.acquire(pod, traits_of(reservation, spec.id, node))
+        except HoldfastError:
+            promises.specs.release(spec)
+            raise
+        if promise.spec is not None:
+            self._leave(promise)
+        promise.spec = spec
+        promise.preemptor, promise.wants_node = preemptor, node
+        if preemptor:
+            self._keep_room(promise)
+        promises.members.setdefault(spec.id, {})[promise.uid] = promise
+        for named in spec.names():
+            self._name(named.name, named.uid, 1)
+        record = promise.pod
+        changed = record is None or record.cls is not cls
+        if record is None:
+            record = promise.pod = PodRecord(promise.ref, cls, scheduler, self._cluster.now)
+            record.namespace = cls.namespace
+            record.started = promise.created
+            record.created = reservation.metadata.creation_timestamp
+            record.queued_since = queued_since(record.created, self._cluster.now)
+            record.promise = promise
+        else:
+            self._reclass(record, cls)
+        self._cluster.jobs.join(record, reservation.metadata, cls.namespace)
+        terms = self._terms(promise, cls)
+        promise.wanted = self._interned(terms.wanted)
+        if promise.once != terms.once and promise.hold is not None:
+            self._nodes.held_outdated[promise.hold.row] = None
+        promise.once = terms.once
+        promise.order = terms.order
+        promise.restricted = terms.restricted
+        promise.withheld = terms.withheld
+        promise.counts_pods = counts_pods(reservation, cls)
+        return changed
+
+    def _class_of_room(self, reservation: Reservation, spec: int) -> PodClass:
+        """Preemptors come in numbers, and the last one's template is mostly this one's too."""
+        template = reservation.spec.template or {}
+        wanted = {key: value for key, value in template["spec"].items() if key != "nodeName"}
+        asked = (template.get("metadata"), wanted)
+        classes = self._cluster.classes
+        if self._last_room is not None and self._last_room[0] == asked:
+            cls = self._last_room[1]
+            if classes.once_more(cls):
+                return cls
+        cls = classes.acquire(reserve_pod(reservation), traits_of(reservation, spec, ""))
+        self._last_room = asked, cls
+        return cls
+
+    def _terms(self, promise: ReservationInfo, cls: PodClass) -> Terms:
+        """Room of preemptors that says nothing more is as alike as they are."""
+        meta = promise.object.metadata
+        if not promise.preemptor or meta.annotations.keys() != _OF_A_ROOM or len(meta.labels) > 1:
+            return terms_of(promise.object, cls, self._nodes)
+        which = cls.id, len(self._cluster.classes.counted)
+        if self._last_terms is None or self._last_terms[0] != which:
+            self._last_terms = which, terms_of(promise.object, cls, self._nodes)
+        return self._last_terms[1]
+
+    def _reclass(self, record: PodRecord, cls: PodClass) -> None:
+        before = record.cls
+        if cls is not before and record.row >= 0:
+            hold = self._ledger.holds.get(record.uid)
+            assert hold is not None
+            row, amounts = hold.row, hold.amounts
+            with self._ledger.transaction() as transaction:
+                self._ledger.release(record)
+                record.cls = cls
+                self._ledger.hold(record, row, amounts)
+                transaction.commit()
+        record.cls = cls
+        self._cluster.classes.release(before)
+
+    def _unreadable(self, promise: ReservationInfo, error: Exception) -> None:
+        text = str(error)
+        if isinstance(error, InvalidObject):
+            text = f"{error.field}: {error.message}" if error.field else error.message
+        if promise.error != text:
+            promise.error = text
+            self._promises.note(promise, "invalid", text)
+        pod = promise.pod
+        if pod is not None and pod.phase is Phase.PENDING and self._cluster.watcher is not None:
+            self._cluster.watcher.pod_settled(pod)
+
+    def _created(self, meta: ObjectMeta) -> float:
+        try:
+            return parse_time(meta.creation_timestamp or "")
+        except TimeError:
+            return self._cluster.now
+
+    # Coming to what the object says
+
+    def _settle(self, promise: ReservationInfo, changed: bool) -> None:
+        pod, status = promise.pod, promise.object.status
+        assert pod is not None
+        if status.node_name and status.phase in LIVE:
+            self._found_on(promise, status.node_name)
+            return
+        if pod.phase is not Phase.PENDING:
+            return
+        self.set_amounts(promise, promise.wanted)
+        watcher = self._cluster.watcher
+        if watcher is None:
+            return
+        if promise.terminating:
+            watcher.pod_settled(pod)
+        elif changed:
+            watcher.pod_pending(pod)
+
+    def _found_on(self, promise: ReservationInfo, node: str) -> None:
+        """The object says where it holds its room, by our doing or by another's."""
+        promises, pod, status = self._promises, promise.pod, promise.object.status
+        assert pod is not None
+        if status.phase == ReservationPhase.AVAILABLE and not promise.waiting:
+            self._cluster.belongings.seen(pod, promise.object.metadata)
+        row = self._cluster.open_row(node)
+        if pod.row == row:
+            if pod.phase is Phase.ASSUMED:
+                promises.confirm(promise)
+            return
+        watcher = self._cluster.watcher
+        if watcher is not None:
+            watcher.pod_settled(pod)
+        if pod.row >= 0:
+            promises.waiting.leave(promise)
+            promises.clear(promise, frozenset())
+            self._ledger.release(pod)
+            self._cluster.changed(Change.POD_LEFT)
+        self.set_amounts(promise, self._held(promise, pod.cls))
+        self._ledger.hold(pod, row, promise.amounts)
+        promise.node_gone = False
+        if status.phase == ReservationPhase.WAITING:
+            promises.waiting.join(promise)
+            promises.clear(promise, victims_in(promise.object))
+        pod.phase = Phase.ASSIGNED
+        promises.note(promise, status.phase.lower(), node)
+        promises.opened(promise)
+
+    def _held(self, promise: ReservationInfo, cls: PodClass) -> Amounts:
+        """What its status says it holds; what it asks for where that makes no sense."""
+        allocatable = promise.object.status.allocatable
+        if not allocatable:
+            return promise.wanted
+        try:
+            return self._interned(held(allocatable, cls, self._nodes))
+        except QuantityError:
+            return promise.wanted
+
+    # Whom it means
+
+    def _leave(self, promise: ReservationInfo) -> None:
+        spec = promise.spec
+        assert spec is not None
+        there = self._promises.members[spec.id]
+        there.pop(promise.uid, None)
+        if not there:
+            del self._promises.members[spec.id]
+        for named in spec.names():
+            self._name(named.name, named.uid, -1)
+        self._promises.specs.release(spec)
+        self._promises.rooms.remove(promise)
+
+    def _keep_room(self, promise: ReservationInfo) -> None:
+        """Those of preemptors all have the same owners: nobody, as far as classes of pods go."""
+        self._promises.rooms.add(promise)
+        if self._nobody is None:
+            self._nobody = self._promises.specs.acquire([])  # to stay: they come and go all the time
+
+    def _name(self, name: str, uid: str, count: int) -> None:
+        """Some reservation means a pod of this name or uid, or does so no more."""
+        key = ("", uid) if uid else ("name", name)
+        before = self._named[key]
+        self._named[key] = before + count
+        if not self._named[key]:
+            del self._named[key]
+        if (before == 0) != (before + count == 0):
+            self._cluster.intake.reclassify(name, uid)

@@ -1,0 +1,111 @@
+"""Preemption among reservations: what they say about it, and which have to go for whom.
+
+A reservation that preempts takes its place at once, and waits there until its victims are gone. Their
+uids are written on it together with its node, so that a scheduler that restarts knows who has to go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from holdfast.api import names
+from holdfast.api.annotations import Preempts, SoftEviction
+from holdfast.api.decode import decode_json
+from holdfast.api.errors import InvalidObject
+from holdfast.api.reservation import Reservation
+from holdfast.api.selectors import as_integer
+from holdfast.api.times import format_time
+
+if TYPE_CHECKING:
+    from holdfast.scheduler.reservations.reservation_info import ReservationInfo
+
+INVALID_PRIORITY = "InvalidPriority"
+INVALID_CAN_PREEMPT = "InvalidCanPreempt"
+INCOMPLETE_GANG = "IncompleteGang"
+
+_HIGHEST = 2**31 - 1
+
+
+def labelled_priority(reservation: Reservation) -> int | None:
+    """What its label says; None if it says nothing that makes sense."""
+    value = as_integer(reservation.metadata.labels.get(names.RESERVATION_PRIORITY, ""))
+    return value if value is not None and -_HIGHEST - 1 <= value <= _HIGHEST else None
+
+
+def may_preempt(reservation: Reservation) -> bool:
+    return reservation.metadata.labels.get(names.CAN_PREEMPT) == "true"
+
+
+def problems(reservation: Reservation) -> dict[str, str]:
+    """What is wrong with its labels, by the reason it is told under; empty texts where nothing is."""
+    labels = reservation.metadata.labels
+    priority, can = labels.get(names.RESERVATION_PRIORITY), labels.get(names.CAN_PREEMPT)
+    bad_priority = bad_can = ""
+    if priority is not None and labelled_priority(reservation) is None:
+        bad_priority = (
+            f"metadata.labels[{names.RESERVATION_PRIORITY}]: expected an integer of 32 bits, "
+            f'got "{priority}"; it counts as not set'
+        )
+    if can not in (None, "true", "false"):
+        bad_can = (
+            f'metadata.labels[{names.CAN_PREEMPT}]: expected "true" or "false", got "{can}"; '
+            "it counts as not set"
+        )
+    return {INVALID_PRIORITY: bad_priority, INVALID_CAN_PREEMPT: bad_can}
+
+
+def is_soft_evicted(reservation: Reservation) -> bool:
+    return reservation.metadata.labels.get(names.SOFT_EVICTION) == "true"
+
+
+def soft_eviction(initiator: str, reason: str, now: float) -> str:
+    return msgspec.json.encode(SoftEviction(format_time(now), initiator, reason)).decode()
+
+
+def victims_in(reservation: Reservation) -> frozenset[str]:
+    """The uids of those that were to go for it, as far as it says so."""
+    text = reservation.metadata.annotations.get(names.PREEMPTS)
+    if text is None:
+        return frozenset()
+    try:
+        return frozenset(decode_json(text, Preempts).reservations)
+    except InvalidObject:
+        return frozenset()
+
+
+def written(victims: Iterable[str]) -> str:
+    return msgspec.json.encode(Preempts(sorted(victims))).decode()
+
+
+class Departures:
+    """Reservations that have to go, and for whom."""
+
+    def __init__(self) -> None:
+        self._for: dict[str, dict[str, ReservationInfo]] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._for)
+
+    def __contains__(self, uid: str) -> bool:
+        return uid in self._for
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(list(self._for))
+
+    def of(self, uid: str) -> ReservationInfo | None:
+        """The one a reservation has to go for, the first if there are several."""
+        return next(iter(self._for.get(uid, {}).values()), None)
+
+    def begin(self, preemptor: ReservationInfo) -> None:
+        for uid in sorted(preemptor.clears):
+            self._for.setdefault(uid, {})[preemptor.uid] = preemptor
+
+    def end(self, preemptor: ReservationInfo) -> None:
+        for uid in sorted(preemptor.clears):
+            waiting = self._for.get(uid, {})
+            waiting.pop(preemptor.uid, None)
+            if not waiting:
+                self._for.pop(uid, None)

@@ -1,0 +1,477 @@
+"""One reservation that has no object yet, and how its kind is dealt with."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+from holdfast.api.meta import ResourceList
+from holdfast.api.names import PODS, RESERVATION_ID, RESERVATION_IGNORED
+from holdfast.api.quantity import format_amount
+from holdfast.api.reservation import NewReservationRequirement
+from holdfast.machinery.dynamic_reservations import amounts_of, at_least, id_of, new_id, reservation_for
+from holdfast.scheduler.cluster.decisions import Decision, Emit, ObjectRef
+from holdfast.scheduler.cluster.events import Change
+from holdfast.scheduler.cluster.pods import Phase, PodRecord
+from holdfast.scheduler.reservations.provisioning_requests import Ask, Requirements
+from holdfast.scheduler.reservations.reservation_info import ReservationInfo
+
+if TYPE_CHECKING:
+    from holdfast.scheduler.cluster.cluster import Cluster
+
+
+_MOST_OBSERVED = 100_000
+"""So many observations are kept for whoever asks for them."""
+
+
+class Settings(NamedTuple):
+    timeout: float
+    """How long a reservation is waited for."""
+    retention: float
+    """How long the room is kept when that was in vain."""
+    bind_anyway: bool
+    """Whether the pod is then bound without one."""
+
+
+@dataclass(slots=True)
+class VirtualFigures:
+    """For metrics."""
+
+    requests: int = 0
+    created: int = 0
+    failures: int = 0
+    latencies: deque[float] = field(default_factory=lambda: deque(maxlen=_MOST_OBSERVED))
+    """From asking for a reservation until there was one, in seconds; those not yet taken."""
+    pendings: deque[float] = field(default_factory=lambda: deque(maxlen=_MOST_OBSERVED))
+    """From a reservation being there until it was available."""
+
+
+class Virtual:
+    __slots__ = (
+        "asked_at",
+        "deadline",
+        "failed",
+        "id",
+        "keep_until",
+        "promise",
+        "requester",
+        "resources",
+        "waiting",
+    )
+
+    def __init__(
+        self, id: str, promise: ReservationInfo, requester: ObjectRef, resources: ResourceList
+    ) -> None:
+        self.id = id
+        self.promise = promise
+        self.requester = requester
+        """The pod that says what is asked for."""
+        self.resources = resources
+        self.waiting: dict[str, PodRecord] = {}
+        """Pods that draw on it, by uid."""
+        self.asked_at = 0.0
+        self.deadline = 0.0
+        self.failed = ""
+        """Why nothing came of it, until it is asked for again."""
+        self.keep_until: float | None = None
+        """When it is dropped even if pods wait; set when it first failed."""
+
+    @property
+    def row(self) -> int:
+        return self.promise.pod.row if self.promise.pod is not None else -1
+
+
+# Reservations that have no object yet: room set aside for a pod until a provisioner has made one.
+#
+#                    failed                       again
+#     asked for ───────────────► kept for a while ─────► asked for
+#         │                             │
+#         │ the object is there         │ the time is over, or nobody wants it any more
+#         ▼                             ▼
+#     replaced by it                 dropped
+#
+# A virtual reservation is a promise like any other: it holds room in the ledger, and siblings of the
+# pod that asked for it may draw on it. Pods that do wait for the object. Its id follows from the pod,
+# so that a scheduler that restarts asks for the same reservation again, and never for a second one.
+#
+# Who may use it, and the reservation that replaces it, is decided by `may_use`: each time it is asked
+# whether a pod that waits may be bound (pods are relabelled and annotated meanwhile), and when the
+# reservation comes, which may be for others than the template said.
+
+
+ATTEMPT = "ReservationCreationAttempt"
+SUCCESS = "ReservationCreationSuccess"
+FAILURE = "ReservationCreationFailure"
+TIMEOUT = "ReservationTimeout"
+
+_INSTANT = 1e-6
+
+
+class VirtualReservations:
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self.settings: Settings | None = None
+        """None as long as nobody looks after virtual reservations; then templates mean nothing."""
+        self.requirements = Requirements()
+        self.by_id: dict[str, Virtual] = {}
+        self._by_requester: dict[str, Virtual] = {}
+        self.waits: dict[str, Virtual] = {}
+        """The pods that wait until they are told otherwise, by uid, with what for. That may be replaced
+        by its reservation, whose status they then wait for, or dropped; see `is_live`. Another one may
+        have its id by then."""
+        self.untold: dict[str, None] = {}
+        """The ids of those whose pods must be told."""
+        self.reports: list[Decision] = []
+        self.figures = VirtualFigures()
+        self.adopting: dict[str, float] = {}
+        """The uids of reservations that took over, and when they were seen, until available."""
+        self.refused: dict[str, str] = {}
+        """The uids of reservations that will not do, and why."""
+        self._unwritten: dict[str, str] = {}
+
+    # Asking
+
+    def id_for(self, ask: Ask, size: Mapping[str, int]) -> str:
+        """What the pod has asked for before, unless that came and is of no use at this size."""
+        id = ask.id or new_id(ask.pod.uid)
+        while id in self.by_id or any(
+            promise is None or promise.placed or not _within(promise, size)
+            for promise in self._made(id)
+        ):
+            id = new_id(ask.pod.uid, spent=id)
+        return id
+
+    def _made(self, id: str) -> Iterator[ReservationInfo | None]:
+        """The reservations there are of an id; None for those that are of no use any more, even if that
+        is not written yet."""
+        known = self._cluster.promises.known
+        for uid, finished in self.requirements.made.get(id, {}).items():
+            promise = known.get(uid)
+            yield None if finished or promise is None or promise.finished else promise
+
+    def coming(self, ask: Ask) -> dict[str, int]:
+        """The amounts of a reservation that was made for the pod, and waits for what is set aside."""
+        amounts: dict[str, int] = {}
+        for promise in self._made(ask.id):
+            if promise is not None and not promise.placed:
+                amounts = at_least(amounts, _without_slot(promise))
+        return amounts
+
+    def open(self, ask: Ask, size: Mapping[str, int], row: int) -> Virtual:
+        """Sets room aside on the row; raises what is wrong with the template's owners."""
+        now = self._cluster.now
+        id = self.id_for(ask, size)
+        listed: ResourceList = {name: format_amount(name, size[name]) for name in sorted(size)}
+        asked = NewReservationRequirement(labels={RESERVATION_ID: id}, resources=listed)
+        reservation = reservation_for(ask.template, asked)
+        reservation.metadata.uid = id
+        reservation.metadata.name = f"virtual/{id}"  # no object can be called that
+        promise = ReservationInfo(reservation, now)
+        promise.virtual = True
+        self._cluster.promises.put_virtual(promise, row)
+        virtual = self.by_id[id] = Virtual(id, promise, ask.pod, listed)
+        self._by_requester[ask.pod.uid] = virtual
+        self.figures.requests += 1
+        node = self._cluster.nodes.name(row)
+        amounts = ", ".join(f"{name}: {quantity}" for name, quantity in listed.items())
+        self._say(virtual, "Normal", ATTEMPT, f"Asking for reservation {id} on {node} ({amounts})")
+        self._try_again(id)
+        self.requirements.touch(id)
+        return virtual
+
+    def has_told(self, ask: Ask) -> bool:
+        """Whether the pod says what is asked for on its behalf now."""
+        virtual, requirement = self.by_id.get(ask.id), ask.requirement
+        if virtual is None or requirement is None:
+            return False
+        return amounts_of(requirement.resources) == amounts_of(virtual.resources)
+
+    def asked_by(self, pod: PodRecord) -> Virtual | None:
+        """What was set aside for the pod, and is not there yet."""
+        return self._by_requester.get(pod.uid)
+
+    def begin_wait(self, pod: PodRecord) -> None:
+        """The pod draws on a virtual reservation, or does not."""
+        drawn = self._cluster.promises.known.get(pod.draws_on)
+        if drawn is None or not drawn.virtual:
+            return
+        virtual, now = self.by_id[drawn.uid], self._cluster.now
+        if self.waits.get(pod.uid) is virtual:
+            return
+        assert self.settings is not None
+        if not virtual.waiting:
+            virtual.asked_at = now
+            virtual.deadline = now + self.settings.timeout
+            virtual.failed = ""
+            self.untold[virtual.id] = None
+        virtual.waiting[pod.uid] = pod
+        self.waits[pod.uid] = virtual
+
+    def may_use(self, pod: PodRecord, promise: ReservationInfo, requester: str = "") -> bool:
+        """Whether a pod may draw on a virtual reservation or on the one that replaces it: those that
+        match its owners may, and the one that asked for it."""
+        if pod.cls.labels.get(RESERVATION_IGNORED) == "true":
+            return False
+        promises, wish = self._cluster.promises, self._cluster.promises.wish(pod.cls)
+        if pod.uid == requester:
+            return wish.takes_new(_without_slot(promise)) or not wish.refusal(
+                promise, promises.node_labels(pod.row)
+            )
+        if promise.spec is None or promise.spec.id not in promises.matching(pod.cls):
+            return False
+        return not wish.refusal(promise, promises.node_labels(pod.row))
+
+    def successors(self, virtual: Virtual, promise: ReservationInfo) -> list[PodRecord]:
+        """The pods drawing on a virtual reservation that may go on with the one that replaces it: one
+        if it is to be allocated once, and as many as it has enough for if its policy is Restricted."""
+        drawing = self._cluster.promises.drawing(virtual.promise)
+        drawing.sort(key=lambda pod: pod.uid != virtual.requester.uid)
+        left = dict(promise.wanted)
+        found: list[PodRecord] = []
+        for pod in drawing:
+            if not self.may_use(pod, promise, virtual.requester.uid) or (found and promise.once):
+                continue
+            restricted = promise.restricted or ()
+            if any(slot in restricted and amount > left.get(slot, 0) for slot, amount in pod.cls.usage):
+                continue
+            for slot, amount in pod.cls.usage:
+                left[slot] = left.get(slot, 0) - amount
+            found.append(pod)
+        return found
+
+    def keep_asking(self, virtual: Virtual) -> bool:
+        """Sees to it that some pod asks for it; it is dropped, and False, if none does any more."""
+        if virtual.requester.uid in self.requirements.asks or self._hand_over(virtual):
+            return True
+        self.drop(virtual)
+        return False
+
+    def ask_again(self) -> None:
+        """Has requirements written again that somebody removed or changed while the pod waits."""
+        edited, self.requirements.edited = self.requirements.edited, {}
+        for uid in edited:
+            virtual = self._by_requester.get(uid)
+            if virtual is not None and virtual.waiting:
+                self.untold[virtual.id] = None
+
+    def is_live(self, virtual: Virtual) -> bool:
+        """Whether it is still set aside, neither replaced nor dropped."""
+        return self.by_id.get(virtual.id) is virtual
+
+    def end_wait(self, pod: PodRecord) -> None:
+        virtual = self.waits.pop(pod.uid, None)
+        self._unwritten.pop(pod.uid, None)
+        if virtual is None:
+            return
+        virtual.waiting.pop(pod.uid, None)
+        if not self.is_live(virtual):
+            return
+        if virtual.failed and virtual.waiting:
+            return
+        if virtual.waiting:
+            self.keep_asking(virtual)
+        elif not (virtual.failed and self._is_kept(virtual)):
+            self.drop(virtual)
+
+    # What came of it
+
+    def failure(self, pod: PodRecord) -> str:
+        """Why the pod need not wait any more; empty while there is hope."""
+        virtual, now = self.waits[pod.uid], self._cluster.now
+        if virtual.failed:
+            return virtual.failed
+        ask = self.requirements.asks.get(virtual.requester.uid)
+        unwritten = self._unwritten.get(virtual.requester.uid, "")
+        if unwritten:
+            self._fail(virtual, FAILURE, f"cannot ask for reservation {virtual.id}: {unwritten}")
+        elif ask is not None and ask.error != ask.heeded:
+            ask.heeded = ask.error
+            self._fail(virtual, FAILURE, f"reservation {virtual.id} was not created: {ask.error}")
+        elif now >= virtual.deadline - _INSTANT:
+            after = f"{virtual.deadline - virtual.asked_at:g}s"
+            self._fail(virtual, TIMEOUT, f"reservation {virtual.id} was not created within {after}")
+        elif virtual.keep_until is not None and now >= virtual.keep_until - _INSTANT:
+            virtual.failed = f"reservation {virtual.id} was not created"
+        return virtual.failed
+
+    def patience(self, pod: PodRecord) -> float:
+        """How much longer to wait at most."""
+        virtual = self.waits[pod.uid]
+        until = virtual.deadline
+        if virtual.keep_until is not None:
+            until = min(until, virtual.keep_until)
+        return max(until - self._cluster.now, _INSTANT)
+
+    def adopted(self, virtual: Virtual, promise: ReservationInfo) -> None:
+        """The object is there, and holds the room."""
+        now = self._cluster.now
+        del self.by_id[virtual.id]
+        self._no_longer_asked(virtual)
+        self.untold.pop(virtual.id, None)
+        self.refused.pop(promise.uid, None)
+        self._cluster.promises.drop(virtual.promise.uid, "replaced")
+        self.figures.created += 1
+        self.figures.latencies.append(now - virtual.asked_at)
+        self.adopting[promise.uid] = promise.created
+        node = self._cluster.nodes.name(promise.pod.row) if promise.pod is not None else ""
+        message = f"Reservation {promise.name} was created for {virtual.id} and holds room on {node}"
+        self._say(virtual, "Normal", SUCCESS, message)
+
+    def of(self, promise: ReservationInfo) -> Virtual | None:
+        """What was set aside until this reservation came."""
+        return self.by_id.get(id_of(promise.object.metadata))
+
+    def refusal(self, promise: ReservationInfo, virtual: Virtual) -> str:
+        """Why the reservation cannot take the place of what was set aside; empty if it can."""
+        nodes = self._cluster.nodes
+        assert promise.pod is not None
+        there = nodes.name(virtual.row)
+        wanted_node = promise.pod.cls.wants_node
+        if wanted_node and wanted_node != there:
+            return f"it asks for node {wanted_node}, but {virtual.id} is on {there}"
+        for slot, least in virtual.promise.amounts.items():
+            name, given = nodes.slots.name(slot), promise.wanted.get(slot, 0)
+            if name and given < least:
+                got, required = format_amount(name, given), format_amount(name, least)
+                return f"it reserves {got} of {name}, {virtual.id} requires {required}"
+        promises = self._cluster.promises
+        lacking = promises.waiting.lacking(virtual.promise, promise.wanted)
+        if lacking:
+            return f"it does not fit {there}: Insufficient {', '.join(lacking)}"
+        ours = promises.drawing(virtual.promise)
+        taken = promises.waiting.claimed_by_others(promise.pod.cls, virtual.row, ours)
+        return f"it does not fit {there}: its {' and '.join(taken)} are in use" if taken else ""
+
+    def refuse(self, virtual: Virtual, promise: ReservationInfo, why: str) -> None:
+        """The object that came will not do."""
+        if self.refused.get(promise.uid) == why:
+            return
+        self.refused[promise.uid] = why
+        self.figures.failures += 1
+        self.reports.append(Emit(promise.ref, "Warning", FAILURE, why, "Provisioning"))
+        self._say(virtual, "Warning", FAILURE, f"reservation {promise.name} will not do: {why}")
+
+    def drop(self, virtual: Virtual) -> None:
+        """The room is free again, but for what pods that drew on it have claimed themselves."""
+        if self.by_id.pop(virtual.id, None) is None:
+            return
+        self._no_longer_asked(virtual)
+        self.untold.pop(virtual.id, None)
+        promises = self._cluster.promises
+        for pod in promises.drawing(virtual.promise):
+            self._cluster.ledger.draw(pod, "")
+        promises.drop(virtual.promise.uid, "dropped")
+        self._cluster.changed(Change.POD_LEFT)
+        self._try_again(virtual.id)
+
+    def not_written(self, uid: str, message: str) -> None:
+        """A pod could not be told what is asked for on its behalf."""
+        if uid in self.waits:
+            self._unwritten[uid] = message
+
+    def live(self, id: str) -> ReservationInfo | None:
+        """The reservation of the id that is on a node, if there is one."""
+        for promise in self._made(id):
+            if promise is not None and promise.placed and not promise.waiting:
+                return promise
+        return None
+
+    def taken_over(self, virtual: Virtual) -> bool:
+        """Whether there is a reservation of the id on a node, by another's doing."""
+        promise = self.live(virtual.id)
+        if promise is None or promise.pod is None:
+            return False
+        if promise.pod.row != virtual.row:
+            self.drop(virtual)
+            return True
+        if not _holds_enough(promise, virtual):
+            return False
+        successors = self.successors(virtual, promise)
+        for pod in self._cluster.promises.drawing(virtual.promise):
+            self._cluster.ledger.draw(pod, promise.uid if pod in successors else "")
+        self.adopted(virtual, promise)
+        return True
+
+    def problems(self) -> list[str]:
+        """What is not as it would be were it worked out anew."""
+        cluster = self._cluster
+        known = {uid for uid, promise in cluster.promises.known.items() if promise.virtual}
+        problems = [f"{id} is set aside, but not known" for id in sorted(self.by_id.keys() - known)]
+        problems += [f"{id} is known, but not set aside" for id in sorted(known - self.by_id.keys())]
+        asked_by = {virtual.requester.uid: virtual for virtual in self.by_id.values()}
+        if asked_by != self._by_requester:
+            problems.append(
+                f"set aside for {sorted(asked_by)}, said to be {sorted(self._by_requester)}"
+            )
+        for uid in self.waits:
+            pod = cluster.pods.get(uid)
+            if pod is None or pod.phase is not Phase.ASSUMED:
+                problems.append(f"{pod or uid} waits for a reservation, but has no place")
+        for virtual in self.by_id.values():
+            waiting = {uid for uid, each in self.waits.items() if each is virtual}
+            if waiting != set(virtual.waiting):
+                problems.append(f"{sorted(waiting)} wait for {virtual.id}: {sorted(virtual.waiting)}")
+        return problems
+
+    def _fail(self, virtual: Virtual, reason: str, message: str) -> None:
+        assert self.settings is not None
+        virtual.failed = message
+        if virtual.keep_until is None:
+            virtual.keep_until = self._cluster.now + self.settings.retention
+        self.figures.failures += 1
+        self._say(virtual, "Warning", reason, message[0].upper() + message[1:])
+
+    def _is_kept(self, virtual: Virtual) -> bool:
+        return virtual.keep_until is not None and self._cluster.now < virtual.keep_until - _INSTANT
+
+    def _hand_over(self, virtual: Virtual) -> bool:
+        """Where the pod that asked has gone, another that waits asks in its place. What was set aside
+        for that one in vain, before it came to wait here, is given up."""
+        for uid, pod in virtual.waiting.items():
+            other = self._by_requester.get(uid)
+            if uid not in self.requirements.asks or (other is not None and other.waiting):
+                continue
+            if other is not None:
+                self.drop(other)
+            self._no_longer_asked(virtual)
+            self._by_requester[uid] = virtual
+            virtual.requester = pod.ref
+            self.untold[virtual.id] = None
+            return True
+        return False
+
+    def _no_longer_asked(self, virtual: Virtual) -> None:
+        """By the pod that did; it may have asked for another one since."""
+        if self._by_requester.get(virtual.requester.uid) is virtual:
+            del self._by_requester[virtual.requester.uid]
+
+    def _try_again(self, id: str) -> None:
+        """Reservations of the id that have no node may find one now."""
+        cluster = self._cluster
+        for uid in self.requirements.made.get(id, {}):
+            promise = cluster.promises.known.get(uid)
+            self.refused.pop(uid, None)
+            if promise is None or promise.pod is None or promise.placed or promise.terminating:
+                continue
+            if cluster.watcher is not None:
+                cluster.watcher.pod_pending(promise.pod)
+
+    def _say(self, virtual: Virtual, type: str, reason: str, message: str) -> None:
+        self.reports.append(Emit(virtual.requester, type, reason, message, "Provisioning"))
+
+
+def _holds_enough(promise: ReservationInfo, virtual: Virtual) -> bool:
+    """Whether a reservation holds at least what was asked for."""
+    held = promise.amounts_by_name
+    return all(held.get(n, 0) >= amount for n, amount in _without_slot(virtual.promise).items())
+
+
+def _without_slot(promise: ReservationInfo) -> dict[str, int]:
+    """What it reserves, but for the one pod slot every reservation has."""
+    return {name: amount for name, amount in promise.amounts_by_name.items() if name != PODS}
+
+
+def _within(promise: ReservationInfo, size: Mapping[str, int]) -> bool:
+    return all(amount <= size.get(name, 0) for name, amount in _without_slot(promise).items())

@@ -1,0 +1,171 @@
+"""Reservations that have a node but not yet the room, or not for all they ask, by the row they are on.
+
+They are served oldest first: what pods there leave falls to the oldest until it has all it asks for.
+One that has its room and asks for more comes after all that wait for theirs.
+They hold amounts from the start. Which CPUs and devices one gets is chosen when everything it claims is
+free: amounts, ports, volumes, CPUs and devices; then it is Available.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import TYPE_CHECKING
+
+from holdfast.scheduler.cluster.node_table import conflict
+from holdfast.scheduler.cluster.pod_classes import PodClass
+from holdfast.scheduler.cluster.pods import PodRecord
+from holdfast.scheduler.cluster.reservation_table import Amounts, ReservationRow
+from holdfast.scheduler.reservations.reservation_info import ReservationInfo, age
+
+if TYPE_CHECKING:
+    from holdfast.scheduler.cluster.cluster import Cluster
+    from holdfast.scheduler.reservations.reservation_cache import ReservationCache
+
+
+class WaitingReservations:
+    def __init__(self, promises: ReservationCache, cluster: Cluster) -> None:
+        self._promises = promises
+        self._cluster = cluster
+        self._holds = cluster.ledger.holds
+        self._nodes = cluster.nodes
+        self._limits = cluster.limits
+        self.on_row = cluster.ledger.holds.waiting
+        """The uids of those that wait, by row."""
+        self.growing: dict[int, dict[str, None]] = {}
+        """The uids of those that are to be resized, by row."""
+
+    def on(self, row: int) -> Collection[str]:
+        """The uids of those that wait there."""
+        return self.on_row.get(row, ())
+
+    def hoping(self, row: int) -> Collection[str]:
+        """The uids of those that may want room that comes free there, in the order they get it."""
+        there = self.on_row.get(row, {})
+        if len(there) > 1:
+            known = self._promises.known
+            there = dict.fromkeys(sorted(there, key=lambda uid: age(known[uid])))
+        return there | self.growing.pop(row, {})
+
+    def wants_more(self, promise: ReservationInfo) -> None:
+        """There was no room to resize it; it is to be tried again when there may be."""
+        assert promise.pod is not None
+        self.growing.setdefault(promise.pod.row, {})[promise.uid] = None
+
+    def join(self, promise: ReservationInfo) -> None:
+        assert promise.pod is not None
+        promise.waiting = True
+        self.on_row.setdefault(promise.pod.row, {})[promise.uid] = None
+        self._plan(promise.pod.row)
+
+    def leave(self, promise: ReservationInfo) -> None:
+        if not promise.waiting:
+            return
+        assert promise.pod is not None
+        promise.waiting = False
+        self._cluster.belongings.unplan(promise.pod)
+        there = self.on_row[promise.pod.row]
+        there.pop(promise.uid, None)
+        if not there:
+            del self.on_row[promise.pod.row]
+
+    def lacking(self, promise: ReservationInfo, amounts: Amounts | None = None) -> list[str]:
+        """The resources of which there is not enough where it is, for what it promises or for other
+        amounts instead (then only where these are more). One that waits may ask for what it will have
+        once pods that end have ended."""
+        hold, belongings = promise.hold, self._cluster.belongings
+        assert hold is not None
+        names = self._nodes.slots
+        lacking = [
+            names.name(slot) or self._limits.allowed(slot, hold.row)[0]
+            for slot in self.shortage(promise, amounts)
+        ]
+        if amounts is None:
+            lacking += self._claims_of_others(promise)
+        if not belongings.awake:
+            return lacking
+        if amounts is None and promise.waiting:
+            lacking += self._plan(hold.row).get(promise.uid, [])
+        elif amounts is None:
+            lacking += belongings.lacking(hold.pod, [each.pod.uid for each in self._behind(promise)])
+        elif not lacking:
+            lacking += belongings.lacking_anew(hold.pod)
+        return lacking
+
+    def _plan(self, row: int) -> dict[str, list[str]]:
+        """Plans which CPUs and devices those that wait on a row would get; by uid, what they lack."""
+        belongings = self._cluster.belongings
+        if not belongings.awake:
+            return {}
+        known = self._promises.known
+        there = sorted((known[uid] for uid in self.on(row) if uid in known), key=age)
+        return belongings.plan(row, [each.pod for each in there if each.pod is not None])
+
+    def _claims_of_others(self, promise: ReservationInfo) -> list[str]:
+        """What of its ports and volumes somebody else has."""
+        hold = promise.hold
+        assert hold is not None
+        ours = [hold.pod, *(each.pod for each in self._behind(promise))]
+        ours += self._promises.drawing(promise)
+        return self.claimed_by_others(hold.pod.cls, hold.row, ours)
+
+    def claimed_by_others(self, cls: PodClass, row: int, ours: list[PodRecord]) -> list[str]:
+        """What of the ports and volumes of a class others than `ours` have on a row."""
+        if not cls.ports and not cls.volumes:
+            return []
+        taken = ["ports"] if self._ports_taken(cls, row, ours) else []
+        if cls.volumes and self._cluster.volumes.is_claimed(cls, row, [pod.cls for pod in ours]):
+            taken.append("volumes")
+        return taken
+
+    def _ports_taken(self, cls: PodClass, row: int, ours: list[PodRecord]) -> bool:
+        """Whether others than `ours` have a port of the class on the row."""
+        in_use = self._nodes.ports
+        for port in cls.ports:
+            uses = sum(counts.item(row) for counts in in_use.conflicts(port))
+            uses -= sum(conflict(port, theirs) for pod in ours for theirs in pod.cls.ports)
+            if uses > 0:
+                return True
+        return False
+
+    def shortage(self, promise: ReservationInfo, amounts: Amounts | None = None) -> Amounts:
+        """By slot, how much is missing for that. Younger reservations that wait there do not count: it
+        comes before them, but for what it asks for beyond what it has."""
+        hold = promise.hold
+        assert hold is not None
+        row, nodes = hold.row, self._nodes
+        behind = self._behind(promise) if amounts is None else []
+        for_good = self._cluster.ledger.taken_for_good(hold)
+        short: Amounts = {}
+        for slot, promised in (hold.amounts if amounts is None else amounts).items():
+            if amounts is not None and promised <= hold.amounts.get(slot, 0):
+                continue
+            name, offered = nodes.slots.name(slot), nodes.allocatable.item(slot, row)
+            if not name:
+                name, offered = self._limits.allowed(slot, row)
+            if amounts is not None and promise.waiting:
+                claimed = nodes.reserved.item(slot, row) + nodes.permanent.item(slot, row)
+                taken = for_good.get(slot, 0)
+            else:
+                claimed = nodes.claimed.item(slot, row)
+                if behind:
+                    claimed -= sum(each.left(slot) for each in behind)
+                taken = hold.taken.get(slot, 0)
+            claimed -= max(0, hold.amounts.get(slot, 0) - taken)
+            needed = max(0, promised - taken)
+            if name and claimed + needed > offered:
+                short[slot] = claimed + needed - offered
+        return short
+
+    def _behind(self, promise: ReservationInfo) -> list[ReservationRow]:
+        """Those that wait in the same place and come after it."""
+        hold = promise.hold
+        assert hold is not None
+        there = self.on(hold.row)
+        if not there:
+            return []
+        return [
+            each
+            for uid in there
+            if uid != promise.uid and promise.is_before(self._promises.known[uid])
+            if (each := self._holds.get(uid)) is not None
+        ]

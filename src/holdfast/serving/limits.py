@@ -1,0 +1,150 @@
+"""What one client, and all clients together, can make the API server of `holdfast up` spend.
+
+SECURITY.md has the table of these for users. Where the real API server has a limit, it is ours too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Any
+
+import structlog
+
+MIB = 1024**2
+
+# A request
+
+BODY_BYTES = 3 * MIB
+"""Of a request's body, as sent and once more when decompressed: the real API server's."""
+REQUEST_LINE_BYTES = 32 * 1024
+"""Method, path and query. Long selectors are legal; no client of Kubernetes comes near this."""
+HEADER_BYTES = 16 * 1024
+"""Of one header: tokens and lists of media types are longer than most servers expect."""
+HEADERS = 64
+"""With the two above, headers take at most 1 MiB, as with the real API server."""
+
+# Time, in seconds
+
+HANDSHAKE_SECONDS = 10.0
+"""For TLS to be agreed on. On a busy machine it takes some tenths of a second."""
+FAREWELL_SECONDS = 2.0
+"""For a client to answer when TLS is ended; then the connection is cut."""
+HEADER_SECONDS = 32.0
+"""From the connection to the end of the first request's headers: the real API server's."""
+IDLE_SECONDS = 90.0
+"""Between two requests: the real API server's, and what Go's clients count on."""
+REQUEST_SECONDS = 60.0
+"""For a body to come: the real API server's timeout of a request."""
+STALLED_SECONDS = 60.0
+"""How long a client may take nothing of what is sent to it. Longer than a laptop swaps."""
+UNREAD_SECONDS = 1.0
+"""How long the rest of a refused request is read, so that the client sees the answer."""
+SWEEP_SECONDS = 1.0
+"""Between two looks for connections that are to be cut."""
+
+# Numbers
+
+STRANGERS = 256
+"""Connections that have not authenticated yet. One more cuts the oldest: honest clients authenticate in
+milliseconds, so half-sent requests never keep them out."""
+MEMBERS = 1000
+"""Connections that have, of some 100 KiB each: 20 operators with a watch for each of 50 kinds."""
+WATCHES = 800
+"""Watches among these, so that 200 connections are left for everything else."""
+IN_FLIGHT = 600
+"""Requests being answered, watches aside: the real API server's 400 reads and 200 writes."""
+SPARE_FILES = 64
+"""File descriptors never used for connections: the database, its journal, and what libraries open."""
+BACKLOG = 512
+"""Connections the kernel holds until they are accepted."""
+
+# Memory
+
+WATCHER_BYTES = 64 * MIB
+"""Events that wait for one watcher. A list of 20,000 pods, all changed while it looked away."""
+WATCHERS_BYTES = 256 * MIB
+"""Events that wait for all watchers. Beyond it those that are furthest behind are cut."""
+CHUNK_BYTES = 64 * 1024
+"""Sent at a time to a watcher or of a list, before it is asked whether the client keeps up."""
+SEND_BUFFER_BYTES = 256 * 1024
+"""The kernel's, for one connection. Left to itself it takes 4 MiB for a client that does not read."""
+ENCODED_BYTES = 64 * MIB
+"""Objects kept encoded to be sent again, as they take memory in both forms."""
+TEMPLATE_BYTES = 64 * 1024
+"""Of a pod that others are made from; 1,024 of these are kept."""
+
+# The event loop, and the log
+
+SLICE_SECONDS = 0.01
+"""Work on one request before others have their turn."""
+LOG_LINES_PER_MINUTE = 60
+"""Of one kind, about what clients make go wrong; those left out are counted."""
+
+
+# A log that clients cannot fill: of each kind of line so many a minute, the rest counted.
+
+
+class RareLog:
+    def __init__(
+        self,
+        logger: Any = None,
+        clock: Callable[[], float] = time.monotonic,
+        per_minute: int = LOG_LINES_PER_MINUTE,
+    ) -> None:
+        self._logger = logger if logger is not None else structlog.get_logger()
+        self._clock = clock
+        self._per_minute = per_minute
+        self._minutes: dict[str, tuple[int, int, int]] = {}
+        """By kind of line: which minute it is, lines written in it, lines left out since."""
+
+    def warning(self, event: str, **particulars: Any) -> None:
+        left_out = self._may(event)
+        if left_out is not None:
+            self._logger.warning(event, **particulars, **left_out)
+
+    def exception(self, event: str, error: Any, **particulars: Any) -> None:
+        """With its traceback."""
+        left_out = self._may(event)
+        if left_out is not None:
+            self._logger.error(event, exc_info=error, **particulars, **left_out)
+
+    def _may(self, event: str) -> dict[str, int] | None:
+        """What to say besides, or None to say nothing."""
+        minute = int(self._clock() // 60)
+        then, written, left_out = self._minutes.get(event, (minute, 0, 0))
+        if then != minute:
+            written = 0
+        if written >= self._per_minute:
+            self._minutes[event] = (minute, written, left_out + 1)
+            return None
+        self._minutes[event] = (minute, written + 1, 0)
+        return {"left_out": left_out} if left_out else {}
+
+
+# Turns of the event loop, for work that many requests have at the same moment.
+#
+# A change that a thousand clients watch is a thousand writes, all due at once: in that iteration of the
+# loop nobody else would be served until the last is done. Each takes a turn first; when the turns of an
+# iteration have lasted long enough, the others wait for the next.
+
+
+class Turns:
+    def __init__(self) -> None:
+        self._until: float | None = None
+        """When the turns of this iteration are over; None before the first."""
+
+    async def take(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            now = loop.time()
+            if self._until is None:
+                self._until = now + SLICE_SECONDS
+                loop.call_soon(self._next)
+            if now < self._until:
+                return
+            await asyncio.sleep(0)
+
+    def _next(self) -> None:
+        self._until = None

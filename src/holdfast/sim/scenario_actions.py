@@ -1,0 +1,81 @@
+"""What can happen in a scenario, once its documents are read."""
+
+from dataclasses import dataclass
+
+from holdfast.api.documents import Document
+from holdfast.api.raw_objects import ObjectKind
+from holdfast.local.store.objects import Key, Raw
+from holdfast.sim.clock import START
+from holdfast.sim.expect import Expectation
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """An object a Step names. Its group may be left open where the kind alone does not say."""
+
+    kind: str
+    namespace: str
+    name: str
+    groups: tuple[str, ...]
+
+    def candidates(self) -> list[Key]:
+        return [Key(group, self.kind, self.namespace, self.name) for group in self.groups]
+
+    def __str__(self) -> str:
+        return str(self.candidates()[0])
+
+
+@dataclass(frozen=True, slots=True)
+class Create:
+    raw: Raw
+
+
+@dataclass(frozen=True, slots=True)
+class Apply:
+    raw: Raw
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    target: Target
+
+
+@dataclass(frozen=True, slots=True)
+class Patch:
+    target: Target
+    merge: Raw
+
+
+@dataclass(frozen=True, slots=True)
+class Restart:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class ExpectationCheck:
+    expectation: Expectation
+
+
+Action = Create | Apply | Delete | Patch | Restart | ExpectationCheck
+
+
+@dataclass(frozen=True, slots=True)
+class ScenarioAction:
+    """`order` is that of the documents, but for objects others depend on."""
+
+    t: float
+    order: tuple[int, int]
+    origin: Document
+    action: Action
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    happenings: tuple[ScenarioAction, ...]
+    at_the_end: tuple[tuple[Document, Expectation], ...]
+    start: float = START
+    """When virtual time starts, in seconds since the epoch."""
+    notes: tuple[str, ...] = ()
+    """What of the input is not made use of, a line each."""
+    kinds: tuple[ObjectKind, ...] = ()
+    """Those of objects that only plugins read."""
