@@ -46,8 +46,8 @@ class Outcome:
     """The run as `simulate -o json` prints it."""
 
 
-class Hang(Exception):
-    """The scheduler does not return."""
+class Hang(BaseException):
+    """The scheduler does not return. No exception a plugin may raise: those are caught."""
 
 
 class _Lenient(Simulation):

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.plugin import Filter, PodClass
+from holdfast.plugins.node_ports import NodePorts
 from mixtures.life import Life, make_life
 from mixtures.making import Raw
 from mixtures.playing import play, play_documents
@@ -75,6 +77,16 @@ def test_a_life_in_which_much_happens_for_long_does_not_hang(monkeypatch: pytest
     assert play_documents(pods, config, 10, cpu_seconds=7.0).problems == []
     # Once for making the cluster, then for each second of its life in which something happens.
     assert given == [7.0, 7.0, 7.0, 7.0, 0.0]
+
+
+def test_a_plugin_that_does_not_return_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    def never(plugin: NodePorts, cls: PodClass) -> Filter | None:
+        while True:
+            pass
+
+    monkeypatch.setattr(NodePorts, "filter", never)
+    outcome = play(make_life(7), cpu_seconds=0.1)
+    assert (outcome.kind, outcome.problems) == ("hang", ["no answer within 0.1 s of CPU"])
 
 
 def _pod_coming_at(second: float) -> Raw:
