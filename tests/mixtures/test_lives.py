@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.plugin import Filter, PodClass
-from holdfast.plugins.node_ports import NodePorts
+from holdfast.scheduler.plugins.node_ports import NodePorts
 from mixtures.life import Life, make_life
 from mixtures.making import Raw
 from mixtures.playing import play, play_documents
