@@ -172,3 +172,24 @@ def test_a_gang_preempts_a_gang_that_waits_on_both_nodes() -> None:
     cluster.add(*high).advance(60)
     assert sorted(cluster.placed()) == ["free-0", "free-1"]
     assert sorted(uids(cluster)) == ["free-0", "free-1", "low-0", "low-1"]
+
+
+def test_a_pod_that_waits_for_its_reservation_to_be_created_makes_room_for_another_owner() -> None:
+    config = {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "dynamicReservation": {"provisioner": "external", "provisionTimeout": "60s"},
+        "profiles": [{"plugins": {"multiPoint": {"enabled": [{"name": "Gate"}]}}}],
+    }
+    cluster = Cluster(Gate, config=config).add(node("a", cpu=2))
+    cluster.plugin().is_open = True
+    template = '{"owners": [{"labelSelector": {"matchLabels": {"team": "b"}}}]}'
+    asks = {"scheduling.koordinator.sh/reservation-template": template}
+    cluster.add(pod("low", cpu=2, labels={"team": "b"}, annotations=asks)).schedule()
+    assert cluster.waiting() == {"low": "a"}
+    before = uids(cluster)
+    cluster.add(pod("high", cpu=2, priority=10, labels={"team": "b"}))
+    assert cluster.schedule() == {"high": "a"}
+    assert uids(cluster)["low"] == before["low"] and cluster.messages()["low"] == PREEMPTED
+    cluster.delete("Pod/high").advance(10)
+    assert cluster.waiting() == {"low": "a"}

@@ -375,7 +375,9 @@ class Scheduler:
             self.queue.changed(pod, self.cluster.now)
 
     def pod_settled(self, pod: PodRecord) -> None:
-        if pod.phase is Phase.ASSUMED:
+        # What is set aside for a reservation that is still to be created was reserved by no plugin.
+        is_virtual = pod.promise is not None and pod.promise.virtual
+        if pod.phase is Phase.ASSUMED and not is_virtual:
             self.cycle.unreserve(pod, pod.row, self._profiles[pod.scheduler].reserve)
         self.queue.forget(pod)
         self._failed_gates.pop(pod.uid, None)
