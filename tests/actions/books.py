@@ -136,11 +136,11 @@ class Books:
         cleared = self._given_up.pop(uid, "")
         expected = {cleared} if cleared in judgement.totals else judgement.best
         assert node in expected, (node, cleared, judgement, story)
-        self._promise(pod, node)
+        self._reservation(pod, node)
         self.reserved[uid] = node
         self._hold(pod)
 
-    def _promise(self, pod: Pod, node: str) -> None:
+    def _reservation(self, pod: Pod, node: str) -> None:
         """What the pod's claims get there is theirs from now on."""
         chosen = volumes_for(pod, self.world.nodes[node], self.world)
         assert not isinstance(chosen, str), chosen
@@ -148,6 +148,6 @@ class Books:
             if volume is None:
                 written = claim.metadata.annotations.get("volume.kubernetes.io/selected-node")
                 if written != node:
-                    self.world.promise_node(claim, node, pod.metadata.uid)
+                    self.world.assume_node(claim, node, pod.metadata.uid)
             elif volume.spec.claim_ref is None or volume.spec.claim_ref.uid != claim.metadata.uid:
-                self.world.promise_volume(volume, claim, pod.metadata.uid)
+                self.world.assume_volume(volume, claim, pod.metadata.uid)

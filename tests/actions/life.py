@@ -97,7 +97,7 @@ class Life(Answers, StorageLife, NodeLife):
         assert len(scheduler.queue) == waiting
         assumed = scheduler.cluster.volumes.assumed
         assert assumed.volumes.keys() == self.world.promised.keys()
-        selecting = {tuple(key): promise.node for key, promise in assumed.claims.items()}
+        selecting = {tuple(key): reservation.node for key, reservation in assumed.claims.items()}
         assert selecting == self.world.selecting
         assert self.reserved == self.in_flight | self.waiting
         assert scheduler.cluster.pods.keys() == self.pods.keys()

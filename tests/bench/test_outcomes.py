@@ -140,9 +140,9 @@ def test_every_preemptor_gets_a_node_of_which_three_pods_had_to_go(batch: int) -
 def test_what_was_preempted_is_held_for_the_preemptor(batch: int) -> None:
     outcome = Outcome("PreemptionBasic", 20, batch)
     assert outcome.decisions["CreateReservation"] == 20
-    promises = outcome.cluster.promises
-    drawn = {pod.draws_on for pod in outcome.pods("high-priority-pod")}
-    assert drawn == set(promises.known)
+    reservations = outcome.cluster.reservations
+    drawn = {pod.reservation_uid for pod in outcome.pods("high-priority-pod")}
+    assert drawn == set(reservations.known)
 
 
 def test_preemptors_that_must_be_spread_are() -> None:
@@ -189,13 +189,15 @@ def test_pods_come_with_their_claims_and_volumes(name: str, pods: int) -> None:
 )
 def test_owners_use_up_what_is_reserved(name: str, pods: int, phases: dict[str, int]) -> None:
     outcome = Outcome(name, 20)
-    owners, promises = outcome.pods("owner-pod"), outcome.cluster.promises.known
-    assert Counter(promise.finished for promise in promises.values()) == phases
+    owners, reservations = outcome.pods("owner-pod"), outcome.cluster.reservations.known
+    assert Counter(reservation.finished for reservation in reservations.values()) == phases
     assert len(owners) == pods
-    assert set(Counter(pod.draws_on for pod in owners).values()) == {pods // 20}
+    assert set(Counter(pod.reservation_uid for pod in owners).values()) == {pods // 20}
     assert set(outcome.per_node(owners).values()) == {pods // 20}
     for pod in owners:
-        assert promises[pod.draws_on].object.status.node_name == outcome.cluster.nodes.name(pod.row)
+        assert reservations[pod.reservation_uid].object.status.node_name == outcome.cluster.nodes.name(
+            pod.row
+        )
 
 
 @pytest.mark.parametrize(("name", "pods"), [("GangsOfThree", 12), ("Queues", 40)])
@@ -217,7 +219,7 @@ def test_jobs_find_their_places_past_those_that_wait() -> None:
 def test_others_leave_what_is_reserved_alone() -> None:
     outcome = Outcome("ReservationOthers", 20)
     assert outcome.per_node(outcome.pods("pod-")).total() == 4 + 40
-    assert not any(pod.draws_on for pod in outcome.pods("pod-"))
+    assert not any(pod.reservation_uid for pod in outcome.pods("pod-"))
     holds = outcome.cluster.ledger.holds
     assert all(hold.remaining == hold.amounts for hold in holds)
     assert len(holds) == 20
@@ -226,10 +228,12 @@ def test_others_leave_what_is_reserved_alone() -> None:
 @pytest.mark.parametrize(("nodes", "batch"), [(20, 1), (20, 7), (1000, 1000)])
 def test_every_pod_that_brings_a_template_has_a_reservation_of_its_own(nodes: int, batch: int) -> None:
     outcome = Outcome("DynamicReservations", nodes, batch)
-    asking, promises = outcome.pods("asking-pod"), outcome.cluster.promises.known
+    asking, reservations = outcome.pods("asking-pod"), outcome.cluster.reservations.known
     assert {pod.phase.value for pod in asking} == {"assigned"}
-    assert sorted(pod.draws_on for pod in asking) == sorted(promises)
-    assert len(promises) == outcome.decisions["CreateReservation"] == nodes
+    assert sorted(pod.reservation_uid for pod in asking) == sorted(reservations)
+    assert len(reservations) == outcome.decisions["CreateReservation"] == nodes
     for pod in asking:
-        assert promises[pod.draws_on].object.status.node_name == outcome.cluster.nodes.name(pod.row)
+        assert reservations[pod.reservation_uid].object.status.node_name == outcome.cluster.nodes.name(
+            pod.row
+        )
     assert not outcome.cluster.virtuals.by_id and not outcome.cluster.virtuals.waits

@@ -56,20 +56,20 @@ def reservation(uid: str) -> Reservation:
 
 
 def reserve_pod(cluster: Cluster, uid: str) -> PodRecord:
-    pod = cluster.promises.known[uid].pod
+    pod = cluster.reservations.known[uid].pod
     assert pod is not None
     return pod
 
 
 def set_aside(cluster: Cluster, uid: str, row: int) -> None:
-    cluster.ledger.hold(reserve_pod(cluster, uid), row, cluster.promises.known[uid].amounts)
+    cluster.ledger.hold(reserve_pod(cluster, uid), row, cluster.reservations.known[uid].amounts)
 
 
 def problems(cluster: Cluster) -> list[str]:
     """Phases are not the ledger's business."""
-    for promise in cluster.promises.known.values():
-        assert promise.pod is not None
-        promise.pod.phase = Phase.PENDING if promise.pod.row < 0 else Phase.ASSIGNED
+    for reservation in cluster.reservations.known.values():
+        assert reservation.pod is not None
+        reservation.pod.phase = Phase.PENDING if reservation.pod.row < 0 else Phase.ASSIGNED
     for pod in cluster.pods.values():
         pod.phase = Phase.PENDING if pod.row < 0 else Phase.ASSIGNED
     return validate_state(cluster)
@@ -89,7 +89,7 @@ def snapshot(cluster: Cluster) -> dict[str, Any]:
             hold.pod.uid: (hold.row, dict(hold.amounts), {s: n for s, n in hold.taken.items() if n})
             for hold in ledger.holds
         },
-        "drawn": {uid: pod.draws_on for uid, pod in cluster.pods.items()},
+        "drawn": {uid: pod.reservation_uid for uid, pod in cluster.pods.items()},
         "placed": {cls.id: dict(cls.placed) for cls in cluster.classes},
         "counters": {
             key: (counter.rows.tolist(), counter.domains(table.labels.column(_ZONE)).tolist())
@@ -103,7 +103,7 @@ def move_something(cluster: Cluster, choose: Chooser) -> None:
     if choose((True, True, False)):
         pod = cluster.pods[choose(sorted(cluster.pods))]
         if choose((True, False, False)):
-            ledger.draw(pod, choose(("", "kept", "h1")) if pod.row >= 0 else pod.draws_on)
+            ledger.draw(pod, choose(("", "kept", "h1")) if pod.row >= 0 else pod.reservation_uid)
         elif pod.row < 0:
             ledger.place(pod, choose((0, 1, 2)))
         else:

@@ -141,7 +141,7 @@ class DeviceLife(RandomLife):
             row = cluster.nodes.row(where)
             if kind != "Device" or row is None or devices.guessed.keys() & devices.there.get(row, {}):
                 continue
-            if any(promise.waiting for promise in cluster.promises.known.values()):
+            if any(reservation.waiting for reservation in cluster.reservations.known.values()):
                 continue
             table = devices.tables["gpu"]
             for each in raw["spec"]["devices"]:

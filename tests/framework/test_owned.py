@@ -53,7 +53,7 @@ def check(world: LittleWorld, column: OwnerColumn) -> None:
     assert column.best() == fresh.best()
     for row in range(len(column.fits)):
         if column.fits_row(row):
-            assert column.draws_on(row) == fresh.draws_on(row)
+            assert column.reservation_uid(row) == fresh.reservation_uid(row)
 
 
 def live(world: LittleWorld, rng: random.Random, steps: int) -> OwnerColumn:

@@ -85,7 +85,7 @@ def test_a_kind_the_server_does_not_have_counts_as_empty_and_is_looked_for_again
             assert 8 <= asked <= 20
             [line] = log.of("reflector absent")
             assert "plugin TeamQuotas reads it, and there are no objects for now" in line["detail"]
-            assert cluster.scheduler.cluster.promises.are_kept
+            assert cluster.scheduler.cluster.reservations.are_kept
             # Its definition is installed.
             api.served.add(PATH)
             made = api.create(quota("a"))

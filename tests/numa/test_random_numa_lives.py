@@ -164,7 +164,7 @@ class NumaLife:
         """Where everybody says what it has, the rest is free: neither more nor less."""
         cluster = self.world.scheduler.cluster
         keeper = cluster.belongings.cpus
-        if any(promise.waiting for promise in cluster.promises.known.values()):
+        if any(reservation.waiting for reservation in cluster.reservations.known.values()):
             return
         for kind, where in self.world.objects:
             row = cluster.nodes.row(where) if kind == "NodeResourceTopology" else None

@@ -70,13 +70,13 @@ class World:
             self.selecting.pop((meta.namespace, meta.name), None)
             self._promised_to.pop((meta.namespace, meta.name), None)
 
-    def promise_volume(self, volume: PersistentVolume, claim: PersistentVolumeClaim, pod: str) -> None:
+    def assume_volume(self, volume: PersistentVolume, claim: PersistentVolumeClaim, pod: str) -> None:
         meta, name = claim.metadata, volume.metadata.name
         ref = ObjectReference(namespace=meta.namespace, name=meta.name, uid=meta.uid)
         self.promised.setdefault(name, ref)
         self._promised_to.setdefault(name, set()).add(pod)
 
-    def promise_node(self, claim: PersistentVolumeClaim, node: str, pod: str) -> None:
+    def assume_node(self, claim: PersistentVolumeClaim, node: str, pod: str) -> None:
         key = (claim.metadata.namespace, claim.metadata.name)
         self.selecting.setdefault(key, node)
         self._promised_to.setdefault(key, set()).add(pod)

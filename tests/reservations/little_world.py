@@ -201,9 +201,9 @@ class LittleWorld:
         problems = validate_state(cluster)
         assert not problems, problems
         waiting: dict[int, dict[int, int]] = {}
-        for promise in cluster.promises.known.values():
-            hold = cluster.promises.hold(promise)
-            if promise.waiting and hold is not None:
+        for reservation in cluster.reservations.known.values():
+            hold = cluster.reservations.hold(reservation)
+            if reservation.waiting and hold is not None:
                 for slot in hold.amounts:
                     there = waiting.setdefault(hold.row, {})
                     there[slot] = there.get(slot, 0) + hold.left(slot)

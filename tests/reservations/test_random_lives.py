@@ -160,9 +160,9 @@ class Life(RandomLife):
 
     def check_waiting(self) -> None:
         """Once it is quiet nobody waits for room that is there."""
-        promises = self.world.scheduler.cluster.promises
-        for promise in promises.known.values():
-            assert not promise.waiting or promises.awaits(promise) or promises.lacking(promise)
+        reservations = self.world.scheduler.cluster.reservations
+        for info in reservations.known.values():
+            assert not info.waiting or reservations.awaits(info) or reservations.lacking(info)
 
 
 @examples(40)

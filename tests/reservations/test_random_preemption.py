@@ -79,12 +79,12 @@ class Life:
             self.end()
             world.wait(20)
         for name in names(world):
-            promises = world.scheduler.cluster.promises
-            promise = promises.get(name)
-            assert promise is not None
-            gone = not promises.awaits(promise)
+            reservations = world.scheduler.cluster.reservations
+            reservation = reservations.get(name)
+            assert reservation is not None
+            gone = not reservations.awaits(reservation)
             # One made ahead of time may wait for pods besides.
-            assert self.soft or not promise.clears or (gone and promise.pre_allocation), name
+            assert self.soft or not reservation.clears or (gone and reservation.pre_allocation), name
 
 
 @examples(40)

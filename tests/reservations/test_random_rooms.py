@@ -30,7 +30,7 @@ class Life:
         self.made = 0
 
     def live(self, steps: int) -> None:
-        happenings = (self.come, self.come, self.come, self.go, self.end, self.promise, self.edit)
+        happenings = (self.come, self.come, self.come, self.go, self.end, self.reservation, self.edit)
         for _ in range(steps):
             self.world.graceful = self.choose((True, False))
             self.world.lost_after = self.choose((-1, -1, 1, 2, 3, 5))
@@ -61,7 +61,7 @@ class Life:
             if kind == "Pod" and "deletionTimestamp" in raw["metadata"]:
                 self.world.delete("Pod", name)
 
-    def promise(self) -> None:
+    def reservation(self) -> None:
         self.made += 1
         made = reservation(f"r{self.made}", cpu=self.choose(("1", "2")), allocateOnce=False)
         self.world.put(made)
@@ -95,7 +95,7 @@ class Life:
             self.world.wait(30)
         cluster = self.world.scheduler.cluster
         for name in self.rooms():
-            room = cluster.promises.get(name)
+            room = cluster.reservations.get(name)
             assert room is not None
             owner = cluster.pods.get(room.preemptor)
             assert owner is not None, name

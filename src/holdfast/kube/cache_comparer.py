@@ -61,7 +61,9 @@ async def compare(client: Client, scheduler: Scheduler) -> Difference:
         if record.phase is not Phase.ASSUMED and believed != node:
             misplaced.append(f"{record.ref}: {believed or 'no node'} here, {node or 'no node'} there")
     reservations = {each.metadata.uid: each for each in await _reservations(client)}
-    promises = {uid: each for uid, each in cluster.promises.known.items() if not each.virtual}
+    reservation_cache = {
+        uid: each for uid, each in cluster.reservations.known.items() if not each.virtual
+    }
     node_names = {node.metadata.name for node in nodes}
     known_nodes = {info.name for info in cluster.nodes.info.values()}
     return Difference(
@@ -72,15 +74,15 @@ async def compare(client: Client, scheduler: Scheduler) -> Difference:
         redundant_nodes=sorted(known_nodes - node_names),
         missing_reservations=sorted(
             f"Reservation/{reservations[uid].metadata.name}"
-            for uid in reservations.keys() - promises.keys()
+            for uid in reservations.keys() - reservation_cache.keys()
         ),
         redundant_reservations=sorted(
-            str(promises[uid].ref) for uid in promises.keys() - reservations.keys()
+            str(reservation_cache[uid].ref) for uid in reservation_cache.keys() - reservations.keys()
         ),
         misjudged_reservations=sorted(
             difference
-            for uid in reservations.keys() & promises.keys()
-            for difference in _misjudged(cluster, promises[uid], reservations[uid])
+            for uid in reservations.keys() & reservation_cache.keys()
+            for difference in _misjudged(cluster, reservation_cache[uid], reservations[uid])
         ),
         inconsistent=[str(problem) for problem in validate_state(cluster)],
     )
@@ -95,16 +97,16 @@ async def _reservations(client: Client) -> list[Reservation]:
         return []  # the server does not know the kind
 
 
-def _misjudged(cluster: Cluster, promise: ReservationInfo, there: Reservation) -> Iterator[str]:
-    pod = promise.pod
+def _misjudged(cluster: Cluster, reservation: ReservationInfo, there: Reservation) -> Iterator[str]:
+    pod = reservation.pod
     if pod is not None and pod.phase is Phase.ASSUMED:
         return
     node = cluster.nodes.name(pod.row) if pod is not None and pod.row >= 0 else ""
-    ours = _facts(status_of(cluster.promises, promise, node, cluster.now))
+    ours = _facts(status_of(cluster.reservations, reservation, node, cluster.now))
     theirs = _facts(there.status)
     for fact, believed in ours.items():
         if believed != theirs[fact]:
-            yield f"{promise.ref}: {fact} {believed or 'none'} here, {theirs[fact] or 'none'} there"
+            yield f"{reservation.ref}: {fact} {believed or 'none'} here, {theirs[fact] or 'none'} there"
 
 
 def _facts(status: ReservationStatus) -> dict[str, str]:

@@ -217,7 +217,7 @@ class Runner:
 
     def _decide(self) -> None:
         absent = any(reflector.absent for reflector in self._by_kind["Reservation"])
-        self.scheduler.cluster.promises.are_kept = not absent
+        self.scheduler.cluster.reservations.are_kept = not absent
         start = time.perf_counter()
         until = self._clock.elapsed() + SLICE
         decisions = self.scheduler.round(

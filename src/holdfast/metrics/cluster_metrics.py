@@ -74,9 +74,13 @@ class JobFigures:
             count.add_metric([state], states[state])
         yield count
         held: Count[str] = Count()
-        for promise in holds:
+        for reservation in holds:
             held.update(
-                {slots.name(s): holds.left(promise, s) for s in promise.amounts if slots.name(s)}
+                {
+                    slots.name(s): holds.left(reservation, s)
+                    for s in reservation.amounts
+                    if slots.name(s)
+                }
             )
         amounts = GaugeMetricFamily(
             "holdfast_held_capacity", "How much is held for starving jobs.", labels=["resource"]
@@ -210,14 +214,14 @@ class ReservationFigures:
                 self._finished.add((decision.reason,))
 
     def pod_bound(self, pod: PodRecord) -> None:
-        if pod.draws_on:
+        if pod.reservation_uid:
             self._draws.add()
 
     def collect(self) -> Iterator[Metric]:
         for figure in (self._scheduled, self._finished, self._draws):
             yield figure.family()
-        promises = self._cluster.promises.known.values()
-        known = [promise.object for promise in promises if not promise.virtual]
+        reservations = self._cluster.reservations.known.values()
+        known = [reservation.object for reservation in reservations if not reservation.virtual]
         yield _phases(known)
         yield _resources(known)
         total = GaugeMetricFamily("holdfast_reservations", "Reservations by phase.", labels=["phase"])

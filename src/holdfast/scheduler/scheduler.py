@@ -376,7 +376,7 @@ class Scheduler:
 
     def pod_settled(self, pod: PodRecord) -> None:
         # What is set aside for a reservation that is still to be created was reserved by no plugin.
-        is_virtual = pod.promise is not None and pod.promise.virtual
+        is_virtual = pod.reservation is not None and pod.reservation.virtual
         if pod.phase is Phase.ASSUMED and not is_virtual:
             self.cycle.unreserve(pod, pod.row, self._profiles[pod.scheduler].reserve)
         self.queue.forget(pod)
@@ -388,10 +388,10 @@ class Scheduler:
     def bind_confirmed(self, pod: PodRecord) -> None:
         self.queue.forget(pod)
         pod.told = ""
-        if pod.promise is not None and pod.promise.preemptor:
+        if pod.reservation is not None and pod.reservation.preemptor:
             return  # what became of the pod it is for will be told
         node = self.cluster.nodes.name(pod.row)
-        what = pod.name if pod.promise is not None else f"{pod.namespace}/{pod.name}"
+        what = pod.name if pod.reservation is not None else f"{pod.namespace}/{pod.name}"
         message = f"Successfully assigned {what} to {node}"
         self.cycle.decisions.append(Emit(pod.ref, "Normal", "Scheduled", message, "Binding"))
 
@@ -399,7 +399,7 @@ class Scheduler:
         """A member that its job cannot do without: others of it are bound, or may be by now, so its
         place is not given to anybody else at the first refusal."""
         job, nodes = pod.job, self.cluster.nodes
-        if job is None or pod.promise is not None or pod.leaving or pod.errors >= _BINDS_AGAIN:
+        if job is None or pod.reservation is not None or pod.leaving or pod.errors >= _BINDS_AGAIN:
             return False
         if len(job.members) == 1 or not nodes.alive[pod.row]:
             return False

@@ -49,7 +49,7 @@ def _not_known(raw: Raw) -> str:
 def _placed(picture: ClusterSnapshot, pod: PodRecord, report: Report) -> None:
     """Why there: how nodes would rank for it were it not there yet."""
     cluster = picture.cluster
-    drawn = cluster.promises.known.get(pod.draws_on)
+    drawn = cluster.reservations.known.get(pod.reservation_uid)
     report.reservation = drawn.name if drawn is not None else ""
     through = f", through the reservation {report.reservation}" if report.reservation else ""
     report.summary = f"It is on {report.node}{through}."
@@ -149,55 +149,59 @@ def told(raw: Raw, type: str) -> str:
 
 def promised_to(cluster: Cluster, column: ClassColumn) -> list[Promised]:
     """All whose owners the class matches, ended ones too."""
-    cls, promises = column.cls, cluster.promises
+    cls, reservations = column.cls, cluster.reservations
     if cls.labels.get(RESERVATION_IGNORED) == "true":
         return []
-    matching = promises.matching(cls)
+    matching = reservations.matching(cls)
     found = []
-    for promise in sorted(promises.known.values(), key=lambda each: each.name):
-        if promise.spec is not None and promise.spec.id in matching:
-            found.append(_judged(cluster, column, promise))
-        elif promise.spec is None and _was_meant(promise, cls):
-            ended = promise.message or _said(promise) or promise.error
+    for reservation in sorted(reservations.known.values(), key=lambda each: each.name):
+        if reservation.spec is not None and reservation.spec.id in matching:
+            found.append(_judged(cluster, column, reservation))
+        elif reservation.spec is None and _was_meant(reservation, cls):
+            ended = reservation.message or _said(reservation) or reservation.error
             why = f"has ended: {ended}" if ended else "has ended"
-            found.append(Promised(promise.name, _phase(promise), "", False, why))
+            found.append(Promised(reservation.name, _phase(reservation), "", False, why))
     return found
 
 
-def _was_meant(promise: ReservationInfo, cls: PodClass) -> bool:
+def _was_meant(reservation: ReservationInfo, cls: PodClass) -> bool:
     """Of those that have ended only the objects are left."""
-    return OwnerSpec(-1, b"", promise.object.spec.owners).matches(cls)
+    return OwnerSpec(-1, b"", reservation.object.spec.owners).matches(cls)
 
 
-def _judged(cluster: Cluster, column: ClassColumn, promise: ReservationInfo) -> Promised:
-    pod = promise.pod
+def _judged(cluster: Cluster, column: ClassColumn, reservation: ReservationInfo) -> Promised:
+    pod = reservation.pod
     row = pod.row if pod is not None else -1
     node = cluster.nodes.name(row) if row >= 0 else ""
-    why = _against(cluster, column, promise, row)
+    why = _against(cluster, column, reservation, row)
     return Promised(
-        promise.name, _phase(promise), node, not why, why or "can be used", _left(cluster, promise)
+        reservation.name,
+        _phase(reservation),
+        node,
+        not why,
+        why or "can be used",
+        _left(cluster, reservation),
     )
 
 
-def _against(cluster: Cluster, column: ClassColumn, promise: ReservationInfo, row: int) -> str:
+def _against(cluster: Cluster, column: ClassColumn, reservation: ReservationInfo, row: int) -> str:
     """Why the pod cannot use it; empty if it can."""
-    promises = cluster.promises
+    reservations = cluster.reservations
     if row < 0:
-        told = promise.message or _said(promise)
+        told = reservation.message or _said(reservation)
         return f"has no node yet: {told}" if told else "has no node yet"
     if not cluster.nodes.alive[row]:
         return "its node is gone"
-    if promise.waiting:
-        lacking = ", ".join(promises.lacking(promise))
+    if reservation.waiting:
+        lacking = ", ".join(reservations.lacking(reservation))
         return f"waits for room on its node: {lacking}" if lacking else "waits for room on its node"
-    if not promises.is_usable(promise):
-        return (
-            f"is used by {', '.join(str(pod.ref) for pod in promises.drawing(promise))}, and only once"
-        )
-    refusal = promises.wish(column.cls).refusal(promise, promises.node_labels(row))
+    if not reservations.is_usable(reservation):
+        owners = ", ".join(str(pod.ref) for pod in reservations.drawing(reservation))
+        return f"is used by {owners}, and only once"
+    refusal = reservations.wish(column.cls).refusal(reservation, reservations.node_labels(row))
     if refusal:
         return refusal
-    hold = promises.hold(promise)
+    hold = reservations.hold(reservation)
     if hold is None or not isinstance(column, OwnerColumn):
         return ""
     against = column.against(hold)
@@ -206,21 +210,21 @@ def _against(cluster: Cluster, column: ClassColumn, promise: ReservationInfo, ro
     return ", ".join(against)
 
 
-def _left(cluster: Cluster, promise: ReservationInfo) -> str:
-    hold = cluster.promises.hold(promise)
+def _left(cluster: Cluster, reservation: ReservationInfo) -> str:
+    hold = cluster.reservations.hold(reservation)
     if hold is None:
         return ""
-    left = cluster.promises.by_name((slot, hold.left(slot)) for slot in hold.amounts)
+    left = cluster.reservations.by_name((slot, hold.left(slot)) for slot in hold.amounts)
     parts = ((name, amount) for name, amount in sorted(left.items()) if name != "pods")
     return ",".join(f"{name}={shown(name, amount)}" for name, amount in parts)
 
 
-def _phase(promise: ReservationInfo) -> str:
-    return promise.object.status.phase or "Pending"
+def _phase(reservation: ReservationInfo) -> str:
+    return reservation.object.status.phase or "Pending"
 
 
-def _said(promise: ReservationInfo) -> str:
-    said = [each.message for each in promise.object.status.conditions if each.status == "False"]
+def _said(reservation: ReservationInfo) -> str:
+    said = [each.message for each in reservation.object.status.conditions if each.status == "False"]
     return said[-1] if said else ""
 
 
@@ -321,18 +325,18 @@ def _fitting(picture: ClusterSnapshot, waiting: list[PodRecord], report: Report)
                     report.help = help_for(picture, pod, placing)
                 continue
             row = scheduler.cycle.find_row(placing.profile, pod, placing.column)
-            pod.draws_on = placing.column.draws_on(row)
+            pod.reservation_uid = placing.column.reservation_uid(row)
             ledger.place(pod, row)
             fitting.append(pod)
     for pod in waiting:
-        pod.draws_on = ""
+        pod.reservation_uid = ""
     return fitting
 
 
 def _member(picture: ClusterSnapshot, pod: PodRecord) -> str:
     if pod.row >= 0:
         return f"{pod.ref} is on {picture.cluster.nodes.name(pod.row)}"
-    if pod.promise is None:
+    if pod.reservation is None:
         raw, condition = picture.find(POD, pod.name, pod.namespace), "PodScheduled"
     else:
         raw, condition = picture.find(RESERVATION, pod.name), "Scheduled"

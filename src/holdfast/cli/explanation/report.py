@@ -179,7 +179,7 @@ def rank(scheduler: Scheduler, placing: NodeVerdicts) -> list[Ranked]:
     if column.rejected is not None or not cluster.nodes.count:
         return []
     totals = column.totals()
-    known = cluster.promises.known
+    known = cluster.reservations.known
     found: list[Ranked] = []
     for row in np.argsort(-totals, kind="stable").tolist():
         name = cluster.nodes.name(row)
@@ -187,7 +187,7 @@ def rank(scheduler: Scheduler, placing: NodeVerdicts) -> list[Ranked]:
             break
         if placing.blames.get(name) is None or placing.blames[name].texts:
             continue
-        drawn = known.get(column.draws_on(row))
+        drawn = known.get(column.reservation_uid(row))
         score = totals.item(row) + column.constant
         found.append(Ranked(name, score, drawn.name if drawn is not None else ""))
     return found

@@ -19,36 +19,36 @@ async def explain_reservation(
     report = Report(f"Reservation {name}", str(status.get("phase") or "Pending"), "")
     report.events = await server.events(raw)
     report.node = str(status.get("nodeName") or "")
-    promise = picture.cluster.promises.get(name)
-    if promise is None or promise.finished:
+    reservation = picture.cluster.reservations.get(name)
+    if reservation is None or reservation.finished:
         report.told = told(raw, "Ready")
         report.summary = "It has ended, and holds nothing."
-    elif promise.error or promise.pod is None:
-        report.told = told(raw, "Scheduled") or promise.error
-        report.summary = f"It makes no sense: {promise.error}"
-    elif promise.pod.row >= 0:
-        _holding(picture.cluster, promise, report)
+    elif reservation.error or reservation.pod is None:
+        report.told = told(raw, "Scheduled") or reservation.error
+        report.summary = f"It makes no sense: {reservation.error}"
+    elif reservation.pod.row >= 0:
+        _holding(picture.cluster, reservation, report)
     else:
         report.told = told(raw, "Scheduled")
-        _waiting(picture, promise, report)
-    if promise is not None and not promise.finished:
-        report.owners = _owners(picture.cluster, promise)
+        _waiting(picture, reservation, report)
+    if reservation is not None and not reservation.finished:
+        report.owners = _owners(picture.cluster, reservation)
     return report
 
 
-def _holding(cluster: Cluster, promise: ReservationInfo, report: Report) -> None:
-    promises = cluster.promises
-    hold = promises.hold(promise)
+def _holding(cluster: Cluster, reservation: ReservationInfo, report: Report) -> None:
+    reservations = cluster.reservations
+    hold = reservations.hold(reservation)
     assert hold is not None
     left = _amounts(cluster, hold.amounts, hold.remaining)
-    if not promise.waiting:
+    if not reservation.waiting:
         report.summary = f"It holds room on {report.node}; left are {left or 'nothing'}."
-        if promise.closed:
+        if reservation.closed:
             report.help.append(
                 "it takes no new owners: spec.unschedulable is set, or it is being deleted"
             )
         return
-    lacking = promises.lacking(promise)
+    lacking = reservations.lacking(reservation)
     report.summary = f"It waits on {report.node} until there is room for {left}."
     if not lacking:
         return
@@ -56,7 +56,7 @@ def _holding(cluster: Cluster, promise: ReservationInfo, report: Report) -> None
     pods = [
         pod
         for pod in cluster.ledger.pods.get(hold.row, {}).values()
-        if pod.draws_on != promise.uid and any(slot in slots for slot, _ in pod.cls.requests)
+        if pod.reservation_uid != reservation.uid and any(slot in slots for slot, _ in pod.cls.requests)
     ]
     report.help.append(f"lacking there: {', '.join(lacking)}")
     if pods:
@@ -64,8 +64,8 @@ def _holding(cluster: Cluster, promise: ReservationInfo, report: Report) -> None
         report.help.append(f"pods that would have to end, some or all: {names}")
 
 
-def _waiting(picture: ClusterSnapshot, promise: ReservationInfo, report: Report) -> None:
-    scheduler, pod = picture.scheduler, promise.pod
+def _waiting(picture: ClusterSnapshot, reservation: ReservationInfo, report: Report) -> None:
+    scheduler, pod = picture.scheduler, reservation.pod
     assert pod is not None
     placing = place(scheduler, pod)
     report.would_say = placing.message
@@ -85,19 +85,19 @@ def _waiting(picture: ClusterSnapshot, promise: ReservationInfo, report: Report)
         )
 
 
-def _owners(cluster: Cluster, promise: ReservationInfo) -> list[str]:
-    using = sorted(str(pod.ref) for pod in cluster.promises.drawing(promise))
+def _owners(cluster: Cluster, reservation: ReservationInfo) -> list[str]:
+    using = sorted(str(pod.ref) for pod in cluster.reservations.drawing(reservation))
     waiting = sorted(
         str(pod.ref)
         for pod in cluster.pods.values()
         if pod.phase is Phase.PENDING
-        and promise.spec is not None
-        and promise.spec.id in cluster.promises.matching(pod.cls)
+        and reservation.spec is not None
+        and reservation.spec.id in cluster.reservations.matching(pod.cls)
     )
     return [f"{name} uses it" for name in using] + [f"{name} waits, and may use it" for name in waiting]
 
 
 def _amounts(cluster: Cluster, promised: dict[int, int], amounts: dict[int, int]) -> str:
-    named = cluster.promises.by_name((slot, amounts.get(slot, 0)) for slot in promised)
+    named = cluster.reservations.by_name((slot, amounts.get(slot, 0)) for slot in promised)
     parts = ((name, value) for name, value in sorted(named.items()) if name != "pods" and value)
     return ", ".join(f"{shown(name, value)} {name}" for name, value in parts)

@@ -63,17 +63,17 @@ def stopping_on(picture: ClusterSnapshot, node: str) -> list[str]:
 
 def _named_reservation(picture: ClusterSnapshot, pod: PodRecord) -> Iterator[str]:
     """What is wrong with the reservation the pod names, if it names one."""
-    promises = picture.cluster.promises
-    wish = promises.wish(pod.cls)
-    if pod.promise is not None or not wish.by_name:
+    reservations = picture.cluster.reservations
+    wish = reservations.wish(pod.cls)
+    if pod.reservation is not None or not wish.by_name:
         return
-    promise = promises.get(wish.by_name)
-    if promise is None:
+    reservation = reservations.get(wish.by_name)
+    if reservation is None:
         yield f"there is no reservation {wish.by_name}, which it names"
-    elif promise.finished:
-        yield f"the reservation {promise.name}, which it names, has ended"
-    elif promise.spec is not None and promise.spec.id not in promises.matching(pod.cls):
-        yield f"the reservation {promise.name}, which it names, is for other owners (spec.owners)"
+    elif reservation.finished:
+        yield f"the reservation {reservation.name}, which it names, has ended"
+    elif reservation.spec is not None and reservation.spec.id not in reservations.matching(pod.cls):
+        yield f"the reservation {reservation.name}, which it names, is for other owners (spec.owners)"
 
 
 def _preemption(picture: ClusterSnapshot, pod: PodRecord, placing: NodeVerdicts) -> Iterator[str]:
@@ -166,12 +166,12 @@ def _large_enough(picture: ClusterSnapshot, asked: Amounts, row: int) -> dict[st
 def _own(picture: ClusterSnapshot, pod: PodRecord, row: int) -> Iterator[ReservationRow]:
     """What is held on a row for the pod itself: it may use it now, or once the reservation is ready."""
     cluster = picture.cluster
-    promises = cluster.promises
-    matching = promises.matching(pod.cls)
+    reservations = cluster.reservations
+    matching = reservations.matching(pod.cls)
     for hold in cluster.ledger.holds.on(row):
-        promise = hold.promise
-        ready = promise.waiting or promises.is_usable(promise)
-        if promise.spec is not None and promise.spec.id in matching and ready:
+        reservation = hold.reservation
+        ready = reservation.waiting or reservations.is_usable(reservation)
+        if reservation.spec is not None and reservation.spec.id in matching and ready:
             yield hold
 
 
@@ -194,7 +194,7 @@ def _barred(picture: ClusterSnapshot, placing: NodeVerdicts) -> Iterator[str]:
     for name, blame in placing.blames.items():
         if RESERVED in blame.texts:
             for hold in picture.cluster.ledger.holds.on(_row(picture, name)):
-                if holds.knows(hold.promise):
+                if holds.knows(hold.reservation):
                     found.setdefault(_held_for(picture, hold), []).append(name)
     for whom, nodes in sorted(found.items()):
         yield f"nodes held for {whom}, which starves: {few(sorted(set(nodes)), _MOST)}"
@@ -202,9 +202,9 @@ def _barred(picture: ClusterSnapshot, placing: NodeVerdicts) -> Iterator[str]:
 
 def _held_for(picture: ClusterSnapshot, hold: ReservationRow) -> str:
     """The job of the pod a starvation hold is for, or the pod; the hold itself if that is gone."""
-    pod = picture.cluster.pods.get(pod_of(hold.promise))
+    pod = picture.cluster.pods.get(pod_of(hold.reservation))
     if pod is None:
-        return hold.promise.name
+        return hold.reservation.name
     return str(pod.job.name if pod.job is not None else pod.ref)
 
 

@@ -71,8 +71,8 @@ class NodeKind(OutputKind):
         pods = cluster.ledger.pods.get(row, {}).values() if row is not None else ()
         lines = []
         for pod in sorted(pods, key=lambda each: (each.namespace, each.name)):
-            asked = cluster.promises.by_name(pod.cls.requests)
-            drawn = cluster.promises.known.get(pod.draws_on)
+            asked = cluster.reservations.by_name(pod.cls.requests)
+            drawn = cluster.reservations.known.get(pod.reservation_uid)
             lines.append(
                 [
                     pod.namespace,
@@ -132,7 +132,7 @@ def _holds(cluster: Cluster, node: str) -> list[ReservationRow]:
 
 def _amounts(cluster: Cluster, hold: ReservationRow, amounts: dict[int, int]) -> str:
     """The pod slot every reservation has is not worth telling."""
-    named = cluster.promises.by_name((slot, amounts.get(slot, 0)) for slot in hold.amounts)
+    named = cluster.reservations.by_name((slot, amounts.get(slot, 0)) for slot in hold.amounts)
     parts = ((name, value) for name, value in sorted(named.items()) if name != "pods" or value > 1)
     return ",".join(f"{name}={shown(name, value)}" for name, value in parts)
 

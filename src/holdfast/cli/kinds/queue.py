@@ -82,11 +82,15 @@ def in_order(picture: ClusterSnapshot) -> list[_Place]:
             raw = picture.find(POD, pod.name, pod.namespace)
             assert raw is not None
             places.append(_Place(pod, raw))
-    for promise in cluster.promises.known.values():
-        if promise.pod is not None and promise.pod.phase is Phase.PENDING and not promise.terminating:
-            raw = picture.find(RESERVATION, promise.name)
+    for reservation in cluster.reservations.known.values():
+        if (
+            reservation.pod is not None
+            and reservation.pod.phase is Phase.PENDING
+            and not reservation.terminating
+        ):
+            raw = picture.find(RESERVATION, reservation.name)
             assert raw is not None
-            places.append(_Place(promise.pod, raw))
+            places.append(_Place(reservation.pod, raw))
     return _in_turns(picture, sorted(places, key=_order(places)))
 
 

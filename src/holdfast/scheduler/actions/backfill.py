@@ -65,7 +65,7 @@ class Backfill(Action):
                 continue
             # What found no room will not find it for longer.
             kind = round_.queue.kind(pod)
-            if pod.promise is not None or estimate >= in_vain.get(kind, math.inf):
+            if pod.reservation is not None or estimate >= in_vain.get(kind, math.inf):
                 continue
             if pod.job is not None:
                 placed = self._backfill_job(round_, pod, until)
@@ -81,10 +81,10 @@ class Backfill(Action):
         nodes, holds, starts = round_.cluster.nodes, round_.cluster.jobs.holds, round_.hold_care.starts
         until = np.zeros(nodes.size)
         closed = np.zeros(nodes.size, dtype=np.bool_)
-        for promise in holds:
-            if promise.pod is None or promise.pod.row < 0:
+        for reservation in holds:
+            if reservation.pod is None or reservation.pod.row < 0:
                 continue
-            row, start = promise.pod.row, starts.get(promise.uid)
+            row, start = reservation.pod.row, starts.get(reservation.uid)
             if start is None:
                 closed[row] = True
             elif until[row] == 0 or start < until[row]:
@@ -169,9 +169,9 @@ class Backfill(Action):
         for pod, row in let_in:
             self.placed += 1
             self._watch(round_, pod)
-            for promise in cluster.jobs.holds.on(row):
-                if not promise.waiting and not cluster.promises.has_room(promise):
-                    cluster.promises.postponed(promise)
+            for reservation in cluster.jobs.holds.on(row):
+                if not reservation.waiting and not cluster.reservations.has_room(reservation):
+                    cluster.reservations.postponed(reservation)
         return True
 
     # Those who run longer than they said

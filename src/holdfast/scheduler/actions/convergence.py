@@ -134,7 +134,7 @@ class ConvergenceGuard:
     def ends(self, passes: int, in_vain: int, tried: list[PodRecord], now: float) -> bool:
         """Whether a round has gone on for too long: woken up so often, the last times in vain. What
         changed is left to a later one."""
-        objects = len(self._cluster.pods) + len(self._cluster.promises.known)
+        objects = len(self._cluster.pods) + len(self._cluster.reservations.known)
         if in_vain <= _IN_VAIN and passes <= _PASSES + _PER_OBJECT * objects:
             return False
         self._postponed |= self._cluster.take_changes()
@@ -206,7 +206,7 @@ class ConvergenceGuard:
         if exactly is None:
             exactly = self._exactly[says] = _Seen(now, revision)
         exactly.again(now, revision)
-        objects = len(self._cluster.pods) + len(self._cluster.promises.known)
+        objects = len(self._cluster.pods) + len(self._cluster.reservations.known)
         if exactly.unchanged <= _REPEATS and exactly.times <= _REPEATS + _PER_OBJECT * objects:
             return False
         del self._exactly[says]

@@ -59,13 +59,13 @@ class HoldReconciler:
         decisions: list[Decision] = []
         self._forget_changed_rows()
         jobs: dict[JobName, str] = {}
-        for promise in self._holds:
-            if promise.uid in self._holds.dropped:
+        for reservation in self._holds:
+            if reservation.uid in self._holds.dropped:
                 continue
-            pod = self._cluster.pods.get(pod_of(promise))
-            why = self._pointless(promise, pod, jobs)
+            pod = self._cluster.pods.get(pod_of(reservation))
+            why = self._pointless(reservation, pod, jobs)
             if why:
-                decisions += self._drop(promise, pod, why)
+                decisions += self._drop(reservation, pod, why)
         self._look_ahead()
         if self.starts or self._annotated:
             decisions += self._annotations()
@@ -80,39 +80,42 @@ class HoldReconciler:
             self._suited.clear()
         elif len(rows):
             for row in set(rows.tolist()):
-                for promise in self._holds.on(row):
-                    self._outlooks.pop(promise.uid, None)
-                    self._suited.pop(promise.uid, None)
+                for reservation in self._holds.on(row):
+                    self._outlooks.pop(reservation.uid, None)
+                    self._suited.pop(reservation.uid, None)
 
-    def _drop(self, promise: ReservationInfo, pod: PodRecord | None, why: str) -> list[Decision]:
-        self._holds.dropped.add(promise.uid)
-        promise.deleting = True  # nobody is bound through it any more
-        self._cluster.promises.moved(promise)
-        if pod is not None and promise.wants_node:
-            self._holds.released(pod, promise.wants_node)
-        job = promise.object.metadata.annotations.get(HOLD_JOB, "")
-        text = f"what {promise.name} holds for {job} is released: {why}"
-        about = self._about(promise, pod, job)
-        return [DeleteReservation(promise.ref, why), Emit(about, "Normal", RELEASED, text, "Reserving")]
+    def _drop(self, reservation: ReservationInfo, pod: PodRecord | None, why: str) -> list[Decision]:
+        self._holds.dropped.add(reservation.uid)
+        reservation.deleting = True  # nobody is bound through it any more
+        self._cluster.reservations.moved(reservation)
+        if pod is not None and reservation.wants_node:
+            self._holds.released(pod, reservation.wants_node)
+        job = reservation.object.metadata.annotations.get(HOLD_JOB, "")
+        text = f"what {reservation.name} holds for {job} is released: {why}"
+        about = self._about(reservation, pod, job)
+        return [
+            DeleteReservation(reservation.ref, why),
+            Emit(about, "Normal", RELEASED, text, "Reserving"),
+        ]
 
-    def _about(self, promise: ReservationInfo, pod: PodRecord | None, job: str) -> ObjectRef:
+    def _about(self, reservation: ReservationInfo, pod: PodRecord | None, job: str) -> ObjectRef:
         """Whom it concerns: the job, as long as there is one, even if its pod is gone."""
         if pod is not None:
             return pod.ref if pod.job is None else pod.job.ref
         kind, _, name = job.partition("/")
         namespace, _, name = name.partition("/")
         known = self._cluster.jobs.get(namespace, name) if kind == "PodGroup" else None
-        return known.ref if known is not None else promise.ref
+        return known.ref if known is not None else reservation.ref
 
     def _pointless(
-        self, promise: ReservationInfo, pod: PodRecord | None, jobs: dict[JobName, str]
+        self, reservation: ReservationInfo, pod: PodRecord | None, jobs: dict[JobName, str]
     ) -> str:
         """Why the hold is no use any more; empty if it is."""
         if pod is None or pod.leaving:
             return "its pod is gone"
         if pod.row >= 0:
-            return "" if pod.draws_on == promise.uid else "its pod has another place"
-        if self._holds.of(pod) is not promise:
+            return "" if pod.reservation_uid == reservation.uid else "its pod has another place"
+        if self._holds.of(pod) is not reservation:
             return "another one is there for its pod"
         if pod.job is not None:
             if pod.job.name not in jobs:
@@ -121,23 +124,23 @@ class HoldReconciler:
                 return jobs[pod.job.name]
         if hopeless := self._cluster.jobs.queues.hopeless(pod):
             return hopeless
-        reserve = promise.pod
+        reserve = reservation.pod
         if reserve is None:
-            return promise.error or "it makes no sense"
+            return reservation.error or "it makes no sense"
         if reserve.row < 0:
-            if not promise.message:
+            if not reservation.message:
                 return ""
-            self._holds.refused(pod, promise.wants_node)
-            return f"it finds no room: {promise.message}"
-        return self._never_there(promise, pod, reserve.row)
+            self._holds.refused(pod, reservation.wants_node)
+            return f"it finds no room: {reservation.message}"
+        return self._never_there(reservation, pod, reserve.row)
 
-    def _never_there(self, promise: ReservationInfo, pod: PodRecord, row: int) -> str:
+    def _never_there(self, reservation: ReservationInfo, pod: PodRecord, row: int) -> str:
         changes = self._cluster.nodes_changed.end
-        if self._suited.get(promise.uid) == changes:
+        if self._suited.get(reservation.uid) == changes:
             return ""
-        if obstacle := self._reserving.feasibility.obstacle(promise, pod, row):
+        if obstacle := self._reserving.feasibility.obstacle(reservation, pod, row):
             return obstacle
-        self._suited[promise.uid] = changes
+        self._suited[reservation.uid] = changes
         return ""
 
     # When they will be served
@@ -145,13 +148,16 @@ class HoldReconciler:
     def _look_ahead(self) -> None:
         of_job: dict[object, list[str]] = {}
         latest: dict[object, float | None] = {}
-        for promise in self._holds:
-            pod = self._cluster.pods.get(pod_of(promise))
-            if pod is None or promise.pod is None or promise.pod.row < 0:
+        for reservation in self._holds:
+            pod = self._cluster.pods.get(pod_of(reservation))
+            if pod is None or reservation.pod is None or reservation.pod.row < 0:
                 continue
             key = pod.uid if pod.job is None else pod.job.name
-            of_job.setdefault(key, []).append(promise.uid)
-            start, so_far = self._outlook(promise, promise.pod.row).start, latest.get(key, -math.inf)
+            of_job.setdefault(key, []).append(reservation.uid)
+            start, so_far = (
+                self._outlook(reservation, reservation.pod.row).start,
+                latest.get(key, -math.inf),
+            )
             latest[key] = None if start is None or so_far is None else max(start, so_far)
         self.starts = {}
         for name, uids in of_job.items():
@@ -159,31 +165,31 @@ class HoldReconciler:
             start = None if last is None else max(last, self._cluster.now)
             self.starts |= dict.fromkeys(uids, start)
 
-    def _outlook(self, promise: ReservationInfo, row: int) -> _Outlook:
-        known, now = self._outlooks.get(promise.uid), self._cluster.now
-        if known is not None and known.waiting == promise.waiting and now < known.until:
+    def _outlook(self, reservation: ReservationInfo, row: int) -> _Outlook:
+        known, now = self._outlooks.get(reservation.uid), self._cluster.now
+        if known is not None and known.waiting == reservation.waiting and now < known.until:
             return known
-        start = expected_start(self._cluster, promise)
+        start = expected_start(self._cluster, reservation)
         if start is not None and start <= now:
             start = -math.inf
-        found = _Outlook(start, next_end(self._cluster, row), promise.waiting)
-        self._outlooks[promise.uid] = found
+        found = _Outlook(start, next_end(self._cluster, row), reservation.waiting)
+        self._outlooks[reservation.uid] = found
         return found
 
     def _annotations(self) -> list[Decision]:
         decisions: list[Decision] = []
         said = {}
-        for promise in self._holds:
-            start = self.starts.get(promise.uid) if promise.waiting else None
-            known = self._annotated.get(promise.uid)
+        for reservation in self._holds:
+            start = self.starts.get(reservation.uid) if reservation.waiting else None
+            known = self._annotated.get(reservation.uid)
             if known is not None and known[0] == start:
-                said[promise.uid] = known
+                said[reservation.uid] = known
                 continue
             text = format_time(start) if start is not None else ""
-            seen = promise.object.metadata.annotations.get(HOLD_EXPECTED_START, "")
+            seen = reservation.object.metadata.annotations.get(HOLD_EXPECTED_START, "")
             if text != (seen if known is None else known[1]):
-                decisions.append(AnnotateReservation(promise.ref, {HOLD_EXPECTED_START: text}))
-            said[promise.uid] = start, text
+                decisions.append(AnnotateReservation(reservation.ref, {HOLD_EXPECTED_START: text}))
+            said[reservation.uid] = start, text
         self._annotated = said
         for kept in (self._suited, self._outlooks):
             for uid in [uid for uid in kept if uid not in said]:

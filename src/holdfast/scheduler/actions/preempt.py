@@ -58,7 +58,7 @@ class PreemptAction(Action):
         """Who is asked to go."""
         cluster, gangs = round_.cluster, round_.gangs
         jobs, members = cluster.jobs.partners(job), gangs.waiting(leader)
-        reserving = [pod for pod in members if pod.promise is not None]
+        reserving = [pod for pod in members if pod.reservation is not None]
         if reserving:
             self._have_reservations_go(round_, reserving, jobs)
             return ()
@@ -153,7 +153,7 @@ class PreemptAction(Action):
             cluster.ledger.remove(victim)
             victims[victim.uid] = victim
             decisions += preemption(
-                victim.ref, pod.ref, node, pod.scheduler, victim.job_name, victim.draws_on
+                victim.ref, pod.ref, node, pod.scheduler, victim.job_name, victim.reservation_uid
             )
         cluster.ledger.place(pod, place.row)
         found.append((pod, node, tuple(decisions)))

@@ -70,7 +70,7 @@ class ReclaimableCapacity:
         could go first."""
         nodes = self._cluster.nodes
         among = among & (self._lowest < _NOBODY)
-        if not column.owned and pod.uid not in self._cluster.promises.rooms:
+        if not column.owned and pod.uid not in self._cluster.reservations.rooms:
             for slot, asked in pod.cls.requests:
                 free = nodes.allocatable[slot, : nodes.size] - nodes.claimed[slot, : nodes.size]
                 among &= free + self._room[slot] >= asked
@@ -170,7 +170,7 @@ class Reclaim(Action):
         waiting.sort(key=lambda pod: (standing[queues.of(pod), pod.cls.id], round_.queue.sort_key(pod)))
         for pod in waiting:
             kind = round_.queue.kind(pod)
-            if pod.promise is not None or kind in in_vain:
+            if pod.reservation is not None or kind in in_vain:
                 continue
             done = _Reclaimer(round_, pod, giving, foresight).reclaim()
             if not done and pod.pin is None and not pod.nominated:
@@ -198,7 +198,7 @@ class _Reclaimer:
         cluster, job = self._cluster, self._leader.job
         jobs = [] if job is None else cluster.jobs.partners(job)
         members = [self._leader] if job is None else self._round.gangs.waiting(self._leader)
-        if any(pod.promise is not None or self._is_under_way(pod) for pod in members):
+        if any(pod.reservation is not None or self._is_under_way(pod) for pod in members):
             return True
         if jobs and any(each.is_ready for each in jobs):
             return True

@@ -189,7 +189,7 @@ class Reserve(Action):
     def _unit(self, pod: PodRecord) -> Unit | None:
         if pod.job is None:
             return Unit(pod, None) if waits(pod) else None
-        waiting = [member for member in pod.job.waiting() if member.promise is None]
+        waiting = [member for member in pod.job.waiting() if member.reservation is None]
         if pod.job.is_ready or not waiting:
             return None
         return Unit(pod if waits(pod) and pod in waiting else waiting[0], pod.job)
@@ -252,7 +252,7 @@ class Reserve(Action):
         """Whether room was found, to have or to hold."""
         jobs = [] if unit.job is None else round_.cluster.jobs.partners(unit.job)
         tasks = [unit.pod] if unit.job is None else round_.gangs.waiting(unit.pod)
-        tasks = [pod for pod in tasks if pod.promise is None]
+        tasks = [pod for pod in tasks if pod.reservation is None]
         tasks = self._as_many_as_may(round_, tasks)
         if not tasks or not all(job.would_be_ready(p for p in tasks if p.job is job) for job in jobs):
             return True  # more nodes would not help
@@ -293,14 +293,18 @@ class Reserve(Action):
 
     def _hold(self, round_: Round, unit: Unit, plan: HoldPlan) -> None:
         """Nothing starts before all of it can, so what fits already is held too."""
-        nodes, jobs, promises = round_.cluster.nodes, round_.cluster.jobs, round_.cluster.promises
+        nodes, jobs, reservations = (
+            round_.cluster.nodes,
+            round_.cluster.jobs,
+            round_.cluster.reservations,
+        )
         places = [(pod, pod.row) for _, pod in plan.statement.placed] + plan.held
         plan.statement.discard()
         names = [nodes.name(row) for _, row in places]
         text = f"room is held for {len(places)} of its pods on {', '.join(sorted(set(names)))}"
         round_.cycle.decisions.append(Emit(unit.ref, "Normal", RESERVED, text, "Reserving"))
         for (pod, _), node in zip(places, names, strict=True):
-            name = hold_name(pod, promises)
+            name = hold_name(pod, reservations)
             jobs.holds.want(name, pod, node)
             round_.cycle.decisions.append(CreateReservation(hold_for(pod, node, name)))
         round_.cluster.chronicle.note(round_.now, unit.ref, "reserved", text)

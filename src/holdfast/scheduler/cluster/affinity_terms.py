@@ -220,7 +220,7 @@ class AffinityTerms:
     def carriers(self, own: OwnTerm, seen_by: PodClass) -> PodCounter:
         """Counts the pods that have this term. Reserve pods whose room is for those who look do not
         count for them."""
-        ours = self._cluster.promises.matching(seen_by)
+        ours = self._cluster.reservations.matching(seen_by)
 
         def counts(cls: PodClass) -> bool:
             return cls.promised_to not in ours and own in self._own(cls)
@@ -229,7 +229,7 @@ class AffinityTerms:
 
     def selected(self, terms: tuple[Term, ...], seen_by: PodClass) -> PodCounter:
         """Counts the pods that all of the terms select, with the same exception."""
-        ours = self._cluster.promises.matching(seen_by)
+        ours = self._cluster.reservations.matching(seen_by)
         by_labels = any(_by_namespace_labels(term) for term in terms)
         version = self.namespaces_version() if by_labels else None
 

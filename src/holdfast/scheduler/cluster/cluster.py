@@ -103,7 +103,7 @@ class Cluster:
         self.jobs = Jobs(self)
         self.limits = LimitSums(self)
         self.ledger.allowed = self.limits.allowed
-        self.promises = ReservationCache(self)
+        self.reservations = ReservationCache(self)
         self.virtuals = VirtualReservations(self)
         self.node_listeners: list[Callable[[int], None]] = []
         """Told of every row whose node object came, changed or went."""
@@ -176,7 +176,7 @@ class Cluster:
         for cls in self.classes.every():
             used.update(slot for slot, _ in cls.usage)
             used.update(slot for slot, _ in cls.requests)
-        used.update(self.promises.slots())
+        used.update(self.reservations.slots())
         loose, slots.loose = slots.loose, {}
         for slot in loose:
             if slot in used or slot >= len(nodes.allocatable):
@@ -208,8 +208,8 @@ class Cluster:
 
     def assume(self, pod: PodRecord, row: int) -> None:
         """The pod is to be bound to the node of this row, and claims its room from now on."""
-        if pod.promise is not None:
-            self.promises.assume(pod.promise, row)
+        if pod.reservation is not None:
+            self.reservations.assume(pod.reservation, row)
             return
         pod.cleared_for = pod.nominated
         if pod.nominated:
@@ -222,8 +222,8 @@ class Cluster:
         """A node is being cleared for the pod; none any more if the name is empty."""
         if pod.nominated != node:
             self._nominate(pod, node, gives_up_room=bool(pod.nominated))
-            if pod.uid in self.promises.rooms:
-                self.promises.nominated(pod)
+            if pod.uid in self.reservations.rooms:
+                self.reservations.nominated(pod)
 
     def _nominate(self, pod: PodRecord, node: str, gives_up_room: bool) -> None:
         if pod.nominated:
@@ -243,18 +243,18 @@ class Cluster:
 
     def unassume(self, pod: PodRecord) -> None:
         """The pod is not to be bound after all."""
-        if pod.promise is not None:
-            self.promises.unassume(pod.promise)
+        if pod.reservation is not None:
+            self.reservations.unassume(pod.reservation)
             return
         self.ledger.remove(pod)
-        pod.draws_on = ""
+        pod.reservation_uid = ""
         pod.phase = Phase.PENDING
         if pod.disrupted:
             pod.leaving = True  # the decision that it goes stands
         if pod.cleared_for:
             self.nominate(pod, pod.cleared_for)  # as its object has said all the time
-            if pod.uid in self.promises.rooms:
-                self.promises.preemptor_back(pod)
+            if pod.uid in self.reservations.rooms:
+                self.reservations.preemptor_back(pod)
 
     def changed(self, changes: int) -> None:
         """Something happened that may help pods that wait."""
@@ -270,7 +270,7 @@ class Cluster:
             self._put_node(obj)
         elif isinstance(obj, Reservation):
             self.virtuals.requirements.see_reservation(obj)
-            self.promises.put(obj)
+            self.reservations.put(obj)
         elif isinstance(obj, PodGroup):
             self.jobs.put_group(obj)
         elif isinstance(obj, VolcanoJob):
@@ -296,7 +296,7 @@ class Cluster:
             self._drop_node(obj.metadata.name, "deleted")
         elif isinstance(obj, Reservation):
             self.virtuals.requirements.forget_reservation(obj.metadata.uid)
-            self.promises.drop(obj.metadata.uid)
+            self.reservations.drop(obj.metadata.uid)
         elif isinstance(obj, PodGroup):
             self.jobs.drop_group(obj)
         elif isinstance(obj, VolcanoJob):
@@ -419,7 +419,7 @@ class Cluster:
             return
         codes = self.topology.row_codes(row)
         self.nodes.drop(row)
-        self.promises.node_deleted(row)
+        self.reservations.node_deleted(row)
         self.topology.relabel(row, codes)
         self._node_changed(row, Change.NODE_REMOVED)
         if self.ledger.is_empty(row):
@@ -433,7 +433,7 @@ class Cluster:
         self.stamp += 1
         self.revision += 1
         self.nodes_changed.add(row)
-        self.promises.node_changed(row)
+        self.reservations.node_changed(row)
         for listen in self.node_listeners:
             listen(row)
         self._changes |= changes
@@ -457,7 +457,7 @@ class Cluster:
                 self.virtuals.requirements.not_created(reservation.metadata.name, message)
                 self.jobs.holds.not_made(reservation.metadata.name)
             case SetReservationStatus() | DeleteReservation() | PreemptReservation():
-                self.promises.not_written(decision.reservation.uid)
+                self.reservations.not_written(decision.reservation.uid)
             case AnnotatePod(pod=pod):
                 self.virtuals.not_written(pod.uid, message)
                 self._try_again(pod.uid)
@@ -466,7 +466,7 @@ class Cluster:
                 self._stays(pod.uid)
             case Preempt(pod=pod, preemptor=preemptor):
                 self._stays(pod.uid)
-                self.promises.not_written(preemptor.uid)
+                self.reservations.not_written(preemptor.uid)
                 self._try_again(preemptor.uid)
             case SetPodGroupStatus(group=group):
                 self.jobs.not_written(group.uid)
@@ -510,24 +510,24 @@ class Cluster:
         pod = self.pods.get(uid)
         if pod is not None:
             return pod
-        promise = self.promises.known.get(uid)
-        return promise.pod if promise is not None else None
+        reservation = self.reservations.known.get(uid)
+        return reservation.pod if reservation is not None else None
 
     def confirm(self, pod: PodRecord) -> None:
         if pod.phase is not Phase.ASSUMED:
             return
-        if pod.promise is not None:
-            self.promises.confirm(pod.promise)
+        if pod.reservation is not None:
+            self.reservations.confirm(pod.reservation)
             return
         pod.phase = Phase.ASSIGNED
         self.revision += 1
         if pod.job is not None:
             self.jobs.touch(pod.job)
         self.chronicle.note(self.now, pod.ref, "bound")
-        if pod.uid in self.promises.rooms:
-            self.promises.preemptor_changed(pod)
-        if pod.draws_on:
-            self.promises.pod_confirmed(pod)
+        if pod.uid in self.reservations.rooms:
+            self.reservations.preemptor_changed(pod)
+        if pod.reservation_uid:
+            self.reservations.pod_confirmed(pod)
         if self.watcher is not None:
             self.watcher.bind_confirmed(pod)
 

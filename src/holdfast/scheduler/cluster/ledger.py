@@ -66,11 +66,11 @@ class Ledger:
     def taken_for_good(self, hold: ReservationRow) -> Amounts:
         """What pods that draw on a hold ask for of the slots it promises, but for what it has again
         when they end; not to be written to. A reservation that is used once has nothing again."""
-        if hold.promise.once or not hold.taken:
+        if hold.reservation.once or not hold.taken:
             return hold.taken
         taken: Amounts = {}
         for pod in self.pods.get(hold.row, {}).values():
-            if pod.draws_on == hold.pod.uid and pod.cls.permanent:
+            if pod.reservation_uid == hold.pod.uid and pod.cls.permanent:
                 for slot, amount in pod.cls.usage:
                     if slot in hold.amounts:
                         taken[slot] = taken.get(slot, 0) + amount
@@ -159,16 +159,16 @@ class Ledger:
 
     def draw(self, pod: PodRecord, uid: str) -> None:
         """The pod takes the room of that reservation; of none if the uid is empty."""
-        before, row = pod.draws_on, pod.row
+        before, row = pod.reservation_uid, pod.row
         if before == uid:
             return
         if row < 0:
-            pod.draws_on = uid
+            pod.reservation_uid = uid
             return
         if before:
             self._take(pod, row, -1)
             self._tell_drawn(pod, -1)
-        pod.draws_on = uid
+        pod.reservation_uid = uid
         if uid:
             self._take(pod, row, 1)
             self._tell_drawn(pod, 1)
@@ -313,7 +313,7 @@ class Ledger:
                 del self.pods[row]
             if cls.priority == table.lowest.item(row):
                 table.lowest[row] = _lowest(on_row.values(), cls.priority)
-        hold = self.holds.get(pod.draws_on) if pod.draws_on else None
+        hold = self.holds.get(pod.reservation_uid) if pod.reservation_uid else None
         if hold is not None and hold.row == row:
             fill, claims = self.holds.fills.step(hold.fill, cls, sign)
             claimed = table.claimed
@@ -361,7 +361,7 @@ class Ledger:
 
     def _take(self, pod: PodRecord, row: int, sign: int) -> None:
         """A pod on the row draws on its reservation, or does so no more."""
-        hold = self.holds.get(pod.draws_on)
+        hold = self.holds.get(pod.reservation_uid)
         if hold is not None and hold.row == row:
             fill = self.holds.fills.after(hold.fill, pod.cls, sign)
             self._claim_left(hold, hold.remaining, fill)
@@ -370,7 +370,7 @@ class Ledger:
         """What a hold is like given the pods on its row that draw on it."""
         fill, uid = untouched, hold.pod.uid
         for pod in self.pods.get(hold.row, {}).values():
-            if pod.draws_on == uid:
+            if pod.reservation_uid == uid:
                 fill = self.holds.fills.after(fill, pod.cls, 1)
         return fill
 

@@ -39,7 +39,7 @@ class LimitSums:
             counted[resource] = CountedLimit(table.pinned_slot(resource), slot, scored)
             cluster.classes.count_limits()
             cluster.ledger.count(frozenset((slot, scored)))
-            cluster.promises.count_limits()
+            cluster.reservations.count_limits()
         return counted[resource]
 
     def allowed(self, slot: int, row: int) -> tuple[str, int]:
@@ -81,12 +81,12 @@ class LimitSums:
                 rows = np.fromiter(cls.placed.keys(), dtype=np.intp)
                 sums[rows] += each * np.fromiter(cls.placed.values(), dtype=np.int64)
         for hold in cluster.ledger.holds:
-            promise = hold.pod.promise
+            reservation = hold.pod.reservation
             if counted is not None:
                 held = hold.amounts.get(counted.slot, 0)
             else:
                 held = max(hold.pod.cls.limits.of(resource), hold.amounts.get(offered, 0))
-            drawing = cluster.promises.drawing(promise) if promise is not None else ()
+            drawing = cluster.reservations.drawing(reservation) if reservation is not None else ()
             sums[hold.row] += max(0, held - sum(limit(pod.cls) for pod in drawing))
         return sums
 

@@ -41,7 +41,7 @@ class PodHandlers:
         self._classes = cluster.classes
         self._volumes = cluster.volumes
         self._jobs = cluster.jobs
-        self._promises = cluster.promises
+        self._reservations = cluster.reservations
         self._virtuals = cluster.virtuals
         self._asks = cluster.virtuals.requirements.asks
         self._belongings = cluster.belongings
@@ -215,12 +215,12 @@ class PodHandlers:
     def _class_of(self, pod: Pod) -> PodClass:
         """The class of a pod, acquired; raises InvalidObject."""
         job = self._jobs.named(pod)
-        traits = self._promises.traits(pod.metadata) if job is None else self._traits(pod, job)
+        traits = self._reservations.traits(pod.metadata) if job is None else self._traits(pod, job)
         return self._classes.acquire(pod, traits)
 
     def _traits(self, pod: Pod, job: Job | None) -> Traits:
         """What sets its class apart though it is not written in the pod."""
-        traits = self._promises.traits(pod.metadata)
+        traits = self._reservations.traits(pod.metadata)
         if job is None:
             return traits
         priority = None if pod.spec.priority else job.priority_class
@@ -256,8 +256,8 @@ class PodHandlers:
                     self._ledger.changed.add(known.row)  # it is known when it ends
             return
         known.leaving = pod.metadata.deletion_timestamp is not None or known.disrupted
-        if known.uid in self._promises.rooms:
-            self._promises.preemptor_changed(known)
+        if known.uid in self._reservations.rooms:
+            self._reservations.preemptor_changed(known)
         if known.phase is not Phase.PENDING:
             return
         gates = pod.spec.scheduling_gates
@@ -278,9 +278,13 @@ class PodHandlers:
 
     def _draw(self, known: PodRecord, pod: Pod) -> None:
         text = pod.metadata.annotations.get(RESERVATION_ALLOCATED)
-        if not text and not known.draws_on:
+        if not text and not known.reservation_uid:
             return
-        drawn = self._promises.known.get(known.draws_on) if text and known.draws_on else None
+        drawn = (
+            self._reservations.known.get(known.reservation_uid)
+            if text and known.reservation_uid
+            else None
+        )
         if drawn is None or drawn.mark != text:
             self._ledger.draw(known, allocated_from(text))
 
@@ -299,10 +303,10 @@ class PodHandlers:
         row = self._cluster.open_row(node)
         self._ledger.place(known, row)
         known.phase = Phase.ASSIGNED
-        if known.draws_on:
-            self._promises.pod_confirmed(known)
-        if known.uid in self._promises.rooms:
-            self._promises.preemptor_changed(known)
+        if known.reservation_uid:
+            self._reservations.pod_confirmed(known)
+        if known.uid in self._reservations.rooms:
+            self._reservations.preemptor_changed(known)
         self._cluster.changed(Change.POD_PLACED)
         self._chronicle.note(self._cluster.now, known.ref, "assigned", node)
 
@@ -323,8 +327,8 @@ class PodHandlers:
         pod.gone = True
         self._belongings.forget(pod.uid)
         del self._pods[pod.uid]
-        if pod.uid in self._promises.rooms:
-            self._promises.preemptor_changed(pod)
+        if pod.uid in self._reservations.rooms:
+            self._reservations.preemptor_changed(pod)
         if self._uid.get((pod.namespace, pod.name)) == pod.uid:
             del self._uid[pod.namespace, pod.name]
         if pod.job is not None:

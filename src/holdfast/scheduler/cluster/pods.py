@@ -55,7 +55,6 @@ class PodRecord:
         "cls",
         "created",
         "disrupted",
-        "draws_on",
         "errors",
         "estimate",
         "evictions_refused",
@@ -70,12 +69,13 @@ class PodRecord:
         "phase",
         "pin",
         "preempted",
-        "promise",
         "queue",
         "queued_since",
         "ready",
         "ref",
         "rejected_by",
+        "reservation",
+        "reservation_uid",
         "row",
         "scheduler",
         "started",
@@ -127,9 +127,9 @@ class PodRecord:
         """Of a member of a job: when it was bound, as far as its condition says so."""
         self.started: float | None = None
         """When it began to run, as far as is known."""
-        self.draws_on = ""
+        self.reservation_uid = ""
         """The uid of the reservation whose room it takes, if it is on that reservation's node."""
-        self.promise: ReservationInfo | None = None
+        self.reservation: ReservationInfo | None = None
         """Of a reserve pod: its reservation."""
         self.disrupted = False
         """Whether the pod is on its way out to make room for another: from the decision on, until it is

@@ -22,7 +22,7 @@ def validate_state(cluster: Cluster) -> list[str]:
         *_pods(cluster),
         *_columns(cluster),
         *_counters(cluster),
-        *_promises(cluster),
+        *_reservations(cluster),
         *_classes(cluster),
         *cluster.virtuals.problems(),
         *cluster.belongings.problems(),
@@ -92,10 +92,10 @@ def _claims(cluster: Cluster) -> list[str]:
         taken: Counter[int] = Counter()
         for_good: Counter[int] = Counter()
         for pod in cluster.pods.values():
-            if pod.draws_on == hold.pod.uid and pod.row == hold.row:
+            if pod.reservation_uid == hold.pod.uid and pod.row == hold.row:
                 asked = {slot: n for slot, n in pod.cls.usage if slot in hold.amounts}
                 taken.update(asked)
-                if hold.promise.once or pod.cls.permanent:
+                if hold.reservation.once or pod.cls.permanent:
                     for_good.update(asked)
         for slot, amount in hold.amounts.items():
             held[slot, hold.row] += max(0, amount - taken[slot])
@@ -208,27 +208,27 @@ def present(cluster: Cluster) -> list[PodRecord]:
     return pods + [hold.pod for hold in cluster.ledger.holds]
 
 
-def _promises(cluster: Cluster) -> list[str]:
+def _reservations(cluster: Cluster) -> list[str]:
     problems = []
     holds = {hold.pod.uid: hold for hold in cluster.ledger.holds}
-    for uid, promise in cluster.promises.known.items():
-        pod, hold = promise.pod, holds.pop(uid, None)
+    for uid, reservation in cluster.reservations.known.items():
+        pod, hold = reservation.pod, holds.pop(uid, None)
         row = pod.row if pod is not None else -1
         if (hold.row if hold is not None else -1) != row:
-            problems.append(f"{promise!r} is on row {row}, but holds room on another")
+            problems.append(f"{reservation!r} is on row {row}, but holds room on another")
         if pod is not None and (row < 0) != (pod.phase is Phase.PENDING):
-            problems.append(f"{promise!r}: {pod!r} is on row {row}")
-        if promise.finished and hold is not None:
-            problems.append(f"{promise!r} is finished but holds room")
-        if cluster.promises.get(promise.name) is not promise:
-            problems.append(f"{promise!r} is not found by its name")
-        if hold is not None and hold.amounts != promise.amounts:
-            problems.append(f"{promise!r} holds {hold.amounts}, should be {promise.amounts}")
+            problems.append(f"{reservation!r}: {pod!r} is on row {row}")
+        if reservation.finished and hold is not None:
+            problems.append(f"{reservation!r} is finished but holds room")
+        if cluster.reservations.get(reservation.name) is not reservation:
+            problems.append(f"{reservation!r} is not found by its name")
+        if hold is not None and hold.amounts != reservation.amounts:
+            problems.append(f"{reservation!r} holds {hold.amounts}, should be {reservation.amounts}")
         if hold is not None:
             left = {slot: hold.left(slot) for slot in hold.amounts}
             kept = {slot: int(cluster.ledger.holds.left[slot, hold.index]) for slot in hold.amounts}
             if left != kept:
-                problems.append(f"{promise!r} has {left} left, the table says {kept}")
+                problems.append(f"{reservation!r} has {left} left, the table says {kept}")
     problems.extend(f"{uid} is forgotten but holds room on row {h.row}" for uid, h in holds.items())
     return problems
 
@@ -252,7 +252,11 @@ def _counters(cluster: Cluster) -> list[str]:
 
 
 def _classes(cluster: Cluster) -> list[str]:
-    reserving = [promise.pod for promise in cluster.promises.known.values() if promise.pod is not None]
+    reserving = [
+        reservation.pod
+        for reservation in cluster.reservations.known.values()
+        if reservation.pod is not None
+    ]
     refs = Counter(pod.cls.id for pod in (*cluster.pods.values(), *reserving))
     placed: dict[int, Counter[int]] = {}
     for pod in present(cluster):
@@ -295,5 +299,5 @@ def interned(cluster: Cluster) -> dict[str, int]:
         "taint sets": nodes.taints.in_use(),
         "images": len(nodes.images),
         "host ports": len(nodes.ports),
-        "owner specs": len(cluster.promises.specs),
+        "owner specs": len(cluster.reservations.specs),
     }

@@ -28,13 +28,13 @@ _FIRST_CAPACITY = 64
 
 
 class ReservationRow:
-    __slots__ = ("fill", "index", "pod", "promise", "row")
+    __slots__ = ("fill", "index", "pod", "reservation", "row")
 
     def __init__(self, pod: PodRecord, index: int, row: int, fill: ReservationUsage) -> None:
-        assert pod.promise is not None
+        assert pod.reservation is not None
         self.pod = pod
         """The reserve pod, which stands for those to come."""
-        self.promise: ReservationInfo = pod.promise
+        self.reservation: ReservationInfo = pod.reservation
         """The reservation it is the hold of."""
         self.index = index
         self.row = row
@@ -144,7 +144,7 @@ class ReservationTable:
             index, self._size = self._size, self._size + 1
         self._fit(max(amounts, default=0), index)
         hold = ReservationRow(pod, index, row, self.fills.untouched(amounts))
-        hold.promise.hold = hold
+        hold.reservation.hold = hold
         self._by_uid[pod.uid] = hold
         self._on_row.setdefault(row, {})[pod.uid] = hold
         self._outdated[index] = hold
@@ -152,7 +152,7 @@ class ReservationTable:
 
     def close(self, hold: ReservationRow) -> None:
         del self._by_uid[hold.pod.uid]
-        hold.promise.hold = None
+        hold.reservation.hold = None
         there = self._on_row[hold.row]
         del there[hold.pod.uid]
         if not there:

@@ -180,7 +180,7 @@ class PodGroups:
             condition = f"{member.scheduler}: preempting to accommodate a higher priority pod"
             text = f"{job.name} had to make room and has lost members: the rest of it goes too"
             decisions.append(
-                Preempt(member.ref, member.ref, node, condition, str(job.name), member.draws_on)
+                Preempt(member.ref, member.ref, node, condition, str(job.name), member.reservation_uid)
             )
             decisions.append(Emit(member.ref, "Normal", "Preempted", text, "Preempting"))
         return decisions

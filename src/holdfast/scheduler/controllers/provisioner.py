@@ -152,33 +152,37 @@ class DynamicReservations:
         return [AnnotatePod(ask.pod, annotations)] if annotations else []
 
     def _look_after(self, virtual: Virtual, now: float) -> None:
-        if virtual.waiting or self._cluster.promises.drawing(virtual.promise):
+        if virtual.waiting or self._cluster.reservations.drawing(virtual.reservation):
             return
         if self._virtuals.taken_over(virtual):
             return
         gone = virtual.requester.uid not in self._virtuals.requirements.asks
         over = virtual.keep_until is None or virtual.keep_until <= now
-        lost = virtual.promise.node_gone or not self._cluster.nodes.alive[virtual.row]
+        lost = virtual.reservation.node_gone or not self._cluster.nodes.alive[virtual.row]
         if gone or over or lost:
             self._virtuals.drop(virtual)
 
     def _follow(self, uid: str, now: float) -> None:
         """How long a reservation took to become available."""
-        virtuals, promise = self._virtuals, self._cluster.promises.known.get(uid)
-        if promise is not None and promise.pod is not None and promise.pod.phase is Phase.ASSUMED:
+        virtuals, reservation = self._virtuals, self._cluster.reservations.known.get(uid)
+        if (
+            reservation is not None
+            and reservation.pod is not None
+            and reservation.pod.phase is Phase.ASSUMED
+        ):
             return
         seen = virtuals.adopting.pop(uid)
-        if promise is not None and promise.placed:
+        if reservation is not None and reservation.placed:
             virtuals.figures.pendings.append(max(0.0, now - seen))
 
     def _reconsider(self, uid: str) -> None:
         """One that would not do may do by now, though nothing changed that would wake it."""
-        promise: ReservationInfo | None = self._cluster.promises.known.get(uid)
-        if promise is None or promise.pod is None or promise.placed:
+        reservation: ReservationInfo | None = self._cluster.reservations.known.get(uid)
+        if reservation is None or reservation.pod is None or reservation.placed:
             del self._virtuals.refused[uid]
             return
-        virtual = self._virtuals.of(promise)
-        if virtual is None or not self._virtuals.refusal(promise, virtual):
+        virtual = self._virtuals.of(reservation)
+        if virtual is None or not self._virtuals.refusal(reservation, virtual):
             del self._virtuals.refused[uid]
             if self._cluster.watcher is not None:
-                self._cluster.watcher.pod_pending(promise.pod)
+                self._cluster.watcher.pod_pending(reservation.pod)

@@ -28,7 +28,7 @@ _AGAIN = 5.0
 class ReservationEvictions:
     def __init__(self, cluster: Cluster, soft: bool = False, soft_evictor: bool = False) -> None:
         self._cluster = cluster
-        self._promises = cluster.promises
+        self._reservations = cluster.reservations
         self._soft = soft
         self._soft_evictor = soft_evictor
         self._asked: dict[str, float] = {}
@@ -36,8 +36,8 @@ class ReservationEvictions:
 
     def run(self, now: float) -> list[Decision]:
         decisions: list[Decision] = []
-        for uid in self._promises.departures:
-            victim, preemptor = self._promises.known.get(uid), self._promises.departures.of(uid)
+        for uid in self._reservations.departures:
+            victim, preemptor = self._reservations.known.get(uid), self._reservations.departures.of(uid)
             if victim is None or victim.pod is None or preemptor is None:
                 continue
             decisions += self._mark(victim, preemptor, now)
@@ -75,7 +75,7 @@ class ReservationEvictions:
         return victim.object.metadata.annotations.get(names.PREEMPTED_BY) == str(preemptor.ref)
 
     def _delete(self, victim: ReservationInfo, preemptor: ReservationInfo) -> list[Decision]:
-        drawing = self._promises.drawing(victim)
+        drawing = self._reservations.drawing(victim)
         if not drawing:
             return self._gone(victim, f"preempted by {preemptor.ref}")
         decisions: list[Decision] = []
@@ -86,18 +86,20 @@ class ReservationEvictions:
             node = self._cluster.nodes.name(pod.row)
             text = f"Preempted by reservation {preemptor.uid} on node {node}"
             why = f"{pod.scheduler}: its reservation makes room for one of higher priority"
-            decisions.append(Preempt(pod.ref, preemptor.ref, node, why, pod.job_name, pod.draws_on))
+            decisions.append(
+                Preempt(pod.ref, preemptor.ref, node, why, pod.job_name, pod.reservation_uid)
+            )
             decisions.append(Emit(pod.ref, "Normal", "Preempted", text, "Preempting"))
         return decisions
 
     def _evict_softly(self, now: float) -> list[Decision]:
         decisions: list[Decision] = []
         still: dict[str, float] = {}
-        for uid in list(self._promises.softly_evicted):
-            victim = self._promises.known.get(uid)
+        for uid in list(self._reservations.softly_evicted):
+            victim = self._reservations.known.get(uid)
             if victim is None or victim.pod is None or victim.pod.row < 0:
                 continue
-            drawing = self._promises.drawing(victim)
+            drawing = self._reservations.drawing(victim)
             if not drawing:
                 decisions += self._gone(victim, "evicted softly")
             for pod in drawing:

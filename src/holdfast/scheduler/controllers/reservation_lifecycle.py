@@ -37,7 +37,7 @@ class ReservationLifecycle:
     def __init__(self, cluster: Cluster, gc_after: float | None = DEFAULT_GC) -> None:
         """Finished reservations are collected `gc_after` seconds later; never if that is None."""
         self._cluster = cluster
-        self._promises = cluster.promises
+        self._reservations = cluster.reservations
         self._gc_after = gc_after
         self._timers: TimerQueue[str] = TimerQueue()
         self._invalid: dict[str, str] = {}
@@ -49,184 +49,192 @@ class ReservationLifecycle:
     def run(self, now: float) -> list[Decision]:
         """Looks after every reservation that may need it."""
         while (due := self._timers.pop(now)) is not None:
-            self._promises.dirty[due] = None
-        dirty, self._promises.dirty = self._promises.dirty, {}
+            self._reservations.dirty[due] = None
+        dirty, self._reservations.dirty = self._reservations.dirty, {}
         for uid in dirty:
-            promise = self._promises.known.get(uid)
-            if promise is None:
+            reservation = self._reservations.known.get(uid)
+            if reservation is None:
                 self._timers.set(uid, None)
                 self._invalid.pop(uid, None)
             else:
-                self._look_after(promise, now)
+                self._look_after(reservation, now)
         decisions, self._decisions = self._decisions, []
         return decisions
 
     def next_timer(self) -> float | None:
         return self._timers.next_time()
 
-    def _look_after(self, promise: ReservationInfo, now: float) -> None:
-        if promise.virtual:
+    def _look_after(self, reservation: ReservationInfo, now: float) -> None:
+        if reservation.virtual:
             return
-        if promise.finished:
-            if promise.object.status.phase not in FINISHED:
-                self._write(promise, now)
-            self._collect(promise, now)
+        if reservation.finished:
+            if reservation.object.status.phase not in FINISHED:
+                self._write(reservation, now)
+            self._collect(reservation, now)
             return
-        if promise.preemptor and self._is_needless(promise):
-            self._delete(promise, "nobody needs the room any more")
+        if reservation.preemptor and self._is_needless(reservation):
+            self._delete(reservation, "nobody needs the room any more")
             return
-        expires = promise.expires
+        expires = reservation.expires
         if expires is not None and expires <= now:
-            self._finish(promise, EXPIRED, "reservation has expired", now)
+            self._finish(reservation, EXPIRED, "reservation has expired", now)
             return
-        pod = promise.pod
+        pod = reservation.pod
         if pod is not None and pod.row >= 0:
             node = self._cluster.nodes.name(pod.row)
-            if promise.node_gone or not self._cluster.nodes.alive[pod.row]:
-                self._finish(promise, EXPIRED, f"node {node} is gone", now)
+            if reservation.node_gone or not self._cluster.nodes.alive[pod.row]:
+                self._finish(reservation, EXPIRED, f"node {node} is gone", now)
                 return
             if pod.phase is Phase.ASSUMED:
                 return  # its status is being written
-            if promise.once and not promise.leaving and bound_owners(self._promises, promise):
-                if promise.waiting:
-                    self._promises.available(promise)
-                    self._write(promise, now)
-                self._finish(promise, SUCCEEDED, "", now)
+            if (
+                reservation.once
+                and not reservation.leaving
+                and bound_owners(self._reservations, reservation)
+            ):
+                if reservation.waiting:
+                    self._reservations.available(reservation)
+                    self._write(reservation, now)
+                self._finish(reservation, SUCCEEDED, "", now)
                 return
-            self._resize(promise)
-            if self._promises.replace_devices(promise):
-                self._renewed.add(promise.uid)
-                self._emit(promise, "DevicesReplaced", f"{promise.name} has other devices of {node}")
-            if promise.clears:
-                promise.message = self._promises.awaited(promise)
-            if promise.waiting and self._may_have_it(promise):
-                self._promises.available(promise)
-                self._tell(promise, "Available", f"There is room for {promise.name} on {node}")
-        elif promise.preemptor and not promise.error:
-            if bound_owners(self._promises, promise):
-                self._finish(promise, SUCCEEDED, "", now)  # its pod was there before it
+            self._resize(reservation)
+            if self._reservations.replace_devices(reservation):
+                self._renewed.add(reservation.uid)
+                self._emit(
+                    reservation, "DevicesReplaced", f"{reservation.name} has other devices of {node}"
+                )
+            if reservation.clears:
+                reservation.message = self._reservations.awaited(reservation)
+            if reservation.waiting and self._may_have_it(reservation):
+                self._reservations.available(reservation)
+                self._tell(reservation, "Available", f"There is room for {reservation.name} on {node}")
+        elif reservation.preemptor and not reservation.error:
+            if bound_owners(self._reservations, reservation):
+                self._finish(reservation, SUCCEEDED, "", now)  # its pod was there before it
             return  # or it is about to be placed
-        if promise.error:
-            self._tell_invalid(promise)
+        if reservation.error:
+            self._tell_invalid(reservation)
         elif self._invalid:
-            self._invalid.pop(promise.uid, None)
-        self._write(promise, now)
-        self._timers.set(promise.uid, expires)
+            self._invalid.pop(reservation.uid, None)
+        self._write(reservation, now)
+        self._timers.set(reservation.uid, expires)
 
-    def _may_have_it(self, promise: ReservationInfo) -> bool:
+    def _may_have_it(self, reservation: ReservationInfo) -> bool:
         """Whether there is what it waits for: the room, and nobody any more who has to go for it."""
-        return not self._promises.awaits(promise) and self._promises.has_room(promise)
+        return not self._reservations.awaits(reservation) and self._reservations.has_room(reservation)
 
-    def _is_needless(self, promise: ReservationInfo) -> bool:
+    def _is_needless(self, reservation: ReservationInfo) -> bool:
         """Whether preempted room is held for a pod that is gone, or has or looks for another place."""
-        owner = self._cluster.pods.get(promise.preemptor)
+        owner = self._cluster.pods.get(reservation.preemptor)
         if owner is None or owner.phase is Phase.ASSIGNED:
-            return owner is None or owner.draws_on != promise.uid
+            return owner is None or owner.reservation_uid != reservation.uid
         if owner.phase is Phase.ASSUMED:
             return False  # it may come back
-        row = self._cluster.nodes.row(promise.wants_node)
-        if row is None or not self._cluster.nodes.alive[row] or promise.node_gone:
+        row = self._cluster.nodes.row(reservation.wants_node)
+        if row is None or not self._cluster.nodes.alive[row] or reservation.node_gone:
             return True
-        if owner.leaving or promise.released:
+        if owner.leaving or reservation.released:
             return True
         if not owner.nominated:
-            self._cluster.nominate(owner, promise.wants_node)
-            self._decisions.append(Nominate(owner.ref, promise.wants_node))
-        return owner.nominated != promise.wants_node
+            self._cluster.nominate(owner, reservation.wants_node)
+            self._decisions.append(Nominate(owner.ref, reservation.wants_node))
+        return owner.nominated != reservation.wants_node
 
-    def _delete(self, promise: ReservationInfo, why: str) -> None:
-        if not promise.deleting and not promise.terminating:
-            promise.deleting = True
-            self._decisions.append(DeleteReservation(promise.ref, why))
+    def _delete(self, reservation: ReservationInfo, why: str) -> None:
+        if not reservation.deleting and not reservation.terminating:
+            reservation.deleting = True
+            self._decisions.append(DeleteReservation(reservation.ref, why))
 
-    def _finish(self, promise: ReservationInfo, how: str, message: str, now: float) -> None:
+    def _finish(self, reservation: ReservationInfo, how: str, message: str, now: float) -> None:
         """The owners it has at this moment stay written on it."""
-        pod = promise.pod
+        pod = reservation.pod
         if pod is not None and pod.row >= 0:
             node = self._cluster.nodes.name(pod.row)
         else:
-            node = promise.wants_node if how == SUCCEEDED else ""
-        promise.final = status_of(self._promises, promise, node, now)
-        promise.message = message
-        self._promises.finish(promise, how)
-        self._promises.dirty.pop(promise.uid, None)
-        self._tell(promise, how, message or f"{promise.name} was allocated to its owner")
-        self._write(promise, now)
+            node = reservation.wants_node if how == SUCCEEDED else ""
+        reservation.final = status_of(self._reservations, reservation, node, now)
+        reservation.message = message
+        self._reservations.finish(reservation, how)
+        self._reservations.dirty.pop(reservation.uid, None)
+        self._tell(reservation, how, message or f"{reservation.name} was allocated to its owner")
+        self._write(reservation, now)
 
-    def _tell_invalid(self, promise: ReservationInfo) -> None:
+    def _tell_invalid(self, reservation: ReservationInfo) -> None:
         """Once for each thing that is wrong with it; a scheduler that restarts finds it said there."""
-        said = condition(promise.object.status.conditions, SCHEDULED)
-        known = self._invalid.get(promise.uid, said.message if said is not None else "")
-        self._invalid[promise.uid] = promise.error
-        if known != promise.error:
-            self._emit(promise, "InvalidReservation", promise.error, "Warning")
+        said = condition(reservation.object.status.conditions, SCHEDULED)
+        known = self._invalid.get(reservation.uid, said.message if said is not None else "")
+        self._invalid[reservation.uid] = reservation.error
+        if known != reservation.error:
+            self._emit(reservation, "InvalidReservation", reservation.error, "Warning")
 
-    def _resize(self, promise: ReservationInfo) -> None:
-        wanted = promise.wanted
-        if wanted == promise.amounts:
-            promise.resize_problem = ""
+    def _resize(self, reservation: ReservationInfo) -> None:
+        wanted = reservation.wanted
+        if wanted == reservation.amounts:
+            reservation.resize_problem = ""
             return
-        lacking = self._promises.lacking(promise, wanted)
+        lacking = self._reservations.lacking(reservation, wanted)
         if not lacking:
-            self._promises.resize(promise, wanted)
-            self._renewed.add(promise.uid)
-            self._promises.dirty.pop(promise.uid, None)
-            promise.resize_problem = ""
-            self._emit(promise, "Resized", f"{promise.name} has the size its template asks for")
+            self._reservations.resize(reservation, wanted)
+            self._renewed.add(reservation.uid)
+            self._reservations.dirty.pop(reservation.uid, None)
+            reservation.resize_problem = ""
+            self._emit(reservation, "Resized", f"{reservation.name} has the size its template asks for")
             return
         problem = ", ".join(f"Insufficient {name}" for name in lacking)
-        known = condition(promise.object.status.conditions, RESIZED)
-        if problem != promise.resize_problem and (known is None or known.message != problem):
-            self._emit(promise, "ResizeFailed", problem, "Warning")
-        promise.resize_problem = problem
-        self._promises.waiting.wants_more(promise)
+        known = condition(reservation.object.status.conditions, RESIZED)
+        if problem != reservation.resize_problem and (known is None or known.message != problem):
+            self._emit(reservation, "ResizeFailed", problem, "Warning")
+        reservation.resize_problem = problem
+        self._reservations.waiting.wants_more(reservation)
 
-    def _collect(self, promise: ReservationInfo, now: float) -> None:
+    def _collect(self, reservation: ReservationInfo, now: float) -> None:
         if self._gc_after is None:
             return
-        if promise.object.status.phase not in FINISHED:
+        if reservation.object.status.phase not in FINISHED:
             return
-        due = self._finished_at(promise, now) + self._gc_after
+        due = self._finished_at(reservation, now) + self._gc_after
         if due > now:
-            self._timers.set(promise.uid, due)
+            self._timers.set(reservation.uid, due)
             return
-        self._delete(promise, f"finished: {promise.finished}")
+        self._delete(reservation, f"finished: {reservation.finished}")
 
-    def _finished_at(self, promise: ReservationInfo, now: float) -> float:
-        ready = condition(promise.object.status.conditions, READY)
+    def _finished_at(self, reservation: ReservationInfo, now: float) -> float:
+        ready = condition(reservation.object.status.conditions, READY)
         try:
             return parse_time((ready.last_transition_time if ready else None) or "")
         except TimeError:
             return now
 
-    def _write(self, promise: ReservationInfo, now: float) -> None:
-        pod = promise.pod
+    def _write(self, reservation: ReservationInfo, now: float) -> None:
+        pod = reservation.pod
         node = self._cluster.nodes.name(pod.row) if pod is not None and pod.row >= 0 else ""
-        status = status_of(self._promises, promise, node, now)
-        renewed = promise.uid in self._renewed and bool(node)
-        if status == promise.object.status and not renewed:
-            promise.told = None
-        elif status != promise.told or renewed:
-            promise.told = status
-            self._renewed.discard(promise.uid)
-            has = self._has(promise)
-            self._decisions.append(SetReservationStatus(promise.ref, status, annotations=has))
+        status = status_of(self._reservations, reservation, node, now)
+        renewed = reservation.uid in self._renewed and bool(node)
+        if status == reservation.object.status and not renewed:
+            reservation.told = None
+        elif status != reservation.told or renewed:
+            reservation.told = status
+            self._renewed.discard(reservation.uid)
+            has = self._has(reservation)
+            self._decisions.append(SetReservationStatus(reservation.ref, status, annotations=has))
 
-    def _has(self, promise: ReservationInfo) -> Mapping[str, str]:
+    def _has(self, reservation: ReservationInfo) -> Mapping[str, str]:
         """The annotations that say which CPUs and devices it has, as far as its object does not say so
         yet; empty where it has none any more, since it waits again."""
-        pod, belongings = promise.pod, self._cluster.belongings
+        pod, belongings = reservation.pod, self._cluster.belongings
         if pod is None or pod.row < 0 or not belongings.awake:
             return {}
-        has, said = belongings.told(pod, pod.row), promise.object.metadata.annotations
-        if promise.waiting:
+        has, said = belongings.told(pod, pod.row), reservation.object.metadata.annotations
+        if reservation.waiting:
             has |= {key: "" for key in belongings.annotations if key in said}
         return {key: value for key, value in has.items() if said.get(key) != value}
 
-    def _tell(self, promise: ReservationInfo, reason: str, message: str) -> None:
+    def _tell(self, reservation: ReservationInfo, reason: str, message: str) -> None:
         """Of room held for a preemptor its pod is told, which is enough."""
-        if not promise.preemptor:
-            self._emit(promise, reason, message)
+        if not reservation.preemptor:
+            self._emit(reservation, reason, message)
 
-    def _emit(self, promise: ReservationInfo, reason: str, message: str, type: str = "Normal") -> None:
-        self._decisions.append(Emit(promise.ref, type, reason, message, "Reserving"))
+    def _emit(
+        self, reservation: ReservationInfo, reason: str, message: str, type: str = "Normal"
+    ) -> None:
+        self._decisions.append(Emit(reservation.ref, type, reason, message, "Reserving"))

@@ -45,7 +45,7 @@ class DryRun:
         self._pod = pod
         self._pinned = pinned
         self._others = others
-        self._rooms = cluster.promises.rooms
+        self._rooms = cluster.reservations.rooms
         self._allowed: NDArray[np.bool_] | None = None
         self.passing: list[int] = []
 
@@ -130,8 +130,8 @@ class DryRun:
             and column.suits_row(row)
             and not (self._pod.uid in self._rooms and self._rooms.of(self._pod, row))
             and not (self._cluster.jobs.holds and self._starvation_hold(row))
-            and not (rivals and any(self._cluster.promises.inside(rival, row) for rival in rivals))
-            and not any(pod.draws_on and ledger.holds.get(pod.draws_on) for pod in pods)
+            and not (rivals and any(self._cluster.reservations.inside(rival, row) for rival in rivals))
+            and not any(pod.reservation_uid and ledger.holds.get(pod.reservation_uid) for pod in pods)
         ):
             spare = ledger.spare(row, needs, pods, rivals)
             if min(spare.values(), default=0) < 0:
@@ -187,7 +187,7 @@ class DryRun:
         assert self._others is not None
         return self._others(pod)
 
-    def draws_on(self, row: int, victims: Iterable[PodRecord]) -> str | None:
+    def reservation_uid(self, row: int, victims: Iterable[PodRecord]) -> str | None:
         if not self._column.may_draw:
             return None
         if not self._column.owned:
@@ -196,13 +196,13 @@ class DryRun:
             for victim in victims:
                 self._cluster.ledger.remove(victim)
             self._column.refresh()
-            return self._column.draws_on(row)
+            return self._column.reservation_uid(row)
 
     def reservations(self) -> str:
         if not isinstance(self._column, OwnerColumn):
             return ""
-        column, promises = self._column, self._cluster.promises
-        moment = self._moment(), promises.log_start + len(promises.log)
+        column, reservations = self._column, self._cluster.reservations
+        moment = self._moment(), reservations.log_start + len(reservations.log)
         then, told = column.counted
         if then != moment:
             told = count_reservations(self._cluster, column)
@@ -270,7 +270,7 @@ class DryRun:
         """As long as it is the same, nothing has changed that pods of the class could notice."""
         cluster = self._cluster
         logs = (cluster.ledger.changed.end, cluster.nodes_changed.end)
-        return (*logs, cluster.stamp, cluster.promises.specs.version, self._column.compiled)
+        return (*logs, cluster.stamp, cluster.reservations.specs.version, self._column.compiled)
 
     def rivals(self, row: int) -> list[PodRecord]:
         """Pods the row is being cleared for that this pod must not get in the way of."""
@@ -353,7 +353,7 @@ def _is_about_room(cluster: Cluster, column: ClassColumn, row: int, rivals: list
     """Whether nothing matters on the row but room, and after that topology."""
     return (
         column.needs is not None
-        and not any(cluster.promises.inside(rival, row) for rival in rivals)
+        and not any(cluster.reservations.inside(rival, row) for rival in rivals)
         and column.suits_row(row)
     )
 
@@ -378,7 +378,7 @@ def _rivals(cluster: Cluster, row: int, priority: int) -> list[PodRecord]:
     nominated = cluster.nominations.get(cluster.nodes.name(row))
     if not nominated:
         return []
-    rooms = cluster.promises.rooms
+    rooms = cluster.reservations.rooms
     return [
         pod
         for pod in nominated.values()
@@ -394,12 +394,12 @@ def _placed(
     try:
         with undone:
             for pod in pods:
-                pod.draws_on = cluster.promises.inside(pod, row)
+                pod.reservation_uid = cluster.reservations.inside(pod, row)
                 cluster.ledger.place(pod, row)
             yield
     finally:
         for pod in pods:
-            pod.draws_on = ""
+            pod.reservation_uid = ""
 
 
 # Which reservations would have to go from a row for a pod to fit there.
@@ -410,9 +410,9 @@ Gone = tuple[int, Amounts, list[PodRecord]]
 
 def leave(cluster: Cluster, reserving: PodRecord) -> Gone:
     """A reservation gives up its room, and the pods that draw on it theirs; inside a transaction."""
-    hold, promise = cluster.ledger.holds.get(reserving.uid), reserving.promise
-    assert hold is not None and promise is not None
-    row, amounts, drawing = hold.row, hold.amounts, cluster.promises.drawing(promise)
+    hold, reservation = cluster.ledger.holds.get(reserving.uid), reserving.reservation
+    assert hold is not None and reservation is not None
+    row, amounts, drawing = hold.row, hold.amounts, cluster.reservations.drawing(reservation)
     for pod in drawing:
         cluster.ledger.remove(pod)
     cluster.ledger.release(reserving)
@@ -462,9 +462,9 @@ def to_go_for_amounts(
     ledger, slots = cluster.ledger, [need.slot for need in needs]
 
     def freed(each: PodRecord) -> dict[int, int]:
-        hold, promise = ledger.holds.get(each.uid), each.promise
-        assert hold is not None and promise is not None
-        return ledger.freed(hold, cluster.promises.drawing(promise), slots)
+        hold, reservation = ledger.holds.get(each.uid), each.reservation
+        assert hold is not None and reservation is not None
+        return ledger.freed(hold, cluster.reservations.drawing(reservation), slots)
 
     spare = ledger.spare(row, needs, (), ())
     claims = {each.uid: freed(each) for each in reserving}

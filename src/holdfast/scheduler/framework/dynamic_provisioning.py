@@ -51,16 +51,16 @@ class Provisioning:
         """Whether the pod, or reserve pod, is to be scheduled here."""
         if self._virtuals.settings is None:
             return False
-        promise = pod.promise
-        if promise is None:
+        reservation = pod.reservation
+        if reservation is None:
             return pod.cls.brings_template
-        return bool(self._requirements.asks) and bool(id_of(promise.object.metadata))
+        return bool(self._requirements.asks) and bool(id_of(reservation.object.metadata))
 
     def schedule(self, profile: Profile, pod: PodRecord, now: float) -> bool:
         if pod.phase is not Phase.PENDING:
             return True  # its turn came early, with the pod or the reservation it belongs to
-        if pod.promise is not None:
-            return self._adopt(profile, pod, pod.promise, now)
+        if pod.reservation is not None:
+            return self._adopt(profile, pod, pod.reservation, now)
         self._opened = None
         ask = self._requirements.asks.get(pod.uid)
         if ask is None or self._needs_none(pod):
@@ -70,10 +70,10 @@ class Provisioning:
             found = self._fitting(profile, pod) or self._set_aside(profile, pod, ask)
         if found is None:
             return self._cycle.place(profile, pod, now)
-        pod.draws_on, row = found
+        pod.reservation_uid, row = found
         if self._cycle.claim(profile, pod, row, now):
             return True
-        if self._opened is not None and self._opened[0].promise.uid == found[0]:
+        if self._opened is not None and self._opened[0].reservation.uid == found[0]:
             # What was set aside and given back at once helps nobody, least of all the pod itself.
             virtual, before = self._opened
             self._virtuals.drop(virtual)
@@ -83,21 +83,21 @@ class Provisioning:
     def _needs_none(self, pod: PodRecord) -> bool:
         """Whether it wants no reservation, or there is one that holds what it preempted."""
         ignoring = pod.cls.labels.get(names.RESERVATION_IGNORED) == "true"
-        return ignoring or pod.uid in self._cluster.promises.rooms
+        return ignoring or pod.uid in self._cluster.reservations.rooms
 
     # Where a pod can go: what it draws on, and the row
 
     def _promised(self, profile: Profile, pod: PodRecord, ask: Ask) -> tuple[str, int] | None:
         """The reservation that was asked for on its behalf before."""
-        promise = self._virtuals.live(ask.id) if ask.id else None
-        if promise is None or not self._virtuals.may_use(pod, promise, pod.uid):
+        reservation = self._virtuals.live(ask.id) if ask.id else None
+        if reservation is None or not self._virtuals.may_use(pod, reservation, pod.uid):
             return None
-        if not self._has_for(promise, pod):
+        if not self._has_for(reservation, pod):
             return None
-        if not self._fits_in(profile, pod, promise):
+        if not self._fits_in(profile, pod, reservation):
             return None
-        assert promise.pod is not None
-        return promise.uid, promise.pod.row
+        assert reservation.pod is not None
+        return reservation.uid, reservation.pod.row
 
     def _fitting(self, profile: Profile, pod: PodRecord) -> tuple[str, int] | None:
         """A reservation with enough left for all the pod asks for of what it reserves."""
@@ -107,27 +107,27 @@ class Provisioning:
         row = self._cycle.find_row(profile, pod, column)
         if row < 0:
             return None
-        drawn = column.draws_on(row)
+        drawn = column.reservation_uid(row)
         if self._covers(drawn, pod.cls):
             return drawn, row
-        drawable = self._cluster.promises.drawable(pod.cls)
+        drawable = self._cluster.reservations.drawable(pod.cls)
         if drawable is None or (not drawn and profile.drawing_weight):
             return None  # nodes with something to draw on are better than all others
         enough = np.zeros(self._cluster.nodes.size, dtype=np.bool_)
         for each in drawable.rows():
-            enough[each] = self._covers(column.draws_on(each), pod.cls)
+            enough[each] = self._covers(column.reservation_uid(each), pod.cls)
         row = column.best(enough)
-        return (column.draws_on(row), row) if row >= 0 else None
+        return (column.reservation_uid(row), row) if row >= 0 else None
 
     def _set_aside(self, profile: Profile, pod: PodRecord, ask: Ask) -> tuple[str, int] | None:
         """Room for a reservation of its own, on the best node that has it."""
-        promises, virtuals = self._cluster.promises, self._virtuals
+        reservations, virtuals = self._cluster.reservations, self._virtuals
         kept = virtuals.asked_by(pod)
         if kept is not None:
-            if self._fits_in(profile, pod, kept.promise):
-                return kept.promise.uid, kept.row
+            if self._fits_in(profile, pod, kept.reservation):
+                return kept.reservation.uid, kept.row
             virtuals.drop(kept)
-        wish = promises.wish(pod.cls)
+        wish = reservations.wish(pod.cls)
         for size in self._sizes(pod, ask):
             if not wish.takes_new(dict(size)):
                 continue
@@ -138,7 +138,7 @@ class Provisioning:
                 virtual = virtuals.open(ask, dict(size), row)
                 self._opened = virtual, before
                 self._cycle.take(pod)  # a reservation that names it may have had it queued anew
-                return virtual.promise.uid, row
+                return virtual.reservation.uid, row
         return None
 
     def _row_for_both(self, profile: Profile, pod: PodRecord, column: ClassColumn) -> int:
@@ -155,10 +155,10 @@ class Provisioning:
         return column.best_of(bare.fits)
 
     def _bare(self, pod: PodRecord) -> Size:
-        return tuple(sorted(self._cluster.promises.by_name(pod.cls.requests).items()))
+        return tuple(sorted(self._cluster.reservations.by_name(pod.cls.requests).items()))
 
     def _sizes(self, pod: PodRecord, ask: Ask) -> list[Size]:
-        requests = self._cluster.promises.by_name(pod.cls.requests)
+        requests = self._cluster.reservations.by_name(pod.cls.requests)
         tried = sizes(requests, ask.template)
         if ask.requirement is not None:
             least = at_least(requests, amounts_of(ask.requirement.resources))
@@ -180,20 +180,20 @@ class Provisioning:
             hold.left(slot) >= amount for slot, amount in cls.requests if slot in hold.amounts
         )
 
-    def _has_for(self, promise: ReservationInfo, pod: PodRecord) -> bool:
+    def _has_for(self, reservation: ReservationInfo, pod: PodRecord) -> bool:
         """Whether the reservation may be used now, and has enough where it is all the pod may use."""
-        hold, restricted = promise.hold, promise.restricted or ()
+        hold, restricted = reservation.hold, reservation.restricted or ()
         return (
             hold is not None
-            and self._cluster.promises.is_usable(promise)
+            and self._cluster.reservations.is_usable(reservation)
             and not any(
                 slot in restricted and amount > hold.left(slot) for slot, amount in pod.cls.usage
             )
         )
 
-    def _fits_in(self, profile: Profile, pod: PodRecord, promise: ReservationInfo) -> bool:
+    def _fits_in(self, profile: Profile, pod: PodRecord, reservation: ReservationInfo) -> bool:
         """Whether the pod can go where the reservation is, with its room."""
-        reserving = promise.pod
+        reserving = reservation.pod
         assert reserving is not None
         row = reserving.row
         if row < 0 or not self._cluster.nodes.alive[row]:
@@ -206,20 +206,26 @@ class Provisioning:
 
     # The reservation has come
 
-    def _adopt(self, profile: Profile, pod: PodRecord, promise: ReservationInfo, now: float) -> bool:
-        virtual = self._virtuals.of(promise)
+    def _adopt(
+        self, profile: Profile, pod: PodRecord, reservation: ReservationInfo, now: float
+    ) -> bool:
+        virtual = self._virtuals.of(reservation)
         if virtual is None:
-            self._schedule_asker(id_of(promise.object.metadata), now)
-            virtual = self._virtuals.of(promise)
+            self._schedule_asker(id_of(reservation.object.metadata), now)
+            virtual = self._virtuals.of(reservation)
             self._cycle.take(pod)  # it was told of what is set aside, but it is its turn anyway
-        if virtual is None or virtual.promise.node_gone or not self._cluster.nodes.alive[virtual.row]:
+        if (
+            virtual is None
+            or virtual.reservation.node_gone
+            or not self._cluster.nodes.alive[virtual.row]
+        ):
             return self._cycle.place(profile, pod, now)
-        why = self._virtuals.refusal(promise, virtual)
+        why = self._virtuals.refusal(reservation, virtual)
         if why:
-            self._virtuals.refuse(virtual, promise, why)
+            self._virtuals.refuse(virtual, reservation, why)
             self._cycle.fail(profile, pod, why, {PLUGIN}, now, go_on=True)
             return False
-        return self._replace(profile, pod, promise, virtual, now)
+        return self._replace(profile, pod, reservation, virtual, now)
 
     def _schedule_asker(self, id: str, now: float) -> None:
         """The pod a reservation was made for goes first: where it can go the reservation goes too."""
@@ -233,24 +239,29 @@ class Provisioning:
                 return
 
     def _replace(
-        self, profile: Profile, pod: PodRecord, promise: ReservationInfo, virtual: Virtual, now: float
+        self,
+        profile: Profile,
+        pod: PodRecord,
+        reservation: ReservationInfo,
+        virtual: Virtual,
+        now: float,
     ) -> bool:
-        ledger, standin = self._cluster.ledger, virtual.promise
+        ledger, standin = self._cluster.ledger, virtual.reservation
         assert standin.pod is not None
-        successors = self._virtuals.successors(virtual, promise)
-        for each in self._cluster.promises.drawing(standin):
+        successors = self._virtuals.successors(virtual, reservation)
+        for each in self._cluster.reservations.drawing(standin):
             if each not in successors:
-                self._cycle.withdraw(each, NOT_FOR_IT.format(promise.name), now)
+                self._cycle.withdraw(each, NOT_FOR_IT.format(reservation.name), now)
         if not self._virtuals.is_live(virtual):
             return self._cycle.place(profile, pod, now)  # nobody is left who wants it
-        row, drawing = virtual.row, self._cluster.promises.drawing(standin)
+        row, drawing = virtual.row, self._cluster.reservations.drawing(standin)
         for each in drawing:
-            ledger.draw(each, promise.uid)
-        if promise.amounts == standin.amounts:
-            self._cluster.belongings.pass_on(standin.uid, promise.uid)
+            ledger.draw(each, reservation.uid)
+        if reservation.amounts == standin.amounts:
+            self._cluster.belongings.pass_on(standin.uid, reservation.uid)
         ledger.release(standin.pod)
         if self._cycle.claim(profile, pod, row, now):
-            self._virtuals.adopted(virtual, promise)
+            self._virtuals.adopted(virtual, reservation)
             return True
         ledger.hold(standin.pod, row, standin.amounts)
         for each in drawing:

@@ -282,7 +282,7 @@ class Gangs:
         job, can = jobs[0], jobs[0].ready_members
         for pods in self._by_class(members).values():
             pod = pods[0]
-            if pod.pin is not None or pod.nominated or pod.cls.volumes or pod.promise is not None:
+            if pod.pin is not None or pod.nominated or pod.cls.volumes or pod.reservation is not None:
                 return False
             column = self._cycle.column(self._profiles[pod.scheduler], pod.cls)
             if not column.is_local or (column.owned and len(pods) > 1):
@@ -384,12 +384,12 @@ class Gangs:
         """Tries again as if no other pod had a nominated node: what is left of a job whose start was
         interrupted comes before those, too. Those whose nominated nodes it gets lose them."""
         cluster = self._cluster
-        rooms, changes = cluster.promises.rooms, cluster.changes
+        rooms, changes = cluster.reservations.rooms, cluster.changes
         nominated = [
             (pod, node)
             for node, there in cluster.nominations.items()
             for pod in there.values()
-            if pod.job not in jobs and pod.promise is None and pod.uid not in rooms
+            if pod.job not in jobs and pod.reservation is None and pod.uid not in rooms
         ]
         if not nominated or all(job.is_ready for job in jobs):
             return refusal
@@ -476,7 +476,7 @@ class Gangs:
                 column = self._cycle.column(profile, pod.cls)
                 why = self._cycle.verdict(profile, pod, column)
                 counted = (
-                    "" if pod.promise else DryRun(self._cluster, column, pod, False).reservations()
+                    "" if pod.reservation else DryRun(self._cluster, column, pod, False).reservations()
                 )
                 message = why.message(self._cluster.nodes.count, f"{counted}." if counted else "")
                 told[kind] = message, why.condition, why.plugins
@@ -504,7 +504,9 @@ class Gangs:
             if not job.is_ready:
                 job.problem = refusal.problem
                 reason = refusal.problem.reason
-                if reason in _ROOM_HELPS or (leader.promise is not None and reason != NOT_PERMITTED):
+                if reason in _ROOM_HELPS or (
+                    leader.reservation is not None and reason != NOT_PERMITTED
+                ):
                     self.refused[job.name] = leader
             self._jobs.touch(job)
         for pod in left:

@@ -381,10 +381,10 @@ class HoldFeasibility:
 
     def no_use(self, pod: PodRecord) -> str:
         """Why the pod would use no hold, wherever it is; empty if it would."""
-        promises = self._cluster.promises
+        reservations = self._cluster.reservations
         if pod.cls.labels.get(RESERVATION_IGNORED) == "true":
             return "ignores reservations"
-        if not promises.wish(pod.cls).takes_new(promises.by_name(pod.cls.requests)):
+        if not reservations.wish(pod.cls).takes_new(reservations.by_name(pod.cls.requests)):
             return "must use another reservation"
         return ""
 
@@ -402,18 +402,18 @@ class HoldFeasibility:
             return self._nodes.allocatable[slot, : self._nodes.size]
         return self._cluster.limits.ceiling(slot)
 
-    def obstacle(self, promise: ReservationInfo, pod: PodRecord, row: int) -> str:
+    def obstacle(self, reservation: ReservationInfo, pod: PodRecord, row: int) -> str:
         """Why a hold cannot stay on its row; empty if it can."""
         nodes = self._nodes
         name = nodes.name(row)
-        if promise.node_gone or not nodes.alive[row]:
+        if reservation.node_gone or not nodes.alive[row]:
             return f"node {name} is gone"
         if why := self.no_use(pod):
             return f"its pod {why}"
         column = self._column(pod)
-        behind = [other for other in self._cluster.jobs.holds.on(row) if promise.is_before(other)]
+        behind = [other for other in self._cluster.jobs.holds.on(row) if reservation.is_before(other)]
         with self._cluster.ledger.peek():
-            self._release([promise, *behind])
+            self._release([reservation, *behind])
             for slot, amount in self.takes(pod.cls).items():
                 kept = nodes.reserved.item(slot, row) + nodes.permanent.item(slot, row)
                 if kept + amount > self.offered(slot).item(row):
@@ -422,8 +422,8 @@ class HoldFeasibility:
                 return f"node {name} does not suit its pod any more"
         return ""
 
-    def _release(self, promises: Iterable[ReservationInfo]) -> None:
-        for each in promises:
+    def _release(self, reservations: Iterable[ReservationInfo]) -> None:
+        for each in reservations:
             if each.pod is not None and each.pod.row >= 0:
                 self._cluster.ledger.release(each.pod)
 
@@ -447,7 +447,7 @@ class HoldFeasibility:
         classes, known = self._cluster.classes, self._classes.get(pod.cls.id)
         if known is None or not classes.once_more(known):
             if self._nobody is None:
-                self._nobody = self._cluster.promises.specs.acquire([])
+                self._nobody = self._cluster.reservations.specs.acquire([])
             traits = Traits(promised_to=self._nobody.id, ahead=True)
             known = classes.acquire(reserve_pod(hold_for(pod, "", "")), traits)
             self._classes[pod.cls.id] = known

@@ -287,7 +287,7 @@ class Trial(Protocol):
         """Which of these pods of the row would have to go, spared in this order; or the reasons why
         the pod would not fit even without all of them."""
 
-    def draws_on(self, row: int, victims: Iterable[PodRecord]) -> str | None:
+    def reservation_uid(self, row: int, victims: Iterable[PodRecord]) -> str | None:
         """The uid of the reservation the pod would draw on there, were these gone; empty if it would
         draw on none; None if it never draws on any."""
 

@@ -38,31 +38,31 @@ _COUNT = re.compile(r"([0-9]+) Reservation\(s\) (.*)")
 def count_reservations(cluster: Cluster, column: OwnerColumn) -> str:
     """How many reservations are for pods of the class, and what stands against how many of them. Pods
     that need not use one are not told that there is none."""
-    promises = cluster.promises
-    wish = promises.wish(column.cls)
+    reservations = cluster.reservations
+    wish = reservations.wish(column.cls)
     counts: Counter[str] = Counter()
     on_nodes: Counter[str] = Counter()
     total = 0
-    named = promises.get(wish.by_name) if wish.by_name else None
+    named = reservations.get(wish.by_name) if wish.by_name else None
     only = named.pod.row if named is not None and named.pod is not None else -1
-    for spec in promises.matching(column.cls):
-        for promise in promises.members.get(spec, {}).values():
-            if not promises.is_usable(promise) or not _is_meant(cluster, column, promise):
+    for spec in reservations.matching(column.cls):
+        for reservation in reservations.members.get(spec, {}).values():
+            if not reservations.is_usable(reservation) or not _is_meant(cluster, column, reservation):
                 continue
-            assert promise.pod is not None
-            if only >= 0 and promise.pod.row != only:
+            assert reservation.pod is not None
+            if only >= 0 and reservation.pod.row != only:
                 continue  # a pod that names a reservation means those on its node
             total += 1
-            refusal = wish.refusal(promise, promises.node_labels(promise.pod.row))
+            refusal = wish.refusal(reservation, reservations.node_labels(reservation.pod.row))
             if refusal:
                 counts[refusal] += 1
                 continue
             if wish.by_name:
                 counts[_NAMED] += 1
             if wish.required:
-                on_nodes.update(_against_node(cluster, column, promise))
+                on_nodes.update(_against_node(cluster, column, reservation))
             else:
-                on_nodes.update(_of_nodes(column.diagnosis.noted(promise.pod.row).texts))
+                on_nodes.update(_of_nodes(column.diagnosis.noted(reservation.pod.row).texts))
     if not total and not wish.required:
         return ""
     texts = [*_FIRST, *sorted(counts.keys() - set(_FIRST))]
@@ -71,18 +71,18 @@ def count_reservations(cluster: Cluster, column: OwnerColumn) -> str:
     return ", ".join([*parts, f"{total} Reservation(s) {_TOTAL}"])
 
 
-def _is_meant(cluster: Cluster, column: OwnerColumn, promise: ReservationInfo) -> bool:
-    assert promise.pod is not None
-    row = promise.pod.row
+def _is_meant(cluster: Cluster, column: OwnerColumn, reservation: ReservationInfo) -> bool:
+    assert reservation.pod is not None
+    row = reservation.pod.row
     if not cluster.nodes.alive[row]:
         return False
     view = One(cluster.nodes, row)
     return all(test.passes(view) for name, test in column.guarded_filters if name == _PLACING)
 
 
-def _against_node(cluster: Cluster, column: OwnerColumn, promise: ReservationInfo) -> Sequence[str]:
+def _against_node(cluster: Cluster, column: OwnerColumn, reservation: ReservationInfo) -> Sequence[str]:
     """What stands against the node rather than the reservation, which is told where nodes are."""
-    hold = cluster.promises.hold(promise)
+    hold = cluster.reservations.hold(reservation)
     if hold is None:
         return []
     return _of_nodes(column.against(hold))

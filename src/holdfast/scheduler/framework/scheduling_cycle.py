@@ -57,7 +57,7 @@ class Cycle:
         self.cluster = self._cluster = cluster
         self._table = cluster.nodes
         self._queue = queue
-        self._rooms = cluster.promises.rooms
+        self._rooms = cluster.reservations.rooms
         self._errors = cluster.plugin_errors
         self._failed_places: dict[str, Refused] = {}
         """Of pods that a plugin kept from a place, and who were not told so yet."""
@@ -80,8 +80,8 @@ class Cycle:
             self._nominate(pod, "")
             self.fail(profile, pod, NO_NODES, (), now)
             return False
-        if pod.promise is not None and pod.promise.preemptor:
-            return self._hold_room(profile, pod, pod.promise, now)
+        if pod.reservation is not None and pod.reservation.preemptor:
+            return self._hold_room(profile, pod, pod.reservation, now)
         if profile.provisions and self._provisioning.concerns(pod):
             return self._provisioning.schedule(profile, pod, now)
         return self.place(profile, pod, now)
@@ -99,9 +99,9 @@ class Cycle:
     def draw(self, profile: Profile, pod: PodRecord, column: ClassColumn, row: int) -> None:
         """Which reservation the pod draws on, if it goes there."""
         if column.owned:
-            pod.draws_on = column.draws_on(row)
+            pod.reservation_uid = column.reservation_uid(row)
         if self._rooms and (room := self._rooms.of(pod, row)) is not None:
-            pod.draws_on = self._drawn(profile, pod, row, column, room)
+            pod.reservation_uid = self._drawn(profile, pod, row, column, room)
 
     def take(self, pod: PodRecord) -> bool:
         """Takes a pod out of its turn; whether it was waiting for one."""
@@ -139,7 +139,7 @@ class Cycle:
             return False
         room.offered = True
         self.draw(profile, owner, column, row)
-        owner.draws_on = owner.draws_on or room.uid
+        owner.reservation_uid = owner.reservation_uid or room.uid
         return self.claim(profile, owner, row, now)
 
     def _drawn(
@@ -151,7 +151,7 @@ class Cycle:
         if not room.waiting and (enough or not column.owned):
             return room.uid
         trial = DryRun(self._cluster, column, pod, self._is_pinned(profile, pod))
-        return trial.draws_on(row, ()) or ("" if room.waiting else room.uid)
+        return trial.reservation_uid(row, ()) or ("" if room.waiting else room.uid)
 
     def find_row(self, profile: Profile, pod: PodRecord, column: ClassColumn) -> int:
         """The best row for the pod, or -1. A node being cleared for it comes before all others."""
@@ -332,7 +332,7 @@ class Cycle:
     def short_of(self, profile: Profile, pod: PodRecord, row: int) -> str:
         """Of what the node of a pod that waited has too little for the pods there: others may have put
         some there meanwhile, or made the node smaller."""
-        if pod.promise is not None:
+        if pod.reservation is not None:
             return ""
         allocatable, ledger = self._table.allocatable, self._cluster.ledger
         for name, test in self.column(profile, pod.cls).filters:
@@ -342,7 +342,7 @@ class Cycle:
         lost = self._cluster.belongings.lost(pod)
         lost += [
             what
-            for what in self._cluster.promises.taken_from(pod)
+            for what in self._cluster.reservations.taken_from(pod)
             if _JUDGED_BY[what] in profile.filter_names
         ]
         return f"Insufficient {lost[0]}" if lost else ""
@@ -656,9 +656,9 @@ class Cycle:
         taken: list[PodRecord] = []
         before = self._cluster.changes
         for pod, row, clears in nomination.claims:
-            assert pod.promise is not None
+            assert pod.reservation is not None
             self._queue.forget(pod)
-            pod.promise.clears = clears
+            pod.reservation.clears = clears
             refused = self.occupy(profile, pod, row)
             if refused is None:
                 taken.append(pod)
@@ -788,8 +788,8 @@ class Cycle:
             return
         pod.told = message
         self._cluster.chronicle.note(now, pod.ref, reason, message)
-        if pod.promise is not None:
-            self._cluster.promises.refused(pod.promise, message)
+        if pod.reservation is not None:
+            self._cluster.reservations.refused(pod.reservation, message)
         else:
             self.decisions.append(SetPodScheduled(pod.ref, reason, message))
         self._emit(pod, "FailedScheduling", message)

@@ -27,7 +27,7 @@ class Statement:
             cycle.note_failure(pod, column)
             return False
         cycle.draw(profile, pod, column, row)
-        if pod.draws_on in cycle.cluster.virtuals.by_id:
+        if pod.reservation_uid in cycle.cluster.virtuals.by_id:
             row = self._apart_from_virtuals(profile, pod, column)
             if row < 0:
                 return False
@@ -37,12 +37,12 @@ class Statement:
         """The best row where the pod uses no reservation that is still to be made: members that waited
         for one would be bound later than the others, or never. -1 if there is none."""
         cluster = self._cycle.cluster
-        pod.draws_on = ""
+        pod.reservation_uid = ""
         if cluster.nominations or pod.pin is not None:
             return -1
         apart = np.ones(cluster.nodes.size, dtype=np.bool_)
         for virtual in cluster.virtuals.by_id.values():
-            if column.draws_on(virtual.row) == virtual.id:
+            if column.reservation_uid(virtual.row) == virtual.id:
                 apart[virtual.row] = False
         row = column.best_of(apart)
         if row >= 0:

@@ -56,14 +56,14 @@ def overruns(cluster: Cluster, pod: PodRecord) -> bool:
     return estimate is not None and pod.started is not None and pod.started + estimate < cluster.now
 
 
-def expected_start(cluster: Cluster, promise: ReservationInfo) -> float | None:
+def expected_start(cluster: Cluster, reservation: ReservationInfo) -> float | None:
     """When there will be room for the hold; None if that is not known."""
-    hold = cluster.ledger.holds.get(promise.uid)
+    hold = cluster.ledger.holds.get(reservation.uid)
     if hold is None:
         return None
-    if not promise.waiting:
+    if not reservation.waiting:
         return cluster.now
-    short = cluster.promises.waiting.shortage(promise)
+    short = cluster.reservations.waiting.shortage(reservation)
     if not short:
         return cluster.now
     return _served(cluster, hold.row, short)
@@ -80,7 +80,7 @@ def _served(cluster: Cluster, row: int, short: dict[int, int]) -> float | None:
     ends = []
     for pod in cluster.ledger.pods.get(row, {}).values():
         end = expected_end(cluster, pod)
-        if end is not None and cluster.ledger.holds.get(pod.draws_on) is None:
+        if end is not None and cluster.ledger.holds.get(pod.reservation_uid) is None:
             ends.append((end, pod.uid, pod))
     for end, _, pod in sorted(ends, key=lambda each: each[:2]):
         for slot, amount in pod.cls.usage:

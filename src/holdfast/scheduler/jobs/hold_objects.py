@@ -22,12 +22,12 @@ _LONGEST_NAME = 200
 _NOT_IN_LABELS = re.compile(r"[^A-Za-z0-9._-]")
 
 
-def hold_name(pod: PodRecord, promises: ReservationCache) -> str:
+def hold_name(pod: PodRecord, reservations: ReservationCache) -> str:
     """One no reservation has: there may have been a hold for the pod before."""
     mark = crc32(f"{pod.namespace}/{pod.name}".encode())
     base = f"held-for-{pod.name[:_LONGEST_NAME]}-{mark:08x}"
     name, number = base, 1
-    while promises.get(name) is not None:
+    while reservations.get(name) is not None:
         number += 1
         name = f"{base}-{number}"
     return name

@@ -184,20 +184,20 @@ class Jobs:
     def held_for(self, job: Job, slot: int) -> int:
         """How much is held for members of the job: since it starves, since others made room, or by
         reservations they may draw on."""
-        promises = self._cluster.promises
-        if not promises.members and not promises.rooms:
+        reservations = self._cluster.reservations
+        if not reservations.members and not reservations.rooms:
             return 0
         found: dict[str, ReservationInfo] = {}
         classes = {member.cls.id: member.cls for member in job.members.values()}
-        for spec in {spec for cls in classes.values() for spec in promises.matching(cls)}:
-            usable = filter(promises.is_usable, promises.members.get(spec, {}).values())
-            found.update((promise.uid, promise) for promise in usable)
+        for spec in {spec for cls in classes.values() for spec in reservations.matching(cls)}:
+            usable = filter(reservations.is_usable, reservations.members.get(spec, {}).values())
+            found.update((reservation.uid, reservation) for reservation in usable)
         for uid, member in job.members.items():
             hold = self.holds.of(member) if self.holds else None
             if hold is not None:
                 found[hold.uid] = hold
-            found.update(promises.rooms.get(uid, {}))
-        return sum(self.holds.left(promise, slot) for promise in found.values())
+            found.update(reservations.rooms.get(uid, {}))
+        return sum(self.holds.left(reservation, slot) for reservation in found.values())
 
     def companions(self, victims: Collection[PodRecord]) -> list[PodRecord]:
         """Who must go with these: the rest of every job that would run with fewer than it needs."""
@@ -209,7 +209,9 @@ class Jobs:
         for name, gone in lost.items():
             job, uids = self.known[name], {pod.uid for pod in gone}
             if not job.can_do_without(uids):
-                found += [pod for pod in job.placed() if pod.uid not in uids and pod.promise is None]
+                found += [
+                    pod for pod in job.placed() if pod.uid not in uids and pod.reservation is None
+                ]
         return found
 
     def losable(self, pods: list[PodRecord], below: float) -> list[PodRecord]:
@@ -339,7 +341,7 @@ class Jobs:
             self._prioritized = True
             job.reprioritized()
             for member in job.members.values():
-                if member.promise is None:
+                if member.reservation is None:
                     self._cluster.intake.reprioritize(member)
         self.touch(job)
 

@@ -36,8 +36,8 @@ class QueueLimits:
         name = self._queues.of(pods[0])
         if over := self._over_limit(name, pods):
             return over
-        promise = pods[0].promise
-        if promise is not None and self._cluster.jobs.holds.knows(promise):
+        reservation = pods[0].reservation
+        if reservation is not None and self._cluster.jobs.holds.knows(reservation):
             return ""  # it was asked of the pod it is for
         return self._takes_guaranteed(name, pods)
 
@@ -138,12 +138,12 @@ class QueueLimits:
 
     def _is_promised(self, pod: PodRecord) -> bool:
         """Whether a reservation has what the pod asks for, made for other reasons than starvation."""
-        promises, ledger = self._cluster.promises, self._cluster.ledger
+        reservations, ledger = self._cluster.reservations, self._cluster.ledger
         holds = self._cluster.jobs.holds
-        for spec in promises.matching(pod.cls):
-            for promise in promises.members.get(spec, {}).values():
-                hold = ledger.holds.get(promise.uid)
-                if hold is None or promise.waiting or holds.knows(promise):
+        for spec in reservations.matching(pod.cls):
+            for reservation in reservations.members.get(spec, {}).values():
+                hold = ledger.holds.get(reservation.uid)
+                if hold is None or reservation.waiting or holds.knows(reservation):
                     continue
                 if all(hold.left(slot) >= asked for slot, asked in pod.cls.requests):
                     return True

@@ -233,7 +233,7 @@ class Queues:
         holds = self._cluster.jobs.holds
         for pod in pods:
             # Alike are judged alike, unless room is held for one of them.
-            kind = (self.of(pod), pod.cls.id, pod.promise is None, pod.uid if holds.of(pod) else "")
+            kind = (self.of(pod), pod.cls.id, pod.reservation is None, pod.uid if holds.of(pod) else "")
             if kind not in judged:
                 judged.add(kind)
                 why = refuses(pod)
@@ -373,7 +373,7 @@ class Queues:
                 self._count(pod)
 
     def _moved(self, pod: PodRecord, row: int, sign: int) -> None:
-        if pod.promise is not None or self._stale:
+        if pod.reservation is not None or self._stale:
             return
         if sign > 0:
             self._count(pod)

@@ -67,26 +67,29 @@ class StarvationHolds:
     def __iter__(self) -> Iterator[ReservationInfo]:
         return iter(list(self._known.values()))
 
-    def put(self, promise: ReservationInfo) -> None:
+    def put(self, reservation: ReservationInfo) -> None:
         """A reservation was seen. Finished ones hold nothing, and one that is for no pod in particular
         is none of ours, whatever its label says."""
-        uid = pod_of(promise)
-        named = is_starvation_hold(promise) and uid
-        if not named or promise.finished:
-            self.drop(promise)
+        uid = pod_of(reservation)
+        named = is_starvation_hold(reservation) and uid
+        if not named or reservation.finished:
+            self.drop(reservation)
             return
         self.wanted.pop(uid, None)
-        if self._known.get(promise.uid) is not promise or self._of_pod.get(uid) != promise.uid:
-            self._known[promise.uid] = promise
-            self._of_pod.setdefault(uid, promise.uid)
+        if (
+            self._known.get(reservation.uid) is not reservation
+            or self._of_pod.get(uid) != reservation.uid
+        ):
+            self._known[reservation.uid] = reservation
+            self._of_pod.setdefault(uid, reservation.uid)
             self._moved()
 
-    def drop(self, promise: ReservationInfo) -> None:
-        if self._known.pop(promise.uid, None) is None:
+    def drop(self, reservation: ReservationInfo) -> None:
+        if self._known.pop(reservation.uid, None) is None:
             return
-        self.dropped.discard(promise.uid)
-        uid = pod_of(promise)
-        if self._of_pod.get(uid) == promise.uid:
+        self.dropped.discard(reservation.uid)
+        uid = pod_of(reservation)
+        if self._of_pod.get(uid) == reservation.uid:
             del self._of_pod[uid]
         self._moved()
 
@@ -124,8 +127,8 @@ class StarvationHolds:
 
     def of(self, pod: PodRecord) -> ReservationInfo | None:
         """The hold there is for the pod."""
-        promise = self._known.get(self._of_pod.get(pod.uid, ""))
-        return promise if promise is not None and promise.uid not in self.dropped else None
+        reservation = self._known.get(self._of_pod.get(pod.uid, ""))
+        return reservation if reservation is not None and reservation.uid not in self.dropped else None
 
     def is_held(self, pod: PodRecord) -> bool:
         """Whether there is, or will be, a hold for the pod."""
@@ -133,35 +136,35 @@ class StarvationHolds:
 
     def is_held_on(self, pod: PodRecord, row: int) -> bool:
         """Whether there is, or will be, a hold for the pod on that row."""
-        wanted, promise = self.wanted.get(pod.uid), self.of(pod)
-        if promise is None:
+        wanted, reservation = self.wanted.get(pod.uid), self.of(pod)
+        if reservation is None:
             return wanted is not None and wanted.node == self._cluster.nodes.name(row)
-        return promise.pod is not None and promise.pod.row == row
+        return reservation.pod is not None and reservation.pod.row == row
 
     def has_capacity(self, pod: PodRecord) -> bool:
         """Whether capacity is held for the pod already, by a starvation hold or by another's doing: a
         node is being cleared for it, or a reservation that is for this pod waits for as much."""
         if self.is_held(pod):
             return True
-        nodes, promises = self._cluster.nodes, self._cluster.promises
+        nodes, reservations = self._cluster.nodes, self._cluster.reservations
         cleared = nodes.row(pod.nominated) if pod.nominated else None
         if cleared is not None and nodes.alive[cleared]:
             return True
-        rooms = promises.rooms.get(pod.uid)
+        rooms = reservations.rooms.get(pod.uid)
         if rooms and any(room.placed and not room.released for room in rooms.values()):
             return True
         return pod.cls.private and any(
-            promise.waiting
-            and not promise.leaving
-            and promise.uid not in self._known
-            and all(promise.amounts.get(slot, 0) >= amount for slot, amount in pod.cls.requests)
-            for spec in promises.matching(pod.cls)
-            for promise in promises.members.get(spec, {}).values()
+            reservation.waiting
+            and not reservation.leaving
+            and reservation.uid not in self._known
+            and all(reservation.amounts.get(slot, 0) >= amount for slot, amount in pod.cls.requests)
+            for spec in reservations.matching(pod.cls)
+            for reservation in reservations.members.get(spec, {}).values()
         )
 
-    def knows(self, promise: ReservationInfo) -> bool:
+    def knows(self, reservation: ReservationInfo) -> bool:
         """Whether it is one of these."""
-        return promise.uid in self._known
+        return reservation.uid in self._known
 
     def pods(self) -> Iterator[PodRecord]:
         """The pods something is, or will be, held for."""
@@ -174,9 +177,9 @@ class StarvationHolds:
         """The rows where something is held, over all rows; not to be written to."""
         if self._rows is None:
             self._rows = self._cluster.nodes.columns.new(np.bool_)
-            for promise in self._known.values():
-                if promise.pod is not None and promise.pod.row >= 0:
-                    self._rows.cells[promise.pod.row] = True
+            for reservation in self._known.values():
+                if reservation.pod is not None and reservation.pod.row >= 0:
+                    self._rows.cells[reservation.pod.row] = True
         return self._rows.cells
 
     def barred_to(self, cls: PodClass) -> NDArray[np.bool_]:
@@ -199,10 +202,12 @@ class StarvationHolds:
     def _rows_of(self, cls: PodClass) -> list[int]:
         """The rows where something is held for pods of the class, even if a dry run released it."""
         found = [
-            self._cluster.nodes.row(promise.wants_node) if promise.pod.row < 0 else promise.pod.row
-            for spec in self._cluster.promises.matching(cls)
-            for promise in self._cluster.promises.members.get(spec, {}).values()
-            if promise.uid in self._known and promise.pod is not None
+            self._cluster.nodes.row(reservation.wants_node)
+            if reservation.pod.row < 0
+            else reservation.pod.row
+            for spec in self._cluster.reservations.matching(cls)
+            for reservation in self._cluster.reservations.members.get(spec, {}).values()
+            if reservation.uid in self._known and reservation.pod is not None
         ]
         return [row for row in found if row is not None]
 
@@ -210,15 +215,15 @@ class StarvationHolds:
         """The names of nodes where something is, or will be, held."""
         nodes = self._cluster.nodes
         found = {
-            nodes.name(promise.pod.row)
-            for promise in self._known.values()
-            if promise.pod is not None and promise.pod.row >= 0
+            nodes.name(reservation.pod.row)
+            for reservation in self._known.values()
+            if reservation.pod is not None and reservation.pod.row >= 0
         }
         return found | {wanted.node for wanted in self.wanted.values()}
 
     def on(self, row: int) -> list[ReservationInfo]:
         there = self._cluster.ledger.holds.on(row)
-        return [hold.promise for hold in there if hold.promise.uid in self._known]
+        return [hold.reservation for hold in there if hold.reservation.uid in self._known]
 
     def held(self, slot: int) -> NDArray[np.int64]:
         """How much of the slot is held on every row; not to be written to."""
@@ -235,13 +240,13 @@ class StarvationHolds:
                 np.add.at(held, rows, ledger.holds.left[slot, [hold.index for hold in known]])
         return held
 
-    def left(self, promise: ReservationInfo, slot: int) -> int:
-        hold = self._cluster.ledger.holds.get(promise.uid)
+    def left(self, reservation: ReservationInfo, slot: int) -> int:
+        hold = self._cluster.ledger.holds.get(reservation.uid)
         return hold.left(slot) if hold is not None else 0
 
-    def moved(self, promise: ReservationInfo) -> None:
+    def moved(self, reservation: ReservationInfo) -> None:
         """A reservation came to hold its room somewhere, or ceased to."""
-        if promise.uid in self._known:
+        if reservation.uid in self._known:
             self._moved()
 
     def _moved(self) -> None:
@@ -254,13 +259,13 @@ def is_hold(cls: PodClass) -> bool:
     return cls.promised_to >= 0 and cls.labels.get(HOLD_LABEL) == STARVATION
 
 
-def is_starvation_hold(promise: ReservationInfo) -> bool:
+def is_starvation_hold(reservation: ReservationInfo) -> bool:
     """Whether its label says that it is the scheduler's, for a starving job."""
-    return promise.object.metadata.labels.get(HOLD_LABEL) == STARVATION
+    return reservation.object.metadata.labels.get(HOLD_LABEL) == STARVATION
 
 
-def pod_of(promise: ReservationInfo) -> str:
+def pod_of(reservation: ReservationInfo) -> str:
     """The uid of the pod a hold is for."""
-    owners = promise.object.spec.owners
+    owners = reservation.object.spec.owners
     named = owners[0].object if owners else None
     return named.uid if named is not None else ""

@@ -140,7 +140,7 @@ class ResourceManager(ABC, Generic[T]):
 
     def _hold_on(self, pod: PodRecord, row: int) -> int | None:
         """The index of the hold a pod draws on, if it is on the row."""
-        hold = self._cluster.ledger.holds.get(pod.draws_on) if pod.draws_on else None
+        hold = self._cluster.ledger.holds.get(pod.reservation_uid) if pod.reservation_uid else None
         return hold.index if hold is not None and hold.row == row else None
 
     # Objects
@@ -195,7 +195,7 @@ class ResourceManager(ABC, Generic[T]):
     def settle(self, pod: PodRecord) -> bool:
         """The pod, just put on its row, has what it was given in thought; False if it asks for
         something and was given nothing. A Waiting reservation gets nothing yet."""
-        if pod.promise is not None and pod.promise.waiting:
+        if pod.reservation is not None and pod.reservation.waiting:
             return True
         found = self.guessed.get(pod.uid)
         if found is None:
@@ -218,11 +218,11 @@ class ResourceManager(ABC, Generic[T]):
         """What a reserve pod would have on its row by what it asks for now; None if it has just that.
         While owners have a part of it, nothing else will do."""
         there, row = self.there.get(pod.row, {}), pod.row
-        if pod.promise is not None and pod.promise.waiting:
+        if pod.reservation is not None and pod.reservation.waiting:
             return None  # it is planned anew
         if pod.uid not in there or self._is_as_asked(pod, self.has(pod.uid)):
             return None
-        if any(other.draws_on == pod.uid for other in there.values()):
+        if any(other.reservation_uid == pod.uid for other in there.values()):
             return self.nothing
         self._leave(pod, row)
         before = self.settled.pop(pod.uid, None)
@@ -297,9 +297,9 @@ class ResourceManager(ABC, Generic[T]):
     def _stays(self, pod: PodRecord, waits: ReservationInfo | None, horizon: Horizon) -> bool:
         """Whether a pod, or reserve pod, counts as there for a reservation that waits."""
         victims = waits.clears if waits is not None else ()
-        if pod.uid in victims or (pod.draws_on and pod.draws_on in victims):
+        if pod.uid in victims or (pod.reservation_uid and pod.reservation_uid in victims):
             return False
-        if pod.promise is not None or horizon is Horizon.NOW:
+        if pod.reservation is not None or horizon is Horizon.NOW:
             return True
         if waits is not None and (pod.disrupted or pod.leaving or pod.cls.terminating):
             return False
@@ -308,7 +308,7 @@ class ResourceManager(ABC, Generic[T]):
     def _held_first(self, there: Mapping[str, PodRecord]) -> list[tuple[str, PodRecord]]:
         """Those of them that are reserve pods: first those that have things, then those that wait. What
         is planned takes no more than these leave, so that it is in the way of no owner of theirs."""
-        reserving = [(uid, pod) for uid, pod in there.items() if pod.promise is not None]
+        reserving = [(uid, pod) for uid, pod in there.items() if pod.reservation is not None]
         return sorted(reserving, key=lambda each: each[0] in self.planned)
 
     def _staying(
@@ -336,7 +336,7 @@ class ResourceManager(ABC, Generic[T]):
             self.guessed[pod.uid] = what
         self.there.setdefault(row, {})[pod.uid] = pod
         self.governed[row] = True
-        hold = self._cluster.ledger.holds.get(pod.uid) if pod.promise is not None else None
+        hold = self._cluster.ledger.holds.get(pod.uid) if pod.reservation is not None else None
         if hold is not None:
             self._hold[pod.uid] = hold.index
         self._count(pod, row, what, 1)
@@ -375,7 +375,7 @@ class ResourceManager(ABC, Generic[T]):
     def _given(self, row: int) -> list[tuple[PodRecord, T]]:
         """The pods on a row, and reservations without owners, with what was chosen for them here."""
         there = self.there.get(row, {})
-        used = {pod.draws_on for pod in there.values()}
+        used = {pod.reservation_uid for pod in there.values()}
         return [
             (pod, self.settled[uid])
             for uid, pod in there.items()

@@ -120,7 +120,7 @@ class ResourceManagers:
             return
         row = self._cluster.nodes.row(some.metadata.name)
         if row is not None:
-            self._cluster.promises.node_changed(row)
+            self._cluster.reservations.node_changed(row)
 
     def offered(self, node: str) -> dict[str, int]:
         """What a node offers by what is known of its devices, for those who look at amounts."""

@@ -60,7 +60,7 @@ class DefaultPreemption(ClusterPlugin):
         return bool((nodes.alive & (nodes.lowest < cls.priority)).any())
 
     def post_filter(self, pod: PodRecord, trial: Trial) -> Nomination:
-        if pod.promise is not None:
+        if pod.reservation is not None:
             return Nomination()  # reservations take no room from pods
         if pod.cls.pod.spec.preemption_policy == "Never":
             return Nomination(message=f"preemption: {NEVER}")
@@ -95,29 +95,33 @@ class DefaultPreemption(ClusterPlugin):
         chosen, victims = tried.best(rows)
         node = nodes.name(chosen)
         decisions = self._decisions(pod, node, victims)
-        if victims and self._is_to_be_held(pod, chosen, trial.draws_on(chosen, victims)):
+        if victims and self._is_to_be_held(pod, chosen, trial.reservation_uid(chosen, victims)):
             decisions.append(self._held(pod, node, len(victims)))
         return Nomination(node, "", tuple(decisions))
 
-    def _is_to_be_held(self, pod: PodRecord, row: int, draws_on: str | None) -> bool:
+    def _is_to_be_held(self, pod: PodRecord, row: int, reservation_uid: str | None) -> bool:
         """A pod that will draw on a reservation waits for its room inside that; one that starves may
         have what it needs held there already."""
-        promises = self.cluster.promises
+        reservations = self.cluster.reservations
         if self.cluster.jobs.holds.is_held_on(pod, row):
             return False
-        if draws_on is None or draws_on or not (self._args.hold_room and promises.are_kept):
+        if (
+            reservation_uid is None
+            or reservation_uid
+            or not (self._args.hold_room and reservations.are_kept)
+        ):
             return False
-        room = promises.rooms.of(pod, row)
+        room = reservations.rooms.of(pod, row)
         return room is None or room.released
 
     def _held(self, pod: PodRecord, node: str, victims: int) -> CreateReservation:
         template = self._templates.get(pod.cls.id)
         if template is None:
             template = self._templates[pod.cls.id] = template_of(pod.cls)
-        promises = self.cluster.promises
+        reservations = self.cluster.reservations
 
         def taken(name: str) -> bool:
-            known = promises.get(name)
+            known = reservations.get(name)
             return known is not None and known.preemptor != pod.uid
 
         return CreateReservation(room_for(pod, template, node, victims, taken))
@@ -178,7 +182,7 @@ class DefaultPreemption(ClusterPlugin):
     def _is_held(self, pod: PodRecord, node: str) -> bool:
         """Whether nobody can take the room a pod preempted there."""
         row = self.cluster.nodes.row(node)
-        return row is not None and self.cluster.promises.rooms.of(pod, row) is not None
+        return row is not None and self.cluster.reservations.rooms.of(pod, row) is not None
 
     def _decisions(self, pod: PodRecord, node: str, victims: tuple[PodRecord, ...]) -> list[Decision]:
         staying = [
@@ -195,6 +199,6 @@ class DefaultPreemption(ClusterPlugin):
         ]
         for victim in staying:
             decisions += preemption(
-                victim.ref, pod.ref, node, pod.scheduler, victim.job_name, victim.draws_on
+                victim.ref, pod.ref, node, pod.scheduler, victim.job_name, victim.reservation_uid
             )
         return decisions

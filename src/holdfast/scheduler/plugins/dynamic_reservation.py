@@ -45,7 +45,7 @@ class DynamicReservation(ClusterPlugin):
 
     def permit(self, pod: PodRecord, row: int) -> Outcome:
         virtuals = self.cluster.virtuals
-        if pod.draws_on and virtuals.by_id:
+        if pod.reservation_uid and virtuals.by_id:
             virtuals.begin_wait(pod)
         if pod.uid not in virtuals.waits:
             return FINE
@@ -53,14 +53,14 @@ class DynamicReservation(ClusterPlugin):
             return Outcome(LEAVING)
         virtual = virtuals.waits[pod.uid]
         live = virtuals.is_live(virtual)
-        if (live and virtual.promise.node_gone) or not self.cluster.nodes.alive[row]:
+        if (live and virtual.reservation.node_gone) or not self.cluster.nodes.alive[row]:
             return Outcome(NODE_GONE, retry=True)
-        if live and not virtuals.may_use(pod, virtual.promise, virtual.requester.uid):
+        if live and not virtuals.may_use(pod, virtual.reservation, virtual.requester.uid):
             return Outcome(NOT_AN_OWNER, retry=True)
         if live and virtuals.keep_asking(virtual) and not virtuals.taken_over(virtual):
             return self._waits(pod, virtual)
-        drawn = self.cluster.promises.known.get(pod.draws_on)
-        if not pod.draws_on and self._binds_anyway(pod):
+        drawn = self.cluster.reservations.known.get(pod.reservation_uid)
+        if not pod.reservation_uid and self._binds_anyway(pod):
             virtuals.end_wait(pod)
             return FINE
         if drawn is None or drawn.pod is None or drawn.pod.row != row:
@@ -89,5 +89,5 @@ class DynamicReservation(ClusterPlugin):
             return False
         return (
             names.RESERVATION_TEMPLATE in cls.annotations
-            or not self.cluster.promises.wish(cls).required
+            or not self.cluster.reservations.wish(cls).required
         )

@@ -22,11 +22,11 @@ class NodePorts(ClusterPlugin):
         if not cls.ports:
             return None
         in_use, nodes = self.cluster.nodes.ports, self.cluster.nodes
-        promises = self.cluster.promises
+        reservations = self.cluster.reservations
 
         def passes(view: View) -> Cells:
             free = view.full(True)
-            ours = promises.reserving_for(cls)
+            ours = reservations.reserving_for(cls)
             for port in cls.ports:
                 uses: Cells = 0
                 for counts in in_use.conflicts(port):

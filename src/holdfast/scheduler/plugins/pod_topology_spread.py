@@ -236,7 +236,7 @@ class PodTopologySpread(ClusterPlugin):
 
     def _counter(self, cls: PodClass, selector: Selector) -> PodCounter:
         namespace = cls.namespace
-        own = self.cluster.promises.matching(cls)
+        own = self.cluster.reservations.matching(cls)
 
         def counts(other: PodClass) -> bool:
             return (

@@ -48,13 +48,13 @@ class ReservationPlugin(ClusterPlugin):
     wakes_on = Change.ANY_NODE | Change.ANY_POD
 
     def filter(self, cls: PodClass) -> Filter | Rejected | None:
-        promises = self.cluster.promises
+        reservations = self.cluster.reservations
         if cls.promised_to >= 0:
             return self._apart(cls) if cls.alone else None
-        wish = promises.wish(cls)
+        wish = reservations.wish(cls)
         if wish.error:
             return Rejected(wish.error, error=True)
-        return Filter.nothing(Settled(lambda: promises.matching(cls)))
+        return Filter.nothing(Settled(lambda: reservations.matching(cls)))
 
     def score(self, cls: PodClass) -> Score | None:
         """Made ahead of time, a reservation goes where there is room soonest: now, or where the pods in
@@ -90,13 +90,13 @@ class ReservationPlugin(ClusterPlugin):
 
     def post_filter(self, pod: PodRecord, trial: Trial) -> Nomination:
         """Pods that reservations are meant for are told what is wrong with those there are."""
-        return Nomination(message="" if pod.promise is not None else trial.reservations())
+        return Nomination(message="" if pod.reservation is not None else trial.reservations())
 
     def permit(self, pod: PodRecord, row: int) -> Outcome:
         """An owner is bound once its reservation is."""
-        if not pod.draws_on:
+        if not pod.reservation_uid:
             return FINE
-        drawn = self.cluster.promises.known.get(pod.draws_on)
+        drawn = self.cluster.reservations.known.get(pod.reservation_uid)
         if drawn is None or drawn.pod is None or (drawn.pod.row != row and not drawn.offered):
             return Outcome(NOT_ACTIVE)
         waits = drawn.virtual or pod.uid in self.cluster.virtuals.waits
@@ -105,18 +105,18 @@ class ReservationPlugin(ClusterPlugin):
         return Outcome(wait=_PATIENCE)
 
     def bind(self, pod: PodRecord, row: int) -> list[Decision]:
-        promise = pod.promise
-        if promise is not None:
+        reservation = pod.reservation
+        if reservation is not None:
             node = self.cluster.nodes.name(row)
-            status = status_of(self.cluster.promises, promise, node, self.cluster.now)
+            status = status_of(self.cluster.reservations, reservation, node, self.cluster.now)
             told = dict(self.cluster.belongings.told(pod, row))
-            if promise.clears:
-                told[PREEMPTS] = written(promise.clears)
-            promise.told = status
-            return [SetReservationStatus(promise.ref, status, binds=True, annotations=told)]
-        if not pod.draws_on:
+            if reservation.clears:
+                told[PREEMPTS] = written(reservation.clears)
+            reservation.told = status
+            return [SetReservationStatus(reservation.ref, status, binds=True, annotations=told)]
+        if not pod.reservation_uid:
             return []
-        drawn = self.cluster.promises.known[pod.draws_on]
+        drawn = self.cluster.reservations.known[pod.reservation_uid]
         told = {RESERVATION_ALLOCATED: drawn.mark}
         if self.cluster.belongings.awake:
             told |= self.cluster.belongings.told(pod, row)
@@ -124,13 +124,17 @@ class ReservationPlugin(ClusterPlugin):
 
     def _apart(self, cls: PodClass) -> Filter:
         """Reusable reservations with the same owners keep apart."""
-        promises, nodes = self.cluster.promises, self.cluster.nodes
+        reservations, nodes = self.cluster.reservations, self.cluster.nodes
 
         def untaken() -> NDArray[np.bool_]:
             rows = np.ones(nodes.capacity, dtype=np.bool_)
-            for promise in promises.members.get(cls.promised_to, {}).values():
-                if promise.pod is not None and promise.pod.row >= 0 and promise.pod.cls.alone:
-                    rows[promise.pod.row] = False
+            for reservation in reservations.members.get(cls.promised_to, {}).values():
+                if (
+                    reservation.pod is not None
+                    and reservation.pod.row >= 0
+                    and reservation.pod.cls.alone
+                ):
+                    rows[reservation.pod.row] = False
             return rows
 
         def passes(view: View) -> Cells:

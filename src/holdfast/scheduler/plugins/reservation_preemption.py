@@ -35,13 +35,13 @@ from holdfast.scheduler.reservations.reservation_info import ReservationInfo
 from holdfast.scheduler.reservations.reservation_victims import INCOMPLETE_GANG, may_preempt
 
 
-def members_of(promise: ReservationInfo) -> tuple[list[PodRecord], str]:
+def members_of(reservation: ReservationInfo) -> tuple[list[PodRecord], str]:
     """The reserve pods that need room together with this one's, itself among them, the most important
     first; and what is missing, if not all members are there."""
-    assert promise.pod is not None
-    job = promise.pod.job
+    assert reservation.pod is not None
+    job = reservation.pod.job
     if job is None:
-        return [promise.pod], ""
+        return [reservation.pod], ""
     name = job.name.name
     if not job.is_known:
         return [], f"nobody says how many reservations gang {name} has"
@@ -49,7 +49,7 @@ def members_of(promise: ReservationInfo) -> tuple[list[PodRecord], str]:
     there = len(job.members) + len(job.done)
     if there < wanted:
         return [], f"gang {name} has {there} of {wanted} reservations"
-    waiting = [member for member in job.waiting() if member.promise is not None]
+    waiting = [member for member in job.waiting() if member.reservation is not None]
     waiting.sort(key=lambda pod: (-pod.cls.priority, pod.started or 0.0, pod.name))
     return waiting, ""
 
@@ -96,11 +96,16 @@ class ReservationPreemption(ClusterPlugin):
         return bool(self._less_important(cls).any())
 
     def post_filter(self, pod: PodRecord, trial: Trial) -> Nomination:
-        promise = pod.promise
-        if promise is None or promise.preemptor or promise.leaving or not may_preempt(promise.object):
+        reservation = pod.reservation
+        if (
+            reservation is None
+            or reservation.preemptor
+            or reservation.leaving
+            or not may_preempt(reservation.object)
+        ):
             return Nomination()
-        members, missing = members_of(promise)
-        warning = ObjectWarning(promise.ref, INCOMPLETE_GANG, missing)
+        members, missing = members_of(reservation)
+        warning = ObjectWarning(reservation.ref, INCOMPLETE_GANG, missing)
         if missing:
             return Nomination(message=f"preemption: {missing}", warnings=(warning,))
         found = self._alone(pod, trial) if len(members) == 1 else self._together(members, trial)
@@ -108,17 +113,17 @@ class ReservationPreemption(ClusterPlugin):
 
     def permit(self, pod: PodRecord, row: int) -> Outcome:
         """Victims nobody uses are gone in a moment, worth waiting for before anything is written."""
-        promise, promises = pod.promise, self.cluster.promises
-        if promise is None or not promise.clears or self._soft or promise.pre_allocation:
+        reservation, reservations = pod.reservation, self.cluster.reservations
+        if reservation is None or not reservation.clears or self._soft or reservation.pre_allocation:
             return FINE
-        awaited = promises.awaits(promise)
-        if any(promises.drawing(victim) for victim in awaited):
+        awaited = reservations.awaits(reservation)
+        if any(reservations.drawing(victim) for victim in awaited):
             return FINE
-        if not awaited and promises.has_room(promise):
-            promises.available(promise)
+        if not awaited and reservations.has_room(reservation):
+            reservations.available(reservation)
             return FINE
         if pod.uid not in self._patient:
-            self._patient = {uid: t for uid, t in self._patient.items() if uid in promises.known}
+            self._patient = {uid: t for uid, t in self._patient.items() if uid in reservations.known}
             self._patient[pod.uid] = self.cluster.now + _PATIENCE
         if self.cluster.now < self._patient[pod.uid]:
             return Outcome(wait=_PATIENCE)
@@ -172,8 +177,8 @@ class ReservationPreemption(ClusterPlugin):
         owner = {
             pod.uid: each
             for each in reserving
-            if each.promise is not None
-            for pod in self.cluster.promises.drawing(each.promise)
+            if each.reservation is not None
+            for pod in self.cluster.reservations.drawing(each.reservation)
         }
         pods = [self.cluster.pods[uid] for uid in owner if uid in self.cluster.pods]
         violating, _ = self._budgets.split(pods)
@@ -181,29 +186,29 @@ class ReservationPreemption(ClusterPlugin):
         return [each for each in reserving if each.uid in those]
 
     def _is_going(self, reserving: PodRecord) -> bool:
-        promise = reserving.promise
-        return promise is not None and (promise.leaving or promise.terminating)
+        reservation = reserving.reservation
+        return reservation is not None and (reservation.leaving or reservation.terminating)
 
     def _is_awaited(self, reserving: PodRecord) -> bool:
         """Whether it goes already and what it leaves is spoken for. One that is evicted softly may be
         there long after whom it was to go for."""
-        promise = reserving.promise
-        if promise is None:
+        reservation = reserving.reservation
+        if reservation is None:
             return False
-        return promise.terminating or promise.uid in self.cluster.promises.departures
+        return reservation.terminating or reservation.uid in self.cluster.reservations.departures
 
     def _is_lower(self, reserving: PodRecord, pod: PodRecord) -> bool:
         """Room preempted for a pod is not a reservation's to take, nor is what pods draw on that are
         nobody's victims."""
-        promise = reserving.promise
+        reservation = reserving.reservation
         return (
-            promise is not None
+            reservation is not None
             and reserving.phase is Phase.ASSIGNED
-            and not promise.preemptor
-            and not promise.virtual
+            and not reservation.preemptor
+            and not reservation.virtual
             and reserving.cls.priority < pod.cls.priority
             and not reserving.cls.spared
-            and not any(owner.cls.spared for owner in self.cluster.promises.drawing(promise))
+            and not any(owner.cls.spared for owner in self.cluster.reservations.drawing(reservation))
         )
 
     def _less_important(self, cls: PodClass) -> NDArray[np.bool_]:
@@ -242,8 +247,8 @@ class ReservationPreemption(ClusterPlugin):
                     cleared.add(choice[0])
                 for victim in choice[1]:
                     leave(self.cluster, victim)
-                assert member.promise is not None
-                ledger.hold(member, choice[0], member.promise.amounts)
+                assert member.reservation is not None
+                ledger.hold(member, choice[0], member.reservation.amounts)
                 found.append((member, choice))
         gone: dict[int, set[str]] = {}
         for _, (row, victims) in found:
@@ -257,8 +262,8 @@ class ReservationPreemption(ClusterPlugin):
         return Nomination(decisions=tuple(decisions), claims=claims)
 
     def _choose_for(self, member: PodRecord, trial: Trial) -> Choice | str:
-        promise = member.promise
-        if promise is None or not may_preempt(promise.object):
+        reservation = member.reservation
+        if reservation is None or not may_preempt(reservation.object):
             return NO_VICTIMS
         return self._choose(member, trial, Tried(self.cluster))
 

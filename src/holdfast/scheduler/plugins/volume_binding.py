@@ -178,7 +178,7 @@ class VolumeBinding(ClusterPlugin):
 
     def reserve(self, pod: PodRecord, row: int) -> Outcome:
         volumes = self.cluster.volumes
-        if not pod.cls.volumes or pod.promise is not None or not volumes.wanted(pod.cls).claims:
+        if not pod.cls.volumes or pod.reservation is not None or not volumes.wanted(pod.cls).claims:
             return FINE  # a reservation makes no volume and takes none
         claims = self._claims(pod.cls)
         if not claims.waiting:

@@ -80,7 +80,7 @@ class VolumeRestrictions(ClusterPlugin):
         uses = sum(count for row, count in volumes.claim_uses.rows(key).items() if alive[row])
         if not uses:
             return False
-        for reserving in self.cluster.promises.reserving_for(cls):
+        for reserving in self.cluster.reservations.reserving_for(cls):
             if any(claim.key == key for claim in volumes.wanted(reserving).claims):
                 uses -= sum(n for row, n in reserving.placed.items() if alive[row])
         return uses > 0

@@ -23,16 +23,16 @@ class MatchedReservations:
         "_cls",
         "_matching",
         "_position",
-        "_promises",
+        "_reservations",
         "_row",
         "_specs",
         "wish",
     )
 
-    def __init__(self, promises: ReservationCache, cls: PodClass) -> None:
-        self._promises = promises
+    def __init__(self, reservations: ReservationCache, cls: PodClass) -> None:
+        self._reservations = reservations
         self._cls = cls
-        self.wish = promises.wish(cls)
+        self.wish = reservations.wish(cls)
         self._matching: frozenset[int] = frozenset()
         self._position = -1
         self._specs = -1
@@ -40,50 +40,50 @@ class MatchedReservations:
         self._row: dict[str, int] = {}
 
     def refresh(self) -> None:
-        promises = self._promises
-        end = promises.log_start + len(promises.log)
-        self._specs = promises.specs.version
-        matching = promises.matching(self._cls)
-        if matching != self._matching or self._position < promises.log_start:
+        reservations = self._reservations
+        end = reservations.log_start + len(reservations.log)
+        self._specs = reservations.specs.version
+        matching = reservations.matching(self._cls)
+        if matching != self._matching or self._position < reservations.log_start:
             self._matching = matching
             self._by_row.clear()
             self._row.clear()
             for spec in matching:
-                for promise in promises.members.get(spec, {}).values():
-                    self._add(promise)
+                for reservation in reservations.members.get(spec, {}).values():
+                    self._add(reservation)
         else:
-            for uid in promises.log[self._position - promises.log_start :]:
+            for uid in reservations.log[self._position - reservations.log_start :]:
                 self._look_at(uid)
         self._position = end
 
     @property
     def is_current(self) -> bool:
-        promises = self._promises
-        end = promises.log_start + len(promises.log)
-        return end == self._position and promises.specs.version == self._specs
+        reservations = self._reservations
+        end = reservations.log_start + len(reservations.log)
+        return end == self._position and reservations.specs.version == self._specs
 
     def on(self, row: int) -> list[ReservationRow]:
         """Those on the row that can be drawn on now, with what is left of them."""
         there = self._by_row.get(row)
         if there is None:
             return []
-        usable = self._promises.is_usable
+        usable = self._reservations.is_usable
         if len(there) == 1:
-            (promise,) = there
-            hold = promise.hold
-            if hold is None or promise.waiting or promise.leaving or promise.deleting:
+            (reservation,) = there
+            hold = reservation.hold
+            if hold is None or reservation.waiting or reservation.leaving or reservation.deleting:
                 return []
-            return [hold] if not promise.once or usable(promise) else []
+            return [hold] if not reservation.once or usable(reservation) else []
         return [p.hold for p in there if p.hold is not None and usable(p)]
 
     def everywhere(self) -> list[ReservationRow]:
         """Those on all rows."""
-        usable = self._promises.is_usable
+        usable = self._reservations.is_usable
         return [
-            promise.hold
+            reservation.hold
             for there in self._by_row.values()
-            for promise in there
-            if promise.hold is not None and usable(promise)
+            for reservation in there
+            if reservation.hold is not None and usable(reservation)
         ]
 
     def rows(self) -> list[int]:
@@ -95,18 +95,22 @@ class MatchedReservations:
             there = tuple([each for each in self._by_row.pop(row) if each.uid != uid])
             if there:
                 self._by_row[row] = there
-        promise = self._promises.known.get(uid)
-        if promise is not None and promise.spec is not None and promise.spec.id in self._matching:
-            self._add(promise)
+        reservation = self._reservations.known.get(uid)
+        if (
+            reservation is not None
+            and reservation.spec is not None
+            and reservation.spec.id in self._matching
+        ):
+            self._add(reservation)
 
-    def _add(self, promise: ReservationInfo) -> None:
+    def _add(self, reservation: ReservationInfo) -> None:
         """One for pods like these, if it has a node and they would have it."""
-        row = promise.pod.row if promise.pod is not None else -1
+        row = reservation.pod.row if reservation.pod is not None else -1
         if row < 0:
             return
-        labels = self._promises.node_labels(row) if self.wish.required else _NO_LABELS
-        if self.wish.refusal(promise, labels):
+        labels = self._reservations.node_labels(row) if self.wish.required else _NO_LABELS
+        if self.wish.refusal(reservation, labels):
             return
-        self._row[promise.uid] = row
+        self._row[reservation.uid] = row
         there = self._by_row.get(row)
-        self._by_row[row] = (promise,) if there is None else (*there, promise)
+        self._by_row[row] = (reservation,) if there is None else (*there, reservation)

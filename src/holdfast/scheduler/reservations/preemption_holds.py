@@ -117,18 +117,18 @@ class PreemptionHolds(dict[str, dict[str, "ReservationInfo"]]):
     """Those there are, by the uid of the preemptor and their own. A plain dictionary, since every pod
     asks whether there is one for it."""
 
-    def add(self, promise: ReservationInfo) -> None:
-        self.setdefault(promise.preemptor, {})[promise.uid] = promise
+    def add(self, reservation: ReservationInfo) -> None:
+        self.setdefault(reservation.preemptor, {})[reservation.uid] = reservation
 
-    def remove(self, promise: ReservationInfo) -> None:
-        there = self.get(promise.preemptor)
-        if there is not None and there.pop(promise.uid, None) is not None and not there:
-            del self[promise.preemptor]
+    def remove(self, reservation: ReservationInfo) -> None:
+        there = self.get(reservation.preemptor)
+        if there is not None and there.pop(reservation.uid, None) is not None and not there:
+            del self[reservation.preemptor]
 
     def of(self, pod: PodRecord, row: int) -> ReservationInfo | None:
         """What is held for the pod on this row."""
         there = self.get(pod.uid)
-        for promise in there.values() if there else ():
-            if promise.pod is not None and promise.pod.row == row:
-                return promise
+        for reservation in there.values() if there else ():
+            if reservation.pod is not None and reservation.pod.row == row:
+                return reservation
         return None

@@ -62,30 +62,34 @@ class RequiredReservation:
     def by_name(self) -> str:
         return self.affinity.name if self.affinity is not None else ""
 
-    def refusal(self, promise: ReservationInfo, node_labels: Mapping[str, str]) -> str:
+    def refusal(self, reservation: ReservationInfo, node_labels: Mapping[str, str]) -> str:
         """Why the pod would not use the reservation; empty if it would."""
-        if self._is_open and not promise.taints and not promise.closed:
+        if self._is_open and not reservation.taints and not reservation.closed:
             return ""
         if self.by_name:
-            if promise.name != self.by_name:
+            if reservation.name != self.by_name:
                 return OTHER_NAME
-            return "" if self._is_exact(promise) else NOT_EXACT
-        if promise.closed and not tolerated(_CLOSED, self._tolerations):
+            return "" if self._is_exact(reservation) else NOT_EXACT
+        if reservation.closed and not tolerated(_CLOSED, self._tolerations):
             return UNSCHEDULABLE
-        if promise.taints:
+        if reservation.taints:
             taint = find_untolerated(
-                [taint for taint in promise.taints if taint.effect in _KEEPING_OUT], self._tolerations
+                [taint for taint in reservation.taints if taint.effect in _KEEPING_OUT],
+                self._tolerations,
             )
             if taint is not None:
                 return f"had untolerated taint {{{taint.key}: {taint.value}}}"
-        if self.affinity is not None and not self._is_near(self.affinity, promise, node_labels):
+        if self.affinity is not None and not self._is_near(self.affinity, reservation, node_labels):
             return AFFINITY
-        return "" if self._is_exact(promise) else NOT_EXACT
+        return "" if self._is_exact(reservation) else NOT_EXACT
 
     def _is_near(
-        self, affinity: ReservationAffinity, promise: ReservationInfo, node_labels: Mapping[str, str]
+        self,
+        affinity: ReservationAffinity,
+        reservation: ReservationInfo,
+        node_labels: Mapping[str, str],
     ) -> bool:
-        labels = promise.object.metadata.labels
+        labels = reservation.object.metadata.labels
         if any(labels.get(key) != value for key, value in affinity.reservation_selector.items()):
             return False
         required = affinity.required_during_scheduling_ignored_during_execution
@@ -93,7 +97,7 @@ class RequiredReservation:
             return True
         everything = {**node_labels, **labels}
         return any(
-            match_node_selector_term(term, everything, promise.name)
+            match_node_selector_term(term, everything, reservation.name)
             for term in required.reservation_selector_terms
         )
 
@@ -107,9 +111,10 @@ class RequiredReservation:
         )
         return near and all(self._amounts.get(n, 0) == amounts.get(n, 0) for n in self._exact)
 
-    def _is_exact(self, promise: ReservationInfo) -> bool:
+    def _is_exact(self, reservation: ReservationInfo) -> bool:
         return all(
-            self._amounts.get(name, 0) == promise.amounts_by_name.get(name, 0) for name in self._exact
+            self._amounts.get(name, 0) == reservation.amounts_by_name.get(name, 0)
+            for name in self._exact
         )
 
 

@@ -73,11 +73,16 @@ class ReservationCache:
     def slots(self) -> set[int]:
         """The slots reservations have anything to do with."""
         used: set[int] = set()
-        for promise in self.known.values():
-            used.update(promise.amounts, promise.wanted, promise.withheld, promise.restricted or ())
-            used.update(slot for slot, _ in promise.listed)
-            if promise.hold is not None:
-                used.update(promise.hold.amounts, promise.hold.taken)
+        for reservation in self.known.values():
+            used.update(
+                reservation.amounts,
+                reservation.wanted,
+                reservation.withheld,
+                reservation.restricted or (),
+            )
+            used.update(slot for slot, _ in reservation.listed)
+            if reservation.hold is not None:
+                used.update(reservation.hold.amounts, reservation.hold.taken)
         return used
 
     # What is asked
@@ -85,27 +90,31 @@ class ReservationCache:
     def get(self, name: str) -> ReservationInfo | None:
         return self.known.get(self._intake.uid(name))
 
-    def hold(self, promise: ReservationInfo) -> ReservationRow | None:
-        return promise.hold
+    def hold(self, reservation: ReservationInfo) -> ReservationRow | None:
+        return reservation.hold
 
-    def drawing(self, promise: ReservationInfo) -> list[PodRecord]:
+    def drawing(self, reservation: ReservationInfo) -> list[PodRecord]:
         """The pods on its node that draw on it; they may not be bound yet."""
-        drawing = self._drawing.get(promise.uid)
+        drawing = self._drawing.get(reservation.uid)
         if not drawing:
             return []
-        row: int | None = promise.pod.row if promise.pod is not None else -1
-        if row == -1 and promise.preemptor:
-            row = self._nodes.row(promise.wants_node)  # its pod may have taken the room before it did
+        row: int | None = reservation.pod.row if reservation.pod is not None else -1
+        if row == -1 and reservation.preemptor:
+            row = self._nodes.row(
+                reservation.wants_node
+            )  # its pod may have taken the room before it did
         return [pod for pod in drawing.values() if pod.row == row]
 
-    def is_usable(self, promise: ReservationInfo) -> bool:
+    def is_usable(self, reservation: ReservationInfo) -> bool:
         """Whether owners can draw on it now. They are bound no sooner than it is."""
         return (
-            promise.hold is not None
-            and not promise.waiting
-            and not promise.leaving
-            and not promise.deleting
-            and not (promise.once and promise.uid in self._drawing and self.drawing(promise))
+            reservation.hold is not None
+            and not reservation.waiting
+            and not reservation.leaving
+            and not reservation.deleting
+            and not (
+                reservation.once and reservation.uid in self._drawing and self.drawing(reservation)
+            )
         )
 
     def matching(self, cls: PodClass) -> frozenset[int]:
@@ -129,10 +138,10 @@ class ReservationCache:
         if not matching:
             return []
         found = {
-            promise.pod.cls.id: promise.pod.cls
+            reservation.pod.cls.id: reservation.pod.cls
             for spec in matching
-            for promise in self.members.get(spec, {}).values()
-            if promise.pod is not None
+            for reservation in self.members.get(spec, {}).values()
+            if reservation.pod is not None
         }
         return list(found.values())
 
@@ -168,167 +177,172 @@ class ReservationCache:
     def put(self, reservation: Reservation) -> None:
         self._intake.put(reservation)
 
-    def put_virtual(self, promise: ReservationInfo, row: int) -> None:
+    def put_virtual(self, reservation: ReservationInfo, row: int) -> None:
         """A reservation without an object holds its room on the row; raises what is wrong with it."""
-        self._intake.put_virtual(promise)
-        self.assume(promise, row)
-        self.note(promise, "set aside", self._nodes.name(row))
-        self.opened(promise)
+        self._intake.put_virtual(reservation)
+        self.assume(reservation, row)
+        self.note(reservation, "set aside", self._nodes.name(row))
+        self.opened(reservation)
 
     def drop(self, uid: str, why: str = "deleted") -> None:
         """The object is gone."""
         self._intake.drop(uid, why)
 
-    def finish(self, promise: ReservationInfo, reason: str) -> None:
+    def finish(self, reservation: ReservationInfo, reason: str) -> None:
         """It holds nothing any more, for good."""
-        if not promise.finished:
-            self.note(promise, reason.lower())
-        promise.finished = reason
-        self._cluster.jobs.holds.drop(promise)
+        if not reservation.finished:
+            self.note(reservation, reason.lower())
+        reservation.finished = reason
+        self._cluster.jobs.holds.drop(reservation)
         if reason == ReservationPhase.SUCCEEDED:
-            meta, namespace = promise.object.metadata, namespace_of(promise.object)
+            meta, namespace = reservation.object.metadata, namespace_of(reservation.object)
             self._cluster.jobs.ended(meta, True, namespace)
-        self._intake.let_go(promise)
-        self.dirty[promise.uid] = None
+        self._intake.let_go(reservation)
+        self.dirty[reservation.uid] = None
 
     # Where it holds room
 
-    def assume(self, promise: ReservationInfo, row: int) -> None:
+    def assume(self, reservation: ReservationInfo, row: int) -> None:
         """It is to hold its room on this row."""
-        pod = promise.pod
+        pod = reservation.pod
         assert pod is not None
-        self._ledger.hold(pod, row, promise.amounts)
-        promise.node_gone = False
-        if promise.clears or (promise.pre_allocation and not self.has_room(promise)):
-            self.waiting.join(promise)
-        if promise.clears:
-            self.clear(promise, promise.clears)
+        self._ledger.hold(pod, row, reservation.amounts)
+        reservation.node_gone = False
+        if reservation.clears or (reservation.pre_allocation and not self.has_room(reservation)):
+            self.waiting.join(reservation)
+        if reservation.clears:
+            self.clear(reservation, reservation.clears)
         pod.phase = Phase.ASSUMED
-        self.moved(promise)
+        self.moved(reservation)
 
-    def unassume(self, promise: ReservationInfo) -> None:
-        pod = promise.pod
+    def unassume(self, reservation: ReservationInfo) -> None:
+        pod = reservation.pod
         assert pod is not None
-        promise.told = None
-        self.waiting.leave(promise)
-        self.clear(promise, frozenset())
+        reservation.told = None
+        self.waiting.leave(reservation)
+        self.clear(reservation, frozenset())
         self._ledger.release(pod)
         pod.phase = Phase.PENDING
-        self.moved(promise)
+        self.moved(reservation)
 
-    def confirm(self, promise: ReservationInfo) -> None:
+    def confirm(self, reservation: ReservationInfo) -> None:
         """It holds its room, and that was written on it."""
-        pod = promise.pod
+        pod = reservation.pod
         assert pod is not None
         pod.phase = Phase.ASSIGNED
-        promise.message = self.awaited(promise)
+        reservation.message = self.awaited(reservation)
         if self._cluster.watcher is not None:
             self._cluster.watcher.bind_confirmed(pod)
-        self.note(promise, "waiting" if promise.waiting else "available", self._nodes.name(pod.row))
-        self.opened(promise)
+        self.note(
+            reservation, "waiting" if reservation.waiting else "available", self._nodes.name(pod.row)
+        )
+        self.opened(reservation)
 
-    def available(self, promise: ReservationInfo) -> None:
+    def available(self, reservation: ReservationInfo) -> None:
         """The room it waited for is there."""
-        assert promise.pod is not None
-        self._cluster.belongings.accept(promise.pod)
-        self.waiting.leave(promise)
-        self.clear(promise, frozenset())
-        promise.message = ""
-        self.note(promise, "available")
-        self.opened(promise)
+        assert reservation.pod is not None
+        self._cluster.belongings.accept(reservation.pod)
+        self.waiting.leave(reservation)
+        self.clear(reservation, frozenset())
+        reservation.message = ""
+        self.note(reservation, "available")
+        self.opened(reservation)
 
-    def clear(self, promise: ReservationInfo, victims: frozenset[str]) -> None:
+    def clear(self, reservation: ReservationInfo, victims: frozenset[str]) -> None:
         """These have to go for it, and no others any more."""
-        before = promise.clears
+        before = reservation.clears
         if not before and not victims:
             return
-        self.departures.end(promise)
-        promise.clears = victims
-        self.departures.begin(promise)
-        promise.message = self.awaited(promise) or promise.message
+        self.departures.end(reservation)
+        reservation.clears = victims
+        self.departures.begin(reservation)
+        reservation.message = self.awaited(reservation) or reservation.message
         for uid in sorted(before | victims):
             victim = self.known.get(uid)
             if victim is not None:
                 self.see_leaving(victim)
 
-    def see_leaving(self, promise: ReservationInfo) -> None:
+    def see_leaving(self, reservation: ReservationInfo) -> None:
         """Takes note of whether it has to go, by what is known or by what it says itself."""
-        soft = is_soft_evicted(promise.object)
+        soft = is_soft_evicted(reservation.object)
         if soft:
-            self.softly_evicted[promise.uid] = None
+            self.softly_evicted[reservation.uid] = None
         else:
-            self.softly_evicted.pop(promise.uid, None)
-        leaving = soft or promise.uid in self.departures
-        if leaving != promise.leaving:
-            promise.leaving = leaving
-            promise.marked = False
+            self.softly_evicted.pop(reservation.uid, None)
+        leaving = soft or reservation.uid in self.departures
+        if leaving != reservation.leaving:
+            reservation.leaving = leaving
+            reservation.marked = False
             if leaving:
-                self.moved(promise)
+                self.moved(reservation)
             else:
-                self.opened(promise)
+                self.opened(reservation)
 
-    def awaits(self, promise: ReservationInfo) -> list[ReservationInfo]:
+    def awaits(self, reservation: ReservationInfo) -> list[ReservationInfo]:
         """Those that have to go for it and are still there."""
-        found = (self.known.get(uid) for uid in sorted(promise.clears))
+        found = (self.known.get(uid) for uid in sorted(reservation.clears))
         return [each for each in found if each is not None and each.pod is not None]
 
-    def awaited(self, promise: ReservationInfo) -> str:
+    def awaited(self, reservation: ReservationInfo) -> str:
         """Whom it waits for, in words; empty if they are gone."""
-        names = ", ".join(sorted(each.name for each in self.awaits(promise)))
+        names = ", ".join(sorted(each.name for each in self.awaits(reservation)))
         return f"waiting for what is preempted to go: {names}" if names else ""
 
-    def postponed(self, promise: ReservationInfo) -> None:
+    def postponed(self, reservation: ReservationInfo) -> None:
         """The room is lent for a while to one who will be gone in time."""
-        self.waiting.join(promise)
-        self.note(promise, "waiting")
-        self.moved(promise)
+        self.waiting.join(reservation)
+        self.note(reservation, "waiting")
+        self.moved(reservation)
 
-    def has_room(self, promise: ReservationInfo, amounts: Amounts | None = None) -> bool:
+    def has_room(self, reservation: ReservationInfo, amounts: Amounts | None = None) -> bool:
         """Whether there is room for what it promises, or for other amounts instead, where it is."""
-        return not self.waiting.lacking(promise, amounts)
+        return not self.waiting.lacking(reservation, amounts)
 
-    def lacking(self, promise: ReservationInfo, amounts: Amounts | None = None) -> list[str]:
+    def lacking(self, reservation: ReservationInfo, amounts: Amounts | None = None) -> list[str]:
         """The resources there is not enough of for that."""
-        return self.waiting.lacking(promise, amounts)
+        return self.waiting.lacking(reservation, amounts)
 
     def count_limits(self) -> None:
         """What reservations hold includes limits that were not counted before."""
-        for promise in self.known.values():
-            pod = promise.pod
+        for reservation in self.known.values():
+            pod = reservation.pod
             if pod is None:
                 continue
-            promise.wanted, promise.amounts = dict(promise.wanted), dict(promise.amounts)
-            pod.cls.limits.hold(promise.wanted)
-            pod.cls.limits.hold(promise.amounts)
+            reservation.wanted, reservation.amounts = (
+                dict(reservation.wanted),
+                dict(reservation.amounts),
+            )
+            pod.cls.limits.hold(reservation.wanted)
+            pod.cls.limits.hold(reservation.amounts)
             if pod.row >= 0:
-                self._ledger.resize(pod, promise.amounts)
+                self._ledger.resize(pod, reservation.amounts)
 
-    def resize(self, promise: ReservationInfo, amounts: Amounts) -> None:
-        pod = promise.pod
+    def resize(self, reservation: ReservationInfo, amounts: Amounts) -> None:
+        pod = reservation.pod
         assert pod is not None
         self._ledger.resize(pod, amounts)
         self._cluster.belongings.renew(pod)
-        self._intake.set_amounts(promise, amounts)
-        promise.resized = True
-        self.note(promise, "resized")
-        self.opened(promise)
+        self._intake.set_amounts(reservation, amounts)
+        reservation.resized = True
+        self.note(reservation, "resized")
+        self.opened(reservation)
         self.room_came(pod.row)
 
-    def refused(self, promise: ReservationInfo, message: str) -> None:
+    def refused(self, reservation: ReservationInfo, message: str) -> None:
         """No node was found, or where it was to go it cannot."""
-        promise.message = message
-        self.dirty[promise.uid] = None
+        reservation.message = message
+        self.dirty[reservation.uid] = None
 
     def not_written(self, uid: str) -> None:
         """A status that was to be written was not."""
-        promise = self.known.get(uid)
-        if promise is not None:
-            promise.told = None
-            if promise.deleting:
-                promise.deleting = False
+        reservation = self.known.get(uid)
+        if reservation is not None:
+            reservation.told = None
+            if reservation.deleting:
+                reservation.deleting = False
                 self._cluster.jobs.holds.dropped.discard(uid)
-                self.moved(promise)
-            promise.marked = False
+                self.moved(reservation)
+            reservation.marked = False
             self.dirty[uid] = None
 
     # Following nodes and pods
@@ -337,18 +351,18 @@ class ReservationCache:
         """The node of this row is gone, and with it what is reserved there, even if another node of its
         name comes before anybody looks."""
         for hold in self._ledger.holds.on(row):
-            if hold.pod.promise is not None:
-                hold.pod.promise.node_gone = True
+            if hold.pod.reservation is not None:
+                hold.pod.reservation.node_gone = True
 
     def node_changed(self, row: int) -> None:
         for hold in self._ledger.holds.on(row):
-            if hold.pod.promise is not None:
-                self.moved(hold.pod.promise)
+            if hold.pod.reservation is not None:
+                self.moved(hold.pod.reservation)
 
     def pod_confirmed(self, pod: PodRecord) -> None:
         """A pod that draws on a reservation is bound."""
-        if pod.draws_on in self.known:
-            self.dirty[pod.draws_on] = None
+        if pod.reservation_uid in self.known:
+            self.dirty[pod.reservation_uid] = None
 
     def nominated(self, pod: PodRecord) -> None:
         """Another node is being cleared for the pod, or none any more."""
@@ -374,12 +388,12 @@ class ReservationCache:
         if drawable is None:
             return ""
         asked = {slot for slot, _ in pod.cls.requests}
-        there = [hold.promise for hold in drawable.on(row) if not asked.isdisjoint(hold.amounts)]
+        there = [hold.reservation for hold in drawable.on(row) if not asked.isdisjoint(hold.amounts)]
         first = min(there, key=lambda p: (not p.order, p.order, p.created, p.name), default=None)
         return first.uid if first is not None else ""
 
     def _pod_moved(self, pod: PodRecord, row: int, sign: int) -> None:
-        if pod.draws_on:
+        if pod.reservation_uid:
             self.drew(pod, sign)
         if self.waiting.on_row or self.waiting.growing:
             self.room_came(row)
@@ -393,12 +407,12 @@ class ReservationCache:
         if not cls.ports and not cls.volumes:
             return []
         ours = {
-            uid: promise.pod
+            uid: reservation.pod
             for spec in self.specs.matching(cls)
-            for uid, promise in self.members.get(spec, {}).items()
-            if promise.pod is not None and promise.pod.row >= 0
+            for uid, reservation in self.members.get(spec, {}).items()
+            if reservation.pod is not None and reservation.pod.row >= 0
         }
-        hold = self._ledger.holds.get(pod.draws_on)
+        hold = self._ledger.holds.get(pod.reservation_uid)
         if hold is not None:
             ours[hold.pod.uid] = hold.pod
         return self.waiting.claimed_by_others(cls, pod.row, [pod, *ours.values()])
@@ -410,23 +424,23 @@ class ReservationCache:
     def _devices_came(self, row: int) -> None:
         """There may be devices on the row for reservations that lost some of theirs."""
         for uid in list(self.short_of_devices):
-            promise = self.known.get(uid)
-            if promise is None or promise.pod is None:
+            reservation = self.known.get(uid)
+            if reservation is None or reservation.pod is None:
                 del self.short_of_devices[uid]
-            elif promise.pod.row == row:
+            elif reservation.pod.row == row:
                 self.dirty[uid] = None
 
-    def replace_devices(self, promise: ReservationInfo) -> bool:
+    def replace_devices(self, reservation: ReservationInfo) -> bool:
         """Reserves other devices of the node for those it does not offer any more; whether it did."""
-        assert promise.pod is not None
-        replaced = self._cluster.belongings.replace(promise.pod)
+        assert reservation.pod is not None
+        replaced = self._cluster.belongings.replace(reservation.pod)
         if replaced is False:
-            self.short_of_devices[promise.uid] = None
+            self.short_of_devices[reservation.uid] = None
         elif self.short_of_devices:
-            self.short_of_devices.pop(promise.uid, None)
+            self.short_of_devices.pop(reservation.uid, None)
         if replaced:
-            self.note(promise, "given other devices")
-            self.opened(promise)
+            self.note(reservation, "given other devices")
+            self.opened(reservation)
         return bool(replaced)
 
     def drew(self, pod: PodRecord, sign: int) -> None:
@@ -434,17 +448,17 @@ class ReservationCache:
         something to tell."""
         if pod.cls.volumes:
             self._cluster.volumes.drew(pod)
-        drawing = self._drawing.get(pod.draws_on)
+        drawing = self._drawing.get(pod.reservation_uid)
         if sign > 0:
             if drawing is None:
-                drawing = self._drawing[pod.draws_on] = {}
+                drawing = self._drawing[pod.reservation_uid] = {}
             drawing[pod.uid] = pod
         elif drawing is not None:
             drawing.pop(pod.uid, None)
             if not drawing:
-                del self._drawing[pod.draws_on]
-        if pod.phase is Phase.ASSIGNED and pod.draws_on in self.known:
-            self.dirty[pod.draws_on] = None
+                del self._drawing[pod.reservation_uid]
+        if pod.phase is Phase.ASSIGNED and pod.reservation_uid in self.known:
+            self.dirty[pod.reservation_uid] = None
 
     def _class_dropped(self, cls: PodClass) -> None:
         self.specs.forget_class(cls)
@@ -453,28 +467,28 @@ class ReservationCache:
 
     # Telling
 
-    def opened(self, promise: ReservationInfo) -> None:
+    def opened(self, reservation: ReservationInfo) -> None:
         """Owners may find room that was not there before."""
-        self.moved(promise)
-        if promise.preemptor and promise.waiting:
+        self.moved(reservation)
+        if reservation.preemptor and reservation.waiting:
             return  # its owner knows, and has nothing to find yet
         self._cluster.changed(Change.POD_LEFT)
-        if promise.preemptor:
-            owner, watcher = self._cluster.pods.get(promise.preemptor), self._cluster.watcher
+        if reservation.preemptor:
+            owner, watcher = self._cluster.pods.get(reservation.preemptor), self._cluster.watcher
             if owner is not None and owner.phase is Phase.PENDING and not owner.leaving and watcher:
                 watcher.pod_pending(owner)
 
-    def moved(self, promise: ReservationInfo) -> None:
-        self._cluster.jobs.holds.moved(promise)
-        self.dirty[promise.uid] = None
-        self.log.append(promise.uid)
+    def moved(self, reservation: ReservationInfo) -> None:
+        self._cluster.jobs.holds.moved(reservation)
+        self.dirty[reservation.uid] = None
+        self.log.append(reservation.uid)
         if len(self.log) > 2 * _KEPT:
             self.log_start += _KEPT
             del self.log[:_KEPT]
-        if promise.pod is not None and promise.pod.row >= 0:
-            self._ledger.changed.add(promise.pod.row)
+        if reservation.pod is not None and reservation.pod.row >= 0:
+            self._ledger.changed.add(reservation.pod.row)
 
-    def note(self, promise: ReservationInfo, what: str, detail: str = "") -> None:
-        if not is_starvation_hold(promise):
+    def note(self, reservation: ReservationInfo, what: str, detail: str = "") -> None:
+        if not is_starvation_hold(reservation):
             self._cluster.revision += 1
-        self._cluster.chronicle.note(self._cluster.now, promise.ref, what, detail)
+        self._cluster.chronicle.note(self._cluster.now, reservation.ref, what, detail)

@@ -56,8 +56,8 @@ class _Told(NamedTuple):
 
 
 class ReservationHandlers:
-    def __init__(self, promises: ReservationCache, cluster: Cluster) -> None:
-        self._promises = promises
+    def __init__(self, reservations: ReservationCache, cluster: Cluster) -> None:
+        self._reservations = reservations
         self._cluster = cluster
         self._ledger = cluster.ledger
         self._nodes = cluster.nodes
@@ -81,84 +81,84 @@ class ReservationHandlers:
         return ORDINARY
 
     def put(self, reservation: Reservation) -> None:
-        promises, meta = self._promises, reservation.metadata
-        promise, renewed = promises.known.get(meta.uid), False
-        if promise is not None:
-            renewed = promise.see(reservation)
-            if not renewed and self._is_settled(promise):
+        reservations, meta = self._reservations, reservation.metadata
+        info, renewed = reservations.known.get(meta.uid), False
+        if info is not None:
+            renewed = info.see(reservation)
+            if not renewed and self._is_settled(info):
                 return
-            if not renewed and promise.finished and reservation.status == promise.told:
-                promise.told = None
-                promises.dirty[meta.uid] = None  # its collection comes next
+            if not renewed and info.finished and reservation.status == info.told:
+                info.told = None
+                reservations.dirty[meta.uid] = None  # its collection comes next
                 return
         else:
-            namesake = promises.get(meta.name)
+            namesake = reservations.get(meta.name)
             if namesake is not None:
                 self.drop(namesake.uid, "replaced")
-            promise = ReservationInfo(reservation, self._created(meta))
-            promises.known[meta.uid] = promise
+            info = ReservationInfo(reservation, self._created(meta))
+            reservations.known[meta.uid] = info
             self._uid[meta.name] = meta.uid
-            promises.note(promise, "added")
-        self._cluster.jobs.holds.put(promise)
-        promises.dirty[promise.uid] = None
-        if promise.finished or reservation.status.phase in FINISHED:
-            promises.finish(promise, promise.finished or reservation.status.phase)
+            reservations.note(info, "added")
+        self._cluster.jobs.holds.put(info)
+        reservations.dirty[info.uid] = None
+        if info.finished or reservation.status.phase in FINISHED:
+            reservations.finish(info, info.finished or reservation.status.phase)
             return
-        known = not renewed and promise.pod is not None and not promise.error
+        known = not renewed and info.pod is not None and not info.error
         try:
-            changed = not known and self._read(promise)
+            changed = not known and self._read(info)
         except (InvalidObject, SelectorError, QuantityError) as error:
-            self._unreadable(promise, error)
+            self._unreadable(info, error)
             return
-        changed = changed or bool(promise.error)
-        promise.error = ""
-        self._settle(promise, changed)
-        promises.see_leaving(promise)
+        changed = changed or bool(info.error)
+        info.error = ""
+        self._settle(info, changed)
+        reservations.see_leaving(info)
         for reason, message in problems(reservation).items():
-            self._cluster.complain(promise.ref, reason, message)
+            self._cluster.complain(info.ref, reason, message)
         if renewed:
-            promises.opened(promise)
+            reservations.opened(info)
 
-    def put_virtual(self, promise: ReservationInfo) -> None:
+    def put_virtual(self, reservation: ReservationInfo) -> None:
         """Of a reservation that has no object; raises what is wrong with what stands for it."""
-        self._read(promise)
-        self._promises.known[promise.uid] = promise
-        self._uid[promise.name] = promise.uid
-        self.set_amounts(promise, promise.wanted)
+        self._read(reservation)
+        self._reservations.known[reservation.uid] = reservation
+        self._uid[reservation.name] = reservation.uid
+        self.set_amounts(reservation, reservation.wanted)
 
-    def _is_settled(self, promise: ReservationInfo) -> bool:
+    def _is_settled(self, reservation: ReservationInfo) -> bool:
         """Whether an object of which only the status is new says nothing but what was decided."""
-        status, pod = promise.object.status, promise.pod
-        if pod is None or promise.told is None or status != promise.told:
+        status, pod = reservation.object.status, reservation.pod
+        if pod is None or reservation.told is None or status != reservation.told:
             return False
-        promise.told = None
+        reservation.told = None
         return pod.phase is Phase.ASSIGNED and self._nodes.name(pod.row) == status.node_name
 
     def drop(self, uid: str, why: str = "deleted") -> None:
-        promise = self._promises.known.pop(uid, None)
-        if promise is None:
+        reservation = self._reservations.known.pop(uid, None)
+        if reservation is None:
             return
-        if self._uid.get(promise.name) == uid:
-            del self._uid[promise.name]
-        self._promises.softly_evicted.pop(uid, None)
+        if self._uid.get(reservation.name) == uid:
+            del self._uid[reservation.name]
+        self._reservations.softly_evicted.pop(uid, None)
         for reason in (INVALID_PRIORITY, INVALID_CAN_PREEMPT, INCOMPLETE_GANG):
-            self._cluster.complain(promise.ref, reason, "")
-        self.let_go(promise)
-        self._cluster.jobs.holds.drop(promise)
-        self._cluster.jobs.gone(promise.object.metadata.uid)
-        self._promises.dirty.pop(uid, None)
-        self._promises.note(promise, why)
+            self._cluster.complain(reservation.ref, reason, "")
+        self.let_go(reservation)
+        self._cluster.jobs.holds.drop(reservation)
+        self._cluster.jobs.gone(reservation.object.metadata.uid)
+        self._reservations.dirty.pop(uid, None)
+        self._reservations.note(reservation, why)
 
-    def let_go(self, promise: ReservationInfo) -> None:
+    def let_go(self, reservation: ReservationInfo) -> None:
         """It gives up its room and its owners."""
-        pod = promise.pod
+        pod = reservation.pod
         if pod is not None:
             if self._cluster.watcher is not None:
                 self._cluster.watcher.pod_settled(pod)
             if pod.row >= 0:
-                self._promises.waiting.leave(promise)
-                self._promises.clear(promise, frozenset())
-                self._promises.moved(promise)
+                self._reservations.waiting.leave(reservation)
+                self._reservations.clear(reservation, frozenset())
+                self._reservations.moved(reservation)
                 self._ledger.release(pod)
                 self._cluster.changed(Change.POD_LEFT)
             pod.phase = Phase.PENDING
@@ -166,10 +166,10 @@ class ReservationHandlers:
             self._cluster.jobs.leave(pod)
             self._cluster.belongings.forget(pod.uid)
             self._cluster.classes.release(pod.cls)
-            promise.pod = None
-        if promise.spec is not None:
-            self._leave(promise)
-            promise.spec = None
+            reservation.pod = None
+        if reservation.spec is not None:
+            self._leave(reservation)
+            reservation.spec = None
 
     def _interned(self, amounts: Amounts) -> Amounts:
         """Thousands of reservations are alike: what they hold is kept once, and never changed."""
@@ -178,29 +178,29 @@ class ReservationHandlers:
             self._amounts.clear()
         return self._amounts.setdefault(key, amounts)
 
-    def set_amounts(self, promise: ReservationInfo, amounts: Amounts) -> None:
-        promise.amounts = amounts
+    def set_amounts(self, reservation: ReservationInfo, amounts: Amounts) -> None:
+        reservation.amounts = amounts
         # The one pod slot every reservation has is not worth telling.
-        pods_too = promise.counts_pods or amounts.get(PODS, 0) > 1
+        pods_too = reservation.counts_pods or amounts.get(PODS, 0) > 1
         if self._told.amounts is not amounts or self._told.pods_too != pods_too:
             self._told = self._telling(amounts, pods_too)
-        promise.amounts_by_name, promise.listed = self._told.by_name, self._told.listed
+        reservation.amounts_by_name, reservation.listed = self._told.by_name, self._told.listed
 
     def _telling(self, amounts: Amounts, pods_too: bool) -> _Told:
         slots = self._nodes.slots
         named = sorted((slots.name(slot), slot) for slot in amounts if slots.name(slot))
         listed = tuple([(slot, name) for name, slot in named if slot != PODS or pods_too])
-        return _Told(amounts, pods_too, self._promises.by_name(amounts.items()), listed)
+        return _Told(amounts, pods_too, self._reservations.by_name(amounts.items()), listed)
 
     # Reading an object
 
-    def _read(self, promise: ReservationInfo) -> bool:
+    def _read(self, info: ReservationInfo) -> bool:
         """Takes owners and template from the object; raises what is wrong with them. Whether anything
         changed that scheduling can see."""
-        promises, reservation = self._promises, promise.object
+        reservations, reservation = self._reservations, info.object
         node, scheduler = node_and_scheduler(reservation)
         preemptor = preemptor_of(reservation) if node else ""
-        spec = promises.specs.acquire([] if preemptor else reservation.spec.owners)
+        spec = reservations.specs.acquire([] if preemptor else reservation.spec.owners)
         try:
             if preemptor:
                 cls = self._class_of_room(reservation, spec.id)
@@ -208,38 +208,38 @@ class ReservationHandlers:
                 pod = reserve_pod(reservation)
                 cls = self._cluster.classes.acquire(pod, traits_of(reservation, spec.id, node))
         except HoldfastError:
-            promises.specs.release(spec)
+            reservations.specs.release(spec)
             raise
-        if promise.spec is not None:
-            self._leave(promise)
-        promise.spec = spec
-        promise.preemptor, promise.wants_node = preemptor, node
+        if info.spec is not None:
+            self._leave(info)
+        info.spec = spec
+        info.preemptor, info.wants_node = preemptor, node
         if preemptor:
-            self._keep_room(promise)
-        promises.members.setdefault(spec.id, {})[promise.uid] = promise
+            self._keep_room(info)
+        reservations.members.setdefault(spec.id, {})[info.uid] = info
         for named in spec.names():
             self._name(named.name, named.uid, 1)
-        record = promise.pod
+        record = info.pod
         changed = record is None or record.cls is not cls
         if record is None:
-            record = promise.pod = PodRecord(promise.ref, cls, scheduler, self._cluster.now)
+            record = info.pod = PodRecord(info.ref, cls, scheduler, self._cluster.now)
             record.namespace = cls.namespace
-            record.started = promise.created
+            record.started = info.created
             record.created = reservation.metadata.creation_timestamp
             record.queued_since = queued_since(record.created, self._cluster.now)
-            record.promise = promise
+            record.reservation = info
         else:
             self._reclass(record, cls)
         self._cluster.jobs.join(record, reservation.metadata, cls.namespace)
-        terms = self._terms(promise, cls)
-        promise.wanted = self._interned(terms.wanted)
-        if promise.once != terms.once and promise.hold is not None:
-            self._nodes.held_outdated[promise.hold.row] = None
-        promise.once = terms.once
-        promise.order = terms.order
-        promise.restricted = terms.restricted
-        promise.withheld = terms.withheld
-        promise.counts_pods = counts_pods(reservation, cls)
+        terms = self._terms(info, cls)
+        info.wanted = self._interned(terms.wanted)
+        if info.once != terms.once and info.hold is not None:
+            self._nodes.held_outdated[info.hold.row] = None
+        info.once = terms.once
+        info.order = terms.order
+        info.restricted = terms.restricted
+        info.withheld = terms.withheld
+        info.counts_pods = counts_pods(reservation, cls)
         return changed
 
     def _class_of_room(self, reservation: Reservation, spec: int) -> PodClass:
@@ -256,14 +256,14 @@ class ReservationHandlers:
         self._last_room = asked, cls
         return cls
 
-    def _terms(self, promise: ReservationInfo, cls: PodClass) -> Terms:
+    def _terms(self, reservation: ReservationInfo, cls: PodClass) -> Terms:
         """Room of preemptors that says nothing more is as alike as they are."""
-        meta = promise.object.metadata
-        if not promise.preemptor or meta.annotations.keys() != _OF_A_ROOM or len(meta.labels) > 1:
-            return terms_of(promise.object, cls, self._nodes)
+        meta = reservation.object.metadata
+        if not reservation.preemptor or meta.annotations.keys() != _OF_A_ROOM or len(meta.labels) > 1:
+            return terms_of(reservation.object, cls, self._nodes)
         which = cls.id, len(self._cluster.classes.counted)
         if self._last_terms is None or self._last_terms[0] != which:
-            self._last_terms = which, terms_of(promise.object, cls, self._nodes)
+            self._last_terms = which, terms_of(reservation.object, cls, self._nodes)
         return self._last_terms[1]
 
     def _reclass(self, record: PodRecord, cls: PodClass) -> None:
@@ -280,14 +280,14 @@ class ReservationHandlers:
         record.cls = cls
         self._cluster.classes.release(before)
 
-    def _unreadable(self, promise: ReservationInfo, error: Exception) -> None:
+    def _unreadable(self, reservation: ReservationInfo, error: Exception) -> None:
         text = str(error)
         if isinstance(error, InvalidObject):
             text = f"{error.field}: {error.message}" if error.field else error.message
-        if promise.error != text:
-            promise.error = text
-            self._promises.note(promise, "invalid", text)
-        pod = promise.pod
+        if reservation.error != text:
+            reservation.error = text
+            self._reservations.note(reservation, "invalid", text)
+        pod = reservation.pod
         if pod is not None and pod.phase is Phase.PENDING and self._cluster.watcher is not None:
             self._cluster.watcher.pod_settled(pod)
 
@@ -299,81 +299,83 @@ class ReservationHandlers:
 
     # Coming to what the object says
 
-    def _settle(self, promise: ReservationInfo, changed: bool) -> None:
-        pod, status = promise.pod, promise.object.status
+    def _settle(self, reservation: ReservationInfo, changed: bool) -> None:
+        pod, status = reservation.pod, reservation.object.status
         assert pod is not None
         if status.node_name and status.phase in LIVE:
-            self._found_on(promise, status.node_name)
+            self._found_on(reservation, status.node_name)
             return
         if pod.phase is not Phase.PENDING:
             return
-        self.set_amounts(promise, promise.wanted)
+        self.set_amounts(reservation, reservation.wanted)
         watcher = self._cluster.watcher
         if watcher is None:
             return
-        if promise.terminating:
+        if reservation.terminating:
             watcher.pod_settled(pod)
         elif changed:
             watcher.pod_pending(pod)
 
-    def _found_on(self, promise: ReservationInfo, node: str) -> None:
+    def _found_on(self, reservation: ReservationInfo, node: str) -> None:
         """The object says where it holds its room, by our doing or by another's."""
-        promises, pod, status = self._promises, promise.pod, promise.object.status
+        reservations, pod, status = self._reservations, reservation.pod, reservation.object.status
         assert pod is not None
-        if status.phase == ReservationPhase.AVAILABLE and not promise.waiting:
-            self._cluster.belongings.seen(pod, promise.object.metadata)
+        if status.phase == ReservationPhase.AVAILABLE and not reservation.waiting:
+            self._cluster.belongings.seen(pod, reservation.object.metadata)
         row = self._cluster.open_row(node)
         if pod.row == row:
             if pod.phase is Phase.ASSUMED:
-                promises.confirm(promise)
+                reservations.confirm(reservation)
             return
         watcher = self._cluster.watcher
         if watcher is not None:
             watcher.pod_settled(pod)
         if pod.row >= 0:
-            promises.waiting.leave(promise)
-            promises.clear(promise, frozenset())
+            reservations.waiting.leave(reservation)
+            reservations.clear(reservation, frozenset())
             self._ledger.release(pod)
             self._cluster.changed(Change.POD_LEFT)
-        self.set_amounts(promise, self._held(promise, pod.cls))
-        self._ledger.hold(pod, row, promise.amounts)
-        promise.node_gone = False
+        self.set_amounts(reservation, self._held(reservation, pod.cls))
+        self._ledger.hold(pod, row, reservation.amounts)
+        reservation.node_gone = False
         if status.phase == ReservationPhase.WAITING:
-            promises.waiting.join(promise)
-            promises.clear(promise, victims_in(promise.object))
+            reservations.waiting.join(reservation)
+            reservations.clear(reservation, victims_in(reservation.object))
         pod.phase = Phase.ASSIGNED
-        promises.note(promise, status.phase.lower(), node)
-        promises.opened(promise)
+        reservations.note(reservation, status.phase.lower(), node)
+        reservations.opened(reservation)
 
-    def _held(self, promise: ReservationInfo, cls: PodClass) -> Amounts:
+    def _held(self, reservation: ReservationInfo, cls: PodClass) -> Amounts:
         """What its status says it holds; what it asks for where that makes no sense."""
-        allocatable = promise.object.status.allocatable
+        allocatable = reservation.object.status.allocatable
         if not allocatable:
-            return promise.wanted
+            return reservation.wanted
         try:
             return self._interned(held(allocatable, cls, self._nodes))
         except QuantityError:
-            return promise.wanted
+            return reservation.wanted
 
     # Whom it means
 
-    def _leave(self, promise: ReservationInfo) -> None:
-        spec = promise.spec
+    def _leave(self, reservation: ReservationInfo) -> None:
+        spec = reservation.spec
         assert spec is not None
-        there = self._promises.members[spec.id]
-        there.pop(promise.uid, None)
+        there = self._reservations.members[spec.id]
+        there.pop(reservation.uid, None)
         if not there:
-            del self._promises.members[spec.id]
+            del self._reservations.members[spec.id]
         for named in spec.names():
             self._name(named.name, named.uid, -1)
-        self._promises.specs.release(spec)
-        self._promises.rooms.remove(promise)
+        self._reservations.specs.release(spec)
+        self._reservations.rooms.remove(reservation)
 
-    def _keep_room(self, promise: ReservationInfo) -> None:
+    def _keep_room(self, reservation: ReservationInfo) -> None:
         """Those of preemptors all have the same owners: nobody, as far as classes of pods go."""
-        self._promises.rooms.add(promise)
+        self._reservations.rooms.add(reservation)
         if self._nobody is None:
-            self._nobody = self._promises.specs.acquire([])  # to stay: they come and go all the time
+            self._nobody = self._reservations.specs.acquire(
+                []
+            )  # to stay: they come and go all the time
 
     def _name(self, name: str, uid: str, count: int) -> None:
         """Some reservation means a pod of this name or uid, or does so no more."""

@@ -208,9 +208,9 @@ class ReservationInfo:
         return f"<{self.ref}>"
 
 
-def age(promise: ReservationInfo) -> tuple[float, str]:
+def age(reservation: ReservationInfo) -> tuple[float, str]:
     """Orders reservations that wait in one place: the oldest is served first."""
-    return promise.created, promise.name
+    return reservation.created, reservation.name
 
 
 def _same_spec(one: Reservation, other: Reservation) -> bool:

@@ -29,12 +29,12 @@ _PHASE_AVAILABLE = ReservationPhase.AVAILABLE
 
 
 def status_of(
-    promises: ReservationCache, promise: ReservationInfo, node: str, now: float
+    reservations: ReservationCache, reservation: ReservationInfo, node: str, now: float
 ) -> ReservationStatus:
     """The whole status. Times of conditions that say what they said before are kept."""
-    before = promise.final or promise.object.status
-    if node and _is_as_said(promise, before, node):
-        return _with_owners(promises, promise, before)
+    before = reservation.final or reservation.object.status
+    if node and _is_as_said(reservation, before, node):
+        return _with_owners(reservations, reservation, before)
     conditions = {c.type: c for c in before.conditions}
 
     def say(kind: str, true: bool, reason: str, message: str = "") -> None:
@@ -57,33 +57,33 @@ def status_of(
             last_transition_time=kept or time,
         )
 
-    status = msgspec.structs.replace(before, phase=_phase(promise, node))
-    if promise.finished:
-        say(READY, False, promise.finished, promise.message)
+    status = msgspec.structs.replace(before, phase=_phase(reservation, node))
+    if reservation.finished:
+        say(READY, False, reservation.finished, reservation.message)
     elif not node:
-        if promise.error:
-            say(SCHEDULED, False, "Invalid", promise.error)
-        elif promise.message:
-            say(SCHEDULED, False, "Unschedulable", promise.message)
+        if reservation.error:
+            say(SCHEDULED, False, "Invalid", reservation.error)
+        elif reservation.message:
+            say(SCHEDULED, False, "Unschedulable", reservation.message)
     else:
         status.node_name = node
-        status = _with_owners(promises, promise, status)
+        status = _with_owners(reservations, reservation, status)
         say(SCHEDULED, True, "Scheduled")
-        if promise.waiting:
-            say(READY, False, "Waiting", promise.message)
+        if reservation.waiting:
+            say(READY, False, "Waiting", reservation.message)
         else:
             say(READY, True, "Available")
-        if promise.resize_problem:
-            say(RESIZED, False, "Unschedulable", promise.resize_problem)
-        elif RESIZED in conditions or promise.resized:
+        if reservation.resize_problem:
+            say(RESIZED, False, "Unschedulable", reservation.resize_problem)
+        elif RESIZED in conditions or reservation.resized:
             say(RESIZED, True, "Resized")
     status.conditions = list(conditions.values())
     return status
 
 
-def _is_as_said(promise: ReservationInfo, before: ReservationStatus, node: str) -> bool:
+def _is_as_said(reservation: ReservationInfo, before: ReservationStatus, node: str) -> bool:
     """Whether nothing but the owners of an available reservation can be other than it says."""
-    if promise.finished or promise.waiting or promise.resize_problem or promise.resized:
+    if reservation.finished or reservation.waiting or reservation.resize_problem or reservation.resized:
         return False
     if before.node_name != node or before.phase != _PHASE_AVAILABLE:
         return False
@@ -97,17 +97,17 @@ def _is_as_said(promise: ReservationInfo, before: ReservationStatus, node: str) 
 
 
 def _with_owners(
-    promises: ReservationCache, promise: ReservationInfo, before: ReservationStatus
+    reservations: ReservationCache, reservation: ReservationInfo, before: ReservationStatus
 ) -> ReservationStatus:
     """The same with the owners there are now, and what it holds."""
-    drawing = promises.drawing(promise)
+    drawing = reservations.drawing(reservation)
     owners = _bound(drawing)
     allocated: ResourceList = {}
-    if owners and promise.hold is not None and len(owners) == len(drawing):
-        taken = promise.hold.taken
-        allocated = _told(promise, taken)
+    if owners and reservation.hold is not None and len(owners) == len(drawing):
+        taken = reservation.hold.taken
+        allocated = _told(reservation, taken)
     elif owners:
-        allocated = _allocated(promise, owners)
+        allocated = _allocated(reservation, owners)
     return ReservationStatus(
         phase=before.phase,
         conditions=before.conditions,
@@ -115,14 +115,14 @@ def _with_owners(
             ObjectReference(namespace=pod.namespace, name=pod.name, uid=pod.uid) for pod in owners
         ],
         node_name=before.node_name,
-        allocatable=_listed(promise),
+        allocatable=_listed(reservation),
         allocated=allocated,
     )
 
 
-def bound_owners(promises: ReservationCache, promise: ReservationInfo) -> list[PodRecord]:
+def bound_owners(reservations: ReservationCache, reservation: ReservationInfo) -> list[PodRecord]:
     """The pods bound through it, in the order of their uids."""
-    return _bound(promises.drawing(promise))
+    return _bound(reservations.drawing(reservation))
 
 
 def _bound(drawing: list[PodRecord]) -> list[PodRecord]:
@@ -132,36 +132,36 @@ def _bound(drawing: list[PodRecord]) -> list[PodRecord]:
     return bound
 
 
-def _phase(promise: ReservationInfo, node: str) -> str:
-    if promise.finished == SUCCEEDED:
+def _phase(reservation: ReservationInfo, node: str) -> str:
+    if reservation.finished == SUCCEEDED:
         return ReservationPhase.SUCCEEDED
-    if promise.finished:
+    if reservation.finished:
         return ReservationPhase.FAILED
     if not node:
         return ReservationPhase.PENDING
-    return ReservationPhase.WAITING if promise.waiting else ReservationPhase.AVAILABLE
+    return ReservationPhase.WAITING if reservation.waiting else ReservationPhase.AVAILABLE
 
 
-def _listed(promise: ReservationInfo) -> ResourceList:
+def _listed(reservation: ReservationInfo) -> ResourceList:
     """What it holds, by name."""
-    amounts = promise.amounts
-    return {name: _text(name, amounts[slot]) for slot, name in promise.listed}
+    amounts = reservation.amounts
+    return {name: _text(name, amounts[slot]) for slot, name in reservation.listed}
 
 
-def _allocated(promise: ReservationInfo, owners: list[PodRecord]) -> ResourceList:
-    taken = dict.fromkeys(promise.amounts, 0)
+def _allocated(reservation: ReservationInfo, owners: list[PodRecord]) -> ResourceList:
+    taken = dict.fromkeys(reservation.amounts, 0)
     for pod in owners:
         for slot, amount in pod.cls.usage:
             if slot in taken:
                 taken[slot] += amount
-    return _told(promise, taken)
+    return _told(reservation, taken)
 
 
-def _told(promise: ReservationInfo, taken: Amounts) -> ResourceList:
+def _told(reservation: ReservationInfo, taken: Amounts) -> ResourceList:
     """What owners ask for of what it holds, by name; nobody asks for the slot of a pod."""
     return {
         name: _text(name, taken[slot])
-        for slot, name in promise.listed
+        for slot, name in reservation.listed
         if slot != PODS and taken.get(slot)
     }
 

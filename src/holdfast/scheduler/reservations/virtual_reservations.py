@@ -55,17 +55,17 @@ class Virtual:
         "failed",
         "id",
         "keep_until",
-        "promise",
         "requester",
+        "reservation",
         "resources",
         "waiting",
     )
 
     def __init__(
-        self, id: str, promise: ReservationInfo, requester: ObjectRef, resources: ResourceList
+        self, id: str, reservation: ReservationInfo, requester: ObjectRef, resources: ResourceList
     ) -> None:
         self.id = id
-        self.promise = promise
+        self.reservation = reservation
         self.requester = requester
         """The pod that says what is asked for."""
         self.resources = resources
@@ -80,7 +80,7 @@ class Virtual:
 
     @property
     def row(self) -> int:
-        return self.promise.pod.row if self.promise.pod is not None else -1
+        return self.reservation.pod.row if self.reservation.pod is not None else -1
 
 
 # Reservations that have no object yet: room set aside for a pod until a provisioner has made one.
@@ -137,8 +137,8 @@ class VirtualReservations:
         """What the pod has asked for before, unless that came and is of no use at this size."""
         id = ask.id or new_id(ask.pod.uid)
         while id in self.by_id or any(
-            promise is None or promise.placed or not _within(promise, size)
-            for promise in self._made(id)
+            reservation is None or reservation.placed or not _within(reservation, size)
+            for reservation in self._made(id)
         ):
             id = new_id(ask.pod.uid, spent=id)
         return id
@@ -146,17 +146,17 @@ class VirtualReservations:
     def _made(self, id: str) -> Iterator[ReservationInfo | None]:
         """The reservations there are of an id; None for those that are of no use any more, even if that
         is not written yet."""
-        known = self._cluster.promises.known
+        known = self._cluster.reservations.known
         for uid, finished in self.requirements.made.get(id, {}).items():
-            promise = known.get(uid)
-            yield None if finished or promise is None or promise.finished else promise
+            reservation = known.get(uid)
+            yield None if finished or reservation is None or reservation.finished else reservation
 
     def coming(self, ask: Ask) -> dict[str, int]:
         """The amounts of a reservation that was made for the pod, and waits for what is set aside."""
         amounts: dict[str, int] = {}
-        for promise in self._made(ask.id):
-            if promise is not None and not promise.placed:
-                amounts = at_least(amounts, _without_slot(promise))
+        for reservation in self._made(ask.id):
+            if reservation is not None and not reservation.placed:
+                amounts = at_least(amounts, _without_slot(reservation))
         return amounts
 
     def open(self, ask: Ask, size: Mapping[str, int], row: int) -> Virtual:
@@ -168,10 +168,10 @@ class VirtualReservations:
         reservation = reservation_for(ask.template, asked)
         reservation.metadata.uid = id
         reservation.metadata.name = f"virtual/{id}"  # no object can be called that
-        promise = ReservationInfo(reservation, now)
-        promise.virtual = True
-        self._cluster.promises.put_virtual(promise, row)
-        virtual = self.by_id[id] = Virtual(id, promise, ask.pod, listed)
+        info = ReservationInfo(reservation, now)
+        info.virtual = True
+        self._cluster.reservations.put_virtual(info, row)
+        virtual = self.by_id[id] = Virtual(id, info, ask.pod, listed)
         self._by_requester[ask.pod.uid] = virtual
         self.figures.requests += 1
         node = self._cluster.nodes.name(row)
@@ -194,7 +194,7 @@ class VirtualReservations:
 
     def begin_wait(self, pod: PodRecord) -> None:
         """The pod draws on a virtual reservation, or does not."""
-        drawn = self._cluster.promises.known.get(pod.draws_on)
+        drawn = self._cluster.reservations.known.get(pod.reservation_uid)
         if drawn is None or not drawn.virtual:
             return
         virtual, now = self.by_id[drawn.uid], self._cluster.now
@@ -209,31 +209,33 @@ class VirtualReservations:
         virtual.waiting[pod.uid] = pod
         self.waits[pod.uid] = virtual
 
-    def may_use(self, pod: PodRecord, promise: ReservationInfo, requester: str = "") -> bool:
+    def may_use(self, pod: PodRecord, reservation: ReservationInfo, requester: str = "") -> bool:
         """Whether a pod may draw on a virtual reservation or on the one that replaces it: those that
         match its owners may, and the one that asked for it."""
         if pod.cls.labels.get(RESERVATION_IGNORED) == "true":
             return False
-        promises, wish = self._cluster.promises, self._cluster.promises.wish(pod.cls)
+        reservations, wish = self._cluster.reservations, self._cluster.reservations.wish(pod.cls)
         if pod.uid == requester:
-            return wish.takes_new(_without_slot(promise)) or not wish.refusal(
-                promise, promises.node_labels(pod.row)
+            return wish.takes_new(_without_slot(reservation)) or not wish.refusal(
+                reservation, reservations.node_labels(pod.row)
             )
-        if promise.spec is None or promise.spec.id not in promises.matching(pod.cls):
+        if reservation.spec is None or reservation.spec.id not in reservations.matching(pod.cls):
             return False
-        return not wish.refusal(promise, promises.node_labels(pod.row))
+        return not wish.refusal(reservation, reservations.node_labels(pod.row))
 
-    def successors(self, virtual: Virtual, promise: ReservationInfo) -> list[PodRecord]:
+    def successors(self, virtual: Virtual, reservation: ReservationInfo) -> list[PodRecord]:
         """The pods drawing on a virtual reservation that may go on with the one that replaces it: one
         if it is to be allocated once, and as many as it has enough for if its policy is Restricted."""
-        drawing = self._cluster.promises.drawing(virtual.promise)
+        drawing = self._cluster.reservations.drawing(virtual.reservation)
         drawing.sort(key=lambda pod: pod.uid != virtual.requester.uid)
-        left = dict(promise.wanted)
+        left = dict(reservation.wanted)
         found: list[PodRecord] = []
         for pod in drawing:
-            if not self.may_use(pod, promise, virtual.requester.uid) or (found and promise.once):
+            if not self.may_use(pod, reservation, virtual.requester.uid) or (
+                found and reservation.once
+            ):
                 continue
-            restricted = promise.restricted or ()
+            restricted = reservation.restricted or ()
             if any(slot in restricted and amount > left.get(slot, 0) for slot, amount in pod.cls.usage):
                 continue
             for slot, amount in pod.cls.usage:
@@ -304,54 +306,56 @@ class VirtualReservations:
             until = min(until, virtual.keep_until)
         return max(until - self._cluster.now, _INSTANT)
 
-    def adopted(self, virtual: Virtual, promise: ReservationInfo) -> None:
+    def adopted(self, virtual: Virtual, reservation: ReservationInfo) -> None:
         """The object is there, and holds the room."""
         now = self._cluster.now
         del self.by_id[virtual.id]
         self._no_longer_asked(virtual)
         self.untold.pop(virtual.id, None)
-        self.refused.pop(promise.uid, None)
-        self._cluster.promises.drop(virtual.promise.uid, "replaced")
+        self.refused.pop(reservation.uid, None)
+        self._cluster.reservations.drop(virtual.reservation.uid, "replaced")
         self.figures.created += 1
         self.figures.latencies.append(now - virtual.asked_at)
-        self.adopting[promise.uid] = promise.created
-        node = self._cluster.nodes.name(promise.pod.row) if promise.pod is not None else ""
-        message = f"Reservation {promise.name} was created for {virtual.id} and holds room on {node}"
+        self.adopting[reservation.uid] = reservation.created
+        node = self._cluster.nodes.name(reservation.pod.row) if reservation.pod is not None else ""
+        message = (
+            f"Reservation {reservation.name} was created for {virtual.id} and holds room on {node}"
+        )
         self._say(virtual, "Normal", SUCCESS, message)
 
-    def of(self, promise: ReservationInfo) -> Virtual | None:
+    def of(self, reservation: ReservationInfo) -> Virtual | None:
         """What was set aside until this reservation came."""
-        return self.by_id.get(id_of(promise.object.metadata))
+        return self.by_id.get(id_of(reservation.object.metadata))
 
-    def refusal(self, promise: ReservationInfo, virtual: Virtual) -> str:
+    def refusal(self, reservation: ReservationInfo, virtual: Virtual) -> str:
         """Why the reservation cannot take the place of what was set aside; empty if it can."""
         nodes = self._cluster.nodes
-        assert promise.pod is not None
+        assert reservation.pod is not None
         there = nodes.name(virtual.row)
-        wanted_node = promise.pod.cls.wants_node
+        wanted_node = reservation.pod.cls.wants_node
         if wanted_node and wanted_node != there:
             return f"it asks for node {wanted_node}, but {virtual.id} is on {there}"
-        for slot, least in virtual.promise.amounts.items():
-            name, given = nodes.slots.name(slot), promise.wanted.get(slot, 0)
+        for slot, least in virtual.reservation.amounts.items():
+            name, given = nodes.slots.name(slot), reservation.wanted.get(slot, 0)
             if name and given < least:
                 got, required = format_amount(name, given), format_amount(name, least)
                 return f"it reserves {got} of {name}, {virtual.id} requires {required}"
-        promises = self._cluster.promises
-        lacking = promises.waiting.lacking(virtual.promise, promise.wanted)
+        reservations = self._cluster.reservations
+        lacking = reservations.waiting.lacking(virtual.reservation, reservation.wanted)
         if lacking:
             return f"it does not fit {there}: Insufficient {', '.join(lacking)}"
-        ours = promises.drawing(virtual.promise)
-        taken = promises.waiting.claimed_by_others(promise.pod.cls, virtual.row, ours)
+        ours = reservations.drawing(virtual.reservation)
+        taken = reservations.waiting.claimed_by_others(reservation.pod.cls, virtual.row, ours)
         return f"it does not fit {there}: its {' and '.join(taken)} are in use" if taken else ""
 
-    def refuse(self, virtual: Virtual, promise: ReservationInfo, why: str) -> None:
+    def refuse(self, virtual: Virtual, reservation: ReservationInfo, why: str) -> None:
         """The object that came will not do."""
-        if self.refused.get(promise.uid) == why:
+        if self.refused.get(reservation.uid) == why:
             return
-        self.refused[promise.uid] = why
+        self.refused[reservation.uid] = why
         self.figures.failures += 1
-        self.reports.append(Emit(promise.ref, "Warning", FAILURE, why, "Provisioning"))
-        self._say(virtual, "Warning", FAILURE, f"reservation {promise.name} will not do: {why}")
+        self.reports.append(Emit(reservation.ref, "Warning", FAILURE, why, "Provisioning"))
+        self._say(virtual, "Warning", FAILURE, f"reservation {reservation.name} will not do: {why}")
 
     def drop(self, virtual: Virtual) -> None:
         """The room is free again, but for what pods that drew on it have claimed themselves."""
@@ -359,10 +363,10 @@ class VirtualReservations:
             return
         self._no_longer_asked(virtual)
         self.untold.pop(virtual.id, None)
-        promises = self._cluster.promises
-        for pod in promises.drawing(virtual.promise):
+        reservations = self._cluster.reservations
+        for pod in reservations.drawing(virtual.reservation):
             self._cluster.ledger.draw(pod, "")
-        promises.drop(virtual.promise.uid, "dropped")
+        reservations.drop(virtual.reservation.uid, "dropped")
         self._cluster.changed(Change.POD_LEFT)
         self._try_again(virtual.id)
 
@@ -373,31 +377,31 @@ class VirtualReservations:
 
     def live(self, id: str) -> ReservationInfo | None:
         """The reservation of the id that is on a node, if there is one."""
-        for promise in self._made(id):
-            if promise is not None and promise.placed and not promise.waiting:
-                return promise
+        for reservation in self._made(id):
+            if reservation is not None and reservation.placed and not reservation.waiting:
+                return reservation
         return None
 
     def taken_over(self, virtual: Virtual) -> bool:
         """Whether there is a reservation of the id on a node, by another's doing."""
-        promise = self.live(virtual.id)
-        if promise is None or promise.pod is None:
+        reservation = self.live(virtual.id)
+        if reservation is None or reservation.pod is None:
             return False
-        if promise.pod.row != virtual.row:
+        if reservation.pod.row != virtual.row:
             self.drop(virtual)
             return True
-        if not _holds_enough(promise, virtual):
+        if not _holds_enough(reservation, virtual):
             return False
-        successors = self.successors(virtual, promise)
-        for pod in self._cluster.promises.drawing(virtual.promise):
-            self._cluster.ledger.draw(pod, promise.uid if pod in successors else "")
-        self.adopted(virtual, promise)
+        successors = self.successors(virtual, reservation)
+        for pod in self._cluster.reservations.drawing(virtual.reservation):
+            self._cluster.ledger.draw(pod, reservation.uid if pod in successors else "")
+        self.adopted(virtual, reservation)
         return True
 
     def problems(self) -> list[str]:
         """What is not as it would be were it worked out anew."""
         cluster = self._cluster
-        known = {uid for uid, promise in cluster.promises.known.items() if promise.virtual}
+        known = {uid for uid, reservation in cluster.reservations.known.items() if reservation.virtual}
         problems = [f"{id} is set aside, but not known" for id in sorted(self.by_id.keys() - known)]
         problems += [f"{id} is known, but not set aside" for id in sorted(known - self.by_id.keys())]
         asked_by = {virtual.requester.uid: virtual for virtual in self.by_id.values()}
@@ -451,27 +455,32 @@ class VirtualReservations:
         """Reservations of the id that have no node may find one now."""
         cluster = self._cluster
         for uid in self.requirements.made.get(id, {}):
-            promise = cluster.promises.known.get(uid)
+            reservation = cluster.reservations.known.get(uid)
             self.refused.pop(uid, None)
-            if promise is None or promise.pod is None or promise.placed or promise.terminating:
+            if (
+                reservation is None
+                or reservation.pod is None
+                or reservation.placed
+                or reservation.terminating
+            ):
                 continue
             if cluster.watcher is not None:
-                cluster.watcher.pod_pending(promise.pod)
+                cluster.watcher.pod_pending(reservation.pod)
 
     def _say(self, virtual: Virtual, type: str, reason: str, message: str) -> None:
         self.reports.append(Emit(virtual.requester, type, reason, message, "Provisioning"))
 
 
-def _holds_enough(promise: ReservationInfo, virtual: Virtual) -> bool:
+def _holds_enough(reservation: ReservationInfo, virtual: Virtual) -> bool:
     """Whether a reservation holds at least what was asked for."""
-    held = promise.amounts_by_name
-    return all(held.get(n, 0) >= amount for n, amount in _without_slot(virtual.promise).items())
+    held = reservation.amounts_by_name
+    return all(held.get(n, 0) >= amount for n, amount in _without_slot(virtual.reservation).items())
 
 
-def _without_slot(promise: ReservationInfo) -> dict[str, int]:
+def _without_slot(reservation: ReservationInfo) -> dict[str, int]:
     """What it reserves, but for the one pod slot every reservation has."""
-    return {name: amount for name, amount in promise.amounts_by_name.items() if name != PODS}
+    return {name: amount for name, amount in reservation.amounts_by_name.items() if name != PODS}
 
 
-def _within(promise: ReservationInfo, size: Mapping[str, int]) -> bool:
-    return all(amount <= size.get(name, 0) for name, amount in _without_slot(promise).items())
+def _within(reservation: ReservationInfo, size: Mapping[str, int]) -> bool:
+    return all(amount <= size.get(name, 0) for name, amount in _without_slot(reservation).items())

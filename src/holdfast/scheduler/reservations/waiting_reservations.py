@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 
 class WaitingReservations:
-    def __init__(self, promises: ReservationCache, cluster: Cluster) -> None:
-        self._promises = promises
+    def __init__(self, reservations: ReservationCache, cluster: Cluster) -> None:
+        self._reservations = reservations
         self._cluster = cluster
         self._holds = cluster.ledger.holds
         self._nodes = cluster.nodes
@@ -42,51 +42,53 @@ class WaitingReservations:
         """The uids of those that may want room that comes free there, in the order they get it."""
         there = self.on_row.get(row, {})
         if len(there) > 1:
-            known = self._promises.known
+            known = self._reservations.known
             there = dict.fromkeys(sorted(there, key=lambda uid: age(known[uid])))
         return there | self.growing.pop(row, {})
 
-    def wants_more(self, promise: ReservationInfo) -> None:
+    def wants_more(self, reservation: ReservationInfo) -> None:
         """There was no room to resize it; it is to be tried again when there may be."""
-        assert promise.pod is not None
-        self.growing.setdefault(promise.pod.row, {})[promise.uid] = None
+        assert reservation.pod is not None
+        self.growing.setdefault(reservation.pod.row, {})[reservation.uid] = None
 
-    def join(self, promise: ReservationInfo) -> None:
-        assert promise.pod is not None
-        promise.waiting = True
-        self.on_row.setdefault(promise.pod.row, {})[promise.uid] = None
-        self._plan(promise.pod.row)
+    def join(self, reservation: ReservationInfo) -> None:
+        assert reservation.pod is not None
+        reservation.waiting = True
+        self.on_row.setdefault(reservation.pod.row, {})[reservation.uid] = None
+        self._plan(reservation.pod.row)
 
-    def leave(self, promise: ReservationInfo) -> None:
-        if not promise.waiting:
+    def leave(self, reservation: ReservationInfo) -> None:
+        if not reservation.waiting:
             return
-        assert promise.pod is not None
-        promise.waiting = False
-        self._cluster.belongings.unplan(promise.pod)
-        there = self.on_row[promise.pod.row]
-        there.pop(promise.uid, None)
+        assert reservation.pod is not None
+        reservation.waiting = False
+        self._cluster.belongings.unplan(reservation.pod)
+        there = self.on_row[reservation.pod.row]
+        there.pop(reservation.uid, None)
         if not there:
-            del self.on_row[promise.pod.row]
+            del self.on_row[reservation.pod.row]
 
-    def lacking(self, promise: ReservationInfo, amounts: Amounts | None = None) -> list[str]:
+    def lacking(self, reservation: ReservationInfo, amounts: Amounts | None = None) -> list[str]:
         """The resources of which there is not enough where it is, for what it promises or for other
         amounts instead (then only where these are more). One that waits may ask for what it will have
         once pods that end have ended."""
-        hold, belongings = promise.hold, self._cluster.belongings
+        hold, belongings = reservation.hold, self._cluster.belongings
         assert hold is not None
         names = self._nodes.slots
         lacking = [
             names.name(slot) or self._limits.allowed(slot, hold.row)[0]
-            for slot in self.shortage(promise, amounts)
+            for slot in self.shortage(reservation, amounts)
         ]
         if amounts is None:
-            lacking += self._claims_of_others(promise)
+            lacking += self._claims_of_others(reservation)
         if not belongings.awake:
             return lacking
-        if amounts is None and promise.waiting:
-            lacking += self._plan(hold.row).get(promise.uid, [])
+        if amounts is None and reservation.waiting:
+            lacking += self._plan(hold.row).get(reservation.uid, [])
         elif amounts is None:
-            lacking += belongings.lacking(hold.pod, [each.pod.uid for each in self._behind(promise)])
+            lacking += belongings.lacking(
+                hold.pod, [each.pod.uid for each in self._behind(reservation)]
+            )
         elif not lacking:
             lacking += belongings.lacking_anew(hold.pod)
         return lacking
@@ -96,16 +98,16 @@ class WaitingReservations:
         belongings = self._cluster.belongings
         if not belongings.awake:
             return {}
-        known = self._promises.known
+        known = self._reservations.known
         there = sorted((known[uid] for uid in self.on(row) if uid in known), key=age)
         return belongings.plan(row, [each.pod for each in there if each.pod is not None])
 
-    def _claims_of_others(self, promise: ReservationInfo) -> list[str]:
+    def _claims_of_others(self, reservation: ReservationInfo) -> list[str]:
         """What of its ports and volumes somebody else has."""
-        hold = promise.hold
+        hold = reservation.hold
         assert hold is not None
-        ours = [hold.pod, *(each.pod for each in self._behind(promise))]
-        ours += self._promises.drawing(promise)
+        ours = [hold.pod, *(each.pod for each in self._behind(reservation))]
+        ours += self._reservations.drawing(reservation)
         return self.claimed_by_others(hold.pod.cls, hold.row, ours)
 
     def claimed_by_others(self, cls: PodClass, row: int, ours: list[PodRecord]) -> list[str]:
@@ -127,13 +129,13 @@ class WaitingReservations:
                 return True
         return False
 
-    def shortage(self, promise: ReservationInfo, amounts: Amounts | None = None) -> Amounts:
+    def shortage(self, reservation: ReservationInfo, amounts: Amounts | None = None) -> Amounts:
         """By slot, how much is missing for that. Younger reservations that wait there do not count: it
         comes before them, but for what it asks for beyond what it has."""
-        hold = promise.hold
+        hold = reservation.hold
         assert hold is not None
         row, nodes = hold.row, self._nodes
-        behind = self._behind(promise) if amounts is None else []
+        behind = self._behind(reservation) if amounts is None else []
         for_good = self._cluster.ledger.taken_for_good(hold)
         short: Amounts = {}
         for slot, promised in (hold.amounts if amounts is None else amounts).items():
@@ -142,7 +144,7 @@ class WaitingReservations:
             name, offered = nodes.slots.name(slot), nodes.allocatable.item(slot, row)
             if not name:
                 name, offered = self._limits.allowed(slot, row)
-            if amounts is not None and promise.waiting:
+            if amounts is not None and reservation.waiting:
                 claimed = nodes.reserved.item(slot, row) + nodes.permanent.item(slot, row)
                 taken = for_good.get(slot, 0)
             else:
@@ -156,9 +158,9 @@ class WaitingReservations:
                 short[slot] = claimed + needed - offered
         return short
 
-    def _behind(self, promise: ReservationInfo) -> list[ReservationRow]:
+    def _behind(self, reservation: ReservationInfo) -> list[ReservationRow]:
         """Those that wait in the same place and come after it."""
-        hold = promise.hold
+        hold = reservation.hold
         assert hold is not None
         there = self.on(hold.row)
         if not there:
@@ -166,6 +168,6 @@ class WaitingReservations:
         return [
             each
             for uid in there
-            if uid != promise.uid and promise.is_before(self._promises.known[uid])
+            if uid != reservation.uid and reservation.is_before(self._reservations.known[uid])
             if (each := self._holds.get(uid)) is not None
         ]

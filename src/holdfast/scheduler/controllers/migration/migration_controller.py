@@ -26,7 +26,7 @@ from holdfast.scheduler.reservations.reservation_status import bound_owners
 class MigrationController:
     def __init__(self, cluster: Cluster) -> None:
         self._jobs = cluster.migrations
-        self._promises = cluster.promises
+        self._reservations = cluster.reservations
         self._moves: dict[str, Move] = {}
         """The jobs there is something left to do for, by uid."""
         self._decisions: list[Decision] = []
@@ -125,13 +125,13 @@ class MigrationController:
         reference, seen = move.job.spec.pod_ref, move.pod_ref
         if seen is not None and (reference is None or reference.uid != seen.uid):
             pod = ObjectReference(kind="Pod", namespace=seen.namespace, name=seen.name, uid=seen.uid)
-        promise = self._promises.known.get(move.room)
-        if promise is not None and move.given_room is None:
+        reservation = self._reservations.known.get(move.room)
+        if reservation is not None and move.given_room is None:
             room = ObjectReference(
-                api_version=promise.object.api_version,
-                kind=promise.object.kind,
-                name=promise.name,
-                uid=promise.uid,
+                api_version=reservation.object.api_version,
+                kind=reservation.object.kind,
+                name=reservation.name,
+                uid=reservation.uid,
             )
         wanted = (pod.uid if pod else "", room.uid if room else "")
         if any(wanted) and wanted != move.specified:
@@ -151,21 +151,21 @@ class MigrationController:
 
     def _drop_room(self, job: PodMigrationJob, phase: str) -> bool:
         """Whether there was a reservation of the job's making that is of no use."""
-        promise = self._promises.get(name_of(job))
-        if promise is None or maker_of(promise.object) != job.metadata.uid:
+        reservation = self._reservations.get(name_of(job))
+        if reservation is None or maker_of(reservation.object) != job.metadata.uid:
             return False
-        used = promise.finished or bound_owners(self._promises, promise)
+        used = reservation.finished or bound_owners(self._reservations, reservation)
         if phase == MigrationPhase.SUCCEEDED and used:
             return False
-        self._delete(promise, f"PodMigrationJob/{job.metadata.name} does not need it")
+        self._delete(reservation, f"PodMigrationJob/{job.metadata.name} does not need it")
         return True
 
     def _drop_orphans(self) -> None:
         """Reservations whose job went while nobody looked."""
-        for promise in self._promises.known.values():
-            maker = maker_of(promise.object)
+        for reservation in self._reservations.known.values():
+            maker = maker_of(reservation.object)
             if maker and maker not in self._jobs.known:
-                self._delete(promise, "the PodMigrationJob it was made for is gone")
+                self._delete(reservation, "the PodMigrationJob it was made for is gone")
 
-    def _delete(self, promise: ReservationInfo, why: str) -> None:
-        self._decisions.append(DeleteReservation(promise.ref, why))
+    def _delete(self, reservation: ReservationInfo, why: str) -> None:
+        self._decisions.append(DeleteReservation(reservation.ref, why))

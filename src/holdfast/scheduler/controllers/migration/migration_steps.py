@@ -32,7 +32,7 @@ _TAKEN = "Reservation is already bound by another Pod"
 class MigrationSteps:
     def __init__(self, cluster: Cluster, moves: Mapping[str, Move], decisions: list[Decision]) -> None:
         self._cluster = cluster
-        self._promises = cluster.promises
+        self._reservations = cluster.reservations
         self._moves = moves
         self._decisions = decisions
 
@@ -51,13 +51,13 @@ class MigrationSteps:
         if move.status.pod_ref is not None:
             self._await_ready(move, now)
             return
-        promise = self._room(move, now)
-        if promise is None or not self._is_held(move, promise, now):
+        reservation = self._room(move, now)
+        if reservation is None or not self._is_held(move, reservation, now):
             return
-        if waits_for_pod(promise.object.spec, move.pod):
-            self._await_pod(move, promise, now)
-        elif self._is_evicted(move, promise, now):
-            self._await_bind(move, promise, now)
+        if waits_for_pod(reservation.object.spec, move.pod):
+            self._await_pod(move, reservation, now)
+        elif self._is_evicted(move, reservation, now):
+            self._await_bind(move, reservation, now)
 
     def _look_at_pod(self, move: Move) -> None:
         pod = self._cluster.pods.get(move.pod)
@@ -111,9 +111,9 @@ class MigrationSteps:
         """The reservation; None while there is none."""
         given = move.given_room
         name = given.name if given is not None else name_of(move.job)
-        promise = self._promises.get(name)
+        reservation = self._reservations.get(name)
         wanted = move.room or (given.uid if given is not None else "")
-        if promise is None or (wanted and promise.uid != wanted):
+        if reservation is None or (wanted and reservation.uid != wanted):
             if given is None and not move.room:
                 self._make_room(move, now)
             else:
@@ -121,13 +121,13 @@ class MigrationSteps:
                 self._fail(move, _Reason.MISSING_RESERVATION, text)
             return None
         if not move.room:
-            move.room = promise.uid
+            move.room = reservation.uid
             move.creation.done()
             if given is None:
                 text = f'Successfully create Reservation "{name}"'
                 self._say(move, _Step.RESERVATION_CREATED, text)
         move.say(_Step.RESERVATION_CREATED, True, now)
-        return promise
+        return reservation
 
     def _make_room(self, move: Move, now: float) -> None:
         pod = self._cluster.pods.get(move.pod)
@@ -148,36 +148,42 @@ class MigrationSteps:
         if move.say(_Step.RESERVATION_CREATED, False, now, reason, text):
             self._warn(move, reason, text)
 
-    def _is_held(self, move: Move, promise: ReservationInfo, now: float) -> bool:
+    def _is_held(self, move: Move, reservation: ReservationInfo, now: float) -> bool:
         """Whether there is room for the replacement, for certain."""
-        if promise.finished:
-            if promise.finished == SUCCEEDED:
+        if reservation.finished:
+            if reservation.finished == SUCCEEDED:
                 return True
             self._fail(move, _Reason.RESERVATION_EXPIRED, "Reservation expired")
             return False
-        pod = promise.pod
+        pod = reservation.pod
         if pod is None or pod.phase is not Phase.ASSIGNED:
-            why, reason = promise.error or promise.message, _Reason.UNSCHEDULABLE
+            why, reason = reservation.error or reservation.message, _Reason.UNSCHEDULABLE
             if why and move.say(_Step.RESERVATION_SCHEDULED, False, now, reason, why):
                 self._warn(move, reason, why)
             return False
         if move.is_true(_Step.RESERVATION_SCHEDULED):
-            return not promise.waiting
+            return not reservation.waiting
         node = self._cluster.nodes.name(pod.row)
         old = self._cluster.pods.get(move.pod)
-        if old is not None and old.row == pod.row and not waits_for_pod(promise.object.spec, old.uid):
-            text = f'Scheduler assignes the Reservation "{promise.name}" on the same node as the Pod'
+        if (
+            old is not None
+            and old.row == pod.row
+            and not waits_for_pod(reservation.object.spec, old.uid)
+        ):
+            text = (
+                f'Scheduler assignes the Reservation "{reservation.name}" on the same node as the Pod'
+            )
             self._fail(move, _Reason.FORBIDDEN, text)
             return False
         move.say(_Step.RESERVATION_SCHEDULED, True, now)
         move.status = msgspec.structs.replace(move.status, node_name=node)
-        text = f'Assigned Reservation "{promise.name}" to node "{node}"'
+        text = f'Assigned Reservation "{reservation.name}" to node "{node}"'
         self._say(move, _Step.RESERVATION_SCHEDULED, text)
-        return not promise.waiting
+        return not reservation.waiting
 
     # The eviction
 
-    def _is_evicted(self, move: Move, promise: ReservationInfo | None, now: float) -> bool:
+    def _is_evicted(self, move: Move, reservation: ReservationInfo | None, now: float) -> bool:
         if move.is_true(_Step.EVICTION):
             return True
         said, pod = move.condition(_Step.EVICTION), self._cluster.pods.get(move.pod)
@@ -192,27 +198,29 @@ class MigrationSteps:
         if pod.cls.terminating or pod.leaving:
             self._say_evicting(move, now)
             self._left(move)
-        elif promise is not None and promise.finished == SUCCEEDED:
+        elif reservation is not None and reservation.finished == SUCCEEDED:
             self._fail(move, _Reason.FORBIDDEN, _TAKEN)
         elif said is None:
             self._say_evicting(move, now)
         elif _is_on_record(move):
-            self._evict(move, pod, promise, now)
+            self._evict(move, pod, reservation, now)
         return False
 
     def _say_evicting(self, move: Move, now: float) -> None:
         text = f'Pod {move.pod_name} evicted from node "{move.old_node}" by the reason "{move.why}"'
         move.say(_Step.EVICTION, False, now, _Reason.EVICTING, text)
 
-    def _evict(self, move: Move, pod: PodRecord, promise: ReservationInfo | None, now: float) -> None:
+    def _evict(
+        self, move: Move, pod: PodRecord, reservation: ReservationInfo | None, now: float
+    ) -> None:
         """A refused eviction is tried again after a while, or when budgets have changed."""
         attempt, budgets = move.eviction, self._cluster.versions.get(_BUDGET, 0)
         if attempt.under_way or not (attempt.may_begin(now) or budgets != move.budgets):
             return
         attempt.begin()
         move.budgets = budgets
-        if promise is not None:
-            move.others = frozenset(each.uid for each in bound_owners(self._promises, promise))
+        if reservation is not None:
+            move.others = frozenset(each.uid for each in bound_owners(self._reservations, reservation))
         options = move.job.spec.delete_options or {}
         self._decisions.append(Evict(pod.ref, f"by {move.ref}", options))
 
@@ -236,7 +244,7 @@ class MigrationSteps:
 
     # The replacement
 
-    def _await_pod(self, move: Move, promise: ReservationInfo, now: float) -> None:
+    def _await_pod(self, move: Move, reservation: ReservationInfo, now: float) -> None:
         """A pod that had no node is not evicted: it is its own replacement."""
         pod = self._cluster.pods.get(move.pod)
         if pod is None:
@@ -246,18 +254,18 @@ class MigrationSteps:
             move.note(_Step.POD_SCHEDULED, True, now)
             move.status = msgspec.structs.replace(move.status, pod_ref=_reference(pod), node_name=node)
             self._succeed(move, f'Assign Pod {move.pod_name} to node "{node}"')
-        elif promise.finished == SUCCEEDED:
+        elif reservation.finished == SUCCEEDED:
             self._fail(move, _Reason.FORBIDDEN, _TAKEN)
         else:
             move.say(_Step.POD_SCHEDULED, False, now, _Reason.UNSCHEDULABLE, pod.told)
 
-    def _await_bind(self, move: Move, promise: ReservationInfo, now: float) -> None:
-        if promise.finished:
-            owners = (promise.final or promise.object.status).current_owners
-        elif promise.once:
+    def _await_bind(self, move: Move, reservation: ReservationInfo, now: float) -> None:
+        if reservation.finished:
+            owners = (reservation.final or reservation.object.status).current_owners
+        elif reservation.once:
             owners = []  # with its first owner it is finished
         else:
-            owners = [_reference(pod) for pod in bound_owners(self._promises, promise)]
+            owners = [_reference(pod) for pod in bound_owners(self._reservations, reservation)]
         owner = next((each for each in owners if each.uid not in move.others), None)
         if owner is None:
             reason = _Reason.WAIT_FOR_BIND

@@ -326,7 +326,7 @@ def check_nomination(plugin: Plugin, answer: Any) -> None:
 
 def _check_claims(plugin: Plugin, claims: Any) -> None:
     for claim in _tuple(plugin, claims, Claim):
-        if not isinstance(claim.pod, PodRecord) or claim.pod.promise is None:
+        if not isinstance(claim.pod, PodRecord) or claim.pod.reservation is None:
             raise _wrong(plugin, claim.pod, "a Claim is of a reserve pod")
         alive = cluster_of(plugin.handle).nodes.alive
         if not _is_whole(claim.row, 0, len(alive) - 1) or not alive[claim.row]:

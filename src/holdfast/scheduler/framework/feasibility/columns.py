@@ -84,7 +84,7 @@ class ClassColumn(ClassRows):
             return False
         return all(test.passes(view) for _, test in self.guarded_filters if test.scope is Scope.USAGE)
 
-    def draws_on(self, row: int) -> str:
+    def reservation_uid(self, row: int) -> str:
         """The uid of the reservation a pod put on the row draws on."""
         return ""
 

@@ -66,7 +66,7 @@ class OwnerColumn(ClassColumn):
             self._best_total = self._base.item(row)
         return row
 
-    def draws_on(self, row: int) -> str:
+    def reservation_uid(self, row: int) -> str:
         chosen = self._chosen.get(row)
         return chosen.uid if chosen is not None else ""
 
@@ -134,7 +134,7 @@ class OwnerColumn(ClassColumn):
         if alike is not None and len(drawn) < 2 and self._fits_node.item(row):
             hold = drawn[0] if drawn else None
             special = self._belongings.awake or row in self._waiting
-            if not special and (hold is None or not hold.promise.withheld):
+            if not special and (hold is None or not hold.reservation.withheld):
                 self._settle_alike(alike, row, hold, closed)
                 return False
         best = self._best(drawn) if drawn and self._fits_node.item(row) else None
@@ -142,7 +142,7 @@ class OwnerColumn(ClassColumn):
             self._chosen.pop(row, None)
             return super()._update_one(row, False)
         hold, view, worth = best
-        self._chosen[row] = hold.promise
+        self._chosen[row] = hold.reservation
         score = self._profile.drawing_weight * worth
         if self._node_scores:
             score += self._node_score.item(row)
@@ -160,13 +160,13 @@ class OwnerColumn(ClassColumn):
         known = alike.known
         total: int | None = None
         if hold is not None:
-            promise = hold.promise
+            reservation = hold.reservation
             key: Hashable = (
                 claimed,
                 offered,
                 hold.fill,
-                promise.order,
-                promise.restricted,
+                reservation.order,
+                reservation.restricted,
             )
             if key in known:
                 total = known[key]
@@ -176,7 +176,7 @@ class OwnerColumn(ClassColumn):
                     total = self._profile.drawing_weight * best[2] + self._scored(best[1])
                 alike.remember(key, total)
         if hold is not None and total is not None:
-            self._chosen[row] = hold.promise
+            self._chosen[row] = hold.reservation
         else:
             self._chosen.pop(row, None)
             key = claimed, offered
@@ -206,7 +206,7 @@ class OwnerColumn(ClassColumn):
             return self._worth(drawn[0])
         found = [worth for hold in drawn if (worth := self._worth(hold)) is not None]
         if len(found) > 1:
-            return found[pick([(hold.promise, worth) for hold, _, worth in found])]
+            return found[pick([(hold.reservation, worth) for hold, _, worth in found])]
         return found[0] if found else None
 
     def _worth(self, hold: ReservationRow) -> tuple[ReservationRow, DrawnOne, int] | None:
@@ -229,7 +229,7 @@ class OwnerColumn(ClassColumn):
         for row in self._chosen.keys() & set(rows.tolist()) if self._chosen else ():
             del self._chosen[row]
         drawn = self._drawing.among(rows)
-        restricted = [hold.row for hold in drawn if hold.promise.restricted is not None]
+        restricted = [hold.row for hold in drawn if hold.reservation.restricted is not None]
         self._open[restricted] = False
         pairs = self._drawing.serving(drawn)
         super()._update_many(rows, node_too)
@@ -250,7 +250,7 @@ class OwnerColumn(ClassColumn):
         best = self._picked(pairs, np.flatnonzero(ok & view.full(True)).tolist(), worth)
         if not best:
             return
-        self._chosen.update((pairs[i].row, pairs[i].promise) for i in best)
+        self._chosen.update((pairs[i].row, pairs[i].reservation) for i in best)
         at = view.rows[best]
         scores = (local + np.zeros(len(pairs), dtype=np.int64))[best]
         self._refit(at, np.ones(len(at), dtype=np.bool_))
@@ -273,7 +273,8 @@ class OwnerColumn(ClassColumn):
         for i in good:
             by_row.setdefault(pairs[i].row, []).append(i)
         return [
-            there[pick([(pairs[i].promise, int(worth[i])) for i in there])] for there in by_row.values()
+            there[pick([(pairs[i].reservation, int(worth[i])) for i in there])]
+            for there in by_row.values()
         ]
 
     def against(self, hold: ReservationRow) -> list[str]:
@@ -291,8 +292,8 @@ class OwnerColumn(ClassColumn):
 
     def _has_restricted(self, drawn: list[ReservationRow]) -> bool:
         if len(drawn) == 1:
-            return drawn[0].promise.restricted is not None
-        return any(hold.promise.restricted is not None for hold in drawn)
+            return drawn[0].reservation.restricted is not None
+        return any(hold.reservation.restricted is not None for hold in drawn)
 
     def _is_open(self, view: View) -> Cells:
         return view.take(self._open)

@@ -67,7 +67,7 @@ class DrawnOne(One):
         self._hold = hold.index
         self._allocatable = table.allocatable[:, row].tolist()
         claimed = self.claims = table.claimed[:, row].tolist()
-        if row in ledger.holds.waiting and not hold.promise.waiting:
+        if row in ledger.holds.waiting and not hold.reservation.waiting:
             for slot, excess in ledger.excess(row).items():
                 claimed[slot] -= excess
         for slot, left in hold.fill.remaining.items():
@@ -92,14 +92,14 @@ class ReservationScores:
         self._by_slot = dict(self._asked)
         self._parts = len(self._asked) or 1
         self._belongings = cluster.belongings
-        self.draws = cluster.promises.drawable(cls)
+        self.draws = cluster.reservations.drawable(cls)
         self.on: Callable[[int], list[ReservationRow]] = (
             self.draws.on if self.draws is not None else _nothing
         )
         """The reservations on a row that can be drawn on."""
         self.by_amounts = not cls.ports and not cls.volumes
         """Whether there is nothing but amounts to draw."""
-        wish = cluster.promises.wish(cls)
+        wish = cluster.reservations.wish(cls)
         self.required = wish.required
         self._one_by_name = bool(wish.by_name)
 
@@ -122,13 +122,13 @@ class ReservationScores:
         return [
             hold
             for hold, plenty in zip(drawn, some, strict=True)
-            if (plenty and hold.promise.restricted is None) or self.serves(hold)
+            if (plenty and hold.reservation.restricted is None) or self.serves(hold)
         ]
 
     def serves(self, hold: ReservationRow) -> bool:
         """Whether the pod would draw something of it, and all it must."""
-        promise, remaining = hold.promise, hold.remaining
-        if promise.restricted is not None and self.lacking(hold):
+        reservation, remaining = hold.reservation, hold.remaining
+        if reservation.restricted is not None and self.lacking(hold):
             return False
         particular = self._cluster.belongings.particular(self._cls, hold)
         for slot, _ in self._asked:
@@ -136,7 +136,7 @@ class ReservationScores:
                 return True
         if particular and self._cluster.belongings.draws(self._cls, hold):
             return True
-        if self._shared_ports(promise) or self._shared_claims(promise):
+        if self._shared_ports(reservation) or self._shared_claims(reservation):
             return True
         if self._cls.volumes and self._cluster.volumes.serves(self._cls, hold):
             return True
@@ -145,7 +145,7 @@ class ReservationScores:
 
     def _lacks(self, hold: ReservationRow, restricted: frozenset[int]) -> bool:
         """Whether a restricted reservation has not enough of something."""
-        remaining, withheld = hold.fill.remaining, hold.promise.withheld
+        remaining, withheld = hold.fill.remaining, hold.reservation.withheld
         for slot, amount in self._strict:
             if slot in restricted and remaining.get(slot, 0) - withheld.get(slot, 0) < amount:
                 return True
@@ -153,15 +153,16 @@ class ReservationScores:
 
     def lacking(self, hold: ReservationRow) -> list[int]:
         """The slots a restricted reservation has not enough of."""
-        promise = hold.promise
-        if promise.restricted is None:
+        reservation = hold.reservation
+        if reservation.restricted is None:
             return []
         lacking = [
             slot
             for slot, amount in self._strict
-            if slot in promise.restricted and hold.left(slot) - promise.withheld.get(slot, 0) < amount
+            if slot in reservation.restricted
+            and hold.left(slot) - reservation.withheld.get(slot, 0) < amount
         ]
-        if PODS in promise.restricted and not hold.left(PODS):
+        if PODS in reservation.restricted and not hold.left(PODS):
             lacking.append(PODS)
         return lacking
 
@@ -200,7 +201,7 @@ class ReservationScores:
     def _figures(self, hold: ReservationRow, slot: int) -> str:
         """Of what a restricted reservation has not enough of; cpu is counted in thousandths."""
         asked = 1 if slot == PODS else self._by_slot[slot]
-        capacity = hold.amounts.get(slot, 0) - hold.promise.withheld.get(slot, 0)
+        capacity = hold.amounts.get(slot, 0) - hold.reservation.withheld.get(slot, 0)
         return IN_FIGURES.format(asked, hold.taken.get(slot, 0), capacity)
 
     def worth(self, drawn: list[ReservationRow]) -> Ints:
@@ -223,14 +224,14 @@ class ReservationScores:
         part = np.where(counted, 100 * after // np.maximum(amounts, 1), 0).sum(axis=0)
         filled = part // np.maximum(counted.sum(axis=0), 1)
         worth: Ints = share * _STEPS + filled
-        orders = [hold.promise.order for hold in drawn]
+        orders = [hold.reservation.order for hold in drawn]
         if any(orders):
             worth += np.array([_order_worth(order) for order in orders], dtype=np.int64)
         return worth
 
     def worth_of(self, hold: ReservationRow) -> int:
         """The same for one, without arrays; -1 if it does not serve."""
-        promise, fill, asked = hold.promise, hold.fill, self._by_slot
+        reservation, fill, asked = hold.reservation, hold.fill, self._by_slot
         remaining, named = fill.remaining, fill.named
         share = filled = 0
         sure = not self._belongings.awake
@@ -241,7 +242,9 @@ class ReservationScores:
                 some = True
                 share += 100 if left >= amount else 100 * left // amount
         if sure and (some or (self.by_amounts and not self.required)):
-            if not some or (promise.restricted is not None and self._lacks(hold, promise.restricted)):
+            if not some or (
+                reservation.restricted is not None and self._lacks(hold, reservation.restricted)
+            ):
                 return -1
         elif not self.serves(hold):
             return -1
@@ -250,16 +253,20 @@ class ReservationScores:
             if unused >= 0:
                 filled += 100 * (promised - unused) // promised
         worth = share // self._parts * _STEPS + filled // (len(named) or 1)
-        return worth + _order_worth(promise.order) if promise.order else worth
+        return worth + _order_worth(reservation.order) if reservation.order else worth
 
-    def _shared_ports(self, promise: ReservationInfo) -> set[Any]:
-        return set(self._cls.ports) & set(promise.pod.cls.ports) if promise.pod is not None else set()
+    def _shared_ports(self, reservation: ReservationInfo) -> set[Any]:
+        return (
+            set(self._cls.ports) & set(reservation.pod.cls.ports)
+            if reservation.pod is not None
+            else set()
+        )
 
-    def _shared_claims(self, promise: ReservationInfo) -> bool:
+    def _shared_claims(self, reservation: ReservationInfo) -> bool:
         """Whether the pod names a claim of its namespace that the reservation names too."""
-        if promise.pod is None or promise.pod.cls.namespace != self._cls.namespace:
+        if reservation.pod is None or reservation.pod.cls.namespace != self._cls.namespace:
             return False
-        return not _claims(self._cls).isdisjoint(_claims(promise.pod.cls))
+        return not _claims(self._cls).isdisjoint(_claims(reservation.pod.cls))
 
 
 def _claims(cls: PodClass) -> set[str]:
@@ -282,18 +289,18 @@ def pick(worths: list[tuple[ReservationInfo, int]]) -> int:
         left.append(min(shared)[-1])
 
     def merit(i: int) -> tuple[int, int, tuple[float, str]]:
-        promise, worth = worths[i]
-        return -(worth % _STEPS), -(worth // _STEPS % _STEPS), _age(promise)
+        reservation, worth = worths[i]
+        return -(worth % _STEPS), -(worth // _STEPS % _STEPS), _age(reservation)
 
     return min(left, key=merit)
 
 
-def _is_shared(promise: ReservationInfo) -> bool:
-    return promise.reusable and promise.plain
+def _is_shared(reservation: ReservationInfo) -> bool:
+    return reservation.reusable and reservation.plain
 
 
-def _age(promise: ReservationInfo) -> tuple[float, str]:
-    return promise.created, promise.name
+def _age(reservation: ReservationInfo) -> tuple[float, str]:
+    return reservation.created, reservation.name
 
 
 def _order_worth(order: int) -> int:

@@ -149,11 +149,11 @@ class DeviceManager(ResourceManager[Allocation]):
         free: Ints = table.total[:, row].copy()
         taken: dict[str, Ints] = {}
         for uid, pod in there.items():
-            if pod.promise is None and parts[uid]:
+            if pod.reservation is None and parts[uid]:
                 spread = table.spread(row, parts[uid])
                 free -= spread
-                if pod.draws_on in self._hold:
-                    taken[pod.draws_on] = taken.get(pod.draws_on, 0) + spread
+                if pod.reservation_uid in self._hold:
+                    taken[pod.reservation_uid] = taken.get(pod.reservation_uid, 0) + spread
         for uid, _ in self._held_first(there):
             if parts[uid]:
                 left = np.maximum(table.spread(row, parts[uid]) - taken.get(uid, 0), 0)
@@ -203,14 +203,14 @@ class DeviceManager(ResourceManager[Allocation]):
         of them, as unhealthy ones do not; what owners use stays. None if there is nothing to replace,
         False if there are no others to be had now."""
         row, had = pod.row, self.has(pod.uid)
-        if pod.promise is not None and pod.promise.waiting:
+        if pod.reservation is not None and pod.reservation.waiting:
             return None  # it is planned anew
         if not had or row not in self._listed:
             return None
         drawn = {
             (kind, part.minor)
             for uid, other in self.there.get(row, {}).items()
-            if other.draws_on == pod.uid
+            if other.reservation_uid == pod.uid
             for kind, parts in self.has(uid).items()
             for part in parts
         }
@@ -273,7 +273,7 @@ class DeviceManager(ResourceManager[Allocation]):
         asking = self.sensible(pod.cls)
         if asking is None:
             return None
-        later = self.later(pod.promise, horizon)
+        later = self.later(pod.reservation, horizon)
         near, must = self.aligned(pod, row)
         if near:
             found = asking.choose(row, hold, self.ranker, later, near)
@@ -300,7 +300,7 @@ class DeviceManager(ResourceManager[Allocation]):
 
     def _count(self, pod: PodRecord, row: int, what: Allocation, sign: int) -> None:
         self._outdate(row)
-        if pod.promise is not None or self._is_held(row):
+        if pod.reservation is not None or self._is_held(row):
             self._recount(row)
             return
         for kind, parts in what.items():
@@ -317,11 +317,11 @@ class DeviceManager(ResourceManager[Allocation]):
                     table.place(row, part.minor)
             taken: dict[str, Ints] = {}
             for uid, pod in there.items():
-                if pod.promise is None and parts[uid]:
+                if pod.reservation is None and parts[uid]:
                     table.take(row, parts[uid], 1)
-                    if pod.draws_on in self._hold:
-                        before = taken.get(pod.draws_on, 0)
-                        taken[pod.draws_on] = before + table.spread(row, parts[uid])
+                    if pod.reservation_uid in self._hold:
+                        before = taken.get(pod.reservation_uid, 0)
+                        taken[pod.reservation_uid] = before + table.spread(row, parts[uid])
             for uid, pod in self._held_first(there):
                 left: Ints | None = None
                 only: Bools = np.zeros(len(LINES[kind]), dtype=np.bool_)
@@ -338,7 +338,7 @@ class DeviceManager(ResourceManager[Allocation]):
     def _is_restricted(self, pod: PodRecord, kind: str) -> bool:
         """Whether owners of the reserve pod get devices of the type from it alone."""
         slots = self._cluster.nodes.slots
-        restricted = pod.promise.restricted if pod.promise is not None else None
+        restricted = pod.reservation.restricted if pod.reservation is not None else None
         return any(TYPE_OF.get(slots.name(slot)) == kind for slot in restricted or ())
 
     def _release(self, index: int) -> None:

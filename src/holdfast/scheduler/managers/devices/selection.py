@@ -136,7 +136,7 @@ def spare_function(
     taken: set[Function] = set()
     reserved: set[Function] = set()
     for uid, pod in devices.there.get(row, {}).items():
-        own = pod.promise is not None and hold is not None and devices.hold_of(uid) == hold
+        own = pod.reservation is not None and hold is not None and devices.hold_of(uid) == hold
         for part in devices.has(uid).get(table.kind, ()):
             if part.minor == minor:
                 (reserved if own else taken).update(part.functions)

@@ -219,7 +219,7 @@ class CPUManager(ResourceManager[Holding]):
         for uid, other in self.there.get(pod.row, {}).items():
             if uid in behind and uid in self._hold:
                 room = room.more(self.left(self._hold[uid]))
-            elif uid != pod.uid and other.draws_on != pod.uid:
+            elif uid != pod.uid and other.reservation_uid != pod.uid:
                 theirs |= self.has(uid).cpus
         if mine & theirs:
             return ["cpuset"]
@@ -242,7 +242,7 @@ class CPUManager(ResourceManager[Holding]):
             or any(
                 mine & self.has(uid).cpus
                 for uid, other in self.there.get(pod.row, {}).items()
-                if uid != pod.uid and other.promise is None
+                if uid != pod.uid and other.reservation is None
             )
         )
 
@@ -328,9 +328,9 @@ class CPUManager(ResourceManager[Holding]):
         counts = None
         if asking is not None and row in self.topologies:
             holds = None if hold is None else np.array([hold])
-            later = devices.later(pod.promise, horizon)
+            later = devices.later(pod.reservation, horizon)
             counts = asking.by_numa(np.array([row]), holds, self.counts.width, later)
-        later_room = None if horizon is Horizon.NOW else self.ahead(row, pod.promise, horizon)
+        later_room = None if horizon is Horizon.NOW else self.ahead(row, pod.reservation, horizon)
         return self.placing.choose(want, row, hold, later_room, counts)
 
     def _is_as_asked(self, pod: PodRecord, what: Holding) -> bool:
@@ -378,13 +378,13 @@ class CPUManager(ResourceManager[Holding]):
         owned: dict[str, list[Holding]] = {}
         shared: Counter[int] = Counter()
         for uid, pod in there.items():
-            if pod.promise is None:
+            if pod.reservation is None:
                 has = self.has(uid)
                 in_use |= has.cpus
                 room = room.less(room_of(topology, has))
                 shared.update(has.shared)
-                if pod.draws_on in self._hold:
-                    owned.setdefault(pod.draws_on, []).append(has)
+                if pod.reservation_uid in self._hold:
+                    owned.setdefault(pod.reservation_uid, []).append(has)
         lefts: dict[str, NumaCapacity] = {}
         for uid, _ in self._held_first(there):
             left = room_of(topology, self.has(uid))
@@ -425,7 +425,7 @@ class CPUManager(ResourceManager[Holding]):
         """What owners of a reserve pod see of a row: what is free and what is left to them; of what it
         holds for them alone only the latter."""
         both = room.more(left)
-        restricted = pod.promise.restricted if pod.promise is not None else None
+        restricted = pod.reservation.restricted if pod.reservation is not None else None
         if not restricted:
             return both
         has, slots = self.has(pod.uid), self._cluster.nodes.slots

@@ -39,11 +39,11 @@ class Assumed:
         """Whether there are promises to the pod, or a memory of some."""
         return pod in self._volumes_of or pod in self._claims_of
 
-    def promise_volume(self, volume: str, claim: ObjectReference, pod: str) -> None:
+    def assume_volume(self, volume: str, claim: ObjectReference, pod: str) -> None:
         self.volumes.setdefault(volume, AssumedBinding(claim=claim)).pods.add(pod)
         self._volumes_of.setdefault(pod, set()).add(volume)
 
-    def promise_node(self, claim: ClaimKey, node: str, pod: str) -> None:
+    def assume_node(self, claim: ClaimKey, node: str, pod: str) -> None:
         self.claims.setdefault(claim, AssumedBinding(node=node)).pods.add(pod)
         self._claims_of.setdefault(pod, set()).add(claim)
 
@@ -75,15 +75,15 @@ class Assumed:
         return {*self._volumes_of, *self._claims_of}
 
 
-def _only(promise: AssumedBinding | None, pod: str) -> bool:
-    return promise is not None and promise.pods == {pod}
+def _only(binding: AssumedBinding | None, pod: str) -> bool:
+    return binding is not None and binding.pods == {pod}
 
 
-def _left(promise: AssumedBinding | None, pod: str) -> bool:
-    if promise is None:
+def _left(binding: AssumedBinding | None, pod: str) -> bool:
+    if binding is None:
         return False
-    promise.pods.discard(pod)
-    return not promise.pods
+    binding.pods.discard(pod)
+    return not binding.pods
 
 
 # Which rows use a thing: a claim, a disk, a volume.

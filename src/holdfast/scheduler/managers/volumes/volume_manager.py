@@ -149,14 +149,14 @@ class VolumeManager:
 
     def claim_ref(self, volume: PersistentVolume) -> ObjectReference | None:
         """The claim a volume is or is to be bound to."""
-        promise = self.assumed.volumes.get(volume.metadata.name)
-        return volume.spec.claim_ref if promise is None else promise.claim
+        binding = self.assumed.volumes.get(volume.metadata.name)
+        return volume.spec.claim_ref if binding is None else binding.claim
 
     def selected_node(self, claim: PersistentVolumeClaim) -> str | None:
         """The node a claim's volume is being made for."""
-        promise = self.assumed.claims.get(_key(claim))
-        if promise is not None:
-            return promise.node
+        binding = self.assumed.claims.get(_key(claim))
+        if binding is not None:
+            return binding.node
         return claim.metadata.annotations.get(SELECTED_NODE_ANNOTATION)
 
     def identity(self, key: ClaimKey) -> Migrated | None:
@@ -236,7 +236,7 @@ class VolumeManager:
             self._inline_uses.add(volume, row, sign)
         if uses.claims or uses.inline or uses.reserved:
             _index_pod(self._users, row, pod, sign)
-            if pod.promise is not None:
+            if pod.reservation is not None:
                 _index_pod(self._reserving, row, pod, sign)
             self.attached.stale((row,))
 
@@ -259,8 +259,8 @@ class VolumeManager:
             if uid not in reserving:
                 volumes = self._volumes_of(pod)
                 used |= volumes
-                if pod.draws_on in allocated:
-                    allocated[pod.draws_on] |= volumes
+                if pod.reservation_uid in allocated:
+                    allocated[pod.reservation_uid] |= volumes
         return settle(
             used,
             attached,
@@ -348,8 +348,8 @@ class VolumeManager:
         name = some.metadata.name
         if before is not None:
             self._shelve(before, False)
-        promise = self.assumed.volumes.get(name)
-        if promise is not None and (after is None or after.spec.claim_ref is not None):
+        binding = self.assumed.volumes.get(name)
+        if binding is not None and (after is None or after.spec.claim_ref is not None):
             del self.assumed.volumes[name]
         if after is None:
             self._volumes.pop(name, None)
@@ -441,17 +441,17 @@ class VolumeManager:
         name = volume.metadata.name
         if name not in self.assumed.volumes:
             self._shelve(volume, False)
-            self.assumed.promise_volume(name, reference(claim), pod)
+            self.assumed.assume_volume(name, reference(claim), pod)
             self._shelve(volume, True)
         else:
-            self.assumed.promise_volume(name, reference(claim), pod)
+            self.assumed.assume_volume(name, reference(claim), pod)
 
     def assume_node(self, claim: PersistentVolumeClaim, node: str, pod: str) -> None:
         """A volume is to be made for the claim that can be used from the node."""
         if claim.metadata.annotations.get(SELECTED_NODE_ANNOTATION) == node:
             return
         key = _key(claim)
-        self.assumed.promise_node(key, node, pod)
+        self.assumed.assume_node(key, node, pod)
         self._stamp(of_claim(key))
 
     def release(self, pod: str) -> bool:
@@ -534,9 +534,9 @@ class VolumeManager:
                 found.append(f"row {row} has volumes {here}, should have {should}")
         stray = self.assumed.pods() - set(pods)
         found.extend(f"promises to pod {uid}, which is gone" for uid in sorted(stray))
-        for name, promise in self.assumed.volumes.items():
-            if promise.claim is not None:
-                recount.assume_volume(recount._volumes[name], _as_claim(promise.claim), "recount")
+        for name, binding in self.assumed.volumes.items():
+            if binding.claim is not None:
+                recount.assume_volume(recount._volumes[name], _as_claim(binding.claim), "recount")
         free = {name: pool.names() for name, pool in self._pools.items() if len(pool)}
         right_free = {name: pool.names() for name, pool in recount._pools.items() if len(pool)}
         if free != right_free:
