@@ -15,7 +15,7 @@ from holdfast.kube.access import Access
 from holdfast.kube.errors import LeadershipLost, NoConnection, Unreachable
 from holdfast.kube.http.client import Client
 from holdfast.kube.leader_election import Fence
-from holdfast.kube.writer.write_queue import Sender
+from holdfast.kube.writer.write_queue import ApiWriter
 
 BINDING = "/api/v1/namespaces/default/pods/p/binding"
 
@@ -45,7 +45,7 @@ class Attempt:
         fence = Fence(self._loop.time)
         fence.open_until(10.0, alone_until=14.5)
         async with Client(Access("http://a.example:80")) as client:
-            await Sender(client, fence).write("POST", BINDING, {})
+            await ApiWriter(client, fence).write("POST", BINDING, {})
 
 
 @pytest.mark.parametrize(

@@ -113,7 +113,7 @@ def test_what_the_server_refuses_is_told(way: str) -> None:
                 with pytest.raises(ApiError, match="429 TooManyRequests: slow down") as raised:
                     await client.send(get(path))
                 assert raised.value.retry_after == after
-                assert raised.value.is_passing
+                assert raised.value.is_transient
             with pytest.raises(ApiError, match="502: Bad Gateway"):
                 await client.send(get("/plain"))
 

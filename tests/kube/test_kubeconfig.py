@@ -144,7 +144,7 @@ def test_acting_as_someone_else(tmp_path: Path) -> None:
             },
             None,
             {},
-            "insecure-skip-tls-verify: makes no sense together",
+            "insecure-skip-tls-verify: cannot be combined",
         ),
         (
             {"server": "https://a", "proxy-url": "socks5://p"},

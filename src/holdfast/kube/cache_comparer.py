@@ -1,6 +1,7 @@
-"""Cache against server: the difference, for anyone who asks a running scheduler.
+"""Compares the scheduler's cache with the API server and reports the differences.
 
-On a busy cluster a difference is news on its way; one that stays is a bug.
+Like kube-scheduler's cache comparer. On a busy cluster a difference may be an event that has not
+arrived yet; one that persists is a bug.
 """
 
 from collections.abc import Iterator
@@ -26,19 +27,19 @@ _RESERVATION = KINDS[RESERVATION_API, "Reservation"]
 
 
 class Difference(msgspec.Struct):
-    """All lists are of names as timelines have them; empty lists mean that cache and server agree."""
+    """Object names as they appear in timelines. Empty lists mean that cache and server agree."""
 
     missing_pods: list[str]
     """The server has them, the cache does not."""
     redundant_pods: list[str]
     misplaced_pods: list[str]
-    """Known, but on another node than the server says."""
+    """In the cache, but on another node than on the server."""
     missing_nodes: list[str]
     redundant_nodes: list[str]
     missing_reservations: list[str]
     redundant_reservations: list[str]
     misjudged_reservations: list[str]
-    """Known, but with another phase, node, room in use or owners than their status says."""
+    """In the cache, but with another phase, node, allocated amount or owners than in their status."""
     inconsistent: list[str]
     """What does not add up inside the cache."""
 

@@ -1,4 +1,6 @@
-"""Figures about requests and reflectors, under client-go's names where there are any."""
+"""Metrics of API requests, reflectors and leader election, under client-go's names where it has
+them.
+"""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
@@ -15,7 +17,7 @@ _SECONDS = (0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0)
 
 
 class Requests:
-    """Given to a client as what observes it."""
+    """Request counts and latencies; a client calls it as its observer."""
 
     def __init__(self, host: str) -> None:
         self._host = host
@@ -41,7 +43,7 @@ class Requests:
 
 
 class RunnerFigures:
-    """What a runner's parts have to say when asked."""
+    """Collects the metrics of a runner's parts at scrape time."""
 
     def __init__(
         self,
@@ -60,12 +62,12 @@ class RunnerFigures:
         kinds = [reflector.watched.name for reflector in runner.reflectors]
         yield _gauge(
             "holdfast_reflector_objects",
-            "Objects of each kind that are known.",
+            "Objects of each kind in the cache.",
             zip(kinds, map(len, runner.reflectors), strict=True),
         )
         yield _gauge(
             "holdfast_reflector_in_step",
-            "Whether what is known of a kind is up to date as far as can be told.",
+            "Whether the cache of a kind is in sync with the server.",
             ((kind, not r.problem) for kind, r in zip(kinds, runner.reflectors, strict=True)),
         )
         lists = Counter("holdfast_reflector_lists_total", "How often a kind was listed.", ("resource",))
@@ -73,12 +75,12 @@ class RunnerFigures:
             lists.add((kind,), reflector.lists)
         yield lists.family()
         waiting = GaugeMetricFamily(
-            "holdfast_writes_waiting", "Writes that wait for their turn.", labels=["lane"]
+            "holdfast_writes_waiting", "Writes waiting in the queue.", labels=["lane"]
         )
         for lane in Lane:
             waiting.add_metric([lane.name.lower()], runner.writer.queue.length(lane))
         yield waiting
-        lost = Counter("holdfast_events_lost_total", "Events not written because too many waited.")
+        lost = Counter("holdfast_events_lost_total", "Events dropped because too many were waiting.")
         lost.add(amount=runner.writer.events_lost)
         yield lost.family()
         master = GaugeMetricFamily(

@@ -1,4 +1,6 @@
-"""What time it is."""
+"""The clock of a scheduler process: monotonic elapsed time, and wall-clock time that never goes
+back.
+"""
 
 import time
 
@@ -7,10 +9,11 @@ _ELAPSED = getattr(time, "CLOCK_BOOTTIME", getattr(time, "CLOCK_MONOTONIC", None
 
 
 class Clock:
-    """`elapsed` goes on while the machine sleeps, so a lease that ran out meanwhile is seen to have.
+    """`elapsed` continues while the machine is suspended, so that an expired lease is noticed on
+    resume.
 
-    `now` counts from the epoch and never goes back: a wall clock that is set back is not followed, one
-    that is set forward is.
+    `now` is the Unix time and never goes back: it ignores a wall clock that is set back and follows one
+    that is set forward.
     """
 
     def __init__(self) -> None:

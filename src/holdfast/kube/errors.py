@@ -1,20 +1,20 @@
-"""What can go wrong with a Kubernetes API server.
+"""Errors of talking to a Kubernetes API server.
 
 HoldfastError
 └── KubernetesError
-    ├── KubeconfigError      a kubeconfig, or a file it names, makes no sense
-    ├── CredentialsError     no credentials could be had (exec plugin, token file)
-    ├── ApiError             the server answered, and the answer is no
-    ├── Unreachable          there was no answer; whether the request arrived is not known
-    │   └── NoConnection     there was not even a connection
-    └── Deposed              not sent, since somebody else may be the leader by now
+    ├── KubeconfigError      a kubeconfig, or a file it names, is invalid
+    ├── CredentialsError     credentials are not available (exec plugin, token file)
+    ├── ApiError             the server answered with an error status
+    ├── Unreachable          no answer; the request may or may not have arrived
+    │   └── NoConnection     no connection could be established
+    └── LeadershipLost       not sent: this process may not be the leader any more
 """
 
 from holdfast.api.errors import HoldfastError
 
 
 class KubernetesError(HoldfastError):
-    """Anything between Holdfast and an API server."""
+    """Base of all errors between Holdfast and an API server."""
 
 
 class KubeconfigError(KubernetesError):
@@ -27,7 +27,7 @@ class KubeconfigError(KubernetesError):
 
 
 class CredentialsError(KubernetesError):
-    """No credentials for now; asking again later may help."""
+    """No credentials at the moment; a later attempt may succeed."""
 
 
 class ApiError(KubernetesError):
@@ -43,13 +43,15 @@ class ApiError(KubernetesError):
         self.retry_after = retry_after
 
     @property
-    def is_passing(self) -> bool:
+    def is_transient(self) -> bool:
         """Whether the same request may be answered differently in a while."""
         return self.status == 429 or self.status >= 500
 
 
 class Unreachable(KubernetesError):
-    """No answer: refused, cut, or too slow. With `sent` False the server cannot have seen it."""
+    """No answer: connection refused, closed, or timed out. With `sent` False the server cannot have
+    seen it.
+    """
 
     def __init__(self, message: str, sent: bool = True) -> None:
         super().__init__(message)
@@ -57,11 +59,11 @@ class Unreachable(KubernetesError):
 
 
 class NoConnection(Unreachable):
-    """Not even a connection: the server is away, or this is not where it is."""
+    """No connection: the server is down, or the address is wrong."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message, sent=False)
 
 
 class LeadershipLost(KubernetesError):
-    """A write was held back: this process does not surely lead any more."""
+    """A write was not sent because the leader lease may have expired."""

@@ -1,9 +1,5 @@
-"""Keeps a leader that may have been deposed from writing.
-
-Leases do not stop anyone: a process that was asleep past its lease wakes up believing that it leads. So
-every write asks here, in the same step in which it goes out, whether the last renewal is recent enough.
-What has been sent may still be on its way, or in the server's hands, when the lease runs out: so a
-write also says for how long it may be carried out, which is no longer than nobody else can lead.
+"""Leader election by a Lease with client-go's timing, and the fence that keeps a former leader from
+writing.
 """
 
 import asyncio
@@ -25,7 +21,13 @@ from holdfast.scheduler.framework.config import LeaderElection
 
 
 class Fence:
-    """Open until the given moment of `elapsed`; without an election, for ever once opened."""
+    """Allows writes until a given moment of `elapsed`; without an election, always once opened.
+
+    A Lease does not stop a process that was suspended past its expiry from believing that it leads. So
+    every write checks, in the same step in which it is sent, whether the last renewal is recent enough.
+    A write may still be in flight when the lease expires, so it also carries a time limit that ends
+    before another process can lead.
+    """
 
     def __init__(self, elapsed: Callable[[], float]) -> None:
         self._elapsed = elapsed
@@ -51,20 +53,7 @@ class Fence:
     def check(self) -> None:
         """Raises Deposed."""
         if self._elapsed() >= self._until:
-            raise LeadershipLost("held back: the lease was not renewed in time")
-
-
-# Who leads, by a Lease, with the timing and the manners of client-go's elections.
-#
-#     follower ── the lease is free, ours, or not renewed for its duration ──► leader
-#        ▲                                                                     │
-#        └──────────────── not renewed within the renew deadline ──────────────┘
-#
-# How old a lease is goes by when this process saw it change, never by the other's clock. A candidate
-# reads the lease several times per retry period, so that it knows within a fraction of a second when it
-# was renewed last, and tries to take it at the moment it runs out. The fence opens with every renewal
-# until the renew deadline, counted from before the renewal was sent; so it is shut before anyone else
-# can take the lease, whatever became of our requests.
+            raise LeadershipLost("not sent: the lease was not renewed in time")
 
 
 _JITTER = 1.2
@@ -81,6 +70,19 @@ Report = Callable[[str, str], None]
 
 
 class Election:
+    """A candidate for one Lease.
+
+        follower ── the lease is free, ours, or not renewed for its duration ──► leader
+           ▲                                                                     │
+           └──────────────── not renewed within the renew deadline ──────────────┘
+
+    A lease's age counts from when this process saw it change, never by the holder's clock. A candidate
+    reads the lease several times per retry period, so that it knows within a fraction of a second when
+    it was last renewed, and tries to acquire it when it expires. Each renewal opens the fence until the
+    renew deadline, counted from before the request was sent, so the fence closes before another process
+    can acquire the lease.
+    """
+
     def __init__(
         self,
         client: Client,
@@ -96,7 +98,7 @@ class Election:
         """Who holds the lease as far as is known."""
         self.is_leading = False
         self.is_first = False
-        """Whether there was no lease before: nobody led until now."""
+        """Whether the lease did not exist before, so there was no leader yet."""
         self._client = client
         self._settings = settings
         self._fence = fence
@@ -129,7 +131,7 @@ class Election:
         return min(wait, left) if left > 0 else wait
 
     def _duration(self) -> float:
-        """What the lease on the server says; whoever holds it may be set up differently."""
+        """The duration in the lease on the server; the holder may be configured differently."""
         seen = self._seen.spec.lease_duration_seconds if self._seen is not None else None
         return float(seen or self._settings.lease_duration)
 
@@ -227,7 +229,7 @@ class Election:
         return taken
 
     def _lease_seconds(self) -> int:
-        """As the lease says it: in whole seconds, and no fewer than were asked for."""
+        """As written to the lease: in whole seconds, rounded up."""
         return max(1, math.ceil(self._settings.lease_duration))
 
     async def _take(self) -> bool:
@@ -329,7 +331,7 @@ class Election:
 
 
 async def announce(client: Client, settings: LeaderElection, message: str, wall: float) -> None:
-    """Writes an Event about the lease; if that cannot be done, nothing is lost."""
+    """Writes an Event about the lease, at best effort."""
     name = f"{settings.resource_name}.{int(wall * 1_000_000_000):x}"
     event = {
         "apiVersion": "events.k8s.io/v1",

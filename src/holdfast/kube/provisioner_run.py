@@ -1,4 +1,4 @@
-"""All that `holdfast provisioner` is made of, put together: client, runner, service."""
+"""Assembles `holdfast provisioner`: client, runner and service."""
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
@@ -32,7 +32,7 @@ class ProvisionerSettings:
 
 
 async def run(settings: ProvisionerSettings) -> None:
-    """Until SIGTERM or SIGINT. Raises KubernetesError."""
+    """Runs until SIGTERM or SIGINT. Raises KubernetesError."""
     requests = Requests(urlsplit(settings.access.server).netloc)
     lease = LeaderElection(
         leader_elect=settings.elect, resource_name=LEASE, resource_namespace=settings.lease_namespace
@@ -67,7 +67,7 @@ class _Figures:
         if self.provisioner is None:
             return
         for name, about, total in (
-            ("created", "Reservations that were to be created.", self.provisioner.created),
+            ("created", "Reservations requested.", self.provisioner.created),
             ("failures", "Reservations that could not be created.", self.provisioner.failures),
         ):
             yield CounterMetricFamily(f"holdfast_provisioner_{name}_total", about, total)

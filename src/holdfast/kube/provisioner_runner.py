@@ -1,4 +1,4 @@
-"""A provisioner on its own: what pods ask for goes in, reservations come out.
+"""The loop of the stand-alone provisioner: creates the reservations that pods request.
 
 reflectors ─► inbox ─► provisioner ─► writes ─► server ─► reflectors …
 """
@@ -18,7 +18,7 @@ from holdfast.kube.leader_election import Fence
 from holdfast.kube.runner import Log, no_log
 from holdfast.kube.writer.pod_status import annotation_job
 from holdfast.kube.writer.reservation_writes import ReservationWriter
-from holdfast.kube.writer.write_queue import Lane, Sender, WriteQueue
+from holdfast.kube.writer.write_queue import ApiWriter, Lane, WriteQueue
 from holdfast.scheduler.cluster.decisions import AnnotatePod, CreateReservation
 from holdfast.scheduler.cluster.events import Event
 from holdfast.scheduler.controllers.provisioner import Provisioner
@@ -32,7 +32,7 @@ WATCHED = (
 
 
 class ProvisionerRunner:
-    """`fence` says whether this process may write; see `Election`."""
+    """`fence` tells whether this process may write; see `Election`."""
 
     def __init__(
         self,
@@ -54,9 +54,9 @@ class ProvisionerRunner:
         self.reflectors = [
             Reflector(client, each, self._put, self._reporter(each), stream, rng) for each in WATCHED
         ]
-        self._sender = Sender(client, fence)
+        self._api = ApiWriter(client, fence)
         self.queue = WriteQueue(self._write_failed)
-        self._reservations = ReservationWriter(self._sender, self.queue, self._put)
+        self._reservations = ReservationWriter(self._api, self.queue, self._put)
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -119,7 +119,7 @@ class ProvisionerRunner:
                 self._reservations.create(decision)
             elif isinstance(decision, AnnotatePod):
                 self._log("refused", level="warning", pod=str(decision.pod), **_why(decision))
-                job = annotation_job(self._sender, decision, self._put)
+                job = annotation_job(self._api, decision, self._put)
                 self.queue.submit(Lane.STATUS, decision.pod.uid, job)
 
     def _put(self, event: Event) -> None:

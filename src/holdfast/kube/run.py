@@ -1,4 +1,4 @@
-"""CustomResourceDefinitions, put on a server by server-side apply."""
+"""Assembles `holdfast run`: client, scheduler, runner and service; installs the CRDs on request."""
 
 import asyncio
 import gc
@@ -46,38 +46,6 @@ class _Definition(msgspec.Struct):
     status: _Status = msgspec.field(default_factory=_Status)
 
 
-async def install_crds(client: Client) -> list[str]:
-    """The names of what was applied, once the server serves all of it. Raises KubernetesError.
-
-    Fields others have set are taken over: what the definitions say is what this version needs.
-    """
-    names = []
-    for definition in definitions():
-        name = definition["metadata"]["name"]
-        path = f"{_COLLECTION}/{name}?fieldManager=holdfast&force=true"
-        await client.call(Request("PATCH", path, msgspec.json.encode(definition), APPLY), attempts=5)
-        names.append(name)
-    for name in names:
-        await _established(client, name)
-    return names
-
-
-async def _established(client: Client, name: str) -> None:
-    try:
-        async with asyncio.timeout(_PATIENCE):
-            while True:
-                answer = await client.call(get(f"{_COLLECTION}/{name}"), attempts=5)
-                status = msgspec.json.decode(answer, type=_Definition).status
-                if any(c.type == "Established" and c.status == "True" for c in status.conditions or ()):
-                    return
-                await asyncio.sleep(_LOOK_EVERY)
-    except TimeoutError:
-        raise KubernetesError(f"{name}: not established after {_PATIENCE:g} s") from None
-
-
-# All that `holdfast run` is made of, put together: client, scheduler, runner, service.
-
-
 HEALTH_PORT = 10259
 """kube-scheduler's."""
 
@@ -100,14 +68,14 @@ class RunSettings:
 
 
 async def run(settings: RunSettings) -> None:
-    """Until SIGTERM or SIGINT. Raises KubernetesError."""
+    """Runs until SIGTERM or SIGINT. Raises KubernetesError."""
     running = Running(settings)
     async with running.client:
         await running.run()
 
 
 class Running:
-    """A scheduler process. `runner` is the one at work; there is another after each lost lease."""
+    """A scheduler process. `runner` is the current one; each lost lease starts a new one."""
 
     def __init__(self, settings: RunSettings) -> None:
         self._settings = settings
@@ -203,3 +171,32 @@ def _claim_timeout(configuration: Configuration) -> float:
         if isinstance(args, VolumeBindingArgs):
             return float(args.bind_timeout_seconds)
     return float(VolumeBindingArgs().bind_timeout_seconds)
+
+
+async def install_crds(client: Client) -> list[str]:
+    """Applies the CRDs server-side; returns their names once the server has established all of them.
+
+    Overrides fields that other managers set. Raises KubernetesError.
+    """
+    names = []
+    for definition in definitions():
+        name = definition["metadata"]["name"]
+        path = f"{_COLLECTION}/{name}?fieldManager=holdfast&force=true"
+        await client.call(Request("PATCH", path, msgspec.json.encode(definition), APPLY), attempts=5)
+        names.append(name)
+    for name in names:
+        await _established(client, name)
+    return names
+
+
+async def _established(client: Client, name: str) -> None:
+    try:
+        async with asyncio.timeout(_PATIENCE):
+            while True:
+                answer = await client.call(get(f"{_COLLECTION}/{name}"), attempts=5)
+                status = msgspec.json.decode(answer, type=_Definition).status
+                if any(c.type == "Established" and c.status == "True" for c in status.conditions or ()):
+                    return
+                await asyncio.sleep(_LOOK_EVERY)
+    except TimeoutError:
+        raise KubernetesError(f"{name}: not established after {_PATIENCE:g} s") from None

@@ -1,10 +1,11 @@
-"""The loop: what the server says goes in, a round is made, what it decides goes out.
+"""The main loop on Kubernetes: feeds events to the scheduler, runs rounds, hands decisions to the
+writer.
 
     reflectors ─► inbox ─► scheduler ─► writer ─► server ─► reflectors …
 
-Nothing here waits for the server. Rounds are cut into pieces of some pods each, so that binds flow
-while the rest is still being decided, and no more is decided than can soon be bound: a pod that waits
-for the network may still be overtaken by a more important one.
+The loop never waits for the server. A round is cut into slices of some pods each, so that binds are
+written while the rest is still being decided, and decisions stop while too many binds are unwritten: a
+pod that has not been decided can still be overtaken by a more important one.
 """
 
 import asyncio
@@ -30,7 +31,7 @@ from holdfast.scheduler.scheduler import Scheduler
 PODS_AT_ONCE = 100
 """So many pods are tried before the network gets its turn, or as many as take"""
 SLICE = 0.02
-"""seconds: it takes milliseconds to say why a pod has no node, and whom it could preempt."""
+"""seconds: diagnosing an unschedulable pod, preemption included, takes milliseconds."""
 FED_AT_ONCE = 500
 """So many events are fed before it does."""
 BINDS_WAITING = 500
@@ -40,7 +41,7 @@ _CLAIMING = ("Node", "Pod", "Reservation", "PodGroup", "PersistentVolume", "Pers
 """The kinds in which claims on capacity are written, and where there is any."""
 
 _LEVELS = {"listed": "debug", "listing": "debug", "cut off": "debug", "failed": "warning"}
-"""That the server is away the client says, once for all reflectors."""
+"""The client logs once for all reflectors that the server is unreachable."""
 
 Log = Callable[..., None]
 """Called with an event's name and its particulars by name; `level` among them if it is not `info`."""
@@ -55,7 +56,7 @@ def no_log(event: str, **particulars: object) -> None:
 
 
 class Runner:
-    """`fence` says whether this process may decide and write; see `Election`."""
+    """`fence` tells whether this process may decide and write; see `Election`."""
 
     def __init__(
         self,
@@ -130,7 +131,7 @@ class Runner:
             await asyncio.gather(*endless, syncing, return_exceptions=True)
 
     def follow(self) -> None:
-        """Decides nothing until `lead` says so."""
+        """Makes no decisions before `lead` is called."""
         self._follows = True
 
     async def lead(self, anew: bool) -> None:
@@ -150,7 +151,7 @@ class Runner:
         give_up_at = asyncio.get_running_loop().time() + patience
         if not await self.writer.queue.drain(patience):
             return False
-        # The last binds are known by now, and want to be told of.
+        # The outcomes of the last binds are known now; their Events are still to be written.
         while self._inbox:
             self._feed_some()
         self.writer.carry_out(self.scheduler.round(self._clock.now(), limit=0))
@@ -177,7 +178,7 @@ class Runner:
         return not (self._inbox or self.scheduler.unfinished or len(self.writer.queue))
 
     def wake(self) -> None:
-        """Something outside changed: who leads, say."""
+        """Wakes the loop up after an outside change, such as of the leader."""
         self._wake.set()
 
     # The loop

@@ -1,13 +1,13 @@
-"""What `holdfast run` and `holdfast provisioner` share: a lease to work under, health, and an end.
+"""The process around a runner: leader election, health endpoints, shutdown.
 
-    start ─► follow (reflectors are kept warm) ─► lead ─► stop: finish writes, let go of the lease
-               ▲                                    │
-               └──── the lease was lost: everything believed is forgotten
+    start ─► follow (reflectors stay in sync) ─► lead ─► stop: finish writes, release the lease
+               ▲                                   │
+               └──── lease lost: all state is discarded
 
-One that has lost its lease is a candidate again, in the same process, but begins anew: with a runner
-that has read nothing yet, and under another identity. So what was believed about writes that may or may
-not have been made is gone, and even if nobody else wants the lease it is taken only after it ran out,
-when nothing that was sent before can arrive any more.
+A process that has lost its lease becomes a candidate again with a new runner, whose reflectors have
+read nothing yet, and under a new identity. So assumptions about writes with unknown outcome are gone,
+and the lease, even if nobody else wants it, is acquired only after it expired, when no earlier write
+can arrive.
 """
 
 import asyncio
@@ -50,7 +50,7 @@ class ServiceRunner(Protocol):
     async def close(self) -> None: ...
 
     def follow(self) -> None:
-        """Decides nothing until `lead` says so."""
+        """Makes no decisions before `lead` is called."""
 
     async def lead(self, anew: bool) -> None:
         """Decides from now on; with `anew`, once it has read what another leader may have written."""
@@ -60,7 +60,7 @@ class ServiceRunner(Protocol):
 
 
 class HealthAnswers(NamedTuple):
-    """What is told on the health port, beside whether all is well."""
+    """What the health port serves besides the checks."""
 
     where: tuple[str, int] | None
     metrics: Callable[[], bytes]
@@ -71,7 +71,7 @@ class HealthAnswers(NamedTuple):
 
 
 class LeasedService:
-    """`fence` and `clock` are for the runners."""
+    """Runs a runner under a lease. The runners use its `fence` and `clock`."""
 
     def __init__(
         self,
@@ -122,7 +122,7 @@ class LeasedService:
             self._log("stopped")
 
     async def _serve(self, runner: ServiceRunner, stopping: "asyncio.Task[Any]") -> None:
-        """Until a signal says so, or leadership is lost."""
+        """Runs until a signal arrives or leadership is lost."""
         running = asyncio.create_task(runner.run())
         leading = asyncio.create_task(self._lead(runner))
         finished = False
@@ -146,7 +146,7 @@ class LeasedService:
             if self._elect and finished:
                 await self._election.release()
             elif self._elect and self._stop.is_set():
-                # What was sent may still arrive: whoever leads next must not begin before that.
+                # Sent writes may still arrive: the next leader must not start before that.
                 self._log("lease not released: writes are unanswered", level="warning")
 
     async def _lead(self, runner: ServiceRunner) -> None:
@@ -167,7 +167,7 @@ class LeasedService:
             starting.cancel()
             await asyncio.gather(starting, return_exceptions=True)
         self.leaderships_lost += 1
-        self._log("leadership lost: a candidate again, with nothing remembered", level="warning")
+        self._log("leadership lost: state discarded, now a candidate again", level="warning")
         self._announce(f"{election.identity} stopped leading")
 
     def _announce(self, message: str) -> None:

@@ -1,7 +1,7 @@
-"""Who we are to the server, and how that changes while we run.
+"""Client credentials for an API server: static ones, rotated files, and exec plugins.
 
-A client asks `current()` before every request; that costs nothing. Where it answers None, or the server
-said 401, the client awaits `renew()`.
+`current()` is called before every request and is cheap. The client awaits `renew()` when `current()`
+returns None or the server answers 401.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ _NOBODY = ClientIdentity()
 
 
 class Credentials:
-    """What never changes."""
+    """Credentials that never change. The base of the others."""
 
     def __init__(self, identity: ClientIdentity) -> None:
         self._identity: ClientIdentity | None = identity
@@ -46,13 +46,13 @@ class Credentials:
         return self._identity
 
     async def renew(self) -> ClientIdentity:
-        """What is true now, read or made anew. Raises CredentialsError."""
+        """Reads or obtains new credentials. Raises CredentialsError."""
         assert self._identity is not None
         return self._identity
 
     @property
     def may_change(self) -> bool:
-        """Whether asking anew can help against a 401."""
+        """Whether renewing can help after a 401."""
         return False
 
 
@@ -62,7 +62,7 @@ class Anonymous(Credentials):
 
 
 class FileCredentials(Credentials):
-    """A token or a certificate in files that somebody rotates."""
+    """A token or a client certificate in files that are rotated from outside."""
 
     def __init__(
         self,
@@ -96,8 +96,8 @@ class FileCredentials(Credentials):
             if self._token and not token:
                 raise CredentialsError(f"{self._token}: the token file is empty")
         except (CredentialsError, UnicodeDecodeError) as error:
-            # A file that is being replaced may be gone for a moment: what it said is good until the
-            # server says otherwise.
+            # A file that is being replaced may be gone for a moment: the old token is used until
+            # the server rejects it.
             if self._identity is None:
                 if isinstance(error, CredentialsError):
                     raise
@@ -125,12 +125,6 @@ def _read(path: Path) -> bytes:
         raise CredentialsError(f"{path}: {error.strerror or error}") from None
 
 
-# Credentials made by another program, by the protocol of `client.authentication.k8s.io`.
-#
-# The program gets an ExecCredential in the environment variable KUBERNETES_EXEC_INFO and prints one
-# with a status. What it gave is kept until it expires, or until the server refuses it.
-
-
 GROUP = "client.authentication.k8s.io"
 VERSIONS = (f"{GROUP}/v1", f"{GROUP}/v1beta1")
 _PATIENCE = 60.0
@@ -151,7 +145,7 @@ class ExecCredential(Struct):
 
 
 class ExecPlugin:
-    """What a kubeconfig says about the program."""
+    """The `exec` section of a kubeconfig user."""
 
     def __init__(
         self,
@@ -170,10 +164,16 @@ class ExecPlugin:
         self.interactive_mode = interactive_mode
         self.install_hint = install_hint
         self.cluster = cluster
-        """Where the server is, if the program is to be told."""
+        """The cluster info, if the plugin asks for it."""
 
 
 class ExecCredentials(Credentials):
+    """Credentials from an exec plugin, by the protocol of `client.authentication.k8s.io`.
+
+    The plugin gets an ExecCredential in the environment variable KUBERNETES_EXEC_INFO and prints one
+    with a status. The result is cached until it expires or the server rejects it.
+    """
+
     def __init__(self, plugin: ExecPlugin, rest: ClientIdentity) -> None:
         self._plugin = plugin
         self._rest = rest
@@ -289,5 +289,5 @@ class ExecCredentials(Credentials):
 
 
 def command_path(command: str, folder: Path) -> str:
-    """A command with a slash in it is looked for from the kubeconfig's folder."""
+    """Resolves a command that contains a slash relative to the kubeconfig's folder."""
     return str(folder / command) if os.sep in command and not Path(command).is_absolute() else command

@@ -1,8 +1,11 @@
-"""What kubeconfig files say, merged as kubectl merges them.
+"""Loads kubeconfig files with kubectl's merge rules and turns a context into an `Access`.
 
-The first file that has a cluster, a user or a context of some name wins, whole; so does the first that
-names a current context. Paths inside a file are relative to its folder, so everything keeps the name of
-the file it came from, which errors name too.
+`find_access` is the entry point: an explicit file, else the files in KUBECONFIG, else the in-cluster
+service account, else `~/.kube/config`.
+
+Merge rules: the first file that defines a cluster, user or context of some name wins as a whole; so
+does the first current-context. Relative paths are relative to the file they stand in, so each entry
+keeps the file it came from; errors name that file too.
 """
 
 import base64
@@ -150,7 +153,9 @@ class Kubeconfig:
 
 
 def read_kubeconfig(paths: Sequence[Path], must_exist: bool) -> Kubeconfig:
-    """Files that are not there are passed over, unless they must exist. Raises KubeconfigError."""
+    """Reads and merges the files. Missing files are skipped unless they must exist. Raises
+    KubeconfigError.
+    """
     merged = Kubeconfig()
     for path in paths:
         try:
@@ -186,7 +191,7 @@ def _parse(path: Path, text: bytes) -> _Document:
         raise KubeconfigError(str(path), error.field, error.message) from None
 
 
-# From a kubeconfig's context to what a client needs.
+# A context of a kubeconfig as an Access.
 
 
 _INTERACTIVE_MODES = ("Never", "IfAvailable", "Always")
@@ -194,7 +199,7 @@ _EXEC_EXTENSION = "client.authentication.k8s.io/exec"
 
 
 def access_from(config: Kubeconfig, context: str = "") -> Access:
-    """By the context of that name, or the current one. Raises KubeconfigError."""
+    """The Access for the named context, or the current one. Raises KubeconfigError."""
     files = ":".join(str(path) for path in config.files)
     wanted = context or config.current_context
     if not wanted:
@@ -254,7 +259,7 @@ def _tls(cluster: ClusterEntry, origin: Origin) -> Tls:
     )
     if ca is not None and cluster.insecure_skip_tls_verify:
         raise origin.fault(
-            "insecure-skip-tls-verify", "makes no sense together with a certificate authority"
+            "insecure-skip-tls-verify", "cannot be combined with a certificate authority"
         )
     return Tls(ca, cluster.insecure_skip_tls_verify, cluster.tls_server_name)
 
@@ -358,7 +363,7 @@ def _acting_as(user: UserEntry, origin: Origin) -> tuple[tuple[str, str], ...]:
 
 
 def _bytes(origin: Origin, field: str, path: str, data: str) -> bytes | None:
-    """What is in the file, or in the field itself; that wins."""
+    """The content of the file, or the inline data, which takes precedence."""
     if data:
         try:
             return base64.b64decode("".join(data.split()), validate=True)
@@ -376,7 +381,7 @@ def _path(origin: Origin, path: str) -> Path:
     return origin.file.parent / Path(path).expanduser()
 
 
-# From inside a pod: its service account.
+# In-cluster configuration: the service account of the pod.
 
 
 FOLDER = Path("/var/run/secrets/kubernetes.io/serviceaccount")
@@ -387,7 +392,7 @@ def is_in_cluster(folder: Path = FOLDER) -> bool:
 
 
 def access_in_cluster(folder: Path = FOLDER) -> Access:
-    """Proxies are not asked: the server is next door. Raises KubeconfigError."""
+    """The Access of the pod's service account. Proxy settings are ignored. Raises KubeconfigError."""
     host = os.environ.get("KUBERNETES_SERVICE_HOST", "")
     port = os.environ.get("KUBERNETES_SERVICE_PORT", "443")
     if not host:
@@ -409,11 +414,11 @@ def access_in_cluster(folder: Path = FOLDER) -> Access:
     )
 
 
-# Where to look for a cluster, in what order.
+# Loading order.
 
 
 def find_access(path: str | None = None, context: str = "") -> Access:
-    """The file given; else those in KUBECONFIG; else the pod's service account; else ~/.kube/config.
+    """The explicit file; else those in KUBECONFIG; else the service account; else ~/.kube/config.
 
     Raises KubeconfigError.
     """

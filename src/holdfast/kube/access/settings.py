@@ -1,4 +1,4 @@
-"""All a client needs to know about one API server."""
+"""`Access`, the connection settings of one API server, with TLS contexts and proxy selection."""
 
 import ipaddress
 import ssl
@@ -35,11 +35,11 @@ class Access:
     """Where all this was found, for logs."""
 
 
-# TLS contexts.
+# TLS contexts
 
 
 def make_context(tls: Tls, identity: ClientIdentity) -> ssl.SSLContext:
-    """Raises KubeconfigError or CredentialsError where a certificate makes no sense."""
+    """Raises KubeconfigError or CredentialsError if a certificate is invalid."""
     try:
         context = ssl.create_default_context(
             cadata=tls.ca.decode("ascii") if tls.ca is not None else None
@@ -59,7 +59,9 @@ def make_context(tls: Tls, identity: ClientIdentity) -> ssl.SSLContext:
 
 
 def _load(context: ssl.SSLContext, identity: ClientIdentity) -> None:
-    """The library reads certificates from files only, so they are in one for as long as that takes."""
+    """Loads a client certificate through a temporary file: the ssl module reads them from files
+    only.
+    """
     with tempfile.TemporaryDirectory(prefix="holdfast-") as folder:
         pair = Path(folder) / "pair.pem"
         pair.touch(mode=0o600)
@@ -70,7 +72,7 @@ def _load(context: ssl.SSLContext, identity: ClientIdentity) -> None:
             raise CredentialsError(f"client certificate and key: {error.reason or error}") from None
 
 
-# Which proxy to go through, by the rules of Go's programs: HTTPS_PROXY, HTTP_PROXY, NO_PROXY.
+# Proxy selection by Go's rules: HTTPS_PROXY, HTTP_PROXY, NO_PROXY
 
 
 SCHEMES = ("http", "https")
@@ -90,7 +92,9 @@ def proxy_from(environment: Mapping[str, str], server: str) -> str | None:
 
 
 def is_exempt(host: str, port: int, exempt: str) -> bool:
-    """Loopback always; else by name, domain, address, network, each with or without a port."""
+    """Whether NO_PROXY covers the host: loopback always; else by name, domain, address or network,
+    each with or without a port.
+    """
     address = _address(host)
     if host == "localhost" or (address is not None and address.is_loopback):
         return True

@@ -1,4 +1,4 @@
-"""Where things are on an API server."""
+"""A Kubernetes API client: paths of resources, requests with retries, and watches."""
 
 import asyncio
 import math
@@ -25,7 +25,7 @@ from holdfast.kube.http.flow_control import Backoff, Reach, Report, unreachable
 
 
 def path_of(info: KindInfo, namespace: str = "", name: str = "", subresource: str = "") -> str:
-    """A collection, an object of it, or a subresource of that."""
+    """The path of a collection, of an object in it, or of a subresource of that object."""
     root = f"/apis/{info.api_version}" if info.group else f"/api/{info.api_version}"
     parts = [root]
     if namespace:
@@ -45,16 +45,6 @@ VOLUME = KINDS["v1", "PersistentVolume"]
 LEASE = KINDS["coordination.k8s.io/v1", "Lease"]
 
 
-# Requests to one API server, over one pool of connections.
-#
-# `send` makes one attempt (two, where credentials had to be renewed) and raises what came of it; `call`
-# makes as many as it takes, for requests that do no harm when they arrive twice. `watch` gives the
-# bytes of an answer that does not end.
-#
-# Requests and watches go over the `wire`, unless a proxy stands between: then a general library is
-# used.
-
-
 JSON = "application/json"
 MERGE = "application/merge-patch+json"
 JSON_PATCH = "application/json-patch+json"
@@ -68,10 +58,10 @@ _KEEP_ALIVE = 60.0
 
 
 class RequestLimits(NamedTuple):
-    """For how long a request may be carried out, counted from when it is sent."""
+    """How long the server may work on a request, counted from when it is sent."""
 
     query: str = ""
-    """Added to its path: what the server is told."""
+    """The query string that is added to the path."""
     timeout: float = math.inf
     """The answer is waited for no longer."""
 
@@ -105,7 +95,7 @@ class _Details(msgspec.Struct, rename="camel"):
 
 
 class Status(msgspec.Struct):
-    """What a server says when it says no."""
+    """The Status object of an error response."""
 
     code: int = 0
     reason: str = ""
@@ -118,6 +108,13 @@ def get(path: str, timeout: float = REQUEST_TIMEOUT) -> Request:
 
 
 class Client:
+    """Requests to one API server over one connection pool.
+
+    `send` makes one attempt (two if credentials had to be renewed) and raises its error. `call`
+    retries, for requests that are safe to repeat. `watch` returns the byte stream of a response that
+    does not end. Requests and watches use `Wire`, except behind a proxy, where aiohttp is used.
+    """
+
     def __init__(
         self,
         access: Access,
@@ -189,7 +186,7 @@ class Client:
             try:
                 return await self.send(request)
             except (ApiError, Unreachable, CredentialsError) as error:
-                if isinstance(error, ApiError) and not error.is_passing:
+                if isinstance(error, ApiError) and not error.is_transient:
                     raise
                 if attempts is not None and backoff.tries + 1 >= attempts:
                     raise
@@ -337,12 +334,14 @@ class Client:
         lines = [("Host", host), *headers.items()]
         for name, value in lines:
             if not value.isprintable():
-                raise CredentialsError(f"{name}: the value has characters no header may have")
+                raise CredentialsError(f"{name}: the value has characters that a header cannot have")
         self._head = "".join(f"{name}: {value}\r\n" for name, value in lines).encode("latin-1")
 
 
 async def _pieces(response: aiohttp.ClientResponse, idle: float) -> AsyncIterator[bytes]:
-    """The library's own time limit is lost with a connection whose bytes are not HTTP."""
+    """The chunks of a response. aiohttp's own timeout is lost when a connection delivers bytes that
+    are not HTTP.
+    """
     while True:
         async with asyncio.timeout(idle):
             piece = await response.content.readany()
@@ -352,7 +351,7 @@ async def _pieces(response: aiohttp.ClientResponse, idle: float) -> AsyncIterato
 
 
 def _cut(response: aiohttp.ClientResponse) -> None:
-    """A stream that is left in the middle is not taken leave of: that would wait for the other side."""
+    """Aborts a stream in the middle. A graceful close would wait for the peer."""
     connection = response.connection
     if connection is not None and connection.transport is not None:
         connection.transport.abort()

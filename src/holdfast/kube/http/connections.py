@@ -1,14 +1,14 @@
-"""HTTP/1.1 over connections of our own: short requests over a pool of kept ones, a stream on one each.
+"""A minimal HTTP/1.1 client: a pool of kept-alive connections for requests, one connection per stream.
 
-A scheduler makes two requests per pod, and the API server answers each in about a millisecond: what the
-client spends on them is most of the scheduler's own time. This is the little that such requests need: a
-head made of prepared bytes, one write, one parsed answer. Proxies go another way.
+A scheduler makes two requests per pod and the API server answers each in about a millisecond, so client
+overhead would be most of the scheduler's time. This client sends a request head of prepared bytes in
+one write and parses one response. Requests through a proxy use aiohttp instead (see `client`).
 
-What is said in the head of a request is decided in the same step as the write, so nothing can come
-between the two.
+The request head is built in the same step as the write, so that nothing can happen between the
+leadership check and the write.
 
-Whatever arrives, a request or a stream ends: by an answer, by a cut, by bytes that are not HTTP, or by
-silence. All of these but the first are Unreachable.
+Every request and every stream terminates: with a response, a closed connection, bytes that are not
+HTTP, or a timeout. All but the first raise Unreachable.
 """
 
 import asyncio
@@ -66,7 +66,7 @@ class Wire:
             connection.last = True
 
     def close(self) -> None:
-        """For good, and without a word to the server, whose answer nobody would wait for."""
+        """Aborts all connections without a graceful close."""
         for connection in list(self._open):
             connection.abort()
         for stream in list(self._streams):
@@ -163,8 +163,9 @@ class Wire:
 
 
 def _deliver_soon_or_never(connection: socket.socket | None) -> None:
-    """A write must not arrive long after it was sent, when somebody else may lead: what is not
-    acknowledged in time is not sent again, nor what is left when the connection is closed."""
+    """Sets socket options so that a write does not arrive late, when another process may lead: data
+    that is not acknowledged in time is not retransmitted, and data left at close is discarded.
+    """
     option = getattr(socket, "TCP_USER_TIMEOUT", None)
     if connection is None or connection.family not in (socket.AF_INET, socket.AF_INET6):
         return
@@ -175,7 +176,7 @@ def _deliver_soon_or_never(connection: socket.socket | None) -> None:
 
 
 class _Connection(asyncio.Protocol):
-    """One request at a time. The methods named `on_…` are called by the parser."""
+    """One pooled connection, one request at a time. The parser calls the `on_…` methods."""
 
     def __init__(self) -> None:
         self.last = False
@@ -265,7 +266,7 @@ class _Connection(asyncio.Protocol):
 
 
 class Stream(asyncio.Protocol):
-    """One answer, whose body is given out in the pieces it comes in."""
+    """One response whose body is yielded in the chunks it arrives in."""
 
     def __init__(self, idle: float) -> None:
         self.status = 0

@@ -1,4 +1,4 @@
-"""How long to wait before trying again: longer each time, and never in step with others."""
+"""Back-off, client-side rate limiting, and tracking of whether the server is reachable."""
 
 import asyncio
 import os
@@ -13,7 +13,9 @@ from holdfast.kube.errors import NoConnection, Unreachable
 
 
 class Backoff:
-    """The k-th wait is `first * 2^k`, at most `most`, times something between 1 and 2."""
+    """Exponential back-off with jitter: wait k is `first * 2^k`, at most `most`, times a factor of 1
+    to 2.
+    """
 
     def __init__(self, rng: random.Random, first: float = 0.5, most: float = 30.0) -> None:
         self._first = first
@@ -31,11 +33,8 @@ class Backoff:
         self.tries = 0
 
 
-# A bound on requests per second, with a burst: a bucket that fills at `qps` and holds `burst`.
-
-
 class RateLimit:
-    """A `qps` below zero is no limit."""
+    """A token bucket that fills at `qps` and holds `burst`. A negative `qps` means no limit."""
 
     def __init__(self, qps: float = -1.0, burst: int = 1) -> None:
         self._qps = qps
@@ -57,9 +56,6 @@ class RateLimit:
         return max((1.0 - self._left) / self._qps, 0.001)
 
 
-# Whether the server can be reached, and in what words it is said that it cannot.
-
-
 CUT = "the connection was cut"
 LATE = "no answer in time"
 
@@ -68,8 +64,10 @@ Report = Callable[[str, str], None]
 
 
 class Reach:
-    """Learns from each request. Who waits for a server that is away hears when it is back, so that
-    nobody sits out a long back-off."""
+    """Tracks from each request whether the server is reachable.
+
+    Waiters are woken when the server is back, so that they do not sit out a long back-off.
+    """
 
     def __init__(self, report: Report | None = None) -> None:
         self._report = report
@@ -107,7 +105,7 @@ class Reach:
 
 
 def unreachable(error: BaseException) -> Unreachable:
-    """From what went wrong in a library."""
+    """The Unreachable error for an exception of the HTTP library."""
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
         return NoConnection(_words(error.certificate_error))
     if isinstance(error, aiohttp.ClientConnectorError):

@@ -1,5 +1,10 @@
-"""The kinds the scheduler reads. One line each; those of custom resources may be absent. So may kinds
-that plugins read, which they declare.
+"""The kinds that the scheduler watches, and decoding of list pages and watch events into typed objects.
+
+Custom resources, and kinds that only plugins read (which they declare), may be absent on the server.
+
+The fast path decodes a whole page, or a watch event with its object, in one msgspec call; fields that
+scheduling does not read are skipped. Only if that fails are the parts decoded one by one, so that an
+invalid object affects only itself.
 """
 
 from collections.abc import Mapping
@@ -46,7 +51,7 @@ class Watched(NamedTuple):
 
     @property
     def readers(self) -> str:
-        """Which plugins read it, as logs say it; empty where Holdfast itself does."""
+        """Which plugins read the kind, for logs; empty if Holdfast itself does."""
         match self.read_by:
             case ():
                 return ""
@@ -68,7 +73,7 @@ class Watched(NamedTuple):
 
 
 def read_by_plugins(kinds: Mapping[ObjectKind, tuple[str, ...]]) -> tuple[Watched, ...]:
-    """What is watched for plugins, given who reads which kind."""
+    """The watched kinds for plugins, given which plugin reads which kind."""
     return tuple(
         Watched(kind.info(), optional=True, read_by=plugins) for kind, plugins in kinds.items()
     )
@@ -111,13 +116,6 @@ WATCHED = (
     _kind(VOLCANO_API, "Queue", optional=True),
     _kind(VOLCANO_JOB_API, "Job", optional=True),
 )
-
-
-# From the server's bytes to typed objects.
-#
-# The fast way is one call into msgspec for a whole page, or for a watch event with its object; what
-# scheduling does not read is skipped without being built. Only where that fails are the parts looked at
-# one by one, so that an object that makes no sense spoils nothing but itself.
 
 
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"
@@ -176,7 +174,7 @@ def _frame_decoder(type_: type[Object]) -> msgspec.json.Decoder[Any]:
 
 
 def decode_page(info: KindInfo, data: bytes) -> Page:
-    """A page of a list. Items do not say their kind on the wire; here they do."""
+    """Decodes a page of a list and sets the items' kind, which the wire format omits."""
     items: list[Found]
     if info.type is RawObject:
         return _raw_page(info, data)
@@ -195,7 +193,7 @@ def decode_page(info: KindInfo, data: bytes) -> Page:
 
 
 def decode_frame(info: KindInfo, line: bytes) -> Frame:
-    """An event of a watch. Raises ApiError if it is the server's word that the watch is over."""
+    """Decodes a watch event. Raises ApiError for an ERROR event."""
     try:
         frame = _frame_decoder(info.type).decode(line) if info.type is not RawObject else None
     except (msgspec.ValidationError, RecursionError):
@@ -214,7 +212,7 @@ def decode_frame(info: KindInfo, line: bytes) -> Frame:
 
 
 def _raw_page(info: KindInfo, data: bytes) -> Page:
-    """Of a kind whose objects are kept as they are."""
+    """A page of a kind whose objects are kept as raw JSON."""
     page = msgspec.json.decode(data, type=_RawPage)
     items = [decode_object(info, bytes(raw)) for raw in page.items or ()]
     return Page(items, page.metadata.resource_version, page.metadata.continue_)

@@ -1,8 +1,4 @@
-"""Which objects of a kind are known, and in which version.
-
-A watch says what changed; a list says what there is. From a list taken anew the mirror works out
-exactly what happened in between, deletions and namesakes included, and says no more than that.
-"""
+"""Reflector: lists and watches one kind and feeds the scheduler the differences."""
 
 import asyncio
 import random
@@ -33,11 +29,19 @@ Key = tuple[str, str]
 
 
 def is_older(version: str, than: str) -> bool:
-    """Versions are numbers on every server there is; where they are not, order is not known."""
+    """Compares resource versions, which are numbers on every known server; otherwise the order is
+    unknown.
+    """
     return version.isdigit() and than.isdigit() and int(version) < int(than)
 
 
 class ObjectStore:
+    """The known objects of one kind and their resource versions.
+
+    Compares a new list with the known objects and yields exactly the events in between, including
+    deletions and objects recreated under the same name.
+    """
+
     def __init__(self, info: KindInfo, ended: bool = False) -> None:
         self._info = info
         self._ended = ended
@@ -85,7 +89,7 @@ class ObjectStore:
             yield Updated(found) if before is not None else Added(found)
 
     def remove(self, found: Found) -> Iterator[Event]:
-        """The object is gone, as the server said."""
+        """Removes an object after a DELETED event."""
         if isinstance(found, Broken):
             key = (found.event.namespace, found.event.name)
         else:
@@ -125,20 +129,6 @@ class ObjectStore:
         return Deleted(gone)
 
 
-# Keeps the core in step with all objects of one kind.
-#
-#                   listed, or streamed             closed, cut, quiet for too long: same version
-#     start ──────────────────────► following ◄──┐──────────────────────────────────────┐
-#       ▲                             │  └───────┘──────────────────────────────────────┘
-#       └─────────────────────────────┘
-#         410, another ERROR event, bytes that make no sense, any other error while reading, or a
-#         watch that closes at once again and again; after a back-off
-#
-# A watch is resumed at the last version seen. Only where that cannot be is everything listed anew, and
-# then the difference is fed, not the list. A connection nobody answers on any more is found by its
-# silence: servers send a bookmark about once a minute.
-
-
 PAGE = 500
 QUIET = 90.0
 """After so many seconds without a byte a watch is taken for dead."""
@@ -150,7 +140,7 @@ ABSENT = 20.0
 """A kind the server does not know is looked for after a second or two, since its definition is often
 installed together with us, then less and less often, at last every 20 to 40 seconds."""
 _EMPTY_WATCHES = 5
-"""So many watches in a row that end at once with nothing to say, and the version is not trusted."""
+"""After this many consecutive watches that end at once without an event, the kind is listed again."""
 _LIST_TIMEOUT = 60.0
 _LONGEST_LINE = 64 * 2**20
 _FORBIDDEN = 403
@@ -166,6 +156,20 @@ def _no_report(what: str, particulars: str) -> None:
 
 
 class Reflector:
+    """Keeps the scheduler in sync with all objects of one kind.
+
+                      listed, or streamed             closed, cut, quiet for too long: same version
+        start ──────────────────────► following ◄──┐──────────────────────────────────────┐
+          ▲                             │  └───────┘──────────────────────────────────────┘
+          └─────────────────────────────┘
+            410, another ERROR event, undecodable bytes, any other read error, or a watch that
+            repeatedly closes at once; after a back-off
+
+    A watch is resumed at the last version seen. Only if that is impossible is the kind listed again,
+    and then only the difference is fed. A dead connection is detected by its silence: servers send a
+    bookmark about once a minute.
+    """
+
     def __init__(
         self,
         client: Client,
@@ -178,7 +182,7 @@ class Reflector:
         self.watched = watched
         self.synced = asyncio.Event()
         self.problem = ""
-        """What keeps the mirror from being up to date; "" if nothing does."""
+        """Why the store is not in sync; "" if it is."""
         self.lists = 0
         """How often everything was listed."""
         self.absent = False
@@ -188,7 +192,7 @@ class Reflector:
         self._report = report
         self._stream = stream
         self._rng = rng or client.rng
-        self._mirror = ObjectStore(watched.info, watched.ended)
+        self._store = ObjectStore(watched.info, watched.ended)
         self._version: str | None = None
         self._backoff = Backoff(self._rng)
         self._absence = Backoff(self._rng, first=1.0, most=ABSENT)
@@ -201,15 +205,15 @@ class Reflector:
         self._is_fresh = asyncio.Event()
 
     def __len__(self) -> int:
-        return len(self._mirror)
+        return len(self._store)
 
     def version(self, namespace: str, name: str, uid: str) -> str:
         """The resourceVersion last seen of an object; empty if it is not known."""
-        return self._mirror.version(namespace, name, uid)
+        return self._store.version(namespace, name, uid)
 
     def knows(self, found: Object) -> bool:
         """Whether the object is known, in this version or an earlier one."""
-        return self._mirror.knows(found)
+        return self._store.knows(found)
 
     async def refresh(self) -> None:
         """Reads everything anew; returns when that is done, or the kind turns out to be absent. A watch
@@ -258,7 +262,7 @@ class Reflector:
     # What there is
 
     async def _list(self) -> None:
-        self._mirror.begin_list()
+        self._store.begin_list()
         self.lists += 1
         more, limit = "", PAGE
         while True:
@@ -270,14 +274,14 @@ class Reflector:
             except ApiError as error:
                 if error.status != _GONE or not more:
                     raise
-                # The snapshot the pages come from is too old by now: all in one go, then.
-                self._mirror.begin_list()
+                # The version of the paged list has expired: list without paging.
+                self._store.begin_list()
                 more, limit = "", 0
                 continue
             page = decode_page(self.watched.info, data)
             del data
             for item in page.items:
-                for event in self._mirror.put(item):
+                for event in self._store.put(item):
                     self._sink(event)
             more = page.continue_
             if not more:
@@ -286,14 +290,14 @@ class Reflector:
         self._complete(page.resource_version)
 
     def _complete(self, version: str) -> None:
-        for event in self._mirror.end_list():
+        for event in self._store.end_list():
             self._sink(event)
         self._version = version
         self._is_fresh.set()
         self.absent = False
         self._absence.reset()
         self._in_step()
-        self._report("listed", f"{len(self._mirror)} objects at version {version}")
+        self._report("listed", f"{len(self._store)} objects at version {version}")
 
     def _in_step(self) -> None:
         self.problem = ""
@@ -307,7 +311,7 @@ class Reflector:
         start, came = loop.time(), False
         initial = self._version is None
         if initial:
-            self._mirror.begin_list()
+            self._store.begin_list()
             self.lists += 1
         try:
             async with self._client.watch(self._watch_url(), QUIET) as chunks:
@@ -346,10 +350,10 @@ class Reflector:
             ):
                 self._complete(version)
         elif frame.type == "DELETED":
-            for event in self._mirror.remove(found):
+            for event in self._store.remove(found):
                 self._sink(event)
         elif frame.type in ("ADDED", "MODIFIED"):
-            for event in self._mirror.put(found):
+            for event in self._store.put(found):
                 self._sink(event)
         else:
             raise ApiError(500, "UnknownEvent", f"a watch event of type {frame.type!r}")
@@ -379,7 +383,7 @@ class Reflector:
         await self._wait(f"{error}; {remedy}" if remedy else str(error), error.retry_after)
 
     async def _missing(self, error: ApiError) -> None:
-        for event in self._mirror.clear():
+        for event in self._store.clear():
             self._sink(event)
         self._version = None
         if not self.absent:
@@ -420,7 +424,7 @@ class Reflector:
 
 
 async def _lines(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """The lines of a stream, which falls into chunks anywhere."""
+    """Splits a stream of arbitrary chunks into lines."""
     rest: list[bytes] = []
     length = 0
     async for chunk in chunks:

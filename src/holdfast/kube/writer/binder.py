@@ -1,18 +1,17 @@
-"""A bind, from its decision to what became of it.
+"""Writes a bind and finds out its outcome.
 
     volumes written ─► claims bound ─► releases written ─► binding posted ─► confirmed
           │                 │               │
           └────────┬────────┴───────────────┤ refused
                    ▼                        │
-                refused                     └─ no answer, an error, or a conflict: look at the pod
+                refused                     └─ no answer, an error, or a conflict: read the pod
 
-A pod stays assumed until it is known what became of its bind. Where the server did not say, because the
-connection was cut, its answer was too slow, or it answered with an error of its own, the pod itself is
-looked at before anything is decided. One look is not enough: a bind that was not answered, or answered
-with an error, may still be carried out later. So a bind names the version of the pod it is for, where
-that is known; before the pod's capacity is given to others the pod is changed, so that a bind for the
-version before is refused; and it is looked at once more when the server has given up whatever it had of
-ours at the latest.
+A pod stays assumed until the outcome of its bind is known. If the connection was closed, the response
+timed out or was a server error, the pod is read. One read is not enough: the server may still carry out
+a bind that it did not answer or answered with an error. Therefore a bind names the pod's resource
+version where it is known; before the pod's capacity is released the pod is patched, so that the server
+rejects a bind for the earlier version; and the pod is read once more after the server's own request
+timeout.
 """
 
 import asyncio
@@ -32,9 +31,9 @@ from holdfast.kube.writer import volume_writes as volumes
 from holdfast.kube.writer.reservation_writes import Releases
 from holdfast.kube.writer.volume_writes import ClaimFailed, ClaimWaiter
 from holdfast.kube.writer.write_queue import (
+    TRANSIENT,
+    ApiWriter,
     Outcome,
-    Passing,
-    Sender,
     is_conflict,
     may_be_carried_out,
     wait_after,
@@ -51,11 +50,11 @@ Feed = Callable[[Event], None]
 
 
 class BindJob:
-    """Called again and again by the queue until it is done."""
+    """The write queue calls it repeatedly until it is done."""
 
     def __init__(
         self,
-        sender: Sender,
+        api: ApiWriter,
         feed: Feed,
         claims: ClaimWaiter,
         bind: Bind,
@@ -65,7 +64,7 @@ class BindJob:
         releases: Releases,
         version: str = "",
     ) -> None:
-        self._sender = sender
+        self._api = api
         self._feed = feed
         self._claims = claims
         self._bind = bind
@@ -79,7 +78,7 @@ class BindJob:
         self._wall = wall
         self._releases = releases
         self._give_up_at: float | None = None
-        self._backoff = sender.backoff(0.1, 5.0)
+        self._backoff = api.backoff(0.1, 5.0)
         self._errors = 0
         self._version = version
         """Of the pod as it was last seen; "" if that is not known."""
@@ -106,7 +105,7 @@ class BindJob:
         except LeadershipLost:
             # Whoever leads now sees the pod as it is.
             return None
-        except Passing as error:
+        except TRANSIENT as error:
             wait = wait_after(error, self._backoff)
             if (
                 wait is None
@@ -122,7 +121,7 @@ class BindJob:
     async def _write_volumes(self) -> None:
         while self._to_write:
             decision = self._to_write[0]
-            version = await volumes.write(self._sender, decision)
+            version = await volumes.write(self._api, decision)
             self._written[decision.claim.namespace, decision.claim.name] = version
             del self._to_write[0]
         self._backoff.reset()
@@ -164,35 +163,35 @@ class BindJob:
             "target": {"kind": "Node", "name": self._bind.node},
         }
         try:
-            await self._sender.write("POST", path_of(POD, pod.namespace, pod.name, "binding"), body)
+            await self._api.write("POST", path_of(POD, pod.namespace, pod.name, "binding"), body)
         except ApiError as error:
             if may_be_carried_out(error):
                 self._errors += 1
-                self._unsure_until = asyncio.get_running_loop().time() + self._sender.latest
-            if error.is_passing and self._errors < _SERVER_ERRORS:
+                self._unsure_until = asyncio.get_running_loop().time() + self._api.latest
+            if error.is_transient and self._errors < _SERVER_ERRORS:
                 raise
             return await self._refuse(error.message or str(error), is_conflict(error))
         except Unreachable as error:
             if may_be_carried_out(error):
-                self._unsure_until = asyncio.get_running_loop().time() + self._sender.latest
+                self._unsure_until = asyncio.get_running_loop().time() + self._api.latest
             raise
         self._feed(BindConfirmed(pod.uid))
         return None
 
     async def _refuse(self, why: str, was_conflict: bool = False) -> Outcome:
-        """Tells the core how the pod really is; and if that is without a node, that the bind failed."""
+        """Feeds the scheduler the pod's actual state; if it has no node, that the bind failed."""
         pod = self._bind.pod
         try:
-            found = decode_pod_json(await self._sender.read(path_of(POD, pod.namespace, pod.name)))
+            found = decode_pod_json(await self._api.read(path_of(POD, pod.namespace, pod.name)))
         except ApiError as error:
             if error.status == 404:
                 self._gone()
                 return None
-            if error.is_passing:
+            if error.is_transient:
                 return wait_after(error, self._backoff)
         except InvalidObject:
             pass  # it makes no sense any more, which its reflector will say
-        except Passing as error:
+        except TRANSIENT as error:
             return wait_after(error, self._backoff)
         else:
             if found.metadata.uid != pod.uid:
@@ -234,8 +233,8 @@ class BindJob:
             }
             patch = {"metadata": {"uid": pod.uid}, "status": {"conditions": [condition]}}
             path = path_of(POD, pod.namespace, pod.name, "status")
-            with suppress(*Passing):
-                await self._sender.write("PATCH", path, patch, STRATEGIC)
+            with suppress(*TRANSIENT):
+                await self._api.write("PATCH", path, patch, STRATEGIC)
                 self._is_withdrawn = True
         self._given_up = why
         return max(left, 0.1) if self._is_withdrawn else min(left, self._backoff.next())

@@ -1,7 +1,7 @@
-"""Kubernetes Events (`events.k8s.io/v1`), as `kubectl describe` shows them.
+"""Writes Events (`events.k8s.io/v1`), aggregating repeats into series.
 
-The same thing said again of the same object is a series: one Event whose count grows. The first repeat
-is written at once, further ones when the series ends, six minutes after it was last heard.
+A repeated event for the same object increments the count of one Event. The first repeat is written at
+once, later ones when the series ends, six minutes after the last occurrence.
 """
 
 import socket
@@ -16,7 +16,7 @@ from holdfast.api.times import format_micro_time, format_time
 from holdfast.kube.errors import ApiError, LeadershipLost
 from holdfast.kube.http.client import MERGE
 from holdfast.kube.http.flow_control import Backoff
-from holdfast.kube.writer.write_queue import Job, Outcome, Passing, Sender, wait_after
+from holdfast.kube.writer.write_queue import TRANSIENT, ApiWriter, Job, Outcome, wait_after
 from holdfast.scheduler.cluster.decisions import Emit, ObjectRef
 
 SERIES_ENDS = 360.0
@@ -39,9 +39,9 @@ class _Series:
 
 class EventWriter:
     def __init__(
-        self, sender: Sender, wall: Callable[[], float], version: Callable[[ObjectRef], str]
+        self, api: ApiWriter, wall: Callable[[], float], version: Callable[[ObjectRef], str]
     ) -> None:
-        self._sender = sender
+        self._api = api
         self._wall = wall
         self._version = version
         """The resourceVersion an object was last seen in, which events refer to as client-go's do."""
@@ -49,7 +49,7 @@ class EventWriter:
         self._last_name = 0
         self._second, self._second_text = -1, ""
         self._series: OrderedDict[Emit, _Series] = OrderedDict()
-        """What may be said again, in the order it was last heard."""
+        """Open series, least recently repeated first."""
 
     def job(self, event: Emit, controller: str) -> Job | None:
         """What is to be written, if anything."""
@@ -117,31 +117,32 @@ class EventWriter:
         return f"{self._second_text}.{int((now - second) * 1_000_000):06d}Z"
 
     def _writing(self, method: str, path: str, body: dict[str, Any]) -> Job:
-        return _Writing(self._sender, method, path, msgspec.Raw(msgspec.json.encode(body)))
+        return _Writing(self._api, method, path, msgspec.Raw(msgspec.json.encode(body)))
 
 
 class _Writing:
-    """One write. Tens of thousands may wait while the server is slow, so it is kept small: encoded, and
-    without a back-off until it needs one."""
+    """One write. Tens of thousands may wait while the server is slow, so it is small: encoded
+    already, and without a back-off until it needs one.
+    """
 
-    __slots__ = ("_backoff", "_body", "_method", "_path", "_sender")
+    __slots__ = ("_backoff", "_body", "_method", "_path", "_api")
 
-    def __init__(self, sender: Sender, method: str, path: str, body: msgspec.Raw) -> None:
-        self._sender = sender
+    def __init__(self, api: ApiWriter, method: str, path: str, body: msgspec.Raw) -> None:
+        self._api = api
         self._method, self._path, self._body = method, path, body
         self._backoff: Backoff | None = None
 
     async def __call__(self) -> Outcome:
         content_type = MERGE if self._method == "PATCH" else "application/json"
         try:
-            await self._sender.write(self._method, self._path, self._body, content_type)
+            await self._api.write(self._method, self._path, self._body, content_type)
         except LeadershipLost:
             return None
-        except Passing as error:
+        except TRANSIENT as error:
             if isinstance(error, ApiError) and error.status in (404, _ALREADY_EXISTS):
                 return None  # its namespace or series has gone; or an attempt did arrive
             if self._backoff is None:
-                self._backoff = self._sender.backoff(1.0, 20.0)
+                self._backoff = self._api.backoff(1.0, 20.0)
             wait = wait_after(error, self._backoff)
             if wait is None or self._backoff.tries >= _ATTEMPTS:
                 raise

@@ -1,18 +1,18 @@
-"""A victim of preemption: it is told why, then deleted, gracefully.
+"""Evicts a victim of preemption: writes its DisruptionTarget condition, then deletes it gracefully.
 
-condition written ─► (those of all victims of the same job written) ─► deleted
-        │            (the status of its reservation written)              │
-        └───────┬─────────────────────────────────────────────────────────┘ refused, or no answer
-                ▼
-   looked at: gone, or another has its name by now? then that is that
-                │ it is still there
-                ▼
-   the core is told that it stays, and the pod it was to make room for is tried again
+    condition written ─► (those of all victims of the same job written) ─► deleted
+            │            (the status of its reservation written)              │
+            └───────┬─────────────────────────────────────────────────────────┘ refused, or no answer
+                    ▼
+       read the pod: gone, or recreated under its name? then done
+                    │ it still exists
+                    ▼
+       the scheduler learns that it stays, and its preemptor is retried
 
-Conditions come first, so that whoever leads after a crash sees all that was to go, though only some of
-it has been deleted: a gang that goes as a whole is not left half there. It may make room for several
-preemptors, and the condition of a pod whose bind is not settled comes after that. A reservation for one
-owner that had it is known by that owner alone until its status says so.
+Conditions come first, so that the next leader after a crash sees every victim even if only some are
+deleted: a gang that is evicted as a whole is not left half there. A victim may have several preemptors,
+and the condition of a pod whose bind is not settled waits for that. The owner of an AllocateOnce
+reservation is recorded only in the owner until the reservation's status is written.
 """
 
 import asyncio
@@ -25,7 +25,14 @@ from holdfast.api.pod import Pod
 from holdfast.api.times import format_time
 from holdfast.kube.errors import ApiError, LeadershipLost
 from holdfast.kube.http.client import JSON, POD, STRATEGIC, path_of
-from holdfast.kube.writer.write_queue import Failed, Outcome, Passing, Sender, is_conflict, wait_after
+from holdfast.kube.writer.write_queue import (
+    TRANSIENT,
+    ApiWriter,
+    Failed,
+    Outcome,
+    is_conflict,
+    wait_after,
+)
 from holdfast.scheduler.cluster.decisions import Preempt
 from holdfast.scheduler.cluster.events import Event, Updated, WriteRefused
 
@@ -34,8 +41,9 @@ _NOT_FOUND = 404
 
 
 class Victims:
-    """Those of one job that have to go, for whichever preemptors: none is deleted while another has no
-    condition yet. `ended` is called when all have theirs."""
+    """The victims of one job, for any number of preemptors: none is deleted before all have their
+    condition. `ended` is called when all have it.
+    """
 
     def __init__(self, ended: Callable[[], None]) -> None:
         self._ended = ended
@@ -70,11 +78,13 @@ class Victims:
 
 
 class EvictionJob:
-    """Called again and again by the queue until it is done. If the victim stays, `failed` hears why."""
+    """The write queue calls it repeatedly until it is done. `failed` gets the reason if the victim
+    stays.
+    """
 
     def __init__(
         self,
-        sender: Sender,
+        api: ApiWriter,
         feed: Callable[[Event], None],
         failed: Failed,
         decision: Preempt,
@@ -87,15 +97,15 @@ class EvictionJob:
         self._unwritten = unwritten
         """Done when the status of a reservation, by uid, is written; None if it is."""
         self._is_marked = False
-        self._sender = sender
+        self._api = api
         self._feed = feed
         self._failed = failed
         self._decision = decision
         self._path = path_of(POD, decision.pod.namespace, decision.pod.name)
         self._steps = [self._condition(now), self._deletion()]
-        self._backoff = sender.backoff(0.2, 10.0)
+        self._backoff = api.backoff(0.2, 10.0)
         self._refusal: Exception | None = None
-        """Why the victim was not deleted, which is yet to be told."""
+        """Why the victim was not deleted, until it is reported."""
 
     async def __call__(self) -> Outcome:
         outcome: Outcome = None
@@ -123,10 +133,10 @@ class EvictionJob:
                     waiting = self._victims.waiting() or self._unwritten(self._decision.reservation)
                     if waiting is not None:
                         return waiting
-                await self._sender.write(*self._steps[0])
+                await self._api.write(*self._steps[0])
                 del self._steps[0]
                 self._mark()
-        except Passing as error:
+        except TRANSIENT as error:
             if isinstance(error, ApiError) and error.status == _NOT_FOUND:
                 return None
             wait = wait_after(error, self._backoff)
@@ -138,16 +148,16 @@ class EvictionJob:
         return None
 
     async def _stays(self, why: Exception) -> Outcome:
-        """The core takes the victim for leaving, and waits for that; so it must hear."""
+        """Reports that the victim stays, since the scheduler counts it as terminating."""
         try:
-            found: Pod | None = decode_pod_json(await self._sender.read(self._path))
+            found: Pod | None = decode_pod_json(await self._api.read(self._path))
         except ApiError as error:
-            if error.is_passing:
+            if error.is_transient:
                 return wait_after(error, self._backoff)
             found = None
         except InvalidObject:
             found = None  # it makes no sense any more, which its reflector will say
-        except Passing as error:
+        except TRANSIENT as error:
             return wait_after(error, self._backoff)
         there = found is not None and found.metadata.uid == self._decision.pod.uid
         if is_conflict(why) and not there:

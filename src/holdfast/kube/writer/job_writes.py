@@ -1,8 +1,4 @@
-"""What was decided of jobs and queues: their status; the last one wanted is the one that is written.
-
-The status of a PodGroup is a subresource on some servers and a part of the object on others. It is
-written as a part; where the answer does not have it, as a subresource.
-"""
+"""Writes the status of PodGroups, Queues and PodMigrationJobs, and the evictions of migrations."""
 
 from collections.abc import Callable
 from functools import partial
@@ -15,11 +11,11 @@ from holdfast.api.names import RESERVATION_API
 from holdfast.kube.errors import ApiError, LeadershipLost
 from holdfast.kube.http.client import JSON, JSON_PATCH, MERGE, POD, path_of
 from holdfast.kube.writer.write_queue import (
+    TRANSIENT,
+    ApiWriter,
     Job,
     Lane,
     Outcome,
-    Passing,
-    Sender,
     WriteQueue,
     persistent,
     wait_after,
@@ -38,12 +34,18 @@ from holdfast.scheduler.cluster.events import Event, WriteRefused
 
 _ATTEMPTS = 8
 _NOT_THERE = (404, 422)
-"""Gone, or another has the name: there is nothing left to say."""
+"""Deleted, or recreated under the same name: nothing is left to write."""
 
 
 class JobStatuses:
-    def __init__(self, sender: Sender, queue: WriteQueue, feed: Callable[[Event], None]) -> None:
-        self._sender = sender
+    """Writes the last wanted status of each PodGroup and Queue.
+
+    A PodGroup's status is a subresource on some servers and part of the object on others. It is written
+    as part of the object; if the response lacks it, as a subresource.
+    """
+
+    def __init__(self, api: ApiWriter, queue: WriteQueue, feed: Callable[[Event], None]) -> None:
+        self._api = api
         self._queue = queue
         self._feed = feed
         self._wanted: dict[str, SetPodGroupStatus | SetQueueStatus] = {}
@@ -57,7 +59,7 @@ class JobStatuses:
             self._queue.submit(Lane.STATUS, ref.uid, self._job(info, ref))
 
     def _job(self, info: KindInfo, ref: ObjectRef) -> Job:
-        backoff = self._sender.backoff(0.2, 10.0)
+        backoff = self._api.backoff(0.2, 10.0)
 
         async def write() -> Outcome:
             wanted = self._wanted.pop(ref.uid, None)
@@ -67,7 +69,7 @@ class JobStatuses:
                 await self._write(info, ref, msgspec.to_builtins(wanted.status))
             except LeadershipLost:
                 return None
-            except Passing as error:
+            except TRANSIENT as error:
                 if isinstance(error, ApiError) and error.status in _NOT_THERE:
                     return None
                 wait = wait_after(error, backoff)
@@ -86,12 +88,12 @@ class JobStatuses:
         ]
         if not info.has_status:
             path = path_of(info, ref.namespace, ref.name)
-            answer = await self._sender.write("PATCH", path, patch, JSON_PATCH)
+            answer = await self._api.write("PATCH", path, patch, JSON_PATCH)
             if _status_in(answer) == status:
                 return
         path = path_of(info, ref.namespace, ref.name, "status")
         try:
-            await self._sender.write("PATCH", path, patch, JSON_PATCH)
+            await self._api.write("PATCH", path, patch, JSON_PATCH)
         except ApiError as error:
             if info.has_status or error.status != 404:
                 raise  # else what could be written was
@@ -104,19 +106,20 @@ def _status_in(answer: bytes) -> object:
         return None
 
 
-# What was decided of jobs that move pods, and the evictions they ask for.
-#
-# A refused eviction is not insisted on here: the core is told, and asks again when that may help.
-
-
 _INFO = KINDS[RESERVATION_API, "PodMigrationJob"]
-_NOT_THERE_MIGRATION_WRITES = (404, 409)
+_GONE_OR_RECREATED = (404, 409)
 _NOT_NOW = (429,)
 
 
 class MigrationWriter:
-    def __init__(self, sender: Sender, queue: WriteQueue, feed: Callable[[Event], None]) -> None:
-        self._sender = sender
+    """Writes the status of PodMigrationJobs and the evictions they request.
+
+    A refused eviction is not retried here: the controller gets the refusal and asks again when that may
+    help.
+    """
+
+    def __init__(self, api: ApiWriter, queue: WriteQueue, feed: Callable[[Event], None]) -> None:
+        self._api = api
         self._queue = queue
         self._feed = feed
 
@@ -161,12 +164,12 @@ class MigrationWriter:
             said = error.message if isinstance(error, ApiError) else str(error)
             self._feed(WriteRefused(decision, said))
 
-        send = partial(self._sender.write, method, path, body, type_)
+        send = partial(self._api.write, method, path, body, type_)
         job = persistent(
-            self._sender,
+            self._api,
             send,
             refused,
-            settled=_NOT_THERE_MIGRATION_WRITES,
+            settled=_GONE_OR_RECREATED,
             final=() if insists else _NOT_NOW,
         )
         self._queue.submit(Lane.STATUS, uid, job)

@@ -1,8 +1,4 @@
-"""What is said on pods that have no node: the condition PodScheduled, and the node being cleared.
-
-All that is to be said of one pod at one moment goes out in one patch, and what it says already is not
-said again, not even after a restart.
-"""
+"""Writes the PodScheduled condition, the nominated node, and annotations of pods without a node."""
 
 from collections.abc import Callable
 from typing import Any
@@ -14,20 +10,20 @@ from holdfast.api.pod import Pod
 from holdfast.api.times import format_time
 from holdfast.kube.errors import ApiError, LeadershipLost
 from holdfast.kube.http.client import POD, STRATEGIC, path_of
-from holdfast.kube.writer.write_queue import Job, Outcome, Passing, Sender, persistent, wait_after
+from holdfast.kube.writer.write_queue import TRANSIENT, ApiWriter, Job, Outcome, persistent, wait_after
 from holdfast.scheduler.cluster.decisions import AnnotatePod, Nominate, ObjectRef, SetPodScheduled
 from holdfast.scheduler.cluster.events import Event, WriteRefused
 
 POD_SCHEDULED = "PodScheduled"
 _ATTEMPTS = 8
 _NOT_THERE = (404, 409)
-"""The pod is gone, or another has its name: there is nothing left to say."""
+"""The pod is deleted, or recreated under the same name: nothing is left to write."""
 
 Wall = Callable[[], float]
 
 
 class _Said:
-    """What a pod says as far as is known."""
+    """The last known condition and nomination of a pod."""
 
     __slots__ = ("condition", "nominated", "version")
 
@@ -38,11 +34,15 @@ class _Said:
 
 
 class Statuses:
-    def __init__(self, sender: Sender, wall: Wall) -> None:
-        self._sender = sender
+    """Combines the changes of a pod at one moment into one patch, and skips what the pod already
+    has, also after a restart.
+    """
+
+    def __init__(self, api: ApiWriter, wall: Wall) -> None:
+        self._api = api
         self._wall = wall
         self._said: dict[str, _Said] = {}
-        """Of pods without a node that say anything, by uid."""
+        """Last known condition and nomination of pods without a node, by uid."""
         self._wanted: dict[str, tuple[SetPodScheduled | None, Nominate | None]] = {}
 
     def seen(self, pod: Pod) -> None:
@@ -77,11 +77,11 @@ class Statuses:
         return new
 
     def drop(self, uid: str) -> None:
-        """The pod is to be bound: what was to be said of it has been overtaken."""
+        """Drops the queued status of a pod that is about to be bound."""
         self._wanted.pop(uid, None)
 
     def job(self, pod: ObjectRef) -> Callable[[], Any]:
-        backoff = self._sender.backoff(0.2, 10.0)
+        backoff = self._api.backoff(0.2, 10.0)
 
         async def write() -> Outcome:
             wanted = self._wanted.pop(pod.uid, None)
@@ -90,10 +90,10 @@ class Statuses:
                 return None
             path = path_of(POD, pod.namespace, pod.name, "status")
             try:
-                self._wrote(pod, wanted, await self._sender.write("PATCH", path, patch, STRATEGIC))
+                self._wrote(pod, wanted, await self._api.write("PATCH", path, patch, STRATEGIC))
             except LeadershipLost:
                 return None
-            except Passing as error:
+            except TRANSIENT as error:
                 if isinstance(error, ApiError) and error.status in _NOT_THERE:
                     return None
                 wait = wait_after(error, backoff)
@@ -124,7 +124,7 @@ class Statuses:
     def _patch(
         self, pod: ObjectRef, wanted: SetPodScheduled | None, nominate: Nominate | None
     ) -> dict[str, Any] | None:
-        """None if the pod says all that already."""
+        """The patch; None if the pod is up to date."""
         said = self._said.get(pod.uid) or _Said(None, "")
         status: dict[str, Any] = {}
         if wanted is not None and not _says(said.condition, wanted):
@@ -139,7 +139,7 @@ class Statuses:
             status["conditions"] = [new]
         if nominate is not None and nominate.node != said.nominated:
             status["nominatedNodeName"] = nominate.node or None
-        # The uid makes the server refuse if another pod has the name by now.
+        # The uid makes the server refuse if the pod was recreated.
         return {"metadata": {"uid": pod.uid}, "status": status} if status else None
 
 
@@ -159,7 +159,7 @@ def _version_of(answer: bytes) -> int:
 
 
 def _number(version: str) -> int:
-    """Versions are numbers on every server there is; where they are not, order is not known."""
+    """Resource versions are numbers on every known server; otherwise the order is unknown."""
     return int(version) if version.isdigit() else 0
 
 
@@ -172,15 +172,13 @@ def _says(found: Condition | None, wanted: SetPodScheduled) -> bool:
     )
 
 
-# What is said on pods beside their status: the reservation asked for on their behalf, and errors.
-
-
-def annotation_job(sender: Sender, decision: AnnotatePod, feed: Callable[[Event], None]) -> Job:
+def annotation_job(api: ApiWriter, decision: AnnotatePod, feed: Callable[[Event], None]) -> Job:
+    """Writes annotations of a pod: the reservation requested for it, and errors."""
     pod = decision.pod
-    # The uid makes the server refuse if another pod has the name by now.
+    # The uid makes the server refuse if the pod was recreated.
     patch = {"metadata": {"uid": pod.uid, "annotations": dict(decision.annotations)}}
     return persistent(
-        sender,
-        lambda: sender.write("PATCH", path_of(POD, pod.namespace, pod.name), patch, STRATEGIC),
+        api,
+        lambda: api.write("PATCH", path_of(POD, pod.namespace, pod.name), patch, STRATEGIC),
         lambda error: feed(WriteRefused(decision, str(error))),
     )

@@ -1,8 +1,5 @@
-"""Capacity that reservations release, which nobody gets before the server knows.
-
-A reservation whose node is replaced by another of its name fails, and what it held there is free. If
-the pod that gets it were bound first and the scheduler ended then, whoever leads next would find both
-on the node: a reservation says the name of its node and nothing else of it.
+"""Writes reservations: creation, status, deletion; and holds back binds until released capacity is
+recorded.
 """
 
 import asyncio
@@ -21,11 +18,11 @@ from holdfast.kube.errors import ApiError, LeadershipLost
 from holdfast.kube.http.client import JSON, JSON_PATCH, MERGE, path_of
 from holdfast.kube.writer.eviction import Victims
 from holdfast.kube.writer.write_queue import (
+    TRANSIENT,
+    ApiWriter,
     Job,
     Lane,
     Outcome,
-    Passing,
-    Sender,
     WriteQueue,
     persistent,
     wait_after,
@@ -43,6 +40,13 @@ from holdfast.scheduler.cluster.events import BindConfirmed, BindRefused, Delete
 
 
 class Releases:
+    """Binds wait here until the failure of a reservation whose capacity they use is written.
+
+    A reservation fails when its node is recreated under the same name, and its capacity becomes free.
+    If a pod were bound to that capacity first and the scheduler crashed, the next leader would find
+    both on the node, since a reservation's status has only the node's name.
+    """
+
     def __init__(self) -> None:
         self._nodes: dict[str, str] = {}
         """The nodes of reservations that have failed, by uid, until that is written."""
@@ -78,17 +82,6 @@ class Releases:
         return written
 
 
-# What was decided of reservations: that there be one, their status, written as a whole, and their end.
-#
-# The last status wanted is the one that is written, but that a reservation which waited is Available is
-# written before that it has succeeded: whoever follows its phases sees each. One that gives a
-# reservation its node is answered like a pod's bind; writing it twice does no harm, so where the server
-# did not say what came of it, it is written again. A patch begins with a test of the uid: another may
-# have the name by now. A preemption hold is created when all victims of a job have their conditions:
-# were the scheduler to end before, it would keep those of the job that have no node from theirs, though
-# the others stay.
-
-
 _INFO = KINDS[RESERVATION_API, "Reservation"]
 _ATTEMPTS = 8
 _THERE_ALREADY = (409,)
@@ -97,14 +90,25 @@ _NOT_THERE = (404, 409)
 
 
 class ReservationWriter:
+    """Creates reservations, writes the last wanted status of each as a whole, and deletes them.
+
+    * An intermediate Available of a waiting reservation is written before Succeeded, so that watchers
+      see each phase.
+    * A status that assigns a node is confirmed or refused like a pod's bind. Writing it twice is
+      harmless, so it is retried when the outcome is unknown.
+    * A patch starts with a `test` of the uid, since the reservation may have been recreated.
+    * A preemption hold is created once all victims of a job have their conditions: otherwise, after a
+      crash, it would keep pending pods of that job from their node although the other victims stay.
+    """
+
     def __init__(
         self,
-        sender: Sender,
+        api: ApiWriter,
         queue: WriteQueue,
         feed: Callable[[Event], None],
         releases: Releases | None = None,
     ) -> None:
-        self._sender = sender
+        self._api = api
         self._queue = queue
         self._feed = feed
         self._releases = releases or Releases()
@@ -183,8 +187,8 @@ class ReservationWriter:
         }
 
         async def write() -> Outcome:
-            with suppress(LeadershipLost, *Passing):  # what it says is for people to read
-                await self._sender.write("PATCH", path_of(_INFO, "", ref.name), patch, MERGE)
+            with suppress(LeadershipLost, *TRANSIENT):  # what it says is for people to read
+                await self._api.write("PATCH", path_of(_INFO, "", ref.name), patch, MERGE)
             return None
 
         self._queue.submit(Lane.EVENT, (ref.uid, "annotations"), write)
@@ -206,7 +210,7 @@ class ReservationWriter:
         return job
 
     def _write_status(self, ref: ObjectRef) -> Job:
-        backoff = self._sender.backoff(0.2, 10.0)
+        backoff = self._api.backoff(0.2, 10.0)
 
         async def write() -> Outcome:
             wanted = self._take(ref.uid)
@@ -222,14 +226,14 @@ class ReservationWriter:
                 if wanted.annotations:
                     annotations = {key: value or None for key, value in wanted.annotations.items()}
                     body = {"metadata": {"uid": ref.uid, "annotations": annotations}}
-                    await self._sender.write("PATCH", path_of(_INFO, "", ref.name), body, MERGE)
-                await self._sender.write(
+                    await self._api.write("PATCH", path_of(_INFO, "", ref.name), body, MERGE)
+                await self._api.write(
                     "PATCH", path_of(_INFO, "", ref.name, "status"), _patch(wanted), JSON_PATCH
                 )
             except LeadershipLost:
                 self._releases.end(ref.uid)
                 return None
-            except Passing as error:
+            except TRANSIENT as error:
                 wait = wait_after(error, backoff)
                 if wait is not None and (wanted.binds or backoff.tries < _ATTEMPTS):
                     self._put_back(ref.uid, wanted)
@@ -273,8 +277,8 @@ class ReservationWriter:
         settled: tuple[int, ...] = _NOT_THERE,
     ) -> Job:
         return persistent(
-            self._sender,
-            partial(self._sender.write, method, path, body, content_type),
+            self._api,
+            partial(self._api.write, method, path, body, content_type),
             lambda error: self._feed(WriteRefused(decision, str(error))),
             settled,
         )
@@ -292,13 +296,13 @@ class ReservationWriter:
 
 
 def _is_seen_before(one: SetReservationStatus, next: SetReservationStatus) -> bool:
-    """Whether a status is written though another follows it."""
+    """Whether a status is written even though another one follows it."""
     ends = next.status.phase == ReservationPhase.SUCCEEDED
     return ends and one.status.phase == ReservationPhase.AVAILABLE and not one.binds
 
 
 def _overtaken(one: SetReservationStatus, next: SetReservationStatus) -> SetReservationStatus:
-    """Both in one write."""
+    """Merges two status writes into one."""
     if not one.binds and not one.annotations:
         return next
     annotations = {**one.annotations, **next.annotations}

@@ -1,4 +1,4 @@
-"""What must be written about volumes before their pod can be bound."""
+"""Writes volume bindings before a pod is bound, and waits until the claims are bound."""
 
 import asyncio
 from collections.abc import Mapping
@@ -12,27 +12,27 @@ from holdfast.api.errors import HoldfastError
 from holdfast.api.storage import PersistentVolume, PersistentVolumeClaim
 from holdfast.kube.http.client import CLAIM, MERGE, VOLUME, path_of
 from holdfast.kube.informers.reflector import is_older
-from holdfast.kube.writer.write_queue import Sender
+from holdfast.kube.writer.write_queue import ApiWriter
 from holdfast.scheduler.cluster.decisions import BindVolume, SelectNode
 
 BOUND_BY_CONTROLLER = "pv.kubernetes.io/bound-by-controller"
 
 
-async def write(sender: Sender, decision: BindVolume | SelectNode) -> str:
-    """Carries the decision out; the version of the claim after that, if it was written.
+async def write(api: ApiWriter, decision: BindVolume | SelectNode) -> str:
+    """Writes the decision; returns the claim's new resource version if the claim was written.
 
-    Raises ClaimFailed where things are not as they were when this was decided, and what `Sender` does.
-    The object's version goes along, so nothing that changed meanwhile is overwritten.
+    Raises ClaimFailed if the objects have changed since the decision, and the errors of `ApiWriter`.
+    The write carries the object's resource version, so that no concurrent change is overwritten.
     """
     if isinstance(decision, BindVolume):
-        await _bind_volume(sender, decision)
+        await _bind_volume(api, decision)
         return ""
-    return await _select_node(sender, decision)
+    return await _select_node(api, decision)
 
 
-async def _bind_volume(sender: Sender, decision: BindVolume) -> None:
+async def _bind_volume(api: ApiWriter, decision: BindVolume) -> None:
     path = path_of(VOLUME, "", decision.volume.name)
-    volume = convert(msgspec.json.decode(await sender.read(path)), PersistentVolume)
+    volume = convert(msgspec.json.decode(await api.read(path)), PersistentVolume)
     claim, ref = decision.claim, volume.spec.claim_ref
     metadata: dict[str, Any] = {"resourceVersion": volume.metadata.resource_version}
     if ref is not None:
@@ -49,34 +49,28 @@ async def _bind_volume(sender: Sender, decision: BindVolume) -> None:
         "name": claim.name,
         "uid": claim.uid,
     }
-    await sender.write("PATCH", path, {"metadata": metadata, "spec": {"claimRef": reference}}, MERGE)
+    await api.write("PATCH", path, {"metadata": metadata, "spec": {"claimRef": reference}}, MERGE)
 
 
-async def _select_node(sender: Sender, decision: SelectNode) -> str:
+async def _select_node(api: ApiWriter, decision: SelectNode) -> str:
     path = path_of(CLAIM, decision.claim.namespace, decision.claim.name)
-    claim = convert(msgspec.json.decode(await sender.read(path)), PersistentVolumeClaim)
+    claim = convert(msgspec.json.decode(await api.read(path)), PersistentVolumeClaim)
     meta = claim.metadata
     if decision.claim.uid and meta.uid != decision.claim.uid:
-        raise ClaimFailed(f'persistentvolumeclaim "{decision.claim.name}" is another one by now')
+        raise ClaimFailed(f'persistentvolumeclaim "{decision.claim.name}" was recreated (UID changed)')
     selected = meta.annotations.get(names.SELECTED_NODE_ANNOTATION)
     if selected == decision.node:
         return meta.resource_version
     if selected:
-        raise ClaimFailed(f'persistentvolumeclaim "{meta.name}" has its volume made for another node')
+        raise ClaimFailed(f'persistentvolumeclaim "{meta.name}" is being provisioned for another node')
     patch = {
         "metadata": {
             "resourceVersion": meta.resource_version,
             "annotations": {names.SELECTED_NODE_ANNOTATION: decision.node},
         }
     }
-    answer = await sender.write("PATCH", path, patch, MERGE)
+    answer = await api.write("PATCH", path, patch, MERGE)
     return convert(msgspec.json.decode(answer), PersistentVolumeClaim).metadata.resource_version
-
-
-# Waiting for claims to be bound.
-#
-# A pod may be bound once its claims are: the scheduler says which volume, or for which node one is to
-# be made, and others (the volume controller, a provisioner) do the rest, or say that they cannot.
 
 
 Key = tuple[str, str]
@@ -84,11 +78,14 @@ BIND_COMPLETED = "pv.kubernetes.io/bind-completed"
 
 
 class ClaimFailed(HoldfastError):
-    """The claim will not be bound as the scheduler wanted."""
+    """The claim will not be bound as the scheduler decided."""
 
 
 class ClaimWaiter:
-    """`known` are the claims as the core has them."""
+    """Waits for a pod's claims to be bound by the volume controller or a provisioner.
+
+    `known` are the claims in the scheduler's cache.
+    """
 
     def __init__(self, known: Mapping[Key, Any]) -> None:
         self._known = known

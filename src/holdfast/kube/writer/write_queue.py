@@ -1,9 +1,4 @@
-"""What goes out when.
-
-Writes stand in lanes; the first lane that has one is served. Writes about one object go out in the
-order they were made, one at a time; those about different objects never wait for each other, but for a
-free slot. A write that must wait (for a back-off to end, for something to happen) gives its slot back.
-"""
+"""The write queue: lanes by priority, order per object, retries, and the fence before every write."""
 
 import asyncio
 import enum
@@ -40,6 +35,12 @@ Failed = Callable[[BaseException], None]
 
 
 class WriteQueue:
+    """Serves the first lane that has a write.
+
+    Writes of one object go out in order, one at a time; writes of different objects only wait for a
+    free slot. A write that has to wait (for a back-off, or for an event) gives its slot back.
+    """
+
     def __init__(self, failed: Failed, limit: RateLimit | None = None, slots: int = SLOTS) -> None:
         self._failed = failed
         self._limit = limit or RateLimit()
@@ -192,9 +193,6 @@ class WriteQueue:
             self._still.set()
 
 
-# One write to the server, past the fence.
-
-
 WRITE_TIMEOUT = 10.0
 """How long an answer is waited for at most; with an election, the server is asked not to carry a write
 out later than this either."""
@@ -203,7 +201,9 @@ _SERVER_TIMEOUT = 60.0
 _SHORTEST = 1.0
 
 
-class Sender:
+class ApiWriter:
+    """Sends one write to the server if the fence allows it."""
+
     def __init__(self, client: Client, fence: Fence) -> None:
         self._client = client
         self._fence = fence
@@ -253,18 +253,18 @@ class Sender:
 
 
 def may_be_carried_out(error: ApiError | Unreachable) -> bool:
-    """Whether the write may still be, though it was answered like this or not at all."""
+    """Whether the server may still carry out a write that failed with this error."""
     return error.status >= 500 if isinstance(error, ApiError) else error.sent
 
 
-Passing = (ApiError, Unreachable, CredentialsError)
-"""What may be different next time; an ApiError only if it says so."""
+TRANSIENT = (ApiError, Unreachable, CredentialsError)
+"""Errors that a retry may resolve; an ApiError only if `is_transient`."""
 
 
 def wait_after(error: Exception, backoff: Backoff) -> float | None:
-    """How long to wait before trying again; None if that is of no use."""
+    """How long to wait before a retry; None if a retry is useless."""
     if isinstance(error, ApiError):
-        return backoff.next(error.retry_after) if error.is_passing else None
+        return backoff.next(error.retry_after) if error.is_transient else None
     return backoff.next()
 
 
@@ -272,29 +272,29 @@ def is_conflict(error: Exception) -> bool:
     return isinstance(error, ApiError) and error.status == 409
 
 
-# A write that is made again while that may help; the core is told of one that never succeeds.
-
-
 _ATTEMPTS = 8
 
 
 def persistent(
-    sender: Sender,
+    api: ApiWriter,
     send: Callable[[], Awaitable[object]],
     refused: Callable[[Exception], None],
     settled: Container[int] = (),
     final: Container[int] = (),
 ) -> Job:
-    """Answers with a `settled` status leave nothing to be written; one with a `final` status is not
-    argued with."""
-    backoff = sender.backoff(0.2, 10.0)
+    """A write that is retried while that may help; a refusal is fed to the scheduler if it never
+    succeeds.
+
+    A `settled` status means that nothing is left to write; a `final` status is not retried.
+    """
+    backoff = api.backoff(0.2, 10.0)
 
     async def write() -> Outcome:
         try:
             await send()
         except LeadershipLost:
             return None
-        except Passing as error:
+        except TRANSIENT as error:
             status = error.status if isinstance(error, ApiError) else 0
             if status in settled:
                 return None

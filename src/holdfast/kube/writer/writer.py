@@ -1,4 +1,4 @@
-"""Takes a round's decisions and has them carried out."""
+"""Carries out a round's decisions: dispatches each to the writer of its kind."""
 
 import asyncio
 from collections import defaultdict
@@ -18,7 +18,7 @@ from holdfast.kube.writer.job_writes import JobStatuses, MigrationWriter
 from holdfast.kube.writer.pod_status import Statuses, annotation_job
 from holdfast.kube.writer.reservation_writes import Releases, ReservationWriter
 from holdfast.kube.writer.volume_writes import ClaimWaiter
-from holdfast.kube.writer.write_queue import Failed, Lane, Sender, WriteQueue
+from holdfast.kube.writer.write_queue import ApiWriter, Failed, Lane, WriteQueue
 from holdfast.scheduler.cluster.decisions import (
     AnnotatePod,
     AnnotateReservation,
@@ -45,14 +45,14 @@ from holdfast.scheduler.cluster.events import Deleted, Event
 from holdfast.scheduler.reservations.preemption_holds import preemptor_of
 
 EVENTS_WAITING = 50_000
-"""More Events than this do not wait to be written; what is said then is lost."""
+"""The limit of queued Events; further ones are dropped."""
 
 NameController = Callable[[Emit], str]
 """Which scheduler an Event is from."""
 
 
 class Writer:
-    """`feed` is told what became of binds; `claims` are those the core knows."""
+    """`feed` takes the outcomes of binds; `claims` are those in the scheduler's cache."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class Writer:
         claim_timeout: float = 600.0,
         version: Callable[[ObjectRef], str] = lambda _: "",
     ) -> None:
-        self._sender = Sender(client, fence)
+        self._api = ApiWriter(client, fence)
         self._feed = feed
         self._controller = controller
         self._wall = wall
@@ -75,13 +75,13 @@ class Writer:
         self._failed = failed
         self.queue = WriteQueue(failed, limit)
         self.claims = ClaimWaiter(claims)
-        self.statuses = Statuses(self._sender, wall)
+        self.statuses = Statuses(self._api, wall)
         self._releases = Releases()
-        self._reservations = ReservationWriter(self._sender, self.queue, feed, self._releases)
-        self._jobs = JobStatuses(self._sender, self.queue, feed)
-        self._migrations = MigrationWriter(self._sender, self.queue, feed)
+        self._reservations = ReservationWriter(self._api, self.queue, feed, self._releases)
+        self._jobs = JobStatuses(self._api, self.queue, feed)
+        self._migrations = MigrationWriter(self._api, self.queue, feed)
         # Whoever leads next need not wait for Events.
-        self._recorder = EventWriter(Sender(client, fence), wall, version)
+        self._recorder = EventWriter(ApiWriter(client, fence), wall, version)
         self._version = version
         self._victims: dict[str, Victims] = {}
         """Of jobs, or pods by themselves, that have to go, until all of them have their conditions."""
@@ -93,7 +93,7 @@ class Writer:
         give_up_at = asyncio.get_running_loop().time() + patience
         if not await self.queue.finish(patience):
             return False
-        return await self._sender.sure(give_up_at - asyncio.get_running_loop().time())
+        return await self._api.sure(give_up_at - asyncio.get_running_loop().time())
 
     def carry_out(self, decisions: Iterable[Decision]) -> None:
         before: list[BindVolume | SelectNode] = []
@@ -115,7 +115,7 @@ class Writer:
                 if decision.job:
                     victims[decision.preemptor.uid][decision.job] = group
             elif isinstance(decision, AnnotatePod):
-                job = annotation_job(self._sender, decision, self._feed)
+                job = annotation_job(self._api, decision, self._feed)
                 self.queue.submit(Lane.BIND, decision.pod.uid, job)
             elif isinstance(decision, CreateReservation):
                 preemptor = preemptor_of(decision.reservation)
@@ -158,7 +158,7 @@ class Writer:
     def _bind(self, decision: Bind, before: list[BindVolume | SelectNode]) -> None:
         self.statuses.drop(decision.pod.uid)
         job = BindJob(
-            self._sender,
+            self._api,
             self._feed,
             self.claims,
             decision,
@@ -176,7 +176,7 @@ class Writer:
         if victims is None:
             victims = self._victims[key] = Victims(partial(self._all_marked, key))
         job = EvictionJob(
-            self._sender,
+            self._api,
             self._feed,
             self._failed,
             decision,
