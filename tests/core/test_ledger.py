@@ -103,7 +103,9 @@ def move_something(cluster: Cluster, choose: Chooser) -> None:
     if choose((True, True, False)):
         pod = cluster.pods[choose(sorted(cluster.pods))]
         if choose((True, False, False)):
-            ledger.draw(pod, choose(("", "kept", "h1")) if pod.row >= 0 else pod.reservation_uid)
+            ledger.allocate_from(
+                pod, choose(("", "kept", "h1")) if pod.row >= 0 else pod.reservation_uid
+            )
         elif pod.row < 0:
             ledger.place(pod, choose((0, 1, 2)))
         else:
@@ -248,7 +250,7 @@ def test_a_resource_that_a_resized_reservation_no_longer_reserves_is_free() -> N
 def test_what_a_pod_draws_is_not_claimed_twice() -> None:
     cluster = make_cluster()
     pod = cluster.pods["uid-p4"]
-    cluster.ledger.draw(pod, "kept")
+    cluster.ledger.allocate_from(pod, "kept")
     before = int(cluster.nodes.claimed[CPU, 1])
     cluster.ledger.place(pod, 1)
     assert (cluster.nodes.claimed[CPU, 1], cluster.nodes.held[CPU, 1]) == (before, 100)

@@ -283,7 +283,7 @@ def test_owners_get_the_reserved_gpu_and_strangers_do_not() -> None:
     assert minors(world, "stranger") != reserved
     assert world.node_of("late") == ""
     world.put(wants("owner", 100, "own"))
-    assert (minors(world, "owner"), world.drawn("owner")) == (reserved, "r")
+    assert (minors(world, "owner"), world.reservation_of("owner")) == (reserved, "r")
 
 
 @pytest.mark.parametrize(
@@ -297,8 +297,8 @@ def test_what_a_reservation_cannot_serve_comes_from_the_node_if_the_policy_allow
         reservation("r", "own", requests={GPU: "100"}, allocateOnce=False, allocatePolicy=policy)
     )
     world.put(wants("sixty", 60, "own")).put(wants("fifty", 50, "own"))
-    assert (world.node_of("sixty"), world.drawn("sixty")) == ("n1", "r")
-    assert (world.node_of("fifty"), world.drawn("fifty")) == (second, drawn)
+    assert (world.node_of("sixty"), world.reservation_of("sixty")) == ("n1", "r")
+    assert (world.node_of("fifty"), world.reservation_of("fifty")) == (second, drawn)
 
 
 @pytest.mark.parametrize(("policy", "third"), [("", "n1"), ("Restricted", "")])
@@ -310,7 +310,7 @@ def test_owners_of_a_restricted_reservation_get_no_other_gpu_though_enough_is_le
         reservation("r", "own", requests={GPU: "200"}, allocateOnce=False, allocatePolicy=policy)
     )
     world.put(wants("a", 60, "own")).put(wants("b", 60, "own"))
-    assert [world.drawn("a"), world.drawn("b")] == ["r", "r"]
+    assert [world.reservation_of("a"), world.reservation_of("b")] == ["r", "r"]
     assert minors(world, "a") != minors(world, "b")
     world.put(wants("c", 80, "own"))
     assert world.node_of("c") == third
@@ -321,14 +321,14 @@ def test_a_share_may_be_part_reserved_and_part_free() -> None:
     world.put(wants("stranger", 60))
     assert world.node_of("stranger") == ""
     world.put(wants("owner", 80, "own"))
-    assert (world.node_of("owner"), world.drawn("owner")) == ("n1", "r")
+    assert (world.node_of("owner"), world.reservation_of("owner")) == ("n1", "r")
 
 
 def test_more_gpus_than_are_reserved_are_those_and_others() -> None:
     world = with_gpus(4).put(reservation("r", "own", requests={GPU: "100"}))
     reserved = minors(world, "r", "Reservation")
     world.put(wants("owner", 300, "own"))
-    assert world.drawn("owner") == "r"
+    assert world.reservation_of("owner") == "r"
     assert len(minors(world, "owner")) == 3
     assert set(reserved) < set(minors(world, "owner"))
 

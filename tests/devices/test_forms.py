@@ -27,7 +27,9 @@ def test_however_it_is_reserved_and_asked_for_it_is_one_gpu(
         world.put(pod("stranger", requests=asked))
         assert world.node_of("stranger") == "", f"a stranger got it by form {number}"
         world.delete("Pod", "stranger").put(pod("owner", "own", requests=asked))
-        assert (world.drawn("owner"), minors(world, "owner")) == ("r", [0]), f"by form {number}"
+        assert (world.reservation_of("owner"), minors(world, "owner")) == ("r", [0]), (
+            f"by form {number}"
+        )
 
 
 def test_requests_of_all_containers_are_one_request() -> None:

@@ -88,7 +88,7 @@ def test_owners_get_the_set_that_is_reserved_for_them() -> None:
     it.put(wants("stranger", "200"))
     assert not set(minors(it, "stranger")) & set(held)
     it.put(wants("owner", "200", app="own"))
-    assert (minors(it, "owner"), it.drawn("owner")) == (held, "r")
+    assert (minors(it, "owner"), it.reservation_of("owner")) == (held, "r")
     it.restart()
     it.settle()
 

@@ -39,7 +39,7 @@ def test_the_owner_gets_another_gpu_through_its_reservation(loses: Any, restarts
         world.settle()
     assert minors(world, "r", "Reservation") == [1 - held]
     world.put(wants("stranger", 100), wants("o", 100, "own"))
-    assert (world.node_of("stranger"), world.drawn("o")) == ("", "r")
+    assert (world.node_of("stranger"), world.reservation_of("o")) == ("", "r")
     assert minors(world, "o") == [1 - held]
 
 
@@ -57,7 +57,7 @@ def test_without_another_it_waits_for_one_to_become_free() -> None:
     sick(world, 2, [held]).put(wants("o", 100, "own"))
     assert (minors(world, "r", "Reservation"), world.node_of("o")) == ([held], "")
     world.delete("Pod", "a").wait(30)
-    assert world.drawn("o") == "r"
+    assert world.reservation_of("o") == "r"
     assert minors(world, "o") == [1 - held]
 
 
@@ -66,7 +66,7 @@ def test_one_that_is_healthy_again_serves_the_owner() -> None:
     sick(world, 1, [0]).put(wants("o", 100, "own"))
     assert world.node_of("o") == ""
     sick(world, 1, []).wait(30)
-    assert (world.drawn("o"), minors(world, "o")) == ("r", [0])
+    assert (world.reservation_of("o"), minors(world, "o")) == ("r", [0])
 
 
 def test_what_an_owner_uses_stays_its_own() -> None:
@@ -79,7 +79,9 @@ def test_what_an_owner_uses_stays_its_own() -> None:
     kept, replacement = minors(world, "r", "Reservation")
     assert used in (kept, replacement) and unused not in (kept, replacement)
     world.put(*[wants(f"s{i}", 100) for i in range(3)], wants("o2", 100, "own"))
-    assert world.drawn("o2") == "r" and minors(world, "o2") == [*({kept, replacement} - {used})]
+    assert world.reservation_of("o2") == "r" and minors(world, "o2") == [
+        *({kept, replacement} - {used})
+    ]
     assert [bool(world.node_of(f"s{i}")) for i in range(3)] == [True, False, False]
 
 

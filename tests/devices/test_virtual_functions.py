@@ -71,6 +71,6 @@ def test_a_reserved_function_is_its_owners() -> None:
     it.put(asks("stranger")).put(asks("late"))
     assert (bus(it, "stranger"), it.node_of("late")) == (["general-1"], "")
     it.put(asks("owner", app="own"))
-    assert (bus(it, "owner"), it.drawn("owner")) == (["general-0"], "r")
+    assert (bus(it, "owner"), it.reservation_of("owner")) == (["general-0"], "r")
     it.put(asks("second", app="own"))
     assert it.node_of("second") == ""

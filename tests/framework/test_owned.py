@@ -126,7 +126,7 @@ def test_rows_that_are_alike_are_looked_at_once(monkeypatch: pytest.MonkeyPatch)
     looked.clear()
     for number in range(16):
         world.put(an_owner(f"late-{number}"))
-        assert world.drawn(f"late-{number}")
+        assert world.reservation_of(f"late-{number}")
     assert not looked
 
 
@@ -147,5 +147,5 @@ def test_a_state_known_from_elsewhere_is_not_mistaken_where_more_than_amounts_ma
     for number in range(6):
         world.put(pod(f"p{number}", "a"))
         check(world, kept_column(world, "p0"))
-    drawn = [world.drawn(f"p{number}") for number in range(6)]
+    drawn = [world.reservation_of(f"p{number}") for number in range(6)]
     assert (drawn.count("free"), drawn.count("tight")) == (4, 1)

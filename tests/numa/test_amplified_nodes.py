@@ -29,7 +29,7 @@ def test_reserved_cpus_count_for_more_too() -> None:
     it = twice().put(reserved("r", "4")).put(plain("nine", "9"), plain("eight", "8"))
     assert (it.node_of("nine"), it.node_of("eight")) == ("", "n1")
     it.put(lsr("owner", "4", "own"))
-    assert (it.node_of("owner"), it.drawn("owner")) == ("n1", "r")
+    assert (it.node_of("owner"), it.reservation_of("owner")) == ("n1", "r")
 
 
 @pytest.mark.parametrize("text", ['{"cpu": "much"}', "[]", "{"])

@@ -252,12 +252,12 @@ def test_an_owner_gets_the_reserved_cpus() -> None:
     assert not cpus(it, "stranger") & held
     assert it.node_of("late") == ""
     it.put(lsr("owner", "4", "own"))
-    assert (cpus(it, "owner"), it.drawn("owner")) == (held, "r")
+    assert (cpus(it, "owner"), it.reservation_of("owner")) == (held, "r")
 
 
 def test_what_is_reserved_comes_first_and_the_rest_from_the_node() -> None:
     it = world().put(reserved("r", "4")).put(lsr("owner", "6", "own"))
-    assert it.drawn("owner") == "r"
+    assert it.reservation_of("owner") == "r"
     assert cpus(it, "r", "Reservation") < cpus(it, "owner")
     assert len(cpus(it, "owner")) == 6
 
@@ -268,7 +268,7 @@ def test_two_owners_share_reserved_cpus(each: str, second: int) -> None:
     it = world().put(reserved("r", "4", allocateOnce=False))
     held = cpus(it, "r", "Reservation")
     it.put(lsr("a", each, "own")).put(lsr("b", each, "own"))
-    assert (it.drawn("a"), it.drawn("b")) == ("r", "r")
+    assert (it.reservation_of("a"), it.reservation_of("b")) == ("r", "r")
     assert cpus(it, "a") < held
     assert not cpus(it, "a") & cpus(it, "b")
     assert len(cpus(it, "b") - held) == second

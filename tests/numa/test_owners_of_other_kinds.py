@@ -30,7 +30,7 @@ def test_reserved_room_may_become_cpus_of_ones_own(policy: str) -> None:
     it = world(cpus=8, numa=1).put(held).put(lsr("stranger", "4")).put(lsr("late", "1"))
     assert it.node_of("late") == ""
     it.put(lsr("owner", "4", "own"))
-    assert (it.drawn("owner"), len(cpus(it, "owner"))) == ("r", 4)
+    assert (it.reservation_of("owner"), len(cpus(it, "owner"))) == ("r", 4)
     assert not cpus(it, "owner") & cpus(it, "stranger")
 
 
@@ -43,7 +43,7 @@ def test_owners_are_on_the_numa_node_that_is_reserved_for_them(policy: str) -> N
     )
     assert list(zones(it, "r", "Reservation")) == [1]
     it.delete("Pod", "first").put(owner("owner", "4"))
-    assert (list(zones(it, "owner")), it.drawn("owner")) == ([1], "r")
+    assert (list(zones(it, "owner")), it.reservation_of("owner")) == ([1], "r")
     it.put(plain("stranger", "8", numa=SINGLE)).put(plain("other", "5", numa=SINGLE))
     assert list(zones(it, "stranger")) == [0]
     assert it.node_of("other") == ""

@@ -55,7 +55,7 @@ class TestSizes:
         assert (made["spec"]["allocateOnce"], made["spec"]["allocatePolicy"]) == (False, "Aligned")
         assert made["status"]["allocatable"] == expected
         assert made["status"]["allocated"]["cpu"] == "1500m"
-        assert (world.node_of("p"), world.drawn("p")) == ("n1", made["metadata"]["name"])
+        assert (world.node_of("p"), world.reservation_of("p")) == ("n1", made["metadata"]["name"])
 
     def test_a_node_with_room_for_all_that_is_recommended_comes_first(self) -> None:
         world = AskingWorld(
@@ -73,7 +73,7 @@ class TestSizes:
     def test_a_pod_that_asks_for_nothing_gets_what_is_recommended(self) -> None:
         world = AskingWorld(node("n1"), asking("p", requests={}, recommendedSize={"cpu": "2"}))
         assert world.asked("p") == {"cpu": "2"}
-        assert world.drawn("p") == world.reservations()[0]["metadata"]["name"]
+        assert world.reservation_of("p") == world.reservations()[0]["metadata"]["name"]
 
     def test_a_pod_that_asks_for_nothing_reserves_nothing(self) -> None:
         world = AskingWorld(node("n1"), asking("p", requests={}))
@@ -100,25 +100,25 @@ class TestReservationsThatAreThere:
     def test_a_fitting_one_is_used(self, size: str, used: bool) -> None:
         world = AskingWorld(node("n1"), reservation("r", cpu=size, allocateOnce=False))
         world.put(asking("p", cpu="2"))
-        assert (world.drawn("p") == "r") is used
+        assert (world.reservation_of("p") == "r") is used
         assert len(world.reservations()) == (1 if used else 2)
 
     def test_the_rest_of_one_is_used_where_there_is_no_room_for_another(self) -> None:
         world = AskingWorld(node("n1", cpu="2"), reservation("r", cpu="1", allocateOnce=False))
         world.put(asking("p", cpu="2"))
-        assert (world.drawn("p"), len(world.reservations())) == ("r", 1)
+        assert (world.reservation_of("p"), len(world.reservations())) == ("r", 1)
 
     def test_siblings_use_the_first_ones_until_it_is_full(self) -> None:
         size: dict[str, Any] = {"recommendedSize": {"cpu": "4"}}
         world = AskingWorld(node("n1"), *(asking(f"p{i}", cpu="2", **size) for i in range(5)))
-        drawn = [world.drawn(f"p{i}") for i in range(5)]
+        drawn = [world.reservation_of(f"p{i}") for i in range(5)]
         assert len(world.reservations()) == 3
         assert sorted(drawn.count(name) for name in set(drawn)) == [1, 2, 2]
 
     def test_a_pod_that_ignores_reservations_gets_none(self) -> None:
         ignoring = {"app": "a", "scheduling.koordinator.sh/reservation-ignored": "true"}
         world = AskingWorld(node("n1"), asking("p", labels=ignoring))
-        assert (world.node_of("p"), world.drawn("p"), world.reservations()) == ("n1", "", [])
+        assert (world.node_of("p"), world.reservation_of("p"), world.reservations()) == ("n1", "", [])
 
     @pytest.mark.parametrize(
         ("affinity", "bound"), [("{}", True), ('{"name": "other"}', False)], ids=["any", "by name"]
@@ -134,14 +134,14 @@ class TestReservationsThatAreThere:
 class TestOwners:
     def test_a_pod_gets_its_reservation_though_it_is_for_others(self) -> None:
         world = AskingWorld(node("n1"), asking("p", labels={}, template=template("other")))
-        assert world.drawn("p") == world.reservations()[0]["metadata"]["name"]
+        assert world.reservation_of("p") == world.reservations()[0]["metadata"]["name"]
 
     @pytest.mark.parametrize("reference", [{"name": "p"}, {"uid": "pod-p"}])
     def test_for_the_pod_itself(self, reference: dict[str, str]) -> None:
         world = AskingWorld(
             node("n1"), asking("p", owners=[{"object": reference}], recommendedSize={"cpu": "4"})
         )
-        assert world.drawn("p") == world.reservations()[0]["metadata"]["name"]
+        assert world.reservation_of("p") == world.reservations()[0]["metadata"]["name"]
 
     def test_for_pods_of_a_controller(self) -> None:
         owners = [{"controller": {"kind": "ReplicaSet", "name": "web"}}]
@@ -151,7 +151,7 @@ class TestOwners:
                 {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "u"}
             ]
         world = AskingWorld(node("n1"), one, two)
-        assert world.drawn("p") == world.drawn("q") != ""
+        assert world.reservation_of("p") == world.reservation_of("q") != ""
 
 
 @pytest.mark.parametrize(
@@ -191,7 +191,7 @@ class TestRequirementThatIsThere:
         assert (world.id("p"), world.asked("p")) == ("abc", {"cpu": "3"})
         [made] = world.reservations()
         assert made["metadata"]["labels"]["scheduling.koordinator.sh/reservation-id"] == "abc"
-        assert world.drawn("p") == made["metadata"]["name"]
+        assert world.reservation_of("p") == made["metadata"]["name"]
 
     def test_it_is_never_less_than_the_pod_asks_for(self) -> None:
         world = AskingWorld(node("n1"), asking("p", cpu="2", requirement=required("abc", cpu="1")))
@@ -200,24 +200,24 @@ class TestRequirementThatIsThere:
     def test_its_id_stays_where_there_is_less_room_now(self) -> None:
         world = AskingWorld(node("n1", cpu="2"), asking("p", requirement=required("abc", cpu="4")))
         assert (world.id("p"), world.asked("p")) == ("abc", {"cpu": "1"})
-        assert world.drawn("p") != ""
+        assert world.reservation_of("p") != ""
 
     def test_one_that_makes_no_sense_is_replaced(self) -> None:
         raw = asking("p")
         raw["metadata"]["annotations"][REQUIREMENT] = "{}"
         world = AskingWorld(node("n1"), raw)
-        assert world.id("p") and world.drawn("p")
+        assert world.id("p") and world.reservation_of("p")
 
     def test_it_means_nothing_without_a_template(self) -> None:
         world = AskingWorld(node("n1"), pod("p", "a", meta={"annotations": {REQUIREMENT: "{}"}}))
-        assert (world.node_of("p"), world.drawn("p")) == ("n1", "")
+        assert (world.node_of("p"), world.reservation_of("p")) == ("n1", "")
 
     def test_an_id_whose_reservation_is_over_is_not_waited_for(self) -> None:
         over = reservation("r", labels={"scheduling.koordinator.sh/reservation-id": "abc"})
         over["status"] = {"phase": "Failed"}
         world = AskingWorld(node("n1"), over, asking("p", requirement=required("abc", cpu="1")))
         assert world.id("p") != "abc"
-        assert world.drawn("p") not in ("", "r")
+        assert world.reservation_of("p") not in ("", "r")
 
     def test_an_error_that_is_there_is_a_failure_and_then_taken_away(self) -> None:
         raw = asking("p", requirement=required("abc", cpu="1"))
@@ -225,4 +225,4 @@ class TestRequirementThatIsThere:
         world = AskingWorld(node("n1"), raw)
         assert "out of paper" in world.message("p")
         world.wait(5)
-        assert (world.annotation("p", ERROR), bool(world.drawn("p"))) == ("", True)
+        assert (world.annotation("p", ERROR), bool(world.reservation_of("p"))) == ("", True)

@@ -31,7 +31,7 @@ class TestWaiting:
         assert world.node_of("stranger") == ""
         assert world.reasons("p") == ["ReservationCreationAttempt"]
         world.wait(9 * MINUTE).put(made_for(world, "p"))
-        assert (world.drawn("p"), world.phase("r")) == ("r", "Available")
+        assert (world.reservation_of("p"), world.phase("r")) == ("r", "Available")
         assert world.status("r")["nodeName"] == "n1"
         assert world.status("r")["allocated"] == {"cpu": "1"}
         assert world.reasons("p")[1:] == ["ReservationCreationSuccess"]
@@ -41,21 +41,25 @@ class TestWaiting:
         world = external(node("n1", cpu="5"), four("p", cpu="2"))
         world.put(four("q", cpu="2")).put(pod("full", "a", cpu="1")).put(pod("stranger"))
         assert [world.node_of(name) for name in ("p", "q", "full")] == ["", "", "n1"]
-        assert (world.drawn("full"), world.asked("q"), world.node_of("stranger")) == ("", {}, "")
+        assert (world.reservation_of("full"), world.asked("q"), world.node_of("stranger")) == (
+            "",
+            {},
+            "",
+        )
         world.put(made_for(world, "p"))
-        assert [world.drawn(name) for name in ("p", "q")] == ["r", "r"]
+        assert [world.reservation_of(name) for name in ("p", "q")] == ["r", "r"]
         assert world.status("r")["allocated"] == {"cpu": "4"}
 
     def test_a_sibling_without_a_template_waits_too(self) -> None:
         world = external(node("n1"), four("p"), pod("q", "a"))
         assert world.node_of("q") == ""
         world.put(made_for(world, "p"))
-        assert world.drawn("q") == "r"
+        assert world.reservation_of("q") == "r"
 
     def test_the_id_may_be_an_annotation(self) -> None:
         world = external(node("n1"), four("p"))
         world.put(reservation("r", annotations={ID: world.id("p")}, allocateOnce=False))
-        assert world.drawn("p") == "r"
+        assert world.reservation_of("p") == "r"
 
     def test_one_that_comes_with_its_node_is_used_where_it_is(self) -> None:
         for where in ("n1", "n2"):
@@ -64,7 +68,7 @@ class TestWaiting:
             raw = made_for(world, "p")
             raw["status"] = {"phase": "Available", "nodeName": where, "allocatable": {"cpu": "4"}}
             world.put(raw).wait(MINUTE)
-            assert (world.drawn("p"), world.node_of("p")) == ("r", where)
+            assert (world.reservation_of("p"), world.node_of("p")) == ("r", where)
             assert world.held("n1") + world.held("n2") == 3000
 
 
@@ -78,7 +82,7 @@ class TestTooLate:
         world.wait(9 * MINUTE)
         assert (world.node_of("stranger"), world.id("p")) == ("", id)
         world.put(made_for(world, "p"))
-        assert world.drawn("p") == "r"
+        assert world.reservation_of("p") == "r"
 
     def test_the_room_is_given_up_in_the_end(self) -> None:
         world = external(node("n1", cpu="4"), four("p"), provisionTimeout="1m", virtualRetention="30s")
@@ -94,7 +98,7 @@ class TestTooLate:
         world.put(made_for(world, "p"))
         assert world.phase("r") == "Pending"
         world.put(node("n2", cpu="8")).wait(MINUTE)
-        assert (world.drawn("p"), world.phase("r")) == ("r", "Available")
+        assert (world.reservation_of("p"), world.phase("r")) == ("r", "Available")
 
     def test_bind_anyway(self) -> None:
         world = external(node("n1", cpu="5"), four("p"), onFailure="Bind", provisionTimeout="1m")
@@ -102,7 +106,7 @@ class TestTooLate:
         assert (world.node_of("p"), world.node_of("q")) == ("", "")
         world.wait(1)
         assert (world.node_of("p"), world.node_of("q")) == ("n1", "n1")
-        assert (world.drawn("p"), world.held("n1")) == ("", 0)
+        assert (world.reservation_of("p"), world.held("n1")) == ("", 0)
         late = reservation("late", cpu="2", labels={ID: world.id("p")}, allocateOnce=False)
         world.put(late)
         assert (world.phase("late"), world.owners("late")) == ("Available", [])
@@ -124,7 +128,7 @@ class TestErrors:
         world.wait(5)
         assert world.annotation("p", ERROR) == ""
         world.put(made_for(world, "p"))
-        assert world.drawn("p") == "r"
+        assert world.reservation_of("p") == "r"
 
     @pytest.mark.parametrize("who", ["builtin", "apart"])
     def test_a_provisioner_says_what_went_wrong_and_tries_again(self, who: str) -> None:
@@ -134,7 +138,7 @@ class TestErrors:
         assert "quota exceeded" in world.message("p")
         world.cannot_create = ""
         world.wait(MINUTE)
-        assert world.drawn("p") != ""
+        assert world.reservation_of("p") != ""
         assert len(world.reservations()) == 1
 
     def test_it_is_tried_again_though_no_room_is_kept(self) -> None:
@@ -144,13 +148,13 @@ class TestErrors:
         assert world.held("n1") == 0
         world.cannot_create = ""
         world.wait(MINUTE)
-        assert world.drawn("p") != ""
+        assert world.reservation_of("p") != ""
 
     def test_bind_anyway(self) -> None:
         world = AskingWorld(node("n1"), onFailure="Bind")
         world.cannot_create = "quota exceeded"
         world.put(four("p"))
-        assert (world.node_of("p"), world.drawn("p"), world.held("n1")) == ("n1", "", 0)
+        assert (world.node_of("p"), world.reservation_of("p"), world.held("n1")) == ("n1", "", 0)
         assert world.reservations() == []
 
     def test_a_pod_that_cannot_be_told(self) -> None:
@@ -161,7 +165,7 @@ class TestErrors:
         world.wait(5)
         assert world.asked("p") == {"cpu": "4"}
         world.put(made_for(world, "p"))
-        assert world.drawn("p") == "r"
+        assert world.reservation_of("p") == "r"
 
 
 class TestWhatWillNotDo:
@@ -173,12 +177,12 @@ class TestWhatWillNotDo:
         assert message == f"it reserves 3 of cpu, {world.id('p')} requires 4"
         assert world.reasons("r") == ["ReservationCreationFailure"]
         world.edit("Reservation", "r", spec__template={"spec": world_spec("4")})
-        assert (world.drawn("p"), world.phase("r")) == ("r", "Available")
+        assert (world.reservation_of("p"), world.phase("r")) == ("r", "Available")
 
     def test_larger_is_fine_where_it_fits(self) -> None:
         world = external(node("n1", cpu="8"), four("p"))
         world.put(made_for(world, "p", cpu="8"))
-        assert (world.drawn("p"), world.held("n1")) == ("r", 7000)
+        assert (world.reservation_of("p"), world.held("n1")) == ("r", 7000)
 
     def test_larger_than_fits(self) -> None:
         world = external(node("n1", cpu="8"), four("p"), pod("other", cpu="2"))
@@ -186,7 +190,7 @@ class TestWhatWillNotDo:
         assert world.node_of("p") == ""
         assert "does not fit n1: Insufficient cpu" in world.condition("r", "Scheduled")["message"]
         world.delete("Pod", "other")
-        assert (world.drawn("p"), world.held("n1")) == ("r", 7000)
+        assert (world.reservation_of("p"), world.held("n1")) == ("r", 7000)
 
     def test_for_another_node(self) -> None:
         world = external(node("n1"), four("p"))
@@ -199,7 +203,11 @@ class TestWhatWillNotDo:
         second = {**made_for(world, "p"), "metadata": {"name": "s", "uid": "s"}}
         second["metadata"]["labels"] = {ID: world.id("p")}
         world.put(made_for(world, "p"), second).put(node("n2"))
-        assert (world.drawn("p"), world.phase("s"), world.held("n2")) == ("r", "Available", 4000)
+        assert (world.reservation_of("p"), world.phase("s"), world.held("n2")) == (
+            "r",
+            "Available",
+            4000,
+        )
 
 
 def world_spec(cpu: str) -> Raw:
@@ -227,7 +235,7 @@ class TestThingsThatGo:
         world.delete("Pod", "p")
         assert (world.id("q"), world.asked("q")) == (id, {"cpu": "4"})
         world.put(made_for(world, "q"))
-        assert world.drawn("q") == "r"
+        assert world.reservation_of("q") == "r"
 
     def test_the_pod_that_asked_but_not_a_sibling_without_a_template(self) -> None:
         world = external(node("n1", cpu="4"), four("p"), pod("q", "a"))
@@ -247,22 +255,22 @@ class TestThingsThatGo:
         world.put(node("n2", cpu="8")).wait(MINUTE)
         assert world.id("p") == id
         world.put(made_for(world, "p"))
-        assert (world.drawn("p"), world.node_of("p")) == ("r", "n2")
+        assert (world.reservation_of("p"), world.node_of("p")) == ("r", "n2")
 
     def test_the_reservation_once_it_was_there(self) -> None:
         world = external(node("n1", cpu="4"), four("p"))
         world.refuse.add("rsv-r")
         world.put(made_for(world, "p")).wait(MINUTE)
-        assert world.drawn("p") == "r"
+        assert world.reservation_of("p") == "r"
 
     def test_the_bind_of_the_pod(self) -> None:
         world = AskingWorld(node("n1", cpu="4"))
         world.put(asking("p", requirement=required("abc", cpu="2")))
-        assert world.drawn("p")
+        assert world.reservation_of("p")
         world = external(node("n1", cpu="4"), four("p"))
         world.refuse.add("pod-p")
         world.put(made_for(world, "p")).wait(MINUTE)
-        assert (world.drawn("p"), world.held("n1")) == ("r", 3000)
+        assert (world.reservation_of("p"), world.held("n1")) == ("r", 3000)
 
 
 def test_what_is_set_aside_is_no_reservation_yet() -> None:

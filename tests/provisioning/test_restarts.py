@@ -27,8 +27,8 @@ def objects() -> list[Raw]:
 def check(world: AskingWorld) -> None:
     ids = [made["metadata"]["labels"][ID] for made in world.reservations()]
     assert len(ids) == len(set(ids)) == 2
-    assert world.drawn("p") == world.drawn("q") != ""
-    assert world.drawn("alone") not in ("", world.drawn("p"))
+    assert world.reservation_of("p") == world.reservation_of("q") != ""
+    assert world.reservation_of("alone") not in ("", world.reservation_of("p"))
     cluster = world.scheduler.cluster
     assert not cluster.virtuals.by_id and not cluster.virtuals.waits
     assert world.held("n1") + world.held("n2") == 8000 - 6000
@@ -137,7 +137,7 @@ def test_a_node_that_goes_with_the_reservation(gone: str, restart: bool) -> None
             },
         }
     )
-    assert world.drawn("p") == "r"
+    assert world.reservation_of("p") == "r"
     assert world.node_of("p") == ({"n1", "n2"} - {gone}).pop()
 
 
@@ -159,4 +159,4 @@ def test_a_reservation_that_was_lost_with_its_node_while_nobody_led_is_asked_for
     world.settle()
     assert world.phase("drp-x") == "Failed"
     assert world.node_of("p") == "n1"
-    assert world.drawn("p") not in ("", "lost")
+    assert world.reservation_of("p") not in ("", "lost")

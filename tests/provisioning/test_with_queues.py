@@ -24,7 +24,7 @@ def test_pods_in_queues_get_their_reservations() -> None:
     world = AskingWorld(node("n1"), queue("q1"), queue("q2"))
     pods = [queued(asking(f"p{i}", app=f"a{i % 2}", cpu="2"), f"q{i % 2 + 1}") for i in range(4)]
     world.put(*pods, queued(pod("plain", cpu="1"), "q1"))
-    assert all(world.drawn(f"p{i}") for i in range(4))
+    assert all(world.reservation_of(f"p{i}") for i in range(4))
     assert len(world.reservations()) == 4
     assert world.node_of("plain") == "n1"
 
@@ -34,7 +34,7 @@ def test_the_reservation_of_a_pod_in_a_queue_is_taken_up_after_a_restart() -> No
     asked = queued(asking("p", requirement=required("abc", cpu="4")), "q1")
     world = AskingWorld(node("n1", cpu="4"), queue("q1"))
     world.put(made, asked)
-    assert world.drawn("p") == "r"
+    assert world.reservation_of("p") == "r"
     assert world.phase("r") == "Available"
 
 

@@ -246,7 +246,7 @@ class Audit:
             shares.update(shares_of(raw))
         given_twice = sorted(cpu for cpu, times in cpus.items() if times > 1)
         for raw in held:
-            owners = [pod for pod in pods if drawn(pod) == raw["metadata"]["uid"]]
+            owners = [pod for pod in pods if reservation_of(pod) == raw["metadata"]["uid"]]
             cpus.update(cpus_of(raw).difference(*(cpus_of(pod) for pod in owners)))
             left = shares_of(raw)
             for pod in owners:
@@ -285,7 +285,7 @@ def shares_of(raw: Raw) -> Counter[tuple[int, str]]:
     return found
 
 
-def drawn(pod: Raw) -> str:
+def reservation_of(pod: Raw) -> str:
     return str(_read(pod, DRAWN).get("uid", ""))
 
 

@@ -220,7 +220,7 @@ class LittleWorld:
     def node_of(self, name: str) -> str:
         return str(self.objects["Pod", name]["spec"].get("nodeName", ""))
 
-    def drawn(self, name: str) -> str:
+    def reservation_of(self, name: str) -> str:
         """The reservation a pod was bound through."""
         text = (self.objects["Pod", name]["metadata"].get("annotations") or {}).get(ALLOCATED)
         return str(msgspec.json.decode(text)["name"]) if text else ""

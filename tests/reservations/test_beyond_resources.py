@@ -34,7 +34,7 @@ class TestPorts:
         world = LittleWorld(node("n1"))
         world.put(reservation("r", cpu="4", allocateOnce=False, pod={"ports": [7777, 8888, 9999]}))
         world.put(pod("p1", "a", ports=[7777]), pod("p2", "a", ports=[8888]))
-        assert [world.drawn("p1"), world.drawn("p2")] == ["r", "r"]
+        assert [world.reservation_of("p1"), world.reservation_of("p2")] == ["r", "r"]
         world.put(pod("p3", "a", ports=[7777]))
         assert world.node_of("p3") == ""
 
@@ -45,7 +45,7 @@ class TestPorts:
         world.put(pod("p1", "a", cpu="1", ports=[7777]))
         world.put(pod("p2", "a", cpu="1", ports=[8888]))
         assert [world.node_of("p1"), world.node_of("p2")] == ["n1", "n1"]
-        assert {world.drawn("p1"), world.drawn("p2")} == {"ra", "rb"}
+        assert {world.reservation_of("p1"), world.reservation_of("p2")} == {"ra", "rb"}
 
     def test_reserved_ports_are_closed_to_others(self) -> None:
         world = LittleWorld(node("n1"), reservation("r", pod={"ports": [7777, 8888, 9999]}))
@@ -63,7 +63,7 @@ class TestInterPodAffinity:
         rules: Raw = {"affinity": anti_affinity("a")}
         world.put(reservation("r", cpu="4", pod=rules))
         world.put(pod("owner", "a", cpu="4", **rules))
-        assert world.drawn("owner") == "r"
+        assert world.reservation_of("owner") == "r"
 
     def test_several_owners_with_the_same_anti_affinity(self) -> None:
         world = LittleWorld(node("n1"), node("n2"), node("n3"))
@@ -71,7 +71,7 @@ class TestInterPodAffinity:
         world.put(*(reservation(f"r{i}", cpu="4", pod=rules) for i in (1, 2)))
         assert len({world.status(f"r{i}")["nodeName"] for i in (1, 2)}) == 2
         world.put(*(pod(f"p{i}", "a", cpu="4", **rules) for i in (1, 2)))
-        assert {world.drawn("p1"), world.drawn("p2")} == {"r1", "r2"}
+        assert {world.reservation_of("p1"), world.reservation_of("p2")} == {"r1", "r2"}
 
     def test_others_see_the_reserve_pod_as_a_pod(self) -> None:
         world = LittleWorld(node("n1"), reservation("r", cpu="4", pod={"affinity": anti_affinity("b")}))
@@ -86,7 +86,7 @@ class TestInterPodAffinity:
         world.put(reservation("r", cpu="8", allocateOnce=False, pod=rules))
         assert world.status("r")["nodeName"] == "n2"
         world.put(*(pod(f"p{i}", "a", cpu="4", **rules) for i in (1, 2)))
-        assert [world.drawn("p1"), world.drawn("p2")] == ["r", "r"]
+        assert [world.reservation_of("p1"), world.reservation_of("p2")] == ["r", "r"]
         world.put(pod("stranger", "c", cpu="9", **rules))
         assert world.node_of("stranger") == ""
 
@@ -97,7 +97,7 @@ class TestInterPodAffinity:
         world.put(pod("stranger", "c", affinity=affinity("a")))
         assert world.node_of("stranger") == "n2"
         world.put(pod("owner", "a", cpu="4", **rules))
-        assert world.drawn("owner") == "r"
+        assert world.reservation_of("owner") == "r"
 
 
 def test_owners_spread_like_their_reservations() -> None:
@@ -106,7 +106,7 @@ def test_owners_spread_like_their_reservations() -> None:
     world.put(*(reservation(f"r{i}", cpu="4", pod=rules) for i in (1, 2, 3)))
     assert len({world.status(f"r{i}")["nodeName"] for i in (1, 2, 3)}) == 3
     world.put(*(pod(f"p{i}", "a", cpu="4", **rules) for i in (1, 2, 3)))
-    assert {world.drawn(f"p{i}") for i in (1, 2, 3)} == {"r1", "r2", "r3"}
+    assert {world.reservation_of(f"p{i}") for i in (1, 2, 3)} == {"r1", "r2", "r3"}
 
 
 def claim(name: str, mode: str = "ReadWriteOncePod", volume: str = "") -> Raw:
@@ -162,7 +162,7 @@ class TestVolumes:
         world.put(pod("stranger", "b", **with_claim("data")))
         assert "ReadWriteOncePod access mode already in-use by another pod" in world.message("stranger")
         world.put(pod("owner", "a", cpu="4", **with_claim("data")))
-        assert world.drawn("owner") == "r"
+        assert world.reservation_of("owner") == "r"
 
     def test_reserved_volumes_count_against_the_limit(self) -> None:
         world = LittleWorld(node("n1"), csi_node("n1", 1))
@@ -172,4 +172,4 @@ class TestVolumes:
         world.put(pod("stranger", "b", **with_claim("other")))
         assert "1 node(s) exceed max volume count" in world.message("stranger")
         world.put(pod("owner", "a", cpu="4", **with_claim("data")))
-        assert world.drawn("owner") == "r"
+        assert world.reservation_of("owner") == "r"

@@ -12,14 +12,14 @@ def test_owner_goes_where_its_reservation_is() -> None:
     world.put(reservation("r", cpu="4", pod={"nodeName": "n2"}))
     assert world.status("r")["nodeName"] == "n2"
     world.put(pod("owner", "a", cpu="4"))
-    assert (world.node_of("owner"), world.drawn("owner")) == ("n2", "r")
+    assert (world.node_of("owner"), world.reservation_of("owner")) == ("n2", "r")
 
 
 def test_reservation_that_ends_up_fullest_is_used() -> None:
     world = LittleWorld(node("n1", cpu="64"))
     world.put(reservation("big", cpu="16"), reservation("small", cpu="5"))
     world.put(pod("owner", "a", cpu="4"))
-    assert world.drawn("owner") == "small"
+    assert world.reservation_of("owner") == "small"
 
 
 def test_reservation_that_serves_more_of_the_request_is_used() -> None:
@@ -27,7 +27,7 @@ def test_reservation_that_serves_more_of_the_request_is_used() -> None:
     world.put(reservation("part", cpu="2", pod={"nodeName": "n1"}))
     world.put(reservation("whole", cpu="4", pod={"nodeName": "n2"}))
     world.put(pod("owner", "a", cpu="4"))
-    assert (world.node_of("owner"), world.drawn("owner")) == ("n2", "whole")
+    assert (world.node_of("owner"), world.reservation_of("owner")) == ("n2", "whole")
 
 
 @pytest.mark.parametrize(
@@ -41,7 +41,7 @@ def test_reservation_that_serves_more_of_the_request_is_used() -> None:
 def test_what_exceeds_a_reservation_does_not_count_as_filling_it(asked: str, drawn: str) -> None:
     world = LittleWorld(node("n1"), reservation("small", cpu="4"), reservation("large", cpu="8"))
     world.put(pod("p", "a", cpu=asked))
-    assert world.drawn("p") == drawn
+    assert world.reservation_of("p") == drawn
 
 
 def test_order_comes_before_everything() -> None:
@@ -50,7 +50,7 @@ def test_order_comes_before_everything() -> None:
     world.put(reservation("fits", cpu="4", pod={"nodeName": "n1"}, labels={order: "7"}))
     world.put(reservation("first", cpu="1", pod={"nodeName": "n2"}, labels={order: "3"}))
     world.put(pod("owner", "a", cpu="4"))
-    assert world.drawn("owner") == "first"
+    assert world.reservation_of("owner") == "first"
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ def test_orders_of_any_size_are_told_apart(first: int, second: int, late: bool) 
         world.put(room)
     for owner in owners:
         world.put(owner)
-    assert [world.drawn(f"p{i}") for i in range(3)] == ["first", "second", "unordered"]
+    assert [world.reservation_of(f"p{i}") for i in range(3)] == ["first", "second", "unordered"]
 
 
 def test_oldest_of_reusable_reservations_on_a_node_is_used() -> None:
@@ -87,7 +87,7 @@ def test_oldest_of_reusable_reservations_on_a_node_is_used() -> None:
     owners = [{"labelSelector": {"matchLabels": {"app": "a"}}}, {"object": {"name": "nobody"}}]
     world.put(reservation("young", cpu="4", allocateOnce=False, owners=owners))
     world.put(pod("p1", "a", cpu="4"))
-    assert world.drawn("p1") == "old"
+    assert world.reservation_of("p1") == "old"
 
 
 def test_same_reusable_reservation_does_not_go_to_the_same_node_twice() -> None:

@@ -99,7 +99,7 @@ def test_reservations_on_nodes_the_pod_does_not_mean_are_not_counted() -> None:
 
 def test_used_up_reservations_are_not_counted() -> None:
     world = LittleWorld(node("n1"), reservation("r", cpu="4"), pod("first", "a"))
-    assert world.drawn("first") == "r"
+    assert world.reservation_of("first") == "r"
     world.put(needy())
     assert counted(world) == "0 Reservation(s) matched owner total"
 

@@ -42,7 +42,7 @@ class TestExpiry:
             node("n1", cpu="8"), reservation("r", cpu="8", allocateOnce=False, ttl="1h")
         )
         world.put(pod("owner", "a", cpu="2"), pod("stranger", cpu="6"))
-        assert (world.drawn("owner"), world.node_of("stranger")) == ("r", "")
+        assert (world.reservation_of("owner"), world.node_of("stranger")) == ("r", "")
         world.wait(HOUR)
         assert world.phase("r") == "Failed"
         assert (world.node_of("owner"), world.node_of("stranger")) == ("n1", "n1")
@@ -93,7 +93,7 @@ def test_node_replaced_while_no_scheduler_runs_keeps_what_is_reserved_by_its_nam
     world.put(pod("stranger", "b", cpu="1"))
     assert world.node_of("stranger") == ""
     world.put(pod("owner", "a", cpu="1"))
-    assert world.drawn("owner") == "r"
+    assert world.reservation_of("owner") == "r"
 
 
 @pytest.mark.parametrize("how", ["used", "expired"])
@@ -155,7 +155,7 @@ class TestWaiting:
         world.put(pod("stranger", cpu="1"), pod("owner", "a", cpu="7"))
         assert (world.node_of("stranger"), world.node_of("owner")) == ("", "")
         world.delete("Pod", "old").wait(11)
-        assert world.drawn("owner") == "r"
+        assert world.reservation_of("owner") == "r"
         assert world.phase("r") == "Succeeded"
         assert world.node_of("stranger") == "n1"
 
@@ -238,7 +238,7 @@ class TestRestart:
         world.put(pod("stranger", cpu="4"))
         assert world.node_of("stranger") == ""
         world.put(pod("p2", "a", cpu="3"))
-        assert world.drawn("p2") == "r"
+        assert world.reservation_of("p2") == "r"
 
     def test_between_bind_and_status(self) -> None:
         world = LittleWorld(node("n1", cpu="8"), reservation("r", cpu="6"))
@@ -285,4 +285,4 @@ def test_node_that_shrinks_keeps_the_promise_and_sells_nothing_else() -> None:
         assert world.phase("r") == "Available"
         assert (world.node_of("stranger"), world.node_of("owner")) == ("", "")
         world.put(pod("small", "a", cpu="4"))
-        assert world.drawn("small") == "r"
+        assert world.reservation_of("small") == "r"

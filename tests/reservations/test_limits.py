@@ -56,7 +56,7 @@ def test_owners_take_limits_over(owners: list[str], others: list[str], total: in
     world = LittleWorld(limited(), held())
     for i, limit in enumerate(owners):
         world.put(wanting(pod(f"o{i}", "a"), "500m", limit))
-        assert world.drawn(f"o{i}") == "r"
+        assert world.reservation_of(f"o{i}") == "r"
     for i, limit in enumerate(others):
         world.put(wanting(pod(f"x{i}"), "500m", limit))
         assert world.node_of(f"x{i}") == "n0"
@@ -114,7 +114,7 @@ def test_annotation_that_comes_later_counts_what_reservations_hold() -> None:
     world.put(wanting(pod("x"), "500m", "3"))
     assert world.node_of("x") == ""
     world.put(wanting(pod("o2", "a"), "500m", "5"))
-    assert (world.drawn("o2"), sum_of_limits(world)) == ("r", 6000)
+    assert (world.reservation_of("o2"), sum_of_limits(world)) == ("r", 6000)
 
 
 def test_resize_needs_the_limits() -> None:

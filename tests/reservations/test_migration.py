@@ -15,7 +15,7 @@ def test_a_pod_is_moved() -> None:
     assert it.job()["status"]["status"] == "PodBoundReservation"
     assert it.outcome() == ("Running", "WaitForPodBindReservation", "")
     it.put(replica("web-2", cpu="3"))
-    assert (it.node_of("web-2"), it.drawn("web-2")) == ("n2", ROOM)
+    assert (it.node_of("web-2"), it.reservation_of("web-2")) == ("n2", ROOM)
     assert it.phase(ROOM) == "Succeeded"
     message = f'Bind Pod "default/web-2" in Reservation "{ROOM}"'
     assert it.outcome() == ("Succeeded", "", message)
@@ -117,7 +117,7 @@ def test_a_pod_that_is_nobodys_is_replaced_by_one_of_its_name() -> None:
     assert owner == {"object": {"kind": "Pod", "namespace": "default", "name": "web"}}
     assert it.evicted == ["web"]
     it.put(pod("other", cpu="3", uid="other"), pod("web", cpu="3", uid="again"))
-    assert (it.node_of("web"), it.drawn("web"), it.drawn("other")) == ("n2", ROOM, "")
+    assert (it.node_of("web"), it.reservation_of("web"), it.reservation_of("other")) == ("n2", ROOM, "")
     assert it.outcome()[0] == "Succeeded"
     assert it.job()["status"]["podRef"]["uid"] == "again"
 
@@ -208,7 +208,7 @@ def test_who_used_a_shared_reservation_before_is_not_the_replacement() -> None:
     mine = reservation("mine", "web", cpu="4", allocateOnce=False, pod={"nodeName": "n2"})
     it = world(mine)
     it.put(replica("web-0", cpu="1"))
-    assert it.drawn("web-0") == "mine"
+    assert it.reservation_of("web-0") == "mine"
     it.put(job(reservationOptions={"reservationRef": {"name": "mine"}}))
     assert (it.evicted, it.outcome()[0]) == (["web"], "Running")
     it.put(replica("web-2", cpu="3"))

@@ -58,7 +58,7 @@ def test_owner_selectors(owner: dict[str, object], matches: bool, pod_first: boo
     if not pod_first:
         world.put(it)
     world.put(node("n1", cpu="4")).wait(11)
-    assert world.drawn("p") == ("r" if matches else "")
+    assert world.reservation_of("p") == ("r" if matches else "")
 
 
 def test_pod_with_an_affinity_must_use_a_reservation() -> None:
@@ -68,7 +68,7 @@ def test_pod_with_an_affinity_must_use_a_reservation() -> None:
         "0/1 nodes are available: 1 node(s) no reservations match reservation affinity."
     )
     world.put(reservation("r", cpu="1")).wait(11)
-    assert world.drawn("p") == "r"
+    assert world.reservation_of("p") == "r"
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def test_the_affinity_says_which_one(affinity: str, drawn: str) -> None:
     world.put(reservation("one", cpu="2", labels={"tier": "tin"}, pod={"nodeName": "n1"}))
     world.put(reservation("two", cpu="2", labels={"tier": "gold"}, pod={"nodeName": "n2"}))
     world.put(pod("p", "a", meta={"annotations": {AFFINITY: affinity}}))
-    assert world.drawn("p") == drawn
+    assert world.reservation_of("p") == drawn
 
 
 def test_an_affinity_that_makes_no_sense_is_told() -> None:
@@ -108,7 +108,7 @@ def test_an_affinity_that_says_nothing_wants_some_reservation(text: str) -> None
     world = LittleWorld(node("n1"), pod("must", "a", meta={"annotations": {AFFINITY: text}}))
     assert "node(s) no reservations match reservation affinity" in world.message("must")
     world.put(reservation("r"))
-    assert world.drawn("must") == "r"
+    assert world.reservation_of("must") == "r"
 
 
 @pytest.mark.parametrize("requests", [{}, {"memory": "1Gi"}], ids=["nothing", "something else"])
@@ -121,8 +121,8 @@ def test_who_must_use_a_reservation_may_ask_for_nothing_of_it(
         reservation("r", cpu="4", allocateOnce=False, allocatePolicy=policy, pod={"nodeName": "n2"})
     )
     world.put(pod("must", "a", meta=MUST, requests=requests), pod("may", "a", requests=requests))
-    assert (world.node_of("must"), world.drawn("must")) == ("n2", "r")
-    assert world.drawn("may") == ""
+    assert (world.node_of("must"), world.reservation_of("must")) == ("n2", "r")
+    assert world.reservation_of("may") == ""
     assert world.owners("r") == ["must"]
     assert "allocated" not in world.status("r")
 
@@ -139,14 +139,14 @@ def test_exact_match(asked: str, drawn: str) -> None:
     world = LittleWorld(node("n1"), reservation("r", cpu="4"))
     exact = {"scheduling.koordinator.sh/exact-match-reservation": '{"resourceNames": ["cpu"]}'}
     world.put(pod("p", "a", cpu=asked, meta={"annotations": exact}))
-    assert (world.node_of("p"), world.drawn("p")) == ("n1", drawn)
+    assert (world.node_of("p"), world.reservation_of("p")) == ("n1", drawn)
 
 
 @pytest.mark.parametrize("text", ["", "null", "{}", '{"resourceNames": []}'])
 def test_an_exact_match_that_says_nothing_asks_for_nothing(text: str) -> None:
     exact = {"annotations": {"scheduling.koordinator.sh/exact-match-reservation": text}}
     world = LittleWorld(node("n1"), reservation("r", cpu="4")).put(pod("p", "a", meta=exact, cpu="1"))
-    assert world.drawn("p") == "r"
+    assert world.reservation_of("p") == "r"
 
 
 def test_taints_of_a_reservation_keep_pods_out_unless_tolerated() -> None:
@@ -155,7 +155,7 @@ def test_taints_of_a_reservation_keep_pods_out_unless_tolerated() -> None:
     world.put(pod("p", "a", cpu="1"))
     assert world.node_of("p") == ""
     world.put(pod("q", "a", cpu="1", tolerations=[{"key": "team", "operator": "Exists"}]))
-    assert world.drawn("q") == "r"
+    assert world.reservation_of("q") == "r"
 
 
 def test_reservation_closed_by_its_user_takes_no_owners() -> None:
@@ -163,4 +163,4 @@ def test_reservation_closed_by_its_user_takes_no_owners() -> None:
     world.put(pod("p", "a", cpu="1"))
     assert world.node_of("p") == ""
     world.edit("Reservation", "r", spec__unschedulable=False).wait(11)
-    assert world.drawn("p") == "r"
+    assert world.reservation_of("p") == "r"

@@ -75,14 +75,14 @@ def test_the_preemptor_gets_it_once_all_victims_have_left() -> None:
     assert (phase_of_room(made, "high"), made.node_of("high")) == ("Waiting", "")
     gone(made, "low-2").wait(15)
     assert made.node_of("high") == "n1"
-    assert made.drawn("high").startswith("preempted-for-high-")
+    assert made.reservation_of("high").startswith("preempted-for-high-")
     assert phase_of_room(made, "high") == "Succeeded"
 
 
 def test_victims_that_leave_at_once_make_no_difference() -> None:
     made = full_node(graceful=False).put(pod("high", cpu="4", priority=10))
     assert made.node_of("high") == "n1"
-    assert made.drawn("high").startswith("preempted-for-high-")
+    assert made.reservation_of("high").startswith("preempted-for-high-")
     status = rooms(made)["high"]["status"]
     assert (status["phase"], status["nodeName"]) == ("Succeeded", "n1")
     assert [owner["name"] for owner in status["currentOwners"]] == ["high"]
@@ -237,7 +237,7 @@ def test_without_reservations_the_nomination_is_all_there_is() -> None:
     made.knows_reservations = False
     made.put(pod("high", cpu="4", priority=10), pod("low-3", cpu="1", priority=0))
     gone(made, "low-1", "low-2").wait(30)
-    assert (made.node_of("high"), made.drawn("high")) == ("n1", "")
+    assert (made.node_of("high"), made.reservation_of("high")) == ("n1", "")
     assert made.node_of("low-3") == ""
 
 
@@ -256,7 +256,7 @@ def test_an_edited_one_is_like_any_other_reservation() -> None:
     made.edit("Reservation", name, spec__owners=owners)
     gone(made, "low-1", "low-2").wait(30)
     made.put(pod("owner", "a", cpu="4"))
-    assert made.drawn("owner") == name
+    assert made.reservation_of("owner") == name
 
 
 # Victims inside a reservation
@@ -275,7 +275,7 @@ def test_a_victim_inside_a_reservation_makes_room_inside_it() -> None:
     assert rooms(made) == {}
     assert made.objects["Pod", "high"]["status"]["nominatedNodeName"] == "n1"
     gone(made, "low-owner").wait(15)
-    assert (made.node_of("high"), made.drawn("high")) == ("n1", "r")
+    assert (made.node_of("high"), made.reservation_of("high")) == ("n1", "r")
 
 
 def test_a_victim_inside_a_reservation_is_of_no_use_to_others() -> None:
@@ -308,4 +308,4 @@ def test_who_is_to_go_inside_takes_nothing_of_what_is_free() -> None:
     made.put(pod("high", "a", cpu="4", priority=10))
     gone(made, "low-owner").put(pod("small", cpu="1", priority=0))
     assert (made.node_of("high"), made.node_of("small")) == ("", "n1")
-    assert made.wait(15).drawn("high") == "r"
+    assert made.wait(15).reservation_of("high") == "r"

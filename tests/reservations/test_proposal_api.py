@@ -22,7 +22,7 @@ def test_summary_room_is_reserved_for_pods_that_do_not_exist_yet() -> None:
     world = LittleWorld(node("n1", cpu="4"), reservation("r", cpu="4"))
     assert world.phase("r") == "Available"
     world.wait(HOUR).put(pod("late", "a", cpu="4"))
-    assert world.drawn("late") == "r"
+    assert world.reservation_of("late") == "r"
 
 
 class TestMotivation:
@@ -41,7 +41,7 @@ class TestMotivation:
         world = LittleWorld(node("n1", cpu="8"), *rooms)
         assert [world.phase(name) for name in ("r1", "r2")] == ["Available", "Available"]
         world.put(pod("other", cpu="4"), pod("web-1", "a", cpu="4"), pod("web-2", "a", cpu="4"))
-        assert {world.drawn(name) for name in ("web-1", "web-2")} == {"r1", "r2"}
+        assert {world.reservation_of(name) for name in ("web-1", "web-2")} == {"r1", "r2"}
         assert world.node_of("other") == ""
 
     def test_4_room_that_is_not_free_yet_is_reserved_at_no_cost(self) -> None:
@@ -58,7 +58,7 @@ class TestMotivation:
         world.put(pod("other", cpu="1"))
         assert world.node_of("other") == ""
         world.put(pod("web-2", "a", cpu="4"))
-        assert world.drawn("web-2") == "r"
+        assert world.reservation_of("web-2") == "r"
 
 
 class TestSpec:
@@ -67,7 +67,7 @@ class TestSpec:
         world = LittleWorld(node("n1"), reservation("r", cpu="8", allocateOnce=False))
         for namespace in ("one", "two"):
             world.put(pod(f"p-{namespace}", "a", meta={"namespace": namespace, "labels": {"app": "a"}}))
-        assert [world.drawn(f"p-{namespace}") for namespace in ("one", "two")] == ["r", "r"]
+        assert [world.reservation_of(f"p-{namespace}") for namespace in ("one", "two")] == ["r", "r"]
 
     def test_affinity_is_given_in_the_template(self) -> None:
         rule = {
@@ -89,13 +89,13 @@ class TestSpec:
         owners = [{"object": {"name": "p1"}}, {"labelSelector": {"matchLabels": {"app": "b"}}}]
         world = LittleWorld(node("n1"), reservation("r", owners=owners, cpu="8", allocateOnce=False))
         world.put(pod("p1"), pod("p2", "b"), pod("p3", "c"))
-        assert [world.drawn(name) for name in ("p1", "p2", "p3")] == ["r", "r", ""]
+        assert [world.reservation_of(name) for name in ("p1", "p2", "p3")] == ["r", "r", ""]
 
     def test_what_one_owner_says_must_all_hold(self) -> None:
         owner = {"object": {"name": "p1"}, "labelSelector": {"matchLabels": {"app": "a"}}}
         world = LittleWorld(node("n1"), reservation("r", owners=[owner]))
         world.put(pod("p1", "b"), pod("p2", "a"))
-        assert [world.drawn(name) for name in ("p1", "p2")] == ["", ""]
+        assert [world.reservation_of(name) for name in ("p1", "p2")] == ["", ""]
 
     def test_a_controller_can_be_of_another_namespace(self) -> None:
         parent = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "w", "uid": "w"}
@@ -103,7 +103,7 @@ class TestSpec:
         for namespace, drawn in (("shop", "r"), ("office", "")):
             owner = {"controller": {**parent, "namespace": namespace}}
             world = LittleWorld(node("n1"), reservation("r", owners=[owner]), pod("p", meta=meta))
-            assert world.drawn("p") == drawn
+            assert world.reservation_of("p") == drawn
 
     def test_an_owner_or_more_is_required_and_each_says_something(self) -> None:
         none: list[Raw] = []
@@ -154,7 +154,7 @@ class TestSpec:
             given: Raw = {} if once is None else {"allocateOnce": once}
             world = LittleWorld(node("n1"), reservation("r", cpu="4", **given))
             world.put(pod("p1", "a", cpu="2")).put(pod("p2", "a", cpu="2"))
-            assert [world.drawn(name) for name in ("p1", "p2")] == drawn
+            assert [world.reservation_of(name) for name in ("p1", "p2")] == drawn
 
 
 class TestStatus:
@@ -214,7 +214,7 @@ class TestUsage:
         world = LittleWorld(node("n1", cpu="4"), reservation("r", cpu="4"))
         assert (world.phase("r"), world.status("r")["nodeName"]) == ("Available", "n1")
         world.put(pod("other", cpu="1"), pod("owner", "a", cpu="4"))
-        assert (world.node_of("other"), world.drawn("owner")) == ("", "r")
+        assert (world.node_of("other"), world.reservation_of("owner")) == ("", "r")
 
     def test_in_preemption(self) -> None:
         """Story 1: the reservation is the preemptor's, waits for the victims to go, and is then there
@@ -226,7 +226,7 @@ class TestUsage:
         [owner] = world.objects["Reservation", name]["spec"]["owners"]
         assert (owner["object"]["uid"], world.phase(name)) == ("pod-high", "Waiting")
         world.put(pod("thief", cpu="1", priority=10)).delete("Pod", "low").wait(11)
-        assert (world.drawn("high"), world.node_of("thief")) == (name, "")
+        assert (world.reservation_of("high"), world.node_of("thief")) == (name, "")
 
     def test_in_pre_allocation(self) -> None:
         """Waiting until the pods that run there have ended; then Available for its owners."""
@@ -237,7 +237,7 @@ class TestUsage:
         world.delete("Pod", "two")
         assert world.phase("r") == "Available"
         world.put(pod("owner", "a", cpu="4"))
-        assert world.drawn("owner") == "r"
+        assert world.reservation_of("owner") == "r"
 
     def test_risks_pods_go_to_nodes_with_less_reserved(self) -> None:
         world = LittleWorld(node("n1"), node("n2"), reservation("r", cpu="8", pod={"nodeName": "n1"}))

@@ -94,7 +94,7 @@ class TestScheduleReservations:
     def test_the_same_constraints_on_the_reservation_do_not_keep_its_owner_out(self, rule: Raw) -> None:
         world = LittleWorld(node("n1"), node("n2"), reservation("r", cpu="4", pod=rule))
         world.put(pod("owner", "a", cpu="4", **rule))
-        assert world.drawn("owner") == "r"
+        assert world.reservation_of("owner") == "r"
 
     def test_pre_allocation_skips_the_filter_of_resources_and_waits(self) -> None:
         world = LittleWorld(node("n1", cpu="4"), pod("busy", cpu="3"))
@@ -148,16 +148,20 @@ class TestAllocateReservedResources:
         world = LittleWorld(node("n1", cpu="8"), pod("busy", cpu="6"))
         world.put(reservation("r", cpu="4", preAllocation=True))
         world.put(pod("owner", "a", cpu="2"), pod("other", "b", cpu="2"))
-        assert (world.phase("r"), world.drawn("owner"), world.drawn("other")) == ("Waiting", "", "")
+        assert (world.phase("r"), world.reservation_of("owner"), world.reservation_of("other")) == (
+            "Waiting",
+            "",
+            "",
+        )
         world.delete("Pod", "busy").wait(11)
-        assert world.drawn("owner") == "r"
-        assert world.drawn("other") == ""
+        assert world.reservation_of("owner") == "r"
+        assert world.reservation_of("other") == ""
 
     @pytest.mark.parametrize("asked", ["2", "4", "6"])
     def test_what_is_reserved_first_and_the_rest_from_the_node(self, asked: str) -> None:
         world = LittleWorld(node("n1", cpu="8"), reservation("r", cpu="4", allocateOnce=False))
         world.put(pod("owner", "a", cpu=asked))
-        assert (world.drawn("owner"), world.status("r")["allocated"]) == ("r", {"cpu": asked})
+        assert (world.reservation_of("owner"), world.status("r")["allocated"]) == ("r", {"cpu": asked})
         left = 8 - max(4, int(asked))
         world.put(pod("fits", cpu=str(left)), pod("too-much", cpu="100m"))
         assert (world.node_of("fits"), world.node_of("too-much")) == ("n1", "")
@@ -166,12 +170,12 @@ class TestAllocateReservedResources:
         """So that no fragment of a reservation is of no use."""
         world = LittleWorld(node("n1", cpu="8"), reservation("r", cpu="4", allocateOnce=False))
         world.put(pod("p1", "a", cpu="3")).put(pod("p2", "a", cpu="3"))
-        assert [world.drawn(name) for name in ("p1", "p2")] == ["r", "r"]
+        assert [world.reservation_of(name) for name in ("p1", "p2")] == ["r", "r"]
 
     def test_one_kind_of_resource_can_be_reserved_alone(self) -> None:
         world = LittleWorld(node("n1", cpu="8", memory="8Gi"), reservation("r", cpu="4"))
         world.put(pod("owner", "a", requests={"cpu": "4000m", "memory": "4Gi"}))
-        assert world.drawn("owner") == "r"
+        assert world.reservation_of("owner") == "r"
         world.put(pod("other", requests={"cpu": "4", "memory": "4Gi"}))
         assert world.node_of("other") == "n1"
 
@@ -188,13 +192,13 @@ class TestAllocateReservedResources:
         world.put(reservation("less", cpu="1", pod={"nodeName": "n1"}))
         world.put(reservation("more", cpu="4", pod={"nodeName": "n2"}))
         world.put(pod("owner", "a", cpu="4"))
-        assert (world.node_of("owner"), world.drawn("owner")) == ("n2", "more")
+        assert (world.node_of("owner"), world.reservation_of("owner")) == ("n2", "more")
 
     def test_of_several_the_one_that_ends_up_most_allocated_is_picked(self) -> None:
         world = LittleWorld(node("n1"))
         world.put(*(reservation(f"r{cpu}", cpu=cpu) for cpu in ("8", "2", "4")))
         world.put(pod("owner", "a", cpu="2"))
-        assert world.drawn("owner") == "r2"
+        assert world.reservation_of("owner") == "r2"
 
     def test_the_pod_says_which_reservation_it_has(self) -> None:
         world = LittleWorld(node("n1"), reservation("r"), pod("owner", "a", cpu="4"))
@@ -203,9 +207,9 @@ class TestAllocateReservedResources:
 
     def test_allocate_once_is_succeeded_and_unavailable_to_others(self) -> None:
         world = LittleWorld(node("n1"), reservation("r", cpu="8")).put(pod("p1", "a", cpu="2"))
-        assert (world.phase("r"), world.drawn("p1")) == ("Succeeded", "r")
+        assert (world.phase("r"), world.reservation_of("p1")) == ("Succeeded", "r")
         world.put(pod("p2", "a", cpu="2"))
-        assert (world.node_of("p2"), world.drawn("p2")) == ("n1", "")
+        assert (world.node_of("p2"), world.reservation_of("p2")) == ("n1", "")
 
     def test_of_several_reusable_ones_the_earliest_created_is_used(self) -> None:
         world = LittleWorld(node("n1"))
@@ -214,7 +218,7 @@ class TestAllocateReservedResources:
             room = reservation(name, cpu="4", allocateOnce=False, owners=[{"labelSelector": selector}])
             world.put(room).wait(1)
         world.put(pod("p1", "a", cpu="3")).put(pod("p2", "a", cpu="1"))
-        assert [world.drawn(name) for name in ("p1", "p2")] == ["first", "first"]
+        assert [world.reservation_of(name) for name in ("p1", "p2")] == ["first", "first"]
 
     def test_a_pod_has_its_resources_of_one_reservation_never_of_two(self) -> None:
         world = LittleWorld(node("n1", cpu="8"))
@@ -234,7 +238,7 @@ class TestSyncReservationStatus:
     def test_one_that_was_used_once_stays_so_when_the_pod_is_deleted(self) -> None:
         world = LittleWorld(node("n1"), reservation("r"), pod("p1", "a", cpu="4"))
         world.delete("Pod", "p1").put(pod("p2", "a", cpu="4"))
-        assert (world.phase("r"), world.drawn("p2")) == ("Succeeded", "")
+        assert (world.phase("r"), world.reservation_of("p2")) == ("Succeeded", "")
 
 
 class TestExpirationAndCleanup:

@@ -211,7 +211,7 @@ def test_a_preemptor_that_is_deleted_lets_its_victims_live() -> None:
     world.put(high(cpu="4")).delete("Reservation", "high").delete("Pod", "owner")
     assert names(world) == ["low"]
     world.put(pod("owner2", "low", cpu="3"))
-    assert world.drawn("owner2") == "low"
+    assert world.reservation_of("owner2") == "low"
 
 
 def test_ports_are_free_only_once_the_victim_is_gone() -> None:
@@ -308,7 +308,7 @@ def test_soft_evictor_minds_whoever_set_the_label() -> None:
     made = low(labels={SOFT: "true"})
     assert names(LittleWorld(node("n0"), made, preemption=SOFT_EVICTOR)) == []
     world = LittleWorld(node("n0"), made).put(pod("owner", "low"))
-    assert (names(world), world.drawn("owner")) == (["low"], "")
+    assert (names(world), world.reservation_of("owner")) == (["low"], "")
 
 
 # What makes no sense is told

@@ -21,13 +21,13 @@ def test_reserved_resources_come_only_from_the_reservation() -> None:
 def test_other_resources_come_from_the_node() -> None:
     world = LittleWorld(node("n1"), reservation("r", cpu="4", allocatePolicy="Restricted"))
     world.put(pod("owner", "a", requests={"cpu": "4", "memory": "1Gi"}))
-    assert world.drawn("owner") == "r"
+    assert world.reservation_of("owner") == "r"
 
 
 def test_other_nodes_stay_open() -> None:
     world = LittleWorld(node("n1"), reservation("r", cpu="4", allocatePolicy="Restricted"), node("n2"))
     world.put(pod("owner", "a", cpu="6"))
-    assert (world.node_of("owner"), world.drawn("owner")) == ("n2", "")
+    assert (world.node_of("owner"), world.reservation_of("owner")) == ("n2", "")
 
 
 def test_when_it_is_used_up_owners_stay_out() -> None:
@@ -37,7 +37,7 @@ def test_when_it_is_used_up_owners_stay_out() -> None:
     world.put(pod("p1", "a", cpu="4"), pod("p2", "a", cpu="4"))
     assert [world.node_of("p1"), world.node_of("p2")] == ["n1", ""]
     world.delete("Pod", "p1").wait(11)
-    assert world.drawn("p2") == "r"
+    assert world.reservation_of("p2") == "r"
 
 
 def test_a_reserved_number_of_pods_is_kept_even_if_it_is_one() -> None:
@@ -45,13 +45,13 @@ def test_a_reserved_number_of_pods_is_kept_even_if_it_is_one() -> None:
     strict: Raw = {"allocateOnce": False, "allocatePolicy": "Restricted"}
     world.put(reservation("r", requests={"cpu": "4", "pods": "1"}, **strict))
     world.put(pod("p", "a"), pod("q", "a", meta=MUST))
-    assert world.drawn("p") == "r"
+    assert world.reservation_of("p") == "r"
     assert "1 Reservation(s) Too many pods" in world.message("q")
     assert world.status("r")["allocatable"] == {"cpu": "4", "pods": "1"}
     assert world.status("r")["allocated"] == {"cpu": "1"}
     world.restart()
     world.settle().delete("Pod", "p")
-    assert world.drawn("q") == "r"
+    assert world.reservation_of("q") == "r"
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def test_restricted_may_be_about_some_resources(listed: str, drawn: str) -> None
         reservation("r", requests=RESERVED, allocatePolicy="Restricted", annotations=options),
         pod("p", "a", requests={"cpu": "1", "memory": "5Gi"}),
     )
-    assert world.drawn("p") == drawn
+    assert world.reservation_of("p") == drawn
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,7 @@ def test_who_waits_keeps_no_owner_from_what_is_available(world: LittleWorld, oth
     for i in range(others):
         world.put(node(f"other-{i}", cpu="1"))
     world.put(pod("owner", "mine", cpu="2"))
-    assert (world.node_of("owner"), world.drawn("owner")) == ("n", "mine")
+    assert (world.node_of("owner"), world.reservation_of("owner")) == ("n", "mine")
     world.delete("Pod", "goes")
     assert world.phase("later") == "Available"
 
@@ -52,7 +52,7 @@ def test_nor_from_the_limits_that_go_with_it() -> None:
     world.put(reservation("mine", "mine", cpu="2", allocateOnce=False)).put(_waiting("later", "3"))
     assert (world.phase("mine"), world.phase("later")) == ("Available", "Waiting")
     world.put(pod("owner", "mine", cpu="2"))
-    assert (world.node_of("owner"), world.drawn("owner")) == ("n", "mine")
+    assert (world.node_of("owner"), world.reservation_of("owner")) == ("n", "mine")
 
 
 def test_the_second_in_line_does_not_keep_the_firsts_owner_out(world: LittleWorld) -> None:
@@ -60,7 +60,7 @@ def test_the_second_in_line_does_not_keep_the_firsts_owner_out(world: LittleWorl
     world.delete("Pod", "goes")
     assert (world.phase("first"), world.phase("second")) == ("Available", "Waiting")
     world.put(pod("owner", "first", cpu="4"))
-    assert (world.drawn("owner"), world.phase("first")) == ("first", "Succeeded")
+    assert (world.reservation_of("owner"), world.phase("first")) == ("first", "Succeeded")
     world.delete("Pod", "stays")
     assert world.phase("second") == "Available"
 

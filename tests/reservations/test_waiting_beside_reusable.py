@@ -38,7 +38,7 @@ def _limited(cpu: str) -> Raw:
 def world() -> LittleWorld:
     """n1 has 8 cpus, 6 of them reserved for r, whose owner uses them."""
     world = LittleWorld(node("n1", cpu="8")).put(_reusable()).put(pod("owner", "r", cpu="6"))
-    assert world.drawn("owner") == "r"
+    assert world.reservation_of("owner") == "r"
     return world
 
 
@@ -75,7 +75,7 @@ def test_two_owners_give_it_all_back() -> None:
 
 def test_an_owner_gives_no_more_back_than_it_took_from_the_reservation() -> None:
     world = LittleWorld(node("n1", cpu="8")).put(_reusable("4")).put(pod("large", "r", cpu="7"))
-    assert world.drawn("large") == "r"
+    assert world.reservation_of("large") == "r"
     world.put(_ahead("4"))
     assert world.phase("p") == "Waiting"
     world.delete("Pod", "large")
@@ -85,7 +85,7 @@ def test_an_owner_gives_no_more_back_than_it_took_from_the_reservation() -> None
 def test_what_an_owner_that_never_ends_uses_is_counted_once() -> None:
     world = LittleWorld(node("n1", cpu="8")).put(_reusable("4"))
     world.put(_daemon("agent", "r", "3"), pod("owner", "r", cpu="1"), pod("other", cpu="4"))
-    assert [world.drawn(name) for name in ("agent", "owner", "other")] == ["r", "r", ""]
+    assert [world.reservation_of(name) for name in ("agent", "owner", "other")] == ["r", "r", ""]
     world.put(reservation("q", "q", cpu="5", preAllocation=True), _ahead("4"))
     assert (world.phase("q"), world.phase("p")) == ("Pending", "Waiting")
     world.delete("Pod", "other").delete("Pod", "owner")
@@ -149,7 +149,7 @@ def test_limits_come_back_with_it() -> None:
     owner = pod("owner", "r")
     owner["spec"].update(_limited("6"))
     world.put(owner)
-    assert world.drawn("owner") == "r"
+    assert world.reservation_of("owner") == "r"
     world.put(_ahead(template={"metadata": {"labels": {"app": "p"}}, "spec": _limited("6")}))
     assert _goes_to_another_node(world)
 
@@ -159,14 +159,14 @@ def test_a_victim_inside_a_reusable_one_frees_nothing_to_wait_for(world: LittleW
     world.put(pod("urgent", "r", cpu="6", priority=10)).put(_ahead())
     assert world.phase("p") == "Pending"
     world.delete("Pod", "owner")
-    assert world.wait(11.0).drawn("urgent") == "r"
+    assert world.wait(11.0).reservation_of("urgent") == "r"
     assert _goes_to_another_node(world)
 
 
 def test_gpus_come_back_with_it() -> None:
     world = with_gpus(2).put(_reusable(requests={GPU: "100"}))
     world.put(pod("owner", "r", requests={GPU: "100"}), pod("other", requests={GPU: "100"}))
-    assert [world.drawn("owner"), world.drawn("other")] == ["r", ""]
+    assert [world.reservation_of("owner"), world.reservation_of("other")] == ["r", ""]
     world.put(_ahead(requests={GPU: "200"}))
     assert world.phase("p") == "Pending"
     world.put(reservation("q", "q", requests={GPU: "100"}, preAllocation=True))
@@ -180,7 +180,7 @@ def test_gpus_come_back_with_it() -> None:
 def test_exclusive_cpus_come_back_with_it() -> None:
     world = with_cpus(cpus=8).put(reserved("r", "6", "web", allocateOnce=False))
     world.put(lsr("owner", "6", "web"), lsr("other", "2"))
-    assert [world.drawn("owner"), world.drawn("other")] == ["r", ""]
+    assert [world.reservation_of("owner"), world.reservation_of("other")] == ["r", ""]
     world.put(reserved("p", "4", "big", preAllocation=True))
     assert world.phase("p") == "Pending"
     world.put(reserved("q", "2", "small", preAllocation=True))

@@ -267,7 +267,7 @@ def test_a_pre_allocation_takes_the_cpus_that_come_free() -> None:
     made.put(reserved("r", "2", "web", preAllocation=True)).put(lsr("o", "2", "web"))
     assert made.phase("r") == "Waiting"
     made.delete("Pod", "b").wait(15)
-    assert (made.drawn("o"), disjoint(made, "a", "o")) == ("r", True)
+    assert (made.reservation_of("o"), disjoint(made, "a", "o")) == ("r", True)
 
 
 @pytest.mark.parametrize("first", ["a", "b"])
@@ -307,7 +307,7 @@ def test_who_waits_is_in_the_way_of_no_owner() -> None:
     made.put(of_gpu("w", 50, "late", preAllocation=True))
     assert made.phase("w") == "Waiting"
     made.put(on_gpu("o", 40, "web"))
-    assert made.drawn("o") == "r"
+    assert made.reservation_of("o") == "r"
 
 
 def test_who_waits_for_a_numa_node_is_in_the_way_of_no_owner() -> None:
@@ -317,7 +317,7 @@ def test_who_waits_for_a_numa_node_is_in_the_way_of_no_owner() -> None:
     it = plain("o", "4", numa=SINGLE)
     it["metadata"]["labels"] = {"app": "r"}
     made.put(it)
-    assert made.drawn("o") == "r"
+    assert made.reservation_of("o") == "r"
 
 
 def test_a_gpu_that_becomes_well_ends_the_waiting() -> None:

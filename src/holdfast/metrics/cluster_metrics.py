@@ -199,7 +199,7 @@ class ReservationFigures:
             "Reservations that ended, by how: Succeeded (used up) or Expired (time or node gone).",
             ("reason",),
         )
-        self._draws = Counter(
+        self._allocations = Counter(
             "holdfast_reservation_draws_total", "Pods bound through a reservation of theirs."
         )
         for reason in (SUCCEEDED, EXPIRED):
@@ -215,10 +215,10 @@ class ReservationFigures:
 
     def pod_bound(self, pod: PodRecord) -> None:
         if pod.reservation_uid:
-            self._draws.add()
+            self._allocations.add()
 
     def collect(self) -> Iterator[Metric]:
-        for figure in (self._scheduled, self._finished, self._draws):
+        for figure in (self._scheduled, self._finished, self._allocations):
             yield figure.family()
         reservations = self._cluster.reservations.known.values()
         known = [reservation.object for reservation in reservations if not reservation.virtual]

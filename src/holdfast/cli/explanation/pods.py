@@ -49,8 +49,8 @@ def _not_known(raw: Raw) -> str:
 def _placed(picture: ClusterSnapshot, pod: PodRecord, report: Report) -> None:
     """Why there: how nodes would rank for it were it not there yet."""
     cluster = picture.cluster
-    drawn = cluster.reservations.known.get(pod.reservation_uid)
-    report.reservation = drawn.name if drawn is not None else ""
+    reservation = cluster.reservations.known.get(pod.reservation_uid)
+    report.reservation = reservation.name if reservation is not None else ""
     through = f", through the reservation {report.reservation}" if report.reservation else ""
     report.summary = f"It is on {report.node}{through}."
     cluster.ledger.remove(pod)
@@ -196,7 +196,7 @@ def _against(cluster: Cluster, column: ClassColumn, reservation: ReservationInfo
         lacking = ", ".join(reservations.lacking(reservation))
         return f"waits for room on its node: {lacking}" if lacking else "waits for room on its node"
     if not reservations.is_usable(reservation):
-        owners = ", ".join(str(pod.ref) for pod in reservations.drawing(reservation))
+        owners = ", ".join(str(pod.ref) for pod in reservations.allocated_pods(reservation))
         return f"is used by {owners}, and only once"
     refusal = reservations.wish(column.cls).refusal(reservation, reservations.node_labels(row))
     if refusal:

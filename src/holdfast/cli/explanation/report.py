@@ -187,7 +187,7 @@ def rank(scheduler: Scheduler, placing: NodeVerdicts) -> list[Ranked]:
             break
         if placing.blames.get(name) is None or placing.blames[name].texts:
             continue
-        drawn = known.get(column.reservation_uid(row))
+        reservation = known.get(column.reservation_uid(row))
         score = totals.item(row) + column.constant
-        found.append(Ranked(name, score, drawn.name if drawn is not None else ""))
+        found.append(Ranked(name, score, reservation.name if reservation is not None else ""))
     return found

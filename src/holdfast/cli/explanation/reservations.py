@@ -86,7 +86,7 @@ def _waiting(picture: ClusterSnapshot, reservation: ReservationInfo, report: Rep
 
 
 def _owners(cluster: Cluster, reservation: ReservationInfo) -> list[str]:
-    using = sorted(str(pod.ref) for pod in cluster.reservations.drawing(reservation))
+    using = sorted(str(pod.ref) for pod in cluster.reservations.allocated_pods(reservation))
     waiting = sorted(
         str(pod.ref)
         for pod in cluster.pods.values()

@@ -72,13 +72,13 @@ class NodeKind(OutputKind):
         lines = []
         for pod in sorted(pods, key=lambda each: (each.namespace, each.name)):
             asked = cluster.reservations.by_name(pod.cls.requests)
-            drawn = cluster.reservations.known.get(pod.reservation_uid)
+            reservation = cluster.reservations.known.get(pod.reservation_uid)
             lines.append(
                 [
                     pod.namespace,
                     pod.name,
                     *(shown(each, asked.get(each, 0)) for each in _ALWAYS),
-                    drawn.name if drawn is not None else "",
+                    reservation.name if reservation is not None else "",
                 ]
             )
         text.table("Pods", ("Namespace", "Name", "CPU", "Memory", "Reservation"), lines)

@@ -11,7 +11,7 @@ from holdfast.api.errors import HoldfastError
 from holdfast.scheduler.cluster.cluster import Cluster
 from holdfast.scheduler.cluster.plugin_errors import RAISED, text_of
 from holdfast.scheduler.cluster.view import All, Cells, One, Some, View
-from holdfast.scheduler.framework.feasibility.reservation_scores import DrawnOne, DrawnSome
+from holdfast.scheduler.framework.feasibility.reservation_scores import AllocatingOne, AllocatingSome
 from holdfast.scheduler.framework.interface import Filter, Normalize
 
 Formula = Callable[[View], Cells]
@@ -102,10 +102,10 @@ class Paths:
         holds = [hold for hold in ledger.holds if not hold.reservation.waiting]
         if not holds or what == "reasons":
             return
-        cells = self._asked(what, formula, DrawnSome(self._table, ledger, holds))
+        cells = self._asked(what, formula, AllocatingSome(self._table, ledger, holds))
         many = np.broadcast_to(np.asarray(cells), (len(holds),)).tolist()
         for hold, cell in zip(holds, many, strict=True):
-            one = self._asked(what, formula, DrawnOne(self._table, ledger, hold))
+            one = self._asked(what, formula, AllocatingOne(self._table, ledger, hold))
             if one != cell:
                 label = "some rows seen by owners of reservations"
                 self._differs(what, hold.row, "one row seen by an owner", one, label, cell)

@@ -45,7 +45,7 @@ class Ledger:
             table.held_on = self._held_on
         self.listeners: list[Listener] = []
         """Told (pod, row, +1 or -1) of every pod that comes to or leaves a row."""
-        self.on_drawn: Callable[[PodRecord, int], None] | None = None
+        self.on_allocated: Callable[[PodRecord, int], None] | None = None
         """Told (pod, +1 or -1) of a pod on its row that came to draw on a hold, or ceased to."""
         self.on_emptied: Callable[[int], None] | None = None
         """Told of a row nobody claims anything of any more, once that is certain."""
@@ -98,7 +98,7 @@ class Ledger:
         pod.row = row
         if pod.cls.priority < self._table.lowest_held.item(row):
             self._table.lowest_held[row] = pod.cls.priority
-        self._claim_left(hold, {}, self._drawn_on(hold, hold.fill))
+        self._claim_left(hold, {}, self._usage_by_pods(hold, hold.fill))
         self._present(pod, row, 1)
         if self._depth:
             self._undo.append(lambda: self.release(pod))
@@ -127,7 +127,7 @@ class Ledger:
         hold = self.holds.get(pod.uid)
         assert hold is not None, f"{pod!r} holds no room"
         before = hold.amounts
-        fill = self._drawn_on(hold, self.holds.renewed(hold, amounts))
+        fill = self._usage_by_pods(hold, self.holds.renewed(hold, amounts))
         self._claim_left(hold, hold.remaining, fill)
         if self._depth:
             self._undo.append(lambda: self.resize(pod, before))
@@ -157,7 +157,7 @@ class Ledger:
             self.resize(hold.pod, amounts)
             excess = {slot: over - less[slot] for slot, over in excess.items()}
 
-    def draw(self, pod: PodRecord, uid: str) -> None:
+    def allocate_from(self, pod: PodRecord, uid: str) -> None:
         """The pod takes the room of that reservation; of none if the uid is empty."""
         before, row = pod.reservation_uid, pod.row
         if before == uid:
@@ -167,14 +167,14 @@ class Ledger:
             return
         if before:
             self._take(pod, row, -1)
-            self._tell_drawn(pod, -1)
+            self._notify_allocated(pod, -1)
         pod.reservation_uid = uid
         if uid:
             self._take(pod, row, 1)
-            self._tell_drawn(pod, 1)
+            self._notify_allocated(pod, 1)
         self.changed.add(row)
         if self._depth:
-            self._undo.append(lambda: self.draw(pod, before))
+            self._undo.append(lambda: self.allocate_from(pod, before))
 
     def free(self, row: int) -> NDArray[np.int64]:
         """What is left of each slot's resource on a row; negative where it is oversold."""
@@ -224,11 +224,11 @@ class Ledger:
         return removed
 
     def freed(
-        self, hold: ReservationRow, drawing: Iterable[PodRecord], slots: Iterable[int]
+        self, hold: ReservationRow, allocated_pods: Iterable[PodRecord], slots: Iterable[int]
     ) -> dict[int, int]:
         """By slot, what there is more of if a hold is gone, and pods that draw on it with it."""
         freed = {slot: hold.left(slot) for slot in slots}
-        for pod in drawing:
+        for pod in allocated_pods:
             for slot, amount in pod.cls.usage:
                 if slot in freed:
                     freed[slot] += amount
@@ -355,9 +355,9 @@ class Ledger:
             cls.usage_column[slot] = amount
         return cls.usage_column
 
-    def _tell_drawn(self, pod: PodRecord, sign: int) -> None:
-        if self.on_drawn is not None:
-            self.on_drawn(pod, sign)
+    def _notify_allocated(self, pod: PodRecord, sign: int) -> None:
+        if self.on_allocated is not None:
+            self.on_allocated(pod, sign)
 
     def _take(self, pod: PodRecord, row: int, sign: int) -> None:
         """A pod on the row draws on its reservation, or does so no more."""
@@ -366,7 +366,7 @@ class Ledger:
             fill = self.holds.fills.after(hold.fill, pod.cls, sign)
             self._claim_left(hold, hold.remaining, fill)
 
-    def _drawn_on(self, hold: ReservationRow, untouched: ReservationUsage) -> ReservationUsage:
+    def _usage_by_pods(self, hold: ReservationRow, untouched: ReservationUsage) -> ReservationUsage:
         """What a hold is like given the pods on its row that draw on it."""
         fill, uid = untouched, hold.pod.uid
         for pod in self.pods.get(hold.row, {}).values():

@@ -86,8 +86,10 @@ class LimitSums:
                 held = hold.amounts.get(counted.slot, 0)
             else:
                 held = max(hold.pod.cls.limits.of(resource), hold.amounts.get(offered, 0))
-            drawing = cluster.reservations.drawing(reservation) if reservation is not None else ()
-            sums[hold.row] += max(0, held - sum(limit(pod.cls) for pod in drawing))
+            allocated_pods = (
+                cluster.reservations.allocated_pods(reservation) if reservation is not None else ()
+            )
+            sums[hold.row] += max(0, held - sum(limit(pod.cls) for pod in allocated_pods))
         return sums
 
     def ratios(self, more: Iterable[str] = ()) -> dict[str, dict[str, float]]:

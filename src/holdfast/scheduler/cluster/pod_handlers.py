@@ -247,7 +247,7 @@ class PodHandlers:
             known.ready = is_ready(pod)
             if known.job is not None:
                 known.bound_at = bound_at(pod)
-            self._draw(known, pod)
+            self._update_allocation(known, pod)
             self._belongings.seen(known, pod.metadata)
             self._assigned(known, node)
             if known.started != before:
@@ -276,17 +276,17 @@ class PodHandlers:
         elif changed:
             self._cluster.watcher.pod_pending(known)
 
-    def _draw(self, known: PodRecord, pod: Pod) -> None:
+    def _update_allocation(self, known: PodRecord, pod: Pod) -> None:
         text = pod.metadata.annotations.get(RESERVATION_ALLOCATED)
         if not text and not known.reservation_uid:
             return
-        drawn = (
+        reservation = (
             self._reservations.known.get(known.reservation_uid)
             if text and known.reservation_uid
             else None
         )
-        if drawn is None or drawn.mark != text:
-            self._ledger.draw(known, allocated_from(text))
+        if reservation is None or reservation.mark != text:
+            self._ledger.allocate_from(known, allocated_from(text))
 
     def _assigned(self, known: PodRecord, node: str) -> None:
         """The pod is on a node, by our doing or by another's."""

@@ -152,7 +152,7 @@ class DynamicReservations:
         return [AnnotatePod(ask.pod, annotations)] if annotations else []
 
     def _look_after(self, virtual: Virtual, now: float) -> None:
-        if virtual.waiting or self._cluster.reservations.drawing(virtual.reservation):
+        if virtual.waiting or self._cluster.reservations.allocated_pods(virtual.reservation):
             return
         if self._virtuals.taken_over(virtual):
             return

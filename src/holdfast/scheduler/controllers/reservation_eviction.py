@@ -75,11 +75,11 @@ class ReservationEvictions:
         return victim.object.metadata.annotations.get(names.PREEMPTED_BY) == str(preemptor.ref)
 
     def _delete(self, victim: ReservationInfo, preemptor: ReservationInfo) -> list[Decision]:
-        drawing = self._reservations.drawing(victim)
-        if not drawing:
+        allocated_pods = self._reservations.allocated_pods(victim)
+        if not allocated_pods:
             return self._gone(victim, f"preempted by {preemptor.ref}")
         decisions: list[Decision] = []
-        for pod in drawing:
+        for pod in allocated_pods:
             if pod.phase is not Phase.ASSIGNED or pod.disrupted or pod.cls.terminating:
                 continue
             pod.disrupted = True  # until it is seen to go, or not to
@@ -99,10 +99,10 @@ class ReservationEvictions:
             victim = self._reservations.known.get(uid)
             if victim is None or victim.pod is None or victim.pod.row < 0:
                 continue
-            drawing = self._reservations.drawing(victim)
-            if not drawing:
+            allocated_pods = self._reservations.allocated_pods(victim)
+            if not allocated_pods:
                 decisions += self._gone(victim, "evicted softly")
-            for pod in drawing:
+            for pod in allocated_pods:
                 if pod.phase is not Phase.ASSIGNED or pod.cls.terminating:
                     continue
                 asked = self._asked.get(pod.uid)

@@ -21,7 +21,7 @@ from holdfast.scheduler.cluster.slots import PODS
 from holdfast.scheduler.framework.diagnosis import FITS, Blame
 from holdfast.scheduler.framework.feasibility.columns import ClassColumn
 from holdfast.scheduler.framework.feasibility.owner_column import OwnerColumn
-from holdfast.scheduler.framework.feasibility.reservation_scores import DrawnOne
+from holdfast.scheduler.framework.feasibility.reservation_scores import AllocatingOne
 from holdfast.scheduler.framework.interface import Need, Order
 from holdfast.scheduler.framework.reservation_diagnosis import count_reservations
 from holdfast.scheduler.reservations import ReservationInfo
@@ -72,7 +72,9 @@ class DryRun:
         if self._is_amounts_only(room, row):
             assert room.hold is not None
             self._column.refresh()
-            return self._column.fits_as(DrawnOne(self._cluster.nodes, self._cluster.ledger, room.hold))
+            return self._column.fits_as(
+                AllocatingOne(self._cluster.nodes, self._cluster.ledger, room.hold)
+            )
         with self._own_room_free(row, as_promised=True):
             return self._fits(row)
 
@@ -188,7 +190,7 @@ class DryRun:
         return self._others(pod)
 
     def reservation_uid(self, row: int, victims: Iterable[PodRecord]) -> str | None:
-        if not self._column.may_draw:
+        if not self._column.uses_reservations:
             return None
         if not self._column.owned:
             return ""
@@ -412,17 +414,18 @@ def leave(cluster: Cluster, reserving: PodRecord) -> Gone:
     """A reservation gives up its room, and the pods that draw on it theirs; inside a transaction."""
     hold, reservation = cluster.ledger.holds.get(reserving.uid), reserving.reservation
     assert hold is not None and reservation is not None
-    row, amounts, drawing = hold.row, hold.amounts, cluster.reservations.drawing(reservation)
-    for pod in drawing:
+    row, amounts = hold.row, hold.amounts
+    allocated_pods = cluster.reservations.allocated_pods(reservation)
+    for pod in allocated_pods:
         cluster.ledger.remove(pod)
     cluster.ledger.release(reserving)
-    return row, amounts, drawing
+    return row, amounts, allocated_pods
 
 
 def come_back(cluster: Cluster, reserving: PodRecord, gone: Gone) -> None:
-    row, amounts, drawing = gone
+    row, amounts, allocated_pods = gone
     cluster.ledger.hold(reserving, row, amounts)
-    for pod in drawing:
+    for pod in allocated_pods:
         cluster.ledger.place(pod, row)
 
 
@@ -464,7 +467,7 @@ def to_go_for_amounts(
     def freed(each: PodRecord) -> dict[int, int]:
         hold, reservation = ledger.holds.get(each.uid), each.reservation
         assert hold is not None and reservation is not None
-        return ledger.freed(hold, cluster.reservations.drawing(reservation), slots)
+        return ledger.freed(hold, cluster.reservations.allocated_pods(reservation), slots)
 
     spare = ledger.spare(row, needs, (), ())
     claims = {each.uid: freed(each) for each in reserving}

@@ -107,14 +107,14 @@ class Provisioning:
         row = self._cycle.find_row(profile, pod, column)
         if row < 0:
             return None
-        drawn = column.reservation_uid(row)
-        if self._covers(drawn, pod.cls):
-            return drawn, row
-        drawable = self._cluster.reservations.drawable(pod.cls)
-        if drawable is None or (not drawn and profile.drawing_weight):
+        uid = column.reservation_uid(row)
+        if self._covers(uid, pod.cls):
+            return uid, row
+        matched = self._cluster.reservations.matched(pod.cls)
+        if matched is None or (not uid and profile.reservation_weight):
             return None  # nodes with something to draw on are better than all others
         enough = np.zeros(self._cluster.nodes.size, dtype=np.bool_)
-        for each in drawable.rows():
+        for each in matched.rows():
             enough[each] = self._covers(column.reservation_uid(each), pod.cls)
         row = column.best(enough)
         return (column.reservation_uid(row), row) if row >= 0 else None
@@ -249,14 +249,14 @@ class Provisioning:
         ledger, standin = self._cluster.ledger, virtual.reservation
         assert standin.pod is not None
         successors = self._virtuals.successors(virtual, reservation)
-        for each in self._cluster.reservations.drawing(standin):
+        for each in self._cluster.reservations.allocated_pods(standin):
             if each not in successors:
                 self._cycle.withdraw(each, NOT_FOR_IT.format(reservation.name), now)
         if not self._virtuals.is_live(virtual):
             return self._cycle.place(profile, pod, now)  # nobody is left who wants it
-        row, drawing = virtual.row, self._cluster.reservations.drawing(standin)
-        for each in drawing:
-            ledger.draw(each, reservation.uid)
+        row, allocated_pods = virtual.row, self._cluster.reservations.allocated_pods(standin)
+        for each in allocated_pods:
+            ledger.allocate_from(each, reservation.uid)
         if reservation.amounts == standin.amounts:
             self._cluster.belongings.pass_on(standin.uid, reservation.uid)
         ledger.release(standin.pod)
@@ -264,8 +264,8 @@ class Provisioning:
             self._virtuals.adopted(virtual, reservation)
             return True
         ledger.hold(standin.pod, row, standin.amounts)
-        for each in drawing:
-            ledger.draw(each, standin.uid)
+        for each in allocated_pods:
+            ledger.allocate_from(each, standin.uid)
         return False
 
     def _class_dropped(self, cls: PodClass) -> None:

@@ -177,7 +177,7 @@ class HoldPlanner:
         column = self._cycle.column(profile, pod.cls)
         if not column.fits_row(row) or self._cluster.jobs.queues.refusal(pod):
             return False
-        self._cycle.draw(profile, pod, column, row)
+        self._cycle.nominate_reservation(profile, pod, column, row)
         return statement.put(profile, pod, row)
 
     def never_fits(self, tasks: list[PodRecord]) -> PodRecord | None:

@@ -85,15 +85,15 @@ class Profile:
         args = self.coscheduling.args if self.coscheduling is not None else None
         self.patience = args.timeout if isinstance(args, CoschedulingArgs) else None
         """How long jobs may take to be placed that do not say so themselves."""
-        drawing = made.get(RESERVATION)
-        self.drawing_name = drawing.name if drawing is not None else ""
+        reservation = made.get(RESERVATION)
+        self.reservation_plugin = reservation.name if reservation is not None else ""
         """The plugin by which pods draw on reservations, if there is one."""
-        given = drawing.args if drawing is not None else None
-        self.drawing = given if isinstance(given, ReservationArgs) else ReservationArgs()
+        given = reservation.args if reservation is not None else None
+        self.reservation_args = given if isinstance(given, ReservationArgs) else ReservationArgs()
         """Its arguments."""
-        self.provisions = bool(drawing) and DYNAMIC_RESERVATION in made
+        self.provisions = bool(reservation) and DYNAMIC_RESERVATION in made
         """Whether reservations are asked for on behalf of pods that bring a template."""
-        self.drawing_weight = weights.get(self.drawing_name, 0)
+        self.reservation_weight = weights.get(self.reservation_plugin, 0)
         self.volume_filters = [plugin for plugin in self.filters if plugin.reads_volumes]
         self.scores_volumes = any(plugin.reads_volumes for plugin, _ in self.scorers)
 

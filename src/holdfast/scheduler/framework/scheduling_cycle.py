@@ -93,15 +93,17 @@ class Cycle:
         if row < 0:
             self._no_node(profile, pod, column, now)
             return False
-        self.draw(profile, pod, column, row)
+        self.nominate_reservation(profile, pod, column, row)
         return self.claim(profile, pod, row, now)
 
-    def draw(self, profile: Profile, pod: PodRecord, column: ClassColumn, row: int) -> None:
+    def nominate_reservation(
+        self, profile: Profile, pod: PodRecord, column: ClassColumn, row: int
+    ) -> None:
         """Which reservation the pod draws on, if it goes there."""
         if column.owned:
             pod.reservation_uid = column.reservation_uid(row)
         if self._rooms and (room := self._rooms.of(pod, row)) is not None:
-            pod.reservation_uid = self._drawn(profile, pod, row, column, room)
+            pod.reservation_uid = self._nominated_reservation(profile, pod, row, column, room)
 
     def take(self, pod: PodRecord) -> bool:
         """Takes a pod out of its turn; whether it was waiting for one."""
@@ -138,11 +140,11 @@ class Cycle:
         if column.rejected is not None or not trial.fits(row) or not self.take(owner):
             return False
         room.offered = True
-        self.draw(profile, owner, column, row)
+        self.nominate_reservation(profile, owner, column, row)
         owner.reservation_uid = owner.reservation_uid or room.uid
         return self.claim(profile, owner, row, now)
 
-    def _drawn(
+    def _nominated_reservation(
         self, profile: Profile, pod: PodRecord, row: int, column: ClassColumn, room: ReservationInfo
     ) -> str:
         """What a pod draws on where room is held for it: that, unless it is not enough and the pod fits
@@ -275,7 +277,7 @@ class Cycle:
             return profile.wakes_on((column.rejected_by,))
         names = {name for name, _ in column.filters}
         if column.owned:
-            names.add(profile.drawing_name)
+            names.add(profile.reservation_plugin)
         return profile.wakes_on(names)
 
     def blames(self, profile: Profile, pod: PodRecord, column: ClassColumn) -> dict[str, Blame]:

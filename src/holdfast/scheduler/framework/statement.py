@@ -26,7 +26,7 @@ class Statement:
         if row < 0:
             cycle.note_failure(pod, column)
             return False
-        cycle.draw(profile, pod, column, row)
+        cycle.nominate_reservation(profile, pod, column, row)
         if pod.reservation_uid in cycle.cluster.virtuals.by_id:
             row = self._apart_from_virtuals(profile, pod, column)
             if row < 0:
@@ -46,7 +46,7 @@ class Statement:
                 apart[virtual.row] = False
         row = column.best_of(apart)
         if row >= 0:
-            self._cycle.draw(profile, pod, column, row)
+            self._cycle.nominate_reservation(profile, pod, column, row)
         return row
 
     def put(self, profile: Profile, pod: PodRecord, row: int) -> bool:

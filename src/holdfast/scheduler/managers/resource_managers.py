@@ -133,9 +133,9 @@ class ResourceManagers:
             return _NONE
         return self.devices.particular(cls, hold) | self.cpus.particular(cls, hold)
 
-    def draws(self, cls: PodClass, hold: ReservationRow) -> bool:
+    def can_allocate_from(self, cls: PodClass, hold: ReservationRow) -> bool:
         """Whether a pod of the class would get some of the things a reservation holds."""
-        return self.cpus.draws(cls, hold) or self.devices.draws(cls, hold)
+        return self.cpus.can_allocate_from(cls, hold) or self.devices.can_allocate_from(cls, hold)
 
     def reasons(self, cls: PodClass, hold: ReservationRow) -> list[str]:
         """Why a pod of the class would not find the things it wants through a reservation."""

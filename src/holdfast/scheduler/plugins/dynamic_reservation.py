@@ -59,13 +59,13 @@ class DynamicReservation(ClusterPlugin):
             return Outcome(NOT_AN_OWNER, retry=True)
         if live and virtuals.keep_asking(virtual) and not virtuals.taken_over(virtual):
             return self._waits(pod, virtual)
-        drawn = self.cluster.reservations.known.get(pod.reservation_uid)
+        reservation = self.cluster.reservations.known.get(pod.reservation_uid)
         if not pod.reservation_uid and self._binds_anyway(pod):
             virtuals.end_wait(pod)
             return FINE
-        if drawn is None or drawn.pod is None or drawn.pod.row != row:
+        if reservation is None or reservation.pod is None or reservation.pod.row != row:
             return Outcome(NOT_ACTIVE, retry=True)
-        if drawn.pod.phase is Phase.ASSUMED:
+        if reservation.pod.phase is Phase.ASSUMED:
             return Outcome(wait=_PATIENCE)
         virtuals.end_wait(pod)
         return FINE

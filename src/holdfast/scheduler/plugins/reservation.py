@@ -96,11 +96,15 @@ class ReservationPlugin(ClusterPlugin):
         """An owner is bound once its reservation is."""
         if not pod.reservation_uid:
             return FINE
-        drawn = self.cluster.reservations.known.get(pod.reservation_uid)
-        if drawn is None or drawn.pod is None or (drawn.pod.row != row and not drawn.offered):
+        reservation = self.cluster.reservations.known.get(pod.reservation_uid)
+        if (
+            reservation is None
+            or reservation.pod is None
+            or (reservation.pod.row != row and not reservation.offered)
+        ):
             return Outcome(NOT_ACTIVE)
-        waits = drawn.virtual or pod.uid in self.cluster.virtuals.waits
-        if drawn.pod.phase is not Phase.ASSUMED or waits:
+        waits = reservation.virtual or pod.uid in self.cluster.virtuals.waits
+        if reservation.pod.phase is not Phase.ASSUMED or waits:
             return FINE  # or DynamicReservation has it wait
         return Outcome(wait=_PATIENCE)
 
@@ -116,8 +120,8 @@ class ReservationPlugin(ClusterPlugin):
             return [SetReservationStatus(reservation.ref, status, binds=True, annotations=told)]
         if not pod.reservation_uid:
             return []
-        drawn = self.cluster.reservations.known[pod.reservation_uid]
-        told = {RESERVATION_ALLOCATED: drawn.mark}
+        info = self.cluster.reservations.known[pod.reservation_uid]
+        told = {RESERVATION_ALLOCATED: info.mark}
         if self.cluster.belongings.awake:
             told |= self.cluster.belongings.told(pod, row)
         return [Bind(pod.ref, self.cluster.nodes.name(row), told)]

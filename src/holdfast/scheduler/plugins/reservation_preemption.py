@@ -117,7 +117,7 @@ class ReservationPreemption(ClusterPlugin):
         if reservation is None or not reservation.clears or self._soft or reservation.pre_allocation:
             return FINE
         awaited = reservations.awaits(reservation)
-        if any(reservations.drawing(victim) for victim in awaited):
+        if any(reservations.allocated_pods(victim) for victim in awaited):
             return FINE
         if not awaited and reservations.has_room(reservation):
             reservations.available(reservation)
@@ -178,7 +178,7 @@ class ReservationPreemption(ClusterPlugin):
             pod.uid: each
             for each in reserving
             if each.reservation is not None
-            for pod in self.cluster.reservations.drawing(each.reservation)
+            for pod in self.cluster.reservations.allocated_pods(each.reservation)
         }
         pods = [self.cluster.pods[uid] for uid in owner if uid in self.cluster.pods]
         violating, _ = self._budgets.split(pods)
@@ -208,7 +208,9 @@ class ReservationPreemption(ClusterPlugin):
             and not reservation.virtual
             and reserving.cls.priority < pod.cls.priority
             and not reserving.cls.spared
-            and not any(owner.cls.spared for owner in self.cluster.reservations.drawing(reservation))
+            and not any(
+                owner.cls.spared for owner in self.cluster.reservations.allocated_pods(reservation)
+            )
         )
 
     def _less_important(self, cls: PodClass) -> NDArray[np.bool_]:

@@ -50,7 +50,7 @@ class ReservationCache:
         """The uids of reservations that moved, or changed in a way that may matter to owners."""
         self.log_start = 0
         """The position of the log's first entry; what came before is forgotten."""
-        self._drawing: dict[str, dict[str, PodRecord]] = {}
+        self._allocated: dict[str, dict[str, PodRecord]] = {}
         self.waiting = WaitingReservations(self, cluster)
         self.rooms = PreemptionHolds()
         """Preempted room, held for preemptors."""
@@ -65,9 +65,9 @@ class ReservationCache:
         """Whether there is a place for reservations: whether the API server knows the kind."""
         self._intake = ReservationHandlers(self, cluster)
         self._wishes: dict[int, RequiredReservation] = {}
-        self._drawable: dict[int, MatchedReservations] = {}
+        self._matched: dict[int, MatchedReservations] = {}
         self._ledger.listeners.append(self._pod_moved)
-        self._ledger.on_drawn = self.drew
+        self._ledger.on_allocated = self.pod_allocated
         cluster.classes.on_dropped.append(self._class_dropped)
 
     def slots(self) -> set[int]:
@@ -93,17 +93,17 @@ class ReservationCache:
     def hold(self, reservation: ReservationInfo) -> ReservationRow | None:
         return reservation.hold
 
-    def drawing(self, reservation: ReservationInfo) -> list[PodRecord]:
+    def allocated_pods(self, reservation: ReservationInfo) -> list[PodRecord]:
         """The pods on its node that draw on it; they may not be bound yet."""
-        drawing = self._drawing.get(reservation.uid)
-        if not drawing:
+        allocated_pods = self._allocated.get(reservation.uid)
+        if not allocated_pods:
             return []
         row: int | None = reservation.pod.row if reservation.pod is not None else -1
         if row == -1 and reservation.preemptor:
             row = self._nodes.row(
                 reservation.wants_node
             )  # its pod may have taken the room before it did
-        return [pod for pod in drawing.values() if pod.row == row]
+        return [pod for pod in allocated_pods.values() if pod.row == row]
 
     def is_usable(self, reservation: ReservationInfo) -> bool:
         """Whether owners can draw on it now. They are bound no sooner than it is."""
@@ -113,7 +113,9 @@ class ReservationCache:
             and not reservation.leaving
             and not reservation.deleting
             and not (
-                reservation.once and reservation.uid in self._drawing and self.drawing(reservation)
+                reservation.once
+                and reservation.uid in self._allocated
+                and self.allocated_pods(reservation)
             )
         )
 
@@ -121,13 +123,13 @@ class ReservationCache:
         """The owner specs pods of the class match."""
         return self.specs.matching(cls)
 
-    def drawable(self, cls: PodClass) -> MatchedReservations | None:
+    def matched(self, cls: PodClass) -> MatchedReservations | None:
         """The reservations pods of the class may draw on, up to date; None if there are none."""
         if not self.specs.matching(cls):
             return None
-        found = self._drawable.get(cls.id)
+        found = self._matched.get(cls.id)
         if found is None:
-            found = self._drawable[cls.id] = MatchedReservations(self, cls)
+            found = self._matched[cls.id] = MatchedReservations(self, cls)
         if not found.is_current:
             found.refresh()
         return found
@@ -384,17 +386,17 @@ class ReservationCache:
 
     def inside(self, pod: PodRecord, row: int) -> str:
         """The uid of the reservation that a pod, were it on the row, would draw on."""
-        drawable = self.drawable(pod.cls)
-        if drawable is None:
+        matched = self.matched(pod.cls)
+        if matched is None:
             return ""
         asked = {slot for slot, _ in pod.cls.requests}
-        there = [hold.reservation for hold in drawable.on(row) if not asked.isdisjoint(hold.amounts)]
+        there = [hold.reservation for hold in matched.on(row) if not asked.isdisjoint(hold.amounts)]
         first = min(there, key=lambda p: (not p.order, p.order, p.created, p.name), default=None)
         return first.uid if first is not None else ""
 
     def _pod_moved(self, pod: PodRecord, row: int, sign: int) -> None:
         if pod.reservation_uid:
-            self.drew(pod, sign)
+            self.pod_allocated(pod, sign)
         if self.waiting.on_row or self.waiting.growing:
             self.room_came(row)
         if self.short_of_devices:
@@ -443,26 +445,26 @@ class ReservationCache:
             self.opened(reservation)
         return bool(replaced)
 
-    def drew(self, pod: PodRecord, sign: int) -> None:
+    def pod_allocated(self, pod: PodRecord, sign: int) -> None:
         """A pod on a node draws on a reservation, or does so no more. Only of bound ones there is
         something to tell."""
         if pod.cls.volumes:
-            self._cluster.volumes.drew(pod)
-        drawing = self._drawing.get(pod.reservation_uid)
+            self._cluster.volumes.pod_allocated(pod)
+        allocated_pods = self._allocated.get(pod.reservation_uid)
         if sign > 0:
-            if drawing is None:
-                drawing = self._drawing[pod.reservation_uid] = {}
-            drawing[pod.uid] = pod
-        elif drawing is not None:
-            drawing.pop(pod.uid, None)
-            if not drawing:
-                del self._drawing[pod.reservation_uid]
+            if allocated_pods is None:
+                allocated_pods = self._allocated[pod.reservation_uid] = {}
+            allocated_pods[pod.uid] = pod
+        elif allocated_pods is not None:
+            allocated_pods.pop(pod.uid, None)
+            if not allocated_pods:
+                del self._allocated[pod.reservation_uid]
         if pod.phase is Phase.ASSIGNED and pod.reservation_uid in self.known:
             self.dirty[pod.reservation_uid] = None
 
     def _class_dropped(self, cls: PodClass) -> None:
         self.specs.forget_class(cls)
-        self._drawable.pop(cls.id, None)
+        self._matched.pop(cls.id, None)
         self._wishes.pop(cls.id, None)
 
     # Telling

@@ -100,10 +100,10 @@ def _with_owners(
     reservations: ReservationCache, reservation: ReservationInfo, before: ReservationStatus
 ) -> ReservationStatus:
     """The same with the owners there are now, and what it holds."""
-    drawing = reservations.drawing(reservation)
-    owners = _bound(drawing)
+    allocated_pods = reservations.allocated_pods(reservation)
+    owners = _bound(allocated_pods)
     allocated: ResourceList = {}
-    if owners and reservation.hold is not None and len(owners) == len(drawing):
+    if owners and reservation.hold is not None and len(owners) == len(allocated_pods):
         taken = reservation.hold.taken
         allocated = _told(reservation, taken)
     elif owners:
@@ -122,11 +122,11 @@ def _with_owners(
 
 def bound_owners(reservations: ReservationCache, reservation: ReservationInfo) -> list[PodRecord]:
     """The pods bound through it, in the order of their uids."""
-    return _bound(reservations.drawing(reservation))
+    return _bound(reservations.allocated_pods(reservation))
 
 
-def _bound(drawing: list[PodRecord]) -> list[PodRecord]:
-    bound = [pod for pod in drawing if pod.phase is Phase.ASSIGNED]
+def _bound(allocated_pods: list[PodRecord]) -> list[PodRecord]:
+    bound = [pod for pod in allocated_pods if pod.phase is Phase.ASSIGNED]
     if len(bound) > 1:
         bound.sort(key=_UID)
     return bound

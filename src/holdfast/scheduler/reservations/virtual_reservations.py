@@ -194,10 +194,10 @@ class VirtualReservations:
 
     def begin_wait(self, pod: PodRecord) -> None:
         """The pod draws on a virtual reservation, or does not."""
-        drawn = self._cluster.reservations.known.get(pod.reservation_uid)
-        if drawn is None or not drawn.virtual:
+        reservation = self._cluster.reservations.known.get(pod.reservation_uid)
+        if reservation is None or not reservation.virtual:
             return
-        virtual, now = self.by_id[drawn.uid], self._cluster.now
+        virtual, now = self.by_id[reservation.uid], self._cluster.now
         if self.waits.get(pod.uid) is virtual:
             return
         assert self.settings is not None
@@ -226,11 +226,11 @@ class VirtualReservations:
     def successors(self, virtual: Virtual, reservation: ReservationInfo) -> list[PodRecord]:
         """The pods drawing on a virtual reservation that may go on with the one that replaces it: one
         if it is to be allocated once, and as many as it has enough for if its policy is Restricted."""
-        drawing = self._cluster.reservations.drawing(virtual.reservation)
-        drawing.sort(key=lambda pod: pod.uid != virtual.requester.uid)
+        allocated_pods = self._cluster.reservations.allocated_pods(virtual.reservation)
+        allocated_pods.sort(key=lambda pod: pod.uid != virtual.requester.uid)
         left = dict(reservation.wanted)
         found: list[PodRecord] = []
-        for pod in drawing:
+        for pod in allocated_pods:
             if not self.may_use(pod, reservation, virtual.requester.uid) or (
                 found and reservation.once
             ):
@@ -344,7 +344,7 @@ class VirtualReservations:
         lacking = reservations.waiting.lacking(virtual.reservation, reservation.wanted)
         if lacking:
             return f"it does not fit {there}: Insufficient {', '.join(lacking)}"
-        ours = reservations.drawing(virtual.reservation)
+        ours = reservations.allocated_pods(virtual.reservation)
         taken = reservations.waiting.claimed_by_others(reservation.pod.cls, virtual.row, ours)
         return f"it does not fit {there}: its {' and '.join(taken)} are in use" if taken else ""
 
@@ -364,8 +364,8 @@ class VirtualReservations:
         self._no_longer_asked(virtual)
         self.untold.pop(virtual.id, None)
         reservations = self._cluster.reservations
-        for pod in reservations.drawing(virtual.reservation):
-            self._cluster.ledger.draw(pod, "")
+        for pod in reservations.allocated_pods(virtual.reservation):
+            self._cluster.ledger.allocate_from(pod, "")
         reservations.drop(virtual.reservation.uid, "dropped")
         self._cluster.changed(Change.POD_LEFT)
         self._try_again(virtual.id)
@@ -393,8 +393,8 @@ class VirtualReservations:
         if not _holds_enough(reservation, virtual):
             return False
         successors = self.successors(virtual, reservation)
-        for pod in self._cluster.reservations.drawing(virtual.reservation):
-            self._cluster.ledger.draw(pod, reservation.uid if pod in successors else "")
+        for pod in self._cluster.reservations.allocated_pods(virtual.reservation):
+            self._cluster.ledger.allocate_from(pod, reservation.uid if pod in successors else "")
         self.adopted(virtual, reservation)
         return True
 

@@ -107,7 +107,7 @@ class WaitingReservations:
         hold = reservation.hold
         assert hold is not None
         ours = [hold.pod, *(each.pod for each in self._behind(reservation))]
-        ours += self._reservations.drawing(reservation)
+        ours += self._reservations.allocated_pods(reservation)
         return self.claimed_by_others(hold.pod.cls, hold.row, ours)
 
     def claimed_by_others(self, cls: PodClass, row: int, ours: list[PodRecord]) -> list[str]:

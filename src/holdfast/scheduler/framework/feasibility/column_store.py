@@ -66,12 +66,12 @@ class Columns:
     def _is_mistaken(self, profile: Profile, column: ClassColumn) -> bool:
         """Whether reservations came to matter to the class, or do so no more."""
         column.specs_seen = self._specs.version
-        concerned = bool(profile.drawing_name) and self._cluster.reservations.concerns(column.cls)
+        concerned = bool(profile.reservation_plugin) and self._cluster.reservations.concerns(column.cls)
         return concerned != column.owned
 
     def _new_column(self, profile: Profile, cls: PodClass) -> ClassColumn:
         self._profiles_seen.add(profile.index)
-        if profile.drawing_name and self._cluster.reservations.concerns(cls):
+        if profile.reservation_plugin and self._cluster.reservations.concerns(cls):
             return OwnerColumn(self._cluster, profile, cls)
         if cls.plain is None or profile.scores_volumes:
             column = ClassColumn(self._cluster, profile, cls)

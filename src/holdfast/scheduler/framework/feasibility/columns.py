@@ -89,9 +89,9 @@ class ClassColumn(ClassRows):
         return ""
 
     @property
-    def may_draw(self) -> bool:
+    def uses_reservations(self) -> bool:
         """Whether by its profile pods draw on reservations at all."""
-        return bool(self._profile.drawing_name)
+        return bool(self._profile.reservation_plugin)
 
     def verdict(self) -> Verdict:
         """Why no node will do."""

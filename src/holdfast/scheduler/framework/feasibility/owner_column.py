@@ -22,8 +22,8 @@ from holdfast.scheduler.framework.feasibility.class_rows import INFEASIBLE, Bool
 from holdfast.scheduler.framework.feasibility.columns import ClassColumn
 from holdfast.scheduler.framework.feasibility.memo import RowMemo, amounts
 from holdfast.scheduler.framework.feasibility.reservation_scores import (
-    DrawnOne,
-    DrawnSome,
+    AllocatingOne,
+    AllocatingSome,
     ReservationScores,
     pick,
 )
@@ -77,19 +77,21 @@ class OwnerColumn(ClassColumn):
     def _compile(self) -> None:
         super()._compile()
         self._scattered: Filter | None = None
-        self._drawing = ReservationScores(self._cluster, self.cls, self._profile.drawing.ignores)
+        self._reservation_scores = ReservationScores(
+            self._cluster, self.cls, self._profile.reservation_args.ignores
+        )
         self._inner_filters = list(self._usage_filters)
-        by_amounts = self._by_amounts and self._drawing.by_amounts and self.is_absolute
+        by_amounts = self._by_amounts and self._reservation_scores.by_amounts and self.is_absolute
         changed = self._cluster.ledger.changed
-        self._drawn_alike: RowMemo[int | None] | None = RowMemo(changed) if by_amounts else None
+        self._score_memo: RowMemo[int | None] | None = RowMemo(changed) if by_amounts else None
         self._alike = None  # whether a row is open is no matter of amounts
         is_open = partial(OwnerColumn._is_open, self._weak)
         gate = self._gate = Filter(is_open, partial(OwnerColumn._reasons, self._weak), Scope.USAGE)
         # Who must use a reservation is told that before anything else.
-        place = 0 if self._drawing.required else len(self.filters)
-        self.filters.insert(place, (self._profile.drawing_name, gate))
+        place = 0 if self._reservation_scores.required else len(self.filters)
+        self.filters.insert(place, (self._profile.reservation_plugin, gate))
         self._usage_filters.append(is_open)
-        if not self._drawing.required:
+        if not self._reservation_scores.required:
             self._blame_before_room()
 
     def _blame_before_room(self) -> None:
@@ -103,13 +105,13 @@ class OwnerColumn(ClassColumn):
                 partial(OwnerColumn._scattered_reasons, self._weak),
                 Scope.USAGE,
             )
-            self.filters.insert(names.index(ROOM), (self._profile.drawing_name, scattered))
+            self.filters.insert(names.index(ROOM), (self._profile.reservation_plugin, scattered))
             self._scattered = scattered
 
     def refresh(self) -> None:
-        draws = self._drawing.draws
-        if draws is not None and not draws.is_current:
-            draws.refresh()
+        matched = self._reservation_scores.matched
+        if matched is not None and not matched.is_current:
+            matched.refresh()
         super().refresh()
 
     def _rebuild(self) -> None:
@@ -123,27 +125,27 @@ class OwnerColumn(ClassColumn):
     def _update_one(self, row: int, node_too: bool) -> bool:
         if row != self._best_row:
             self._best_row = -1
-        drawing = self._drawing
-        drawn = drawing.on(row)
-        closed = drawing.required or (bool(drawn) and self._has_restricted(drawn))
+        reservations = self._reservation_scores
+        matched = reservations.on(row)
+        closed = reservations.required or (bool(matched) and self._has_restricted(matched))
         if closed == self._open.item(row):
             self._open[row] = not closed
         if node_too:
             self._node_part(One(self._table, row), row)
-        alike = self._drawn_alike
-        if alike is not None and len(drawn) < 2 and self._fits_node.item(row):
-            hold = drawn[0] if drawn else None
+        alike = self._score_memo
+        if alike is not None and len(matched) < 2 and self._fits_node.item(row):
+            hold = matched[0] if matched else None
             special = self._belongings.awake or row in self._waiting
             if not special and (hold is None or not hold.reservation.withheld):
                 self._settle_alike(alike, row, hold, closed)
                 return False
-        best = self._best(drawn) if drawn and self._fits_node.item(row) else None
+        best = self._best(matched) if matched and self._fits_node.item(row) else None
         if best is None:
             self._chosen.pop(row, None)
             return super()._update_one(row, False)
         hold, view, worth = best
         self._chosen[row] = hold.reservation
-        score = self._profile.drawing_weight * worth
+        score = self._profile.reservation_weight * worth
         if self._node_scores:
             score += self._node_score.item(row)
         for weight, scores in self._usage_scores:
@@ -173,7 +175,7 @@ class OwnerColumn(ClassColumn):
             else:
                 best = self._worth(hold)
                 if best is not None:
-                    total = self._profile.drawing_weight * best[2] + self._scored(best[1])
+                    total = self._profile.reservation_weight * best[2] + self._scored(best[1])
                 alike.remember(key, total)
         if hold is not None and total is not None:
             self._chosen[row] = hold.reservation
@@ -188,7 +190,7 @@ class OwnerColumn(ClassColumn):
                     total = self._scored(view)
                 alike.remember(key, total)
         if not alike.worth_it:
-            self._drawn_alike = None
+            self._score_memo = None
         self._fits[row] = total is not None
         if total is not None and self._node_scores:
             total += self._node_score.item(row)
@@ -200,20 +202,20 @@ class OwnerColumn(ClassColumn):
             score += weight * scores(view)
         return score
 
-    def _best(self, drawn: list[ReservationRow]) -> tuple[ReservationRow, DrawnOne, int] | None:
+    def _best(self, matched: list[ReservationRow]) -> tuple[ReservationRow, AllocatingOne, int] | None:
         """Of the reservations of one row the one to use."""
-        if len(drawn) == 1:
-            return self._worth(drawn[0])
-        found = [worth for hold in drawn if (worth := self._worth(hold)) is not None]
+        if len(matched) == 1:
+            return self._worth(matched[0])
+        found = [worth for hold in matched if (worth := self._worth(hold)) is not None]
         if len(found) > 1:
             return found[pick([(hold.reservation, worth) for hold, _, worth in found])]
         return found[0] if found else None
 
-    def _worth(self, hold: ReservationRow) -> tuple[ReservationRow, DrawnOne, int] | None:
-        worth = self._drawing.worth_of(hold)
+    def _worth(self, hold: ReservationRow) -> tuple[ReservationRow, AllocatingOne, int] | None:
+        worth = self._reservation_scores.worth_of(hold)
         if worth < 0:
             return None
-        view = DrawnOne(self._table, self._cluster.ledger, hold)
+        view = AllocatingOne(self._table, self._cluster.ledger, hold)
         for passes in self._inner_filters:
             if not passes(view):
                 return None
@@ -225,28 +227,28 @@ class OwnerColumn(ClassColumn):
     def _update_many(self, rows: NDArray[np.intp], node_too: bool) -> None:
         self._best_row = -1
         rows = distinct(rows)
-        self._open[rows] = not self._drawing.required
+        self._open[rows] = not self._reservation_scores.required
         for row in self._chosen.keys() & set(rows.tolist()) if self._chosen else ():
             del self._chosen[row]
-        drawn = self._drawing.among(rows)
-        restricted = [hold.row for hold in drawn if hold.reservation.restricted is not None]
+        matched = self._reservation_scores.among(rows)
+        restricted = [hold.row for hold in matched if hold.reservation.restricted is not None]
         self._open[restricted] = False
-        pairs = self._drawing.serving(drawn)
+        pairs = self._reservation_scores.serving(matched)
         super()._update_many(rows, node_too)
         if pairs := [hold for hold in pairs if self._fits_node.item(hold.row)]:
-            self._draw(pairs)
+            self._score_reservations(pairs)
 
-    def _draw(self, pairs: list[ReservationRow]) -> None:
+    def _score_reservations(self, pairs: list[ReservationRow]) -> None:
         """Settles rows whose node suits and that have reservations which would serve."""
-        view = DrawnSome(self._table, self._cluster.ledger, pairs)
+        view = AllocatingSome(self._table, self._cluster.ledger, pairs)
         ok = view.full(True)
         for passes in self._inner_filters:
             ok = ok & passes(view)
-        worth = self._drawing.worth(pairs)
+        worth = self._reservation_scores.worth(pairs)
         local = self._node_score[view.rows] if self._node_scores else 0
         for weight, scores in self._usage_scores:
             local = local + weight * scores(view)
-        local = local + self._profile.drawing_weight * worth
+        local = local + self._profile.reservation_weight * worth
         best = self._picked(pairs, np.flatnonzero(ok & view.full(True)).tolist(), worth)
         if not best:
             return
@@ -279,21 +281,21 @@ class OwnerColumn(ClassColumn):
 
     def against(self, hold: ReservationRow) -> list[str]:
         """What stands in the way of drawing on a reservation; nothing if the pod could."""
-        found = self._drawing.texts([hold])
+        found = self._reservation_scores.texts([hold])
         if found:
             return found
-        view = DrawnOne(self._table, self._cluster.ledger, hold)
+        view = AllocatingOne(self._table, self._cluster.ledger, hold)
         for (_, bare), (_, test) in zip(self.filters, self.guarded_filters, strict=True):
             if bare not in (self._gate, self._scattered) and not test.passes(view):
                 return [reason.text for reason in test.reasons(view) if reason.rows]
-        return [] if self._drawing.serves(hold) else [NONE_WILL_DO]
+        return [] if self._reservation_scores.serves(hold) else [NONE_WILL_DO]
 
     # Rows that can be used through a reservation only
 
-    def _has_restricted(self, drawn: list[ReservationRow]) -> bool:
-        if len(drawn) == 1:
-            return drawn[0].reservation.restricted is not None
-        return any(hold.reservation.restricted is not None for hold in drawn)
+    def _has_restricted(self, matched: list[ReservationRow]) -> bool:
+        if len(matched) == 1:
+            return matched[0].reservation.restricted is not None
+        return any(hold.reservation.restricted is not None for hold in matched)
 
     def _is_open(self, view: View) -> Cells:
         return view.take(self._open)
@@ -302,13 +304,15 @@ class OwnerColumn(ClassColumn):
         rows = np.atleast_1d(view.rows)
         found = {}
         for row in rows[~self._open[rows]].tolist():
-            drawn = self._drawing.on(row)
-            found[row] = self._drawing.texts(drawn) or [NONE_WILL_DO if drawn else NO_MATCH]
+            matched = self._reservation_scores.on(row)
+            found[row] = self._reservation_scores.texts(matched) or [
+                NONE_WILL_DO if matched else NO_MATCH
+            ]
         return _counted(view, found)
 
     def _is_not_scattered(self, view: View) -> Cells:
         if isinstance(view.rows, int):
-            return not self._scattered_on(self._drawing.on(view.rows))
+            return not self._scattered_on(self._reservation_scores.on(view.rows))
         scattered = list(self._all_scattered(view))
         return view.full(True) & ~np.isin(view.rows, scattered)
 
@@ -317,13 +321,17 @@ class OwnerColumn(ClassColumn):
 
     def _all_scattered(self, view: View) -> dict[int, list[str]]:
         on: dict[int, list[ReservationRow]] = {}
-        for hold in self._drawing.among(np.atleast_1d(view.rows)):
+        for hold in self._reservation_scores.among(np.atleast_1d(view.rows)):
             on.setdefault(hold.row, []).append(hold)
-        found = {row: self._scattered_on(drawn) for row, drawn in on.items()}
+        found = {row: self._scattered_on(matched) for row, matched in on.items()}
         return {row: texts for row, texts in found.items() if texts}
 
-    def _scattered_on(self, drawn: list[ReservationRow]) -> list[str]:
-        return self._drawing.texts(drawn) if self._drawing.would_do_together(drawn) else []
+    def _scattered_on(self, matched: list[ReservationRow]) -> list[str]:
+        return (
+            self._reservation_scores.texts(matched)
+            if self._reservation_scores.would_do_together(matched)
+            else []
+        )
 
 
 def _counted(view: View, found: dict[int, list[str]]) -> list[Reason]:

@@ -33,19 +33,19 @@ INSUFFICIENT_BY_NODE = "Insufficient {} by node"
 TOO_MANY_PODS = "Reservation(s) Too many pods"
 
 
-class DrawnSome(Some):
+class AllocatingSome(Some):
     """Rows as an owner of one reservation on each of them sees them: what is left of it is there, even
     if others wait on the row for more than pods have left them so far."""
 
     __slots__ = ("_holds",)
 
-    def __init__(self, table: NodeTable, ledger: Ledger, drawn: list[ReservationRow]) -> None:
+    def __init__(self, table: NodeTable, ledger: Ledger, matched: list[ReservationRow]) -> None:
         holds = ledger.holds
-        super().__init__(table, np.array([hold.row for hold in drawn], dtype=np.intp))
-        self._holds = np.array([hold.index for hold in drawn], dtype=np.intp)
+        super().__init__(table, np.array([hold.row for hold in matched], dtype=np.intp))
+        self._holds = np.array([hold.index for hold in matched], dtype=np.intp)
         self._claimed.flags.writeable = True
         if holds.waiting:
-            awaited = [(at, hold.row) for at, hold in enumerate(drawn) if hold.row in holds.waiting]
+            awaited = [(at, hold.row) for at, hold in enumerate(matched) if hold.row in holds.waiting]
             for at, row in awaited:
                 for slot, excess in ledger.excess(row).items():
                     self._claimed[slot, at] -= excess
@@ -59,7 +59,7 @@ class DrawnSome(Some):
         return self._holds
 
 
-class DrawnOne(One):
+class AllocatingOne(One):
     __slots__ = ("_hold",)
 
     def __init__(self, table: NodeTable, ledger: Ledger, hold: ReservationRow) -> None:
@@ -92,9 +92,9 @@ class ReservationScores:
         self._by_slot = dict(self._asked)
         self._parts = len(self._asked) or 1
         self._belongings = cluster.belongings
-        self.draws = cluster.reservations.drawable(cls)
+        self.matched = cluster.reservations.matched(cls)
         self.on: Callable[[int], list[ReservationRow]] = (
-            self.draws.on if self.draws is not None else _nothing
+            self.matched.on if self.matched is not None else _nothing
         )
         """The reservations on a row that can be drawn on."""
         self.by_amounts = not cls.ports and not cls.volumes
@@ -105,23 +105,23 @@ class ReservationScores:
 
     def among(self, rows: NDArray[np.intp]) -> list[ReservationRow]:
         """The reservations on these rows, each named once, that can be drawn on."""
-        draws = self.draws
-        if draws is None:
+        matched = self.matched
+        if matched is None:
             return []
         if len(rows) >= self._cluster.nodes.size:
-            return draws.everywhere()
-        return [hold for row in rows.tolist() for hold in draws.on(row)]
+            return matched.everywhere()
+        return [hold for row in rows.tolist() for hold in matched.on(row)]
 
-    def serving(self, drawn: list[ReservationRow]) -> list[ReservationRow]:
+    def serving(self, matched: list[ReservationRow]) -> list[ReservationRow]:
         """Those of which the pod would draw something, and all it must."""
         asked = [slot for slot, _ in self._asked]
-        if not drawn or not asked or self._cluster.belongings.awake:
-            return [hold for hold in drawn if self.serves(hold)]
-        left = self._cluster.ledger.holds.left[:, [hold.index for hold in drawn]]
+        if not matched or not asked or self._cluster.belongings.awake:
+            return [hold for hold in matched if self.serves(hold)]
+        left = self._cluster.ledger.holds.left[:, [hold.index for hold in matched]]
         some: NDArray[np.bool_] = np.any(left[[s for s in asked if s < len(left)]] > 0, axis=0)
         return [
             hold
-            for hold, plenty in zip(drawn, some, strict=True)
+            for hold, plenty in zip(matched, some, strict=True)
             if (plenty and hold.reservation.restricted is None) or self.serves(hold)
         ]
 
@@ -134,7 +134,7 @@ class ReservationScores:
         for slot, _ in self._asked:
             if remaining.get(slot) and slot not in particular:
                 return True
-        if particular and self._cluster.belongings.draws(self._cls, hold):
+        if particular and self._cluster.belongings.can_allocate_from(self._cls, hold):
             return True
         if self._shared_ports(reservation) or self._shared_claims(reservation):
             return True
@@ -166,35 +166,35 @@ class ReservationScores:
             lacking.append(PODS)
         return lacking
 
-    def texts(self, drawn: list[ReservationRow]) -> list[str]:
+    def texts(self, matched: list[ReservationRow]) -> list[str]:
         """Why none of the reservations on a row will do: what is wrong with one for each of them, what
         is wrong with the node once."""
         names = self._cluster.nodes.slots
         found: list[str] = []
         of_node: dict[str, None] = {}
-        for hold in drawn:
+        for hold in matched:
             restricted = self.lacking(hold)
             for slot in restricted:
                 text = TOO_MANY_PODS if slot == PODS else INSUFFICIENT.format(names.name(slot))
                 found.append(text + self._figures(hold, slot) if self._one_by_name else text)
-            view = DrawnOne(self._cluster.nodes, self._cluster.ledger, hold)
+            view = AllocatingOne(self._cluster.nodes, self._cluster.ledger, hold)
             for slot, amount in self._asked:
                 if slot not in restricted and view.free(slot) < amount:
                     of_node[INSUFFICIENT_BY_NODE.format(names.name(slot))] = None
             found += map(BY_RESERVATION.format, self._cluster.belongings.reasons(self._cls, hold))
         return [*found, *of_node]
 
-    def would_do_together(self, drawn: list[ReservationRow]) -> bool:
+    def would_do_together(self, matched: list[ReservationRow]) -> bool:
         """Whether there were room on a row of which there is too little, could all of these
         reservations be drawn on at once."""
-        if not drawn:
+        if not matched:
             return False
-        view, lacks = One(self._cluster.nodes, drawn[0].row), False
+        view, lacks = One(self._cluster.nodes, matched[0].row), False
         for slot, amount in self._asked:
             free = view.free(slot)
             if free < amount:
                 lacks = True
-                if free + sum(hold.left(slot) for hold in drawn) < amount:
+                if free + sum(hold.left(slot) for hold in matched) < amount:
                     return False
         return lacks
 
@@ -204,10 +204,10 @@ class ReservationScores:
         capacity = hold.amounts.get(slot, 0) - hold.reservation.withheld.get(slot, 0)
         return IN_FIGURES.format(asked, hold.taken.get(slot, 0), capacity)
 
-    def worth(self, drawn: list[ReservationRow]) -> Ints:
+    def worth(self, matched: list[ReservationRow]) -> Ints:
         """Of a node with this reservation; the bigger the better."""
         holds = self._cluster.ledger.holds
-        index = [hold.index for hold in drawn]
+        index = [hold.index for hold in matched]
         left, amounts = holds.left[:, index], holds.amounts[:, index]
         share: Any = np.zeros(len(index), dtype=np.int64)
         for slot, amount in self._asked:
@@ -224,7 +224,7 @@ class ReservationScores:
         part = np.where(counted, 100 * after // np.maximum(amounts, 1), 0).sum(axis=0)
         filled = part // np.maximum(counted.sum(axis=0), 1)
         worth: Ints = share * _STEPS + filled
-        orders = [hold.reservation.order for hold in drawn]
+        orders = [hold.reservation.order for hold in matched]
         if any(orders):
             worth += np.array([_order_worth(order) for order in orders], dtype=np.int64)
         return worth

@@ -102,7 +102,7 @@ class Asking:
             lacks.append(DeviceLack(NOT_JOINT, apart, False))
         return [lack for lack in lacks if lack.rows.any()]
 
-    def draws(self, row: int, hold: int) -> bool:
+    def can_allocate_from(self, row: int, hold: int) -> bool:
         """Whether a pod on the row would take something of what a reservation there has left."""
         for share in self.shares:
             table = self._devices.tables[share.type]

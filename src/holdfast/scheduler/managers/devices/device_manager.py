@@ -99,10 +99,10 @@ class DeviceManager(ResourceManager[Allocation]):
         asking = self.sensible(cls) if has else None
         return asking.slots if asking is not None else _NO_SLOTS
 
-    def draws(self, cls: PodClass, hold: ReservationRow) -> bool:
+    def can_allocate_from(self, cls: PodClass, hold: ReservationRow) -> bool:
         """Whether a pod of the class would get some of the devices a reservation holds."""
         asking = self.sensible(cls) if self.active else None
-        return asking is not None and asking.draws(hold.row, hold.index)
+        return asking is not None and asking.can_allocate_from(hold.row, hold.index)
 
     def reasons(self, cls: PodClass, hold: ReservationRow) -> list[str]:
         """Why a pod of the class would not find its devices through a reservation."""
@@ -207,7 +207,7 @@ class DeviceManager(ResourceManager[Allocation]):
             return None  # it is planned anew
         if not had or row not in self._listed:
             return None
-        drawn = {
+        allocated = {
             (kind, part.minor)
             for uid, other in self.there.get(row, {}).items()
             if other.reservation_uid == pod.uid
@@ -220,7 +220,7 @@ class DeviceManager(ResourceManager[Allocation]):
             stay = [
                 part
                 for part in parts
-                if (kind, part.minor) in drawn or self.tables[kind].offers(row, part)
+                if (kind, part.minor) in allocated or self.tables[kind].offers(row, part)
             ]
             kept[kind] = tuple(stay)
             lost[kind] = len(parts) - len(stay)
@@ -229,7 +229,7 @@ class DeviceManager(ResourceManager[Allocation]):
             return None
         self._leave(pod, row)
         self.settled.pop(pod.uid, None)
-        if drawn:
+        if allocated:
             found = asking.substitute(row, kept, lost, self.ranker)
         else:
             found = self._choose(pod, row, None)

@@ -155,9 +155,9 @@ def cards_with_functions(
 ) -> Bools:
     """The cards, [(row,) place], with a function left."""
     many = np.atleast_1d(rows)
-    drawn = [None] * len(many) if holds is None else np.atleast_1d(holds).tolist()
+    held = [None] * len(many) if holds is None else np.atleast_1d(holds).tolist()
     found = np.zeros((len(many), table.width), dtype=np.bool_)
-    for at, (row, hold) in enumerate(zip(many.tolist(), drawn, strict=True)):
+    for at, (row, hold) in enumerate(zip(many.tolist(), held, strict=True)):
         for minor, info in table.infos.get(row, {}).items():
             if info.vf_groups:
                 spare = spare_function(devices, table, row, minor, hold, selector)

@@ -88,7 +88,7 @@ class CPUManager(ResourceManager[Holding]):
         columns = cluster.nodes.columns
         self.counts = Counts(columns)
         """By row."""
-        self.drawn = Counts(RowColumns(0))
+        self.owner_counts = Counts(RowColumns(0))
         """By hold: the row as owners of that reservation see it."""
         self._ahead: Counts | None = None
         """By row as it would be without pods that end; once somebody has asked."""
@@ -114,7 +114,7 @@ class CPUManager(ResourceManager[Holding]):
         self._left: dict[int, NumaCapacity] = {}
         """What reservations have left, by hold."""
         self._free: dict[int, NumaCapacity] = {}
-        self._drawable: dict[int, NumaCapacity] = {}
+        self._free_for_owners: dict[int, NumaCapacity] = {}
         """What their owners see of their rows."""
         cluster.classes.on_dropped.append(self._class_dropped)
 
@@ -153,14 +153,14 @@ class CPUManager(ResourceManager[Holding]):
     def left(self, hold: int) -> NumaCapacity:
         return self._left.get(hold) or NumaCapacity()
 
-    def drawable(self, hold: int, row: int) -> NumaCapacity:
+    def free_for_owners(self, hold: int, row: int) -> NumaCapacity:
         """What there is on the row for owners of a reservation there."""
-        return self._drawable.get(hold) or self.free(row)
+        return self._free_for_owners.get(hold) or self.free(row)
 
     def reach(self, hold: int) -> None:
         """Makes room for a hold of this index."""
-        self.drawn.fit(len(self.resources), self.counts.width, hold + 1)
-        more = len(self.drawn.free) - len(self.held)
+        self.owner_counts.fit(len(self.resources), self.counts.width, hold + 1)
+        more = len(self.owner_counts.free) - len(self.held)
         if more > 0:
             self.held = np.pad(self.held, (0, more), constant_values=-1)
 
@@ -192,7 +192,7 @@ class CPUManager(ResourceManager[Holding]):
             return _NO_SLOTS
         return _CPU_SLOT if self.placing.is_bound(want, hold.row) else _NO_SLOTS
 
-    def draws(self, cls: PodClass, hold: ReservationRow) -> bool:
+    def can_allocate_from(self, cls: PodClass, hold: ReservationRow) -> bool:
         """Whether a pod of the class would get some of the CPUs a reservation holds."""
         want = self.sensible(cls)
         if want is None or not self.active or not self.placing.is_bound(want, hold.row):
@@ -414,12 +414,12 @@ class CPUManager(ResourceManager[Holding]):
         room: NumaCapacity,
         left: NumaCapacity,
     ) -> None:
-        self._left[index], self._drawable[index] = left, self._through(pod, room, left)
+        self._left[index], self._free_for_owners[index] = left, self._through(pod, room, left)
         self.reach(index)
         self.held[index] = len(left.cpus)
-        self.drawn.tell(index, topology, self._drawable[index], self.resources)
-        self.drawn.single[index] = self.counts.single[row]
-        self.drawn.several[index] = self.counts.several[row]
+        self.owner_counts.tell(index, topology, self._free_for_owners[index], self.resources)
+        self.owner_counts.single[index] = self.counts.single[row]
+        self.owner_counts.several[index] = self.counts.several[row]
 
     def _through(self, pod: PodRecord, room: NumaCapacity, left: NumaCapacity) -> NumaCapacity:
         """What owners of a reserve pod see of a row: what is free and what is left to them; of what it
@@ -445,18 +445,18 @@ class CPUManager(ResourceManager[Holding]):
         width = self._widest
         if width > self.counts.width or len(self.resources) > len(self.counts.room):
             self.counts.fit(len(self.resources), width)
-            self.drawn.fit(len(self.resources), width)
+            self.owner_counts.fit(len(self.resources), width)
 
     def _release(self, index: int) -> None:
         self._left.pop(index, None)
-        self._drawable.pop(index, None)
+        self._free_for_owners.pop(index, None)
         if index < len(self.held):
-            self.drawn.clear(index)
+            self.owner_counts.clear(index)
             self.held[index] = -1
 
     def _open(self) -> None:
         self.counts.fit(len(self.resources), self.counts.width)
-        self.drawn.fit(len(self.resources), self.counts.width, 1)
+        self.owner_counts.fit(len(self.resources), self.counts.width, 1)
 
     def row_closed(self, row: int) -> None:
         super().row_closed(row)

@@ -107,7 +107,7 @@ class NumaAllocator:
             return None
         free, first, near = self._cpus.free(row), NumaCapacity(), frozenset[int]()
         if hold is not None:
-            free, first = self._cpus.drawable(hold, row), self._cpus.left(hold)
+            free, first = self._cpus.free_for_owners(hold, row), self._cpus.left(hold)
             reserved = (numa for numa, amounts in first.zones.items() if any(amounts.values()))
             near = frozenset(reserved) | {topology.cpus[cpu].numa for cpu in first.cpus}
         if later is not None:

@@ -143,7 +143,7 @@ class Judging:
         has = (cpus.held[holds] >= 0)[:, None]
 
         def look(name: str) -> Any:
-            ours, theirs = getattr(cpus.counts, name), getattr(cpus.drawn, name)
+            ours, theirs = getattr(cpus.counts, name), getattr(cpus.owner_counts, name)
             return np.where(has, theirs[..., holds, :], ours[..., rows, :])
 
         return look

@@ -240,7 +240,7 @@ class VolumeManager:
                 _index_pod(self._reserving, row, pod, sign)
             self.attached.stale((row,))
 
-    def drew(self, pod: PodRecord) -> None:
+    def pod_allocated(self, pod: PodRecord) -> None:
         """A pod on a row is allocated from another reservation than before."""
         if pod.cls.volumes and pod.row in self._reserving:
             self.attached.stale((pod.row,))
