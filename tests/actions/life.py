@@ -124,7 +124,7 @@ class Life(Answers, StorageLife, NodeLife):
             place = self.driver.scheduler.queue.place(uid)
             story = self.driver.story(pod)
             assert place != "active", story
-            told = self.driver.scheduler.cluster.pods[uid].told
+            told = self.driver.scheduler.cluster.pods[uid].condition_message
             if place == "unschedulable" and told != FORBIDDEN:
                 judgement = judge(pod, self.world, OURS[pod.spec.scheduler_name].plugins())
                 assert not judgement.totals, (judgement.totals, story)

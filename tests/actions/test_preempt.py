@@ -35,7 +35,7 @@ def test_without_it_they_stay_where_they_are(actions: str) -> None:
     driver = full_cluster(actions=actions)
     decisions = driver.round()
     assert not [d for d in decisions if isinstance(d, Preempt | Nominate)]
-    assert driver.record(make_pod("urgent").obj()).told == CROWDED
+    assert driver.record(make_pod("urgent").obj()).condition_message == CROWDED
 
 
 def victims(decisions: list[Decision]) -> list[tuple[str, str]]:

@@ -145,7 +145,7 @@ def test_where_rows_depend_on_each_other_siblings_share_what_was_tried(
     driver.add(*(pod.preemption_policy("Never").obj() for pod in crowd))
     driver.round()
     text = "0/4 nodes are available: 4 Insufficient cpu."
-    told = {driver.record(pod.obj()).told.partition(" preemption")[0] for pod in crowd}
+    told = {driver.record(pod.obj()).condition_message.partition(" preemption")[0] for pod in crowd}
     assert told == {text}
     assert len(tried) <= 2 * len(NODES)
     assert list(driver.delete(urgent[0]).binds(20.0).values()) == ["n0", "n0"]

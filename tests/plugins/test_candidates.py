@@ -134,9 +134,9 @@ def test_what_is_remembered_is_what_trying_again_would_show(
         for pod in pods:
             remembered = walk.asked(plugin, pod)
             for known in scheduler.cluster.pods.values():
-                known.disrupted = False
+                known.being_preempted = False
             kept, plugin._known = plugin._known, {}
             assert remembered == walk.asked(plugin, pod)
             plugin._known = kept
             for known in scheduler.cluster.pods.values():
-                known.disrupted = False
+                known.being_preempted = False

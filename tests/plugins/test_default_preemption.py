@@ -42,7 +42,7 @@ def victims(decisions: list[Decision]) -> str:
 
 
 def message(driver: Driver) -> str:
-    return driver.record(urgent().obj()).told
+    return driver.record(urgent().obj()).condition_message
 
 
 def test_what_is_decided() -> None:
@@ -377,7 +377,7 @@ def test_pods_of_one_class_each_clear_a_node_of_their_own(preemptors: int) -> No
     assert cleared == ["n5", "n4", "n3", "n2", "n1", "n0"][:preemptors]
     last = driver.record(waiting[-1])
     if preemptors > 6:
-        assert last.told == (
+        assert last.condition_message == (
             "0/6 nodes are available: 6 Insufficient cpu. preemption: 0/6 nodes are available: "
             "6 Insufficient cpu."
         )
@@ -401,7 +401,7 @@ def test_asking_what_preemption_would_do_does_nothing() -> None:
     ]
     assert proposed[0] == proposed[1]
     assert victims(list(proposed[0].decisions)) == "low"
-    assert (low.disrupted, rival.nominated, pod.nominated) == (False, "n1", "")
+    assert (low.being_preempted, rival.nominated, pod.nominated) == (False, "n1", "")
     assert cluster.changes == before and cluster.take_reports() == []
     assert victims(driver.round()) == "low"
-    assert (low.disrupted, rival.nominated, pod.nominated) == (True, "", "n1")
+    assert (low.being_preempted, rival.nominated, pod.nominated) == (True, "", "n1")

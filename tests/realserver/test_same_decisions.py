@@ -170,7 +170,7 @@ class Side:
 
     def _best(self, pod: Pod) -> set[str]:
         totals = self._ours.answer(pod).totals
-        named = self._ours.record(pod).pin
+        named = self._ours.record(pod).pinned_node
         if named is not None:
             return {named} & totals.keys()
         return {name for name, total in totals.items() if total == max(totals.values())}

@@ -198,7 +198,7 @@ class Pair:
 def assert_agreement(driver: Driver, world: World, pod: Pod, profile: str) -> None:
     expected = judge(pod, world, BY_NAME[profile].plugins())
     got = driver.answer(pod, profile)
-    if driver.record(pod).pin is not None and profile != "sparse":
+    if driver.record(pod).pinned_node is not None and profile != "sparse":
         # The class of such pods leaves the node open; the pod does not.
         assert expected.totals.keys() <= got.totals.keys()
     else:

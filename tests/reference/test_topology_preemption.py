@@ -66,7 +66,7 @@ class Neighbours(Crowd):
         """Another of the same kind comes, after something happened."""
         self.came += 1
         for record in self.driver.scheduler.cluster.pods.values():
-            record.disrupted = record.cls.terminating
+            record.being_preempted = record.cls.terminating
         self._change()
         name = f"preemptor{self.came}"
         own = msgspec.structs.replace(self.pod.metadata, name=name, uid=name)

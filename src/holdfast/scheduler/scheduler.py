@@ -309,7 +309,7 @@ class Scheduler:
         elif self._wake_preemptors(group, now) and not group.pods:
             return
         elif tell:
-            group.told = self._tell_again(group, group.pods.values(), profile, column, now)
+            group.condition_message = self._tell_again(group, group.pods.values(), profile, column, now)
 
     def _wake_preemptors(self, group: Group, now: float) -> bool:
         """Pods a node is being cleared for may fare better than their class, and jobs better than
@@ -353,7 +353,7 @@ class Scheduler:
         group.watched = None
         hopeless = "" if why.error else self.cycle.post_filter(profile, first, column).message
         message = why.message(self.cluster.nodes.count, hopeless)
-        if message != group.told:
+        if message != group.condition_message:
             for pod in pods:
                 self.cycle.tell(pod, message, now, why.condition)
         return message
@@ -387,7 +387,7 @@ class Scheduler:
 
     def bind_confirmed(self, pod: PodRecord) -> None:
         self.queue.forget(pod)
-        pod.told = ""
+        pod.condition_message = ""
         if pod.reservation is not None and pod.reservation.preemptor:
             return  # what became of the pod it is for will be told
         node = self.cluster.nodes.name(pod.row)
@@ -399,7 +399,12 @@ class Scheduler:
         """A member that its job cannot do without: others of it are bound, or may be by now, so its
         place is not given to anybody else at the first refusal."""
         job, nodes = pod.job, self.cluster.nodes
-        if job is None or pod.reservation is not None or pod.leaving or pod.errors >= _BINDS_AGAIN:
+        if (
+            job is None
+            or pod.reservation is not None
+            or pod.deletion_pending
+            or pod.errors >= _BINDS_AGAIN
+        ):
             return False
         if len(job.members) == 1 or not nodes.alive[pod.row]:
             return False
@@ -416,7 +421,7 @@ class Scheduler:
 
     def bind_refused(self, pod: PodRecord, row: int, message: str) -> None:
         self.cycle.unreserve(pod, row, self._profiles[pod.scheduler].reserve)
-        if pod.leaving:
+        if pod.deletion_pending:
             self.queue.forget(pod)
             return
         self.queue.retry_later(pod, self.cluster.now)

@@ -72,7 +72,7 @@ def _waiting(picture: ClusterSnapshot, pod: PodRecord, raw: Raw, report: Report)
         report.help = stopping_on(picture, nominated)
     else:
         report.help = help_for(picture, pod, placing)
-    if pod.leaving:
+    if pod.deletion_pending:
         report.summary = "It is being deleted, and gets no node any more."
     elif pod.gates:
         report.summary = "It is kept back by scheduling gates."

@@ -78,7 +78,7 @@ def in_order(picture: ClusterSnapshot) -> list[_Place]:
     cluster = picture.cluster
     places = []
     for pod in cluster.pods.values():
-        if pod.phase is Phase.PENDING and not pod.leaving:
+        if pod.phase is Phase.PENDING and not pod.deletion_pending:
             raw = picture.find(POD, pod.name, pod.namespace)
             assert raw is not None
             places.append(_Place(pod, raw))

@@ -125,7 +125,7 @@ class _Writing:
     already, and without a back-off until it needs one.
     """
 
-    __slots__ = ("_backoff", "_body", "_method", "_path", "_api")
+    __slots__ = ("_api", "_backoff", "_body", "_method", "_path")
 
     def __init__(self, api: ApiWriter, method: str, path: str, body: msgspec.Raw) -> None:
         self._api = api

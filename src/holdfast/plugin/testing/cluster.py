@@ -325,7 +325,7 @@ class Cluster:
         if scheduler.cluster.has_changes() or scheduler.queue.place(pod.uid) != "unschedulable":
             return
         blamed = [name for name in self._tested if name in pod.rejected_by]
-        rejected = pod.told.startswith("0/") and pod.job is None and not pod.queue
+        rejected = pod.condition_message.startswith("0/") and pod.job is None and not pod.queue
         if not (blamed and rejected) or (node := asking.where(pod)) is None:
             return
         profile = asking.profile(pod)

@@ -71,7 +71,7 @@ class Backfill(Action):
                 placed = self._backfill_job(round_, pod, until)
             else:
                 placed = self._backfill_pod(round_, pod, until)
-            if not placed and pod.pin is None:
+            if not placed and pod.pinned_node is None:
                 in_vain[kind] = estimate
 
     # Where, and how long

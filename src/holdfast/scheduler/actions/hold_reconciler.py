@@ -111,7 +111,7 @@ class HoldReconciler:
         self, reservation: ReservationInfo, pod: PodRecord | None, jobs: dict[JobName, str]
     ) -> str:
         """Why the hold is no use any more; empty if it is."""
-        if pod is None or pod.leaving:
+        if pod is None or pod.deletion_pending:
             return "its pod is gone"
         if pod.row >= 0:
             return "" if pod.reservation_uid == reservation.uid else "its pod has another place"

@@ -28,7 +28,7 @@ class PreemptAction(Action):
         refused, round_.gangs.refused = round_.gangs.refused, {}
         alone, round_.turned_away = round_.turned_away, []
         leaders = [pod for pod in refused.values() if pod.job is not None and not pod.job.is_ready]
-        leaders += [pod for pod in alone if pod.phase is Phase.PENDING and not pod.leaving]
+        leaders += [pod for pod in alone if pod.phase is Phase.PENDING and not pod.deletion_pending]
         with round_.cluster.jobs.queues.as_it_will_be() as foresight:
             for leader in sorted(leaders, key=round_.queue.sort_key):
                 members = [leader] if leader.job is None else leader.job.waiting()
@@ -52,7 +52,9 @@ class PreemptAction(Action):
         """Whether some are still on their way out to make room for these."""
         nodes, pods = round_.cluster.nodes, round_.cluster.ledger.pods
         rows = (nodes.row(member.nominated) for member in members if member.nominated)
-        return any(p.disrupted for row in rows if row is not None for p in pods.get(row, {}).values())
+        return any(
+            p.being_preempted for row in rows if row is not None for p in pods.get(row, {}).values()
+        )
 
     def _make_room(self, round_: Round, leader: PodRecord, job: Job) -> Collection[PodRecord]:
         """Who is asked to go."""
@@ -178,6 +180,6 @@ class PreemptAction(Action):
 
 def _is_less_important(victim: PodRecord, pod: PodRecord) -> bool:
     cls = victim.cls
-    if cls.spared or cls.permanent or victim.disrupted or is_critical(victim):
+    if cls.spared or cls.permanent or victim.being_preempted or is_critical(victim):
         return False
     return cls.priority < pod.cls.priority

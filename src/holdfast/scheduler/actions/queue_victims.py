@@ -43,7 +43,7 @@ class QueueVictimSelector:
         self._may_go, self._admitted, self._below = may_go, admitted, below
         self._profile = round_.profiles[pod.scheduler]
         self._column = round_.cycle.column(self._profile, pod.cls)
-        self._trial = DryRun(self._cluster, self._column, pod, pod.pin is not None)
+        self._trial = DryRun(self._cluster, self._column, pod, pod.pinned_node is not None)
 
     def on_one_of(self, rows: Iterable[int]) -> VictimPlan | None:
         """The best of these rows, if any would do."""

@@ -100,7 +100,7 @@ class ReclaimableCapacity:
 
 def is_going(pod: PodRecord) -> bool:
     """Whether it was asked to go, or is on its way out."""
-    return pod.disrupted or pod.cls.terminating
+    return pod.being_preempted or pod.cls.terminating
 
 
 def _could_give(record: QueueRecord) -> bool:
@@ -173,7 +173,7 @@ class Reclaim(Action):
             if pod.reservation is not None or kind in in_vain:
                 continue
             done = _Reclaimer(round_, pod, giving, foresight).reclaim()
-            if not done and pod.pin is None and not pod.nominated:
+            if not done and pod.pinned_node is None and not pod.nominated:
                 in_vain.add(kind)  # nor for others like it
 
 
@@ -258,7 +258,9 @@ class _Reclaimer:
     def _clear(self, pod: PodRecord, admitted: Callable[[], bool]) -> int:
         """Takes away those who must go for the pod to fit somewhere; where that is, or -1."""
         column = self._round.cycle.column(self._round.profiles[pod.scheduler], pod.cls)
-        among = DryRun(self._cluster, column, pod, pod.pin is not None).resolvable() | column.fits
+        among = (
+            DryRun(self._cluster, column, pod, pod.pinned_node is not None).resolvable() | column.fits
+        )
         rows = self._giving.rows(among, pod, column)
         making = QueueVictimSelector(
             self._round, pod, lambda p: self._may_go(p) and self._is_above(p, pod), admitted
@@ -293,7 +295,7 @@ class _Reclaimer:
         about = leader.ref if leader.job is None else leader.job.ref
         decisions: list[Decision] = self._round.cycle.decisions
         for victim in self._victims.values():
-            victim.disrupted = True
+            victim.being_preempted = True
             self._giving.takes(victim)
             text = f"queue {self._queue} reclaims what it deserves for {about}"
             decisions.append(Evict(victim.ref, text))

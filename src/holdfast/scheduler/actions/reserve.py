@@ -76,7 +76,7 @@ class Countdown:
 
 def waits(pod: PodRecord) -> bool:
     """Whether the pod wants a place, and has none yet."""
-    return pod.phase is Phase.PENDING and not pod.leaving and not pod.gone
+    return pod.phase is Phase.PENDING and not pod.deletion_pending and not pod.gone
 
 
 # Reserve: holds room for jobs that wait too long, so that smaller ones cannot starve them.
@@ -148,7 +148,7 @@ class Reserve(Action):
             if any(self._could_be_scheduled(round_, pod) for pod in ahead if pod is not unit.pod):
                 return
             self._tell(round_, unit)
-            kind = (unit.pod.scheduler, unit.pod.cls.id, unit.pod.pin)
+            kind = (unit.pod.scheduler, unit.pod.cls.id, unit.pod.pinned_node)
             if unit.job is not None:
                 self._reserve(round_, unit)
             elif kind not in in_vain and not self._reserve(round_, unit):

@@ -211,7 +211,7 @@ class Cluster:
         if pod.reservation is not None:
             self.reservations.assume(pod.reservation, row)
             return
-        pod.cleared_for = pod.nominated
+        pod.previous_nomination = pod.nominated
         if pod.nominated:
             gives_up_room = self.nodes.row(pod.nominated) != row
             self._nominate(pod, "", gives_up_room)
@@ -249,10 +249,10 @@ class Cluster:
         self.ledger.remove(pod)
         pod.reservation_uid = ""
         pod.phase = Phase.PENDING
-        if pod.disrupted:
-            pod.leaving = True  # the decision that it goes stands
-        if pod.cleared_for:
-            self.nominate(pod, pod.cleared_for)  # as its object has said all the time
+        if pod.being_preempted:
+            pod.deletion_pending = True  # the decision that it goes stands
+        if pod.previous_nomination:
+            self.nominate(pod, pod.previous_nomination)  # as its object has said all the time
             if pod.uid in self.reservations.rooms:
                 self.reservations.preemptor_back(pod)
 
@@ -476,7 +476,7 @@ class Cluster:
     def _eviction_refused(self, uid: str) -> None:
         """A disruption budget, or an error, keeps a pod that an action asked to go."""
         victim = self.pods.get(uid)
-        if victim is not None and victim.disrupted:
+        if victim is not None and victim.being_preempted:
             victim.evictions_refused += 1
             delay = min(2.0 ** min(victim.evictions_refused - 1, 30), _MOST_PATIENCE)
             self.not_evicted_before[uid] = self.now + delay
@@ -484,25 +484,25 @@ class Cluster:
     def _stays(self, uid: str) -> None:
         """A pod was asked to go, and may stay."""
         victim = self.pods.get(uid)
-        if victim is None or not victim.disrupted:
+        if victim is None or not victim.being_preempted:
             return
-        victim.disrupted = False
-        victim.leaving = victim.cls.terminating
+        victim.being_preempted = False
+        victim.deletion_pending = victim.cls.terminating
         self.changed(Change.OTHER)
         if victim.job is not None:
             self.jobs.touch(victim.job)
-        if victim.phase is Phase.PENDING and not victim.leaving and self.watcher is not None:
+        if victim.phase is Phase.PENDING and not victim.deletion_pending and self.watcher is not None:
             self.watcher.pod_pending(victim)
 
     def _try_again(self, uid: str) -> None:
         """What was decided for a pending pod was not done: perhaps a victim stays that was to make room
         for it, and for others."""
         pod = self.pods.get(uid)
-        if pod is None or pod.phase is not Phase.PENDING or pod.leaving:
+        if pod is None or pod.phase is not Phase.PENDING or pod.deletion_pending:
             return
         waiting = self.nominations.get(pod.nominated, {pod.uid: pod})
         for each in list(waiting.values()):
-            if self.watcher is not None and not each.leaving:
+            if self.watcher is not None and not each.deletion_pending:
                 self.watcher.pod_pending(each)
 
     def _binding(self, uid: str) -> PodRecord | None:

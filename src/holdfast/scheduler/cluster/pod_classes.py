@@ -3,7 +3,7 @@
 Two pods of one class get the same answer from every plugin, so masks and scores are kept per class
 and not per pod. Left out of the class is what tells siblings apart without mattering to placement:
 names, uids, environment, the volume of an injected token, and the node a DaemonSet pod is meant for
-(`pin`), which would otherwise make every such pod a class of its own.
+(`pinned_node`), which would otherwise make every such pod a class of its own.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping

@@ -177,7 +177,7 @@ class PodHandlers:
                 continue
             before, pod.cls = pod.cls, self._class_anew(pod)
             self._classes.release(before)
-            if self._cluster.watcher is not None and not pod.leaving:
+            if self._cluster.watcher is not None and not pod.deletion_pending:
                 self._cluster.watcher.pod_pending(pod)
 
     def reprioritize(self, pod: PodRecord) -> None:
@@ -193,7 +193,11 @@ class PodHandlers:
         else:
             pod.cls = cls
         self._classes.release(before)
-        if pod.phase is Phase.PENDING and self._cluster.watcher is not None and not pod.leaving:
+        if (
+            pod.phase is Phase.PENDING
+            and self._cluster.watcher is not None
+            and not pod.deletion_pending
+        ):
             self._cluster.watcher.pod_pending(pod)
 
     def _claim_as(self, pod: PodRecord, cls: PodClass) -> None:
@@ -238,7 +242,7 @@ class PodHandlers:
             # Its condition and its deletion may take a while, and updates by others come before: a
             # victim is on its way out until the decision is refused.
             if deleted:
-                known.disrupted = preempted
+                known.being_preempted = preempted
             preempted = preempted and not deleted
             if preempted != known.preempted:
                 known.preempted = preempted
@@ -255,7 +259,7 @@ class PodHandlers:
                 if known.estimate is not None:
                     self._ledger.changed.add(known.row)  # it is known when it ends
             return
-        known.leaving = pod.metadata.deletion_timestamp is not None or known.disrupted
+        known.deletion_pending = pod.metadata.deletion_timestamp is not None or known.being_preempted
         if known.uid in self._reservations.rooms:
             self._reservations.preemptor_changed(known)
         if known.phase is not Phase.PENDING:
@@ -265,13 +269,13 @@ class PodHandlers:
             names = tuple([gate.name for gate in gates])
             changed = changed or names != known.gates
             known.gates = names
-        known.pin = pin_of(pod.spec) if known.cls.pinned else None
+        known.pinned_node = pin_of(pod.spec) if known.cls.pinned else None
         # An update that crossed ours on the way may not know yet that the pod was nominated.
         if pod.status.nominated_node_name:
             self._cluster.nominate(known, pod.status.nominated_node_name)
         if self._cluster.watcher is None:
             return
-        if known.leaving:
+        if known.deletion_pending:
             self._cluster.watcher.pod_settled(known)
         elif changed:
             self._cluster.watcher.pod_pending(known)

@@ -50,11 +50,12 @@ Phase.PENDING, Phase.ASSUMED, Phase.ASSIGNED = Phase("pending"), Phase("assumed"
 class PodRecord:
     __slots__ = (
         "attempts",
+        "being_preempted",
         "bound_at",
-        "cleared_for",
         "cls",
+        "condition_message",
         "created",
-        "disrupted",
+        "deletion_pending",
         "errors",
         "estimate",
         "evictions_refused",
@@ -62,13 +63,13 @@ class PodRecord:
         "gates",
         "gone",
         "job",
-        "leaving",
         "name",
         "namespace",
         "nominated",
         "phase",
-        "pin",
+        "pinned_node",
         "preempted",
+        "previous_nomination",
         "queue",
         "queued_since",
         "ready",
@@ -79,7 +80,6 @@ class PodRecord:
         "row",
         "scheduler",
         "started",
-        "told",
         "uid",
         "wakes_on",
     )
@@ -102,24 +102,24 @@ class PodRecord:
         """The time that decides its place in the queue; see `queued_since`."""
         self.phase = Phase.PENDING
         self.row = -1
-        self.pin: str | None = None
+        self.pinned_node: str | None = None
         """The only node the pod may go to, where its class leaves that open."""
         self.gates: tuple[str, ...] = ()
         self.gone = False
         """Whether its object is there no more."""
-        self.leaving = False
+        self.deletion_pending = False
         """Of a pod without a node: whether it is being deleted, or is about to be to make room."""
         self.attempts = 0
         """How often no node was found for the pod."""
         self.errors = 0
         """How often in a row it was then not bound, by an error that has nothing to do with nodes."""
-        self.told = ""
+        self.condition_message = ""
         """The message of the condition the pod was last given."""
         self.wakes_on = 0
         """The kinds of change that can help, as of the last attempt that was looked into."""
         self.rejected_by: Collection[str] = ()
         """The plugins that found no node good enough at the last attempt."""
-        self.cleared_for = ""
+        self.previous_nomination = ""
         """Of an assumed pod: the node that was being cleared for it until then."""
         self.nominated = ""
         """The node that is being cleared for the pod."""
@@ -131,7 +131,7 @@ class PodRecord:
         """The uid of the reservation whose room it takes, if it is on that reservation's node."""
         self.reservation: ReservationInfo | None = None
         """Of a reserve pod: its reservation."""
-        self.disrupted = False
+        self.being_preempted = False
         """Whether the pod is on its way out to make room for another: from the decision on, until it is
         gone or the decision is refused."""
         self.preempted = False

@@ -47,9 +47,9 @@ class QueueStatuses:
         for record in [self._queues.known[name] for name in dirty if name in self._queues.known]:
             status = self._status(record, phases[record.name])
             if status == record.object.status:
-                record.told = None
-            elif status != record.told:
-                record.told = status
+                record.last_status = None
+            elif status != record.last_status:
+                record.last_status = status
                 decisions.append(SetQueueStatus(record.ref, status))
         return decisions
 
@@ -164,7 +164,7 @@ class PodGroups:
         """A job that cannot do without its victims goes as a whole. A scheduler that ended in the
         middle of that leaves members behind that are marked, but not deleted: they go too, for nothing
         is gained by a part of it that runs."""
-        marked = [each for each in job.placed() if each.preempted and not each.disrupted]
+        marked = [each for each in job.placed() if each.preempted and not each.being_preempted]
         members = marked if not job.is_ready else []
         if not members:
             self._unfinished.pop(job.name, None)
@@ -175,7 +175,7 @@ class PodGroups:
         del self._unfinished[job.name]
         decisions: list[Decision] = []
         for member in members:
-            member.disrupted = True
+            member.being_preempted = True
             node = self._cluster.nodes.name(member.row)
             condition = f"{member.scheduler}: preempting to accommodate a higher priority pod"
             text = f"{job.name} had to make room and has lost members: the rest of it goes too"
@@ -227,13 +227,13 @@ class PodGroups:
             return []
         status = status_of(job, group, now)
         if status == group.status:
-            job.told = None
+            job.last_status = None
             return []
-        if status == job.told:
+        if status == job.last_status:
             return []
         decisions: list[Decision] = [SetPodGroupStatus(job.ref, group.api_version, status)]
-        before = job.told if isinstance(job.told, PodGroupStatus) else group.status
-        job.told = status
+        before = job.last_status if isinstance(job.last_status, PodGroupStatus) else group.status
+        job.last_status = status
         why = job.trouble
         if tell and why.reason and (_why(before) != why.message or not _why(before)):
             decisions.append(Emit(job.ref, "Warning", UNSCHEDULABLE, why.message[:1024], "Scheduling"))

@@ -80,9 +80,9 @@ class ReservationEvictions:
             return self._gone(victim, f"preempted by {preemptor.ref}")
         decisions: list[Decision] = []
         for pod in allocated_pods:
-            if pod.phase is not Phase.ASSIGNED or pod.disrupted or pod.cls.terminating:
+            if pod.phase is not Phase.ASSIGNED or pod.being_preempted or pod.cls.terminating:
                 continue
-            pod.disrupted = True  # until it is seen to go, or not to
+            pod.being_preempted = True  # until it is seen to go, or not to
             node = self._cluster.nodes.name(pod.row)
             text = f"Preempted by reservation {preemptor.uid} on node {node}"
             why = f"{pod.scheduler}: its reservation makes room for one of higher priority"

@@ -89,7 +89,7 @@ class ReservationLifecycle:
                 return  # its status is being written
             if (
                 reservation.once
-                and not reservation.leaving
+                and not reservation.being_evicted
                 and bound_owners(self._reservations, reservation)
             ):
                 if reservation.waiting:
@@ -133,7 +133,7 @@ class ReservationLifecycle:
         row = self._cluster.nodes.row(reservation.wants_node)
         if row is None or not self._cluster.nodes.alive[row] or reservation.node_gone:
             return True
-        if owner.leaving or reservation.released:
+        if owner.deletion_pending or reservation.released:
             return True
         if not owner.nominated:
             self._cluster.nominate(owner, reservation.wants_node)
@@ -211,9 +211,9 @@ class ReservationLifecycle:
         status = status_of(self._reservations, reservation, node, now)
         renewed = reservation.uid in self._renewed and bool(node)
         if status == reservation.object.status and not renewed:
-            reservation.told = None
-        elif status != reservation.told or renewed:
-            reservation.told = status
+            reservation.last_status = None
+        elif status != reservation.last_status or renewed:
+            reservation.last_status = status
             self._renewed.discard(reservation.uid)
             has = self._has(reservation)
             self._decisions.append(SetReservationStatus(reservation.ref, status, annotations=has))

@@ -61,7 +61,7 @@ class DryRun:
             for row, blame in corrections.items():
                 rows[row] = blame.resolvable
         if self._pinned:
-            named = nodes.row(self._pod.pin or "")
+            named = nodes.row(self._pod.pinned_node or "")
             rows = rows & (np.arange(nodes.size) == (-1 if named is None else named))
         return rows
 

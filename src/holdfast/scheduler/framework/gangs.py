@@ -277,12 +277,17 @@ class Gangs:
 
     def _is_hopeless(self, jobs: list[Job], members: list[PodRecord]) -> bool:
         """Whether there is too little room for the job, which has been told so before."""
-        if len(members) < _FEW or len(jobs) > 1 or not all(pod.told for pod in members):
+        if len(members) < _FEW or len(jobs) > 1 or not all(pod.condition_message for pod in members):
             return False
         job, can = jobs[0], jobs[0].ready_members
         for pods in self._by_class(members).values():
             pod = pods[0]
-            if pod.pin is not None or pod.nominated or pod.cls.volumes or pod.reservation is not None:
+            if (
+                pod.pinned_node is not None
+                or pod.nominated
+                or pod.cls.volumes
+                or pod.reservation is not None
+            ):
                 return False
             column = self._cycle.column(self._profiles[pod.scheduler], pod.cls)
             if not column.is_local or (column.owned and len(pods) > 1):
@@ -352,7 +357,7 @@ class Gangs:
     def refuse_unpermitted(self, lost: Unpermitted, now: float) -> None:
         """Members that have given their places back wait with the others of their job."""
         for pod in lost.members:
-            if pod.leaving:
+            if pod.deletion_pending:
                 self._queue.forget(pod)
         members = self.waiting(lost.members[0])
         for pod in members:
@@ -429,7 +434,7 @@ class Gangs:
             for number, pod in enumerate(left, 1):
                 profile = self._profiles[pod.scheduler]
                 kind = (profile.index, pod.cls.id)
-                if (kind in tried and pod.pin is None and not pod.nominated) or (
+                if (kind in tried and pod.pinned_node is None and not pod.nominated) or (
                     queues and queues.refusal(pod)
                 ):
                     again.append(pod)
@@ -467,7 +472,7 @@ class Gangs:
         told: dict[Hashable, tuple[str, str, Collection[str]]] = {}
         for pod in left:
             profile = self._profiles[pod.scheduler]
-            kind = (profile.index, pod.cls.id, pod.pin)
+            kind = (profile.index, pod.cls.id, pod.pinned_node)
             refusal = self._jobs.queues.refusal(pod)
             if refusal:
                 told[kind] = refusal, "Unschedulable", ()
@@ -534,7 +539,7 @@ class Gangs:
         """Whether pods are on their way out of the node."""
         row = self._cluster.nodes.row(node)
         there = self._cluster.ledger.pods.get(row, {}) if row is not None else {}
-        return any(pod.disrupted or pod.cls.terminating for pod in there.values())
+        return any(pod.being_preempted or pod.cls.terminating for pod in there.values())
 
     def _reject(
         self,
@@ -554,7 +559,7 @@ class Gangs:
             self._queue.retry_later(pod, now)
             return
         alone = pod.job.problem.reason == NOT_PERMITTED or any(
-            p.nominated or p.pin is not None or p.cls.private for p in left
+            p.nominated or p.pinned_node is not None or p.cls.private for p in left
         )
         self._queue.reject(pod, self._key(pod, left), wakes_on, now, go_on=alone)
 

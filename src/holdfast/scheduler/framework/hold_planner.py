@@ -63,9 +63,9 @@ class HoldPlanner:
     def suitable(self, column: ClassColumn, pod: PodRecord) -> Bools:
         """The rows that would do for the pod if there were room."""
         rows = suitable(self._cluster, column)
-        if pod.pin is not None:
+        if pod.pinned_node is not None:
             nodes = self._nodes
-            rows &= np.array([nodes.name(row) == pod.pin for row in range(nodes.size)])
+            rows &= np.array([nodes.name(row) == pod.pinned_node for row in range(nodes.size)])
         return rows
 
     def idle(self, slot: int) -> NDArray[np.int64]:
@@ -228,7 +228,7 @@ class Search:
         """Where to hold room for the pod, or -1. Pods of a class are tried in one order, as long as
         what is idle is the same."""
         key = (profile.index, pod.cls.id)
-        rows = self._orders.get(key) if pod.pin is None and not self._unfit(pod) else None
+        rows = self._orders.get(key) if pod.pinned_node is None and not self._unfit(pod) else None
         if rows is None:
             rows = self._ordered(profile, pod)
             self._orders[key] = rows
@@ -371,8 +371,8 @@ class HoldFeasibility:
             return np.zeros(self._nodes.size, dtype=np.bool_)
         column = self._column(pod)
         rows = suitable(self._cluster, column)
-        if pod.pin is not None:
-            pinned = self._nodes.row(pod.pin)
+        if pod.pinned_node is not None:
+            pinned = self._nodes.row(pod.pinned_node)
             at = np.zeros(self._nodes.size, dtype=np.bool_)
             if pinned is not None and pinned < self._nodes.size:
                 at[pinned] = True
@@ -431,7 +431,7 @@ class HoldFeasibility:
         name, view = self._nodes.name(row), One(self._nodes, row)
         return (
             column.rejected is None
-            and (pod.pin is None or pod.pin == name)
+            and (pod.pinned_node is None or pod.pinned_node == name)
             and all(
                 (test.only is None or name in test.only)
                 and (kind in (ROOM, BARRIER) or bool(test.passes(view)))

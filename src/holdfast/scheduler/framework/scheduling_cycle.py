@@ -157,7 +157,7 @@ class Cycle:
 
     def find_row(self, profile: Profile, pod: PodRecord, column: ClassColumn) -> int:
         """The best row for the pod, or -1. A node being cleared for it comes before all others."""
-        if not self._cluster.nominations and pod.pin is None:
+        if not self._cluster.nominations and pod.pinned_node is None:
             return column.best()
         if column.rejected is not None:
             return -1
@@ -172,12 +172,12 @@ class Cycle:
         table, nominations = self._table, self._cluster.nominations
         pinned = self._is_pinned(profile, pod)
         trial = DryRun(self._cluster, column, pod, pinned)
-        if pod.nominated and not (pinned and pod.nominated != pod.pin):
+        if pod.nominated and not (pinned and pod.nominated != pod.pinned_node):
             row = table.row(pod.nominated)
             if row is not None and table.alive[row] and trial.fits(row):
                 return row
         if pinned:
-            row = table.row(pod.pin or "")
+            row = table.row(pod.pinned_node or "")
             return row if row is not None and table.alive[row] and trial.fits(row) else -1
         row = column.best()
         if row < 0 or (column.is_absolute and table.name(row) not in nominations):
@@ -216,7 +216,11 @@ class Cycle:
         """Pods for which plugins failed in this round are told so, and tried again after a back-off."""
         failed, self._failed_trials = self._failed_trials, {}
         for uid, (pod, why) in failed.items():
-            if self._cluster.pods.get(uid) is not pod or pod.phase is not Phase.PENDING or pod.leaving:
+            if (
+                self._cluster.pods.get(uid) is not pod
+                or pod.phase is not Phase.PENDING
+                or pod.deletion_pending
+            ):
                 continue
             stands = pod if pod.job is None else pod.job.leader
             if stands is not None and self._queue.place(stands.uid) == "unschedulable":
@@ -256,7 +260,7 @@ class Cycle:
             # Only the named node was looked at; the others are told off in one go.
             blames: dict[Blame, int] = {}
             others = self._table.count
-            row = self._table.row(pod.pin or "")
+            row = self._table.row(pod.pinned_node or "")
             if row is not None and self._table.alive[row]:
                 others -= 1
                 blames[trial.blame(row)] = 1
@@ -291,14 +295,14 @@ class Cycle:
             if column.rejected is not None:
                 rejected = column.rejected
                 found[name] = Blame(column.rejected_by, (rejected.message,), rejected.resolvable)
-            elif self._is_pinned(profile, pod) and name != pod.pin:
+            elif self._is_pinned(profile, pod) and name != pod.pinned_node:
                 found[name] = Blame(PINNING, (not_named_text([PINNING]),), False)
             else:
                 found[name] = trial.blame(row)
         return found
 
     def _is_pinned(self, profile: Profile, pod: PodRecord) -> bool:
-        return pod.pin is not None and PINNING in profile.filter_names
+        return pod.pinned_node is not None and PINNING in profile.filter_names
 
     def recheck_waiting(self, profiles: dict[str, Profile], now: float) -> None:
         """Asks again for the permission of pods that wait for it."""
@@ -534,7 +538,7 @@ class Cycle:
         now: float,
         go_on: bool,
     ) -> None:
-        if not outcome.retry or pod.leaving:
+        if not outcome.retry or pod.deletion_pending:
             self.fail(profile, pod, outcome.message, {plugin.name}, now, go_on=go_on)
             return
         self._queue.retry_later(pod, now)
@@ -565,7 +569,7 @@ class Cycle:
             self.fail_for_now(pod, why.reasons, why.plugins, now)
             return
         # Siblings fare the same, unless this pod has a node of its own in view.
-        go_on = bool(pod.nominated) or pod.pin is not None
+        go_on = bool(pod.nominated) or pod.pinned_node is not None
         nomination = Nomination("") if why.error else self.post_filter(profile, pod, column)
         if column.fails():  # by now, in the dry run
             why = column.verdict()
@@ -608,7 +612,7 @@ class Cycle:
         for decision in decisions:
             if isinstance(decision, Preempt):
                 if (pod := pods.get(decision.pod.uid)) is not None:
-                    pod.disrupted = True
+                    pod.being_preempted = True
             elif isinstance(decision, Nominate) and (pod := pods.get(decision.pod.uid)) is not None:
                 self._cluster.nominate(pod, decision.node)
 
@@ -635,7 +639,7 @@ class Cycle:
 
     def _preempted(self, pod: PodRecord, now: float) -> None:
         """The pod has lost its place before it was bound."""
-        if pod.leaving:
+        if pod.deletion_pending:
             self._queue.forget(pod)
             return
         self._queue.retry_later(pod, now, is_error=False)
@@ -694,7 +698,12 @@ class Cycle:
 
     def _is_hopeless(self, profile: Profile, pod: PodRecord) -> bool:
         """Whether nothing but a free node could help the pod, which has been told so before."""
-        if pod.leaving or pod.nominated or pod.pin is not None or not pod.told:
+        if (
+            pod.deletion_pending
+            or pod.nominated
+            or pod.pinned_node is not None
+            or not pod.condition_message
+        ):
             return False
         return not self.may_help(profile, pod.cls)
 
@@ -755,7 +764,7 @@ class Cycle:
         go_on: bool = False,
     ) -> None:
         """No node will do for the pod, for these plugins."""
-        if pod.leaving:
+        if pod.deletion_pending:
             self._queue.forget(pod)
             return
         pod.rejected_by = plugins
@@ -767,7 +776,7 @@ class Cycle:
 
     def fail_for_now(self, pod: PodRecord, message: str, plugins: Collection[str], now: float) -> None:
         """A plugin failed: the pod is tried again after a back-off, whatever happens."""
-        if pod.leaving:
+        if pod.deletion_pending:
             self._queue.forget(pod)
             return
         pod.rejected_by = plugins
@@ -786,9 +795,9 @@ class Cycle:
 
     def tell(self, pod: PodRecord, message: str, now: float, reason: str) -> None:
         """Says on the pod why it has no node, unless it says so already."""
-        if pod.told == message:
+        if pod.condition_message == message:
             return
-        pod.told = message
+        pod.condition_message = message
         self._cluster.chronicle.note(now, pod.ref, reason, message)
         if pod.reservation is not None:
             self._cluster.reservations.refused(pod.reservation, message)

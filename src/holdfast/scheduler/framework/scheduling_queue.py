@@ -44,7 +44,7 @@ Key = tuple[int, int]
 class Group:
     """Unschedulable pods of one class."""
 
-    __slots__ = ("key", "order", "pods", "told", "tried", "turn", "wakes_on", "watched")
+    __slots__ = ("condition_message", "key", "order", "pods", "tried", "turn", "wakes_on", "watched")
 
     def __init__(self, key: Key) -> None:
         self.key = key
@@ -58,7 +58,7 @@ class Group:
         self.wakes_on = Change.NONE
         self.watched: frozenset[Hashable] | None = None
         """What of storage the plugins watch for the class, once that was asked."""
-        self.told = ""
+        self.condition_message = ""
         """The message all of them were last told; empty if they may have been told different ones."""
 
 
@@ -156,7 +156,7 @@ class SchedulingQueue:
         group.wakes_on |= wakes_on
         group.watched = None
         pod.wakes_on = wakes_on
-        group.told = ""
+        group.condition_message = ""
         group.pods[pod.uid] = pod
         group.tried[pod.uid] = group.turn
         heapq.heappush(group.order, (*self.sort_key(pod), self._place[pod.uid][1], pod))

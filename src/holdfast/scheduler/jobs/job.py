@@ -50,6 +50,7 @@ class Job:
         "group_bond",
         "has_enough",
         "interrupted",
+        "last_status",
         "leader",
         "lost_at",
         "members",
@@ -60,7 +61,6 @@ class Job:
         "queued_since",
         "seen_ready",
         "spares",
-        "told",
         "tried",
         "waited",
     )
@@ -99,7 +99,7 @@ class Job:
         """When it ceased to be ready, if it ever was."""
         self.tried = False
         """Whether places were looked for."""
-        self.told: object = None
+        self.last_status: object = None
         """The status last written, until it is seen."""
         self.waited = 0.0
         """How long it waited before it was last ready."""
@@ -224,7 +224,7 @@ class Job:
         return [
             member
             for member in self.members.values()
-            if member.phase is Phase.PENDING and not member.leaving
+            if member.phase is Phase.PENDING and not member.deletion_pending
         ]
 
     def placed(self) -> list[PodRecord]:
@@ -233,7 +233,7 @@ class Job:
         return [
             member
             for member in self.members.values()
-            if member.row >= 0 and not (member.cls.terminating or member.disrupted)
+            if member.row >= 0 and not (member.cls.terminating or member.being_preempted)
         ]
 
     @property

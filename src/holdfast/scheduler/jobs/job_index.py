@@ -246,7 +246,7 @@ class Jobs:
         """The status of a PodGroup could not be written."""
         for job in self.known.values():
             if job.group is not None and job.group.metadata.uid == uid:
-                job.told = None
+                job.last_status = None
                 self.touch(job)
 
     # PodGroups

@@ -38,11 +38,11 @@ class QueueRecord:
         "capability",
         "deserved",
         "guarantee",
+        "last_status",
         "name",
         "object",
         "parent",
         "share",
-        "told",
         "wants",
     )
 
@@ -60,7 +60,7 @@ class QueueRecord:
         """What it deserves, as last worked out."""
         self.wants: Vector = np.zeros(0)
         """What it has, and what its pods that wait ask for."""
-        self.told: object = None
+        self.last_status: object = None
 
     @property
     def ref(self) -> ObjectRef:
@@ -154,9 +154,9 @@ class Queues:
         before = self.known.get(queue.metadata.name)
         record = self.known[queue.metadata.name] = QueueRecord(queue)
         if before is not None:
-            record.allocated, record.told = before.allocated, before.told
+            record.allocated, record.last_status = before.allocated, before.last_status
             if before.object.metadata.uid != queue.metadata.uid:
-                record.told = None
+                record.last_status = None
         spec = queue.spec
         record.capability = None if spec.capability is None else self.amounts(spec.capability)
         record.deserved = None if spec.deserved is None else self.amounts(spec.deserved)
@@ -272,7 +272,7 @@ class Queues:
             for pod in there.values():
                 foresight.coming(pod)
         for pod in [pods[uid] for uid in self._counted if uid in pods]:
-            if pod.disrupted or pod.cls.terminating:
+            if pod.being_preempted or pod.cls.terminating:
                 foresight.going(pod)
         try:
             yield foresight

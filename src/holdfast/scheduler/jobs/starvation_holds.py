@@ -155,7 +155,7 @@ class StarvationHolds:
             return True
         return pod.cls.private and any(
             reservation.waiting
-            and not reservation.leaving
+            and not reservation.being_evicted
             and reservation.uid not in self._known
             and all(reservation.amounts.get(slot, 0) >= amount for slot, amount in pod.cls.requests)
             for spec in reservations.matching(pod.cls)

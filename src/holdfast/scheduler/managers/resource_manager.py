@@ -301,7 +301,7 @@ class ResourceManager(ABC, Generic[T]):
             return False
         if pod.reservation is not None or horizon is Horizon.NOW:
             return True
-        if waits is not None and (pod.disrupted or pod.leaving or pod.cls.terminating):
+        if waits is not None and (pod.being_preempted or pod.deletion_pending or pod.cls.terminating):
             return False
         return horizon is Horizon.SOON or pod.cls.permanent
 

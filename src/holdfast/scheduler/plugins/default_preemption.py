@@ -148,7 +148,7 @@ class DefaultPreemption(ClusterPlugin):
         if row is None or not resolvable[row]:
             return False
         there = self.cluster.ledger.pods.get(row, {}).values()
-        return any(p.disrupted and p.cls.priority < pod.cls.priority for p in there)
+        return any(p.being_preempted and p.cls.priority < pod.cls.priority for p in there)
 
     def _try(self, pod: PodRecord, row: int, trial: Trial) -> Found:
         there, priority = self.cluster.ledger.pods.get(row, {}).values(), pod.cls.priority
@@ -188,7 +188,7 @@ class DefaultPreemption(ClusterPlugin):
         staying = [
             victim
             for victim in (*victims, *self.cluster.jobs.companions(victims))
-            if not (victim.cls.terminating or victim.disrupted)
+            if not (victim.cls.terminating or victim.being_preempted)
         ]
         # Where all are on their way out already, those for whose sake they are may still hope.
         rivals = list(self.cluster.nominations.get(node, {}).values()) if staying else ()

@@ -49,7 +49,7 @@ class DynamicReservation(ClusterPlugin):
             virtuals.begin_wait(pod)
         if pod.uid not in virtuals.waits:
             return FINE
-        if pod.leaving:
+        if pod.deletion_pending:
             return Outcome(LEAVING)
         virtual = virtuals.waits[pod.uid]
         live = virtuals.is_live(virtual)

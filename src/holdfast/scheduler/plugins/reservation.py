@@ -116,7 +116,7 @@ class ReservationPlugin(ClusterPlugin):
             told = dict(self.cluster.belongings.told(pod, row))
             if reservation.clears:
                 told[PREEMPTS] = written(reservation.clears)
-            reservation.told = status
+            reservation.last_status = status
             return [SetReservationStatus(reservation.ref, status, binds=True, annotations=told)]
         if not pod.reservation_uid:
             return []

@@ -100,7 +100,7 @@ class ReservationPreemption(ClusterPlugin):
         if (
             reservation is None
             or reservation.preemptor
-            or reservation.leaving
+            or reservation.being_evicted
             or not may_preempt(reservation.object)
         ):
             return Nomination()
@@ -187,7 +187,7 @@ class ReservationPreemption(ClusterPlugin):
 
     def _is_going(self, reserving: PodRecord) -> bool:
         reservation = reserving.reservation
-        return reservation is not None and (reservation.leaving or reservation.terminating)
+        return reservation is not None and (reservation.being_evicted or reservation.terminating)
 
     def _is_awaited(self, reserving: PodRecord) -> bool:
         """Whether it goes already and what it leaves is spoken for. One that is evicted softly may be

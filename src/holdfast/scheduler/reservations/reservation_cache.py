@@ -110,7 +110,7 @@ class ReservationCache:
         return (
             reservation.hold is not None
             and not reservation.waiting
-            and not reservation.leaving
+            and not reservation.being_evicted
             and not reservation.deleting
             and not (
                 reservation.once
@@ -220,7 +220,7 @@ class ReservationCache:
     def unassume(self, reservation: ReservationInfo) -> None:
         pod = reservation.pod
         assert pod is not None
-        reservation.told = None
+        reservation.last_status = None
         self.waiting.leave(reservation)
         self.clear(reservation, frozenset())
         self._ledger.release(pod)
@@ -272,8 +272,8 @@ class ReservationCache:
         else:
             self.softly_evicted.pop(reservation.uid, None)
         leaving = soft or reservation.uid in self.departures
-        if leaving != reservation.leaving:
-            reservation.leaving = leaving
+        if leaving != reservation.being_evicted:
+            reservation.being_evicted = leaving
             reservation.marked = False
             if leaving:
                 self.moved(reservation)
@@ -339,7 +339,7 @@ class ReservationCache:
         """A status that was to be written was not."""
         reservation = self.known.get(uid)
         if reservation is not None:
-            reservation.told = None
+            reservation.last_status = None
             if reservation.deleting:
                 reservation.deleting = False
                 self._cluster.jobs.holds.dropped.discard(uid)
@@ -477,7 +477,12 @@ class ReservationCache:
         self._cluster.changed(Change.POD_LEFT)
         if reservation.preemptor:
             owner, watcher = self._cluster.pods.get(reservation.preemptor), self._cluster.watcher
-            if owner is not None and owner.phase is Phase.PENDING and not owner.leaving and watcher:
+            if (
+                owner is not None
+                and owner.phase is Phase.PENDING
+                and not owner.deletion_pending
+                and watcher
+            ):
                 watcher.pod_pending(owner)
 
     def moved(self, reservation: ReservationInfo) -> None:

@@ -87,8 +87,8 @@ class ReservationHandlers:
             renewed = info.see(reservation)
             if not renewed and self._is_settled(info):
                 return
-            if not renewed and info.finished and reservation.status == info.told:
-                info.told = None
+            if not renewed and info.finished and reservation.status == info.last_status:
+                info.last_status = None
                 reservations.dirty[meta.uid] = None  # its collection comes next
                 return
         else:
@@ -129,9 +129,9 @@ class ReservationHandlers:
     def _is_settled(self, reservation: ReservationInfo) -> bool:
         """Whether an object of which only the status is new says nothing but what was decided."""
         status, pod = reservation.object.status, reservation.pod
-        if pod is None or reservation.told is None or status != reservation.told:
+        if pod is None or reservation.last_status is None or status != reservation.last_status:
             return False
-        reservation.told = None
+        reservation.last_status = None
         return pod.phase is Phase.ASSIGNED and self._nodes.name(pod.row) == status.node_name
 
     def drop(self, uid: str, why: str = "deleted") -> None:

@@ -48,6 +48,7 @@ class ReservationInfo:
     __slots__ = (
         "amounts",
         "amounts_by_name",
+        "being_evicted",
         "clears",
         "counts_pods",
         "created",
@@ -57,7 +58,7 @@ class ReservationInfo:
         "final",
         "finished",
         "hold",
-        "leaving",
+        "last_status",
         "listed",
         "mark",
         "marked",
@@ -76,7 +77,6 @@ class ReservationInfo:
         "resized",
         "restricted",
         "spec",
-        "told",
         "uid",
         "virtual",
         "waiting",
@@ -146,13 +146,13 @@ class ReservationInfo:
         """Whether that pod took the room before it was held."""
         self.clears: frozenset[str] = frozenset()
         """The uids of reservations that have to go before it has the room it waits for."""
-        self.leaving = False
+        self.being_evicted = False
         """Whether it has to go for another, or is evicted softly; then it takes no more owners."""
         self.marked = False
         """Whether that was told."""
         self.deleting = False
         """Whether its deletion was decided."""
-        self.told: ReservationStatus | None = None
+        self.last_status: ReservationStatus | None = None
         """The status last written, until it is seen."""
 
     @property

@@ -65,8 +65,8 @@ class MigrationController:
                 self._drop_room(job, phase)
         elif move is not None:
             move.job = job
-            if job.status == move.told or phase in ENDED:
-                move.told = None
+            if job.status == move.last_status or phase in ENDED:
+                move.last_status = None
             if phase in ENDED:
                 move.status = job.status  # others may end it, and the first word stands
         elif phase not in ENDED:
@@ -81,7 +81,7 @@ class MigrationController:
             for move in self._moves.values():
                 match decision:
                     case SetMigrationStatus(job=job) | SpecifyMigration(job=job) if job == move.ref:
-                        move.told, move.specified = None, ("", "")
+                        move.last_status, move.specified = None, ("", "")
                         move.writing.refused(now)
                     case Evict(pod=pod) if pod.uid == move.pod and move.eviction.under_way:
                         self._steps.not_evicted(move, message, now)
@@ -113,10 +113,10 @@ class MigrationController:
             return
         self._specify(move)
         if move.status == move.job.status:
-            move.told = None
+            move.last_status = None
             move.writing.done()
-        elif move.status != move.told:
-            move.told = move.status
+        elif move.status != move.last_status:
+            move.last_status = move.status
             self._decisions.append(SetMigrationStatus(move.ref, move.status))
 
     def _specify(self, move: Move) -> None:

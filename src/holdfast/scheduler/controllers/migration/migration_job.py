@@ -63,7 +63,7 @@ class Move:
             self.created = now
         self.status = job.status
         """As decided; the object says the same once that was written."""
-        self.told: PodMigrationJobStatus | None = None
+        self.last_status: PodMigrationJobStatus | None = None
         """The status last written, until it is seen."""
         self.pod = job.spec.pod_ref.uid if job.spec.pod_ref is not None else ""
         """The uid of the pod to move, once it is known."""

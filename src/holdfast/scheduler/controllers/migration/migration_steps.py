@@ -195,7 +195,7 @@ class MigrationSteps:
             move.say(_Step.EVICTION, True, now, _Reason.EVICT_COMPLETE)
             self._say(move, _Reason.EVICT_COMPLETE, f"Pod {move.pod_name} has been evicted")
             return True
-        if pod.cls.terminating or pod.leaving:
+        if pod.cls.terminating or pod.deletion_pending:
             self._say_evicting(move, now)
             self._left(move)
         elif reservation is not None and reservation.finished == SUCCEEDED:
@@ -257,7 +257,7 @@ class MigrationSteps:
         elif reservation.finished == SUCCEEDED:
             self._fail(move, _Reason.FORBIDDEN, _TAKEN)
         else:
-            move.say(_Step.POD_SCHEDULED, False, now, _Reason.UNSCHEDULABLE, pod.told)
+            move.say(_Step.POD_SCHEDULED, False, now, _Reason.UNSCHEDULABLE, pod.condition_message)
 
     def _await_bind(self, move: Move, reservation: ReservationInfo, now: float) -> None:
         if reservation.finished:
