@@ -27,7 +27,7 @@ class EmbeddedStage:
         self.timeline = Timeline(self.clock)
         self._store = Store()
         self._cluster = EmbeddedCluster(
-            SchedulerFactory.of(), self._store, self.clock, self.timeline.tell
+            SchedulerFactory.of(), self._store, self.clock, self.timeline.record
         )
         self.world = self._cluster.world
 

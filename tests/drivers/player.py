@@ -12,8 +12,8 @@ from holdfast.api import names
 from holdfast.api.documents import Document
 from holdfast.api.kinds import KINDS, KindInfo, kind_info
 from holdfast.api.times import parse_duration as duration
+from holdfast.local.cluster_parts import ClusterParts
 from holdfast.local.store.objects import Raw, StoreChange
-from holdfast.local.world import ClusterParts
 from holdfast.sim.action_runner import with_allocatable
 from holdfast.sim.clock import VirtualClock
 from holdfast.sim.expect import Expectation, failures
@@ -103,7 +103,7 @@ class Player:
         world, clock = self._stage.world, self._stage.clock
         while True:
             timer = world.scheduler.next_timer()
-            dues = [world.agenda.next_time(), None if timer is None else clock.since_start(timer)]
+            dues = [world.timers.next_time(), None if timer is None else clock.since_start(timer)]
             due = min((each for each in dues if each is not None), default=None)
             if due is None or due >= t:
                 break
@@ -215,7 +215,7 @@ class Deletions:
             for e in told
         )
         if after is None and key.kind != "Event" and not already:
-            self._timeline.tell(key, "Deleted")
+            self._timeline.record(key, "Deleted")
 
 
 def _with_images(raw: Raw) -> Raw:

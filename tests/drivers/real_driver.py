@@ -31,15 +31,15 @@ from holdfast.kube.access import Access, find_access
 from holdfast.kube.errors import ApiError
 from holdfast.kube.http.client import get, path_of
 from holdfast.local.clock import LocalClock
-from holdfast.local.cluster_loop import served_residents
-from holdfast.local.component import CREATED, Tell, silent
+from holdfast.local.cluster_loop import served_components
+from holdfast.local.cluster_parts import ClusterParts
+from holdfast.local.component import CREATED, TimelineRecorder, no_timeline
 from holdfast.local.executor import DecisionExecutor, reservation_of
 from holdfast.local.kubelet import FullReports
 from holdfast.local.node_registration import address_of
 from holdfast.local.setup import SchedulerFactory
 from holdfast.local.store.objects import POD, Identity, Key, RandomNames, Raw, StoreChange
 from holdfast.local.store.store import Store
-from holdfast.local.world import ClusterParts
 from holdfast.scheduler.cluster.decisions import Decision
 from holdfast.scheduler.cluster.events import Event
 from holdfast.sim.clock import VirtualClock
@@ -56,7 +56,9 @@ _RUNTIME_CLASSES = "/apis/node.k8s.io/v1/runtimeclasses"
 class Surroundings(ClusterParts):
     """All of a cluster but its scheduler, which is elsewhere."""
 
-    def __init__(self, setup: SchedulerFactory, store: Store, clock: LocalClock, tell: Tell) -> None:
+    def __init__(
+        self, setup: SchedulerFactory, store: Store, clock: LocalClock, record: TimelineRecorder
+    ) -> None:
         identity = Identity(RandomNames(), clock.stamp)
         reports = FullReports(address_of)
         super().__init__(
@@ -65,7 +67,7 @@ class Surroundings(ClusterParts):
             identity,
             clock,
             reports,
-            tell,
+            record,
             all_budgets=True,
             first_event=time.time_ns(),
         )
@@ -89,8 +91,8 @@ class RealStage:
         self._watches = self._requests.watches
         self._store = ServedStore(self._requests)
         self._setup = SchedulerFactory.of()
-        self.world = Surroundings(self._setup, self._store, self.clock, self.timeline.tell)
-        self.world.residents += served_residents(self.world, heartbeats=False)
+        self.world = Surroundings(self._setup, self._store, self.clock, self.timeline.record)
+        self.world.components += served_components(self.world, heartbeats=False)
         self._store.observe(self._changed)
         self._store.observe(Deletions(self.timeline, self.clock).changed)
         self._client = self._new_client(find_access(str(server.kubeconfig())))
@@ -222,17 +224,17 @@ class RealStage:
                 raw = self._store.get(key)
                 assert raw is not None
                 copy.create(key, raw)
-        rehearsal = Surroundings(self._setup, copy, self.clock, silent)
-        rehearsal.tell = self._tell_of_decision
+        rehearsal = Surroundings(self._setup, copy, self.clock, no_timeline)
+        rehearsal.record = self._record_decision
         hands = DecisionExecutor(rehearsal)
         for decision in decisions:
             hands.carry_out(decision)
 
-    def _tell_of_decision(
+    def _record_decision(
         self, key: Key, event: str, *, node: str = "", reservation: str = "", message: str = ""
     ) -> None:
         if event != CREATED:  # told when the server shows it
-            self.timeline.tell(key, event, node=node, reservation=reservation, message=message)
+            self.timeline.record(key, event, node=node, reservation=reservation, message=message)
 
     def _changed(self, change: StoreChange) -> None:
         _, key, before, after = change

@@ -197,7 +197,7 @@ def test_however_many_are_asked_for_others_have_their_turn() -> None:
     store = Store()
     cluster = EmbeddedCluster(SchedulerFactory.of(), store)
     controllers = next(
-        each for each in cluster.world.residents if isinstance(each, WorkloadControllers)
+        each for each in cluster.world.components if isinstance(each, WorkloadControllers)
     )
     raw = {
         "apiVersion": "apps/v1",

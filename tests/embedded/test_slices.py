@@ -400,7 +400,7 @@ def test_capacity_is_held_for_some_of_the_starving_pods_at_a_time() -> None:
         decisions = scheduler.round(it.clock.t, enough=lambda: True)
         held.append(sum(isinstance(each, CreateReservation) for each in decisions))
         for each in decisions:
-            it.cluster._hands.carry_out(each)
+            it.cluster._executor.carry_out(each)
         if not scheduler.unfinished and not decisions:
             break
     assert max(held) == _AT_A_TIME

@@ -3,7 +3,7 @@
 from holdfast.local.executor import DecisionExecutor
 from holdfast.local.setup import SchedulerFactory
 from holdfast.metrics import SchedulingMetrics
-from holdfast.sim.world import SimulatedCluster
+from holdfast.sim.simulated_cluster import SimulatedCluster
 from jobs.stage import Raw, actions, gang, group, in_queue, node, pod, queue
 
 

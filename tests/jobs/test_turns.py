@@ -4,7 +4,7 @@ import pytest
 
 from holdfast.local.setup import SchedulerFactory
 from holdfast.scheduler.cluster.decisions import Bind
-from holdfast.sim.world import SimulatedCluster
+from holdfast.sim.simulated_cluster import SimulatedCluster
 from jobs.stage import SIM, Played, actions, gang, group, node, play, pod, queue
 
 

@@ -17,8 +17,8 @@ class Size(NamedTuple):
 def size_of(pid: int) -> Size:
     """What Linux says of a process."""
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-    resident = next(int(line.split()[1]) for line in lines if line.startswith("VmRSS"))
-    return Size(resident / 1024, len(list(Path(f"/proc/{pid}/fd").iterdir())))
+    component = next(int(line.split()[1]) for line in lines if line.startswith("VmRSS"))
+    return Size(component / 1024, len(list(Path(f"/proc/{pid}/fd").iterdir())))
 
 
 def oversold(nodes: list[Json], pods: list[Json]) -> list[str]:

@@ -294,7 +294,7 @@ def live(seed: int) -> Audit:
     life, audit = Life(seed), Audit()
     setup = SchedulerFactory.of(life.configuration)
     simulation = Simulation(read_scenario(load_text(life.text, f"life {seed}")), setup)
-    simulation.world.residents.append(audit)
+    simulation.world.components.append(audit)
     simulation.run(UNTIL)
     return audit
 

@@ -239,9 +239,9 @@ class Drive:
         aliases = {"default-scheduler": DEFAULT_SCHEDULER_NAME}
         self.scheduler = Scheduler(configuration, registry(), aliases, controllers(configuration))
         self.meter = Meter()
-        self._hands = BenchExecutor()
-        self.decisions = self._hands.decisions
-        self.placed = self._hands.placed
+        self._executor = BenchExecutor()
+        self.decisions = self._executor.decisions
+        self.placed = self._executor.placed
         self._plan = plan
         self._batch = batch
         self._limit = limit
@@ -263,7 +263,7 @@ class Drive:
                     case PlannedObjects(objects):
                         for obj in objects:
                             if isinstance(obj, Reservation):
-                                self._hands.reservations.know(obj)
+                                self._executor.reservations.know(obj)
                             self.scheduler.feed(Added(obj), self._now)
                     case Pods():
                         self._arrive(step, ready.pop(id(step)))
@@ -287,9 +287,9 @@ class Drive:
             return event(make_object(template, prefix, number))
         maker = PodMaker(prefix, [template])
         pod = maker.pending(number)
-        self._hands.know(maker, measured=False)
+        self._executor.know(maker, measured=False)
         if delete:
-            self._hands.forget(pod.metadata.uid)
+            self._executor.forget(pod.metadata.uid)
         return event(pod)
 
     def _count(self, step: Pods) -> int:
@@ -303,7 +303,7 @@ class Drive:
 
     def _arrive(self, step: Pods, made: list[list[Object]]) -> None:
         self._measured = step.measured
-        self._hands.know(step.maker, step.measured)
+        self._executor.know(step.maker, step.measured)
         count = self._count(step)
         began = self._now
         for start in range(0, count, self._batch):
@@ -312,10 +312,10 @@ class Drive:
                 made = [step.maker.arriving(number) for number in reversed(numbers)]
             arriving = [obj for batch in made[-len(numbers) :] for obj in reversed(batch)]
             del made[-len(numbers) :]
-            self._hands.waiting.update(obj.metadata.uid for obj in arriving if isinstance(obj, Pod))
+            self._executor.waiting.update(obj.metadata.uid for obj in arriving if isinstance(obj, Pod))
             for obj in arriving:
                 if isinstance(obj, Reservation):
-                    self._hands.reservations.know(obj)
+                    self._executor.reservations.know(obj)
             self._now = began + numbers.stop / self._plan.arrivals_per_second
             events = [
                 event
@@ -328,7 +328,7 @@ class Drive:
 
     def _settle(self) -> None:
         """Lets time pass until pods have their nodes; the time between timers costs nothing."""
-        waiting, idle, reported = self._hands.waiting, 0, False
+        waiting, idle, reported = self._executor.waiting, 0, False
         while waiting and idle < 3:
             due = self.scheduler.next_timer()
             if due is None and not reported:
@@ -364,7 +364,7 @@ class Drive:
         cpu_decided = process_time_ns()
         if watch:
             watch("")
-        reports = self._hands.carry_out(decisions, self._measured)
+        reports = self._executor.carry_out(decisions, self._measured)
         del decisions
         reported = bool(reports)
         if watch:

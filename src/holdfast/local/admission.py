@@ -1,7 +1,8 @@
-"""What an API server fills in when an object is created, and a kubelet when its node registers.
+"""Admission and defaulting of objects on creation, as far as scheduling and readers of results can see
+it.
 
-Only what scheduling can see, or a reader of the result expects. Each function takes the raw object
-and answers with one that is complete; what was given is never overruled.
+Each function takes a raw object and returns the complete one; given values are never overridden. Node
+defaults are those that a kubelet sets when it registers.
 """
 
 from collections.abc import Callable, Iterable
@@ -35,8 +36,9 @@ Scan = Callable[[str, str], Iterable[Raw]]
 
 
 def admit(raw: Raw, scan: Scan, now: str) -> Raw:
-    """The object as it would be stored. Raises InvalidObject for what only the cluster's state
-    makes wrong."""
+    """The object as it would be stored. Raises InvalidObject for errors that depend on cluster
+    state.
+    """
     if (raw["apiVersion"], raw["kind"]) not in KINDS:
         return raw  # only plugins know what it is
     if raw["kind"] == "Pod":
@@ -102,7 +104,7 @@ _known_qos: dict[bytes, str] = {}
 
 
 def _qos(raw: Raw) -> str:
-    """Worked out once for all pods that ask for the same: many do."""
+    """The QoS class, memoized by the resources of the pod's containers."""
     spec = raw["spec"]
     containers = [spec.get("containers"), spec.get("initContainers")]
     asked = [[each.get("resources") for each in part or []] for part in containers]
@@ -144,8 +146,9 @@ def _port(raw: Raw, host_network: bool) -> Raw:
 
 
 def _give_priority(spec: Raw, classes: list[Raw]) -> None:
-    """A class gives its number. A number without a class is taken as it is: scenarios need not
-    declare classes."""
+    """Resolves the priority class. A number without a class is accepted: scenarios need not declare
+    classes.
+    """
     name = spec.get("priorityClassName")
     given = spec.get("priority")
     chosen: Raw | None = None
@@ -222,8 +225,9 @@ def _reservation(raw: Raw, now: str) -> Raw:
 
 
 def with_expiry(reservation: Raw, before: Raw | None = None) -> Raw:
-    """A reservation, made or changed, with the default ttl unless it says when it ends. To say so later
-    switches the default off."""
+    """Sets the default ttl of a reservation that has neither ttl nor expiry. Setting an expiry later
+    switches the default off.
+    """
     spec, was = reservation["spec"], before["spec"] if before is not None else {}
     if spec.get("ttl") is None and spec.get("expires") is None:
         return {**reservation, "spec": {**spec, "ttl": DEFAULT_TTL}}

@@ -1,4 +1,4 @@
-"""Manifests of files, applied to an embedded cluster as `kubectl apply --server-side` would."""
+"""Applies manifest files to a local cluster like `kubectl apply --server-side`."""
 
 from collections.abc import Iterator, Sequence
 
@@ -21,7 +21,7 @@ _FIRST = ("CustomResourceDefinition", "Namespace", "PriorityClass", "StorageClas
 
 
 class NotApplied(HoldfastError):
-    """Each problem is one line, which names the file and the document."""
+    """One line per problem, each naming the file and the document."""
 
     def __init__(self, problems: Sequence[str]) -> None:
         self.problems = list(problems)
@@ -29,7 +29,7 @@ class NotApplied(HoldfastError):
 
 
 def apply_documents(cluster: ApiState, documents: Sequence[Document]) -> int:
-    """How many there were. Raises NotApplied with all that is wrong; the rest is applied."""
+    """Applies all valid documents and returns their number. Raises NotApplied with all problems."""
     problems: list[str] = []
     for document in sorted(documents, key=_rank):
         problems.extend(f"{document}: {problem}" for problem in _apply(cluster, document.data))

@@ -1,4 +1,4 @@
-"""What time it is, in the three ways a cluster asks."""
+"""The clock of a local cluster, and the timer queue of its components."""
 
 import heapq
 import time
@@ -23,7 +23,7 @@ class LocalClock(Protocol):
 
 
 class RealClock:
-    """The machine's. Set back, it stands still until its time comes again."""
+    """The machine's clock. When it is set back, it stands still until it catches up."""
 
     def __init__(self) -> None:
         self._latest = 0.0
@@ -50,12 +50,6 @@ class RealClock:
         return self._stamp
 
 
-# What is yet to happen, in order of time and then of declaration.
-#
-# Of one moment, ends and deletions of what was there before come first, then what the documents state,
-# then what follows from that at once.
-
-
 Order = tuple[int, int]
 ENDS, STATED_FIRST, STATED, FOLLOWING = range(4)
 """The first part of an order; the second is the place of the document."""
@@ -70,6 +64,12 @@ class TimerEntry:
 
 
 class TimerQueue:
+    """Due work, ordered by time, then by declaration.
+
+    At one moment, ends and deletions of existing objects come first, then what the documents state,
+    then its direct consequences.
+    """
+
     def __init__(self, clock: LocalClock) -> None:
         self._clock = clock
         self.place = 0

@@ -1,8 +1,8 @@
-"""An embedded cluster that runs: the world with a real clock, and the loop that keeps it going.
+"""A running local cluster: its components on a real clock, and the event loop that drives them.
 
-A turn of the loop lets everyone do what there is to do, asks the scheduler for a round if it was told
-anything or a timer has come, and carries the decisions out. Between turns it sleeps until something is
-written to the store or the next thing is due. It gives way to other tasks every few milliseconds.
+A turn lets every component settle, runs a scheduling round if the scheduler got events or a timer is
+due, and carries out the decisions. Between turns the loop sleeps until the store changes or the next
+timer is due. It yields to other tasks every few milliseconds.
 """
 
 import asyncio
@@ -11,7 +11,8 @@ import time
 from collections.abc import Iterable
 
 from holdfast.local.clock import LocalClock, RealClock
-from holdfast.local.component import Component, Tell, Work, silent
+from holdfast.local.cluster_parts import ClusterParts
+from holdfast.local.component import Component, TimelineRecorder, Work, no_timeline
 from holdfast.local.event_recorder import EventExpiry
 from holdfast.local.executor import DecisionExecutor
 from holdfast.local.kubelet import FullReports
@@ -22,7 +23,6 @@ from holdfast.local.setup import SchedulerFactory
 from holdfast.local.store.objects import Identity, Key, RandomNames, StoreChange, node_key
 from holdfast.local.store.store import Store
 from holdfast.local.workloads.component import WorkloadControllers
-from holdfast.local.world import ClusterParts
 from holdfast.metrics import SchedulingMetrics
 from holdfast.scheduler.cluster.decisions import Bind
 
@@ -42,14 +42,14 @@ class _MeasuredWorld(ClusterParts):
         self.metrics.pod_bound(decision.pod.uid, self.clock.epoch())
 
 
-def served_residents(world: ClusterParts, *, heartbeats: bool = True) -> list[Component]:
-    """Who lives in a cluster that is served, besides those of any world."""
-    objects, clock, agenda, kubelets = world.objects, world.clock, world.agenda, world.kubelets
+def served_components(world: ClusterParts, *, heartbeats: bool = True) -> list[Component]:
+    """The components of a served cluster in addition to those of every cluster."""
+    objects, clock, timers, kubelets = world.objects, world.clock, world.timers, world.kubelets
     return [
-        NodeRegistration(objects, clock, agenda, heartbeats),
-        PodGC(objects, clock, agenda, kubelets),
-        Namespaces(objects, clock, kubelets, world.tell),
-        WorkloadControllers(objects, clock, agenda, kubelets, world.recorder),
+        NodeRegistration(objects, clock, timers, heartbeats),
+        PodGC(objects, clock, timers, kubelets),
+        Namespaces(objects, clock, kubelets, world.record),
+        WorkloadControllers(objects, clock, timers, kubelets, world.recorder),
     ]
 
 
@@ -59,7 +59,7 @@ class EmbeddedCluster:
         setup: SchedulerFactory,
         store: Store,
         clock: LocalClock | None = None,
-        tell: Tell = silent,
+        record: TimelineRecorder = no_timeline,
     ) -> None:
         clock = clock if clock is not None else RealClock()
         self.store = store
@@ -71,15 +71,15 @@ class EmbeddedCluster:
             self.identity,
             clock,
             FullReports(address_of),
-            tell,
+            record,
             all_budgets=True,
             first_event=time.time_ns(),
         )
         world = self.world
         self.metrics = world.metrics = SchedulingMetrics(world.scheduler)
-        world.residents += served_residents(world)
-        world.residents.append(EventExpiry(world.objects, clock, world.agenda))
-        self._hands = DecisionExecutor(world)
+        world.components += served_components(world)
+        world.components.append(EventExpiry(world.objects, clock, world.timers))
+        self._executor = DecisionExecutor(world)
         self._changed = asyncio.Event()
         self._stopping = False
         self._adopt()
@@ -125,7 +125,7 @@ class EmbeddedCluster:
         world.fed = world.scheduler.unfinished
         self.metrics.round_done(time.perf_counter() - start, decisions)
         self._log_reports()
-        await self._in_slices(map(self._hands.carry_out, decisions))
+        await self._in_slices(map(self._executor.carry_out, decisions))
         return True
 
     async def _in_slices(self, steps: Iterable[Work | None]) -> None:
@@ -167,7 +167,7 @@ class EmbeddedCluster:
         """Until something is written, or due."""
         world = self.world
         dues = [
-            due for due in (world.agenda.next_time(), world.scheduler.next_timer()) if due is not None
+            due for due in (world.timers.next_time(), world.scheduler.next_timer()) if due is not None
         ]
         if not dues:
             await self._changed.wait()

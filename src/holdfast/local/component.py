@@ -1,4 +1,6 @@
-"""The names of what happens to objects, for whoever keeps a record of it."""
+"""What the components of a local cluster share: the Component protocol, ObjectWriter, timeline event
+names.
+"""
 
 from collections.abc import Callable, Iterator
 from typing import Protocol
@@ -22,17 +24,19 @@ WAITING = "Waiting"
 COLLECTED = "Collected"
 
 
-class Tell(Protocol):
+class TimelineRecorder(Protocol):
     def __call__(
         self, key: Key, event: str, *, node: str = "", reservation: str = "", message: str = ""
     ) -> None: ...
 
 
-def silent(key: Key, event: str, *, node: str = "", reservation: str = "", message: str = "") -> None:
-    """For where no record is kept."""
+def no_timeline(
+    key: Key, event: str, *, node: str = "", reservation: str = "", message: str = ""
+) -> None:
+    """A TimelineRecorder that records nothing."""
 
 
-# Who lives in a cluster besides the scheduler.
+# Components
 
 
 Work = Callable[[], None]
@@ -42,6 +46,8 @@ Steps = Iterator[Work | None]
 
 
 class Component(Protocol):
+    """A part of the cluster that reacts to changes of objects, such as a controller."""
+
     def changed(self, change: StoreChange) -> None:
         """Takes note of a change; writes nothing."""
 
@@ -50,9 +56,6 @@ class Component(Protocol):
 
         A step takes milliseconds. Between two steps requests are answered, so anything may change: what
         is gone through is a copy, and each object is read anew."""
-
-
-# Writing to the store as the cluster's own parts do: identity and generations are seen to.
 
 
 RESERVATION = (RESERVATION_API.partition("/")[0], "Reservation")
@@ -64,8 +67,9 @@ _ORDER = {(info.group, info.kind): position for position, info in enumerate(KIND
 
 
 def key_of(raw: Raw, declared: Kinds = NO_KINDS) -> Key:
-    """Of an object of a kind Holdfast knows, or plugins declare; its name is empty as long as it has
-    none."""
+    """The key of an object of a kind known to Holdfast or declared by a plugin. The name is empty if
+    it has none yet.
+    """
     info = kind_info(raw["apiVersion"], raw["kind"], declared)
     metadata = raw["metadata"]
     namespace = metadata.get("namespace") or DEFAULT_NAMESPACE
@@ -73,6 +77,8 @@ def key_of(raw: Raw, declared: Kinds = NO_KINDS) -> Key:
 
 
 class ObjectWriter:
+    """Writes to the store for the cluster's own components; sets identity and generation."""
+
     def __init__(self, store: Store, identity: Identity, declared: Kinds = NO_KINDS) -> None:
         """`declared` are the kinds of objects that only plugins read."""
         self.store = store
@@ -138,14 +144,15 @@ class ObjectWriter:
 
 
 def has_ended(raw: Raw) -> bool:
-    """Whether an object was deleted and nothing keeps it any more."""
+    """Whether the object is deleted and has no finalizers left."""
     metadata = raw["metadata"]
     return bool(metadata.get("deletionTimestamp")) and not metadata.get("finalizers")
 
 
 def with_condition(conditions: list[Raw], condition: Raw, now: str) -> list[Raw]:
-    """The conditions with this one set. The time of its transition is that of its status: a new
-    reason or message alone does not move it."""
+    """The conditions with this one set. The transition time changes only with the status, not with
+    the reason or message alone.
+    """
     result = list(conditions)
     for i, known in enumerate(result):
         if known.get("type") == condition["type"]:

@@ -1,4 +1,4 @@
-"""What the eviction API asks disruption budgets, in its words."""
+"""PodDisruptionBudgets: the eviction API's check, and the controller that keeps their status."""
 
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -20,7 +20,7 @@ _MAX_DISRUPTED = 2000
 
 
 class EvictionRefusal(NamedTuple):
-    """`budget` is the name of the one that is to blame itself, if one is."""
+    """`budget` names the budget that refuses, if one does."""
 
     message: str
     why: str = ""
@@ -29,8 +29,9 @@ class EvictionRefusal(NamedTuple):
 
 
 def disruption(pod: Raw, budgets: Iterable[Raw], now: str) -> Raw | EvictionRefusal | None:
-    """The budget as it is once the pod is evicted; why the pod may not be; or None if no budget is
-    touched. Only budgets of the pod's namespace may be given."""
+    """The budget after evicting the pod; an EvictionRefusal; or None if no budget covers the pod.
+    Takes only budgets of the pod's namespace.
+    """
     status = pod.get("status") or {}
     if status.get("phase") in (*ENDED, "Pending") or pod["metadata"].get("deletionTimestamp"):
         return None
@@ -43,7 +44,9 @@ def disruption(pod: Raw, budgets: Iterable[Raw], now: str) -> Raw | EvictionRefu
 
 
 def marked(pod: Raw, now: str) -> Raw:
-    """So that whoever owns the pod can tell an eviction from a failure."""
+    """The pod with the DisruptionTarget condition, so that its owner can distinguish eviction from
+    failure.
+    """
     status = pod.get("status") or {}
     conditions = status.get("conditions") or []
     if status.get("phase") in ENDED or any(
@@ -68,7 +71,7 @@ def _is_about(budget: Raw, pod: Raw) -> bool:
 
 
 def _unhealthy_may_go(pod: Raw, budget: Raw) -> bool:
-    """A pod that is not ready disturbs no one as long as enough others are."""
+    """Whether a pod that is not ready may be evicted: not while too few others are healthy."""
     conditions = (pod.get("status") or {}).get("conditions") or []
     if any(each.get("type") == "Ready" and each.get("status") == "True" for each in conditions):
         return False
@@ -80,7 +83,7 @@ def _unhealthy_may_go(pod: Raw, budget: Raw) -> bool:
 
 
 def _taken(budget: Raw, pod: str, now: str) -> Raw | EvictionRefusal:
-    """The budget with one disruption spent."""
+    """The budget after one disruption."""
     metadata, status = budget["metadata"], dict(budget.get("status") or {})
     name = metadata["name"]
     if status.get("observedGeneration", 0) < metadata.get("generation", 0):
@@ -116,17 +119,15 @@ def _no_more(metadata: Raw, now: str) -> Raw:
     }
 
 
-# The status of disruption budgets, as the disruption controller has it: kept up to date while pods
-# come and go.
-
-
 _BUDGET = ("policy", "PodDisruptionBudget")
 _SCALED = ("ReplicaSet", "StatefulSet", "ReplicationController", "Deployment")
 """Workloads that say how many pods there should be."""
 
 
 class DisruptionController:
-    """`all_of_them`, or only those that were given without a status, as a simulation has it."""
+    """Keeps the status of budgets up to date: all of them, or only those created without a status
+    (`all_of_them=False`, in simulations).
+    """
 
     def __init__(self, objects: ObjectWriter, all_of_them: bool) -> None:
         self._objects = objects

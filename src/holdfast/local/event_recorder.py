@@ -1,5 +1,5 @@
-"""Kubernetes Events, as `kubectl get events` shows them: one object for the same thing said again,
-with a count.
+"""Records Kubernetes Events in the store, aggregating repeats into one Event with a count, and
+expires them.
 """
 
 from holdfast.api import names
@@ -14,8 +14,9 @@ _REMEMBERED = 100_000
 
 
 class EventRecorder:
-    """`first` is where the numbers begin that names of events end with; a cluster that outlives its
-    process begins elsewhere each time."""
+    """`first` is the first number used in names of Events; a persistent cluster starts each process
+    elsewhere.
+    """
 
     def __init__(self, objects: ObjectWriter, clock: LocalClock, first: int = 0) -> None:
         self._objects = objects
@@ -82,22 +83,23 @@ class EventRecorder:
         return involved
 
 
-# Events are kept for an hour, as an API server keeps them, and no more than so many.
-
-
 KEPT = 3600.0
 MOST = 50_000
 _TICK = 60.0
 
 
 class EventExpiry:
-    def __init__(self, objects: ObjectWriter, clock: LocalClock, agenda: TimerQueue) -> None:
+    """Deletes Events after an hour, as an API server does, and the oldest ones over a maximum
+    number.
+    """
+
+    def __init__(self, objects: ObjectWriter, clock: LocalClock, timers: TimerQueue) -> None:
         self._objects = objects
         self._clock = clock
-        self._agenda = agenda
+        self._timers = timers
         self._counted = objects.store.count("", "Event")
         self._too_old: list[Key] = []
-        agenda.add(clock.t + _TICK, self._tick)
+        timers.add(clock.t + _TICK, self._tick)
 
     def changed(self, change: StoreChange) -> None:
         if change.key.kind == "Event":
@@ -115,7 +117,7 @@ class EventExpiry:
                 yield None
 
     def _tick(self) -> None:
-        self._agenda.add(self._clock.t + _TICK, self._tick)
+        self._timers.add(self._clock.t + _TICK, self._tick)
         too_old = self._clock.stamp(after=-KEPT)
         self._too_old += [_key(e) for e in self._objects.scan("", "Event") if last_said(e) < too_old]
 

@@ -1,4 +1,4 @@
-"""Carries the scheduler's decisions out against the store, and feeds back what came of them."""
+"""Carries out the scheduler's decisions against the store, and feeds the outcomes back."""
 
 from collections.abc import Callable
 from typing import Any
@@ -14,10 +14,10 @@ from holdfast.api.migration import MigrationPhase
 from holdfast.api.names import RESERVATION_API
 from holdfast.api.reservation import ReservationPhase, ReservationStatus
 from holdfast.local.admission import admit
+from holdfast.local.cluster_parts import ClusterParts, deletion_event
 from holdfast.local.component import BOUND, EVICTED, PREEMPTED, UNSCHEDULABLE, with_condition
 from holdfast.local.disruption import EvictionRefusal, disruption, marked
 from holdfast.local.store.objects import Key, Raw, node_key, pod_key
-from holdfast.local.world import ClusterParts, deletion_event
 from holdfast.machinery.patch.json_patch import merge_patch
 from holdfast.machinery.typed_validation import validate
 from holdfast.scheduler.actions.reserve import RESERVED, STARVING
@@ -49,6 +49,8 @@ from holdfast.scheduler.framework.gangs import READY
 
 
 class DecisionExecutor:
+    """Dispatches decisions; those of jobs, migrations and reservations go to the executors below."""
+
     def __init__(self, world: ClusterParts) -> None:
         self._world = world
         self._objects = world.objects
@@ -102,7 +104,7 @@ class DecisionExecutor:
             metadata = pod["metadata"]
             annotations = {**(metadata.get("annotations") or {}), **decision.annotations}
             bound["metadata"] = {**metadata, "annotations": annotations}
-        world.tell(key, BOUND, node=decision.node, reservation=reservation_of(bound))
+        world.record(key, BOUND, node=decision.node, reservation=reservation_of(bound))
         self._objects.update(key, world.kubelets.running(bound) if node is not None else bound)
 
     def _set_pod_scheduled(self, decision: SetPodScheduled) -> None:
@@ -120,7 +122,7 @@ class DecisionExecutor:
         conditions = with_condition(before, condition, self._world.clock.stamp())
         if conditions == before:
             return
-        self._world.tell(key, UNSCHEDULABLE, message=decision.message)
+        self._world.record(key, UNSCHEDULABLE, message=decision.message)
         self._objects.update(key, {**pod, "status": {**pod["status"], "conditions": conditions}})
 
     def _bind_volume(self, decision: BindVolume) -> None:
@@ -189,7 +191,7 @@ class DecisionExecutor:
         self._objects.update(key, {**pod, "status": {**pod["status"], "conditions": conditions}})
         message = f"by {decision.preemptor}"
         event = EVICTED if decision.preemptor.kind == "Reservation" else PREEMPTED
-        self._world.tell(key, event, node=decision.node, message=message)
+        self._world.record(key, event, node=decision.node, message=message)
         self._world.kubelets.delete(key)
 
     def _this(self, wanted: ObjectRef) -> Raw | None:
@@ -201,12 +203,12 @@ class DecisionExecutor:
         about = decision.about
         pod = self._objects.get(pod_key(about.namespace, about.name)) if about.kind == "Pod" else None
         name = pod["spec"]["schedulerName"] if pod is not None else names.HOLDFAST_SCHEDULER
-        self._jobs.tell(decision)
+        self._jobs.record(decision)
         self._world.recorder.emit(decision, name)
 
 
 def _refusal(pod: Raw | None, wanted: ObjectRef) -> str:
-    """Why an API server would not bind the pod, in its words; "" if it would."""
+    """The API server's error message for a refused bind; "" if it would bind the pod."""
     if pod is None:
         return f'pods "{wanted.name}" not found'
     start = f'Operation cannot be fulfilled on pods/binding "{wanted.name}"'
@@ -221,7 +223,7 @@ def _refusal(pod: Raw | None, wanted: ObjectRef) -> str:
 
 
 def reservation_of(pod: Raw) -> str:
-    """The reservation it was bound through."""
+    """The reservation that the pod is allocated from."""
     text = (pod["metadata"].get("annotations") or {}).get(names.RESERVATION_ALLOCATED)
     if text is None:
         return ""
@@ -231,13 +233,12 @@ def reservation_of(pod: Raw) -> str:
         return ""
 
 
-# Carries out what was decided of jobs, and of the reservations the scheduler makes for them.
-
-
 _OF_JOBS = (STARVING, RESERVED, READY)
 
 
 class JobExecutor:
+    """Decisions about PodGroups, Queues and the reservations the scheduler creates for jobs."""
+
     def __init__(self, world: ClusterParts) -> None:
         self._world = world
         self._objects = world.objects
@@ -264,12 +265,12 @@ class JobExecutor:
         key = Key(decision.api_version.partition("/")[0], "Queue", "", decision.queue.name)
         self._set_status(key, decision.queue.uid, decision.status)
 
-    def tell(self, decision: Emit) -> None:
-        """What happens to a job is part of the record."""
+    def record(self, decision: Emit) -> None:
+        """Records an event of a job in the timeline."""
         if decision.reason in _OF_JOBS and decision.about.kind in ("PodGroup", "Pod"):
             about = decision.about
             key = Key("", about.kind, about.namespace, about.name)
-            self._world.tell(key, decision.reason, message=decision.message)
+            self._world.record(key, decision.reason, message=decision.message)
 
     def _set_status(self, key: Key, uid: str, status: msgspec.Struct) -> None:
         raw = self._objects.get(key)
@@ -277,13 +278,12 @@ class JobExecutor:
             self._objects.update(key, {**raw, "status": msgspec.to_builtins(status)})
 
 
-# Carries out what was decided of jobs that move pods, and of the pods they move.
-
-
 _UNSETTLED = ("", MigrationPhase.PENDING)
 
 
 class MigrationExecutor:
+    """Decisions about PodMigrationJobs and the pods they evict."""
+
     def __init__(self, world: ClusterParts) -> None:
         self._world = world
         self._objects = world.objects
@@ -297,7 +297,7 @@ class MigrationExecutor:
         before = (raw.get("status") or {}).get("phase", "")
         if status.phase != before and status.phase not in _UNSETTLED:
             message = status.message if status.phase != MigrationPhase.RUNNING else ""
-            self._world.tell(key, status.phase, node=status.node_name, message=message)
+            self._world.record(key, status.phase, node=status.node_name, message=message)
         self._objects.update(key, {**raw, "status": msgspec.to_builtins(status)})
 
     def specify(self, decision: SpecifyMigration) -> None:
@@ -331,7 +331,7 @@ class MigrationExecutor:
             self._objects.update(budget, taken)
         self._objects.update(key, marked(pod, now))
         node = pod["spec"].get("nodeName") or ""
-        world.tell(key, EVICTED, node=node, message=decision.message)
+        world.record(key, EVICTED, node=node, message=decision.message)
         world.kubelets.delete(key, grace=options.get("gracePeriodSeconds"))
 
     def _this(self, wanted: ObjectRef) -> Raw | None:
@@ -345,7 +345,7 @@ def migration_key(name: str) -> Key:
 
 
 def _observed(budget: Raw) -> Raw:
-    """A status that was given, rather than worked out here, holds for the budget as it is."""
+    """A budget status that was given, not computed here, is marked as observed."""
     status = budget.get("status") or {}
     if "observedGeneration" in status:
         return budget
@@ -353,10 +353,9 @@ def _observed(budget: Raw) -> Raw:
     return {**budget, "status": seen}
 
 
-# Carries out what was decided of reservations.
-
-
 class ReservationExecutor:
+    """Decisions about reservations."""
+
     def __init__(self, world: ClusterParts) -> None:
         self._world = world
         self._objects = world.objects
@@ -380,7 +379,7 @@ class ReservationExecutor:
             return
         if decision.binds:
             self._world.feed(BindConfirmed(ref.uid))
-        self._tell(ref, raw, decision.status)
+        self._record(ref, raw, decision.status)
         status = msgspec.to_builtins(decision.status)
         written = {**raw, "status": status}
         if decision.annotations:
@@ -397,7 +396,7 @@ class ReservationExecutor:
             return
         key = reservation_key(ref.name)
         if not raw["metadata"].get("finalizers"):
-            self._world.tell(key, deletion_event(raw), message=decision.message)
+            self._world.record(key, deletion_event(raw), message=decision.message)
         self._objects.end(key, self._world.clock.stamp())
 
     def preempt(self, decision: PreemptReservation) -> None:
@@ -406,26 +405,26 @@ class ReservationExecutor:
         if raw is None:
             return
         key, metadata = reservation_key(ref.name), raw["metadata"]
-        self._world.tell(key, PREEMPTED, node=decision.node, message=f"by {decision.preemptor}")
+        self._world.record(key, PREEMPTED, node=decision.node, message=f"by {decision.preemptor}")
         labels = {**(metadata.get("labels") or {}), **decision.labels}
         annotations = {**(metadata.get("annotations") or {}), **decision.annotations}
         marked = {**metadata, "labels": labels, "annotations": annotations}
         self._objects.update(key, {**raw, "metadata": marked})
 
-    def _tell(self, ref: ObjectRef, raw: Raw, status: ReservationStatus) -> None:
+    def _record(self, ref: ObjectRef, raw: Raw, status: ReservationStatus) -> None:
         """What the new status means, if it means something new."""
         before = raw.get("status") or {}
         key = reservation_key(ref.name)
         if status.phase != before.get("phase") and status.phase != ReservationPhase.PENDING:
             ready = condition(status.conditions, "Ready")
             why = ready.message if ready is not None else ""
-            self._world.tell(key, status.phase, node=status.node_name, message=why)
+            self._world.record(key, status.phase, node=status.node_name, message=why)
         scheduled = condition(status.conditions, "Scheduled")
         if scheduled is None or scheduled.status != "False":
             return
         known = [c for c in before.get("conditions", ()) if c["type"] == "Scheduled"]
         if not known or known[0].get("message") != scheduled.message:
-            self._world.tell(key, UNSCHEDULABLE, message=scheduled.message)
+            self._world.record(key, UNSCHEDULABLE, message=scheduled.message)
 
     def _this(self, wanted: ObjectRef) -> Raw | None:
         """The reservation, unless another has its name by now."""

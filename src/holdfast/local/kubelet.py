@@ -1,4 +1,4 @@
-"""What a kubelet reports of a pod."""
+"""Simulated kubelets: start pods on their nodes, end them, and report their status."""
 
 import re
 from collections.abc import Callable
@@ -19,7 +19,7 @@ from holdfast.local.component import (
     SUCCEEDED,
     ObjectWriter,
     Steps,
-    Tell,
+    TimelineRecorder,
     with_condition,
 )
 from holdfast.local.store.objects import Key, Raw, node_key
@@ -41,7 +41,7 @@ class Reports(Protocol):
 
 
 class BareReports:
-    """Phase and conditions, which is what scheduling reads."""
+    """Phase and conditions, all that scheduling reads."""
 
     def adopt(self, pod: Raw) -> None:
         pass
@@ -70,8 +70,9 @@ class BareReports:
 
 
 class FullReports:
-    """Containers and addresses too, for readers of a cluster that is there. `host` says the address of
-    a node."""
+    """Containers and addresses too, for readers of a served cluster. `host` gives the address of a
+    node.
+    """
 
     def __init__(self, host: Callable[[str], str]) -> None:
         self._bare = BareReports()
@@ -144,33 +145,38 @@ def _terminated(code: int, reason: str, since: str, until: str) -> Raw:
     return {"exitCode": code, "reason": reason, "startedAt": since, "finishedAt": until}
 
 
-# Simulated kubelets: pods on a node start at once, run as long as they say, and stop when told to.
-#
-#                  has a node that exists        runs-for has passed
-#     Pending ───────────────────────► Running ───────────────────────► Succeeded
-#                                         │      activeDeadlineSeconds
-#                                         ├───────────────────────────► Failed (DeadlineExceeded)
-#                                         │ deleted
-#                                         ▼ at once, or after stops-in
-#                                        gone, once it has no finalizers
-#
-# A pod that ended stays as an object until it is deleted. A pod on a node that is not there waits for
-# it.
-
-
 DEADLINE_REASON = "DeadlineExceeded"
 DEADLINE_MESSAGE = "Pod was active on the node longer than the specified deadline"
 
 
 class Kubelets:
+    """The kubelets of all nodes.
+
+                     has a node that exists        runs-for has passed
+        Pending ───────────────────────► Running ───────────────────────► Succeeded
+                                            │      activeDeadlineSeconds
+                                            ├───────────────────────────► Failed (DeadlineExceeded)
+                                            │ deleted
+                                            ▼ at once, or after stops-in
+                                           gone, once it has no finalizers
+
+    A finished pod remains as an object until it is deleted. A pod whose node does not exist waits for
+    it.
+    """
+
     def __init__(
-        self, objects: ObjectWriter, clock: LocalClock, agenda: TimerQueue, reports: Reports, tell: Tell
+        self,
+        objects: ObjectWriter,
+        clock: LocalClock,
+        timers: TimerQueue,
+        reports: Reports,
+        record: TimelineRecorder,
     ) -> None:
         self._objects = objects
         self._clock = clock
-        self._agenda = agenda
+        self._timers = timers
         self._reports = reports
-        self._tell = tell
+        self._record = record
         self._arrived: dict[str, dict[Key, None]] = {}
         self._started: dict[str, float] = {}
         self._ran_before: dict[str, float] = {}
@@ -213,12 +219,12 @@ class Kubelets:
                     self._started[uid] = self._clock.t
                     if before is None:
                         self._ran_before[uid] = self._has_run(after)
-                    self._tell(key, RUNNING, node=node)
+                    self._record(key, RUNNING, node=node)
                 self._plan_end(key, after)
             else:
                 self._arrived.setdefault(node, {})[key] = None
         if "deletionTimestamp" in after["metadata"]:
-            self._told_to_stop(key, after)
+            self._stop_requested(key, after)
 
     def _has_run(self, pod: Raw) -> float:
         with suppress(TimeError):
@@ -253,7 +259,7 @@ class Kubelets:
             self._remove(key)
         elif uid not in self._stopping:
             due = self._clock.t + wait
-            self._stopping[uid] = due, self._agenda.when_due(key, due, lambda: self._remove(key))
+            self._stopping[uid] = due, self._timers.when_due(key, due, lambda: self._remove(key))
             stopping = {
                 **metadata,
                 "deletionTimestamp": self._clock.stamp(after=grace),
@@ -261,12 +267,12 @@ class Kubelets:
             }
             self._objects.update(key, {**pod, "metadata": stopping})
 
-    def _told_to_stop(self, key: Key, pod: Raw) -> None:
+    def _stop_requested(self, key: Key, pod: Raw) -> None:
         """Someone else has set the pod's deletionTimestamp."""
         metadata, uid = pod["metadata"], pod["metadata"]["uid"]
         if uid in self._stopped:
             if not metadata.get("finalizers"):
-                self._agenda.when_due(key, self._clock.t, lambda: self._remove(key))
+                self._timers.when_due(key, self._clock.t, lambda: self._remove(key))
             return
         grace = float(metadata.get("deletionGracePeriodSeconds") or 0)
         due = self._clock.t + self._time_to_stop(pod, grace)
@@ -275,7 +281,7 @@ class Kubelets:
             if planned[0] <= due:
                 return
             planned[1].what = None  # it was given less time than before
-        self._stopping[uid] = due, self._agenda.when_due(key, due, lambda: self._remove(key))
+        self._stopping[uid] = due, self._timers.when_due(key, due, lambda: self._remove(key))
 
     def _time_to_stop(self, pod: Raw, grace: float) -> float:
         runs = pod["status"].get("phase") == "Running" and pod["metadata"]["uid"] in self._started
@@ -300,7 +306,7 @@ class Kubelets:
         self._call_off_end(uid)
         if end is not None:
             t, phase = end
-            self._end_at[uid] = end, self._agenda.when_due(key, t, lambda: self._end(key, phase))
+            self._end_at[uid] = end, self._timers.when_due(key, t, lambda: self._end(key, phase))
 
     def _call_off_end(self, uid: str) -> None:
         planned = self._end_at.pop(uid, None)
@@ -311,9 +317,9 @@ class Kubelets:
         """The pod came to its end, by itself or because someone wrote so."""
         self._call_off_end(pod["metadata"]["uid"])
         status, node = pod["status"], pod["spec"].get("nodeName") or ""
-        self._tell(key, status["phase"], node=node, message=status.get("message") or "")
+        self._record(key, status["phase"], node=node, message=status.get("message") or "")
         if pod["metadata"].get("deletionTimestamp") and pod["metadata"]["uid"] not in self._stopped:
-            self._agenda.when_due(key, self._clock.t, lambda: self._remove(key))
+            self._timers.when_due(key, self._clock.t, lambda: self._remove(key))
 
     def _end(self, key: Key, phase: str) -> None:
         pod = self._objects.get(key)
@@ -335,7 +341,7 @@ class Kubelets:
             return
         node = pod["spec"].get("nodeName") or ""
         self._objects.delete(key)
-        self._tell(key, DELETED, node=node)
+        self._record(key, DELETED, node=node)
 
     def _leave_to_finalizers(self, key: Key, pod: Raw) -> None:
         metadata, status = pod["metadata"], pod["status"]
@@ -371,7 +377,9 @@ def _duration(pod: Raw, annotation: str) -> float | None:
 
 @lru_cache(maxsize=10_000)
 def _seconds(text: str) -> float | None:
-    """What is no duration is as good as not said: where pods are validated, it was refused."""
+    """Seconds of a duration; invalid durations are ignored, since validation rejects them where it
+    runs.
+    """
     try:
         return max(0.0, parse_duration(text))
     except DurationError:

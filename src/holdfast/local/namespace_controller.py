@@ -1,10 +1,12 @@
-"""A namespace that is being deleted is emptied, says what is left, and is gone when nothing is."""
+"""The namespace controller: empties terminating namespaces, reports what remains, removes empty
+ones.
+"""
 
 from collections import Counter
 
 from holdfast.api.kinds import KINDS
 from holdfast.local.clock import LocalClock
-from holdfast.local.component import DELETED, ObjectWriter, Steps, Tell, with_condition
+from holdfast.local.component import DELETED, ObjectWriter, Steps, TimelineRecorder, with_condition
 from holdfast.local.kubelet import Kubelets
 from holdfast.local.store.objects import Key, Raw, StoreChange
 
@@ -13,12 +15,12 @@ _PLURALS = {(info.group, info.kind): info.plural for info in KINDS.values()}
 
 class Namespaces:
     def __init__(
-        self, objects: ObjectWriter, clock: LocalClock, kubelets: Kubelets, tell: Tell
+        self, objects: ObjectWriter, clock: LocalClock, kubelets: Kubelets, record: TimelineRecorder
     ) -> None:
         self._objects = objects
         self._clock = clock
         self._kubelets = kubelets
-        self._tell = tell
+        self._record = record
         self._terminating: set[str] = set()
         self._stale: set[str] = set()
 
@@ -50,7 +52,7 @@ class Namespaces:
         if namespace is None:
             return
         if left:
-            self._tell_what_is_left(key, namespace, left)
+            self._report_remaining(key, namespace, left)
             return
         if not namespace["metadata"].get("finalizers"):
             self._gone(key)
@@ -58,7 +60,7 @@ class Namespaces:
             # Emptied: only finalizers someone else put on it are left.
             self._objects.update(key, {**namespace, "spec": {**namespace["spec"], "finalizers": []}})
 
-    def _tell_what_is_left(self, key: Key, namespace: Raw, left: list[Key]) -> None:
+    def _report_remaining(self, key: Key, namespace: Raw, left: list[Key]) -> None:
         status = namespace.get("status") or {}
         conditions = status.get("conditions") or []
         finalizers: Counter[str] = Counter()
@@ -83,7 +85,7 @@ class Namespaces:
 
     def _gone(self, key: Key) -> None:
         if key.kind != "Event":
-            self._tell(key, DELETED)
+            self._record(key, DELETED)
         self._objects.delete(key)
 
     def _marked(self, raw: Raw) -> Raw:
@@ -100,7 +102,7 @@ def _resource(key: Key) -> str:
 
 
 def _conditions(resources: Counter[str], finalizers: Counter[str]) -> list[Raw]:
-    """What the namespace controller says of a namespace that is not empty yet."""
+    """The namespace controller's conditions of a namespace that is not empty yet."""
     remain = "Some resources are remaining: " + _listed(resources, "has")
     held = "Some content in the namespace has finalizers remaining: " + _listed(finalizers, "in")
     parsed, done = (

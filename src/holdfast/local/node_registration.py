@@ -1,8 +1,7 @@
-"""The kubelets' part in a node: it is registered with all it has, ready, and says so again in time.
+"""The kubelets' registration of nodes: capacity, conditions, heartbeats and leases.
 
-Whoever creates a Node object gets a kubelet for it. What the object says is kept; the kubelet fills in
-the rest. A kubelet says that it is well every five minutes, which is what a real one does on a node
-where nothing changes, and renews its Lease then too.
+Every Node object gets a simulated kubelet. Values in the object are kept; the kubelet fills in the
+rest. It posts its status and renews its Lease every five minutes, as a real one does on an idle node.
 """
 
 import zlib
@@ -39,17 +38,17 @@ _CONDITIONS = (
 
 class NodeRegistration:
     def __init__(
-        self, objects: ObjectWriter, clock: LocalClock, agenda: TimerQueue, heartbeats: bool = True
+        self, objects: ObjectWriter, clock: LocalClock, timers: TimerQueue, heartbeats: bool = True
     ) -> None:
         self._objects = objects
         self._clock = clock
-        self._agenda = agenda
+        self._timers = timers
         self._new: dict[str, None] = {}
         self._heartbeats: dict[str, None] = {}
         """Nodes whose kubelets are to say that they are well."""
         self._turn = 0
         if heartbeats:
-            agenda.add(clock.t + _TICK, self._tick)
+            timers.add(clock.t + _TICK, self._tick)
 
     def changed(self, change: StoreChange) -> None:
         _, key, before, after = change
@@ -77,7 +76,7 @@ class NodeRegistration:
 
     def _tick(self) -> None:
         """Every so often the next few nodes, so that all have had their turn after a heartbeat."""
-        self._agenda.add(self._clock.t + _TICK, self._tick)
+        self._timers.add(self._clock.t + _TICK, self._tick)
         turns = int(HEARTBEAT / _TICK)
         self._turn = (self._turn + 1) % turns
         for node in self._objects.scan("", "Node"):
@@ -154,13 +153,13 @@ class NodeRegistration:
 
 @lru_cache(maxsize=10_000)
 def address_of(node: str) -> str:
-    """One and the same for a name; two names may share one."""
+    """A stable address for a node name; two names may share one."""
     number = zlib.crc32(node.encode())
     return f"172.{16 + (number >> 16) % 16}.{(number >> 8) & 255}.{number & 255}"
 
 
 def new_node(number: int) -> dict[str, Any]:
-    """The nodes that `--nodes` makes, numbered from 1, in three zones."""
+    """The nodes that `--nodes` creates, numbered from 1, in three zones."""
     name = f"node-{number}"
     labels = {
         names.HOSTNAME_LABEL: name,

@@ -1,5 +1,4 @@
-"""Pods whose node is not there: those of a deleted node go with it, those that name a node which never
-was are given some time for it to come."""
+"""Pod GC: deletes pods of deleted nodes at once, and pods of nodes that never existed after a delay."""
 
 from holdfast.local.clock import LocalClock, TimerQueue
 from holdfast.local.component import ObjectWriter, Steps
@@ -12,11 +11,11 @@ PATIENCE = 40.0
 
 class PodGC:
     def __init__(
-        self, objects: ObjectWriter, clock: LocalClock, agenda: TimerQueue, kubelets: Kubelets
+        self, objects: ObjectWriter, clock: LocalClock, timers: TimerQueue, kubelets: Kubelets
     ) -> None:
         self._objects = objects
         self._clock = clock
-        self._agenda = agenda
+        self._timers = timers
         self._kubelets = kubelets
         self._deleted: dict[Key, str] = {}
         """Pods of nodes that were deleted, with their uids: a node of the same name that comes at once
@@ -33,7 +32,7 @@ class PodGC:
             node = after["spec"].get("nodeName")
             new = before is None or not before["spec"].get("nodeName")
             if node and new and node_key(node) not in self._objects:
-                self._agenda.when_due(key, self._clock.t + PATIENCE, lambda: self._collect(key))
+                self._timers.when_due(key, self._clock.t + PATIENCE, lambda: self._collect(key))
 
     def settle(self) -> Steps:
         deleted, self._deleted = self._deleted, {}

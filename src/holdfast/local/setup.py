@@ -1,4 +1,4 @@
-"""The scheduler an embedded cluster drives: its configuration, and the names it answers to."""
+"""Builds the scheduler of a local cluster: configuration, profiles and scheduler names."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,6 +1,6 @@
-"""Pods leave nodes whose NoExecute taints they do not tolerate, or no longer: the taint controller.
+"""The taint eviction controller: deletes pods that do not tolerate a node's NoExecute taints.
 
-A toleration with `tolerationSeconds` counts from when the pod and the taint met, whichever came last.
+`tolerationSeconds` counts from when the pod was bound or the taint was added, whichever is later.
 """
 
 from holdfast.api.affinity import Taint, Toleration
@@ -24,13 +24,13 @@ class TaintEviction:
         self,
         objects: ObjectWriter,
         clock: LocalClock,
-        agenda: TimerQueue,
+        timers: TimerQueue,
         kubelets: Kubelets,
         recorder: EventRecorder,
     ) -> None:
         self._objects = objects
         self._clock = clock
-        self._agenda = agenda
+        self._timers = timers
         self._kubelets = kubelets
         self._recorder = recorder
         self._tainted: dict[str, list[Taint]] = {}
@@ -84,7 +84,7 @@ class TaintEviction:
             self._evict(key)
             return
         due = self._clock.t + seconds
-        self._planned[key] = self._agenda.when_due(key, due, lambda: self._evict(key))
+        self._planned[key] = self._timers.when_due(key, due, lambda: self._evict(key))
 
     def _evict(self, key: Key) -> None:
         self._planned.pop(key, None)
@@ -122,7 +122,7 @@ def _no_execute(node: Raw | None) -> list[Taint]:
 
 
 def _tolerated_for(pod: Raw, taints: list[Taint]) -> float | None:
-    """How many seconds the pod may stay; None for ever."""
+    """How many seconds the pod may stay; None if forever."""
     if not taints:
         return None
     try:

@@ -1,8 +1,8 @@
-"""All that `holdfast up` is made of, put together: store, cluster, API, credentials.
+"""Assembles `holdfast up`: store, cluster, API server, credentials.
 
-open the store ─► what a cluster has from the start ─► --nodes, --apply ─► serve
-                                                                            │ durable
-                                                        stop ◄── run ◄── write the kubeconfig
+open the store ─► initial objects ─► --nodes, --apply ─► serve
+                                                           │ durable
+                                       stop ◄── run ◄── write the kubeconfig
 """
 
 import asyncio
@@ -46,7 +46,7 @@ _ANY_ADDRESS = ("0.0.0.0", "::", "")
 
 
 class UpError(HoldfastError):
-    """The cluster cannot come up, or went down by itself."""
+    """The cluster cannot start, or has stopped by itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ class UpSettings:
 
 
 class Up:
-    """A cluster and its server, until it is closed."""
+    """A cluster and its server, until closed."""
 
     def __init__(self, settings: UpSettings) -> None:
         """Raises StoreFailed, UpError, NotApplied."""
@@ -149,7 +149,9 @@ class Up:
 
 
 async def serve(settings: UpSettings, started: Callable[[Up], Awaitable[None] | None]) -> None:
-    """Until SIGTERM or SIGINT. `started` is called when all can be used. Raises HoldfastError."""
+    """Serves until SIGTERM or SIGINT. Calls `started` once everything is usable. Raises
+    HoldfastError.
+    """
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -172,8 +174,10 @@ async def serve(settings: UpSettings, started: Callable[[Up], Awaitable[None] | 
 
 
 async def _brought_up(settings: UpSettings) -> Up:
-    """The kubeconfig of an earlier cluster goes at once, since whoever waits for one waits for this
-    cluster's; it comes back if this one cannot come up, perhaps because that one is still there."""
+    """Starts the cluster. The kubeconfig of an earlier cluster is removed first, since scripts wait
+    for the file to appear; it is restored if this cluster cannot start, perhaps because that one
+    still runs.
+    """
     before = take_away_kubeconfig(settings.kubeconfig)
     try:
         up = Up(settings)
@@ -195,8 +199,9 @@ async def _brought_up(settings: UpSettings) -> Up:
 
 
 def take_away_kubeconfig(path: Path) -> str | None:
-    """What it said. A file that is there must be one of ours, since it will be overwritten. Raises
-    UpError."""
+    """Removes the file and returns its content. It must be a kubeconfig of Holdfast's, since it will be
+    overwritten. Raises UpError.
+    """
     if not path.exists():
         if not path.parent.is_dir():
             raise UpError(f"{path}: there is no folder {path.parent}")

@@ -1,6 +1,6 @@
-"""Claims and their volumes: the volume controller, provisioners, the ephemeral volume controller.
+"""The volume controllers: binding of claims to volumes, provisioning, and claims of ephemeral volumes.
 
-They act at once. The rules are those of `holdfast.local.volume_controller`; here they meet the store.
+The controllers act at once.
 """
 
 from collections.abc import Iterable, Sequence
@@ -29,6 +29,8 @@ _KINDS = frozenset(("PersistentVolumeClaim", "PersistentVolume", "StorageClass")
 
 
 class VolumeController:
+    """Applies the binding rules below to the store."""
+
     def __init__(self, objects: ObjectWriter) -> None:
         self._objects = objects
         self._stale = False
@@ -112,14 +114,14 @@ class VolumeController:
         return self._put({**claim, "spec": {**claim["spec"], "storageClassName": name}})
 
     def _bind(self, claim: Raw, node: Raw | None, waits: bool = False) -> None:
-        wish = convert(claim, PersistentVolumeClaim)
+        wanted = convert(claim, PersistentVolumeClaim)
         volumes = {raw["metadata"]["name"]: raw for raw in self._objects.scan("", "PersistentVolume")}
         there = [convert(raw, PersistentVolume) for raw in volumes.values()]
         on = None if node is None else convert(node, Node)
-        found = volume_for(wish, there, on, waits)
+        found = volume_for(wanted, there, on, waits)
         if found is not None:
             volume: Raw | None = volumes[found.metadata.name]
-        elif waits or wish.spec.volume_name:
+        elif waits or wanted.spec.volume_name:
             return
         else:
             volume = self._provisioned(claim, on)
@@ -280,7 +282,7 @@ def _claim_key(namespace: str, name: str) -> Key:
 
 
 def _claims_of(pod: Raw, ephemeral_only: bool = False) -> list[str]:
-    """By name, those of ephemeral volumes included."""
+    """The pod's claims by name, including those of ephemeral volumes."""
     claims = []
     for volume in pod["spec"].get("volumes") or []:
         if volume.get("persistentVolumeClaim"):
@@ -299,14 +301,14 @@ def _bound(claim: Raw) -> bool:
     return names.BIND_COMPLETED_ANNOTATION in (claim["metadata"].get("annotations") or {})
 
 
-# Which volume a claim gets, and what becomes of both: the volume controller's rules.
+# The volume controller's binding rules.
 #
-# A claim that names a volume gets that one or none. A volume that names a claim is for no other. A
-# claim that waits for its first pod gets nothing else until the pod has a node; any other takes the
-# smallest volume that will do. Where none will do a provisioner makes one, within reach of the node.
+# A claim with a volumeName gets that volume or none. A volume with a claimRef is for that claim only. A
+# WaitForFirstConsumer claim is bound once its pod has a node; any other gets the smallest suitable
+# volume. If none is suitable, a provisioner creates one that is accessible from the node.
 #
-# Where the volume of a bound claim is gone the claim is lost; where the claim of a volume is gone the
-# volume is released, or deleted if its policy says so.
+# If the volume of a bound claim is deleted, the claim is Lost; if the claim of a volume is deleted, the
+# volume is Released, or deleted by its reclaim policy.
 
 
 _FILESYSTEM = "Filesystem"
@@ -318,7 +320,7 @@ def volume_for(
     node: Node | None = None,
     waits: bool = False,
 ) -> PersistentVolume | None:
-    """The volume to bind the claim to now. `waits` if it waits for a pod, which has no node yet."""
+    """The volume to bind the claim to now. `waits` if it waits for a pod that has no node yet."""
     there = list(volumes)
     if claim.spec.volume_name:
         named = [v for v in there if v.metadata.name == claim.spec.volume_name]
@@ -335,8 +337,10 @@ def volume_for(
 def reach_of_new(
     cls: StorageClass, node: Node | None, csi_node: CSINode | None
 ) -> list[NodeSelectorTerm]:
-    """The node affinity of a volume made for a claim of the class: the place of the node, by the labels
-    its driver goes by; without a node, wherever the class allows. Empty if it can be used anywhere."""
+    """The node affinity of a volume provisioned for a claim of the class: the node's topology by the
+    labels of its driver; without a node, the class's allowed topologies. Empty if it is accessible
+    everywhere.
+    """
     allowed = cls.allowed_terms()
     if node is None:
         return allowed
@@ -353,21 +357,21 @@ def reach_of_new(
 
 
 def _may_have(claim: PersistentVolumeClaim, volume: PersistentVolume) -> bool:
-    """Whether a claim that names a volume may have it."""
+    """Whether a claim with a volumeName can be bound to that volume."""
     if volume.spec.claim_ref is not None:
         return is_meant_for(volume.spec.claim_ref, claim)
     return _suits(claim, volume) and volume_class(volume) == claim_class(claim)
 
 
 def _suits(claim: PersistentVolumeClaim, volume: PersistentVolume) -> bool:
-    """What must hold even of a volume that is meant for the claim."""
-    wish, offer = claim.spec, volume.spec
+    """Requirements that hold even for a volume whose claimRef is the claim."""
+    wanted, offer = claim.spec, volume.spec
     return (
         volume.metadata.deletion_timestamp is None
-        and _size(volume) >= parse(wish.resources.requests.get(names.STORAGE, 0))
-        and (offer.volume_mode or _FILESYSTEM) == (wish.volume_mode or _FILESYSTEM)
-        and set(wish.access_modes) <= set(offer.access_modes)
-        and (offer.volume_attributes_class_name or "") == (wish.volume_attributes_class_name or "")
+        and _size(volume) >= parse(wanted.resources.requests.get(names.STORAGE, 0))
+        and (offer.volume_mode or _FILESYSTEM) == (wanted.volume_mode or _FILESYSTEM)
+        and set(wanted.access_modes) <= set(offer.access_modes)
+        and (offer.volume_attributes_class_name or "") == (wanted.volume_attributes_class_name or "")
     )
 
 

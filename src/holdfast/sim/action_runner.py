@@ -15,7 +15,7 @@ from holdfast.machinery.typed_validation import validate
 from holdfast.sim.clock import timing
 from holdfast.sim.document_fields import duration
 from holdfast.sim.scenario_actions import Apply, Create, Delete, Patch, Restart, Target
-from holdfast.sim.world import SimulatedCluster
+from holdfast.sim.simulated_cluster import SimulatedCluster
 
 _NAMESPACE = ("", "Namespace")
 _FIXED = (
@@ -47,7 +47,7 @@ class ActionRunner:
 
     def take(self, step: Step, place: int) -> None:
         """`place` is that of the step's document among all."""
-        self._world.agenda.place = place
+        self._world.timers.place = place
         self._take[type(step)](step)
 
     def _create(self, step: Create | Apply) -> None:
@@ -69,7 +69,7 @@ class ActionRunner:
         if planned is not None:
             planned.what = None
         if at is not None:
-            self._to_delete[key] = self._world.agenda.when_due(
+            self._to_delete[key] = self._world.timers.when_due(
                 key, at, lambda: self._delete_object(key)
             )
 
@@ -108,11 +108,11 @@ class ActionRunner:
             return
         if key[:2] == RESERVATION:
             if self._objects.end(key, self._world.clock.stamp()):
-                self._world.tell(key, DELETED)
+                self._world.record(key, DELETED)
             return
         inside = kubelets.pods_on(key.name) if key[:2] == NODE else []
         self._objects.delete(key)
-        self._world.tell(key, DELETED)
+        self._world.record(key, DELETED)
         for each in inside:
             kubelets.delete(each, at_once=True)
 

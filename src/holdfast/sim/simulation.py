@@ -26,9 +26,9 @@ from holdfast.sim.expect import Expectation, failures
 from holdfast.sim.invariants import broken
 from holdfast.sim.node_usage import NodeUsage
 from holdfast.sim.scenario_actions import ExpectationCheck, Scenario, ScenarioAction
+from holdfast.sim.simulated_cluster import SimulatedCluster
 from holdfast.sim.summary import summary
 from holdfast.sim.timeline import TimelineEntry
-from holdfast.sim.world import SimulatedCluster
 
 _ROUNDS_AT_ONCE = 1_000
 """More rounds than this, and some more for each object, without time moving on is a cluster that does
@@ -72,7 +72,7 @@ class Simulation:
         begin = scenario.start if start is None else start
         self.world = SimulatedCluster(setup, seed, begin, audit=audit, kinds=scenario.kinds)
         self._steps = ActionRunner(self.world)
-        self._hands = DecisionExecutor(self.world)
+        self._executor = DecisionExecutor(self.world)
         self._moments = 0
         self._unchecked = 0
         self._to_look_at: list[tuple[Document, Expectation]] = []
@@ -85,7 +85,7 @@ class Simulation:
         Holdfast is wrong."""
         world = self.world
         for happening in self._scenario.happenings:
-            world.agenda.add(happening.t, self._when_due(happening), happening.order)
+            world.timers.add(happening.t, self._when_due(happening), happening.order)
         self.play(until, progress)
         self._to_look_at.extend(self._scenario.at_the_end)
         self._look()
@@ -141,7 +141,7 @@ class Simulation:
     def _next_moment(self, until: float | None) -> bool:
         """Moves the clock to when something is due next; False when nothing is."""
         clock = self.world.clock
-        stated = self.world.agenda.next_time()
+        stated = self.world.timers.next_time()
         timer = self._next_timer()
         if stated is None and (until is None or timer is None):
             return False
@@ -182,7 +182,7 @@ class Simulation:
                 raise world.broken([f"livelock: {each.about}: {each.message}" for each in found])
             for decision in decisions:
                 self._carry_out(decision)
-            stated = world.agenda.next_time()
+            stated = world.timers.next_time()
             due = stated is not None and stated <= world.clock.t
             if not (decisions or world.fed or due):
                 return
@@ -194,10 +194,10 @@ class Simulation:
     def _carry_out(self, decision: Decision) -> None:
         audit = self.world.audit
         if audit is None:
-            self._hands.carry_out(decision)
+            self._executor.carry_out(decision)
             return
         audit.begin()
-        self._hands.carry_out(decision)
+        self._executor.carry_out(decision)
         if problems := audit.end():
             raise self.world.broken(problems)
 

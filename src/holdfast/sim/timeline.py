@@ -22,7 +22,7 @@ class Timeline:
         self._clock = clock
         self.entries: list[TimelineEntry] = []
 
-    def tell(
+    def record(
         self, key: Key, event: str, *, node: str = "", reservation: str = "", message: str = ""
     ) -> None:
         self.entries.append(TimelineEntry(self._clock.t, str(key), event, node, reservation, message))

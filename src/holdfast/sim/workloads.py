@@ -46,11 +46,11 @@ class ScenarioWorkloads(WorkloadControllers):
         self,
         objects: ObjectWriter,
         clock: LocalClock,
-        agenda: TimerQueue,
+        timers: TimerQueue,
         kubelets: Kubelets,
         recorder: EventRecorder,
     ) -> None:
-        super().__init__(objects, clock, agenda, kubelets, recorder)
+        super().__init__(objects, clock, timers, kubelets, recorder)
         self._workloads = Workloads(objects.store, partial=True)
         self._active = False
         """Whether there ever was an owner that makes pods; until then nothing is taken note of."""

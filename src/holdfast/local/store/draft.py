@@ -1,9 +1,8 @@
-"""The store as a request in another thread sees it.
+"""A store view for requests that are processed in another thread.
 
-A request that takes long is worked out beside the event loop, on objects as they are meanwhile: none
-of them is ever changed in place. What it would write is kept here, and committed in the loop's thread,
-provided that nobody has written since what it was worked out from: the object itself, or others it
-depends on, such as its namespace. Else the request is worked out once more.
+A long request runs beside the event loop on immutable objects. Its write is kept in the draft and
+committed in the loop's thread, provided that nobody has written the object, or others that the result
+depends on (such as its namespace), since they were read. Otherwise the request runs again.
 """
 
 from __future__ import annotations
@@ -14,11 +13,11 @@ from holdfast.local.store.store import Keys, Kind, Objects, Store
 
 
 class ChangedMeanwhile(HoldfastError):
-    """Somebody else wrote what the draft would write, or was worked out from."""
+    """The draft's object, or one that it was computed from, was written concurrently."""
 
 
 class Draft(Store):
-    """Takes one write. Reading copies in one step whatever it goes through, since the loop goes on."""
+    """Takes one write. A read copies its result in one step, since the loop continues to write."""
 
     def __init__(self, store: Store) -> None:
         self._store = store

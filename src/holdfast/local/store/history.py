@@ -1,8 +1,4 @@
-"""The changes a store still remembers, so that a watch can go on where it stopped.
-
-It is bounded by number and by bytes. What a change costs is the version of the object that it replaced:
-the newest version of an object is in the store anyway, and each older one is `before` of one change.
-"""
+"""The changes that watches can resume from, and notification of their listeners."""
 
 import asyncio
 import heapq
@@ -20,7 +16,9 @@ _OVERHEAD = 256
 
 
 class _OfKind:
-    """The changes of one kind, oldest first. Forgetting moves `start`, and now and then the list."""
+    """The changes of one kind, oldest first. Trimming moves `start`, and occasionally compacts the
+    list.
+    """
 
     __slots__ = ("changes", "start")
 
@@ -42,6 +40,12 @@ class _OfKind:
 
 
 class History:
+    """The retained changes, bounded by number and by bytes.
+
+    The cost of a change is the object version it replaced: the newest version of an object is in the
+    store anyway, and each older one is the `before` of one change.
+    """
+
     def __init__(self, keep: int, keep_bytes: int) -> None:
         self.keep = keep
         self.keep_bytes = keep_bytes
@@ -134,61 +138,61 @@ class History:
         return change
 
 
-# Who is told of changes, and when.
-#
-# *Observers* are part of the cluster: all they do is write to the same store, and since the journal
-# keeps the order of writes, a crash that takes back what they saw takes back what they did too. They
-# are told at once. *Subscribers* tell the outside, so they are told only what is durable.
+# Notification. *Observers* are part of the cluster: they only write to the same store, and since the
+# journal keeps the order of writes, a crash that reverts what they saw also reverts what they wrote.
+# They are notified at once. *Subscribers* (watches) serve the outside and see only durable changes.
 
 
 Listener = Callable[[StoreChange], None]
 
 
 class Listeners:
-    """Tells everyone of one change before anyone of the next: a listener may itself cause one. One that
-    fails keeps no other from being told; what it raised is raised in the end."""
+    """Notifies all listeners of one change before the next one: a listener may itself cause a
+    change. A failing listener does not keep others from being notified; its exception is raised at
+    the end.
+    """
 
     def __init__(self) -> None:
         self._listeners: tuple[Listener, ...] = ()
-        self._untold: deque[StoreChange] = deque()
-        self._telling = False
+        self._pending: deque[StoreChange] = deque()
+        self._notifying = False
 
     def add(self, listener: Listener) -> Callable[[], None]:
         # Each time another function, so that one that listens twice can stop once.
-        def tell(change: StoreChange) -> None:
+        def notify(change: StoreChange) -> None:
             listener(change)
 
-        self._listeners = (*self._listeners, tell)
+        self._listeners = (*self._listeners, notify)
 
         def stop() -> None:
-            self._listeners = tuple(each for each in self._listeners if each is not tell)
+            self._listeners = tuple(each for each in self._listeners if each is not notify)
 
         return stop
 
-    def tell(self, change: StoreChange) -> None:
+    def notify(self, change: StoreChange) -> None:
         if not self._listeners:
             return
-        self._untold.append(change)
-        if self._telling:
+        self._pending.append(change)
+        if self._notifying:
             return
-        self._telling = True
+        self._notifying = True
         failed: Exception | None = None
         try:
-            while self._untold:
-                told = self._untold.popleft()
+            while self._pending:
+                pending = self._pending.popleft()
                 for listener in self._listeners:
                     try:
-                        listener(told)
+                        listener(pending)
                     except Exception as error:
                         failed = failed or error
         finally:
-            self._telling = False
+            self._notifying = False
         if failed is not None:
             raise failed
 
 
 class PendingNotices:
-    """Those who wait for a revision to be durable."""
+    """Waiters for a revision to become durable."""
 
     def __init__(self) -> None:
         self._heap: list[tuple[int, int, asyncio.Future[None]]] = []

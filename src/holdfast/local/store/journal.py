@@ -1,9 +1,9 @@
-"""The file a journal is kept in: one SQLite table of changes, oldest first.
+"""The SQLite journal of a store, written by a thread that commits in batches.
 
-An object is its latest row; a row without an object says that it was deleted. Rows up to the compacted
-revision are only those that still stand, so reading all rows in order gives both the objects and the
-changes that are remembered. Every row has a checksum, since SQLite notices damage to its own
-structures, but not to what is kept in them.
+The table has the changes, oldest first. An object is its latest row; a row without an object is a
+deletion. Rows up to the compacted revision are only those still current, so reading all rows in order
+yields both the objects and the retained changes. Every row has a checksum, since SQLite detects damage
+to its own structures but not to their content.
 """
 
 import gc
@@ -42,7 +42,9 @@ Row = tuple[int, str, str, str, str, bytes | None, int]
 
 
 class Database:
-    """Held by one process at a time: SQLite's own lock goes away with the process, however it ends."""
+    """The file. One process holds it at a time: SQLite's lock ends with the process, however it
+    ends.
+    """
 
     def __init__(self, path: Path) -> None:
         """Opens the file, or makes it. Raises StoreFailed where that cannot be."""
@@ -174,18 +176,12 @@ def _checksum(revision: int, key: Key, data: bytes | None) -> int:
     return start if data is None else crc32(data, start)
 
 
-# Changes kept on disk, by one thread that commits whatever has gathered since it last did.
-#
-# The event loop's thread only appends to a queue. One commit makes all that is queued durable, so the
-# more there is to write, the more is written at once.
-
-
 FILE = "holdfast.db"
 T = TypeVar("T")
 
 
 def open_store(folder: Path, keep: int = KEEP) -> Store:
-    """The store kept in that folder. Raises StoreFailed where it cannot be used."""
+    """The store in that folder. Raises StoreFailed if it cannot be used."""
     journal = SqliteJournal(folder / FILE)
     try:
         return Store(journal, keep)
@@ -195,6 +191,10 @@ def open_store(folder: Path, keep: int = KEEP) -> Store:
 
 
 class SqliteJournal:
+    """Queues changes in the event loop's thread and commits them in another: one commit makes
+    everything queued durable, so batches grow with the load.
+    """
+
     def __init__(self, path: Path) -> None:
         self._database = Database(path)
         self.durable = 0
@@ -297,7 +297,9 @@ def _drained(queue: deque[T]) -> Iterator[T]:
 
 @contextmanager
 def _collector_off() -> Iterator[None]:
-    """Nothing is garbage while objects are read, and looking for some takes longer than reading."""
+    """Switches the garbage collector off while objects are loaded: there is no garbage, and scanning
+    for it takes longer than loading.
+    """
     was_on = gc.isenabled()
     gc.disable()
     try:

@@ -1,7 +1,7 @@
-"""What a store keeps.
+"""Store keys, changes, errors, and the identity (uid, name, time) of new objects.
 
-Objects are raw dicts and are never changed in place: an update puts a new dict in the place of the
-old one, so whoever holds a typed view, or the object as it was, can go on holding it.
+Objects are raw dicts and are never changed in place: an update replaces the dict, so a holder of a
+typed view or of the earlier version can keep it.
 """
 
 import hashlib
@@ -19,8 +19,9 @@ Raw = dict[str, Any]
 
 
 class Key(NamedTuple):
-    """`group` and not the version, since an object is the same in all versions. The namespace of what
-    lives outside namespaces is empty."""
+    """Has the group without the version, since an object is the same in all versions. The namespace
+    is empty for cluster-scoped objects.
+    """
 
     group: str
     kind: str
@@ -38,9 +39,9 @@ NODE = ("", "Node")
 
 
 class StoreChange(NamedTuple):
-    """What one revision did: `before` is None of a new object, `after` of one that is gone.
+    """The change of one revision: `before` is None for a new object, `after` for a deleted one.
 
-    The revision of a deletion stands nowhere in the object: `before` still has that of its last update.
+    A deletion's revision is not in the object: `before` has that of its last update.
     """
 
     revision: int
@@ -58,8 +59,9 @@ _PER_VALUE = 55
 
 
 def memory_of(data: bytes) -> int:
-    """About how many bytes an encoded object takes once decoded: of many small fields ten times as many
-    as of JSON. Text that looks like JSON counts for more than it takes."""
+    """Estimates the bytes of a decoded object: with many small fields, ten times its JSON. Text that
+    looks like JSON is overestimated.
+    """
     return len(data) + _PER_VALUE * (len(data) - len(data.translate(None, b",:{[")))
 
 
@@ -71,17 +73,17 @@ def node_key(name: str) -> Key:
     return Key("", "Node", "", name)
 
 
-# What a store refuses.
+# Errors
 #
-# HoldfastError
-# └── StoreError
-#     ├── AlreadyExists    created again
-#     ├── NotFound         updated or deleted, but not there
-#     ├── Conflict         not the version that was expected
-#     ├── Compacted        a revision too old to be remembered (410 Gone)
-#     ├── FutureRevision   a revision that has not been yet
-#     ├── NotEncodable     an object that JSON cannot hold
-#     └── StoreFailed      the disk did not take a write, or the file cannot be used
+#     HoldfastError
+#     └── StoreError
+#         ├── AlreadyExists    created again
+#         ├── NotFound         updated or deleted, but does not exist
+#         ├── Conflict         not the expected version
+#         ├── Compacted        a revision that is no longer retained (410 Gone)
+#         ├── FutureRevision   a revision that does not exist yet
+#         ├── NotEncodable     an object that JSON cannot represent
+#         └── StoreFailed      a write to disk failed, or the file cannot be used
 
 
 class StoreError(HoldfastError):
@@ -111,7 +113,7 @@ class Conflict(StoreError):
 
 
 class Compacted(StoreError):
-    """`oldest` is the oldest revision from which changes are still remembered."""
+    """`oldest` is the oldest revision from which changes are retained."""
 
     def __init__(self, revision: int, oldest: int) -> None:
         self.revision, self.oldest = revision, oldest
@@ -125,7 +127,7 @@ class FutureRevision(StoreError):
 
 
 class NotEncodable(_AboutObject):
-    """The write that brought it fails, and nothing else does."""
+    """Only the write that brought the object fails."""
 
     _says = "cannot be encoded as JSON"
 
@@ -134,10 +136,8 @@ class StoreFailed(StoreError):
     pass
 
 
-# What makes a new object this one and no other: its uid, its name where none is given, its time.
-#
-# Whoever creates an object completes it with these before the store takes it. A simulation draws them
-# from its seed, so that a run can be repeated to the letter; elsewhere they are random.
+# Identity of new objects: uid, generated name, creation time. A simulation derives them from its seed,
+# so that a run is reproducible; elsewhere they are random.
 
 
 _UIDS = uuid.UUID("6ba7b812-9dad-11d1-80b4-00c04fd430c8")
@@ -162,7 +162,7 @@ class RandomNames:
 
 
 class SeededNames:
-    """The same for the same objects created in the same order."""
+    """The same names for the same objects created in the same order."""
 
     def __init__(self, seed: int) -> None:
         self._seed = seed
@@ -182,7 +182,7 @@ class SeededNames:
 
 
 class Identity:
-    """`now` is the time as objects say it."""
+    """`now` is the time in the format of objects."""
 
     def __init__(self, names: Names, now: Callable[[], str]) -> None:
         self._names = names
@@ -214,15 +214,17 @@ class Identity:
 
 
 def with_generation(before: Raw, after: Raw) -> Raw:
-    """The changed object, one generation on if what it wishes for changed."""
+    """The changed object, with the next generation if its desired state changed."""
     metadata = after["metadata"]
-    if "generation" not in metadata or wish(after) == wish(before):
+    if "generation" not in metadata or desired_state(after) == desired_state(before):
         return after
     return {**after, "metadata": {**metadata, "generation": metadata["generation"] + 1}}
 
 
-def wish(raw: Raw) -> Any:
-    """What a change of makes a new generation: the spec, but for what binding writes into it."""
+def desired_state(raw: Raw) -> Any:
+    """What increments the generation when changed: the spec except for the fields that binding
+    writes.
+    """
     spec = raw.get("spec")
     if isinstance(spec, dict) and "nodeName" in spec:
         return {name: value for name, value in spec.items() if name != "nodeName"}
@@ -230,7 +232,7 @@ def wish(raw: Raw) -> Any:
 
 
 def _text(number: int, version: int) -> str:
-    """Random or hashed bits as a UUID, in a quarter of the time the library takes."""
+    """Random or hashed bits as a UUID, in a quarter of the uuid module's time."""
     number = number & ~(0xF000 << 64) & ~(0xC000 << 48) | (version << 76) | (0x8000 << 48)
     text = f"{number:032x}"
     return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"

@@ -1,4 +1,6 @@
-"""The objects of a kind at one revision, for lists that come in pages."""
+"""The object store: all objects, one revision counter, watches and consistent snapshots for paged
+lists.
+"""
 
 import asyncio
 import time
@@ -29,8 +31,9 @@ _FEW = 1024
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """Sorted by namespace and name. It holds references, not copies, and stays as it is whatever
-    happens to the store."""
+    """The objects of a kind at one revision, sorted by namespace and name. It has references, not
+    copies, and does not change with the store.
+    """
 
     revision: int
     keys: Sequence[Key]
@@ -54,8 +57,9 @@ class Snapshot:
 
 
 class Order:
-    """The keys of a kind in order as they were, and which have come or gone since: putting these few
-    in their places takes a fraction of what sorting all anew does."""
+    """The sorted keys of a kind, and those added or removed since: merging these few is much cheaper
+    than sorting all.
+    """
 
     __slots__ = ("_keys", "_moved")
 
@@ -83,17 +87,6 @@ class Order:
         return keys
 
 
-# The store: every object, one revision for all of them, and whoever wants to know of changes.
-#
-#                  mutation                          committed (at once without a journal)
-#     caller ───────────────► objects, history ───────────────────────► subscribers, settled()
-#                                     │ at once
-#                                     ▼
-#                                 observers
-#
-# All methods are called in one thread, that of the event loop where there is one.
-
-
 Kind = tuple[str, str]
 Objects = list[Raw]
 Keys = list[Key]
@@ -110,7 +103,7 @@ _SNAPSHOTS = 8
 
 
 class Journal(Protocol):
-    """Where changes are kept for good."""
+    """The durable record of changes."""
 
     durable: int
     """The latest revision that is."""
@@ -137,6 +130,17 @@ class Journal(Protocol):
 
 
 class Store:
+    """All objects, with one revision counter.
+
+                     mutation                          committed (at once without a journal)
+        caller ───────────────► objects, history ───────────────────────► subscribers, settled()
+                                        │ at once
+                                        ▼
+                                    observers
+
+    All methods are called in one thread, the event loop's if there is one.
+    """
+
     def __init__(
         self, journal: Journal | None = None, keep: int = KEEP, keep_bytes: int = KEEP_BYTES
     ) -> None:
@@ -335,13 +339,13 @@ class Store:
         self._history.add(change, memory_of(data) if data is not None else 0)
         self._unsettled.append(change)
         if self._journal is None:
-            self._observers.tell(change)
+            self._observers.notify(change)
             self._settle(change.revision)
             return
         if self._loop is None:
             self._loop = asyncio._get_running_loop()
         self._journal.write(change, data)
-        self._observers.tell(change)
+        self._observers.notify(change)
 
     def _settle(self, durable: int, until: float | None = None) -> None:
         """Tells of what is durable; no longer than `until`, if that is given."""
@@ -349,7 +353,7 @@ class Store:
         while unsettled and unsettled[0].revision <= durable:
             change = unsettled.popleft()
             self.durable = change.revision
-            self._subscribers.tell(change)
+            self._subscribers.notify(change)
             if until is not None and time.perf_counter() > until:
                 break
         if self._history.is_overfull():

@@ -1,5 +1,6 @@
-"""The controllers of workloads, at home in the embedded cluster: told of changes, their wishes carried
-out."""
+"""Runs the workload controllers as a component of the local cluster: feeds changes, carries out
+actions.
+"""
 
 from holdfast.api.errors import InvalidObject
 from holdfast.local.admission import admit
@@ -37,13 +38,13 @@ class WorkloadControllers:
         self,
         objects: ObjectWriter,
         clock: LocalClock,
-        agenda: TimerQueue,
+        timers: TimerQueue,
         kubelets: Kubelets,
         recorder: EventRecorder,
     ) -> None:
         self._objects = objects
         self._clock = clock
-        self._agenda = agenda
+        self._timers = timers
         self._kubelets = kubelets
         self._recorder = recorder
         self._workloads = Workloads(objects.store)
@@ -89,7 +90,7 @@ class WorkloadControllers:
         self._planned, self._planned_for = None, due
         if due is not None:
             wait = max(0.0, due - self._clock.epoch())
-            self._planned = self._agenda.add(self._clock.t + wait, self._due)
+            self._planned = self._timers.add(self._clock.t + wait, self._due)
 
     def _due(self) -> None:
         self._planned = self._planned_for = None

@@ -1,7 +1,7 @@
-"""DaemonSets: a pod for each node that fits.
+"""The DaemonSet controller: one pod for each eligible node.
 
-The pod is tied to its node by a node affinity and placed by the scheduler like any other. During an
-update the old pod of a node goes before the new one comes; `maxSurge` is not honoured.
+A pod is pinned to its node by node affinity and placed by the scheduler like any other. In an update
+the old pod of a node is deleted before the new one is created; `maxSurge` is not supported.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ _TOLERATED = [
 _TOLERATED_ON_HOST_NETWORK = _everywhere(names.TAINT_NETWORK_UNAVAILABLE, names.NO_SCHEDULE)
 
 
-class _Wish:
-    """Which nodes the template can run on."""
+class _NodeMatcher:
+    """Decides which nodes the template can run on."""
 
     def __init__(self, spec: Raw) -> None:
         self.tolerations = _tolerations(spec)
@@ -101,18 +101,18 @@ def reconcile(view: Lister, ref: Ref, owner: Raw, now: float) -> ActionOutcome:
         by_node.setdefault(_node_of(member[1]), []).append(member)
     in_use = {labels_of(pod).get(REVISION_LABEL, "") for _, pod in members}
     digest = recorded(view, ref, owner, in_use, outcome).digest
-    wish = _Wish(template.get("spec") or {})
+    matcher = _NodeMatcher(template.get("spec") or {})
     managed, counts = not is_going(owner), _Counts()
     for node in sorted(view.objects.scan("", "Node"), key=lambda each: str(each["metadata"]["name"])):
         name = node["metadata"]["name"]
         there = by_node.pop(name, [])
-        should_run, may_stay = wish.judge(node)
+        should_run, may_stay = matcher.judge(node)
         kept = _on_node(owner, there, may_stay, managed, outcome)
         if should_run:
             counts.desired += 1
             _count(owner, kept, digest, now, counts, outcome)
             if not kept and managed and not any(is_going(pod) for _, pod in there):
-                pod = _pod(owner, template, name, digest, wish.tolerations)
+                pod = _pod(owner, template, name, digest, matcher.tolerations)
                 outcome.actions.append(CreateDependent(pod, ref))
         elif kept:
             counts.misscheduled += 1
@@ -128,7 +128,7 @@ def reconcile(view: Lister, ref: Ref, owner: Raw, now: float) -> ActionOutcome:
 def _on_node(
     owner: Raw, there: list[Member], may_stay: bool, managed: bool, outcome: ActionOutcome
 ) -> list[Member]:
-    """The pod that is to be on the node, if there is one; the others go."""
+    """The pod that stays on the node, if any; the others are deleted."""
     alive = [member for member in there if not is_going(member[1])]
     kept = [member for member in alive if may_stay and not ended(member[1])]
     kept = sorted(kept, key=lambda each: (not each[1]["spec"].get("nodeName"), created(each[1])))[:1]
@@ -157,7 +157,7 @@ def _count(
 
 
 def _roll(owner: Raw, counts: _Counts, outcome: ActionOutcome) -> None:
-    """Pods of a former template go, no more at a time than may be missing."""
+    """Deletes pods of old templates, at most as many at a time as may be unavailable."""
     strategy = owner["spec"].get("updateStrategy") or {}
     if strategy.get("type") == "OnDelete":
         return
@@ -192,7 +192,7 @@ def _tolerations(spec: Raw) -> list[Raw]:
 
 
 def _node_of(pod: Raw) -> str:
-    """The node the pod is on, or is meant for."""
+    """The node the pod is on, or is pinned to."""
     spec = pod["spec"]
     if spec.get("nodeName"):
         return str(spec["nodeName"])

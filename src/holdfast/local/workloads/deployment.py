@@ -1,4 +1,4 @@
-"""Deployments: one ReplicaSet for each template, and the way from one to the next."""
+"""The Deployment controller: one ReplicaSet per template, rollouts, and the status."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def reconcile(view: Lister, ref: Ref, deployment: Raw, now: float) -> ActionOutc
 
 
 def _still_there(view: Lister, old: list[Member]) -> bool:
-    """Whether pods of former templates run, or are asked for."""
+    """Whether pods of old templates run or are requested."""
     return any(
         wanted_replicas(each) or any(not ended(pod) for _, pod in _pods(view, each)) for _, each in old
     )
@@ -97,7 +97,7 @@ def _pods(view: Lister, replica_set: Raw) -> list[Member]:
 def _create(
     view: Lister, ref: Ref, deployment: Raw, old: list[Member], outcome: ActionOutcome
 ) -> tuple[Raw, str]:
-    """Makes the ReplicaSet of a new template. Where its name is taken, the next attempt has another."""
+    """Creates the ReplicaSet of a new template. If its name is taken, the next attempt uses another."""
     metadata, spec = deployment["metadata"], deployment["spec"]
     template = plain(spec.get("template") or {})
     collisions = int((deployment.get("status") or {}).get("collisionCount") or 0)
@@ -140,7 +140,7 @@ def _create(
 def _adjust(
     deployment: Raw, member: Member, sizes: Sizes, number: int | None, outcome: ActionOutcome
 ) -> None:
-    """Brings a ReplicaSet to its size; the newest also to its number and what it is handed down."""
+    """Scales a ReplicaSet; sets the newest one's revision and inherited annotations too."""
     ref, before = member
     after = before
     if number is not None:
@@ -182,7 +182,7 @@ def _noting(deployment: Raw, number: int) -> Raw:
 
 
 def _clean_up(deployment: Raw, old: list[Member], outcome: ActionOutcome) -> None:
-    """Old ReplicaSets beyond those to keep for `kubectl rollout undo` go, once all is done."""
+    """Deletes old ReplicaSets over the revision history limit once the rollout is complete."""
     limit = deployment["spec"].get("revisionHistoryLimit", HISTORY_LIMIT)
     if limit is None:
         return
@@ -198,7 +198,7 @@ def _clean_up(deployment: Raw, old: list[Member], outcome: ActionOutcome) -> Non
         outcome.actions.append(DeleteDependent(ref, each["metadata"]["uid"]))
 
 
-# A Deployment's status: how many pods there are, and whether it gets on.
+# Status
 
 
 AVAILABLE, PROGRESSING = "Available", "Progressing"
@@ -214,8 +214,9 @@ def report(
     now: float,
     outcome: ActionOutcome,
 ) -> Raw:
-    """The status as it is now; when to look at it again goes into the outcome. `made` names the
-    ReplicaSet that is being made at the same time, if one is."""
+    """The current status; the outcome gets the time of the next check. `made` names the ReplicaSet
+    that is created at the same time, if any.
+    """
     before = deployment.get("status") or {}
     status = _counts(deployment, new[1] if new is not None else None, members)
     if before.get("collisionCount"):
@@ -346,7 +347,7 @@ def _says(status: str, reason: str, message: str) -> Raw:
 
 
 def _set(conditions: list[Raw], new: Raw, stamp: str) -> list[Raw]:
-    """Sets a condition. Progressing takes note of every step, the others of transitions alone."""
+    """Sets a condition. Progressing is updated with every step, the others only on transitions."""
     before = next((each for each in conditions if each.get("type") == new["type"]), None)
     if before is not None:
         same = all(before.get(key) == new[key] for key in ("status", "reason"))

@@ -1,12 +1,12 @@
-"""Which object to look at next.
+"""The work queue of the workload controllers: which object to reconcile next.
 
     workloads.changed(ref, before, after)    of every change, as it happens
     while (actions := workloads.step(now)) is not None:
-        …carry them out; what that changes is told to `changed` in turn
+        …carry them out; the resulting changes go to `changed` in turn
     workloads.next_due()                     when to call again even if nothing happens
 
-A step looks at one object. Its actions are carried out before the next step, so every controller sees
-what the one before it did.
+A step reconciles one object. Its actions are carried out before the next step, so every controller sees
+the results of the one before it.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _RETRY = 10.0
 
 
 class Look:
-    """At one object, and what comes of it."""
+    """Reconciles one object and collects the outcome."""
 
     def __init__(
         self,

@@ -1,8 +1,8 @@
-"""What has lost its owners goes.
+"""The garbage collector: deletes objects whose owners are gone.
 
-background   the owner goes at once, its dependents after it
-foreground   the owner waits, with a finalizer, for those dependents that block it
-orphan       the owner waits until its dependents have been told to forget it
+background   the owner is deleted at once, its dependents after it
+foreground   the owner waits, with a finalizer, for the dependents that block it
+orphan       the owner waits until its dependents' owner references are removed
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ ORPHAN = "orphan"
 
 
 def collect(view: Lister, ref: Ref, raw: Raw) -> ActionOutcome:
-    """Looks at one object: whether its owners are there, and whether it waits for its dependents."""
+    """Processes one object: whether its owners exist, and whether it waits for its dependents."""
     outcome = ActionOutcome()
     finalizers = raw["metadata"].get("finalizers") or ()
     if is_going(raw):
@@ -38,7 +38,7 @@ def collect(view: Lister, ref: Ref, raw: Raw) -> ActionOutcome:
 
 
 def waits(raw: Raw) -> bool:
-    """Whether the object is kept by what is collected here."""
+    """Whether a finalizer of the garbage collector keeps the object."""
     finalizers = raw["metadata"].get("finalizers") or ()
     return is_going(raw) and (ORPHAN in finalizers or FOREGROUND in finalizers)
 
@@ -72,7 +72,9 @@ def _judge_owners(view: Lister, ref: Ref, raw: Raw, outcome: ActionOutcome) -> N
 
 
 def _owner(view: Lister, ref: Ref, owner: Raw) -> Raw | None:
-    """The owner itself, in the dependent's namespace or outside namespaces; not another of its name."""
+    """The referenced owner, in the dependent's namespace or cluster-scoped; not one recreated under
+    its name.
+    """
     for namespace in (ref.namespace, ""):
         found = view.get(owner_ref(owner, namespace))
         if found is not None and found["metadata"]["uid"] == owner.get("uid", ""):
@@ -101,7 +103,7 @@ def _let_go(view: Lister, ref: Ref, raw: Raw, outcome: ActionOutcome) -> None:
 
 
 def _wait_for_dependents(view: Lister, ref: Ref, raw: Raw, outcome: ActionOutcome) -> None:
-    """Dependents are looked at by themselves; here it is seen whether any still blocks."""
+    """Removes the finalizer once no dependent blocks; dependents are processed on their own."""
     uid = raw["metadata"]["uid"]
     for dependent in view.dependents(uid):
         each = view.get(dependent)

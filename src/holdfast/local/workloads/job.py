@@ -1,4 +1,8 @@
-"""The numbers of an Indexed Job's pods, and the short way of writing many of them: `0-2,4`."""
+"""The Job controller: runs pods to completion, including indexed Jobs.
+
+A pod is created with a finalizer and counted in the same step that removes it, so each is counted
+exactly once, however soon after its end it is deleted.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +47,7 @@ def index_of(pod: Raw) -> int | None:
 
 
 class Indexes:
-    """A set of numbers, kept as runs: a job may have two billion."""
+    """A set of completion indexes, kept as intervals (`0-2,4`): a Job may have two billion."""
 
     def __init__(self, runs: Iterable[range] = ()) -> None:
         self._runs: list[range] = []
@@ -84,24 +88,27 @@ class Indexes:
 
 
 def with_index(template: Raw, name: str, index: int) -> tuple[Raw, Raw]:
-    """The template whose containers are told their number, and what else the pod's spec says."""
+    """The template with the completion index in its containers' environment, and further fields of
+    the pod spec.
+    """
     variable = {
         "name": "JOB_COMPLETION_INDEX",
         "valueFrom": {"fieldRef": {"fieldPath": f"metadata.labels['{INDEX}']"}},
     }
     spec = template.get("spec") or {}
 
-    def told(containers: list[Raw]) -> list[Raw]:
+    def with_index_variable(containers: list[Raw]) -> list[Raw]:
         return [{**each, "env": [*(each.get("env") or ()), variable]} for each in containers]
 
-    parts = {part: told(spec[part]) for part in ("containers", "initContainers") if spec.get(part)}
+    parts = {
+        part: with_index_variable(spec[part])
+        for part in ("containers", "initContainers")
+        if spec.get(part)
+    }
     return {**template, "spec": {**spec, **parts}}, {"hostname": f"{name}-{index}"}
 
 
-# Jobs: pods that come to an end, so often as asked for.
-#
-# A pod is made with a finalizer and counted when that is taken off, in one step; so each is counted
-# once, however soon after its end it is deleted.
+# Reconciliation
 
 
 SOURCE = "job-controller"
@@ -123,7 +130,7 @@ class _Pods:
 
 
 def finished(job: Raw) -> str:
-    """Complete or Failed, once it is."""
+    """The Complete or Failed condition, if it is set."""
     for type in ("Complete", "Failed"):
         found = condition(job, type)
         if found is not None and found.get("status") == "True":
@@ -196,7 +203,7 @@ def _indexed(job: Raw) -> bool:
 
 
 def _completions(job: Raw) -> int:
-    """How many pods have to succeed; with none given, one is enough once no other runs."""
+    """How many pods have to succeed; without `completions`, one is enough once no other runs."""
     completions = job["spec"].get("completions")
     return 1 if completions is None else int(completions)
 
@@ -316,7 +323,7 @@ def _stop(job: Raw, members: list[Member], outcome: ActionOutcome) -> None:
 
 
 def _backed_off_until(members: list[Member]) -> float:
-    """After each failure the next pod waits, twice as long each time, until one succeeds."""
+    """When the next pod may be created: the delay doubles with each failure until a pod succeeds."""
     ends = sorted((_end_of(pod), phase(pod)) for _, pod in members if ended(pod))
     failures = 0
     for _, how in reversed(ends):
@@ -385,7 +392,7 @@ def _expiry(job: Raw, ended_at: str | None) -> float | None:
 
 
 def _expire(ref: Ref, job: Raw, now: float, outcome: ActionOutcome) -> None:
-    """A job that says so goes some time after its end."""
+    """Deletes a finished Job after `ttlSecondsAfterFinished`."""
     found = condition(job, finished(job))
     due = _expiry(job, (found or {}).get("lastTransitionTime"))
     if due is None or is_going(job):

@@ -1,4 +1,4 @@
-"""What controllers want done, and how they say so."""
+"""What workload controllers read and return: the lister with its ownership indexes, and actions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ NORMAL, WARNING = "Normal", "Warning"
 
 
 class Ref(NamedTuple):
-    """Which object: by group and not by version; the namespace is empty outside namespaces."""
+    """Identifies an object by group without version; the namespace is empty for cluster-scoped
+    objects.
+    """
 
     group: str
     kind: str
@@ -28,7 +30,7 @@ class Ref(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CreateDependent:
-    """A new object, often with a `generateName` alone."""
+    """Creates an object, often with only a `generateName`."""
 
     raw: Raw
     by: Ref
@@ -38,7 +40,7 @@ class CreateDependent:
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """The whole object as it is to be, status included."""
+    """Replaces the whole object, status included."""
 
     ref: Ref
     before: Raw
@@ -57,7 +59,7 @@ class Update:
 
 @dataclass(frozen=True, slots=True)
 class DeleteDependent:
-    """As a client's DELETE: pods get their grace period, finalizers are waited for."""
+    """Deletes like a client's DELETE: with the grace period of pods, and waiting for finalizers."""
 
     ref: Ref
     uid: str
@@ -99,11 +101,11 @@ def _merged(before: Raw, after: Raw, now: Raw) -> Raw:
     return kept | {name: value for name, value in after.items() if name in ours}
 
 
-# How controllers see the cluster: objects as they are now, and which depend on which.
+# Reading the cluster
 
 
 class WorkloadObjects(Protocol):
-    """What an object store has to offer. Objects are never changed in place."""
+    """The object store as a lister needs it. Objects are never changed in place."""
 
     def get(self, key: Any) -> Raw | None: ...
 
@@ -119,9 +121,11 @@ Label = tuple[str, str, str, str]
 
 
 class Lister:
-    """The objects, an index of dependents by the uid of their owner, and one of those that no
-    controller has by their labels. A partial view need not have every owner: only those it has seen
-    can be gone."""
+    """The objects, an index of dependents by owner uid, and an index of objects without a controller by
+    label.
+
+    A partial view need not have every owner: only owners it has seen can be gone.
+    """
 
     def __init__(self, objects: WorkloadObjects, *, partial: bool = False) -> None:
         self.objects = objects
@@ -211,7 +215,7 @@ def group_of(api_version: str) -> str:
 
 
 def controller_of(raw: Raw) -> Raw | None:
-    """The owner reference of the one that manages the object."""
+    """The owner reference of the managing controller."""
     for owner in raw["metadata"].get("ownerReferences") or ():
         if owner.get("controller"):
             found: Raw = owner
@@ -225,13 +229,13 @@ def controller_uid(raw: Raw) -> str | None:
 
 
 def owner_ref(owner: Raw, namespace: str) -> Ref:
-    """Where an owner reference points, for a dependent in that namespace."""
+    """What an owner reference points to, for a dependent in that namespace."""
     group = group_of(owner.get("apiVersion", ""))
     return Ref(group, owner.get("kind", ""), namespace, owner.get("name", ""))
 
 
 def reference_to(raw: Raw) -> Raw:
-    """What a dependent that is managed says of its owner."""
+    """The controller reference of a dependent to its owner."""
     return {
         "apiVersion": raw["apiVersion"],
         "kind": raw["kind"],
@@ -253,8 +257,7 @@ def annotations_of(raw: Raw) -> dict[str, str]:
 
 
 def selects(selector: Raw | None, labels: dict[str, str]) -> bool:
-    """A selector that is absent selects nothing; so does one that is empty, since a workload that
-    took every pod for its own is no one's wish."""
+    """An absent or empty selector selects nothing, so that no workload adopts every pod."""
     if not selector or not (selector.get("matchLabels") or selector.get("matchExpressions")):
         return False
     for key, value in (selector.get("matchLabels") or {}).items():
@@ -273,9 +276,8 @@ def with_metadata(raw: Raw, **fields: Any) -> Raw:
     return {**raw, "metadata": {**raw["metadata"], **fields}}
 
 
-# Which objects are a controller's own.
-#
-# An object that fits its selector and has no controller is adopted; one that no longer fits is let go.
+# Adoption: an object that matches the selector and has no controller is adopted; one that no longer
+# matches is released.
 
 
 Member = tuple[Ref, Raw]
@@ -288,7 +290,7 @@ def claim(
     outcome: ActionOutcome,
     may_adopt: Callable[[Raw], bool] = lambda raw: True,
 ) -> list[Member]:
-    """The owner's members as they will be; the changes this takes are added to the outcome."""
+    """The owner's members after adoption and release; the outcome gets the necessary changes."""
     selector, uid = (owner.get("spec") or {}).get("selector"), owner["metadata"]["uid"]
     going = is_going(owner)
     mine: list[Member] = []

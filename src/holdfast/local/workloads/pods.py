@@ -1,4 +1,4 @@
-"""Facts about pods, and pods made from a template."""
+"""Helpers about pods for workload controllers: phase, readiness, availability, pods from templates."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def ended(pod: Raw) -> bool:
 
 
 def active(pod: Raw) -> bool:
-    """Whether the pod counts as one that is there: not ended, not told to go."""
+    """Whether the pod is neither finished nor terminating."""
     return not ended(pod) and not is_going(pod)
 
 
@@ -54,7 +54,7 @@ def available_at(pod: Raw, min_ready: float) -> float | None:
 
 
 def moment(text: str | None) -> float | None:
-    """A time of an object in seconds; what is no time is as good as none."""
+    """A timestamp in seconds; an invalid one is ignored."""
     if not text:
         return None
     try:
@@ -77,8 +77,9 @@ def from_template(
     spec: Mapping[str, object] | None = None,
     finalizers: tuple[str, ...] = (),
 ) -> Raw:
-    """The pod a controller creates. What is given is added to what the template says; without a name
-    one is made from the owner's."""
+    """The pod that a controller creates: the template with the given additions. Without a name, one
+    is generated from the owner's.
+    """
     given = template.get("metadata") or {}
     metadata: Raw = {
         "namespace": owner["metadata"]["namespace"],
@@ -101,7 +102,7 @@ def from_template(
 
 
 def with_condition(conditions: list[Raw], new: Raw, now: str) -> list[Raw]:
-    """The conditions with this one set; the time of its transition is that of its status."""
+    """The conditions with this one set; the transition time changes only with the status."""
     before = next((each for each in conditions if each.get("type") == new["type"]), None)
     since = now
     if before is not None and before.get("status") == new["status"]:

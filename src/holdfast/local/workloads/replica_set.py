@@ -1,4 +1,4 @@
-"""ReplicaSets: as many pods as asked for."""
+"""The ReplicaSet controller: keeps the requested number of pods."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ FAILURE = "ReplicaFailure"
 
 
 def reconcile(view: Lister, ref: Ref, owner: Raw, now: float, failure: str = "") -> ActionOutcome:
-    """`failure` is why the last pod could not be made."""
+    """`failure` is the error of the last failed pod creation."""
     outcome = ActionOutcome()
     members = claim(view, owner, ("", "Pod"), outcome, may_adopt=lambda pod: not ended(pod))
     present = [member for member in members if active(member[1])]
@@ -75,7 +75,7 @@ def _manage(
 
 
 def _related(view: Lister, owner: Raw, present: list[Member]) -> list[Raw]:
-    """The pods of all ReplicaSets of the same Deployment: they crowd a node together."""
+    """The pods of all ReplicaSets of the same Deployment, for spreading deletions over nodes."""
     manager = controller_uid(owner)
     if manager is None:
         return [pod for _, pod in present]
@@ -120,7 +120,7 @@ def _report(
     outcome.update(ref, owner, {**owner, "status": kept})
 
 
-# Which pods go first where there are too many: those that are missed least.
+# Scale-down order
 
 
 _PHASES = {"Pending": 0, "Unknown": 1, "Running": 2}
@@ -128,9 +128,10 @@ Rank = tuple[object, ...]
 
 
 def first_to_go(members: Iterable[Member], related: Iterable[Raw], now: float) -> list[Member]:
-    """Without a node before with one, waiting before running, not ready before ready, cheap before
-    dear, on a node with many of their kind before on one with few, ready for a short time before for
-    long, often restarted before seldom, young before old."""
+    """Kubernetes's order: unassigned before assigned, pending before running, not ready before
+    ready, lower deletion cost first, more related pods on the node first, ready for a shorter time
+    first, more restarts first, younger first.
+    """
     crowd: dict[str, int] = {}
     for pod in related:
         node = pod["spec"].get("nodeName")
@@ -161,7 +162,7 @@ def _cost(pod: Raw) -> int:
 
 
 def _magnitude(now: float, since: float | None) -> int:
-    """How old, in powers of two: of pods about equally old none is always the first to go."""
+    """The age in powers of two, so that among pods of about equal age none is always deleted first."""
     age = now - (since or 0.0)
     return int(log2(age)) if age >= 1 else -1
 

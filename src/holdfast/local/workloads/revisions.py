@@ -1,5 +1,7 @@
-"""The templates a StatefulSet or DaemonSet has had, kept as ControllerRevisions: what
-`kubectl rollout history` lists and `undo` brings back.
+"""Revision history: ControllerRevisions of StatefulSets and DaemonSets, ReplicaSet revisions of
+Deployments.
+
+`kubectl rollout history` lists these and `kubectl rollout undo` restores them.
 """
 
 from __future__ import annotations
@@ -42,8 +44,9 @@ class ControllerHistory:
 def recorded(
     view: Lister, ref: Ref, owner: Raw, in_use: set[str], outcome: ActionOutcome
 ) -> ControllerHistory:
-    """Sees to it that the present template is the latest revision, and that not too many are kept.
-    `in_use` are the values pods have as REVISION_LABEL."""
+    """Makes the current template the latest revision and trims the history. `in_use` are the
+    REVISION_LABEL values of existing pods.
+    """
     template = owner["spec"].get("template") or {}
     digest = short_hash(template)
     known = [*view.controlled(owner["metadata"]["uid"], _KIND)]
@@ -98,7 +101,7 @@ def _clean_up(owner: Raw, old: list[tuple[Ref, Raw]], in_use: set[str], outcome:
         outcome.actions.append(DeleteDependent(ref, each["metadata"]["uid"]))
 
 
-# Short names for templates: the same template has the same, another one another.
+# Template hashes
 
 
 _LETTERS = "bcdfghjklmnpqrstvwxz2456789"
@@ -107,7 +110,7 @@ _ENCODER = msgspec.json.Encoder(order="deterministic")
 
 
 def short_hash(template: Raw, collisions: int = 0) -> str:
-    """Up to ten letters. `collisions` gives another one where that name was taken."""
+    """Up to ten letters. `collisions` yields another hash if the name is taken."""
     data = _ENCODER.encode([template, collisions] if collisions else template)
     value = 0x811C9DC5
     for byte in data:
@@ -115,7 +118,7 @@ def short_hash(template: Raw, collisions: int = 0) -> str:
     return "".join(_LETTERS[ord(digit) % len(_LETTERS)] for digit in str(value))
 
 
-# Which ReplicaSet holds which revision of a Deployment, as `kubectl rollout history` reads it.
+# Revisions of Deployments
 
 
 HASH_LABEL = "pod-template-hash"
@@ -132,7 +135,7 @@ def revision(replica_set: Raw) -> int:
 
 
 def plain(template: Raw) -> Raw:
-    """The template as the user wrote it, without the label that tells ReplicaSets apart."""
+    """The template as the user wrote it, without the pod-template-hash label."""
     metadata = template.get("metadata") or {}
     labels = metadata.get("labels") or {}
     if HASH_LABEL not in labels:
@@ -142,20 +145,20 @@ def plain(template: Raw) -> Raw:
 
 
 def current(members: list[Member], template: Raw) -> Member | None:
-    """The ReplicaSet of this template; of several the oldest."""
+    """The ReplicaSet of this template; the oldest if there are several."""
     wanted = plain(template)
     same = (each for each in members if plain(each[1]["spec"].get("template") or {}) == wanted)
     return min(same, key=lambda each: (created(each[1]), each[0].name), default=None)
 
 
 def passed_on(deployment: Raw, replica_set: Raw) -> dict[str, str]:
-    """The annotations of a ReplicaSet, with those its Deployment hands down."""
+    """The annotations of a ReplicaSet, including those inherited from its Deployment."""
     given = {key: value for key, value in annotations_of(deployment).items() if key not in _OWN}
     return {**annotations_of(replica_set), **given}
 
 
 def numbered(replica_set: Raw, number: int) -> Raw:
-    """The ReplicaSet as the given revision, and the numbers it had before noted."""
+    """The ReplicaSet with the given revision, its earlier revisions noted."""
     annotations = annotations_of(replica_set)
     before = annotations.get(REVISION)
     if (as_integer(before or "0") or 0) >= number:

@@ -1,4 +1,4 @@
-"""How many pods of each ReplicaSet a Deployment wants next."""
+"""Rolling updates: how many pods each ReplicaSet of a Deployment should have next."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ def recreates(deployment: Raw) -> bool:
 
 
 def limits(deployment: Raw) -> tuple[int, int]:
-    """How many pods more than asked for there may be, and how many fewer available."""
+    """How many pods over the replica count may exist (maxSurge), and how many fewer available
+    (maxUnavailable).
+    """
     if recreates(deployment):
         return 0, 0
     replicas = wanted_replicas(deployment)
@@ -32,7 +34,7 @@ def limits(deployment: Raw) -> tuple[int, int]:
 
 
 def first_size(deployment: Raw, members: list[Member], new: Raw | None) -> int:
-    """The replicas the newest ReplicaSet may have by now."""
+    """The number of replicas that the newest ReplicaSet may have now."""
     wanted, own = wanted_replicas(deployment), wanted_replicas(new) if new is not None else 0
     if recreates(deployment):
         return wanted
@@ -41,7 +43,7 @@ def first_size(deployment: Raw, members: list[Member], new: Raw | None) -> int:
 
 
 def roll(deployment: Raw, new: Member, old: list[Member]) -> Sizes:
-    """One step of a rolling update: first the new ReplicaSet up, then the old ones down."""
+    """One step of a rolling update: scales the new ReplicaSet up, then the old ones down."""
     wanted, own = wanted_replicas(deployment), wanted_replicas(new[1])
     if own > wanted:
         return {new[0].name: wanted}
@@ -86,11 +88,11 @@ def _scaled(value: int | str, total: int, *, round_up: bool) -> int:
         return 0
 
 
-# A Deployment that was scaled in the middle of a rollout: every ReplicaSet gets its share.
+# Proportional scaling during a rollout
 
 
 def was_scaled(deployment: Raw, members: list[Member]) -> bool:
-    """Whether some ReplicaSet was sized for another number of replicas."""
+    """Whether a ReplicaSet was sized for another number of replicas."""
     wanted = wanted_replicas(deployment)
     for _, each in members:
         noted = as_integer(annotations_of(each).get(DESIRED, ""))

@@ -1,4 +1,4 @@
-"""StatefulSets: pods with names, numbers and claims that stay theirs."""
+"""The StatefulSet controller: pods with stable names, ordinals and claims."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def reconcile(view: Lister, ref: Ref, owner: Raw, now: float) -> ActionOutcome:
 
 
 class _Good:
-    """Whether a pod is there and has been ready long enough."""
+    """Whether a pod exists and has been ready long enough."""
 
     def __init__(self, owner: Raw, now: float, outcome: ActionOutcome) -> None:
         self._min_ready = float(owner["spec"].get("minReadySeconds") or 0)
@@ -69,7 +69,9 @@ def _manage(
     make: Callable[[int], None],
     outcome: ActionOutcome,
 ) -> None:
-    """Up from the lowest number, down from the highest, one at a time unless told otherwise."""
+    """Scales up from the lowest ordinal and down from the highest, one at a time unless the policy
+    is Parallel.
+    """
     in_order = owner["spec"].get("podManagementPolicy", "OrderedReady") != "Parallel"
     made = 0
     for number in wanted:
@@ -114,13 +116,13 @@ def _update(
 
 
 def _partition(owner: Raw) -> int:
-    """Pods of lower numbers keep the former template."""
+    """Pods of lower ordinals keep the old template."""
     rolling = (owner["spec"].get("updateStrategy") or {}).get("rollingUpdate") or {}
     return int(rolling.get("partition") or 0)
 
 
 class _Maker:
-    """Makes the pod of a number, and the claims it lacks."""
+    """Creates the pod of an ordinal, and its missing claims."""
 
     def __init__(
         self,
@@ -225,7 +227,7 @@ def _report(
 
 
 def _number(owner: Raw, pod: Raw) -> int:
-    """The number at the end of the pod's name; -1 if it is not named as one of the set's."""
+    """The ordinal in the pod's name; -1 if it is not one of the set's."""
     base, _, number = pod["metadata"]["name"].rpartition("-")
     whole = number.isascii() and number.isdigit() and (number == "0" or number[0] != "0")
     return int(number) if base == owner["metadata"]["name"] and whole else -1

@@ -8,12 +8,12 @@ from holdfast.api.kinds import KINDS
 from holdfast.api.node import Node
 from holdfast.api.pod import Pod
 from holdfast.api.raw_objects import ObjectKind
+from holdfast.local.cluster_parts import ClusterParts as EmbeddedWorld
 from holdfast.local.kubelet import BareReports
 from holdfast.local.namespace_controller import Namespaces
 from holdfast.local.setup import SchedulerFactory
 from holdfast.local.store.objects import Identity, Key, SeededNames, StoreChange
 from holdfast.local.store.store import Store
-from holdfast.local.world import ClusterParts as EmbeddedWorld
 from holdfast.scheduler.cluster.decisions import Bind
 from holdfast.sim.audit import Audit
 from holdfast.sim.clock import START, VirtualClock
@@ -56,16 +56,16 @@ class SimulatedCluster(EmbeddedWorld):
             identity,
             clock,
             BareReports(),
-            self.timeline.tell,
+            self.timeline.record,
             all_budgets=False,
             kinds=kinds,
         )
         self.workloads = ScenarioWorkloads(
-            self.objects, clock, self.agenda, self.kubelets, self.recorder
+            self.objects, clock, self.timers, self.kubelets, self.recorder
         )
-        self.residents += [
+        self.components += [
             self.workloads,
-            Namespaces(self.objects, clock, self.kubelets, self.timeline.tell),
+            Namespaces(self.objects, clock, self.kubelets, self.timeline.record),
         ]
 
     def binding(self, key: Key, decision: Bind) -> None:
