@@ -214,8 +214,8 @@ LEDGER = (
         "daemon-may-end",
         "pods that never end are counted apart",
         "scheduler/cluster/ledger.py",
-        "                table.permanent[slot, row] += sign * amount",
-        "                table.permanent[slot, row] += 0 * amount",
+        "                table.daemon_requested[slot, row] += sign * amount",
+        "                table.daemon_requested[slot, row] += 0 * amount",
         ("jobs/test_reserve.py",),
     ),
     Mutation(

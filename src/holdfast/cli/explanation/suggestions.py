@@ -261,7 +261,13 @@ def eligible_with_tolerations(
     metadata = msgspec.structs.replace(given.metadata, name=pod.name, uid=pod.uid)
     spec = msgspec.structs.replace(given.spec, tolerations=[*given.spec.tolerations, *added])
     traits = Traits(
-        cls.private, cls.promised_to, cls.wants_node, cls.alone, cls.ahead, cls.priority, cls.spared
+        cls.private,
+        cls.owner_spec_id,
+        cls.wants_node,
+        cls.exclusive,
+        cls.pre_allocation,
+        cls.priority,
+        cls.non_preemptible,
     )
     changed = classes.acquire(msgspec.structs.replace(given, metadata=metadata, spec=spec), traits)
     pod.cls = changed

@@ -180,6 +180,6 @@ class PreemptAction(Action):
 
 def _is_less_important(victim: PodRecord, pod: PodRecord) -> bool:
     cls = victim.cls
-    if cls.spared or cls.permanent or victim.being_preempted or is_critical(victim):
+    if cls.non_preemptible or cls.is_daemon or victim.being_preempted or is_critical(victim):
         return False
     return cls.priority < pod.cls.priority

@@ -124,7 +124,7 @@ class QueueVictimSelector:
             if pod.row < 0 or not self._may_go(pod):
                 continue
             companions = self._cluster.jobs.companions([*gone, pod])
-            if any(p.cls.spared or p.cls.priority >= self._below for p in companions):
+            if any(p.cls.non_preemptible or p.cls.priority >= self._below for p in companions):
                 continue
             group = [pod, *(each for each in companions if each.row >= 0)]
             gone += group

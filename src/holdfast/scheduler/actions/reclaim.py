@@ -58,8 +58,8 @@ class ReclaimableCapacity:
         """Whether the pod may be asked to, by a queue that is owed something."""
         return (
             self._queues.of(pod) in self._givers
-            and not pod.cls.spared
-            and not pod.cls.permanent
+            and not pod.cls.non_preemptible
+            and not pod.cls.is_daemon
             and not is_critical(pod)
             and not is_going(pod)
             and pod.uid not in self._cluster.not_evicted_before

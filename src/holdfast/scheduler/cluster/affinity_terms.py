@@ -223,7 +223,7 @@ class AffinityTerms:
         ours = self._cluster.reservations.matching(seen_by)
 
         def counts(cls: PodClass) -> bool:
-            return cls.promised_to not in ours and own in self._own(cls)
+            return cls.owner_spec_id not in ours and own in self._own(cls)
 
         return self._cluster.topology.counter(("carries", own, ours), counts)
 
@@ -234,7 +234,7 @@ class AffinityTerms:
         version = self.namespaces_version() if by_labels else None
 
         def counts(cls: PodClass) -> bool:
-            if cls.promised_to in ours:
+            if cls.owner_spec_id in ours:
                 return False
             labels = self.namespace_labels(cls.namespace)
             return all(term.wants(cls, labels) for term in terms)

@@ -171,7 +171,7 @@ def class_key(pod: Pod, with_volumes: bool = True, read: Read = NOTHING_MORE) ->
         raise InvalidObject("", "spec", str(error)) from error
 
 
-def is_permanent(pod: Pod) -> bool:
+def is_daemon_pod(pod: Pod) -> bool:
     """Whether a pod is its node's own: a DaemonSet's, or a static one's mirror."""
     if names.MIRROR_POD_ANNOTATION in pod.metadata.annotations:
         return True

@@ -70,7 +70,7 @@ class Ledger:
             return hold.taken
         taken: Amounts = {}
         for pod in self.pods.get(hold.row, {}).values():
-            if pod.reservation_uid == hold.pod.uid and pod.cls.permanent:
+            if pod.reservation_uid == hold.pod.uid and pod.cls.is_daemon:
                 for slot, amount in pod.cls.usage:
                     if slot in hold.amounts:
                         taken[slot] = taken.get(slot, 0) + amount
@@ -153,7 +153,7 @@ class Ledger:
             if hold is None:
                 continue
             less = {slot: min(over, hold.left(slot)) for slot, over in excess.items()}
-            amounts = {slot: promised - less.get(slot, 0) for slot, promised in hold.amounts.items()}
+            amounts = {slot: reserved - less.get(slot, 0) for slot, reserved in hold.amounts.items()}
             self.resize(hold.pod, amounts)
             excess = {slot: over - less[slot] for slot, over in excess.items()}
 
@@ -243,8 +243,8 @@ class Ledger:
                 for slot, amount in pod.cls.usage:
                     if slot in slots:
                         self._table.claimed[slot, row] += amount
-                        if pod.cls.permanent:
-                            self._table.permanent[slot, row] += amount
+                        if pod.cls.is_daemon:
+                            self._table.daemon_requested[slot, row] += amount
             self.changed.add(row)
 
     def is_empty(self, row: int) -> bool:
@@ -329,9 +329,9 @@ class Ledger:
                 column += usage
             else:
                 column -= usage
-        if cls.permanent:
+        if cls.is_daemon:
             for slot, amount in cls.usage:
-                table.permanent[slot, row] += sign * amount
+                table.daemon_requested[slot, row] += sign * amount
         self._present(pod, row, sign)
 
     def _present(self, pod: PodRecord, row: int, sign: int) -> None:

@@ -77,7 +77,7 @@ class LimitSums:
             return cls.limits.scored(resource) if scored else cls.limits.of(resource)
 
         for cls in cluster.classes:
-            if cls.placed and cls.promised_to < 0 and (each := limit(cls)):
+            if cls.placed and cls.owner_spec_id < 0 and (each := limit(cls)):
                 rows = np.fromiter(cls.placed.keys(), dtype=np.intp)
                 sums[rows] += each * np.fromiter(cls.placed.values(), dtype=np.int64)
         for hold in cluster.ledger.holds:

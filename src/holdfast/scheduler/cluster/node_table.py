@@ -277,7 +277,7 @@ class NodeTable:
         self.held_on: Callable[[int], Collection[Held]] | None = None
         """What each reservation on a row holds; said by the table's first ledger. Others only count
         something again."""
-        self.permanent = _matrix(_FIRST_SLOTS, self.capacity)
+        self.daemon_requested = _matrix(_FIRST_SLOTS, self.capacity)
         """The part of `claimed` that pods claim which stay as long as the node."""
         self.lowest: NDArray[np.int64] = np.full(self.capacity, NO_PODS, dtype=np.int64)
         """The lowest priority of the pods on a row."""
@@ -356,8 +356,8 @@ class NodeTable:
     @property
     def reserved(self) -> Matrix:
         """What reservations hold once every pod has ended that does not stay as long as the node:
-        reusable ones have then back what such pods use of them. With `permanent` this is what of a node
-        is never free while its reservations live."""
+        reusable ones have then back what such pods use of them. With `daemon_requested`
+        this is what of a node is never free while its reservations live."""
         self._write_held()
         return self._reserved
 
@@ -437,7 +437,7 @@ class NodeTable:
     def _resize(self, slots: int, capacity: int) -> None:
         self._having = np.pad(self._having, (0, slots - len(self._having)))
         self.sparse |= frozenset(range(len(self.allocatable), slots) if self.count else ())
-        for name in ("allocatable", "claimed", "_held", "_reserved", "permanent"):
+        for name in ("allocatable", "claimed", "_held", "_reserved", "daemon_requested"):
             before: Matrix = getattr(self, name)
             after = _matrix(slots, capacity)
             after[: before.shape[0], : before.shape[1]] = before

@@ -28,7 +28,7 @@ from holdfast.scheduler.cluster.class_key import (
     encode,
     field_reader,
     host_ports,
-    is_permanent,
+    is_daemon_pod,
     nonzero,
     pin_of,
     resized_resources,
@@ -48,17 +48,17 @@ class Traits(NamedTuple):
 
     private: bool = False
     """Whether it is the class of one pod alone, which some reservation means by name."""
-    promised_to: int = -1
+    owner_spec_id: int = -1
     """Of reserve pods: the owner spec of their reservation."""
     wants_node: str = ""
     """Of reserve pods: the node asked for by name before being placed."""
-    alone: bool = False
+    exclusive: bool = False
     """Of reserve pods: whether no other with the same owners may be on the same node."""
-    ahead: bool = False
+    pre_allocation: bool = False
     """Of reserve pods: whether pods now in its place may stay until they end by themselves."""
     priority: int | None = None
     """Of members of a job that have none of their own: that of their PodGroup."""
-    spared: bool = False
+    non_preemptible: bool = False
     """Of members of a job: whether its PodGroup says that they are nobody's victims."""
 
 
@@ -71,39 +71,39 @@ class PodClass:
     __slots__ = (
         "_scored",
         "affinity",
-        "ahead",
-        "alone",
         "annotations",
+        "at_reservation_size",
         "brings_template",
         "container_count",
+        "exclusive",
         "fields",
         "id",
         "images",
+        "is_daemon",
         "labels",
         "limits",
         "namespace",
         "node_selector",
+        "non_preemptible",
         "nonzero",
+        "owner_spec_id",
         "owners",
-        "permanent",
         "pinned",
         "placed",
-        "plain",
         "pod",
         "ports",
+        "pre_allocation",
         "priority",
         "private",
-        "promised_to",
         "refs",
         "requests",
-        "sized",
-        "spared",
         "terminating",
         "tolerations",
         "usage",
         "usage_column",
         "volumes",
         "wants_node",
+        "without_volumes",
     )
 
     def __init__(
@@ -119,9 +119,9 @@ class PodClass:
         self.id = class_id
         self.pod = pod
         self.private = traits.private
-        self.alone = traits.alone
-        self.ahead = traits.ahead
-        self.promised_to = traits.promised_to
+        self.exclusive = traits.exclusive
+        self.pre_allocation = traits.pre_allocation
+        self.owner_spec_id = traits.owner_spec_id
         self.wants_node = traits.wants_node
         self.namespace = pod.metadata.namespace
         self.labels: Mapping[str, str] = pod.metadata.labels
@@ -136,13 +136,13 @@ class PodClass:
         self.priority = (spec.priority or 0) if traits.priority is None else traits.priority
         self.terminating = pod.metadata.deletion_timestamp is not None
         says = (self.annotations.get(names.PREEMPTABLE), self.labels.get(names.PREEMPTABLE))
-        self.spared = (
+        self.non_preemptible = (
             self.labels.get(names.DISABLE_PREEMPTIBLE) == "true"
             or names.NO in says
-            or (traits.spared and not any(says))
+            or (traits.non_preemptible and not any(says))
         )
         """Whether pods of the class are nobody's victims."""
-        self.permanent = is_permanent(pod)
+        self.is_daemon = is_daemon_pod(pod)
         """Whether pods of the class stay on their node for as long as it lives."""
         self.tolerations: list[Toleration] = spec.tolerations
         self.node_selector: Mapping[str, str] = spec.node_selector
@@ -166,7 +166,7 @@ class PodClass:
         self.nonzero = nonzero(scored_nonzero(pod))
         """The cpu and memory the pod counts for in scores, with defaults where it asks for none."""
         usage = dict(self.requests)
-        usage[PODS] = max(1, usage.get(PODS, 0)) if self.promised_to >= 0 else 1
+        usage[PODS] = max(1, usage.get(PODS, 0)) if self.owner_spec_id >= 0 else 1
         usage[NONZERO_CPU], usage[NONZERO_MEMORY] = nonzero(claimed_nonzero(pod, resized))
         self.usage: tuple[tuple[int, int], ...] = tuple(usage.items())
         """What a pod of the class claims of its row, by slot, derived sums included."""
@@ -175,9 +175,9 @@ class PodClass:
         self.limits = PodLimits(pod, counted)
         if counted:
             self.count_limits()
-        self.plain: PodClass | None = None
+        self.without_volumes: PodClass | None = None
         """The class that is the same but for volumes, which this one has."""
-        self.sized = False
+        self.at_reservation_size = False
         """Whether it stands for a pod at the size of the reservation it asks for; see `at_size`."""
         self.refs = 0
         """How many pods are known to be of the class."""
@@ -190,7 +190,7 @@ class PodClass:
         cls.id = class_id
         cls.pod = pod
         cls.volumes = volumes
-        cls.plain = self
+        cls.without_volumes = self
         cls.refs = 0
         cls.placed = {}
         return cls
@@ -200,7 +200,7 @@ class PodClass:
         reservation. There are no such pods: it is for finding out where there is room."""
         cls = copy(self)
         cls.id = class_id
-        cls.sized = True
+        cls.at_reservation_size = True
         cls.requests = cls._scored = tuple(sorted(size.items()))
         cls.limits = self.limits.at_size(size)
         usage = {**dict(self.usage), **size}
@@ -212,7 +212,7 @@ class PodClass:
         )
         cls.usage = tuple(usage.items())
         cls.usage_column = np.zeros(0, dtype=np.int64)
-        cls.plain = None
+        cls.without_volumes = None
         cls.refs = 0
         cls.placed = {}
         return cls
@@ -225,7 +225,7 @@ class PodClass:
     @property
     def is_reserve_pod(self) -> bool:
         """Whether pods of the class are reserve pods, as which reservations are scheduled."""
-        return self.promised_to >= 0
+        return self.owner_spec_id >= 0
 
     @property
     def pod_slots(self) -> int:
@@ -269,7 +269,7 @@ class PodClasses:
     (of topology keys, labels, resources) goes at once, and what is known by these names with it.
 
     Pods of one workload often differ in the claims they name and in nothing else. A class with volumes
-    therefore has a `plain` one, shared with its like, which no pod is of and which is not listed here.
+    therefore has one `without_volumes`, shared with its like, which no pod is of; it is not listed.
     """
 
     def __init__(
@@ -283,7 +283,7 @@ class PodClasses:
         """Told of the slots of a class that is dropped."""
         self._keep = keep
         self._by_key: dict[bytes, PodClass] = {}
-        self._plain: dict[bytes, PodClass] = {}
+        self._without_volumes: dict[bytes, PodClass] = {}
         self._idle: dict[int, bytes] = {}
         self._keys: dict[int, bytes] = {}
         self._next = 0
@@ -314,7 +314,7 @@ class PodClasses:
     def every(self) -> Iterator[PodClass]:
         """The classes listed, and those that are the same but for volumes."""
         yield from self._by_key.values()
-        yield from self._plain.values()
+        yield from self._without_volumes.values()
 
     def count_limits(self) -> None:
         """From now on what pods claim includes all limits that are `counted`."""
@@ -363,7 +363,7 @@ class PodClasses:
         self._dropped(dropped)
 
     def at_size(self, cls: PodClass, size: Mapping[int, int]) -> PodClass:
-        """The class at another size, which like a plain one is not listed. Whoever has it made says
+        """The class at another size, not listed, like one without volumes. Whoever has it made says
         when it is `unused`."""
         self._next += 1
         return cls.at_size(self._next - 1, size)
@@ -380,14 +380,14 @@ class PodClasses:
         key = class_key(pod, with_volumes=False, read=self._read)
         if traits is not ORDINARY:
             key += encode((traits, pod.metadata.uid if traits.private else ""))
-        plain = self._plain.get(key)
-        if plain is None:
-            plain = self._plain[key] = self._new(pod, traits)
-            plain.volumes = []
-            self._keys[plain.id] = key
-        plain.refs += 1
+        without_volumes = self._without_volumes.get(key)
+        if without_volumes is None:
+            without_volumes = self._without_volumes[key] = self._new(pod, traits)
+            without_volumes.volumes = []
+            self._keys[without_volumes.id] = key
+        without_volumes.refs += 1
         self._next += 1
-        return plain.with_volumes(self._next - 1, pod, volumes)
+        return without_volumes.with_volumes(self._next - 1, pod, volumes)
 
     def _new(self, pod: Pod, traits: Traits) -> PodClass:
         self._next += 1
@@ -397,9 +397,9 @@ class PodClasses:
         for tell in self.on_dropped:
             tell(cls)
         self.slots_left(slot for slot, _ in cls.requests)
-        plain = cls.plain
-        if plain is not None:
-            plain.refs -= 1
-            if not plain.refs:
-                del self._plain[self._keys.pop(plain.id)]
-                self._dropped(plain)
+        without_volumes = cls.without_volumes
+        if without_volumes is not None:
+            without_volumes.refs -= 1
+            if not without_volumes.refs:
+                del self._without_volumes[self._keys.pop(without_volumes.id)]
+                self._dropped(without_volumes)

@@ -188,7 +188,7 @@ class PodHandlers:
             return
         if pod.row >= 0:
             self._claim_as(pod, cls)
-            if cls.priority < before.priority or cls.spared < before.spared:
+            if cls.priority < before.priority or cls.non_preemptible < before.non_preemptible:
                 self._cluster.changed(Change.POD_LEFT)  # there may be somebody to preempt who was not
         else:
             pod.cls = cls
@@ -230,7 +230,7 @@ class PodHandlers:
         priority = None if pod.spec.priority else job.priority_class
         if priority is None and not job.spares:
             return traits
-        return traits._replace(priority=priority, spared=job.spares)
+        return traits._replace(priority=priority, non_preemptible=job.spares)
 
     def _place_or_queue(self, known: PodRecord, pod: Pod, changed: bool) -> None:
         node = pod.spec.node_name

@@ -74,7 +74,7 @@ def _claims(cluster: Cluster) -> list[str]:
     claimed = np.zeros_like(table.claimed)
     held = np.zeros_like(table.held)
     reserved = np.zeros_like(table.reserved)
-    permanent = np.zeros_like(table.permanent)
+    daemon_requested = np.zeros_like(table.daemon_requested)
     ports: Counter[tuple[int, object]] = Counter()
     asked_by: dict[int, tuple[list[int], list[int]]] = {}
     for pod in cluster.pods.values():
@@ -85,9 +85,9 @@ def _claims(cluster: Cluster) -> list[str]:
         slots, amounts = asked_by[pod.cls.id]
         claimed[slots, pod.row] += amounts
         ports.update((pod.row, port) for port in pod.cls.ports)
-        if pod.cls.permanent:
+        if pod.cls.is_daemon:
             for slot, amount in pod.cls.usage:
-                permanent[slot, pod.row] += amount
+                daemon_requested[slot, pod.row] += amount
     for hold in cluster.ledger.holds:
         taken: Counter[int] = Counter()
         for_good: Counter[int] = Counter()
@@ -95,7 +95,7 @@ def _claims(cluster: Cluster) -> list[str]:
             if pod.reservation_uid == hold.pod.uid and pod.row == hold.row:
                 asked = {slot: n for slot, n in pod.cls.usage if slot in hold.amounts}
                 taken.update(asked)
-                if hold.reservation.once or pod.cls.permanent:
+                if hold.reservation.once or pod.cls.is_daemon:
                     for_good.update(asked)
         for slot, amount in hold.amounts.items():
             held[slot, hold.row] += max(0, amount - taken[slot])
@@ -110,7 +110,7 @@ def _claims(cluster: Cluster) -> list[str]:
         ("claimed", table.claimed, claimed + held),
         ("held", table.held, held),
         ("reserved", table.reserved, reserved),
-        ("permanent", table.permanent, permanent),
+        ("daemon_requested", table.daemon_requested, daemon_requested),
     ):
         for slot, row in zip(*np.nonzero(kept != right), strict=True):
             problems.append(

@@ -75,7 +75,7 @@ class DryRun:
             return self._column.fits_as(
                 AllocatingOne(self._cluster.nodes, self._cluster.ledger, room.hold)
             )
-        with self._own_room_free(row, as_promised=True):
+        with self._own_room_free(row, as_reserved=True):
             return self._fits(row)
 
     def _is_amounts_only(self, room: ReservationInfo, row: int) -> bool:
@@ -214,7 +214,7 @@ class DryRun:
     def blame(self, row: int) -> Blame:
         """What stands against the row."""
         if self._rooms and self._rooms.of(self._pod, row) is not None:
-            with self._own_room_free(row, as_promised=True):
+            with self._own_room_free(row, as_reserved=True):
                 blame = self._blame(row)
             if blame != FITS:
                 return blame
@@ -294,16 +294,16 @@ class DryRun:
         return blame
 
     @contextmanager
-    def _own_room_free(self, row: int, as_promised: bool = False) -> Iterator[None]:
+    def _own_room_free(self, row: int, as_reserved: bool = False) -> Iterator[None]:
         """What is done inside is undone at the end. What is promised already is there, even if others
         wait on the row for more than pods have left them so far."""
         room, ledger = self._rooms.of(self._pod, row), self._cluster.ledger
         with ledger.transaction():
             if room is not None and room.pod is not None:
-                if as_promised and not room.waiting:
+                if as_reserved and not room.waiting:
                     ledger.defer_waiting(row)
                 ledger.release(room.pod)
-            hold = None if as_promised else self._starvation_hold(row)
+            hold = None if as_reserved else self._starvation_hold(row)
             if hold is not None and hold.pod is not None:
                 ledger.release(hold.pod)
             yield

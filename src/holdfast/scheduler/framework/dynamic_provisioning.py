@@ -65,7 +65,7 @@ class Provisioning:
         ask = self._requirements.asks.get(pod.uid)
         if ask is None or self._needs_none(pod):
             return self._cycle.place(profile, pod, now)
-        found = self._promised(profile, pod, ask)
+        found = self._existing_reservation(profile, pod, ask)
         if found is None:
             found = self._fitting(profile, pod) or self._set_aside(profile, pod, ask)
         if found is None:
@@ -87,7 +87,9 @@ class Provisioning:
 
     # Where a pod can go: what it draws on, and the row
 
-    def _promised(self, profile: Profile, pod: PodRecord, ask: Ask) -> tuple[str, int] | None:
+    def _existing_reservation(
+        self, profile: Profile, pod: PodRecord, ask: Ask
+    ) -> tuple[str, int] | None:
         """The reservation that was asked for on its behalf before."""
         reservation = self._virtuals.live(ask.id) if ask.id else None
         if reservation is None or not self._virtuals.may_use(pod, reservation, pod.uid):

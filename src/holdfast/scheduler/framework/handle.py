@@ -338,7 +338,7 @@ class Handle:
         owners are left out unless asked for. Matching may depend on nothing but the class."""
 
         def counts(cls: PodClass) -> bool:
-            if cls.promised_to >= 0 and not with_reserve_pods:
+            if cls.owner_spec_id >= 0 and not with_reserve_pods:
                 return False
             try:
                 return bool(matches(cls))

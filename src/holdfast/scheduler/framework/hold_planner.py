@@ -186,7 +186,10 @@ class HoldPlanner:
         for pod in tasks:
             room = self.feasibility.rows(pod)
             for slot, amount in self.feasibility.takes(pod.cls).items():
-                room &= self.feasibility.offered(slot) - nodes.permanent[slot, : nodes.size] >= amount
+                room &= (
+                    self.feasibility.offered(slot) - nodes.daemon_requested[slot, : nodes.size]
+                    >= amount
+                )
             if not room.any():
                 return pod
         return None
@@ -281,13 +284,13 @@ class Search:
             return known
         kept: NDArray[np.int64]
         nodes, besides = self._nodes, [(other.cls, row) for other, row in self.held]
-        kept = (nodes.reserved[slot] + nodes.permanent[slot])[: nodes.size].copy()
+        kept = (nodes.reserved[slot] + nodes.daemon_requested[slot])[: nodes.size].copy()
         if self._alone:
             kept = kept - self._holds.held(slot)
         else:
             besides += self._wanted()
         if pod.job is not None:
-            besides += [(p.cls, p.row) for p in pod.job.placed() if not p.cls.permanent]
+            besides += [(p.cls, p.row) for p in pod.job.placed() if not p.cls.is_daemon]
         for cls, row in besides:
             kept[row] += self._feasibility.takes(cls).get(slot, 0)
         self._kept[slot] = kept
@@ -415,7 +418,7 @@ class HoldFeasibility:
         with self._cluster.ledger.peek():
             self._release([reservation, *behind])
             for slot, amount in self.takes(pod.cls).items():
-                kept = nodes.reserved.item(slot, row) + nodes.permanent.item(slot, row)
+                kept = nodes.reserved.item(slot, row) + nodes.daemon_requested.item(slot, row)
                 if kept + amount > self.offered(slot).item(row):
                     return f"node {name} will never have the room"
             if not self._passes(column, pod, row):
@@ -448,7 +451,7 @@ class HoldFeasibility:
         if known is None or not classes.once_more(known):
             if self._nobody is None:
                 self._nobody = self._cluster.reservations.specs.acquire([])
-            traits = Traits(promised_to=self._nobody.id, ahead=True)
+            traits = Traits(owner_spec_id=self._nobody.id, pre_allocation=True)
             known = classes.acquire(reserve_pod(hold_for(pod, "", "")), traits)
             self._classes[pod.cls.id] = known
         classes.release(known)

@@ -224,7 +224,7 @@ class Jobs:
         kept = set()
         for name, members in of_job.items():
             job, uids = self.known[name], {pod.uid for pod in members}
-            if all(m.cls.priority < below and not m.cls.spared for m in job.placed()):
+            if all(m.cls.priority < below and not m.cls.non_preemptible for m in job.placed()):
                 continue
             if job.is_ready and not job.can_do_without(uids):
                 kept |= uids

@@ -50,7 +50,10 @@ class QueueLimits:
         nodes = self._cluster.nodes
         for slot, asked in _sum(pods).items():
             kept = self._guaranteed_to_others(name, slot, in_the_end=True)
-            if kept and asked > self._total(nodes.allocatable[slot] - nodes.permanent[slot]) - kept:
+            if (
+                kept
+                and asked > self._total(nodes.allocatable[slot] - nodes.daemon_requested[slot]) - kept
+            ):
                 return f"too much of {nodes.slots.name(slot)} is guaranteed to other queues"
         return ""
 
@@ -116,7 +119,7 @@ class QueueLimits:
             needed = max(0, asked - sum(holds.left(hold, slot) for hold in own))
             if self._total(nodes.allocatable[slot] - nodes.claimed[slot]) - kept >= needed:
                 continue
-            if not (len(pods) == 1 and self._is_promised(pods[0])):
+            if not (len(pods) == 1 and self._is_reserved(pods[0])):
                 return f"what is free of {nodes.slots.name(slot)} is guaranteed to other queues"
         return ""
 
@@ -136,7 +139,7 @@ class QueueLimits:
         roots = [r for top in ("", *path) for r in below.get(top, ()) if r.name not in path]
         return sum(map(owed, roots))
 
-    def _is_promised(self, pod: PodRecord) -> bool:
+    def _is_reserved(self, pod: PodRecord) -> bool:
         """Whether a reservation has what the pod asks for, made for other reasons than starvation."""
         reservations, ledger = self._cluster.reservations, self._cluster.ledger
         holds = self._cluster.jobs.holds

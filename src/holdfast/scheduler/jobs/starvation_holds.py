@@ -256,7 +256,7 @@ class StarvationHolds:
 
 def is_hold(cls: PodClass) -> bool:
     """Whether it is the class of reserve pods that hold room for starving jobs."""
-    return cls.promised_to >= 0 and cls.labels.get(HOLD_LABEL) == STARVATION
+    return cls.owner_spec_id >= 0 and cls.labels.get(HOLD_LABEL) == STARVATION
 
 
 def is_starvation_hold(reservation: ReservationInfo) -> bool:

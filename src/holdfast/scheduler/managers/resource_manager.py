@@ -303,7 +303,7 @@ class ResourceManager(ABC, Generic[T]):
             return True
         if waits is not None and (pod.being_preempted or pod.deletion_pending or pod.cls.terminating):
             return False
-        return horizon is Horizon.SOON or pod.cls.permanent
+        return horizon is Horizon.SOON or pod.cls.is_daemon
 
     def _held_first(self, there: Mapping[str, PodRecord]) -> list[tuple[str, PodRecord]]:
         """Those of them that are reserve pods: first those that have things, then those that wait. What

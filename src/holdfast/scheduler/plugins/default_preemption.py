@@ -52,7 +52,7 @@ class DefaultPreemption(ClusterPlugin):
         self._templates.pop(cls.id, None)
 
     def may_help(self, cls: PodClass) -> bool:
-        if cls.promised_to >= 0:
+        if cls.owner_spec_id >= 0:
             return False
         if cls.pod.spec.preemption_policy == "Never":
             return False
@@ -160,7 +160,7 @@ class DefaultPreemption(ClusterPlugin):
             violating, others = self._budgets.split(pods)
             return violating + others
 
-        less = [p for p in there if p.cls.priority < priority and not p.cls.spared]
+        less = [p for p in there if p.cls.priority < priority and not p.cls.non_preemptible]
         if self.cluster.jobs.queues:
             less = [p for p in less if self.cluster.jobs.queues.may_preempt(pod, p)]
         victims = trial.victims(row, less, spared_first)

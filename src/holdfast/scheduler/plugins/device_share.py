@@ -130,7 +130,7 @@ class DeviceShare(ClusterPlugin):
             return None
         if not self._devices.active:
             return Filter.nothing(self._is_active)
-        later = self._devices.ahead if cls.ahead else None
+        later = self._devices.ahead if cls.pre_allocation else None
 
         def passes(view: View) -> Cells:
             found = asking.serves(view.rows, view.holds, later)

@@ -30,7 +30,7 @@ class DynamicReservation(ClusterPlugin):
 
     def filter(self, cls: PodClass) -> Filter | Rejected | None:
         text = cls.annotations.get(names.RESERVATION_TEMPLATE)
-        if text is None or cls.promised_to >= 0:
+        if text is None or cls.owner_spec_id >= 0:
             return None
         try:
             read_template(text)

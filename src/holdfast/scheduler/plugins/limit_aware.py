@@ -158,9 +158,9 @@ class LimitAware(ClusterPlugin):
         _, some_malformed = ceilings.version()
         if not wanted and not some_malformed:
             return Filter.nothing(self._version)
-        left = self._left_ahead if cls.ahead else _left
+        left = self._left_ahead if cls.pre_allocation else _left
         needs = [(ceiling.column, ceiling.counted.slot, amount) for ceiling, amount, _ in wanted]
-        plain = not cls.ahead and not some_malformed
+        plain = not cls.pre_allocation and not some_malformed
 
         def passes(view: View) -> Cells:
             if not (plain and isinstance(view, One)):
@@ -190,13 +190,13 @@ class LimitAware(ClusterPlugin):
                 for ceiling, amount, text in wanted
             ]
 
-        kind = None if cls.ahead else ceilings.kind
+        kind = None if cls.pre_allocation else ceilings.kind
         return Filter(passes, reasons, Scope.USAGE, self._version, kind=kind)
 
     def _left_ahead(self, view: View, ceiling: Ceiling) -> Cells:
         """For a reservation made ahead of time pods that will end are as good as gone."""
         table, slot = self.cluster.nodes, ceiling.counted.slot
-        kept = view.take(table.reserved[slot]) + view.take(table.permanent[slot])
+        kept = view.take(table.reserved[slot]) + view.take(table.daemon_requested[slot])
         return view.take(ceiling.cells) - kept
 
     def score(self, cls: PodClass) -> Score:

@@ -18,7 +18,7 @@ class NodeName(Plugin):
         if not wanted:
             return None
         nodes = self.handle.nodes
-        text = REASON if cls.promised_to < 0 else REASON_RESERVING
+        text = REASON if cls.owner_spec_id < 0 else REASON_RESERVING
 
         def passes(view: View) -> Cells:
             row = nodes.row(wanted)

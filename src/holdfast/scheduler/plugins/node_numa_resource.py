@@ -70,10 +70,10 @@ class NodeNUMAResource(ClusterPlugin):
             holds = None if view.holds is None else np.atleast_1d(view.holds)
             by_numa = None
             if asking is not None and devices.active:
-                by_numa = partial(asking.by_numa, later=devices.ahead if cls.ahead else None)
+                by_numa = partial(asking.by_numa, later=devices.ahead if cls.pre_allocation else None)
             claimed = np.atleast_1d(view.claimed(CPU))
             rows = np.atleast_1d(view.rows)
-            return judging.lacks(want, rows, holds, claimed, by_numa, explain, cls.ahead)
+            return judging.lacks(want, rows, holds, claimed, by_numa, explain, cls.pre_allocation)
 
         def passes(view: View) -> Cells:
             ok = np.ones(len(np.atleast_1d(view.rows)), dtype=np.bool_)

@@ -40,7 +40,7 @@ class NodeResourcesFit(ClusterPlugin):
             for slot, amount in cls.requests
             if slot != PODS and not self._is_ignored(names.name(slot))
         ]
-        if cls.ahead:
+        if cls.pre_allocation:
             return self._ahead(wanted)
         amounts = {need.slot: need.amount for need in wanted}
         slots = slice(0, max(amounts) + 1)
@@ -72,7 +72,7 @@ class NodeResourcesFit(ClusterPlugin):
         table = self.cluster.nodes
 
         def room(view: View, slot: int) -> Cells:
-            kept = view.take(table.reserved[slot]) + view.take(table.permanent[slot])
+            kept = view.take(table.reserved[slot]) + view.take(table.daemon_requested[slot])
             return view.allocatable(slot) - kept
 
         def passes(view: View) -> Cells:
@@ -86,7 +86,8 @@ class NodeResourcesFit(ClusterPlugin):
                 Reason(
                     text,
                     room(view, slot) < amount,
-                    resolvable=view.allocatable(slot) - view.take(table.permanent[slot]) >= amount,
+                    resolvable=view.allocatable(slot) - view.take(table.daemon_requested[slot])
+                    >= amount,
                 )
                 for slot, amount, text in wanted
             ]

@@ -241,7 +241,7 @@ class PodTopologySpread(ClusterPlugin):
         def counts(other: PodClass) -> bool:
             return (
                 not selector.everything
-                and other.promised_to not in own
+                and other.owner_spec_id not in own
                 and other.namespace == namespace
                 and not other.terminating
                 and selector.matches(other.labels)

@@ -49,8 +49,8 @@ class ReservationPlugin(ClusterPlugin):
 
     def filter(self, cls: PodClass) -> Filter | Rejected | None:
         reservations = self.cluster.reservations
-        if cls.promised_to >= 0:
-            return self._apart(cls) if cls.alone else None
+        if cls.owner_spec_id >= 0:
+            return self._apart(cls) if cls.exclusive else None
         wish = reservations.wish(cls)
         if wish.error:
             return Rejected(wish.error, error=True)
@@ -59,7 +59,7 @@ class ReservationPlugin(ClusterPlugin):
     def score(self, cls: PodClass) -> Score | None:
         """Made ahead of time, a reservation goes where there is room soonest: now, or where the pods in
         its place say they end first. Where nobody knows comes last; there, where least is missing."""
-        if not cls.ahead:
+        if not cls.pre_allocation:
             return None
         asked = [(slot, amount) for slot, amount in cls.requests if amount]
 
@@ -132,11 +132,11 @@ class ReservationPlugin(ClusterPlugin):
 
         def untaken() -> NDArray[np.bool_]:
             rows = np.ones(nodes.capacity, dtype=np.bool_)
-            for reservation in reservations.members.get(cls.promised_to, {}).values():
+            for reservation in reservations.members.get(cls.owner_spec_id, {}).values():
                 if (
                     reservation.pod is not None
                     and reservation.pod.row >= 0
-                    and reservation.pod.cls.alone
+                    and reservation.pod.cls.exclusive
                 ):
                     rows[reservation.pod.row] = False
             return rows

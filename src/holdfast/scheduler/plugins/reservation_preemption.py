@@ -91,7 +91,7 @@ class ReservationPreemption(ClusterPlugin):
         self._known.pop(cls.id, None)
 
     def may_help(self, cls: PodClass) -> bool:
-        if cls.promised_to < 0 or cls.labels.get(CAN_PREEMPT) != "true":
+        if cls.owner_spec_id < 0 or cls.labels.get(CAN_PREEMPT) != "true":
             return False
         return bool(self._less_important(cls).any())
 
@@ -207,9 +207,10 @@ class ReservationPreemption(ClusterPlugin):
             and not reservation.preemptor
             and not reservation.virtual
             and reserving.cls.priority < pod.cls.priority
-            and not reserving.cls.spared
+            and not reserving.cls.non_preemptible
             and not any(
-                owner.cls.spared for owner in self.cluster.reservations.allocated_pods(reservation)
+                owner.cls.non_preemptible
+                for owner in self.cluster.reservations.allocated_pods(reservation)
             )
         )
 

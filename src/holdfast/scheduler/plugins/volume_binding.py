@@ -199,9 +199,9 @@ class VolumeBinding(ClusterPlugin):
         if not pod.cls.volumes:
             return []
         volumes = self.cluster.volumes
-        promised, made = volumes.assumed.of(pod.uid)
+        reserved, made = volumes.assumed.of(pod.uid)
         decisions: list[Decision] = []
-        for name in promised:
+        for name in reserved:
             volume = volumes.volume(name)
             ref = volumes.assumed.volumes[name].claim
             assert volume is not None and ref is not None

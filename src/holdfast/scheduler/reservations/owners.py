@@ -182,7 +182,7 @@ class OwnerSpecs:
 
     def matching(self, cls: PodClass) -> frozenset[int]:
         """The ids of the specs the class matches. Reserve pods are nobody's owners."""
-        if not self._by_key or cls.promised_to >= 0 or cls.labels.get(RESERVATION_IGNORED) == "true":
+        if not self._by_key or cls.owner_spec_id >= 0 or cls.labels.get(RESERVATION_IGNORED) == "true":
             return _NONE
         known = self._of_class.get(cls.id)
         if known is not None and known[0] == self.version:

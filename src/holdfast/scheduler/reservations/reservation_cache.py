@@ -156,9 +156,9 @@ class ReservationCache:
 
     def concerns(self, cls: PodClass) -> bool:
         """Whether reservations matter to pods of the class."""
-        return not cls.sized and (
+        return not cls.at_reservation_size and (
             bool(self.specs.matching(cls))
-            or (names.RESERVATION_AFFINITY in cls.annotations and cls.promised_to < 0)
+            or (names.RESERVATION_AFFINITY in cls.annotations and cls.owner_spec_id < 0)
         )
 
     def traits(self, metadata: ObjectMeta) -> Traits:

@@ -62,7 +62,9 @@ def traits_of(reservation: Reservation, spec: int, node: str) -> Traits:
     """What sets the class of its reserve pod apart."""
     wishes = reservation.spec
     shared = not wishes.once and wishes.allocate_policy == AllocatePolicy.DEFAULT
-    return Traits(promised_to=spec, wants_node=node, alone=shared, ahead=wishes.pre_allocation)
+    return Traits(
+        owner_spec_id=spec, wants_node=node, exclusive=shared, pre_allocation=wishes.pre_allocation
+    )
 
 
 def held(allocatable: ResourceList, cls: PodClass, nodes: NodeTable) -> Amounts:

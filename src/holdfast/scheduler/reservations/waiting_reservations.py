@@ -138,14 +138,14 @@ class WaitingReservations:
         behind = self._behind(reservation) if amounts is None else []
         for_good = self._cluster.ledger.taken_for_good(hold)
         short: Amounts = {}
-        for slot, promised in (hold.amounts if amounts is None else amounts).items():
-            if amounts is not None and promised <= hold.amounts.get(slot, 0):
+        for slot, reserved in (hold.amounts if amounts is None else amounts).items():
+            if amounts is not None and reserved <= hold.amounts.get(slot, 0):
                 continue
             name, offered = nodes.slots.name(slot), nodes.allocatable.item(slot, row)
             if not name:
                 name, offered = self._limits.allowed(slot, row)
             if amounts is not None and reservation.waiting:
-                claimed = nodes.reserved.item(slot, row) + nodes.permanent.item(slot, row)
+                claimed = nodes.reserved.item(slot, row) + nodes.daemon_requested.item(slot, row)
                 taken = for_good.get(slot, 0)
             else:
                 claimed = nodes.claimed.item(slot, row)
@@ -153,7 +153,7 @@ class WaitingReservations:
                     claimed -= sum(each.left(slot) for each in behind)
                 taken = hold.taken.get(slot, 0)
             claimed -= max(0, hold.amounts.get(slot, 0) - taken)
-            needed = max(0, promised - taken)
+            needed = max(0, reserved - taken)
             if name and claimed + needed > offered:
                 short[slot] = claimed + needed - offered
         return short

@@ -96,7 +96,7 @@ class MigrationSteps:
             ):
                 return f'is already being migrated by PodMigrationJob "{other.name}"'
         cost = pod.cls.annotations.get(names.EVICTION_COST)
-        if pod.cls.permanent or pod.cls.pinned or cost == _NEVER:
+        if pod.cls.is_daemon or pod.cls.pinned or cost == _NEVER:
             return "is forbidden to migrate because it does not meet the requirements"
         if not move.evicts_directly and pod.scheduler not in self._cluster.served:
             return (

@@ -172,7 +172,7 @@ class ClassRows:
         if self.failed_in != self._cluster.plugin_errors.round:
             self.failure, self.unscorable, self.failed_in = None, None, -1
         answers = PluginAnswers(self.cls, self._fail, self._profile.foreign, self._is_guarded)
-        if self.cls.promised_to >= 0 and not self._profile.reservation_plugin:
+        if self.cls.owner_spec_id >= 0 and not self._profile.reservation_plugin:
             answers.reject(NO_RESERVATIONS.format(self._profile.scheduler_name))
         answers.filter_by(plugins)
         return answers

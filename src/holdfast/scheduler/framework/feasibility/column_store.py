@@ -73,10 +73,12 @@ class Columns:
         self._profiles_seen.add(profile.index)
         if profile.reservation_plugin and self._cluster.reservations.concerns(cls):
             return OwnerColumn(self._cluster, profile, cls)
-        if cls.plain is None or profile.scores_volumes:
+        if cls.without_volumes is None or profile.scores_volumes:
             column = ClassColumn(self._cluster, profile, cls)
         else:
-            column = VolumeColumn(self._cluster, profile, cls, self.column(profile, cls.plain))
+            column = VolumeColumn(
+                self._cluster, profile, cls, self.column(profile, cls.without_volumes)
+            )
         column.diagnosis.contest = NominatedPodsCheck(self._cluster, column)
         return column
 

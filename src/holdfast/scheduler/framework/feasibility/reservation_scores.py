@@ -248,10 +248,10 @@ class ReservationScores:
                 return -1
         elif not self.serves(hold):
             return -1
-        for slot, promised in named:
+        for slot, reserved in named:
             unused = remaining.get(slot, 0) - asked.get(slot, 0)
             if unused >= 0:
-                filled += 100 * (promised - unused) // promised
+                filled += 100 * (reserved - unused) // reserved
         worth = share // self._parts * _STEPS + filled // (len(named) or 1)
         return worth + _order_worth(reservation.order) if reservation.order else worth
 

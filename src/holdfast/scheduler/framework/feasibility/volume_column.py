@@ -28,8 +28,10 @@ _FEW = 6
 class VolumeColumn(ClassColumn):
     made_of_others = True
 
-    def __init__(self, cluster: Cluster, profile: Profile, cls: PodClass, plain: ClassColumn) -> None:
-        self._plain = plain
+    def __init__(
+        self, cluster: Cluster, profile: Profile, cls: PodClass, without_volumes: ClassColumn
+    ) -> None:
+        self._without_volumes = without_volumes
         self._plain_compiled = -1
         self._allowed: Bools = np.zeros(0, dtype=np.bool_)
         """The rows where the volumes can be."""
@@ -43,11 +45,11 @@ class VolumeColumn(ClassColumn):
         super().__init__(cluster, profile, cls)
 
     def totals(self) -> Ints:
-        totals = self._plain.totals()
+        totals = self._without_volumes.totals()
         if self._everywhere:
             return totals
         allowed = self._allowed[: self._size]
-        if self._plain.is_absolute or not (self._plain.fits > allowed).any():
+        if self._without_volumes.is_absolute or not (self._without_volumes.fits > allowed).any():
             return np.where(allowed, totals, INFEASIBLE)
         if self._whole is None:
             self._whole = ClassColumn(self._cluster, self._profile, self.cls)
@@ -68,22 +70,24 @@ class VolumeColumn(ClassColumn):
 
     @property
     def fits(self) -> Bools:
-        return self._plain.fits & self._allowed[: self._size]
+        return self._without_volumes.fits & self._allowed[: self._size]
 
     def suits_row(self, row: int) -> bool:
         view = One(self._table, row)
         return (
             self.rejected is None
-            and self._plain.suits_row(row)
+            and self._without_volumes.suits_row(row)
             and all(f.passes(view) for _, f in self._own_guarded() if f.scope is Scope.NODE)
         )
 
     def fits_row(self, row: int) -> bool:
-        return self.rejected is None and bool(self._allowed[row]) and self._plain.fits_row(row)
+        return (
+            self.rejected is None and bool(self._allowed[row]) and self._without_volumes.fits_row(row)
+        )
 
     @property
     def is_absolute(self) -> bool:
-        return self._plain.is_absolute
+        return self._without_volumes.is_absolute
 
     @property
     def is_local(self) -> bool:
@@ -95,7 +99,7 @@ class VolumeColumn(ClassColumn):
         return None
 
     def _guard(self) -> list[tuple[str, Filter]]:
-        return self._in_order(self._plain.guarded_filters, self._own_guarded())
+        return self._in_order(self._without_volumes.guarded_filters, self._own_guarded())
 
     def _own_guarded(self) -> list[tuple[str, Filter]]:
         if self._guarded_own is None:
@@ -118,8 +122,8 @@ class VolumeColumn(ClassColumn):
 
     def ask_again(self) -> None:
         now = self._cluster.plugin_errors.round
-        if 0 <= self._plain.failed_in != now:
-            self._plain.ask_again()
+        if 0 <= self._without_volumes.failed_in != now:
+            self._without_volumes.ask_again()
         self._whole = None
         super().ask_again()
 
@@ -128,17 +132,17 @@ class VolumeColumn(ClassColumn):
             self._catch_up()
         except RAISED as error:
             self.recover(error)
-        plain, whole = self._plain, self._whole
-        if plain.has_checked_scores:
-            plain.check_scores()
+        without_volumes, whole = self._without_volumes, self._whole
+        if without_volumes.has_checked_scores:
+            without_volumes.check_scores()
         if whole is not None and whole.has_checked_scores:
             whole.check_scores()
-        if plain.failed_in >= 0 or whole is not None:
+        if without_volumes.failed_in >= 0 or whole is not None:
             self.has_failed()
 
     def has_failed(self) -> bool:
         """What failed for the columns it is made of failed for this one."""
-        for other in (self._plain, self._whole):
+        for other in (self._without_volumes, self._whole):
             if other is not None and other.failed_in >= 0:
                 self.failed_in = other.failed_in
                 self.failure = self.failure or other.failure
@@ -149,13 +153,13 @@ class VolumeColumn(ClassColumn):
         if self._is_new:
             self._is_new = False  # both columns have just been made or brought up to date
         else:
-            self._plain.refresh()
+            self._without_volumes.refresh()
             if self._is_outdated():
                 self._compile()
-        if self._plain.compiled != self._plain_compiled:
+        if self._without_volumes.compiled != self._plain_compiled:
             self._join()
         table, nodes, usage = self._table, self._cluster.nodes_changed, self._cluster.ledger.changed
-        if not self._plain.is_local:
+        if not self._without_volumes.is_local:
             self.diagnosis.reset()
         if self._size != table.size or len(self._allowed) != table.capacity:
             self._judge()
@@ -176,13 +180,13 @@ class VolumeColumn(ClassColumn):
 
     def _join(self) -> None:
         """Puts the filters of both in the profile's order."""
-        self._plain_compiled = self._plain.compiled
-        self.constant = self._plain.constant
+        self._plain_compiled = self._without_volumes.compiled
+        self.constant = self._without_volumes.constant
         order = self._profile.filter_order
-        self.filters[:] = self._in_order(self._plain.filters, self._own)
+        self.filters[:] = self._in_order(self._without_volumes.filters, self._own)
         self._guarded_filters = None
-        self.unscorable = self._plain.unscorable
-        found = [r for r in (self._own_rejection, self._plain.rejection) if r[0] is not None]
+        self.unscorable = self._without_volumes.unscorable
+        found = [r for r in (self._own_rejection, self._without_volumes.rejection) if r[0] is not None]
         found.sort(key=lambda rejection: order[rejection[1]])
         self.rejection = found[0] if found else (None, "")
         self.rejected, self.rejected_by = self.rejection

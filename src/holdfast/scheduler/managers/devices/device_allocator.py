@@ -125,7 +125,7 @@ class Asking:
         wish = self._wishes.of(share.type)
         if wish.selector is not None:
             ok = ok & self._selected(table, wish)[rows]
-        if wish.alone:
+        if wish.exclusive:
             ok = ok & self._on_unused_switches(table, rows)
         if wish.functions is not None:
             ok = ok & cards_with_functions(self._devices, table, rows, holds, wish.functions)

@@ -112,7 +112,7 @@ class DeviceManager(ResourceManager[Allocation]):
         lacks = asking.lacks(np.array([hold.row]), np.array([hold.index]))
         return [lack.text for lack in lacks]
 
-    def promised_room(self, table: TypeTable) -> Ints:
+    def reserved_capacity(self, table: TypeTable) -> Ints:
         """What would be free, [line, row, place], were there no pods but those that stay for good."""
         kept = self._ahead.get(table.kind)
         if kept is None or kept[0].shape != table.total.shape:
@@ -139,7 +139,7 @@ class DeviceManager(ResourceManager[Allocation]):
     def ahead(self, table: TypeTable, rows: Rows) -> Ints:
         """The same on any rows, for one that does not know yet where it will wait, nor whose end it
         brings about."""
-        return self.promised_room(table)[:, rows]
+        return self.reserved_capacity(table)[:, rows]
 
     def _unclaimed(self, table: TypeTable, row: int, there: Mapping[str, PodRecord]) -> Ints:
         """What these pods and reserve pods leave of the devices of a row, [line, place]."""
@@ -374,9 +374,9 @@ class DeviceManager(ResourceManager[Allocation]):
                 if percent > max(FULL, self.tables[kind].most(row, minor))
             ]
         for kind in list(self._ahead):
-            ahead = self.promised_room(self.tables[kind])
+            ahead = self.reserved_capacity(self.tables[kind])
             del self._ahead[kind]
-            if not np.array_equal(ahead, self.promised_room(self.tables[kind])):
+            if not np.array_equal(ahead, self.reserved_capacity(self.tables[kind])):
                 problems.append(f"{kind}: what would be free without pods is not as it should be")
         kept = {kind: (table.free.copy(), table.left.copy()) for kind, table in self.tables.items()}
         for table in self.tables.values():

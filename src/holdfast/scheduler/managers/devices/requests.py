@@ -186,7 +186,7 @@ class DeviceWish(NamedTuple):
     """The labels they must have."""
     scope: str = ""
     """What they must all be on together: a switch, a NUMA node; anything if it does not say."""
-    alone: bool = False
+    exclusive: bool = False
     """Whether nobody else may have any of the devices on their switches."""
     for_all: bool = False
     """Whether the pod wants its share of every device there is."""

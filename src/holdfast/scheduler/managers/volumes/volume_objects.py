@@ -80,7 +80,7 @@ def wanted(cls: PodClass) -> WantedVolume:
             name = volume.persistent_volume_claim.claim_name
             claims.append(ClaimUse(ClaimKey(cls.namespace, name), False))
             continue
-        if volume.ephemeral is not None and cls.promised_to >= 0:
+        if volume.ephemeral is not None and cls.owner_spec_id >= 0:
             template = volume.ephemeral.volume_claim_template
             storage_class = template.spec.storage_class_name if template is not None else None
             reserved.append(ReservedUse(volume.name, storage_class))
