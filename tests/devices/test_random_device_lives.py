@@ -43,7 +43,7 @@ class DeviceLife(RandomLife):
         return device(name, *(gpu(i, health=i != sick, numa=i // 2) for i in range(count)))
 
     def live(self, steps: int) -> None:
-        happenings = (
+        actions = (
             self.new_pod,
             self.new_pod,
             self.new_pod,
@@ -56,7 +56,7 @@ class DeviceLife(RandomLife):
             self.world.restart,
         )
         for _ in range(steps):
-            self.choose(happenings)()
+            self.choose(actions)()
             self.world.settle()
             self.check()
 

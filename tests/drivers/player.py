@@ -74,19 +74,19 @@ class Player:
 
     async def play(self) -> list[str]:
         """What did not come out as the scenario expects."""
-        happenings = sorted(self._scenario.happenings, key=lambda h: (h.t, h.order))
+        actions = sorted(self._scenario.actions, key=lambda h: (h.t, h.order))
         looks: list[tuple[Document, Expectation]] = []
-        while happenings or self._later:
-            now = min([h.t for h in happenings[:1]] + [later[0] for later in self._later[:1]])
+        while actions or self._later:
+            now = min([h.t for h in actions[:1]] + [later[0] for later in self._later[:1]])
             await self._go_on_until(now)
             while self._later and self._later[0][0] <= now:
                 await self._send("DELETE", heapq.heappop(self._later)[2], missing_is_fine=True)
-            while happenings and happenings[0].t <= now:
-                happening = happenings.pop(0)
-                if isinstance(happening.action, ExpectationCheck):
-                    looks.append((happening.origin, happening.action.expectation))
+            while actions and actions[0].t <= now:
+                planned = actions.pop(0)
+                if isinstance(planned.action, ExpectationCheck):
+                    looks.append((planned.origin, planned.action.expectation))
                 else:
-                    await self._do(happening.action)
+                    await self._do(planned.action)
             await self._stage.quiet()
             for look in looks:
                 self._look(*look)

@@ -58,8 +58,8 @@ class _Lenient(Simulation):
         super().__init__(read_scenario(listed), SchedulerFactory.of(config), audit=audit)
         self.left_out: set[int] = set()
 
-    def refused(self, happening: ScenarioAction, error: InvalidObject) -> None:
-        self.left_out.add(happening.origin.number)
+    def refused(self, planned: ScenarioAction, error: InvalidObject) -> None:
+        self.left_out.add(planned.origin.number)
 
     def run_within(self, cpu_seconds: float, until: float) -> Result:
         """Raises Hang if a second of the life takes longer than that."""

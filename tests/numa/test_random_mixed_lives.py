@@ -65,10 +65,10 @@ class MixedLife:
         return device(name, *gpus, *cards, annotations=sets if name == "n1" else {})
 
     def live(self, steps: int) -> None:
-        happenings = [self.new_pod] * 6 + [self.new_reservation] * 3 + [self.goes] * 3
-        happenings += [self.devices_change, self.topology_changes, self.time_passes, self.restart]
+        actions = [self.new_pod] * 6 + [self.new_reservation] * 3 + [self.goes] * 3
+        actions += [self.devices_change, self.topology_changes, self.time_passes, self.restart]
         for _ in range(steps):
-            self.choose(happenings)()
+            self.choose(actions)()
             self.world.settle()
             self.check()
 

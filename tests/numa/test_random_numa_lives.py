@@ -44,7 +44,7 @@ class NumaLife:
         return topology(name, cpus=8, memory=8)
 
     def live(self, steps: int) -> None:
-        happenings = (
+        actions = (
             self.new_pod,
             self.new_pod,
             self.new_pod,
@@ -56,7 +56,7 @@ class NumaLife:
             self.world.restart,
         )
         for _ in range(steps):
-            self.choose(happenings)()
+            self.choose(actions)()
             self.world.settle()
             self.check()
 

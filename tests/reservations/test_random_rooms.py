@@ -30,11 +30,11 @@ class Life:
         self.made = 0
 
     def live(self, steps: int) -> None:
-        happenings = (self.come, self.come, self.come, self.go, self.end, self.reservation, self.edit)
+        actions = (self.come, self.come, self.come, self.go, self.end, self.reservation, self.edit)
         for _ in range(steps):
             self.world.graceful = self.choose((True, False))
             self.world.lost_after = self.choose((-1, -1, 1, 2, 3, 5))
-            self.choose(happenings)()
+            self.choose(actions)()
             self.world.wait(self.choose((0, 0, 3, 20)))
 
     def come(self) -> None:

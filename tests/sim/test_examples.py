@@ -24,7 +24,7 @@ FILES = sorted(
 def test_example(file: Path) -> None:
     scenario = read_scenario(load_files([str(file)]))
     expects = scenario.at_the_end or any(
-        isinstance(h.action, ExpectationCheck) for h in scenario.happenings
+        isinstance(h.action, ExpectationCheck) for h in scenario.actions
     )
     assert expects, "an example says what should come of it"
     first, second = (Simulation(scenario, SchedulerFactory.of()).run() for _ in range(2))

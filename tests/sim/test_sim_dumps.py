@@ -258,7 +258,7 @@ def test_kinds_that_scheduling_does_not_read_are_skipped_and_counted() -> None:
         "skipped: 2 ConfigMap, 1 CronJob, 1 HorizontalPodAutoscaler, 1 Ingress, 1 ResourceClaim, "
         "1 Secret, 1 Service.serving.knative.dev, 1 ServiceAccount, 1 Widget",
     )
-    assert len(scenario.happenings) == 1
+    assert len(scenario.actions) == 1
 
 
 @pytest.mark.parametrize(
@@ -422,7 +422,7 @@ def test_a_runtime_class_that_is_not_in_the_dump_is_no_reason_to_refuse_its_pods
 def test_a_step_that_applies_what_scheduling_does_not_read_is_skipped_too() -> None:
     scenario = read_scenario(documents(joined(NODE, step("1s", f"apply: {json.dumps(CONFIG)}"))))
     assert scenario.notes == ("skipped: 1 ConfigMap",)
-    assert len(scenario.happenings) == 1
+    assert len(scenario.actions) == 1
 
 
 CONFIG = _object("v1", "ConfigMap")

@@ -315,7 +315,7 @@ def _print_nodes(console: Console, result: Result) -> None:
         column.justify = "right"
     for node in nodes:
         name = node["metadata"]["name"]
-        last = result.accounts.history[name][-1]
+        last = result.node_usage.history[name][-1]
         spec = node.get("spec") or {}
         notes = ["cordoned"] if spec.get("unschedulable") else []
         notes += [f"taint {taint['key']}:{taint['effect']}" for taint in spec.get("taints") or []]

@@ -1,4 +1,4 @@
-"""What the scenario says is done to the cluster, as by a user with `kubectl`."""
+"""Carries out the actions of a scenario on the cluster, like a user with `kubectl`."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -30,7 +30,7 @@ Step = Create | Apply | Delete | Patch | Restart
 
 
 class ActionRunner:
-    """Raises InvalidObject for what an API server would refuse."""
+    """Raises InvalidObject for requests that an API server would reject."""
 
     def __init__(self, world: SimulatedCluster) -> None:
         self._world = world
@@ -169,7 +169,7 @@ class ActionRunner:
 
 
 def with_allocatable(kind: str, merge: Raw) -> Raw:
-    """A kubelet works out what it can give from what it has."""
+    """The node with the allocatable that a kubelet computes from its capacity."""
     status = merge.get("status")
     if kind != "Node" or not isinstance(status, dict) or "capacity" not in status:
         return merge
@@ -191,12 +191,13 @@ def _at(raw: Any, path: tuple[str, ...]) -> Any:
     return raw
 
 
-# Changing raw objects without touching the originals.
+# Client-side apply
 
 
 def apply(live: Any, last: Any, new: Any) -> Any:
-    """As `kubectl apply` does: what `new` says is so; what only `last` said is gone; what others
-    wrote stays."""
+    """Like `kubectl apply`: sets the fields of `new`, removes those that only `last` had, keeps
+    those that others wrote.
+    """
     if not isinstance(new, dict) or not isinstance(live, dict):
         return new
     before = last if isinstance(last, dict) else {}
@@ -206,7 +207,7 @@ def apply(live: Any, last: Any, new: Any) -> Any:
     return result
 
 
-# What an API server does not let an update change in a pod.
+# Immutable fields of a pod
 
 
 _CONTAINERS = ("containers", "initContainers")
@@ -214,7 +215,7 @@ _RESOURCES = "a pod's resources cannot be changed by an update"
 
 
 def refused_changes(live: Raw, changed: Raw) -> Iterator[InvalidObject]:
-    """Of two valid versions of a pod, what may not differ as it does."""
+    """The differences between two valid versions of a pod that an update cannot make."""
     before, after = live["spec"], changed["spec"]
     for field in _CONTAINERS:
         known = {each["name"]: each for each in before.get(field) or []}
@@ -246,7 +247,7 @@ def refused_changes(live: Raw, changed: Raw) -> Iterator[InvalidObject]:
 
 
 def _amounts(part_of_pod: Raw) -> dict[tuple[str, str], int]:
-    """Quantities by what they are worth, so that `1` and `1000m` are the same."""
+    """Quantities by value, so that `1` and `1000m` are equal."""
     resources = part_of_pod.get("resources") or {}
     return {
         (part, name): parse(quantity)

@@ -1,7 +1,7 @@
-"""Virtual time: seconds since the start of the simulation.
+"""The virtual clock, the timing annotations of objects, and a scenario's start time.
 
-The core and the objects count from the epoch, as they do everywhere; timelines and scenarios count
-from the start. The two meet here and nowhere else.
+The scheduler and the objects use Unix time; timelines and scenarios count seconds from the start. Only
+this module converts between the two.
 """
 
 from collections.abc import Iterable, Iterator
@@ -20,7 +20,7 @@ _DIGITS = 6
 
 
 class VirtualClock:
-    """Stands still until it is told to move, and never goes back."""
+    """Stands still until it is advanced, and never goes back."""
 
     def __init__(self, start: float = START) -> None:
         self.t = 0.0
@@ -51,7 +51,7 @@ class VirtualClock:
         return round(epoch - self._start, _DIGITS)
 
 
-# The simulation's annotations: when things happen to an object.
+# Timing annotations
 
 
 _ANNOTATIONS = (names.SIM_AT, names.SIM_DELETE_AT, names.SIM_RUNS_FOR, names.SIM_STOPS_IN)
@@ -59,7 +59,7 @@ _POD_ONLY = (names.SIM_RUNS_FOR, names.SIM_STOPS_IN)
 
 
 def timing(raw: Raw, found: list[InvalidObject], step_at: float | None = None) -> dict[str, float]:
-    """What the simulation's annotations say, in seconds."""
+    """The values of the simulation's annotations, in seconds."""
     name = object_name(raw)
     prefix = "apply." if step_at is not None else ""
     times: dict[str, float] = {names.SIM_AT: 0.0}
@@ -83,14 +83,6 @@ def timing(raw: Raw, found: list[InvalidObject], step_at: float | None = None) -
         field = f"{prefix}metadata.annotations[{names.SIM_DELETE_AT}]"
         found.append(InvalidObject(name, field, "is before the object is created"))
     return times
-
-
-# When virtual time starts.
-#
-# A scenario starts at 2026-01-01T00:00:00Z. What was read from a cluster carries times, and starts at
-# the newest of them: its reservations expire and its pods have waited as they would in that cluster. A
-# time before 2026 in a scenario written by hand says how old an object is at the start, and moves
-# nothing; only in objects with a resourceVersion, which a server gives, does it count.
 
 
 _PAST = frozenset(
@@ -118,7 +110,13 @@ _PARTS = ("metadata", "status", "firstTimestamp", "lastTimestamp", "eventTime")
 
 
 def start_time(objects: Iterable[Raw]) -> float:
-    """Of what is there at the start."""
+    """When virtual time starts.
+
+    A scenario starts at 2026-01-01T00:00:00Z. A dump of a cluster starts at its newest timestamp, so
+    that its reservations expire and its pods have waited as in that cluster. Only objects with a
+    resourceVersion, which a server sets, count: an earlier time in a hand-written object states its age
+    at the start.
+    """
     newest = served = float("-inf")
     for raw in objects:
         latest = max(_times(raw), default=newest)

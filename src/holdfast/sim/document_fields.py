@@ -1,4 +1,4 @@
-"""Reading the small documents of the simulation's own: what is wrong is noted, not raised."""
+"""Reads fields of Step and Expect documents and finds unknown fields, collecting errors."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,12 +16,12 @@ from holdfast.machinery.schema import UNKNOWN, Catalogue, ResourceType, read_obj
 
 @lru_cache(maxsize=10_000)
 def duration(text: str) -> float:
-    """As `parse_duration`; scenarios say the same few over and over."""
+    """Like `parse_duration`, memoized."""
     return parse_duration(text)
 
 
 def seconds(given: Any, object: str, field: str, found: list[InvalidObject]) -> float:
-    """A point in the simulation's time; 0 if there is something wrong with it, which is noted."""
+    """A point in simulated time; 0 if it is invalid, with an error noted."""
     if isinstance(given, bool) or not isinstance(given, str | int | float):
         message = f"expected a duration such as 60s, got {described(given)}"
         found.append(InvalidObject(object, field, message))
@@ -63,10 +63,8 @@ def described(value: Any) -> str:
     return "a list" if isinstance(value, list) else repr(value)
 
 
-# Fields an object's kind does not have, found as the API server of `up` finds them.
-#
-# Its strict decoding refuses them, so a misspelt field never goes unnoticed. The nearest name the field
-# could have been is suggested.
+# Unknown fields, found by the strict decoding of the local API server, with the closest known field
+# name as a suggestion.
 
 
 _CHECKED_ELSEWHERE = ("Reservation",)
@@ -74,7 +72,7 @@ _CHECKED_ELSEWHERE = ("Reservation",)
 
 
 def unknown_field_errors(raw: Raw) -> Iterator[InvalidObject]:
-    """Of an object of a known kind, or of a part of one that says its apiVersion and kind."""
+    """For an object of a known kind, or a part of one that has its apiVersion and kind."""
     group, _, version = raw["apiVersion"].rpartition("/")
     kind = _catalogue().kind(group, version, raw["kind"])
     if kind is None or raw["kind"] in _CHECKED_ELSEWHERE:

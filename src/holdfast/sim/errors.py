@@ -1,8 +1,8 @@
-"""What stops a simulation.
+"""Errors that stop a simulation.
 
 HoldfastError
-├── InvalidInput      the files are not a scenario that can be run: every reason at once
-└── InvariantBroken   the run itself went wrong, which is a fault in Holdfast
+├── InvalidInput      the files are not a valid scenario: all errors at once
+└── InvariantBroken   the run violated an invariant, which is a bug in Holdfast
 """
 
 from collections.abc import Iterable
@@ -11,7 +11,7 @@ from holdfast.api.errors import HoldfastError
 
 
 class InvalidInput(HoldfastError):
-    """Each problem is one line, which names the file, the document and the field."""
+    """One line per error, each naming the file, the document and the field."""
 
     def __init__(self, problems: Iterable[str]) -> None:
         self.problems = list(problems)
@@ -19,7 +19,7 @@ class InvalidInput(HoldfastError):
 
 
 class InvariantBroken(HoldfastError):
-    """`problems` say what does not hold; `stories` what happened to the objects they name."""
+    """`problems` are the violations; `stories` the history of the objects they name."""
 
     def __init__(self, t: float, problems: Iterable[str], stories: Iterable[str] = ()) -> None:
         self.t = t

@@ -1,16 +1,16 @@
-"""What a scenario says should come of it.
+"""Expect documents: the expected outcome of a scenario, and the check against a run.
 
     apiVersion: sim.holdfast.io/v1alpha1
     kind: Expect
-    at: 30s                         # when to look; without it, at the end
-    bound: {web-0: n1}              # or a list of nodes, of which any will do
+    at: 30s                         # when to check; by default at the end
+    bound: {web-0: n1}              # or a list of acceptable nodes
     pending: {big: "0/1 nodes are available: 1 Insufficient cpu."}   # "" is any reason
     phases: {job: Succeeded}
     absent: [Pod/default/old]
     timeline: [{t: 5s, object: Pod/default/web-0, event: Bound, node: n1}]   # in this order
     never: [{object: Pod/default/big, event: Bound}]
 
-A pod is `name` or `namespace/name`. `timeline` and `never` look at all that happened until then.
+A pod is `name` or `namespace/name`. `timeline` and `never` cover everything up to that time.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -97,7 +97,7 @@ def _read_lines(data: Raw, part: str, found: list[InvalidObject]) -> list[Line]:
 def failures(
     expected: Expectation, objects: ObjectWriter, timeline: Sequence[TimelineEntry]
 ) -> list[str]:
-    """What is not as expected, each with the field that says so."""
+    """Unmet expectations, each with its field."""
     return [
         *_check_bound(expected, objects),
         *_check_pending(expected, objects),
@@ -152,19 +152,19 @@ def _check_lines(expected: Expectation, timeline: Sequence[TimelineEntry]) -> It
         found = next((j for j in range(position, len(timeline)) if matches(timeline[j])), None)
         if found is None:
             late = " at this place" if any(map(matches, timeline)) else ""
-            yield f"timeline[{i}]: {_told(line)} did not happen{late}"
+            yield f"timeline[{i}]: {_shown_entry(line)} did not happen{late}"
         else:
             position = found + 1
     for i, line in enumerate(expected.never):
         for entry in filter(_matcher(line), timeline):
-            yield f"never[{i}]: {_told(line)} happened at {entry.t:g}s"
+            yield f"never[{i}]: {_shown_entry(line)} happened at {entry.t:g}s"
 
 
 def _matcher(line: Line) -> Callable[[TimelineEntry], bool]:
     return lambda entry: all(getattr(entry, key) == value for key, value in line.items())
 
 
-def _told(line: Line) -> str:
+def _shown_entry(line: Line) -> str:
     parts = {key: f"{value:g}s" if key == "t" else value for key, value in line.items()}
     return ", ".join(f"{key} {value}" for key, value in parts.items())
 

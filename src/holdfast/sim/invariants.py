@@ -1,4 +1,4 @@
-"""What must hold after every step, whatever the scenario."""
+"""Invariants that hold after every step of a simulation."""
 
 from collections.abc import Callable, Iterable
 
@@ -17,7 +17,7 @@ _STORY_LINES = 20
 
 
 def broken(scheduler: Scheduler, store: Store, serves: Callable[[str], bool]) -> list[str]:
-    """Every way in which the scheduler's state is wrong in itself or differs from the objects."""
+    """All inconsistencies within the scheduler's state, and between it and the objects."""
     return [
         *validate_state(scheduler.cluster),
         *_differences(scheduler, store, serves),
@@ -50,7 +50,7 @@ def _differences(scheduler: Scheduler, store: Store, serves: Callable[[str], boo
 
 
 def _held_in_vain(cluster: Cluster, store: Store) -> Iterable[str]:
-    """What is held for starving jobs is there for a pod that waits, of a job that may start."""
+    """A starvation hold must be for a pending pod of a job that exists."""
     if not cluster.jobs.holds:
         return
     for raw in store.scan(RESERVATION_GROUP, "Reservation"):
@@ -69,16 +69,16 @@ def _held_in_vain(cluster: Cluster, store: Store) -> Iterable[str]:
 
 
 def stories(cluster: Cluster, clock: VirtualClock, problems: Iterable[str]) -> list[str]:
-    """What happened to the objects that problems name."""
+    """The history of the objects that problems name."""
     names = dict.fromkeys(
         word.rstrip(":,")
         for problem in problems
         for word in problem.split()
         if word.startswith(("Pod/", "Node/", "Reservation/"))
     )
-    told = []
+    shown = []
     for name in list(names)[:10]:
         lines = cluster.story(name)[-_STORY_LINES:]
-        told.append(f"story of {name}:")
-        told.extend(f"  {line._replace(time=clock.since_start(line.time))}" for line in lines)
-    return told
+        shown.append(f"story of {name}:")
+        shown.extend(f"  {line._replace(time=clock.since_start(line.time))}" for line in lines)
+    return shown

@@ -1,4 +1,4 @@
-"""Files to documents: YAML and JSON, from files, folders and standard input."""
+"""Loads YAML and JSON documents from files, folders and standard input."""
 
 import json
 import re
@@ -21,7 +21,7 @@ _HALF_A_CHARACTER = re.compile(r"\\u[dD][89a-fA-F]")
 
 
 def load_files(paths: Sequence[str]) -> list[Document]:
-    """All documents of all files, in order. A folder stands for the files in it; `-` for stdin."""
+    """All documents of all files, in order. A folder stands for its files, `-` for stdin."""
     problems: list[str] = []
     documents: list[Document] = []
     for name, text in _texts(paths, problems):
@@ -36,8 +36,7 @@ def load_files(paths: Sequence[str]) -> list[Document]:
 
 
 def load_text(text: str, name: str) -> list[Document]:
-    """The documents of one text; those with nothing in them are left out but counted. A list stands for
-    its items."""
+    """The documents of a text; empty ones are left out but counted. A List stands for its items."""
     return list(_expanded(_documents(text, name)))
 
 
@@ -52,7 +51,7 @@ def _documents(text: str, name: str) -> list[Document]:
 
 
 def load_one(path: str) -> Any:
-    """The one document a file must have, for configuration files."""
+    """The only document of a file, for configuration files."""
     documents = load_files([path])
     if len(documents) != 1:
         raise InvalidInput([f"{path}: expected one document, found {len(documents)}"])
@@ -99,7 +98,7 @@ def _expanded(documents: Iterable[Document]) -> Iterator[Document]:
 
 
 def _item_kind(data: Any) -> dict[str, Any] | None:
-    """Of a list, what its items need not say: those of a PodList are Pods. None if it is no list."""
+    """The kind of a list's items, which they may omit: a PodList has Pods. None if it is not a list."""
     if not isinstance(data, dict) or "items" not in data:
         return None
     kind = data.get("kind")
@@ -144,13 +143,11 @@ def _depth(data: Any) -> int:
     return depth
 
 
-# Kinds that scheduling does not read: they are skipped and counted, so that a dump of a cluster
-# loads.
+# Kinds that scheduling does not read are skipped and counted, so that a dump of a cluster loads.
 #
-# A kind is skipped if it is listed here, or if its API group is none that Holdfast reads (custom
-# resources, and Kubernetes' own groups such as rbac.authorization.k8s.io). Any other kind of a group
-# Holdfast reads is probably misspelt, and an error. So is one that looks like a kind that a plugin
-# declares.
+# A kind is skipped if it is listed here, or if Holdfast reads nothing of its API group (custom
+# resources, and groups such as rbac.authorization.k8s.io). Any other kind of a group that Holdfast
+# reads is probably misspelt, and an error. So is one that resembles a kind that a plugin declares.
 
 
 _UNREAD = {
@@ -208,7 +205,7 @@ def _ratio(one: str, other: str) -> float:
 
 
 def counted(skipped: Counter[tuple[str, str]]) -> str:
-    """`31 ConfigMap, 12 Secret`, of what is counted by group and kind: the commonest first."""
+    """`31 ConfigMap, 12 Secret` from counts by group and kind, most frequent first."""
     by_name: Counter[str] = Counter()
     for (group, kind), count in skipped.items():
         read = api_version_of(kind)

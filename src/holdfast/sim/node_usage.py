@@ -1,7 +1,7 @@
-"""Requests against capacity, per node and over time.
+"""Requested and allocatable amounts per node over time, for reports and as a check of the scheduler.
 
-Kept from the objects alone, apart from the core's own books, so that it can be held against them:
-what the scheduler places must fit by this count too.
+Computed from the objects alone, independently of the scheduler's ledger: what the scheduler places must
+fit by this count too.
 """
 
 from collections.abc import Callable, Mapping
@@ -27,7 +27,7 @@ class _Account:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """How full a node was from `t` on, as shares of its cpu and memory."""
+    """A node's usage from `t` on, as shares of its cpu and memory."""
 
     t: float
     cpu: float

@@ -1,4 +1,4 @@
-"""A run as JSON: the same bytes for the same scenario, configuration and seed."""
+"""JSON output of a run: identical bytes for the same scenario, configuration and seed."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ def as_mapping(result: Result) -> dict[str, Any]:
 
 
 def to_json(results: list[tuple[str | None, Result]]) -> str:
-    """One run as it is; several with the name of each one's configuration."""
+    """One run as it is; several runs with the name of each configuration."""
     if len(results) == 1:
         content = as_mapping(results[0][1])
     else:

@@ -1,7 +1,8 @@
-"""Owner references of a scenario's objects.
+"""Reads a scenario: from documents to actions at points in time.
 
-A reference may say no uid, and an owner may have none yet: the two are then matched by name. Where both
-have one and they differ, the reference is to another object of that name.
+A document is an object, which is created at its `sim.holdfast.io/at`; a Step, which changes objects
+later; or an Expect, which states the outcome. All errors that can be found before the run are reported
+at once.
 """
 
 import uuid
@@ -42,89 +43,6 @@ _OWNERS = (
 """Kinds that have pods in a cluster."""
 
 
-def with_owner_uids(
-    happenings: Sequence[ScenarioAction], declared: Kinds = NO_KINDS
-) -> list[ScenarioAction]:
-    """With the uids that references and owners lack."""
-    created = [h.action.raw for h in happenings if isinstance(h.action, Create | Apply)]
-    uids = {
-        key_of(raw, declared): str(raw["metadata"].get("uid") or "") for raw in created if _name(raw)
-    }
-    lacking = {key for key, uid in uids.items() if not uid}
-    given: dict[Key, str] = {}
-    for happening in happenings:
-        for key, reference in _references(happening):
-            if key in lacking:
-                known = given.get(key, "")
-                given[key] = known or reference.get("uid") or ""
-    for key, uid in given.items():
-        uids[key] = uid or str(uuid.uuid5(_UIDS, str(key)))
-    return [_completed(happening, uids, declared) for happening in happenings]
-
-
-def owners_without_pods(
-    happenings: Sequence[ScenarioAction], declared: Kinds = NO_KINDS
-) -> Iterator[str]:
-    """A line about owners that no controller makes pods for, and no pod refers to."""
-    referred = {key for happening in happenings for key, _ in _references(happening)}
-    found: Counter[tuple[str, str]] = Counter()
-    for happening in happenings:
-        if isinstance(happening.action, Create | Apply):
-            raw = happening.action.raw
-            key = key_of(raw, declared)
-            if key[:2] in _OWNERS and not makes_pods(key.group, raw) and key not in referred:
-                found[key[:2]] += 1
-    if found:
-        yield f"no pods are made for: {counted(found)}"
-
-
-def _references(happening: ScenarioAction) -> Iterator[tuple[Key, dict[str, Any]]]:
-    if not isinstance(happening.action, Create | Apply):
-        return
-    metadata = happening.action.raw["metadata"]
-    for reference in metadata.get("ownerReferences") or ():
-        kind = reference.get("kind") or ""
-        namespace = "" if is_cluster_scoped(kind) else _namespace(metadata)
-        group = (reference.get("apiVersion") or "").rpartition("/")[0]
-        yield Key(group, kind, namespace, reference.get("name") or ""), reference
-
-
-def _completed(happening: ScenarioAction, uids: dict[Key, str], declared: Kinds) -> ScenarioAction:
-    action = happening.action
-    if not isinstance(action, Create | Apply):
-        return happening
-    metadata: Raw = action.raw["metadata"]
-    changes: Raw = {}
-    uid = uids[key_of(action.raw, declared)] if _name(action.raw) else ""
-    if uid and not metadata.get("uid"):
-        changes["uid"] = uid
-    references = [
-        {**reference, "uid": uids[key]} if not reference.get("uid") and uids.get(key) else reference
-        for key, reference in _references(happening)
-    ]
-    if references != (metadata.get("ownerReferences") or []):
-        changes["ownerReferences"] = references
-    if not changes:
-        return happening
-    raw = {**action.raw, "metadata": {**metadata, **changes}}
-    return replace(happening, action=replace(action, raw=raw))
-
-
-def _name(raw: Raw) -> str:
-    return str(raw["metadata"].get("name") or "")
-
-
-def _namespace(metadata: Raw) -> str:
-    return metadata.get("namespace") or names.DEFAULT_NAMESPACE
-
-
-# From documents to what happens when.
-#
-# A document is an object, which is created at its `sim.holdfast.io/at`; a Step, which changes things
-# later; or an Expect, which says what should have come of it. Everything that can be wrong with them
-# before anything runs is found here, all of it at once.
-
-
 EXPECT = "Expect"
 _FIRST = ("Namespace", "PriorityClass", "RuntimeClass", "StorageClass")
 """Kinds that others need when they are created; of objects created at one time these come first,
@@ -132,10 +50,10 @@ wherever they stand in the files."""
 
 
 def read_scenario(documents: Sequence[Document], kinds: Sequence[ObjectKind] = ()) -> Scenario:
-    """`kinds` are those of objects that plugins read. Raises InvalidInput with every problem."""
+    """`kinds` are those of objects that plugins read. Raises InvalidInput with all errors."""
     declared = declared_infos(kinds)
     problems: list[str] = []
-    happenings: list[ScenarioAction] = []
+    actions: list[ScenarioAction] = []
     at_the_end: list[tuple[Document, Expectation]] = []
     skipped: Counter[tuple[str, str]] = Counter()
     unknown: Counter[str] = Counter()
@@ -151,7 +69,7 @@ def read_scenario(documents: Sequence[Document], kinds: Sequence[ObjectKind] = (
             if isinstance(applied, dict) and _is_skipped(applied, declared):
                 skipped[_group_and_kind(applied)] += 1
             else:
-                _read_own(data, document, position, declared, found, happenings, at_the_end)
+                _read_own(data, document, position, declared, found, actions, at_the_end)
         elif _is_skipped(data, declared):
             skipped[_group_and_kind(data)] += 1
             given.append(data)
@@ -162,11 +80,11 @@ def read_scenario(documents: Sequence[Document], kinds: Sequence[ObjectKind] = (
             if not found:
                 times = timing(raw, found)
                 order = (STATED_FIRST if raw["kind"] in _FIRST else STATED, position)
-                happenings.append(ScenarioAction(times[names.SIM_AT], order, document, Create(raw)))
+                actions.append(ScenarioAction(times[names.SIM_AT], order, document, Create(raw)))
                 if not times[names.SIM_AT]:
                     given.append(raw)
         problems.extend(f"{document}: {each}" for each in found)
-    problems.extend(_missing_classes(happenings))
+    problems.extend(_missing_classes(actions))
     if not documents:
         problems.append("no documents were given")
     if problems:
@@ -177,11 +95,11 @@ def read_scenario(documents: Sequence[Document], kinds: Sequence[ObjectKind] = (
     if unknown:
         fields = ", ".join(sorted(unknown))
         notes.append(f"ignored: fields this version does not know: {fields}")
-    happenings = with_owner_uids(happenings, declared)
-    notes.extend(owners_without_pods(happenings, declared))
-    notes.extend(_templates_without_class(happenings))
+    actions = with_owner_uids(actions, declared)
+    notes.extend(owners_without_pods(actions, declared))
+    notes.extend(_templates_without_class(actions))
     start = start_time(given)
-    return Scenario(tuple(happenings), tuple(at_the_end), start, tuple(notes), tuple(kinds))
+    return Scenario(tuple(actions), tuple(at_the_end), start, tuple(notes), tuple(kinds))
 
 
 def _is_skipped(data: Raw, declared: Kinds) -> bool:
@@ -203,8 +121,9 @@ def _group_and_kind(data: Raw) -> tuple[str, str]:
 def _misspelt(
     raw: Raw, known: Sequence[InvalidObject], unknown: Counter[str]
 ) -> Iterator[InvalidObject]:
-    """Fields that do not exist. In an object a server has stored they are not misspelt but newer than
-    we are: these are counted."""
+    """Fields that do not exist. In objects stored by a server they are not misspelt but newer than
+    this version: these are counted.
+    """
     if any(each.field in ("kind", "apiVersion") for each in known):
         return
     places = {each.field for each in known}
@@ -221,7 +140,7 @@ def _read_own(
     position: int,
     declared: Kinds,
     found: list[InvalidObject],
-    happenings: list[ScenarioAction],
+    actions: list[ScenarioAction],
     at_the_end: list[tuple[Document, Expectation]],
 ) -> None:
     kind = data.get("kind")
@@ -230,12 +149,12 @@ def _read_own(
     elif kind == STEP:
         step = read_step(data, found, declared)
         if step is not None:
-            happenings.append(ScenarioAction(step[0], (STATED, position), document, step[1]))
+            actions.append(ScenarioAction(step[0], (STATED, position), document, step[1]))
     elif kind == EXPECT:
         expectation = read_expectation(data, found)
         if expectation is not None and expectation.at is not None:
             check = ExpectationCheck(expectation)
-            happenings.append(ScenarioAction(expectation.at, (STATED, position), document, check))
+            actions.append(ScenarioAction(expectation.at, (STATED, position), document, check))
         elif expectation is not None:
             at_the_end.append((document, expectation))
     else:
@@ -243,26 +162,29 @@ def _read_own(
         found.append(InvalidObject("", "kind", message))
 
 
-def _missing_classes(happenings: Sequence[ScenarioAction]) -> Iterator[str]:
-    """Priority classes that pods name and that never come to be. A pod that has its priority was
-    admitted where they are."""
-    objects, known = _objects(happenings), _priority_classes(happenings)
-    for happening, raw in objects:
+def _missing_classes(actions: Sequence[ScenarioAction]) -> Iterator[str]:
+    """Priority classes that pods name and that are never created. Pods with a priority were admitted
+    elsewhere.
+    """
+    objects, known = _objects(actions), _priority_classes(actions)
+    for planned, raw in objects:
         spec = raw.get("spec") or {} if raw["kind"] == "Pod" else {}
         name = spec.get("priorityClassName")
         if name and name not in known and spec.get("priority") is None:
-            prefix = "apply." if isinstance(happening.action, Apply) else ""
+            prefix = "apply." if isinstance(planned.action, Apply) else ""
             yield (
-                f"{happening.origin}: {object_name(raw)}: {prefix}spec.priorityClassName: "
+                f"{planned.origin}: {object_name(raw)}: {prefix}spec.priorityClassName: "
                 f"no PriorityClass with name {name} was found"
             )
 
 
-def _templates_without_class(happenings: Sequence[ScenarioAction]) -> Iterator[str]:
-    """A line about workloads whose pods an API server would refuse, since their class never comes."""
-    known = _priority_classes(happenings)
+def _templates_without_class(actions: Sequence[ScenarioAction]) -> Iterator[str]:
+    """A note about workloads whose pods an API server would reject because their class is never
+    created.
+    """
+    known = _priority_classes(actions)
     found: dict[str, list[str]] = {}
-    for _, raw in _objects(happenings):
+    for _, raw in _objects(actions):
         if makes_pods(raw["apiVersion"].rpartition("/")[0], raw):
             name = (raw["spec"]["template"].get("spec") or {}).get("priorityClassName")
             if name and name not in known:
@@ -272,10 +194,88 @@ def _templates_without_class(happenings: Sequence[ScenarioAction]) -> Iterator[s
         yield f"no pods can be made with PriorityClasses that are not here: {', '.join(texts)}"
 
 
-def _objects(happenings: Sequence[ScenarioAction]) -> list[tuple[ScenarioAction, Raw]]:
-    return [(h, h.action.raw) for h in happenings if isinstance(h.action, Create | Apply)]
+def _objects(actions: Sequence[ScenarioAction]) -> list[tuple[ScenarioAction, Raw]]:
+    return [(h, h.action.raw) for h in actions if isinstance(h.action, Create | Apply)]
 
 
-def _priority_classes(happenings: Sequence[ScenarioAction]) -> set[str]:
-    given = (raw for _, raw in _objects(happenings) if raw["kind"] == "PriorityClass")
+def _priority_classes(actions: Sequence[ScenarioAction]) -> set[str]:
+    given = (raw for _, raw in _objects(actions) if raw["kind"] == "PriorityClass")
     return {str(raw["metadata"].get("name") or "") for raw in given} | SYSTEM_CLASSES.keys()
+
+
+def with_owner_uids(
+    actions: Sequence[ScenarioAction], declared: Kinds = NO_KINDS
+) -> list[ScenarioAction]:
+    """The actions with missing uids of owners and owner references filled in.
+
+    A reference without a uid, or to an owner without one, is matched by name. If both have one and they
+    differ, the reference is to another object of that name.
+    """
+    created = [h.action.raw for h in actions if isinstance(h.action, Create | Apply)]
+    uids = {
+        key_of(raw, declared): str(raw["metadata"].get("uid") or "") for raw in created if _name(raw)
+    }
+    lacking = {key for key, uid in uids.items() if not uid}
+    given: dict[Key, str] = {}
+    for planned in actions:
+        for key, reference in _references(planned):
+            if key in lacking:
+                known = given.get(key, "")
+                given[key] = known or reference.get("uid") or ""
+    for key, uid in given.items():
+        uids[key] = uid or str(uuid.uuid5(_UIDS, str(key)))
+    return [_completed(planned, uids, declared) for planned in actions]
+
+
+def owners_without_pods(actions: Sequence[ScenarioAction], declared: Kinds = NO_KINDS) -> Iterator[str]:
+    """A note about owners that no controller creates pods for and no pod refers to."""
+    referred = {key for planned in actions for key, _ in _references(planned)}
+    found: Counter[tuple[str, str]] = Counter()
+    for planned in actions:
+        if isinstance(planned.action, Create | Apply):
+            raw = planned.action.raw
+            key = key_of(raw, declared)
+            if key[:2] in _OWNERS and not makes_pods(key.group, raw) and key not in referred:
+                found[key[:2]] += 1
+    if found:
+        yield f"no pods are made for: {counted(found)}"
+
+
+def _references(planned: ScenarioAction) -> Iterator[tuple[Key, dict[str, Any]]]:
+    if not isinstance(planned.action, Create | Apply):
+        return
+    metadata = planned.action.raw["metadata"]
+    for reference in metadata.get("ownerReferences") or ():
+        kind = reference.get("kind") or ""
+        namespace = "" if is_cluster_scoped(kind) else _namespace(metadata)
+        group = (reference.get("apiVersion") or "").rpartition("/")[0]
+        yield Key(group, kind, namespace, reference.get("name") or ""), reference
+
+
+def _completed(planned: ScenarioAction, uids: dict[Key, str], declared: Kinds) -> ScenarioAction:
+    action = planned.action
+    if not isinstance(action, Create | Apply):
+        return planned
+    metadata: Raw = action.raw["metadata"]
+    changes: Raw = {}
+    uid = uids[key_of(action.raw, declared)] if _name(action.raw) else ""
+    if uid and not metadata.get("uid"):
+        changes["uid"] = uid
+    references = [
+        {**reference, "uid": uids[key]} if not reference.get("uid") and uids.get(key) else reference
+        for key, reference in _references(planned)
+    ]
+    if references != (metadata.get("ownerReferences") or []):
+        changes["ownerReferences"] = references
+    if not changes:
+        return planned
+    raw = {**action.raw, "metadata": {**metadata, **changes}}
+    return replace(planned, action=replace(action, raw=raw))
+
+
+def _name(raw: Raw) -> str:
+    return str(raw["metadata"].get("name") or "")
+
+
+def _namespace(metadata: Raw) -> str:
+    return metadata.get("namespace") or names.DEFAULT_NAMESPACE

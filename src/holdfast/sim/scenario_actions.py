@@ -1,4 +1,4 @@
-"""What can happen in a scenario, once its documents are read."""
+"""The actions of a scenario: create, apply, delete, patch, restart, check an expectation."""
 
 from dataclasses import dataclass
 
@@ -11,7 +11,7 @@ from holdfast.sim.expect import Expectation
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """An object a Step names. Its group may be left open where the kind alone does not say."""
+    """The object a Step names. Its group may be open if the kind alone is ambiguous."""
 
     kind: str
     namespace: str
@@ -61,7 +61,7 @@ Action = Create | Apply | Delete | Patch | Restart | ExpectationCheck
 
 @dataclass(frozen=True, slots=True)
 class ScenarioAction:
-    """`order` is that of the documents, but for objects others depend on."""
+    """An action and its time. `order` is the documents' order, except that dependencies come first."""
 
     t: float
     order: tuple[int, int]
@@ -71,7 +71,7 @@ class ScenarioAction:
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    happenings: tuple[ScenarioAction, ...]
+    actions: tuple[ScenarioAction, ...]
     at_the_end: tuple[tuple[Document, Expectation], ...]
     start: float = START
     """When virtual time starts, in seconds since the epoch."""

@@ -1,4 +1,6 @@
-"""The simulated cluster: time is virtual, a record is kept, a second set of books, and an audit."""
+"""The simulated cluster: a local cluster on a virtual clock with a timeline, node usage and the
+audit.
+"""
 
 from collections.abc import Iterable
 from typing import Any
@@ -45,7 +47,7 @@ class SimulatedCluster(EmbeddedWorld):
         )
         identity = Identity(SeededNames(seed), clock.stamp)
         self.timeline = Timeline(clock)
-        self.accounts = NodeUsage()
+        self.node_usage = NodeUsage()
         self.figures = RunFigures()
         self.views: dict[Key, Any] = {}
         """Objects as the scheduler was last told of them."""
@@ -72,7 +74,7 @@ class SimulatedCluster(EmbeddedWorld):
         view = self.views[key]
         assert isinstance(view, Pod)
         scheduler = view.spec.scheduler_name
-        problems = self.accounts.does_not_fit(
+        problems = self.node_usage.does_not_fit(
             view, decision.node, lambda resource: self._checks(scheduler, resource)
         )
         if problems:
@@ -87,8 +89,8 @@ class SimulatedCluster(EmbeddedWorld):
         return self._checked[asked]
 
     def broken(self, problems: list[str]) -> InvariantBroken:
-        told = stories(self.scheduler.cluster, self.clock, problems)
-        return InvariantBroken(self.clock.t, problems, told)
+        lines = stories(self.scheduler.cluster, self.clock, problems)
+        return InvariantBroken(self.clock.t, problems, lines)
 
     def viewed(self, key: Key, view: Any) -> None:
         self.views[key] = view
@@ -105,16 +107,16 @@ class SimulatedCluster(EmbeddedWorld):
             self.views.pop(key, None)
         view, t = self.views.get(key), self.clock.t
         if isinstance(view, Pod):
-            self.accounts.put_pod(view, t)
+            self.node_usage.put_pod(view, t)
             if before is None:
                 self.figures.pod_created(view, t)
         elif isinstance(view, Node):
-            self.accounts.put_node(view, t)
+            self.node_usage.put_node(view, t)
         elif isinstance(view, Device):
-            self.accounts.put_device(view)
+            self.node_usage.put_device(view)
         elif key.kind == "Device":
-            self.accounts.drop_device(key.name)
+            self.node_usage.drop_device(key.name)
         elif key.kind == "Pod" and before is not None:
-            self.accounts.drop_pod(before["metadata"]["uid"], t)
+            self.node_usage.drop_pod(before["metadata"]["uid"], t)
         elif key.kind == "Node" and before is not None:
-            self.accounts.drop_node(key.name, t)
+            self.node_usage.drop_node(key.name, t)

@@ -1,12 +1,12 @@
-"""The loop: at each moment apply what happens, then let the scheduler decide until it is quiet.
+"""The simulation loop: applies everything due at a moment, then runs rounds until the scheduler is
+idle.
 
     scenario ─► store ─► scheduler ─► decisions ─► store ─► …
-                  └────► kubelets, volumes, budgets
+                  └────► kubelets, volume and PDB controllers
 
-Everything of one moment is applied before the scheduler is asked: ends and deletions first, then
-creations and Steps, each in the order of documents. Time then jumps to the next thing the scenario
-states, or to the scheduler's next timer if that comes first; without `until`, timers alone keep
-nothing going.
+Everything of one moment is applied before a round: ends and deletions first, then creations and Steps
+in the order of documents. Time then jumps to the next action of the scenario, or to the scheduler's
+next timer if that is earlier; without `until`, timers alone do not keep the simulation running.
 """
 
 from collections.abc import Callable
@@ -51,7 +51,7 @@ class Result:
     summary: dict[str, Any]
     unmet: list[str]
     """Expectations of the scenario that did not come true."""
-    accounts: NodeUsage
+    node_usage: NodeUsage
     plugin_errors: list[PluginReport] = field(default_factory=list)
     """What plugins raised, each different error once."""
 
@@ -84,8 +84,8 @@ class Simulation:
         """Raises InvalidInput where the scenario asks for what cannot be, InvariantBroken where
         Holdfast is wrong."""
         world = self.world
-        for happening in self._scenario.happenings:
-            world.timers.add(happening.t, self._when_due(happening), happening.order)
+        for planned in self._scenario.actions:
+            world.timers.add(planned.t, self._when_due(planned), planned.order)
         self.play(until, progress)
         self._to_look_at.extend(self._scenario.at_the_end)
         self._look()
@@ -95,9 +95,9 @@ class Simulation:
             end=end,
             timeline=world.timeline.entries,
             objects=list(world.objects.all()),
-            summary=summary(world.objects, world.accounts, world.figures, end),
+            summary=summary(world.objects, world.node_usage, world.figures, end),
             unmet=self._unmet,
-            accounts=world.accounts,
+            node_usage=world.node_usage,
             plugin_errors=list(self.plugin_errors.values()),
         )
 
@@ -120,23 +120,23 @@ class Simulation:
         self._steps.take(step, 0)
         self.world.settle()
 
-    def _when_due(self, happening: ScenarioAction) -> Callable[[], None]:
+    def _when_due(self, planned: ScenarioAction) -> Callable[[], None]:
         def come() -> None:
-            action = happening.action
+            action = planned.action
             if isinstance(action, ExpectationCheck):
-                self._to_look_at.append((happening.origin, action.expectation))
+                self._to_look_at.append((planned.origin, action.expectation))
                 return
             try:
-                self._steps.take(action, happening.order[1])
+                self._steps.take(action, planned.order[1])
             except InvalidObject as error:
-                self.refused(happening, error)
+                self.refused(planned, error)
 
         return come
 
-    def refused(self, happening: ScenarioAction, error: InvalidObject) -> None:
+    def refused(self, planned: ScenarioAction, error: InvalidObject) -> None:
         """The scenario asks for what an API server refuses: it is not one that can be run."""
         at = f"at {self.world.clock.t:g}s"
-        raise InvalidInput([f"{happening.origin}: {error} ({at})"]) from None
+        raise InvalidInput([f"{planned.origin}: {error} ({at})"]) from None
 
     def _next_moment(self, until: float | None) -> bool:
         """Moves the clock to when something is due next; False when nothing is."""

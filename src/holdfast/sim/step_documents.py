@@ -1,4 +1,4 @@
-"""Step documents: a change, and when it is made."""
+"""Step documents: a change and its time."""
 
 from typing import Any
 
@@ -81,7 +81,7 @@ def _read_action(verb: str, given: Any, found: list[InvalidObject], declared: Ki
 
 
 def _misspelt(target: Target, merge: Raw) -> list[InvalidObject]:
-    """Fields of a patch that the object cannot have: of none of the kinds it may be of."""
+    """Fields of a patch that none of the object's possible kinds has."""
     fewest: list[InvalidObject] | None = None
     for info in KINDS.values():
         if info.kind == target.kind and info.group in target.groups:

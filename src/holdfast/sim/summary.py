@@ -1,4 +1,4 @@
-"""Figures about a run."""
+"""The summary of a run: counts, waiting times, usage, and why pods are pending."""
 
 import re
 from collections import Counter
@@ -15,7 +15,7 @@ _COUNTED = re.compile(r"^(\d+) (.*)$")
 
 
 class RunFigures:
-    """What cannot be seen from the objects at the end."""
+    """Figures that the final objects do not show."""
 
     def __init__(self) -> None:
         self.pods = 0
@@ -34,7 +34,7 @@ class RunFigures:
 
 
 def summary(
-    objects: ObjectWriter, accounts: NodeUsage, figures: RunFigures, end: float
+    objects: ObjectWriter, node_usage: NodeUsage, figures: RunFigures, end: float
 ) -> dict[str, Any]:
     kinds = Counter(raw["kind"] for raw in objects.all())
     pods = objects.scan("", "Pod")
@@ -58,10 +58,10 @@ def summary(
         },
         "nodes": {
             "total": kinds["Node"],
-            "used": accounts.nodes_in_use,
-            "peak": accounts.peak_nodes,
+            "used": node_usage.nodes_in_use,
+            "peak": node_usage.peak_nodes,
         },
-        "utilisation": accounts.utilisation(end),
+        "utilisation": node_usage.utilisation(end),
         "unschedulable": _reasons(unschedulable),
     }
 
@@ -74,7 +74,7 @@ def _pod_scheduled(pod: Raw) -> Raw:
 
 
 def _reasons(conditions: list[Raw]) -> dict[str, int]:
-    """How many pods each reason keeps from a node, the commonest first."""
+    """How many pods each reason keeps pending, most frequent first."""
     counts: Counter[str] = Counter()
     for condition in conditions:
         counts.update(set(reasons_in(str(condition.get("message") or ""))))

@@ -1,4 +1,4 @@
-"""What happened, in the order it did."""
+"""The timeline of a run: what happened to objects, in order."""
 
 import msgspec
 
@@ -7,7 +7,7 @@ from holdfast.sim.clock import VirtualClock
 
 
 class TimelineEntry(msgspec.Struct, frozen=True):
-    """One line. What does not apply is left empty, never out."""
+    """One entry. Fields that do not apply are empty, never omitted."""
 
     t: float
     object: str

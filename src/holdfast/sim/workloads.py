@@ -1,12 +1,10 @@
-"""Deployments, ReplicaSets, StatefulSets, DaemonSets and Jobs of a scenario make pods, by the
-controllers that `up` runs.
+"""Workload controllers in scenarios: Deployments, ReplicaSets, StatefulSets, DaemonSets and Jobs.
 
-A scenario need not have everything a cluster has. An owner that it says nothing of counts as
-present, so pods that refer to it stay; an owner without a pod template is there to be referred to.
-Of a dump, what is needed to recognise pods that exist already is completed when their owner comes
-(`_Completion`): the ReplicaSet between a Deployment and its pods, and the revision that pods of a
-StatefulSet or DaemonSet are of. Pods run until they are deleted, whatever they say of their end;
-those of Jobs end.
+The controllers are those of `holdfast up`. A scenario may be partial: an owner that is not in it counts
+as existing, so pods that refer to it stay; an owner without a pod template is only referred to. For a
+dump, `_Completion` adds what controllers need to recognise existing pods: the ReplicaSet between a
+Deployment and its pods, and the revision of the pods of a StatefulSet or DaemonSet. Pods run until they
+are deleted, whatever end they state; those of Jobs end.
 """
 
 from collections.abc import Iterator
@@ -101,7 +99,7 @@ class ScenarioWorkloads(WorkloadControllers):
 
 
 class _Completion:
-    """What a dump lacks for the controllers to recognise the pods in it."""
+    """Adds what a dump lacks for the controllers to recognise its pods."""
 
     def __init__(self, objects: ObjectWriter) -> None:
         self._objects = objects

@@ -1,8 +1,8 @@
-"""Watches every write of a run and names those of the scheduler that break a rule.
+"""Audits every write of a run and reports scheduler writes that violate a capacity or lifecycle rule.
 
-Others may oversell a node: a user shrinks it, creates a pod that names it, resizes one in place. So
-what is judged is the difference a write of the scheduler made: a rule that is broken by more than
-before. Rules about statuses hold once nothing more follows at a moment.
+Others may overcommit a node: a user shrinks it, creates a pod with a nodeName, resizes a pod in place.
+So the audit judges the difference that a scheduler write makes: a rule that is violated more than
+before. Rules about statuses apply once nothing more follows at a moment.
 """
 
 from collections.abc import Callable, Iterator

@@ -1,7 +1,7 @@
-"""How far each rule of capacity is broken on a node.
+"""The capacity rules: how far each is violated on a node.
 
-A rule has a key for every thing it is about (a resource, a port, a CPU), so that two states of one
-node can be compared: what a write made worse has a higher amount under some key.
+A rule has a key for each thing it covers (a resource, a port, a CPU), so that two states of a node can
+be compared: a write that makes things worse has a higher amount under some key.
 """
 
 from collections import Counter
@@ -70,7 +70,7 @@ Key = tuple[str, str]
 
 
 def excesses(cluster: ClusterState, node: NodeState) -> dict[Key, Excess]:
-    """Everything that is wrong with the node; nothing can be with one that is not there."""
+    """All violations on the node; none if the node does not exist."""
     found: dict[Key, Excess] = {}
     if node.raw is None:
         return found
@@ -90,7 +90,7 @@ def excesses(cluster: ClusterState, node: NodeState) -> dict[Key, Excess]:
 def remaining(
     cluster: ClusterState, reservation: ReservationFacts, of: Callable[[Usage], Amounts]
 ) -> Amounts:
-    """What it keeps beyond what its owners use, by resource; never less than nothing."""
+    """What a reservation holds beyond its owners' use, by resource; never negative."""
     left = dict(of(reservation.usage))
     for pod in cluster.owners_of(reservation):
         for name, amount in of(pod.usage).items():
@@ -201,7 +201,7 @@ def _devices(
     reservations: list[ReservationFacts],
     found: dict[Key, Excess],
 ) -> None:
-    """Shares by device, and what reservations still keep of it."""
+    """Shares by device, and what reservations still hold of it."""
     used: dict[tuple[str, int], Amounts] = {}
     functions: Counter[tuple[str, int, str]] = Counter()
     for pod in node.special.values():
@@ -313,8 +313,9 @@ def _volumes(
     reservations: list[ReservationFacts],
     found: dict[Key, Excess],
 ) -> None:
-    """A volume is attached once, whoever uses or reserves it. What a reservation that has owners
-    reserves for more of them is left out."""
+    """A volume is attached once, whoever uses or reserves it. What a reservation with owners
+    reserves for further ones is left out.
+    """
     used = _by_driver(cluster, (pod.usage for pod in node.special.values()))
     untouched = [each.usage for each in reservations if not cluster.owners_of(each)]
     reserved = _by_driver(cluster, untouched)
@@ -341,7 +342,7 @@ def _by_driver(cluster: ClusterState, users: Iterable[Usage]) -> dict[str, set[s
 
 
 def unreachable_volumes(cluster: ClusterState, node: NodeState, pod: PodFacts) -> list[str]:
-    """Volumes of the pod that cannot be used from the node."""
+    """Volumes of the pod that are not accessible from the node."""
     found = []
     for claim in pod.usage.claims:
         volume = cluster.volumes.get(_volume_name(cluster.claims.get(claim)))

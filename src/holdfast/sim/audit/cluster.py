@@ -1,4 +1,4 @@
-"""The objects of a run as facts, by node; kept in step with every change."""
+"""The audit's model of the cluster: the facts of each node's objects, updated with every change."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -182,7 +182,7 @@ class ClusterState:
         ]
 
 
-# Whether a pod is among the owners of a reservation.
+# Owner matching
 
 
 _ID = "scheduling.koordinator.sh/reservation-id"
@@ -222,7 +222,7 @@ def expression(each: Raw, labels: Mapping[str, str]) -> bool:
 
 
 def _matches(pod: PodFacts, owner: Raw) -> bool:
-    """What one entry says must all hold."""
+    """All fields of one owner entry must match."""
     object = owner.get("object")
     if object is not None and not _is_object(pod, object):
         return False
@@ -255,6 +255,6 @@ def _is_controlled(pod: PodFacts, wanted: Raw) -> bool:
 
 
 def _asked_for(pod: PodFacts, reservation: ReservationFacts) -> bool:
-    """A pod gets the reservation it asked for, whatever that says of its owners."""
+    """A reservation requested for a pod is the pod's, whatever its owners say."""
     known = reservation.labels.get(_ID) or reservation.annotations.get(_ID)
     return bool(known) and f'"{known}"' in pod.annotations.get(_REQUIREMENT, "")

@@ -1,4 +1,4 @@
-"""Raw objects, read as far as capacity depends on them."""
+"""Facts of raw objects that capacity depends on, parsed independently of the scheduler."""
 
 import json
 import re
@@ -43,7 +43,7 @@ class Port(NamedTuple):
 
 
 class AuditDeviceShare(NamedTuple):
-    """What someone has of one device."""
+    """The allocated share of one device."""
 
     type: str
     minor: int
@@ -65,7 +65,7 @@ class NumaShare(NamedTuple):
 
 @dataclass(slots=True)
 class Usage:
-    """What a pod uses, or a reservation keeps, of a node."""
+    """What a pod uses, or a reservation holds, of a node."""
 
     requests: Amounts
     limits: Amounts
@@ -156,7 +156,7 @@ class ReservationFacts:
 
 @dataclass(slots=True)
 class DeviceFacts:
-    """The devices of a node: by type and minor what each has, and which are unhealthy."""
+    """The devices of a node: resources by type and minor, and which are unhealthy."""
 
     totals: dict[tuple[str, int], Amounts] = field(default_factory=dict)
     unhealthy: set[tuple[str, int]] = field(default_factory=set)
@@ -268,8 +268,9 @@ def topology_facts(raw: Raw) -> TopologyFacts:
 
 
 def limit_ratios(raw: Raw) -> dict[str, int]:
-    """By resource, to how many percent of allocatable limits may add up; of a malformed
-    annotation nothing."""
+    """By resource, the percentage of allocatable that limits may add up to; empty for a malformed
+    annotation.
+    """
     text = (raw["metadata"].get("annotations") or {}).get("node.koordinator.sh/limit-to-allocatable")
     ratios = {}
     for name, value in _json(text).items():
@@ -284,8 +285,9 @@ def is_device_resource(name: str) -> bool:
 
 
 def gang_of(metadata: Raw) -> tuple[str, str, int | None] | None:
-    """The gang a pod belongs to: namespace, name, and how many it needs if the pod says so; None
-    of a pod without one, or of a gang that need not be whole."""
+    """The gang of a pod: namespace, name, and minimum size if the pod states it; None without a gang
+    or if the gang need not be complete.
+    """
     annotations, labels = metadata.get("annotations") or {}, metadata.get("labels") or {}
     namespace = metadata.get("namespace", "")
     for name in (
@@ -336,7 +338,9 @@ def _usage(raw: Raw, annotations: Mapping[str, str], namespace: str, name: str) 
 
 def pod_requests(raw: Raw) -> Amounts:
     """Containers and sidecars together, or an init container with the sidecars before it if that is
-    more; pod-level requests in their place; overhead. A resize counts until it is found infeasible."""
+    more; pod-level requests replace them; plus overhead. A resize counts until it is found
+    infeasible.
+    """
     status = raw.get("status") or {}
     infeasible = any(
         each.get("type") == "PodResizePending" and each.get("reason") == "Infeasible"
@@ -460,7 +464,7 @@ def _claims(spec: Raw, namespace: str, pod: str) -> tuple[tuple[str, str], ...]:
 
 
 def _expiry(metadata: Raw, spec: Raw) -> float | None:
-    """When it ends: by `expires`, or its ttl from its creation on."""
+    """When the reservation expires: by `expires`, or its ttl from its creation."""
     if spec.get("expires"):
         return parse_time(spec["expires"])
     ttl = _duration(str(spec.get("ttl") or ""))
@@ -473,6 +477,6 @@ _UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, 
 
 @lru_cache(maxsize=4096)
 def _duration(text: str) -> float:
-    """A Go duration in seconds; 0 of what is none."""
+    """A Go duration in seconds; 0 if invalid."""
     parts = re.findall(r"(\d+\.?\d*|\.\d+)(ns|us|µs|ms|s|m|h)", text)
     return sum(float(number) * _UNITS[unit] for number, unit in parts)

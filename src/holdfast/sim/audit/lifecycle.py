@@ -1,4 +1,6 @@
-"""Rules about single objects: phases of reservations, their statuses, binds, gangs."""
+"""Rules about single objects: reservation phases and statuses, binds, gangs; and pods that wait
+needlessly.
+"""
 
 from collections.abc import Callable, Iterator
 
@@ -37,7 +39,7 @@ _GRACE = 1.0
 
 
 def phase_change(before: ReservationFacts, after: ReservationFacts) -> Iterator[str]:
-    """A phase that does not follow from the one before."""
+    """Reports a phase that cannot follow the previous one."""
     if before.phase == after.phase:
         if before.node != after.node and before.node:
             yield f"reservation moved: {after}: from node {before.node} to {after.node or 'none'}"
@@ -52,7 +54,7 @@ def phase_change(before: ReservationFacts, after: ReservationFacts) -> Iterator[
 
 
 def bind(cluster: ClusterState, pod: PodFacts) -> Iterator[str]:
-    """What is wrong with how a pod was just bound."""
+    """Reports what is wrong with a new bind."""
     if pod.deleting:
         yield f"bound while being deleted: {pod} on Node/{pod.node}"
     if cluster.node(pod.node).raw is None:
@@ -86,7 +88,7 @@ def bind(cluster: ClusterState, pod: PodFacts) -> Iterator[str]:
 
 
 def status_at_rest(cluster: ClusterState, reservation: ReservationFacts, now: float) -> Iterator[str]:
-    """What a reservation's status says that is not so, once nothing more follows."""
+    """Reports incorrect fields of a reservation's status once nothing more follows at a moment."""
     phase = reservation.phase
     conditions = {each.get("type"): each for each in reservation.status.get("conditions") or ()}
     if reservation.is_live != bool(reservation.node) and phase in ("Pending", "Available", "Waiting"):
@@ -146,7 +148,9 @@ def _shown(condition: Raw | None) -> str:
 
 
 def gang_at_rest(cluster: ClusterState, gang: Gang) -> tuple[int, int] | None:
-    """How many members of a gang are placed or done, and how many it needs; None where nobody says."""
+    """How many members of a gang are placed or finished, and how many it needs; None if that is
+    unknown.
+    """
     members = cluster.gangs.get(gang, {})
     group = cluster.groups.get(gang)
     needs: int | None = None
@@ -168,11 +172,11 @@ def gang_at_rest(cluster: ClusterState, gang: Gang) -> tuple[int, int] | None:
     return placed, needs
 
 
-# What waits though nothing keeps it waiting.
+# Liveness: pods and reservations that wait although they fit.
 #
-# Judged only after nothing has changed for a while, and only of pods, reservations and nodes that are
-# plain: whatever else could keep a pod from a node, and is not counted here, leaves it out. So nobody
-# is blamed wrongly, and a pod that was forgotten, or a wake-up that was missed, is found all the same.
+# Checked only after nothing has changed for a while, and only for pods, reservations and nodes without
+# features that this check does not model. So there are no false alarms, and a forgotten pod or a missed
+# wake-up is still found.
 
 
 QUIET = 30.0
@@ -210,7 +214,7 @@ def places_plain_pods(plugins: frozenset[str]) -> bool:
 
 
 def waiting_for_nothing(cluster: ClusterState, schedules: Schedules) -> Iterator[str]:
-    """Pods and reservations that fit and are not placed, or not Available."""
+    """Pods and reservations that fit but are not placed, or not Available."""
     cleared = {(raw.get("status") or {}).get("nominatedNodeName") for raw in cluster.existing.values()}
     nodes = [n for n in cluster.nodes.values() if n.name not in cleared and _is_plain_node(n)]
     if not nodes or cluster.asking or cluster.queues:
@@ -227,22 +231,22 @@ def waiting_for_nothing(cluster: ClusterState, schedules: Schedules) -> Iterator
         if where is not None:
             metadata = raw["metadata"]
             named = f"Pod/{metadata.get('namespace', '')}/{metadata['name']}"
-            yield f"{WAITS}: {named}: Node/{where} has {_shown_liveness(wants, free[where])}"
+            yield f"{WAITS}: {named}: Node/{where} has {_free_amounts(wants, free[where])}"
     for node in nodes:
         if all(amount >= 0 for amount in free[node.name].values()):
             for each in node.reservations.values():
                 if each.phase == "Waiting" and _waits_for_amounts(each):
-                    has = _shown_liveness(each.usage.requests, free[node.name])
+                    has = _free_amounts(each.usage.requests, free[node.name])
                     yield f"{WAITS}: {each}: Node/{node.name} has {has} besides"
 
 
 def _is_plain_node(node: NodeState) -> bool:
-    """Whether nothing but amounts keeps pods from it."""
+    """Whether only resource amounts keep pods from the node."""
     if node.raw is None or node.limits or node.topology is not None:
         return False
     spec, metadata = node.raw.get("spec") or {}, node.raw["metadata"]
-    told = {**(metadata.get("annotations") or {}), **(metadata.get("labels") or {})}
-    if spec.get("unschedulable") or spec.get("taints") or any("koordinator.sh/" in key for key in told):
+    keys = {**(metadata.get("annotations") or {}), **(metadata.get("labels") or {})}
+    if spec.get("unschedulable") or spec.get("taints") or any("koordinator.sh/" in key for key in keys):
         return False
     for each in node.reservations.values():
         # Owners have no way past a Restricted reservation that is of no use to them.
@@ -260,10 +264,10 @@ def _is_pending(raw: Raw) -> bool:
 
 
 def _is_plain(raw: Raw) -> bool:
-    """Whether it may go wherever there is enough of what it requests."""
+    """Whether the pod can run wherever its requests fit."""
     metadata, spec = raw["metadata"], raw["spec"]
-    told = [*(metadata.get("annotations") or {}), *(metadata.get("labels") or {})]
-    if any("/" in key and not key.startswith(_SIMULATION) for key in told) or gang_of(metadata):
+    keys = [*(metadata.get("annotations") or {}), *(metadata.get("labels") or {})]
+    if any("/" in key and not key.startswith(_SIMULATION) for key in keys) or gang_of(metadata):
         return False
     if any(value for key, value in spec.items() if key not in _ONLY_AMOUNTS):
         return False
@@ -274,7 +278,7 @@ def _is_plain(raw: Raw) -> bool:
 
 
 def _repels(raw: Raw) -> bool:
-    """Whether the pod keeps others from its node, or its zone."""
+    """Whether the pod keeps others from its node or zone (anti-affinity)."""
     affinity = raw["spec"].get("affinity") or {}
     return bool(
         (affinity.get("podAntiAffinity") or {}).get("requiredDuringSchedulingIgnoredDuringExecution")
@@ -289,7 +293,7 @@ def _waits_for_amounts(reservation: ReservationFacts) -> bool:
 
 
 def _free(cluster: ClusterState, node: NodeState) -> Amounts:
-    """What pods and all reservations there leave, those that wait too."""
+    """Allocatable less pods and all reservations, Waiting ones included."""
     free = dict(node.allocatable)
     add(free, {name: amount for name, amount in node.used.items() if name != "pods"}, -1)
     slots = len(node.pods)
@@ -305,5 +309,5 @@ def _fits(wants: Amounts, free: Amounts) -> bool:
     return all(free.get(name, 0) >= amount for name, amount in wants.items() if amount)
 
 
-def _shown_liveness(wants: Amounts, free: Amounts) -> str:
+def _free_amounts(wants: Amounts, free: Amounts) -> str:
     return ", ".join(f"{name} {free.get(name, 0)}" for name in sorted(wants))

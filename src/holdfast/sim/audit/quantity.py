@@ -1,4 +1,4 @@
-"""Quantities and CPU lists, read without the scheduler's own parsers."""
+"""Quantities and CPU lists, parsed independently of the scheduler."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -34,7 +34,7 @@ def milli(text: str) -> int:
 
 
 def millis(resources: Mapping[str, Any] | None) -> Amounts:
-    """A resource list in thousandths; entries that are no quantity are left out."""
+    """A resource list in thousandths; invalid quantities are left out."""
     result = {}
     for name, value in (resources or {}).items():
         try:
@@ -45,7 +45,7 @@ def millis(resources: Mapping[str, Any] | None) -> Amounts:
 
 
 def counted(thousandths: Mapping[str, int]) -> Amounts:
-    """In the units that are compared with what a node has."""
+    """In the units that are compared with a node's allocatable."""
     return {name: value if name == "cpu" else -(-value // 1000) for name, value in thousandths.items()}
 
 

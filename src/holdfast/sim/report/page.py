@@ -1,4 +1,4 @@
-"""How full each node was over time, drawn as SVG: a lane per node, cpu and memory in it."""
+"""The HTML report of a run: a self-contained page with a chart of node usage (SVG) and the timeline."""
 
 from collections.abc import Sequence
 from html import escape
@@ -14,7 +14,70 @@ _MOST_NODES = 60
 """Lanes beyond these would make a page no one scrolls to the end of."""
 
 
+def page(title: str, config: str | None, result: Result) -> str:
+    configured = f" · configuration {escape(config)}" if config else ""
+    entries = result.timeline[:_MOST_LINES]
+    left_out = len(result.timeline) - len(entries)
+    more = f"<p class=sub>{left_out} more lines are in timeline.csv.</p>" if left_out else ""
+    return f"""<!doctype html>
+<html lang="en"><head><meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>Holdfast: {escape(title)}</title><style>{_STYLE}</style></head><body>
+<h1>{escape(title)}</h1>
+<p class="sub">Holdfast simulation, {format_duration(result.end)} · seed {result.seed}{configured}</p>
+<div class="cards">{_cards(result.summary)}</div>
+<h2>Nodes over time</h2>
+<p class="key"><i style="background:var(--cpu)"></i>cpu requested
+<i style="background:var(--memory)"></i>memory requested</p>
+{occupancy(result.node_usage.history, result.end)}
+{_reasons(result.summary)}
+<h2>Timeline</h2>
+<table><thead><tr><th>time</th><th>object</th><th>event</th><th>node</th><th></th></tr></thead>
+<tbody>{"".join(map(_row, entries))}</tbody></table>{more}
+</body></html>
+"""
+
+
+def _cards(summary: dict[str, Any]) -> str:
+    pods, wait, nodes = summary["pods"], summary["wait"], summary["nodes"]
+    cards = [
+        (str(pods["bound"]), "pods bound"),
+        (str(pods["pending"]), "pods pending"),
+        (format_duration(round(wait["mean"], 3)), "mean wait"),
+        (format_duration(round(wait["max"], 3)), "longest wait"),
+        (f"{nodes['used']} of {nodes['total']}", "nodes in use at the end"),
+    ]
+    cards += [
+        (f"{shares['mean']:.0%}", f"{name} requested, mean")
+        for name, shares in summary["utilisation"].items()
+    ]
+    return "".join(
+        f'<div class="card"><b>{escape(value)}</b><span>{escape(name)}</span></div>'
+        for value, name in cards
+    )
+
+
+def _reasons(summary: dict[str, Any]) -> str:
+    if not summary["unschedulable"]:
+        return ""
+    rows = "".join(
+        f"<tr><td>{escape(reason)}</td><td class=t>{count}</td></tr>"
+        for reason, count in summary["unschedulable"].items()
+    )
+    return f"<h2>What keeps pods waiting at the end</h2><table><tbody>{rows}</tbody></table>"
+
+
+def _row(entry: TimelineEntry) -> str:
+    detail = ": ".join(part for part in (entry.reservation, entry.message) if part)
+    return (
+        f"<tr><td class=t>{format_duration(round(entry.t, 3))}</td><td>{escape(entry.object)}</td>"
+        f'<td class="{escape(entry.event)}">{escape(entry.event)}</td><td>{escape(entry.node)}</td>'
+        f"<td class=m>{escape(detail)}</td></tr>"
+    )
+
+
 def occupancy(history: dict[str, list[Sample]], end: float) -> str:
+    """Node usage over time as SVG: a lane per node with cpu and memory."""
     names = sorted(history, key=_natural)[:_MOST_NODES]
     span = end or 1.0
     height = len(names) * (_LANE + _GAP) + _AXIS
@@ -48,7 +111,7 @@ def occupancy(history: dict[str, list[Sample]], end: float) -> str:
 
 
 def _area(points: Sequence[tuple[float, float]], top: float, end: float, span: float) -> str:
-    """Steps, since a share holds until it changes."""
+    """A step curve, since a share holds until it changes."""
     bottom = top + _LANE
     if not points:
         return ""
@@ -126,65 +189,3 @@ td { border-bottom: 1px solid var(--line); } td.t { text-align: right; white-spa
 .Bound, .Running, .Available, .Ready, .Succeeded { color: var(--good); }
 .Failed { color: var(--bad); } .Unschedulable, .Waiting, .Preempted, .Evicted { color: var(--wait); }
 """
-
-
-def page(title: str, config: str | None, result: Result) -> str:
-    configured = f" · configuration {escape(config)}" if config else ""
-    entries = result.timeline[:_MOST_LINES]
-    left_out = len(result.timeline) - len(entries)
-    more = f"<p class=sub>{left_out} more lines are in timeline.csv.</p>" if left_out else ""
-    return f"""<!doctype html>
-<html lang="en"><head><meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>Holdfast: {escape(title)}</title><style>{_STYLE}</style></head><body>
-<h1>{escape(title)}</h1>
-<p class="sub">Holdfast simulation, {format_duration(result.end)} · seed {result.seed}{configured}</p>
-<div class="cards">{_cards(result.summary)}</div>
-<h2>Nodes over time</h2>
-<p class="key"><i style="background:var(--cpu)"></i>cpu requested
-<i style="background:var(--memory)"></i>memory requested</p>
-{occupancy(result.accounts.history, result.end)}
-{_reasons(result.summary)}
-<h2>Timeline</h2>
-<table><thead><tr><th>time</th><th>object</th><th>event</th><th>node</th><th></th></tr></thead>
-<tbody>{"".join(map(_row, entries))}</tbody></table>{more}
-</body></html>
-"""
-
-
-def _cards(summary: dict[str, Any]) -> str:
-    pods, wait, nodes = summary["pods"], summary["wait"], summary["nodes"]
-    cards = [
-        (str(pods["bound"]), "pods bound"),
-        (str(pods["pending"]), "pods pending"),
-        (format_duration(round(wait["mean"], 3)), "mean wait"),
-        (format_duration(round(wait["max"], 3)), "longest wait"),
-        (f"{nodes['used']} of {nodes['total']}", "nodes in use at the end"),
-    ]
-    cards += [
-        (f"{shares['mean']:.0%}", f"{name} requested, mean")
-        for name, shares in summary["utilisation"].items()
-    ]
-    return "".join(
-        f'<div class="card"><b>{escape(value)}</b><span>{escape(name)}</span></div>'
-        for value, name in cards
-    )
-
-
-def _reasons(summary: dict[str, Any]) -> str:
-    if not summary["unschedulable"]:
-        return ""
-    rows = "".join(
-        f"<tr><td>{escape(reason)}</td><td class=t>{count}</td></tr>"
-        for reason, count in summary["unschedulable"].items()
-    )
-    return f"<h2>What keeps pods waiting at the end</h2><table><tbody>{rows}</tbody></table>"
-
-
-def _row(entry: TimelineEntry) -> str:
-    detail = ": ".join(part for part in (entry.reservation, entry.message) if part)
-    return (
-        f"<tr><td class=t>{format_duration(round(entry.t, 3))}</td><td>{escape(entry.object)}</td>"
-        f'<td class="{escape(entry.event)}">{escape(entry.event)}</td><td>{escape(entry.node)}</td>'
-        f"<td class=m>{escape(detail)}</td></tr>"
-    )
