@@ -23,7 +23,7 @@ SETUP = Setup(preempts=True)
 NODES = ("n0", "n1", "n2", "n3")
 
 
-def rival(number: int, node: str, cpu: int, priority: int, port: int = 0) -> Pod:
+def nominated(number: int, node: str, cpu: int, priority: int, port: int = 0) -> Pod:
     pod = make_pod(f"rival{number}").cpu(str(cpu)).priority(priority)
     if port:
         pod.host_port(port)
@@ -65,12 +65,12 @@ def move(driver: Driver, what: tuple[Any, ...]) -> None:
         case ("nominate", number, node, cpu, priority, port):
             known = cluster.pod("default", f"rival{number}")
             if known is None or known.phase is Phase.PENDING:
-                driver.scheduler.feed(Updated(rival(number, node, cpu, priority, port)), 0.0)
+                driver.scheduler.feed(Updated(nominated(number, node, cpu, priority, port)), 0.0)
         case ("place", number, node, cpu, port):
             if cluster.pod("default", f"there{number}") is None:
                 driver.scheduler.feed(Added(occupant(number, node, cpu, port)), 0.0)
         case ("forget", kind, number):
-            pod = rival(number, "n0", 1, 0) if kind == "rival" else occupant(number, "n0", 1)
+            pod = nominated(number, "n0", 1, 0) if kind == "rival" else occupant(number, "n0", 1)
             driver.scheduler.feed(Deleted(pod), 0.0)
         case ("shrink", node, cpu):
             made = make_node(node).allocatable(cpu=str(cpu), memory="8Gi").obj()

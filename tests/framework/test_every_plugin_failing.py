@@ -59,7 +59,7 @@ class Foreign(Plugin):
     def post_filter(self, pod: PodRecord, trial: Trial) -> Nomination:
         return Nomination()
 
-    def may_help(self, cls: PodClass) -> bool:
+    def can_preempt_for(self, cls: PodClass) -> bool:
         return False
 
     def score(self, cls: PodClass) -> Score | None:
@@ -114,7 +114,7 @@ METHODS = (
     "filter",
     "watches",
     "post_filter",
-    "may_help",
+    "can_preempt_for",
     "score",
     "node_order_on_resource",
     "reserve",
@@ -127,7 +127,7 @@ METHODS = (
 ONLY_REPORTED = {
     "sort_key",
     "watches",
-    "may_help",
+    "can_preempt_for",
     "node_order_on_resource",
     "unreserve",
     "post_bind",

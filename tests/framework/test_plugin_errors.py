@@ -84,8 +84,8 @@ class Failing(Plugin):
         self._at("PostFilter", pod.cls.labels)
         return Nomination()
 
-    def may_help(self, cls: PodClass) -> bool:
-        self._at("may_help", cls.labels)
+    def can_preempt_for(self, cls: PodClass) -> bool:
+        self._at("can_preempt_for", cls.labels)
         return False
 
     def score(self, cls: PodClass) -> Score | None:

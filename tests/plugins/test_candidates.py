@@ -96,8 +96,8 @@ class Walk:
             case ("delete", number) if number in self.there:
                 self.driver.delete(self.there.pop(number).obj())
             case ("nominate", number, node, priority):
-                rival = make_pod(f"r{number}").cpu("2").priority(priority).nominated(node)
-                self.driver.update(rival.obj())
+                nominated = make_pod(f"r{number}").cpu("2").priority(priority).nominated(node)
+                self.driver.update(nominated.obj())
             case ("node", name, cpu):
                 self.driver.update(make_node(name).allocatable(cpu=str(cpu), memory="8Gi").obj())
             case ("budget", allowed):

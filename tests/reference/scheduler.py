@@ -64,11 +64,11 @@ def judge(pod: Pod, world: World, plugins: Weighted) -> Judgement:
 def against(pod: Pod, node: Node, world: World, plugins: Weighted) -> tuple[str, Unfit] | None:
     """The first plugin that turns the node down and why, if any does: with the pods there that it is
     being cleared for, and then without them."""
-    rivals = world.rivals(pod, node.metadata.name)
-    if rivals:
+    nominated_pods = world.nominated_pods(pod, node.metadata.name)
+    if nominated_pods:
         placed = dict(world.pods)
-        for rival in rivals:
-            world.put_pod(_on(rival, node.metadata.name))
+        for nominated in nominated_pods:
+            world.put_pod(_on(nominated, node.metadata.name))
         blame = _against(pod, node, world, plugins)
         world.pods = placed
         if blame is not None:

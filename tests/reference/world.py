@@ -109,7 +109,7 @@ class World:
     def on(self, node: str) -> list[Pod]:
         return [pod for pod in self.pods.values() if pod.spec.node_name == node]
 
-    def rivals(self, pod: Pod, node: str) -> list[Pod]:
+    def nominated_pods(self, pod: Pod, node: str) -> list[Pod]:
         """Pods the node is being cleared for that the pod must not get in the way of."""
         return [
             other

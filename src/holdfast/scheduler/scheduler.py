@@ -290,7 +290,7 @@ class Scheduler:
                 self.queue.wake(group, now)
             return
         cls = first.cls
-        if not self.cluster.nodes.count or self.cycle.may_help(profile, cls):
+        if not self.cluster.nodes.count or self.cycle.can_preempt_for(profile, cls):
             self.queue.wake(group, now)
             return
         column = self.cycle.column(profile, cls)
@@ -339,7 +339,7 @@ class Scheduler:
     ) -> str:
         """There is still no node for these pods, perhaps for other reasons than before."""
         first = next(iter(pods))
-        refusal = self.cluster.jobs.queues.refusal(first)
+        refusal = self.cluster.jobs.queues.admission_error(first)
         if refusal:
             for pod in pods:
                 self.cycle.tell(pod, refusal, now, "Unschedulable")
@@ -351,8 +351,8 @@ class Scheduler:
             return why.reasons
         group.wakes_on |= profile.wakes_on(why.plugins)
         group.watched = None
-        hopeless = "" if why.error else self.cycle.post_filter(profile, first, column).message
-        message = why.message(self.cluster.nodes.count, hopeless)
+        preemption_message = "" if why.error else self.cycle.post_filter(profile, first, column).message
+        message = why.message(self.cluster.nodes.count, preemption_message)
         if message != group.condition_message:
             for pod in pods:
                 self.cycle.tell(pod, message, now, why.condition)

@@ -85,7 +85,7 @@ def _waiting(picture: ClusterSnapshot, pod: PodRecord, raw: Raw, report: Report)
         report.help = []
     elif nominated:
         report.summary = f"{nominated} is being cleared for it."
-    elif refusal := picture.cluster.jobs.queues.refusal(pod):
+    elif refusal := picture.cluster.jobs.queues.admission_error(pod):
         report.summary = f"No node is looked for: {refusal}."
         if full := over_capability(picture, [pod]):
             text, never = full
@@ -289,7 +289,7 @@ def _standing(picture: ClusterSnapshot, job: Job, report: Report) -> str:
     if full is not None:
         text, never = full
         return f"It can never start: {text}." if never else f"It waits for its queue: {text}."
-    if refusal := picture.cluster.jobs.queues.refusal(waiting[0]):
+    if refusal := picture.cluster.jobs.queues.admission_error(waiting[0]):
         return f"No nodes are looked for: {refusal}."
     if job.would_be_ready(fitting):
         return f"{len(fitting)} more fit now; it waits for its turn."
@@ -315,7 +315,7 @@ def _fitting(picture: ClusterSnapshot, waiting: list[PodRecord], report: Report)
     fitting = []
     with ledger.transaction():
         for pod in waiting:
-            if picture.cluster.jobs.queues.refusal(pod):
+            if picture.cluster.jobs.queues.admission_error(pod):
                 continue
             placing = place(scheduler, pod)
             if placing.message:

@@ -37,7 +37,7 @@ class Allocate(Action):
 def schedule_one(round_: Round, pod: PodRecord) -> None:
     """Of a pod that may be in a queue, which has its say."""
     profile = round_.profiles[pod.scheduler]
-    refusal = round_.cluster.jobs.queues.refusal(pod)
+    refusal = round_.cluster.jobs.queues.admission_error(pod)
     if refusal:
         round_.cycle.refuse(profile, pod, refusal, round_.now)
         round_.turned_away.append(pod)

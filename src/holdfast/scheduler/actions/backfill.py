@@ -127,7 +127,7 @@ class Backfill(Action):
             self._backfill_job(round_, leader, until)
 
     def _backfill_pod(self, round_: Round, pod: PodRecord, until: Floats) -> bool:
-        if round_.cluster.jobs.queues.refusal(pod):
+        if round_.cluster.jobs.queues.admission_error(pod):
             return False
         row = self._row_for(round_, pod, until)
         if row < 0:
@@ -147,7 +147,7 @@ class Backfill(Action):
         let_in = []
         for pod in members:
             profile = round_.profiles[pod.scheduler]
-            if round_.cluster.jobs.queues.refusal(pod) or statement.place(profile, pod):
+            if round_.cluster.jobs.queues.admission_error(pod) or statement.place(profile, pod):
                 continue
             row = self._row_for(round_, pod, until)
             if row >= 0 and statement.put(profile, pod, row):

@@ -122,8 +122,8 @@ class HoldReconciler:
                 jobs[pod.job.name] = _no_use(pod.job)
             if jobs[pod.job.name]:
                 return jobs[pod.job.name]
-        if hopeless := self._cluster.jobs.queues.hopeless(pod):
-            return hopeless
+        if error := self._cluster.jobs.queues.never_admissible(pod):
+            return error
         reserve = reservation.pod
         if reserve is None:
             return reservation.error or "it makes no sense"

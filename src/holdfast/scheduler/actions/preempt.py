@@ -107,7 +107,7 @@ class PreemptAction(Action):
         cluster, cycle = round_.cluster, round_.cycle
         profile = round_.profiles[pod.scheduler]
         column = cycle.column(profile, pod.cls)
-        if cluster.jobs.queues.refusal(pod):
+        if cluster.jobs.queues.admission_error(pod):
             self._make_room_in_queue(round_, pod, found, victims)
             return
         row = cycle.find_row(profile, pod, column)
@@ -143,7 +143,7 @@ class PreemptAction(Action):
             round_,
             pod,
             lambda p: queues.of(p) == name and p.uid not in victims and _is_less_important(p, pod),
-            lambda: not queues.refusal(pod),
+            lambda: not queues.admission_error(pod),
             pod.cls.priority,
         )
         place = room.on_one_of(sorted({p.row for p in there if p.row >= 0})) or room.wherever(there)

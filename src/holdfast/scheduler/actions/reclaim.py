@@ -235,7 +235,7 @@ class _Reclaimer:
 
         def admitted() -> bool:
             # What goes may have been counted in the queues above, so they are looked at each time.
-            return self._is_deserved(pod, path) and not self._queues.refusal(pod)
+            return self._is_deserved(pod, path) and not self._queues.admission_error(pod)
 
         profile, row = self._round.profiles[pod.scheduler], -1
         if admitted():

@@ -198,8 +198,8 @@ class Reserve(Action):
         """Whether it waits for nothing but room."""
         jobs = round_.cluster.jobs
         if unit.job is None:
-            return not jobs.queues.hopeless(unit.pod)
-        if jobs.queues.all_refused(jobs.queues.hopeless, unit.job.waiting()):
+            return not jobs.queues.never_admissible(unit.pod)
+        if jobs.queues.all_refused(jobs.queues.never_admissible, unit.job.waiting()):
             return False
         return all(job.is_known and not job.lacks(job.waiting()) for job in jobs.partners(unit.job))
 
@@ -283,11 +283,11 @@ class Reserve(Action):
     def _as_many_as_may(self, round_: Round, tasks: list[PodRecord]) -> list[PodRecord]:
         """Those of the tasks their queue will have together, the first of them first."""
         queues = round_.cluster.jobs.queues
-        if not tasks or not queues.hopeless(*tasks):
+        if not tasks or not queues.never_admissible(*tasks):
             return tasks
         together: list[PodRecord] = []
         for pod in tasks:
-            if not queues.hopeless(*together, pod):
+            if not queues.never_admissible(*together, pod):
                 together.append(pod)
         return together
 
@@ -318,10 +318,10 @@ class Reserve(Action):
         unused = next(((pod, why) for pod in tasks if (why := no_use(pod))), None)
         if unused is not None:
             text = f"{unused[0].ref} {unused[1]}: nothing is held for it"
-        elif (hopeless := round_.reserving.never_fits(tasks)) is None:
+        elif (misfit := round_.reserving.never_fits(tasks)) is None:
             text = "no room can be held for it now"
         else:
-            text = f"{hopeless.ref} fits no node, whatever else ends: nothing is held for it"
+            text = f"{misfit.ref} fits no node, whatever else ends: nothing is held for it"
         if self._refused.get(unit.key) != text:
             self._refused[unit.key] = text
             round_.cycle.decisions.append(Emit(unit.ref, "Warning", CANNOT, text, "Reserving"))

@@ -133,7 +133,7 @@ class Cluster:
         """The names of schedulers whose pods are scheduled here."""
         self._changes = Change.NONE
         self._reports: list[Decision] = []
-        self._complaints: dict[tuple[str, str, str], str] = {}
+        self._warnings: dict[tuple[str, str, str], str] = {}
         self._handlers: dict[type, Callable[[Any], None]] = {
             Added: self._put,
             Updated: self._put,
@@ -190,12 +190,12 @@ class Cluster:
         reports, self._reports = self._reports, []
         return reports
 
-    def complain(self, about: ObjectRef, reason: str, message: str, source: str = "") -> None:
+    def warn_once(self, about: ObjectRef, reason: str, message: str, source: str = "") -> None:
         """Says on an object what is wrong with it, once; an empty message means nothing is any more.
         Different sources may each say something under the same reason."""
-        known = self._complaints.pop((about.uid, reason, source), "")
+        known = self._warnings.pop((about.uid, reason, source), "")
         if message:
-            self._complaints[about.uid, reason, source] = message
+            self._warnings[about.uid, reason, source] = message
             if message != known:
                 self.chronicle.note(self.now, about, reason, message)
                 self._reports.append(Emit(about, "Warning", reason, message, "Scheduling"))

@@ -241,8 +241,8 @@ class Diagnosis:
             combination = np.zeros(len(at), dtype=np.int64)
             for bit, reason in enumerate(reasons):
                 combination |= (reason.rows & failing.full(True)).astype(np.int64) << (2 * bit)
-                hopeless = reason.rows & ~(reason.resolvable & failing.full(True))
-                combination |= hopeless.astype(np.int64) << (2 * bit + 1)
+                unresolvable = reason.rows & ~(reason.resolvable & failing.full(True))
+                combination |= unresolvable.astype(np.int64) << (2 * bit + 1)
             for value in distinct(combination):
                 bits = int(value)
                 those = [reason for bit, reason in enumerate(reasons) if bits >> (2 * bit) & 1]

@@ -86,12 +86,12 @@ class DryRun:
             and not self._column.owned
             and self._column.is_local
             and not self._cluster.belongings.awake
-            and not self.rivals(row)
+            and not self.nominated_pods(row)
         )
 
     def _fits(self, row: int) -> bool:
         self._column.refresh()
-        return self._column.fits_row(row) and self._blame_with_rivals(row) is None
+        return self._column.fits_row(row) and self._blame_with_nominated(row) is None
 
     @property
     def is_local(self) -> bool:
@@ -123,7 +123,7 @@ class DryRun:
     def victims(
         self, row: int, pods: list[PodRecord], spared_first: Order
     ) -> list[PodRecord] | tuple[str, ...]:
-        ledger, column, rivals = self._cluster.ledger, self._column, self.rivals(row)
+        ledger, column, nominated_pods = self._cluster.ledger, self._column, self.nominated_pods(row)
         needs = column.needs
         if self._cluster.jobs.known:
             pods = self._cluster.jobs.losable(pods, self._pod.cls.priority)
@@ -132,15 +132,20 @@ class DryRun:
             and column.suits_row(row)
             and not (self._pod.uid in self._rooms and self._rooms.of(self._pod, row))
             and not (self._cluster.jobs.holds and self._starvation_hold(row))
-            and not (rivals and any(self._cluster.reservations.inside(rival, row) for rival in rivals))
+            and not (
+                nominated_pods
+                and any(
+                    self._cluster.reservations.inside(nominated, row) for nominated in nominated_pods
+                )
+            )
             and not any(pod.reservation_uid and ledger.holds.get(pod.reservation_uid) for pod in pods)
         ):
-            spare = ledger.spare(row, needs, pods, rivals)
+            spare = ledger.spare(row, needs, pods, nominated_pods)
             if min(spare.values(), default=0) < 0:
                 return tuple([need.text for need in needs if spare[need.slot] < 0])
             if column.is_local:
                 return ledger.to_remove(spare, spared_first(pods))
-            if not self._minds(pods) and not self._minds(rivals):
+            if not self._minds(pods) and not self._minds(nominated_pods):
                 column.refresh()
                 if column.fits_by_topology(row) or not self._is_allowed(row):
                     return ledger.to_remove(spare, spared_first(pods))
@@ -172,7 +177,7 @@ class DryRun:
     ) -> list[PodRecord] | tuple[str, ...]:
         needs = self._column.needs
         suits = self._column.is_local and self._column.suits_row(row)
-        if needs is not None and suits and not self.rivals(row):
+        if needs is not None and suits and not self.nominated_pods(row):
             return to_go_for_amounts(self._cluster, row, needs, reserving, gone, spared_first)
         found = to_go(
             self._cluster,
@@ -221,7 +226,7 @@ class DryRun:
         return self._blame(row)
 
     def _blame(self, row: int) -> Blame:
-        blame = self._blame_with_rivals(row)
+        blame = self._blame_with_nominated(row)
         if blame is None:
             self._column.refresh()
             fits = self._column.fits_row(row)
@@ -247,7 +252,7 @@ class DryRun:
         return [
             name
             for name in cluster.nominations
-            if name == own or ((at := row(name)) is not None and self.rivals(at))
+            if name == own or ((at := row(name)) is not None and self.nominated_pods(at))
         ]
 
     @property
@@ -274,20 +279,24 @@ class DryRun:
         logs = (cluster.ledger.changed.end, cluster.nodes_changed.end)
         return (*logs, cluster.stamp, cluster.reservations.specs.version, self._column.compiled)
 
-    def rivals(self, row: int) -> list[PodRecord]:
+    def nominated_pods(self, row: int) -> list[PodRecord]:
         """Pods the row is being cleared for that this pod must not get in the way of."""
-        pod, rivals = self._pod, _rivals(self._cluster, row, self._pod.cls.priority)
-        return [rival for rival in rivals if rival is not pod] if rivals else rivals
+        pod, nominated_pods = self._pod, _nominated_pods(self._cluster, row, self._pod.cls.priority)
+        return (
+            [nominated for nominated in nominated_pods if nominated is not pod]
+            if nominated_pods
+            else nominated_pods
+        )
 
-    def _blame_with_rivals(self, row: int) -> Blame | None:
-        rivals = self.rivals(row)
-        if not rivals:
+    def _blame_with_nominated(self, row: int) -> Blame | None:
+        nominated_pods = self.nominated_pods(row)
+        if not nominated_pods:
             return None
-        if _is_about_room(self._cluster, self._column, row, rivals):
-            blame = _blame_room(self._cluster, self._column, row, rivals)
-            if blame is not None or not self._minds(rivals):
+        if _is_about_room(self._cluster, self._column, row, nominated_pods):
+            blame = _blame_room(self._cluster, self._column, row, nominated_pods)
+            if blame is not None or not self._minds(nominated_pods):
                 return blame
-        with _placed(self._cluster, rivals, row, self._cluster.ledger.transaction()):
+        with _placed(self._cluster, nominated_pods, row, self._cluster.ledger.transaction()):
             self._column.refresh()
             blame = None if self._column.fits_row(row) else self._column.diagnosis.blame(row)
         self._column.refresh()
@@ -341,31 +350,33 @@ class NominatedPodsCheck:
         if not self._column.is_local:
             return None
         cluster = self._cluster
-        rivals = _rivals(cluster, row, self._column.cls.priority)
-        if not rivals:
+        nominated_pods = _nominated_pods(cluster, row, self._column.cls.priority)
+        if not nominated_pods:
             return None
-        if _is_about_room(cluster, self._column, row, rivals):
-            return _blame_room(cluster, self._column, row, rivals)
-        with _placed(cluster, rivals, row, cluster.ledger.peek()):
+        if _is_about_room(cluster, self._column, row, nominated_pods):
+            return _blame_room(cluster, self._column, row, nominated_pods)
+        with _placed(cluster, nominated_pods, row, cluster.ledger.peek()):
             blame = self._column.diagnosis.blame(row)
         return blame if blame.plugin else None
 
 
-def _is_about_room(cluster: Cluster, column: ClassColumn, row: int, rivals: list[PodRecord]) -> bool:
+def _is_about_room(
+    cluster: Cluster, column: ClassColumn, row: int, nominated_pods: list[PodRecord]
+) -> bool:
     """Whether nothing matters on the row but room, and after that topology."""
     return (
         column.needs is not None
-        and not any(cluster.reservations.inside(rival, row) for rival in rivals)
+        and not any(cluster.reservations.inside(nominated, row) for nominated in nominated_pods)
         and column.suits_row(row)
     )
 
 
 def _blame_room(
-    cluster: Cluster, column: ClassColumn, row: int, rivals: list[PodRecord]
+    cluster: Cluster, column: ClassColumn, row: int, nominated_pods: list[PodRecord]
 ) -> Blame | None:
     """What of room is lacking once rivals have theirs."""
     needs = column.needs or ()
-    spare = cluster.ledger.spare(row, needs, (), rivals)
+    spare = cluster.ledger.spare(row, needs, (), nominated_pods)
     lacking = [need for need in needs if spare[need.slot] < 0]
     if not lacking:
         return None
@@ -374,7 +385,7 @@ def _blame_room(
     return Blame(column.needing, tuple(need.text for need in lacking), hopeful)
 
 
-def _rivals(cluster: Cluster, row: int, priority: int) -> list[PodRecord]:
+def _nominated_pods(cluster: Cluster, row: int, priority: int) -> list[PodRecord]:
     """Pods of at least that priority the row is being cleared for, and for whom nothing is held. Those
     that were put somewhere meanwhile, if only to see how that would be, are there already."""
     nominated = cluster.nominations.get(cluster.nodes.name(row))

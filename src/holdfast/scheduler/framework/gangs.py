@@ -143,7 +143,7 @@ class Gangs:
         for each in jobs:
             each.tried = True
         refusal = self.hindrance(jobs, members)
-        if refusal is None and self._is_hopeless(jobs, members):
+        if refusal is None and self._needs_free_node(jobs, members):
             wakes_on = self._may_wake(members)
             for pod in members:
                 self.note_nominated(pod)
@@ -229,7 +229,7 @@ class Gangs:
                 text = f"{job.name} waits for {', '.join(map(str, names))}"
                 return self._said(NOT_ENOUGH_TASKS, text, Change.NONE)
             queues = self._cluster.jobs.queues
-            refuses = queues.closed if may_make_room else queues.refusal
+            refuses = queues.closed if may_make_room else queues.admission_error
             refusal = queues.all_refused(refuses, own)
             if refusal:
                 return self._said(QUEUE, refusal, _ROOM | Change.OTHER)
@@ -275,7 +275,7 @@ class Gangs:
                 lacking.append(name)
         return lacking
 
-    def _is_hopeless(self, jobs: list[Job], members: list[PodRecord]) -> bool:
+    def _needs_free_node(self, jobs: list[Job], members: list[PodRecord]) -> bool:
         """Whether there is too little room for the job, which has been told so before."""
         if len(members) < _FEW or len(jobs) > 1 or not all(pod.condition_message for pod in members):
             return False
@@ -435,7 +435,7 @@ class Gangs:
                 profile = self._profiles[pod.scheduler]
                 kind = (profile.index, pod.cls.id)
                 if (kind in tried and pod.pinned_node is None and not pod.nominated) or (
-                    queues and queues.refusal(pod)
+                    queues and queues.admission_error(pod)
                 ):
                     again.append(pod)
                 elif statement.place(profile, pod):
@@ -473,7 +473,7 @@ class Gangs:
         for pod in left:
             profile = self._profiles[pod.scheduler]
             kind = (profile.index, pod.cls.id, pod.pinned_node)
-            refusal = self._jobs.queues.refusal(pod)
+            refusal = self._jobs.queues.admission_error(pod)
             if refusal:
                 told[kind] = refusal, "Unschedulable", ()
                 wakes_on |= _ROOM | Change.OTHER

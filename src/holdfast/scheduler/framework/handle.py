@@ -295,9 +295,9 @@ class Nodes:
                     self._cluster.plugin_errors.note(self._plugin, "NodeColumn", error)
             texts = "; ".join(words_of(error) or type(error).__name__ for error in problems)
             message = f"plugin {self._plugin}: {texts}"
-            self._cluster.complain(about, UNREADABLE, message, self._plugin)
+            self._cluster.warn_once(about, UNREADABLE, message, self._plugin)
         if known is not None and self._problems.get(row) != known:
-            self._cluster.complain(known, UNREADABLE, "", self._plugin)
+            self._cluster.warn_once(known, UNREADABLE, "", self._plugin)
 
 
 class Handle:

@@ -175,7 +175,7 @@ class HoldPlanner:
     def _take(self, statement: Statement, profile: Profile, pod: PodRecord, row: int) -> bool:
         """Takes a place there for the pod, if it fits as things are."""
         column = self._cycle.column(profile, pod.cls)
-        if not column.fits_row(row) or self._cluster.jobs.queues.refusal(pod):
+        if not column.fits_row(row) or self._cluster.jobs.queues.admission_error(pod):
             return False
         self._cycle.nominate_reservation(profile, pod, column, row)
         return statement.put(profile, pod, row)

@@ -415,7 +415,7 @@ class Plugin:
     def post_filter(self, pod: PodRecord, trial: Trial) -> Nomination:
         return Nomination()
 
-    def may_help(self, cls: PodClass) -> bool:
+    def can_preempt_for(self, cls: PodClass) -> bool:
         """Whether `post_filter` could find something for pods of the class; if not, it is asked for
         its message once for all of them."""
         return True

@@ -128,7 +128,7 @@ class Cycle:
     def _goes_ahead(self, owner: PodRecord, room: ReservationInfo, row: int, now: float) -> bool:
         """Where victims were gone before their room could be held, there is no need to: the pod it is
         for takes it. Once, for it may have to wait before it tries again."""
-        if room.offered or owner.nominated != room.wants_node:
+        if room.taken_early or owner.nominated != room.wants_node:
             return False
         profile = self.profiles.get(owner.scheduler)
         if profile is None or owner.job is not None or owner.queue or self._cluster.jobs.queues:
@@ -139,7 +139,7 @@ class Cycle:
         trial = DryRun(self._cluster, column, owner, self._is_pinned(profile, owner))
         if column.rejected is not None or not trial.fits(row) or not self.take(owner):
             return False
-        room.offered = True
+        room.taken_early = True
         self.nominate_reservation(profile, owner, column, row)
         owner.reservation_uid = owner.reservation_uid or room.uid
         return self.claim(profile, owner, row, now)
@@ -559,7 +559,7 @@ class Cycle:
     # No node was found
 
     def _no_node(self, profile: Profile, pod: PodRecord, column: ClassColumn, now: float) -> None:
-        if self.terse and self._queue.is_scout(pod) and self._is_hopeless(profile, pod):
+        if self.terse and self._queue.is_scout(pod) and self._needs_free_node(profile, pod):
             wakes_on = pod.wakes_on | self.may_wake(profile, column)
             self._queue.reject(pod, self.group_key(profile, pod), wakes_on, now)
             return
@@ -647,7 +647,7 @@ class Cycle:
 
     def _warn(self, nomination: Nomination) -> None:
         for warning in nomination.warnings:
-            self._cluster.complain(*warning)
+            self._cluster.warn_once(*warning)
 
     def make_room(self, profile: Profile, pod: PodRecord, now: float) -> bool:
         """Whether a reserve pod, with others of its job, was given a place at the cost of others."""
@@ -696,7 +696,7 @@ class Cycle:
         self.apply(nomination.decisions)
         self.decisions += binds
 
-    def _is_hopeless(self, profile: Profile, pod: PodRecord) -> bool:
+    def _needs_free_node(self, profile: Profile, pod: PodRecord) -> bool:
         """Whether nothing but a free node could help the pod, which has been told so before."""
         if (
             pod.deletion_pending
@@ -705,13 +705,13 @@ class Cycle:
             or not pod.condition_message
         ):
             return False
-        return not self.may_help(profile, pod.cls)
+        return not self.can_preempt_for(profile, pod.cls)
 
-    def may_help(self, profile: Profile, cls: PodClass) -> bool:
+    def can_preempt_for(self, profile: Profile, cls: PodClass) -> bool:
         """Whether `post_filter` of some plugin could find something for the class."""
         for plugin in profile.post_filters:
             try:
-                if plugin.may_help(cls):
+                if plugin.can_preempt_for(cls):
                     return True
             except RAISED as error:
                 self._errors.note(plugin.name, "PostFilter", error)

@@ -30,7 +30,7 @@ class QueueLimits:
         self._queues = queues
         self._cluster = cluster
 
-    def refusal(self, pods: Pods) -> str:
+    def admission_error(self, pods: Pods) -> str:
         """Why the pods, all of one queue, may not be placed, whatever room there is; empty if they
         may."""
         name = self._queues.of(pods[0])
@@ -41,7 +41,7 @@ class QueueLimits:
             return ""  # it was asked of the pod it is for
         return self._takes_guaranteed(name, pods)
 
-    def hopeless(self, pods: Pods) -> str:
+    def never_admissible(self, pods: Pods) -> str:
         """Why room on nodes would be no use to the pods, all of one queue; empty if it would. What is
         guaranteed to others may be free besides one day."""
         name = self._queues.of(pods[0])

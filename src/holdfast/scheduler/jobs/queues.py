@@ -218,14 +218,14 @@ class Queues:
             name = record.parent
         return found
 
-    def refusal(self, *pods: PodRecord) -> str:
+    def admission_error(self, *pods: PodRecord) -> str:
         """Why the pods, all of one queue, may not be placed, whatever room there is; empty if they
         may."""
-        return self._limits.refusal(pods) if self.known or self.of(pods[0]) else ""
+        return self._limits.admission_error(pods) if self.known or self.of(pods[0]) else ""
 
-    def hopeless(self, *pods: PodRecord) -> str:
+    def never_admissible(self, *pods: PodRecord) -> str:
         """Why room on nodes would be no use to the pods, all of one queue; empty if it would."""
-        return self._limits.hopeless(pods) if self.known or self.of(pods[0]) else ""
+        return self._limits.never_admissible(pods) if self.known or self.of(pods[0]) else ""
 
     def all_refused(self, refuses: Callable[[PodRecord], str], pods: Iterable[PodRecord]) -> str:
         """What one of the methods here says of the first of the pods; empty if it lets any pass."""

@@ -51,7 +51,7 @@ class DefaultPreemption(ClusterPlugin):
         self._known.pop(cls.id, None)
         self._templates.pop(cls.id, None)
 
-    def may_help(self, cls: PodClass) -> bool:
+    def can_preempt_for(self, cls: PodClass) -> bool:
         if cls.owner_spec_id >= 0:
             return False
         if cls.pod.spec.preemption_policy == "Never":
@@ -191,11 +191,11 @@ class DefaultPreemption(ClusterPlugin):
             if not (victim.cls.terminating or victim.being_preempted)
         ]
         # Where all are on their way out already, those for whose sake they are may still hope.
-        rivals = list(self.cluster.nominations.get(node, {}).values()) if staying else ()
+        nominated_pods = list(self.cluster.nominations.get(node, {}).values()) if staying else ()
         decisions: list[Decision] = [
-            Nominate(rival.ref, "")
-            for rival in rivals
-            if rival.cls.priority < pod.cls.priority and not self._is_held(rival, node)
+            Nominate(nominated.ref, "")
+            for nominated in nominated_pods
+            if nominated.cls.priority < pod.cls.priority and not self._is_held(nominated, node)
         ]
         for victim in staying:
             decisions += preemption(

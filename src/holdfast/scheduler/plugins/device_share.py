@@ -138,7 +138,7 @@ class DeviceShare(ClusterPlugin):
 
         def reasons(view: View) -> list[Reason]:
             return [
-                Reason(lack.text, bool(lack.rows) if view.single else lack.rows, not lack.hopeless)
+                Reason(lack.text, bool(lack.rows) if view.single else lack.rows, not lack.unresolvable)
                 for lack in asking.lacks(view.rows, view.holds, later)
             ]
 

@@ -118,9 +118,9 @@ class Ceilings:
         if problem and info is not None:
             self._faulty[row] = ObjectRef("Node", "", info.name, info.uid)
         if told is not None and self._faulty.get(row) != told:
-            self._cluster.complain(told, INVALID, "")
+            self._cluster.warn_once(told, INVALID, "")
         if row in self._faulty:
-            self._cluster.complain(self._faulty[row], INVALID, problem)
+            self._cluster.warn_once(self._faulty[row], INVALID, problem)
 
 
 # LimitAware: the limits of a node's pods may add up to so much of what it has, and no more; and of

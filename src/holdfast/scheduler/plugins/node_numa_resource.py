@@ -83,7 +83,9 @@ class NodeNUMAResource(ClusterPlugin):
 
         def reasons(view: View) -> list[Reason]:
             return [
-                Reason(lack.text, bool(lack.rows[0]) if view.single else lack.rows, not lack.hopeless)
+                Reason(
+                    lack.text, bool(lack.rows[0]) if view.single else lack.rows, not lack.unresolvable
+                )
                 for lack in lacks(view, explain=True)
             ]
 

@@ -85,7 +85,7 @@ class ReservationPlugin(ClusterPlugin):
         when = room_at(self.cluster, row, asked) if self.cluster.jobs.lengths_are_told else None
         return unknown if when is None else _NOW - math.ceil(when * 1000)
 
-    def may_help(self, cls: PodClass) -> bool:
+    def can_preempt_for(self, cls: PodClass) -> bool:
         return False
 
     def post_filter(self, pod: PodRecord, trial: Trial) -> Nomination:
@@ -100,7 +100,7 @@ class ReservationPlugin(ClusterPlugin):
         if (
             reservation is None
             or reservation.pod is None
-            or (reservation.pod.row != row and not reservation.offered)
+            or (reservation.pod.row != row and not reservation.taken_early)
         ):
             return Outcome(NOT_ACTIVE)
         waits = reservation.virtual or pod.uid in self.cluster.virtuals.waits

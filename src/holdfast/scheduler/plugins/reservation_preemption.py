@@ -90,7 +90,7 @@ class ReservationPreemption(ClusterPlugin):
     def _forget(self, cls: PodClass) -> None:
         self._known.pop(cls.id, None)
 
-    def may_help(self, cls: PodClass) -> bool:
+    def can_preempt_for(self, cls: PodClass) -> bool:
         if cls.owner_spec_id < 0 or cls.labels.get(CAN_PREEMPT) != "true":
             return False
         return bool(self._less_important(cls).any())

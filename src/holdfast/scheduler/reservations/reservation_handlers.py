@@ -115,7 +115,7 @@ class ReservationHandlers:
         self._settle(info, changed)
         reservations.see_leaving(info)
         for reason, message in problems(reservation).items():
-            self._cluster.complain(info.ref, reason, message)
+            self._cluster.warn_once(info.ref, reason, message)
         if renewed:
             reservations.opened(info)
 
@@ -142,7 +142,7 @@ class ReservationHandlers:
             del self._uid[reservation.name]
         self._reservations.softly_evicted.pop(uid, None)
         for reason in (INVALID_PRIORITY, INVALID_CAN_PREEMPT, INCOMPLETE_GANG):
-            self._cluster.complain(reservation.ref, reason, "")
+            self._cluster.warn_once(reservation.ref, reason, "")
         self.let_go(reservation)
         self._cluster.jobs.holds.drop(reservation)
         self._cluster.jobs.gone(reservation.object.metadata.uid)

@@ -66,7 +66,6 @@ class ReservationInfo:
         "name",
         "node_gone",
         "object",
-        "offered",
         "once",
         "order",
         "pod",
@@ -77,6 +76,7 @@ class ReservationInfo:
         "resized",
         "restricted",
         "spec",
+        "taken_early",
         "uid",
         "virtual",
         "waiting",
@@ -142,7 +142,7 @@ class ReservationInfo:
         """The uid of the pod whose preempted room it holds, if it was made for that."""
         self.released = False
         """Whether that pod needs it no more."""
-        self.offered = False
+        self.taken_early = False
         """Whether that pod took the room before it was held."""
         self.clears: frozenset[str] = frozenset()
         """The uids of reservations that have to go before it has the room it waits for."""

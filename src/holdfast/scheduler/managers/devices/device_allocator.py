@@ -55,7 +55,7 @@ class DeviceLack(NamedTuple):
 
     text: str
     rows: Bools
-    hopeless: bool
+    unresolvable: bool
     """Whether nothing anybody gives up could help."""
 
 

@@ -46,7 +46,7 @@ Look = Callable[[str], Any]
 class NumaLack(NamedTuple):
     text: str
     rows: Bools
-    hopeless: bool
+    unresolvable: bool
     """Whether nothing anybody gives up could help."""
 
 
@@ -81,18 +81,18 @@ class Judging:
         explained, not everything has a text. `ahead`: the pods can wait for others to end."""
         cpus, found, open_ = self._cpus, list[NumaLack](), np.ones(len(rows), dtype=np.bool_)
 
-        def all_out(texts: dict[str, Bools], hopeless: bool) -> None:
+        def all_out(texts: dict[str, Bools], unresolvable: bool) -> None:
             nonlocal open_
             closed = np.zeros_like(open_)
             for text, rows_out in texts.items():
                 where = rows_out & open_
                 if where.any():
-                    found.append(NumaLack(text, where, hopeless))
+                    found.append(NumaLack(text, where, unresolvable))
                     closed |= where
             open_ = open_ & ~closed
 
-        def out(text: str, where: Bools, hopeless: bool) -> None:
-            all_out({text: where}, hopeless)
+        def out(text: str, where: Bools, unresolvable: bool) -> None:
+            all_out({text: where}, unresolvable)
 
         valid = cpus.valid[rows] if cpus.active else np.zeros(len(rows), dtype=np.bool_)
         node_policy = self._numa_codes(rows)
