@@ -256,11 +256,11 @@ def test_a_node_that_lost_its_device_object_offers_nothing_while_its_pods_are_th
 
 def test_a_restart_knows_who_has_what() -> None:
     world = with_gpus(4).put(wants("a", 30), wants("b", 200), wants("c", 80))
-    before = world.scheduler.cluster.belongings.devices
+    before = world.scheduler.cluster.managers.devices
     free = {kind: table.free.tolist() for kind, table in before.tables.items()}
     world.restart()
     world.settle()
-    after = world.scheduler.cluster.belongings.devices
+    after = world.scheduler.cluster.managers.devices
     assert {kind: table.free.tolist() for kind, table in after.tables.items()} == free
 
 

@@ -136,7 +136,7 @@ class DeviceLife(RandomLife):
     def check_what_is_free(self, given: dict[str, Counter[tuple[int, str]]]) -> None:
         """On nodes where everybody says what it has, the rest is free: neither more nor less."""
         cluster = self.world.scheduler.cluster
-        devices = cluster.belongings.devices
+        devices = cluster.managers.devices
         for (kind, where), raw in self.world.objects.items():
             row = cluster.nodes.row(where)
             if kind != "Device" or row is None or devices.guessed.keys() & devices.there.get(row, {}):

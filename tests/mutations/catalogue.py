@@ -438,8 +438,8 @@ HOLDS = (
         "starves-too-soon",
         "a job starves once it has waited for the threshold",
         "scheduler/actions/reserve.py",
-        "self._countdown.put(unit.key, unit.since + self._threshold, pod)",
-        "self._countdown.put(unit.key, unit.since + self._threshold / 2, pod)",
+        "self._timers.put(unit.key, unit.since + self._threshold, pod)",
+        "self._timers.put(unit.key, unit.since + self._threshold / 2, pod)",
         ("jobs/test_reserve.py",),
     ),
     Mutation(

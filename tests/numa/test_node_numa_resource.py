@@ -224,12 +224,12 @@ def test_own_cpus_are_on_the_numa_node_that_was_chosen() -> None:
 
 def test_a_restart_knows_who_has_which_cpus() -> None:
     it = world().put(lsr("a", "3")).put(lsr("b", "2", spec=SPREAD)).put(plain("c", "2", numa=SINGLE))
-    keeper = it.scheduler.cluster.belongings.cpus
-    before = (keeper.free(0), keeper.counts.free.tolist(), keeper.counts.room.tolist())
+    manager = it.scheduler.cluster.managers.cpus
+    before = (manager.free(0), manager.counts.free.tolist(), manager.counts.room.tolist())
     it.restart()
     it.settle()
-    keeper = it.scheduler.cluster.belongings.cpus
-    assert (keeper.free(0), keeper.counts.free.tolist(), keeper.counts.room.tolist()) == before
+    manager = it.scheduler.cluster.managers.cpus
+    assert (manager.free(0), manager.counts.free.tolist(), manager.counts.room.tolist()) == before
 
 
 def test_a_refused_bind_gives_the_cpus_back() -> None:

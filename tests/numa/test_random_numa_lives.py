@@ -163,14 +163,14 @@ class NumaLife:
     ) -> None:
         """Where everybody says what it has, the rest is free: neither more nor less."""
         cluster = self.world.scheduler.cluster
-        keeper = cluster.belongings.cpus
+        manager = cluster.managers.cpus
         if any(reservation.waiting for reservation in cluster.reservations.known.values()):
             return
         for kind, where in self.world.objects:
             row = cluster.nodes.row(where) if kind == "NodeResourceTopology" else None
-            if row is None or keeper.guessed.keys() & keeper.there.get(row, {}):
+            if row is None or manager.guessed.keys() & manager.there.get(row, {}):
                 continue
-            free, taken = keeper.free(row), sums.get(where, Counter())
+            free, taken = manager.free(row), sums.get(where, Counter())
             for numa, amounts in free.zones.items():
                 for resource, value in amounts.items():
                     should = PER_NUMA[resource] - taken[numa, resource]

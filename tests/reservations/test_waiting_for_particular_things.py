@@ -345,9 +345,9 @@ def test_what_an_owner_has_goes_back_to_its_reservation_and_is_not_waited_for() 
 
 def test_a_cpu_that_is_given_twice_is_noticed() -> None:
     made = with_cpus(cpus=8).put(lsr("a", "2")).put(lsr("b", "2"))
-    keeper = made.scheduler.cluster.belongings.cpus
+    manager = made.scheduler.cluster.managers.cpus
     assert validate_state(made.scheduler.cluster) == []
-    keeper.settled["pod-b"] = keeper.settled["pod-a"]
+    manager.settled["pod-b"] = manager.settled["pod-a"]
     assert "Node/n1: CPU 0 is given to Pod/default/a and to Pod/default/b" in "; ".join(
         validate_state(made.scheduler.cluster)
     )
@@ -355,9 +355,9 @@ def test_a_cpu_that_is_given_twice_is_noticed() -> None:
 
 def test_a_gpu_that_is_given_twice_is_noticed() -> None:
     made = with_gpus(2).put(on_gpu("a")).put(on_gpu("b"))
-    keeper = made.scheduler.cluster.belongings.devices
+    manager = made.scheduler.cluster.managers.devices
     assert validate_state(made.scheduler.cluster) == []
-    keeper.settled["pod-b"] = keeper.settled["pod-a"]
+    manager.settled["pod-b"] = manager.settled["pod-a"]
     problems = "; ".join(validate_state(made.scheduler.cluster))
     assert "Node/n1: 200 % of gpu 0 are given" in problems
 

@@ -253,7 +253,7 @@ def run(trace: Trace, strategy: str, seed: int) -> Run:
 def _fragments(scheduler: Scheduler, trace: Trace) -> float:
     """By the pods of the whole trace, whatever a strategy knows of them."""
     nodes = scheduler.cluster.nodes
-    table = scheduler.cluster.belongings.devices.tables[GPU]
+    table = scheduler.cluster.managers.devices.tables[GPU]
     free = nodes.allocatable[:, : nodes.size] - nodes.claimed[:, : nodes.size]
     gpus = np.maximum(table.free[RATIO, : nodes.size], 0)
     models = [trace.model_of.get(nodes.name(row), "") for row in range(nodes.size)]

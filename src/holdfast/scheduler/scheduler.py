@@ -96,7 +96,7 @@ class Scheduler:
         self.cycle.profiles = self._profiles
         self.gangs = Gangs(self.cluster, self.queue, self.cycle, self._profiles)
         self.reserving = HoldPlanner(self.cluster, self.cycle, self._profiles)
-        self.hold_care = HoldReconciler(self.cluster, self.reserving)
+        self.hold_reconciler = HoldReconciler(self.cluster, self.reserving)
         self.guard = ConvergenceGuard(
             self.cluster, configuration.pod_initial_backoff, configuration.pod_max_backoff
         )
@@ -153,7 +153,7 @@ class Scheduler:
             self.cycle,
             self.gangs,
             self.reserving,
-            self.hold_care,
+            self.hold_reconciler,
             self._profiles,
             now,
             enough=enough,
@@ -172,7 +172,7 @@ class Scheduler:
                 self.unfinished = True
                 break
             if self.cluster.jobs.holds:
-                decisions += self.hold_care.run(now)
+                decisions += self.hold_reconciler.run(now)
             for action in self._actions:
                 action.run(round_)
             self.unfinished = round_.pods_left <= 0

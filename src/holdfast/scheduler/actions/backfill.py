@@ -78,7 +78,11 @@ class Backfill(Action):
 
     def _windows(self, round_: Round) -> Floats:
         """Of every row, until when held room there may be used; 0 where it may not."""
-        nodes, holds, starts = round_.cluster.nodes, round_.cluster.jobs.holds, round_.hold_care.starts
+        nodes, holds, starts = (
+            round_.cluster.nodes,
+            round_.cluster.jobs.holds,
+            round_.hold_reconciler.starts,
+        )
         until = np.zeros(nodes.size)
         closed = np.zeros(nodes.size, dtype=np.bool_)
         for reservation in holds:

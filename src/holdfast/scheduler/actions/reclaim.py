@@ -154,15 +154,19 @@ class Reclaim(Action):
         if waiting and any(record.allocated for record in queues):
             queues.share_out(round_.queue.waiting(with_jobs=True))
             with queues.as_it_will_be() as foresight:
-                giving = ReclaimableCapacity(round_.cluster)
-                if giving:
+                reclaimable = ReclaimableCapacity(round_.cluster)
+                if reclaimable:
                     with ledger.transaction():
-                        giving.look_ahead(foresight)
-                        self._reclaim(round_, waiting, giving, foresight)
+                        reclaimable.look_ahead(foresight)
+                        self._reclaim(round_, waiting, reclaimable, foresight)
         self._seen = (round_.queue.refusals, ledger.changed.end, queues.generation)
 
     def _reclaim(
-        self, round_: Round, waiting: list[PodRecord], giving: ReclaimableCapacity, foresight: Foresight
+        self,
+        round_: Round,
+        waiting: list[PodRecord],
+        reclaimable: ReclaimableCapacity,
+        foresight: Foresight,
     ) -> None:
         queues, in_vain = round_.cluster.jobs.queues, set()
         kinds = {(queues.of(pod), pod.cls.id): pod for pod in waiting}
@@ -172,7 +176,7 @@ class Reclaim(Action):
             kind = round_.queue.kind(pod)
             if pod.reservation is not None or kind in in_vain:
                 continue
-            done = _Reclaimer(round_, pod, giving, foresight).reclaim()
+            done = _Reclaimer(round_, pod, reclaimable, foresight).reclaim()
             if not done and pod.pinned_node is None and not pod.nominated:
                 in_vain.add(kind)  # nor for others like it
 
@@ -181,13 +185,13 @@ class _Reclaimer:
     """One job, or a pod that is one."""
 
     def __init__(
-        self, round_: Round, leader: PodRecord, giving: ReclaimableCapacity, foresight: Foresight
+        self, round_: Round, leader: PodRecord, reclaimable: ReclaimableCapacity, foresight: Foresight
     ) -> None:
         self._round = round_
         self._cluster = round_.cluster
         self._queues = round_.cluster.jobs.queues
         self._leader = leader
-        self._giving = giving
+        self._reclaimable = reclaimable
         self._foresight = foresight
         self._queue = self._queues.of(leader)
         self._victims: dict[str, PodRecord] = {}
@@ -225,7 +229,7 @@ class _Reclaimer:
     def _is_under_way(self, pod: PodRecord) -> bool:
         """Whether some are still on their way out to make room for it."""
         row = self._cluster.nodes.row(pod.nominated) if pod.nominated else None
-        return row is not None and row in self._giving.emptying
+        return row is not None and row in self._reclaimable.emptying
 
     def _place(self, pod: PodRecord) -> None:
         cluster, cycle = self._cluster, self._round.cycle
@@ -261,7 +265,7 @@ class _Reclaimer:
         among = (
             DryRun(self._cluster, column, pod, pod.pinned_node is not None).resolvable() | column.fits
         )
-        rows = self._giving.rows(among, pod, column)
+        rows = self._reclaimable.rows(among, pod, column)
         making = QueueVictimSelector(
             self._round, pod, lambda p: self._may_go(p) and self._is_above(p, pod), admitted
         )
@@ -274,7 +278,7 @@ class _Reclaimer:
         return room.row
 
     def _may_go(self, victim: PodRecord) -> bool:
-        return self._giving.may_go(victim) and self._queues.of(victim) != self._queue
+        return self._reclaimable.may_go(victim) and self._queues.of(victim) != self._queue
 
     def _is_above(self, victim: PodRecord, pod: PodRecord) -> bool:
         """Whether the victim's queue has more than it deserves of what the pod asks for, as far as it
@@ -296,12 +300,12 @@ class _Reclaimer:
         decisions: list[Decision] = self._round.cycle.decisions
         for victim in self._victims.values():
             victim.being_preempted = True
-            self._giving.takes(victim)
+            self._reclaimable.takes(victim)
             text = f"queue {self._queue} reclaims what it deserves for {about}"
             decisions.append(Evict(victim.ref, text))
             decisions.append(Emit(victim.ref, "Normal", RECLAIMED, text, "Reclaiming"))
         for pod, row in self._places:
-            self._giving.expects(pod, row)
+            self._reclaimable.expects(pod, row)
             if pod.nominated != nodes.name(row):
                 self._cluster.nominate(pod, nodes.name(row))
                 decisions.append(Nominate(pod.ref, nodes.name(row)))

@@ -21,7 +21,7 @@ from holdfast.scheduler.jobs.hold_objects import hold_for, hold_name
 _FEW = 1000
 
 
-class Countdown:
+class StarvationTimers:
     def __init__(self) -> None:
         self._due: list[tuple[float, int, object]] = []
         self._jobs: dict[object, tuple[float, PodRecord]] = {}
@@ -119,7 +119,7 @@ class Reserve(Action):
         super().__init__(arguments)
         self._threshold = float(arguments["starvingJobTimeThreshold"])
         self._percent = float(arguments["reservedNodePercent"])
-        self._countdown = Countdown()
+        self._timers = StarvationTimers()
         self._starving: dict[object, PodRecord] = {}
         self._told: dict[object, float] = {}
         self._refused: dict[object, str] = {}
@@ -131,7 +131,7 @@ class Reserve(Action):
 
     def next_timer(self) -> float | None:
         """When the next of the jobs that wait starts to starve."""
-        return self._countdown.next()
+        return self._timers.next()
 
     def run(self, round_: Round) -> None:
         self._take_note(round_)
@@ -165,8 +165,8 @@ class Reserve(Action):
             if unit.key in self._starving:
                 self._starving[unit.key] = pod
             else:
-                self._countdown.put(unit.key, unit.since + self._threshold, pod)
-        self._starving.update(self._countdown.over(round_.now))
+                self._timers.put(unit.key, unit.since + self._threshold, pod)
+        self._starving.update(self._timers.over(round_.now))
 
     def _in_need(self, round_: Round) -> list[Unit]:
         """The starving jobs that have no room held yet, in the queue's order."""

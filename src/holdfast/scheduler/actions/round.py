@@ -23,7 +23,7 @@ class Round:
     cycle: Cycle
     gangs: Gangs
     reserving: HoldPlanner
-    hold_care: HoldReconciler
+    hold_reconciler: HoldReconciler
     profiles: Mapping[str, Profile]
     """By scheduler name."""
     now: float

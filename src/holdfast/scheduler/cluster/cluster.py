@@ -107,7 +107,7 @@ class Cluster:
         self.virtuals = VirtualReservations(self)
         self.node_listeners: list[Callable[[int], None]] = []
         """Told of every row whose node object came, changed or went."""
-        self.belongings = ResourceManagers(self)
+        self.managers = ResourceManagers(self)
         self.migrations = Migrations()
         self.objects: dict[str, dict[tuple[str, str], Object]] = {}
         """Everything else, by kind (see `kind_of`) and then by (namespace, name)."""
@@ -331,7 +331,7 @@ class Cluster:
         if isinstance(some, PriorityClass):
             self.jobs.put_priority_class(some, there=after is not None)
         self._changes |= Change.OTHER
-        self.belongings.object_changed(before, after)
+        self.managers.object_changed(before, after)
 
     def _raw_changed(self, is_changed: bool) -> None:
         """Objects that only plugins read are other than before, if they are."""
@@ -374,14 +374,14 @@ class Cluster:
             self._drop_node(meta.name, "malformed")
             self.report(ObjectRef("Node", "", meta.name, meta.uid), error)
             return
-        self._put_info(with_devices(info, self.belongings.offered(meta.name)))
+        self._put_info(with_devices(info, self.managers.offered(meta.name)))
 
     def offer_again(self, name: str) -> None:
         """What a node offers beyond what it says itself has changed."""
         row = self.nodes.row(name)
         info = self.nodes.info.get(row) if row is not None else None
         if info is not None:
-            self._put_info(with_devices(info, self.belongings.offered(name)))
+            self._put_info(with_devices(info, self.managers.offered(name)))
 
     def _put_info(self, info: NodeInfo) -> None:
         table = self.nodes
@@ -399,7 +399,7 @@ class Cluster:
         row = self.open_row(info.name)
         codes = self.topology.row_codes(row)
         table.put(row, info)
-        self.belongings.node_changed(row)
+        self.managers.node_changed(row)
         self.topology.relabel(row, codes)
         self._node_changed(row, changes)
         self.chronicle.note(self.now, f"Node/{info.name}", "added" if before is None else "changed")
@@ -410,7 +410,7 @@ class Cluster:
         if known is not None:
             return known
         row = self.nodes.open_row(name)
-        self.belongings.row_opened(row)
+        self.managers.row_opened(row)
         return row
 
     def _drop_node(self, name: str, why: str) -> None:
@@ -440,7 +440,7 @@ class Cluster:
 
     def _row_emptied(self, row: int) -> None:
         if not self.nodes.alive[row]:
-            self.belongings.row_closed(row)
+            self.managers.row_closed(row)
             self.nodes.close_row(row)
 
     # Binds

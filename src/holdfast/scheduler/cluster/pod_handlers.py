@@ -44,7 +44,7 @@ class PodHandlers:
         self._reservations = cluster.reservations
         self._virtuals = cluster.virtuals
         self._asks = cluster.virtuals.requirements.asks
-        self._belongings = cluster.belongings
+        self._managers = cluster.managers
         self._chronicle = cluster.chronicle
         self._uid: dict[tuple[str, str], str] = {}
 
@@ -252,7 +252,7 @@ class PodHandlers:
             if known.job is not None:
                 known.bound_at = bound_at(pod)
             self._update_allocation(known, pod)
-            self._belongings.seen(known, pod.metadata)
+            self._managers.seen(known, pod.metadata)
             self._assigned(known, node)
             if known.started != before:
                 self._cluster.starts.add(known.row)
@@ -329,7 +329,7 @@ class PodHandlers:
             self._vacate(pod)
         self._cluster.nominate(pod, "")
         pod.gone = True
-        self._belongings.forget(pod.uid)
+        self._managers.forget(pod.uid)
         del self._pods[pod.uid]
         if pod.uid in self._reservations.rooms:
             self._reservations.preemptor_changed(pod)

@@ -25,7 +25,7 @@ def validate_state(cluster: Cluster) -> list[str]:
         *_reservations(cluster),
         *_classes(cluster),
         *cluster.virtuals.problems(),
-        *cluster.belongings.problems(),
+        *cluster.managers.problems(),
         *cluster.volumes.problems({**cluster.pods, **{pod.uid: pod for pod in present(cluster)}}),
     ]
 

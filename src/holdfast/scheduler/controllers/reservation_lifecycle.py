@@ -221,12 +221,12 @@ class ReservationLifecycle:
     def _has(self, reservation: ReservationInfo) -> Mapping[str, str]:
         """The annotations that say which CPUs and devices it has, as far as its object does not say so
         yet; empty where it has none any more, since it waits again."""
-        pod, belongings = reservation.pod, self._cluster.belongings
-        if pod is None or pod.row < 0 or not belongings.awake:
+        pod, managers = reservation.pod, self._cluster.managers
+        if pod is None or pod.row < 0 or not managers.awake:
             return {}
-        has, said = belongings.told(pod, pod.row), reservation.object.metadata.annotations
+        has, said = managers.told(pod, pod.row), reservation.object.metadata.annotations
         if reservation.waiting:
-            has |= {key: "" for key in belongings.annotations if key in said}
+            has |= {key: "" for key in managers.annotations if key in said}
         return {key: value for key, value in has.items() if said.get(key) != value}
 
     def _tell(self, reservation: ReservationInfo, reason: str, message: str) -> None:

@@ -67,7 +67,7 @@ class Verdict(NamedTuple):
         return text
 
 
-class Contest(Protocol):
+class NominatedCheck(Protocol):
     """What stands against nodes that are being cleared for others."""
 
     def rows(self) -> Iterable[int]:
@@ -103,7 +103,7 @@ class Diagnosis:
         self._resolvable: NDArray[np.bool_] = np.zeros(0, dtype=np.bool_)
         self._outdated: set[int] = set()
         self._verdict: Verdict | None = None
-        self.contest: Contest | None = None
+        self.nominated_check: NominatedCheck | None = None
 
     def reset(self) -> None:
         self._codes = None
@@ -175,17 +175,17 @@ class Diagnosis:
     def _judged(self, row: int) -> Blame:
         if not self._table.alive[row]:
             return FITS
-        contested = self.contest.blame(row) if self.contest is not None else None
-        return self.blame(row) if contested is None else contested
+        rejection = self.nominated_check.blame(row) if self.nominated_check is not None else None
+        return self.blame(row) if rejection is None else rejection
 
-    def _judge_contested(self, codes: NDArray[np.intp], among: Container[int]) -> None:
+    def _check_nominated_pods(self, codes: NDArray[np.intp], among: Container[int]) -> None:
         """Corrects the codes of those rows that are being cleared for others."""
-        if self.contest is None:
+        if self.nominated_check is None:
             return
-        for row in self.contest.rows():
-            contested = self.contest.blame(row) if row in among else None
-            if contested is not None:
-                codes[row] = self._intern(contested)
+        for row in self.nominated_check.rows():
+            rejection = self.nominated_check.blame(row) if row in among else None
+            if rejection is not None:
+                codes[row] = self._intern(rejection)
 
     def blame(self, row: int) -> Blame:
         """What stands against one node as it is."""
@@ -200,7 +200,7 @@ class Diagnosis:
 
     def _blame_all(self) -> NDArray[np.intp]:
         codes = self._blamed(All(self._table), np.arange(self._table.size))
-        self._judge_contested(codes, range(self._table.size))
+        self._check_nominated_pods(codes, range(self._table.size))
         return codes
 
     def _blame_again(self, codes: NDArray[np.intp], outdated: set[int]) -> None:
@@ -208,7 +208,7 @@ class Diagnosis:
         rows = np.fromiter(outdated, dtype=np.intp, count=len(outdated))
         before = codes[rows]
         codes[rows] = self._blamed(Some(self._table, rows), rows)
-        self._judge_contested(codes, outdated)
+        self._check_nominated_pods(codes, outdated)
         after = codes[rows]
         kinds = len(self._blames)
         more = np.bincount(after, minlength=kinds) - np.bincount(before, minlength=kinds)

@@ -85,7 +85,7 @@ class DryRun:
             and not room.pod.cls.ports
             and not self._column.owned
             and self._column.is_local
-            and not self._cluster.belongings.awake
+            and not self._cluster.managers.awake
             and not self.nominated_pods(row)
         )
 
@@ -111,7 +111,7 @@ class DryRun:
             return None
         column.refresh()
         allowed, priority = column.topology_allows(), self._pod.cls.priority
-        for cls in column.minding.all(self._cluster.stamp):
+        for cls in column.topology_dependencies.all(self._cluster.stamp):
             if cls.priority < priority and cls.placed:
                 allowed[list(cls.placed)] = True  # until their pods there have left, who knows
         self._allowed = allowed
@@ -145,7 +145,7 @@ class DryRun:
                 return tuple([need.text for need in needs if spare[need.slot] < 0])
             if column.is_local:
                 return ledger.to_remove(spare, spared_first(pods))
-            if not self._minds(pods) and not self._minds(nominated_pods):
+            if not self._depends_on(pods) and not self._depends_on(nominated_pods):
                 column.refresh()
                 if column.fits_by_topology(row) or not self._is_allowed(row):
                     return ledger.to_remove(spare, spared_first(pods))
@@ -164,10 +164,10 @@ class DryRun:
                     victims.append(pod)
         return victims
 
-    def _minds(self, pods: list[PodRecord]) -> bool:
+    def _depends_on(self, pods: list[PodRecord]) -> bool:
         """Whether by topology any of these pods bears on where this one can be."""
-        minds = self._column.minding.minds
-        return any(minds(pod.cls) for pod in pods)
+        includes = self._column.topology_dependencies.includes
+        return any(includes(pod.cls) for pod in pods)
 
     def _is_allowed(self, row: int) -> bool:
         return self._allowed is None or bool(self._allowed[row])
@@ -236,16 +236,16 @@ class DryRun:
     def corrections(self) -> dict[int, Blame]:
         """What stands against rows of which the class's diagnosis does not know it: a pod is no rival
         of its own, and where rows depend on each other each must be tried."""
-        if self._column.is_local and self._column.diagnosis.contest is not None:
+        if self._column.is_local and self._column.diagnosis.nominated_check is not None:
             return self._blames_of([self._pod.nominated] if self._pod.nominated else [])
         known = self.known_corrections()
         if known is None:
-            known = self._blames_of(self._contested())
+            known = self._blames_of(self._nominated_nodes())
             if not self._sees_more:
                 self._column.corrected = (self._moment(), known)
         return known
 
-    def _contested(self) -> list[str]:
+    def _nominated_nodes(self) -> list[str]:
         """The nodes that are being cleared for others, or for the pod itself."""
         cluster, pod = self._cluster, self._pod
         row, own = cluster.nodes.row, pod.nominated if self._sees_more else ""
@@ -294,7 +294,7 @@ class DryRun:
             return None
         if _is_about_room(self._cluster, self._column, row, nominated_pods):
             blame = _blame_room(self._cluster, self._column, row, nominated_pods)
-            if blame is not None or not self._minds(nominated_pods):
+            if blame is not None or not self._depends_on(nominated_pods):
                 return blame
         with _placed(self._cluster, nominated_pods, row, self._cluster.ledger.transaction()):
             self._column.refresh()

@@ -260,7 +260,7 @@ class Provisioning:
         for each in allocated_pods:
             ledger.allocate_from(each, reservation.uid)
         if reservation.amounts == standin.amounts:
-            self._cluster.belongings.pass_on(standin.uid, reservation.uid)
+            self._cluster.managers.pass_on(standin.uid, reservation.uid)
         ledger.release(standin.pod)
         if self._cycle.claim(profile, pod, row, now):
             self._virtuals.adopted(virtual, reservation)

@@ -182,7 +182,7 @@ class Cycle:
         row = column.best()
         if row < 0 or (column.is_absolute and table.name(row) not in nominations):
             return row
-        if column.is_local and column.diagnosis.contest is not None:
+        if column.is_local and column.diagnosis.nominated_check is not None:
             # A row that is being cleared for the pod itself was looked at before.
             return column.best_of(column.diagnosis.passing())
         left = np.ones(table.size, dtype=np.bool_)
@@ -191,8 +191,8 @@ class Cycle:
                 left[row] = False
                 row = column.best(left)
             return row
-        contested = [at for name in nominations if (at := table.row(name)) is not None]
-        left[[at for at in contested if column.fits_row(at) and not trial.fits(at)]] = False
+        nominated_rows = [at for name in nominations if (at := table.row(name)) is not None]
+        left[[at for at in nominated_rows if column.fits_row(at) and not trial.fits(at)]] = False
         return column.best_of(left)
 
     def new_round(self) -> None:
@@ -345,7 +345,7 @@ class Cycle:
             for slot, _, text in (test.needs or ()) if name == ROOM else ():
                 if ledger.of_pods(slot, row) > allocatable.item(slot, row):
                     return text
-        lost = self._cluster.belongings.lost(pod)
+        lost = self._cluster.managers.lost(pod)
         lost += [
             what
             for what in self._cluster.reservations.taken_from(pod)

@@ -370,7 +370,7 @@ class ResourceManager(ABC, Generic[T]):
         if not self.active:
             self.active = True
             self._open()
-            self._cluster.belongings.wake()
+            self._cluster.managers.wake()
 
     def _given(self, row: int) -> list[tuple[PodRecord, T]]:
         """The pods on a row, and reservations without owners, with what was chosen for them here."""

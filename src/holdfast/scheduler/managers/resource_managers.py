@@ -1,6 +1,6 @@
 """What pods and reservations have of a node beyond amounts: particular devices, particular CPUs.
 
-Each kind of thing has a keeper, which wakes up when the first object comes that tells of such things;
+Each kind of thing has a manager, which wakes up when the first object comes that tells of such things;
 until then none of this costs anything.
 """
 
@@ -27,7 +27,7 @@ ABOUT_BELONGINGS = ("Device", "NodeResourceTopology")
 _NONE: frozenset[int] = frozenset()
 
 
-class Keeper(Protocol):
+class AnyManager(Protocol):
     active: bool
     lacks: ClassVar[str]
     """What a Waiting reservation is told that it waits for."""
@@ -76,11 +76,11 @@ class ResourceManagers:
         self._cluster = cluster
         self.cpus = CPUManager(cluster)
         self.devices = DeviceManager(cluster)
-        self.keepers: tuple[Keeper, ...] = (self.cpus, self.devices)
+        self.managers: tuple[AnyManager, ...] = (self.cpus, self.devices)
         self.annotations = (self.cpus.annotation, self.devices.annotation)
         """Where it is written what a pod, or a reservation, has."""
         self.awake = False
-        """Whether any keeper has anything to keep."""
+        """Whether any manager has anything to keep."""
 
     def seen(self, pod: PodRecord, metadata: ObjectMeta) -> None:
         """The object of a pod, or reservation, that has a node."""
@@ -93,20 +93,20 @@ class ResourceManagers:
         """What is to be written on a pod that is bound to the row."""
         into: dict[str, str] = {}
         if self.awake:
-            for keeper in self.keepers:
-                keeper.annotate(pod, row, into)
+            for manager in self.managers:
+                manager.annotate(pod, row, into)
         return into
 
     def pass_on(self, uid: str, heir: str) -> None:
         """What one pod, or reservation, has another is to have in its place."""
         if self.awake:
-            for keeper in self.keepers:
-                keeper.pass_on(uid, heir)
+            for manager in self.managers:
+                manager.pass_on(uid, heir)
 
     def forget(self, uid: str) -> None:
         if self.awake:
-            for keeper in self.keepers:
-                keeper.forget(uid)
+            for manager in self.managers:
+                manager.forget(uid)
 
     def object_changed(self, before: Object | None, after: Object | None) -> None:
         """An object came, changed or went; most have nothing to do with this."""
@@ -146,45 +146,45 @@ class ResourceManagers:
     def lacking(self, pod: PodRecord, behind: list[str]) -> list[str]:
         if not self.awake:
             return []
-        return [what for keeper in self.keepers for what in keeper.lacking(pod, behind)]
+        return [what for manager in self.managers for what in manager.lacking(pod, behind)]
 
     def lost(self, pod: PodRecord) -> list[str]:
         """What of the things of a pod on its row the node does not offer any more, or others have."""
         if not self.awake:
             return []
-        return [keeper.lacks for keeper in self.keepers if keeper.active and keeper.lost(pod)]
+        return [manager.lacks for manager in self.managers if manager.active and manager.lost(pod)]
 
     def plan(self, row: int, waiting: list[PodRecord]) -> dict[str, list[str]]:
         """Plans anew what reservations that wait on a row would get, the first one first; by uid, what
         there is not enough of for each as things are now."""
-        keepers = [keeper for keeper in self.keepers if keeper.active]
+        managers = [manager for manager in self.managers if manager.active]
         lacking: dict[str, list[str]] = {}
-        for pod in waiting if keepers else ():
-            for keeper in keepers:
-                keeper.withdraw(pod, row)
-        for pod in waiting if keepers else ():
+        for pod in waiting if managers else ():
+            for manager in managers:
+                manager.withdraw(pod, row)
+        for pod in waiting if managers else ():
             for horizon in Horizon:
-                short = [keeper for keeper in keepers if not keeper.plan(pod, row, horizon)]
+                short = [manager for manager in managers if not manager.plan(pod, row, horizon)]
                 if horizon is Horizon.NOW:
-                    lacking[pod.uid] = [keeper.lacks for keeper in short]
+                    lacking[pod.uid] = [manager.lacks for manager in short]
                 if not short:
                     break
-                for keeper in keepers:
-                    keeper.withdraw(pod, row)
+                for manager in managers:
+                    manager.withdraw(pod, row)
             else:
-                for keeper in keepers:
-                    keeper.plan_nothing(pod, row)
+                for manager in managers:
+                    manager.plan_nothing(pod, row)
         return lacking
 
     def accept(self, pod: PodRecord) -> None:
         """A reservation that waited has what was planned for it."""
-        for keeper in self.keepers:
-            keeper.accept(pod)
+        for manager in self.managers:
+            manager.accept(pod)
 
     def unplan(self, pod: PodRecord) -> None:
         """A reservation waits no more, or not there."""
-        for keeper in self.keepers:
-            keeper.unplan(pod)
+        for manager in self.managers:
+            manager.unplan(pod)
 
     def node_changed(self, row: int) -> None:
         self.cpus.node_changed(row)
@@ -207,17 +207,19 @@ class ResourceManagers:
         return self.devices.replace(pod) if self.devices.active else None
 
     def row_opened(self, row: int) -> None:
-        for keeper in self.keepers:
-            if keeper.active:
-                keeper.load(row)
+        for manager in self.managers:
+            if manager.active:
+                manager.load(row)
 
     def row_closed(self, row: int) -> None:
-        for keeper in self.keepers:
-            if keeper.active:
-                keeper.row_closed(row)
+        for manager in self.managers:
+            if manager.active:
+                manager.row_closed(row)
 
     def problems(self) -> list[str]:
-        return [problem for keeper in self.keepers if keeper.active for problem in keeper.problems()]
+        return [
+            problem for manager in self.managers if manager.active for problem in manager.problems()
+        ]
 
     def wake(self) -> None:
         """There is something to have."""

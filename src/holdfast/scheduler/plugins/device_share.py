@@ -110,7 +110,7 @@ class DeviceShare(ClusterPlugin):
     def __init__(self, handle: Handle, args: Mapping[str, Any] | Any) -> None:
         super().__init__(handle, args)
         self._args = args if isinstance(args, DeviceShareArgs) else DeviceShareArgs()
-        self._devices = self.cluster.belongings.devices
+        self._devices = self.cluster.managers.devices
         self._devices.alignment = not self._args.disable_device_numa_topology_alignment
         strategy = self._args.scoring_strategy.type
         self._packing = GpuPacking(self.cluster) if strategy == "LeastFragmented" else None

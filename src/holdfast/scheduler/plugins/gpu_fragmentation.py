@@ -35,7 +35,7 @@ class GpuPacking:
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
-        self._devices = cluster.belongings.devices
+        self._devices = cluster.managers.devices
         self._mix = Mix(())
         self._seen = 0
         self.version = 0

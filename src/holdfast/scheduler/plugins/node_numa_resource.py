@@ -47,7 +47,7 @@ class NodeNUMAResource(ClusterPlugin):
     def __init__(self, handle: Handle, args: Mapping[str, Any] | Any) -> None:
         super().__init__(handle, args)
         self._args = args if isinstance(args, NodeNUMAResourceArgs) else NodeNUMAResourceArgs()
-        self._cpus = self.cluster.belongings.cpus
+        self._cpus = self.cluster.managers.cpus
         self._cpus.default_policy = self._args.default_cpu_bind_policy
         self._cpus.fullest_first = self._args.numa_scoring_strategy.type == "MostAllocated"
 
@@ -63,7 +63,7 @@ class NodeNUMAResource(ClusterPlugin):
         if not judging.matters(want):
             return Filter.nothing(matters)
 
-        devices = self.cluster.belongings.devices
+        devices = self.cluster.managers.devices
         asking = devices.sensible(cls) if devices.alignment else None
 
         def lacks(view: View, explain: bool) -> list[NumaLack]:

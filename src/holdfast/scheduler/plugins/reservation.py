@@ -113,7 +113,7 @@ class ReservationPlugin(ClusterPlugin):
         if reservation is not None:
             node = self.cluster.nodes.name(row)
             status = status_of(self.cluster.reservations, reservation, node, self.cluster.now)
-            told = dict(self.cluster.belongings.told(pod, row))
+            told = dict(self.cluster.managers.told(pod, row))
             if reservation.clears:
                 told[PREEMPTS] = written(reservation.clears)
             reservation.last_status = status
@@ -122,8 +122,8 @@ class ReservationPlugin(ClusterPlugin):
             return []
         info = self.cluster.reservations.known[pod.reservation_uid]
         told = {RESERVATION_ALLOCATED: info.mark}
-        if self.cluster.belongings.awake:
-            told |= self.cluster.belongings.told(pod, row)
+        if self.cluster.managers.awake:
+            told |= self.cluster.managers.told(pod, row)
         return [Bind(pod.ref, self.cluster.nodes.name(row), told)]
 
     def _apart(self, cls: PodClass) -> Filter:

@@ -243,7 +243,7 @@ class ReservationCache:
     def available(self, reservation: ReservationInfo) -> None:
         """The room it waited for is there."""
         assert reservation.pod is not None
-        self._cluster.belongings.accept(reservation.pod)
+        self._cluster.managers.accept(reservation.pod)
         self.waiting.leave(reservation)
         self.clear(reservation, frozenset())
         reservation.message = ""
@@ -323,7 +323,7 @@ class ReservationCache:
         pod = reservation.pod
         assert pod is not None
         self._ledger.resize(pod, amounts)
-        self._cluster.belongings.renew(pod)
+        self._cluster.managers.renew(pod)
         self._intake.set_amounts(reservation, amounts)
         reservation.resized = True
         self.note(reservation, "resized")
@@ -435,7 +435,7 @@ class ReservationCache:
     def replace_devices(self, reservation: ReservationInfo) -> bool:
         """Reserves other devices of the node for those it does not offer any more; whether it did."""
         assert reservation.pod is not None
-        replaced = self._cluster.belongings.replace(reservation.pod)
+        replaced = self._cluster.managers.replace(reservation.pod)
         if replaced is False:
             self.short_of_devices[reservation.uid] = None
         elif self.short_of_devices:

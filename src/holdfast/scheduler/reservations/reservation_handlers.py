@@ -164,7 +164,7 @@ class ReservationHandlers:
             pod.phase = Phase.PENDING
             pod.gone = True
             self._cluster.jobs.leave(pod)
-            self._cluster.belongings.forget(pod.uid)
+            self._cluster.managers.forget(pod.uid)
             self._cluster.classes.release(pod.cls)
             reservation.pod = None
         if reservation.spec is not None:
@@ -321,7 +321,7 @@ class ReservationHandlers:
         reservations, pod, status = self._reservations, reservation.pod, reservation.object.status
         assert pod is not None
         if status.phase == ReservationPhase.AVAILABLE and not reservation.waiting:
-            self._cluster.belongings.seen(pod, reservation.object.metadata)
+            self._cluster.managers.seen(pod, reservation.object.metadata)
         row = self._cluster.open_row(node)
         if pod.row == row:
             if pod.phase is Phase.ASSUMED:

@@ -62,7 +62,7 @@ class WaitingReservations:
             return
         assert reservation.pod is not None
         reservation.waiting = False
-        self._cluster.belongings.unplan(reservation.pod)
+        self._cluster.managers.unplan(reservation.pod)
         there = self.on_row[reservation.pod.row]
         there.pop(reservation.uid, None)
         if not there:
@@ -72,7 +72,7 @@ class WaitingReservations:
         """The resources of which there is not enough where it is, for what it promises or for other
         amounts instead (then only where these are more). One that waits may ask for what it will have
         once pods that end have ended."""
-        hold, belongings = reservation.hold, self._cluster.belongings
+        hold, managers = reservation.hold, self._cluster.managers
         assert hold is not None
         names = self._nodes.slots
         lacking = [
@@ -81,26 +81,24 @@ class WaitingReservations:
         ]
         if amounts is None:
             lacking += self._claims_of_others(reservation)
-        if not belongings.awake:
+        if not managers.awake:
             return lacking
         if amounts is None and reservation.waiting:
             lacking += self._plan(hold.row).get(reservation.uid, [])
         elif amounts is None:
-            lacking += belongings.lacking(
-                hold.pod, [each.pod.uid for each in self._behind(reservation)]
-            )
+            lacking += managers.lacking(hold.pod, [each.pod.uid for each in self._behind(reservation)])
         elif not lacking:
-            lacking += belongings.lacking_anew(hold.pod)
+            lacking += managers.lacking_anew(hold.pod)
         return lacking
 
     def _plan(self, row: int) -> dict[str, list[str]]:
         """Plans which CPUs and devices those that wait on a row would get; by uid, what they lack."""
-        belongings = self._cluster.belongings
-        if not belongings.awake:
+        managers = self._cluster.managers
+        if not managers.awake:
             return {}
         known = self._reservations.known
         there = sorted((known[uid] for uid in self.on(row) if uid in known), key=age)
-        return belongings.plan(row, [each.pod for each in there if each.pod is not None])
+        return managers.plan(row, [each.pod for each in there if each.pod is not None])
 
     def _claims_of_others(self, reservation: ReservationInfo) -> list[str]:
         """What of its ports and volumes somebody else has."""

@@ -39,7 +39,7 @@ from holdfast.scheduler.jobs.starvation_holds import is_hold
 RESERVED = "node(s) resource was(were) reserved"
 
 
-def add_barrier(
+def add_starvation_filter(
     cluster: Cluster, profile: Profile, cls: PodClass, filters: list[tuple[str, Filter]]
 ) -> list[Version]:
     """Puts the barrier among a class's filters; what its being there depends on."""
@@ -180,8 +180,8 @@ class ClassRows:
     def _answers(self) -> PluginAnswers:
         """Asks all plugins."""
         answers = self._ask(self._profile.filters)
-        barrier = add_barrier(self._cluster, self._profile, self.cls, answers.filters)
-        answers.versions += [(None, version) for version in barrier]
+        filter_versions = add_starvation_filter(self._cluster, self._profile, self.cls, answers.filters)
+        answers.versions += [(None, version) for version in filter_versions]
         answers.score_by(self._profile.scorers)
         return answers
 
@@ -221,7 +221,7 @@ class ClassRows:
         self._keys = TopologyKeys(self._table, answers.facets) if keyed else None
         self.weight = 1 + len(answers.facets)
         facets = [facet for _, f in self.filters for facet in f.facets]
-        self.minding = TopologyDependencies(self._cluster.classes, facets)
+        self.topology_dependencies = TopologyDependencies(self._cluster.classes, facets)
         self._base = self._base[:0]
         self._size = 0
         self.diagnosis.reset()
@@ -611,7 +611,7 @@ class TopologyDependencies:
         self._known: dict[int, bool] = {}
         self._all: tuple[int, list[PodClass]] = (-1, [])
 
-    def minds(self, cls: PodClass) -> bool:
+    def includes(self, cls: PodClass) -> bool:
         minded = self._known.get(cls.id)
         if minded is None:
             minded = self._known[cls.id] = any(facet.counts(cls) for facet in self._facets)
@@ -621,6 +621,6 @@ class TopologyDependencies:
         """The classes it minds, as of the cluster's stamp, which moves when classes come or go."""
         then, found = self._all
         if then != stamp:
-            found = [cls for cls in self._classes if self.minds(cls)]
+            found = [cls for cls in self._classes if self.includes(cls)]
             self._all = stamp, found
         return found

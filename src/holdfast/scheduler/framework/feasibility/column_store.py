@@ -79,7 +79,7 @@ class Columns:
             column = VolumeColumn(
                 self._cluster, profile, cls, self.column(profile, cls.without_volumes)
             )
-        column.diagnosis.contest = NominatedPodsCheck(self._cluster, column)
+        column.diagnosis.nominated_check = NominatedPodsCheck(self._cluster, column)
         return column
 
     def _put(self, key: tuple[int, int], column: ClassColumn) -> None:

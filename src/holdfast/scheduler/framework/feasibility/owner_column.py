@@ -45,7 +45,7 @@ class OwnerColumn(ClassColumn):
         """For what the column owns, which should go when it is dropped: a column is large, and Python
         looks for cycles of what is old once in an hour."""
         self._chosen: dict[int, ReservationInfo] = {}
-        self._belongings = cluster.belongings
+        self._managers = cluster.managers
         self._waiting = cluster.ledger.holds.waiting
         self._best_row, self._best_total = -1, 0
         """The best row, as long as nothing changed but that row."""
@@ -135,7 +135,7 @@ class OwnerColumn(ClassColumn):
         alike = self._score_memo
         if alike is not None and len(matched) < 2 and self._fits_node.item(row):
             hold = matched[0] if matched else None
-            special = self._belongings.awake or row in self._waiting
+            special = self._managers.awake or row in self._waiting
             if not special and (hold is None or not hold.reservation.withheld):
                 self._settle_alike(alike, row, hold, closed)
                 return False

@@ -91,7 +91,7 @@ class ReservationScores:
         self._strict = [each for each in self._asked if not ignores(names.name(each[0]))]
         self._by_slot = dict(self._asked)
         self._parts = len(self._asked) or 1
-        self._belongings = cluster.belongings
+        self._managers = cluster.managers
         self.matched = cluster.reservations.matched(cls)
         self.on: Callable[[int], list[ReservationRow]] = (
             self.matched.on if self.matched is not None else _nothing
@@ -115,7 +115,7 @@ class ReservationScores:
     def serving(self, matched: list[ReservationRow]) -> list[ReservationRow]:
         """Those of which the pod would draw something, and all it must."""
         asked = [slot for slot, _ in self._asked]
-        if not matched or not asked or self._cluster.belongings.awake:
+        if not matched or not asked or self._cluster.managers.awake:
             return [hold for hold in matched if self.serves(hold)]
         left = self._cluster.ledger.holds.left[:, [hold.index for hold in matched]]
         some: NDArray[np.bool_] = np.any(left[[s for s in asked if s < len(left)]] > 0, axis=0)
@@ -130,11 +130,11 @@ class ReservationScores:
         reservation, remaining = hold.reservation, hold.remaining
         if reservation.restricted is not None and self.lacking(hold):
             return False
-        particular = self._cluster.belongings.particular(self._cls, hold)
+        particular = self._cluster.managers.particular(self._cls, hold)
         for slot, _ in self._asked:
             if remaining.get(slot) and slot not in particular:
                 return True
-        if particular and self._cluster.belongings.can_allocate_from(self._cls, hold):
+        if particular and self._cluster.managers.can_allocate_from(self._cls, hold):
             return True
         if self._shared_ports(reservation) or self._shared_claims(reservation):
             return True
@@ -181,7 +181,7 @@ class ReservationScores:
             for slot, amount in self._asked:
                 if slot not in restricted and view.free(slot) < amount:
                     of_node[INSUFFICIENT_BY_NODE.format(names.name(slot))] = None
-            found += map(BY_RESERVATION.format, self._cluster.belongings.reasons(self._cls, hold))
+            found += map(BY_RESERVATION.format, self._cluster.managers.reasons(self._cls, hold))
         return [*found, *of_node]
 
     def would_do_together(self, matched: list[ReservationRow]) -> bool:
@@ -234,7 +234,7 @@ class ReservationScores:
         reservation, fill, asked = hold.reservation, hold.fill, self._by_slot
         remaining, named = fill.remaining, fill.named
         share = filled = 0
-        sure = not self._belongings.awake
+        sure = not self._managers.awake
         some = False
         for slot, amount in self._asked:
             left = remaining.get(slot)

@@ -283,7 +283,7 @@ class DeviceManager(ResourceManager[Allocation]):
 
     def aligned(self, pod: PodRecord, row: int) -> tuple[frozenset[int], bool]:
         """The NUMA nodes a pod has on the row, and whether its devices must be there too."""
-        return self._cluster.belongings.cpus.zones(pod, row) if self.alignment else (_ANYWHERE, False)
+        return self._cluster.managers.cpus.zones(pod, row) if self.alignment else (_ANYWHERE, False)
 
     def _is_as_asked(self, pod: PodRecord, what: Allocation) -> bool:
         asking = self.sensible(pod.cls)

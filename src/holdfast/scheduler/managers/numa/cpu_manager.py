@@ -323,7 +323,7 @@ class CPUManager(ResourceManager[Holding]):
         want = self.sensible(pod.cls)
         if want is None:
             return None
-        devices = self._cluster.belongings.devices
+        devices = self._cluster.managers.devices
         asking = devices.sensible(pod.cls) if devices.active and devices.alignment else None
         counts = None
         if asking is not None and row in self.topologies:
