@@ -13,7 +13,7 @@ from builders import make_node, make_pod
 from holdfast.api.pod import Pod
 from holdfast.scheduler.cluster.events import Added, Deleted, Updated
 from holdfast.scheduler.cluster.pods import Phase
-from holdfast.scheduler.framework.diagnosis import FITS, Blame
+from holdfast.scheduler.framework.diagnosis import FITS, NodeRejection
 from holdfast.scheduler.framework.dry_run import DryRun
 from reference.driving import Driver, profile_of
 from reference.setup import Setup
@@ -103,14 +103,14 @@ def test_what_is_kept_is_what_a_trial_of_every_row_finds(
         kept = column.diagnosis
         trial = DryRun(cluster, column, pod, pinned=False)
         rows = [row for row in range(cluster.nodes.size) if cluster.nodes.alive[row]]
-        blames: Counter[Blame] = Counter()
+        rejections: Counter[NodeRejection] = Counter()
         for row in rows:
-            blames[kept.noted(row)] += 1
-            assert kept.noted(row) == trial.blame(row), cluster.nodes.name(row)
+            rejections[kept.noted(row)] += 1
+            assert kept.noted(row) == trial.rejection(row), cluster.nodes.name(row)
             assert kept.passing()[row] == trial.fits(row)
-            assert kept.resolvable()[row] == trial.blame(row).resolvable
-        del blames[FITS]
-        assert kept.histogram() == blames
+            assert kept.resolvable()[row] == trial.rejection(row).resolvable
+        del rejections[FITS]
+        assert kept.histogram() == rejections
         # Trials leave traces in the log; what is kept must not mind them.
         found = cycle.find_row(profile, pod, cycle.column(profile, pod.cls))
         assert found < 0 or trial.fits(found)
@@ -119,11 +119,11 @@ def test_what_is_kept_is_what_a_trial_of_every_row_finds(
 
 def count_trials(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     tried: list[int] = []
-    blame = DryRun.blame
+    rejection = DryRun.rejection
 
-    def counted(trial: DryRun, row: int) -> Blame:
+    def counted(trial: DryRun, row: int) -> NodeRejection:
         tried.append(row)
-        return blame(trial, row)
+        return rejection(trial, row)
 
     monkeypatch.setattr(DryRun, "blame", counted)
     return tried

@@ -86,9 +86,9 @@ def _candidate(pod: Pod, node: Node, world: World, plugins: Weighted) -> Candida
     try:
         for other in lesser:
             world.delete_pod(other.metadata.uid)
-        blame = against(pod, node, world, plugins)
-        if blame is not None:
-            return blame[1].reasons
+        rejection = against(pod, node, world, plugins)
+        if rejection is not None:
+            return rejection[1].reasons
         violating, fine = _by_budget(lesser, world)
         victims, violations = [], 0
         for other in violating + fine:

@@ -49,11 +49,11 @@ def judge(pod: Pod, world: World, plugins: Weighted) -> Judgement:
             text = f"node(s) didn't satisfy plugin(s) [{' '.join(sorted(naming))}]"
             judgement.unfit[name] = (min(naming), Unfit((text,), False))
             continue
-        blame = against(pod, node, world, plugins)
-        if blame is None:
+        rejection = against(pod, node, world, plugins)
+        if rejection is None:
             judgement.totals[name] = 0
         else:
-            judgement.unfit[name] = blame
+            judgement.unfit[name] = rejection
     _score(pod, world, plugins, judgement)
     if not judgement.totals:
         reasons = [reason for _, unfit in judgement.unfit.values() for reason in unfit.reasons]
@@ -69,10 +69,10 @@ def against(pod: Pod, node: Node, world: World, plugins: Weighted) -> tuple[str,
         placed = dict(world.pods)
         for nominated in nominated_pods:
             world.put_pod(_on(nominated, node.metadata.name))
-        blame = _against(pod, node, world, plugins)
+        rejection = _against(pod, node, world, plugins)
         world.pods = placed
-        if blame is not None:
-            return blame
+        if rejection is not None:
+            return rejection
     return _against(pod, node, world, plugins)
 
 

@@ -267,9 +267,9 @@ class Scheduler:
         where one does not say, or fails to."""
         cls = next(iter(group.pods.values())).cls
         profile = self.profiles[group.key[0]]
-        blamed = [p for p in profile.volume_filters if not p.wakes_on & ~group.wakes_on]
+        rejected_by = [p for p in profile.volume_filters if not p.wakes_on & ~group.wakes_on]
         watched: set[Hashable] = set()
-        for plugin in blamed:
+        for plugin in rejected_by:
             if type(plugin).watches is Plugin.watches:
                 return None
             try:

@@ -9,7 +9,7 @@ from holdfast.api.events import last_said
 from holdfast.cli.client import Raw
 from holdfast.cli.printing import event_cells, table
 from holdfast.scheduler.cluster.pods import PodRecord
-from holdfast.scheduler.framework.diagnosis import NO_NODES, Blame
+from holdfast.scheduler.framework.diagnosis import NO_NODES, NodeRejection
 from holdfast.scheduler.framework.feasibility.class_rows import INFEASIBLE
 from holdfast.scheduler.framework.feasibility.columns import ClassColumn
 from holdfast.scheduler.framework.profile import Profile
@@ -143,16 +143,17 @@ class NodeVerdicts(NamedTuple):
     column: ClassColumn
     message: str
     """What it would be told; empty if a node will do."""
-    blames: dict[str, Blame]
+    rejections: dict[str, NodeRejection]
     """Of every node, by its name."""
 
     @property
     def reasons(self) -> list[ExplainedReason]:
         found: dict[tuple[str, str], ExplainedReason] = {}
-        for node, blame in sorted(self.blames.items()):
-            for text in blame.texts:
+        for node, rejection in sorted(self.rejections.items()):
+            for text in rejection.texts:
                 reason = found.setdefault(
-                    (text, blame.plugin), ExplainedReason(text, blame.plugin, [], blame.resolvable)
+                    (text, rejection.plugin),
+                    ExplainedReason(text, rejection.plugin, [], rejection.resolvable),
                 )
                 reason.nodes.append(node)
         return sorted(found.values(), key=lambda each: (-len(each.nodes), each.reason))
@@ -163,14 +164,14 @@ def place(scheduler: Scheduler, pod: PodRecord) -> NodeVerdicts:
     cluster, cycle = scheduler.cluster, scheduler.cycle
     profile = scheduler.profile_of(pod.scheduler) or scheduler.profiles[0]
     column = cycle.column(profile, pod.cls)
-    blames = cycle.blames(profile, pod, column)
+    rejections = cycle.rejections(profile, pod, column)
     if not cluster.nodes.count:
-        return NodeVerdicts(profile, column, NO_NODES, blames)
+        return NodeVerdicts(profile, column, NO_NODES, rejections)
     if cycle.find_row(profile, pod, column) >= 0:
-        return NodeVerdicts(profile, column, "", blames)
+        return NodeVerdicts(profile, column, "", rejections)
     why = cycle.verdict(profile, pod, column)
     more = "" if why.error else cycle.post_filter(profile, pod, column).message
-    return NodeVerdicts(profile, column, why.message(cluster.nodes.count, more), blames)
+    return NodeVerdicts(profile, column, why.message(cluster.nodes.count, more), rejections)
 
 
 def rank(scheduler: Scheduler, placing: NodeVerdicts) -> list[Ranked]:
@@ -185,7 +186,7 @@ def rank(scheduler: Scheduler, placing: NodeVerdicts) -> list[Ranked]:
         name = cluster.nodes.name(row)
         if totals.item(row) <= INFEASIBLE // 2 or len(found) == _BEST:
             break
-        if placing.blames.get(name) is None or placing.blames[name].texts:
+        if placing.rejections.get(name) is None or placing.rejections[name].texts:
             continue
         reservation = known.get(column.reservation_uid(row))
         score = totals.item(row) + column.constant

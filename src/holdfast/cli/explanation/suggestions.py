@@ -88,7 +88,7 @@ def _room(picture: ClusterSnapshot, pod: PodRecord, placing: NodeVerdicts) -> It
     """How much is missing where least is, and who has it. Only nodes that would be eligible with it."""
     table = picture.cluster.nodes
     asked = {slot: amount for slot, amount in (*pod.cls.requests, (PODS, 1)) if amount}
-    candidates = [name for name, blame in placing.blames.items() if blame.plugin == _FIT]
+    candidates = [name for name, rejection in placing.rejections.items() if rejection.plugin == _FIT]
     if not candidates:
         return
     for slot, amount in asked.items():
@@ -191,8 +191,8 @@ def _barred(picture: ClusterSnapshot, placing: NodeVerdicts) -> Iterator[str]:
     """For whom nodes are held that take nothing else meanwhile."""
     found: dict[str, list[str]] = {}
     holds = picture.cluster.jobs.holds
-    for name, blame in placing.blames.items():
-        if RESERVED in blame.texts:
+    for name, rejection in placing.rejections.items():
+        if RESERVED in rejection.texts:
             for hold in picture.cluster.ledger.holds.on(_row(picture, name)):
                 if holds.knows(hold.reservation):
                     found.setdefault(_held_for(picture, hold), []).append(name)
@@ -209,7 +209,11 @@ def _held_for(picture: ClusterSnapshot, hold: ReservationRow) -> str:
 
 
 def _cordoned(picture: ClusterSnapshot, pod: PodRecord, placing: NodeVerdicts) -> Iterator[str]:
-    nodes = [name for name, blame in placing.blames.items() if blame.plugin == "NodeUnschedulable"]
+    nodes = [
+        name
+        for name, rejection in placing.rejections.items()
+        if rejection.plugin == "NodeUnschedulable"
+    ]
     if nodes:
         change = uncordoned(TAINT_UNSCHEDULABLE)
         eligible = eligible_on_changed_nodes(picture, pod, placing, nodes, change)
@@ -219,8 +223,8 @@ def _cordoned(picture: ClusterSnapshot, pod: PodRecord, placing: NodeVerdicts) -
 
 def _taints(picture: ClusterSnapshot, pod: PodRecord, placing: NodeVerdicts) -> Iterator[str]:
     found: dict[tuple[str, ...], tuple[list[Taint], list[str]]] = {}
-    for name, blame in placing.blames.items():
-        if blame.plugin != "TaintToleration":
+    for name, rejection in placing.rejections.items():
+        if rejection.plugin != "TaintToleration":
             continue
         taints = picture.cluster.nodes.info[_row(picture, name)].taints
         keeping = [
@@ -299,8 +303,8 @@ def eligible_on_changed_nodes(
 def _eligible(picture: ClusterSnapshot, pod: PodRecord, placing: NodeVerdicts) -> set[str]:
     cycle = picture.scheduler.cycle
     column = cycle.column(placing.profile, pod.cls)
-    blames = cycle.blames(placing.profile, pod, column)
-    return {name for name, blame in blames.items() if not blame.texts}
+    rejections = cycle.rejections(placing.profile, pod, column)
+    return {name for name, rejection in rejections.items() if not rejection.texts}
 
 
 def uncordoned(taint: str) -> Callable[[str, Raw], Raw]:

@@ -59,8 +59,10 @@ class Asking:
     def why_not(self, pod: PodRecord) -> dict[str, list[str]]:
         """The reasons of each node that the pod cannot go to."""
         profile, cycle = self.profile(pod), self._scheduler.cycle
-        blames = cycle.blames(profile, pod, self._column(profile, pod.cls))
-        return {name: list(blame.texts) for name, blame in blames.items() if blame.texts}
+        rejections = cycle.rejections(profile, pod, self._column(profile, pod.cls))
+        return {
+            name: list(rejection.texts) for name, rejection in rejections.items() if rejection.texts
+        }
 
     def answers(self, pod: PodRecord, plugin: str) -> Answers:
         """What the plugin itself says, and with it every path compared."""

@@ -324,13 +324,13 @@ class Cluster:
         scheduler = self._world.scheduler
         if scheduler.cluster.has_changes() or scheduler.queue.place(pod.uid) != "unschedulable":
             return
-        blamed = [name for name in self._tested if name in pod.rejected_by]
+        rejected_by = [name for name in self._tested if name in pod.rejected_by]
         rejected = pod.condition_message.startswith("0/") and pod.job is None and not pod.queue
-        if not (blamed and rejected) or (node := asking.where(pod)) is None:
+        if not (rejected_by and rejected) or (node := asking.where(pod)) is None:
             return
         profile = asking.profile(pod)
         said = ", ".join(
-            f"{name} wakes on {_changes(profile.plugins[name].wakes_on)}" for name in blamed
+            f"{name} wakes on {_changes(profile.plugins[name].wakes_on)}" for name in rejected_by
         )
         raise ContractBroken(
             f"{pod.ref} waits though node {node} is feasible now, and nothing has woken it: {said}. "

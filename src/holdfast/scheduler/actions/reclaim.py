@@ -70,7 +70,7 @@ class ReclaimableCapacity:
         could go first."""
         nodes = self._cluster.nodes
         among = among & (self._lowest < _NOBODY)
-        if not column.owned and pod.uid not in self._cluster.reservations.rooms:
+        if not column.owned and pod.uid not in self._cluster.reservations.preemption_holds:
             for slot, asked in pod.cls.requests:
                 free = nodes.allocatable[slot, : nodes.size] - nodes.claimed[slot, : nodes.size]
                 among &= free + self._room[slot] >= asked

@@ -222,7 +222,7 @@ class Cluster:
         """A node is being cleared for the pod; none any more if the name is empty."""
         if pod.nominated != node:
             self._nominate(pod, node, gives_up_room=bool(pod.nominated))
-            if pod.uid in self.reservations.rooms:
+            if pod.uid in self.reservations.preemption_holds:
                 self.reservations.nominated(pod)
 
     def _nominate(self, pod: PodRecord, node: str, gives_up_room: bool) -> None:
@@ -253,7 +253,7 @@ class Cluster:
             pod.deletion_pending = True  # the decision that it goes stands
         if pod.previous_nomination:
             self.nominate(pod, pod.previous_nomination)  # as its object has said all the time
-            if pod.uid in self.reservations.rooms:
+            if pod.uid in self.reservations.preemption_holds:
                 self.reservations.preemptor_back(pod)
 
     def changed(self, changes: int) -> None:
@@ -524,7 +524,7 @@ class Cluster:
         if pod.job is not None:
             self.jobs.touch(pod.job)
         self.chronicle.note(self.now, pod.ref, "bound")
-        if pod.uid in self.reservations.rooms:
+        if pod.uid in self.reservations.preemption_holds:
             self.reservations.preemptor_changed(pod)
         if pod.reservation_uid:
             self.reservations.pod_confirmed(pod)

@@ -260,7 +260,7 @@ class PodHandlers:
                     self._ledger.changed.add(known.row)  # it is known when it ends
             return
         known.deletion_pending = pod.metadata.deletion_timestamp is not None or known.being_preempted
-        if known.uid in self._reservations.rooms:
+        if known.uid in self._reservations.preemption_holds:
             self._reservations.preemptor_changed(known)
         if known.phase is not Phase.PENDING:
             return
@@ -309,7 +309,7 @@ class PodHandlers:
         known.phase = Phase.ASSIGNED
         if known.reservation_uid:
             self._reservations.pod_confirmed(known)
-        if known.uid in self._reservations.rooms:
+        if known.uid in self._reservations.preemption_holds:
             self._reservations.preemptor_changed(known)
         self._cluster.changed(Change.POD_PLACED)
         self._chronicle.note(self._cluster.now, known.ref, "assigned", node)
@@ -331,7 +331,7 @@ class PodHandlers:
         pod.gone = True
         self._managers.forget(pod.uid)
         del self._pods[pod.uid]
-        if pod.uid in self._reservations.rooms:
+        if pod.uid in self._reservations.preemption_holds:
             self._reservations.preemptor_changed(pod)
         if self._uid.get((pod.namespace, pod.name)) == pod.uid:
             del self._uid[pod.namespace, pod.name]

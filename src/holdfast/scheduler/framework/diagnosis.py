@@ -32,13 +32,13 @@ _MOST_BITS = 31
 """So many reasons can be told apart by two bits each of a number."""
 
 
-class Blame(NamedTuple):
+class NodeRejection(NamedTuple):
     plugin: str
     texts: tuple[str, ...]
     resolvable: bool
 
 
-FITS = Blame("", (), True)
+FITS = NodeRejection("", (), True)
 
 
 class Verdict(NamedTuple):
@@ -73,7 +73,7 @@ class NominatedCheck(Protocol):
     def rows(self) -> Iterable[int]:
         """The rows of such nodes."""
 
-    def blame(self, row: int) -> Blame | None:
+    def rejection(self, row: int) -> NodeRejection | None:
         """What stands against the row with the pods it is being cleared for."""
 
 
@@ -95,8 +95,8 @@ class Diagnosis:
         self._table = table
         self._filters = filters
         self._column = column
-        self._blames: list[Blame] = [FITS]
-        self._code: dict[Blame, int] = {FITS: 0}
+        self._rejections: list[NodeRejection] = [FITS]
+        self._code: dict[NodeRejection, int] = {FITS: 0}
         self._codes: NDArray[np.intp] | None = None
         self._counts: list[int] = [0]
         """How many rows have each code."""
@@ -135,22 +135,22 @@ class Diagnosis:
         passing: NDArray[np.bool_] = self._catch_up() == 0
         return passing
 
-    def histogram(self) -> dict[Blame, int]:
+    def histogram(self) -> dict[NodeRejection, int]:
         """How many nodes are blamed on what."""
         self._catch_up()
-        known = zip(self._blames[1:], self._counts[1:], strict=True)
-        return {blame: count for blame, count in known if count}
+        known = zip(self._rejections[1:], self._counts[1:], strict=True)
+        return {rejection: count for rejection, count in known if count}
 
     def _catch_up(self) -> NDArray[np.intp]:
         if self._codes is None or len(self._outdated) > max(_FEW, self._table.size // 2):
-            self._codes = self._blame_all()
-            self._counts = np.bincount(self._codes, minlength=len(self._blames)).tolist()
+            self._codes = self._reject_all()
+            self._counts = np.bincount(self._codes, minlength=len(self._rejections)).tolist()
             self._resolvable = self._are_resolvable(self._codes) & self._table.alive[: self._table.size]
             self._verdict = None
         elif self._outdated:
             self._verdict = None
             if len(self._outdated) > SINGLY:
-                self._blame_again(self._codes, self._outdated)
+                self._reject_again(self._codes, self._outdated)
             else:
                 for row in self._outdated:
                     self._note(self._codes, row, self._judged(row))
@@ -158,71 +158,73 @@ class Diagnosis:
         return self._codes
 
     def _are_resolvable(self, codes: NDArray[np.intp]) -> NDArray[np.bool_]:
-        resolvable: NDArray[np.bool_] = np.array([blame.resolvable for blame in self._blames])[codes]
+        resolvable: NDArray[np.bool_] = np.array(
+            [rejection.resolvable for rejection in self._rejections]
+        )[codes]
         return resolvable
 
-    def _note(self, codes: NDArray[np.intp], row: int, blame: Blame) -> None:
-        code = self._intern(blame)
+    def _note(self, codes: NDArray[np.intp], row: int, rejection: NodeRejection) -> None:
+        code = self._intern(rejection)
         self._counts[codes.item(row)] -= 1
         self._counts[code] += 1
         codes[row] = code
-        self._resolvable[row] = blame.resolvable and self._table.alive.item(row)
+        self._resolvable[row] = rejection.resolvable and self._table.alive.item(row)
 
-    def noted(self, row: int) -> Blame:
+    def noted(self, row: int) -> NodeRejection:
         """The blame of one node as it counts in the histogram."""
-        return self._blames[self._catch_up().item(row)]
+        return self._rejections[self._catch_up().item(row)]
 
-    def _judged(self, row: int) -> Blame:
+    def _judged(self, row: int) -> NodeRejection:
         if not self._table.alive[row]:
             return FITS
-        rejection = self.nominated_check.blame(row) if self.nominated_check is not None else None
-        return self.blame(row) if rejection is None else rejection
+        rejection = self.nominated_check.rejection(row) if self.nominated_check is not None else None
+        return self.rejection(row) if rejection is None else rejection
 
     def _check_nominated_pods(self, codes: NDArray[np.intp], among: Container[int]) -> None:
         """Corrects the codes of those rows that are being cleared for others."""
         if self.nominated_check is None:
             return
         for row in self.nominated_check.rows():
-            rejection = self.nominated_check.blame(row) if row in among else None
+            rejection = self.nominated_check.rejection(row) if row in among else None
             if rejection is not None:
                 codes[row] = self._intern(rejection)
 
-    def blame(self, row: int) -> Blame:
+    def rejection(self, row: int) -> NodeRejection:
         """What stands against one node as it is."""
         if self._not_named(row):
-            return Blame(self._naming()[0], (self._not_named_text(),), False)
-        return first_blame(self._guarded_filters(), One(self._table, row))
+            return NodeRejection(self._naming()[0], (self._not_named_text(),), False)
+        return first_rejection(self._guarded_filters(), One(self._table, row))
 
     def _guarded_filters(self) -> list[tuple[str, Filter]]:
         column = self._column()
         assert column is not None, "a diagnosis is asked for by its column"
         return column.guarded_filters
 
-    def _blame_all(self) -> NDArray[np.intp]:
-        codes = self._blamed(All(self._table), np.arange(self._table.size))
+    def _reject_all(self) -> NDArray[np.intp]:
+        codes = self._rejected_codes(All(self._table), np.arange(self._table.size))
         self._check_nominated_pods(codes, range(self._table.size))
         return codes
 
-    def _blame_again(self, codes: NDArray[np.intp], outdated: set[int]) -> None:
+    def _reject_again(self, codes: NDArray[np.intp], outdated: set[int]) -> None:
         """The same for some rows, whose blames are noted."""
         rows = np.fromiter(outdated, dtype=np.intp, count=len(outdated))
         before = codes[rows]
-        codes[rows] = self._blamed(Some(self._table, rows), rows)
+        codes[rows] = self._rejected_codes(Some(self._table, rows), rows)
         self._check_nominated_pods(codes, outdated)
         after = codes[rows]
-        kinds = len(self._blames)
+        kinds = len(self._rejections)
         more = np.bincount(after, minlength=kinds) - np.bincount(before, minlength=kinds)
         self._counts = [count + n for count, n in zip(self._counts, more.tolist(), strict=True)]
         self._resolvable[rows] = self._are_resolvable(after) & self._table.alive[rows]
 
-    def _blamed(self, view: View, rows: NDArray[np.intp]) -> NDArray[np.intp]:
+    def _rejected_codes(self, view: View, rows: NDArray[np.intp]) -> NDArray[np.intp]:
         """What stands against each of the view's rows, contests left out, as codes."""
         codes = np.zeros(len(rows), dtype=np.intp)
         left = self._table.alive[rows]
         if self._naming():
             named = np.array([not self._not_named(row) for row in rows.tolist()])
             codes[left & ~named] = self._intern(
-                Blame(self._naming()[0], (self._not_named_text(),), False)
+                NodeRejection(self._naming()[0], (self._not_named_text(),), False)
             )
             left &= named
         for plugin, test in self._guarded_filters():
@@ -235,7 +237,7 @@ class Diagnosis:
             reasons = test.reasons(failing)
             if len(reasons) > _MOST_BITS:
                 for one in at.tolist():
-                    codes[one] = self._intern(self.blame(int(rows[one])))
+                    codes[one] = self._intern(self.rejection(int(rows[one])))
                 continue
             # Rows with the same combination of reasons share a blame.
             combination = np.zeros(len(at), dtype=np.int64)
@@ -248,14 +250,14 @@ class Diagnosis:
                 those = [reason for bit, reason in enumerate(reasons) if bits >> (2 * bit) & 1]
                 texts = tuple(reason.text for reason in those for _ in range(reason.times))
                 hopeful = not any(bits >> (2 * bit + 1) & 1 for bit in range(len(reasons)))
-                codes[at[combination == value]] = self._intern(Blame(plugin, texts, hopeful))
+                codes[at[combination == value]] = self._intern(NodeRejection(plugin, texts, hopeful))
         return codes
 
-    def _intern(self, blame: Blame) -> int:
-        code = self._code.get(blame)
+    def _intern(self, rejection: NodeRejection) -> int:
+        code = self._code.get(rejection)
         if code is None:
-            code = self._code[blame] = len(self._blames)
-            self._blames.append(blame)
+            code = self._code[rejection] = len(self._rejections)
+            self._rejections.append(rejection)
             self._counts.append(0)
         return code
 
@@ -272,13 +274,13 @@ class Diagnosis:
         return not_named_text(self._naming())
 
 
-def first_blame(filters: Iterable[tuple[str, Filter]], view: One) -> Blame:
+def first_rejection(filters: Iterable[tuple[str, Filter]], view: One) -> NodeRejection:
     """What the first filter that does not pass has against a row."""
     for plugin, test in filters:
         if not test.passes(view):
             reasons = [reason for reason in test.reasons(view) if reason.rows]
             texts = tuple(reason.text for reason in reasons for _ in range(reason.times))
-            return Blame(plugin, texts, all(bool(reason.resolvable) for reason in reasons))
+            return NodeRejection(plugin, texts, all(bool(reason.resolvable) for reason in reasons))
     return FITS
 
 
@@ -286,14 +288,14 @@ def not_named_text(plugins: list[str]) -> str:
     return f"node(s) didn't satisfy plugin(s) [{' '.join(plugins)}]"
 
 
-def verdict(blames: Mapping[Blame, int]) -> Verdict:
+def verdict(rejections: Mapping[NodeRejection, int]) -> Verdict:
     """Reasons counted over nodes, sorted as text."""
     reasons: dict[str, int] = {}
     plugins = set()
-    for blame, count in blames.items():
-        if count and blame.plugin:
-            plugins.add(blame.plugin)
-            for text in blame.texts:
+    for rejection, count in rejections.items():
+        if count and rejection.plugin:
+            plugins.add(rejection.plugin)
+            for text in rejection.texts:
                 reasons[text] = reasons.get(text, 0) + count
     listed = ", ".join(sorted(f"{count} {text}" for text, count in reasons.items()))
     return Verdict(listed, frozenset(plugins))

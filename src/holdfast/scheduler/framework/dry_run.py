@@ -18,7 +18,7 @@ from holdfast.scheduler.cluster.cluster import Cluster
 from holdfast.scheduler.cluster.pods import PodRecord
 from holdfast.scheduler.cluster.reservation_table import Amounts
 from holdfast.scheduler.cluster.slots import PODS
-from holdfast.scheduler.framework.diagnosis import FITS, Blame
+from holdfast.scheduler.framework.diagnosis import FITS, NodeRejection
 from holdfast.scheduler.framework.feasibility.columns import ClassColumn
 from holdfast.scheduler.framework.feasibility.owner_column import OwnerColumn
 from holdfast.scheduler.framework.feasibility.reservation_scores import AllocatingOne
@@ -30,7 +30,16 @@ from holdfast.scheduler.reservations import ReservationInfo
 class DryRun:
     """One pod's attempt at nodes."""
 
-    __slots__ = ("_allowed", "_cluster", "_column", "_others", "_pinned", "_pod", "_rooms", "passing")
+    __slots__ = (
+        "_allowed",
+        "_cluster",
+        "_column",
+        "_others",
+        "_pinned",
+        "_pod",
+        "_preemption_holds",
+        "passing",
+    )
 
     def __init__(
         self,
@@ -45,7 +54,7 @@ class DryRun:
         self._pod = pod
         self._pinned = pinned
         self._others = others
-        self._rooms = cluster.reservations.rooms
+        self._preemption_holds = cluster.reservations.preemption_holds
         self._allowed: NDArray[np.bool_] | None = None
         self.passing: list[int] = []
 
@@ -58,15 +67,15 @@ class DryRun:
         rows = self._column.diagnosis.resolvable()
         if corrections:
             rows = rows.copy()
-            for row, blame in corrections.items():
-                rows[row] = blame.resolvable
+            for row, rejection in corrections.items():
+                rows[row] = rejection.resolvable
         if self._pinned:
             named = nodes.row(self._pod.pinned_node or "")
             rows = rows & (np.arange(nodes.size) == (-1 if named is None else named))
         return rows
 
     def fits(self, row: int) -> bool:
-        room = self._rooms.of(self._pod, row) if self._rooms else None
+        room = self._preemption_holds.of(self._pod, row) if self._preemption_holds else None
         if room is None or room.waiting:
             return self._fits(row)  # only beside what is not there yet
         if self._is_amounts_only(room, row):
@@ -91,7 +100,7 @@ class DryRun:
 
     def _fits(self, row: int) -> bool:
         self._column.refresh()
-        return self._column.fits_row(row) and self._blame_with_nominated(row) is None
+        return self._column.fits_row(row) and self._rejection_with_nominated(row) is None
 
     @property
     def is_local(self) -> bool:
@@ -130,7 +139,9 @@ class DryRun:
         if (
             needs is not None
             and column.suits_row(row)
-            and not (self._pod.uid in self._rooms and self._rooms.of(self._pod, row))
+            and not (
+                self._pod.uid in self._preemption_holds and self._preemption_holds.of(self._pod, row)
+            )
             and not (self._cluster.jobs.holds and self._starvation_hold(row))
             and not (
                 nominated_pods
@@ -155,7 +166,7 @@ class DryRun:
             for pod in pods:
                 ledger.remove(pod)
             if not self._fits(row):
-                return self._blame(row).texts
+                return self._rejection(row).texts
             victims = []
             for pod in spared_first(pods):
                 ledger.place(pod, row)
@@ -185,7 +196,7 @@ class DryRun:
             gone,
             spared_first,
             lambda: self.fits(row),
-            lambda: self.blame(row).texts,
+            lambda: self.rejection(row).texts,
         )
         self._column.refresh()
         return found
@@ -216,31 +227,31 @@ class DryRun:
             column.counted = moment, told
         return told
 
-    def blame(self, row: int) -> Blame:
+    def rejection(self, row: int) -> NodeRejection:
         """What stands against the row."""
-        if self._rooms and self._rooms.of(self._pod, row) is not None:
+        if self._preemption_holds and self._preemption_holds.of(self._pod, row) is not None:
             with self._own_room_free(row, as_reserved=True):
-                blame = self._blame(row)
-            if blame != FITS:
-                return blame
-        return self._blame(row)
+                rejection = self._rejection(row)
+            if rejection != FITS:
+                return rejection
+        return self._rejection(row)
 
-    def _blame(self, row: int) -> Blame:
-        blame = self._blame_with_nominated(row)
-        if blame is None:
+    def _rejection(self, row: int) -> NodeRejection:
+        rejection = self._rejection_with_nominated(row)
+        if rejection is None:
             self._column.refresh()
             fits = self._column.fits_row(row)
-            blame = FITS if fits else self._column.diagnosis.blame(row)
-        return blame
+            rejection = FITS if fits else self._column.diagnosis.rejection(row)
+        return rejection
 
-    def corrections(self) -> dict[int, Blame]:
+    def corrections(self) -> dict[int, NodeRejection]:
         """What stands against rows of which the class's diagnosis does not know it: a pod is no rival
         of its own, and where rows depend on each other each must be tried."""
         if self._column.is_local and self._column.diagnosis.nominated_check is not None:
-            return self._blames_of([self._pod.nominated] if self._pod.nominated else [])
+            return self._rejections_of([self._pod.nominated] if self._pod.nominated else [])
         known = self.known_corrections()
         if known is None:
-            known = self._blames_of(self._nominated_nodes())
+            known = self._rejections_of(self._nominated_nodes())
             if not self._sees_more:
                 self._column.corrected = (self._moment(), known)
         return known
@@ -258,9 +269,9 @@ class DryRun:
     @property
     def _sees_more(self) -> bool:
         """Whether something is kept for the pod itself, which is not so for its siblings."""
-        return bool(self._pod.nominated) or self._pod.uid in self._rooms
+        return bool(self._pod.nominated) or self._pod.uid in self._preemption_holds
 
-    def known_corrections(self) -> dict[int, Blame] | None:
+    def known_corrections(self) -> dict[int, NodeRejection] | None:
         """The same, if a sibling found it and nothing has changed since."""
         if self._sees_more or self._column.made_of_others:
             return None
@@ -268,10 +279,10 @@ class DryRun:
         then, known = self._column.corrected
         return known if then == self._moment() else None
 
-    def _blames_of(self, names: Iterable[str]) -> dict[int, Blame]:
+    def _rejections_of(self, names: Iterable[str]) -> dict[int, NodeRejection]:
         nodes = self._cluster.nodes
         rows = [row for row in map(nodes.row, names) if row is not None and nodes.alive[row]]
-        return {row: self.blame(row) for row in rows}
+        return {row: self.rejection(row) for row in rows}
 
     def _moment(self) -> Hashable:
         """As long as it is the same, nothing has changed that pods of the class could notice."""
@@ -288,25 +299,25 @@ class DryRun:
             else nominated_pods
         )
 
-    def _blame_with_nominated(self, row: int) -> Blame | None:
+    def _rejection_with_nominated(self, row: int) -> NodeRejection | None:
         nominated_pods = self.nominated_pods(row)
         if not nominated_pods:
             return None
         if _is_about_room(self._cluster, self._column, row, nominated_pods):
-            blame = _blame_room(self._cluster, self._column, row, nominated_pods)
-            if blame is not None or not self._depends_on(nominated_pods):
-                return blame
+            rejection = _lacking_capacity(self._cluster, self._column, row, nominated_pods)
+            if rejection is not None or not self._depends_on(nominated_pods):
+                return rejection
         with _placed(self._cluster, nominated_pods, row, self._cluster.ledger.transaction()):
             self._column.refresh()
-            blame = None if self._column.fits_row(row) else self._column.diagnosis.blame(row)
+            rejection = None if self._column.fits_row(row) else self._column.diagnosis.rejection(row)
         self._column.refresh()
-        return blame
+        return rejection
 
     @contextmanager
     def _own_room_free(self, row: int, as_reserved: bool = False) -> Iterator[None]:
         """What is done inside is undone at the end. What is promised already is there, even if others
         wait on the row for more than pods have left them so far."""
-        room, ledger = self._rooms.of(self._pod, row), self._cluster.ledger
+        room, ledger = self._preemption_holds.of(self._pod, row), self._cluster.ledger
         with ledger.transaction():
             if room is not None and room.pod is not None:
                 if as_reserved and not room.waiting:
@@ -346,7 +357,7 @@ class NominatedPodsCheck:
         rows = map(nodes.row, self._cluster.nominations)
         return [row for row in rows if row is not None and nodes.alive[row]]
 
-    def blame(self, row: int) -> Blame | None:
+    def rejection(self, row: int) -> NodeRejection | None:
         if not self._column.is_local:
             return None
         cluster = self._cluster
@@ -354,10 +365,10 @@ class NominatedPodsCheck:
         if not nominated_pods:
             return None
         if _is_about_room(cluster, self._column, row, nominated_pods):
-            return _blame_room(cluster, self._column, row, nominated_pods)
+            return _lacking_capacity(cluster, self._column, row, nominated_pods)
         with _placed(cluster, nominated_pods, row, cluster.ledger.peek()):
-            blame = self._column.diagnosis.blame(row)
-        return blame if blame.plugin else None
+            rejection = self._column.diagnosis.rejection(row)
+        return rejection if rejection.plugin else None
 
 
 def _is_about_room(
@@ -371,9 +382,9 @@ def _is_about_room(
     )
 
 
-def _blame_room(
+def _lacking_capacity(
     cluster: Cluster, column: ClassColumn, row: int, nominated_pods: list[PodRecord]
-) -> Blame | None:
+) -> NodeRejection | None:
     """What of room is lacking once rivals have theirs."""
     needs = column.needs or ()
     spare = cluster.ledger.spare(row, needs, (), nominated_pods)
@@ -382,7 +393,7 @@ def _blame_room(
         return None
     offered = cluster.nodes.allocatable
     hopeful = all(n.slot == PODS or n.amount <= offered.item(n.slot, row) for n in lacking)
-    return Blame(column.needing, tuple(need.text for need in lacking), hopeful)
+    return NodeRejection(column.needing, tuple(need.text for need in lacking), hopeful)
 
 
 def _nominated_pods(cluster: Cluster, row: int, priority: int) -> list[PodRecord]:
@@ -391,11 +402,13 @@ def _nominated_pods(cluster: Cluster, row: int, priority: int) -> list[PodRecord
     nominated = cluster.nominations.get(cluster.nodes.name(row))
     if not nominated:
         return []
-    rooms = cluster.reservations.rooms
+    preemption_holds = cluster.reservations.preemption_holds
     return [
         pod
         for pod in nominated.values()
-        if pod.cls.priority >= priority and pod.row < 0 and not (rooms and rooms.of(pod, row))
+        if pod.cls.priority >= priority
+        and pod.row < 0
+        and not (preemption_holds and preemption_holds.of(pod, row))
     ]
 
 
@@ -446,7 +459,7 @@ def to_go(
     gone: list[PodRecord],
     spared_first: Order,
     fits: Callable[[], bool],
-    blame: Callable[[], tuple[str, ...]],
+    rejection: Callable[[], tuple[str, ...]],
 ) -> list[PodRecord] | tuple[str, ...]:
     """By trying."""
     with cluster.ledger.transaction():
@@ -454,7 +467,7 @@ def to_go(
             leave(cluster, each)
         left = {each.uid: leave(cluster, each) for each in reserving}
         if not fits():
-            return blame()
+            return rejection()
         victims = []
         for each in spared_first(reserving):
             come_back(cluster, each, left[each.uid])

@@ -83,7 +83,7 @@ class Provisioning:
     def _needs_none(self, pod: PodRecord) -> bool:
         """Whether it wants no reservation, or there is one that holds what it preempted."""
         ignoring = pod.cls.labels.get(names.RESERVATION_IGNORED) == "true"
-        return ignoring or pod.uid in self._cluster.reservations.rooms
+        return ignoring or pod.uid in self._cluster.reservations.preemption_holds
 
     # Where a pod can go: what it draws on, and the row
 

@@ -389,12 +389,12 @@ class Gangs:
         """Tries again as if no other pod had a nominated node: what is left of a job whose start was
         interrupted comes before those, too. Those whose nominated nodes it gets lose them."""
         cluster = self._cluster
-        rooms, changes = cluster.reservations.rooms, cluster.changes
+        preemption_holds, changes = cluster.reservations.preemption_holds, cluster.changes
         nominated = [
             (pod, node)
             for node, there in cluster.nominations.items()
             for pod in there.values()
-            if pod.job not in jobs and pod.reservation is None and pod.uid not in rooms
+            if pod.job not in jobs and pod.reservation is None and pod.uid not in preemption_holds
         ]
         if not nominated or all(job.is_ready for job in jobs):
             return refusal

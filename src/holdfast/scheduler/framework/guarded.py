@@ -65,7 +65,7 @@ class Guarded:
                 self._fail(self._plugin, self._point, error)
         return self._closed(*view)
 
-    def blames(self, error: BaseException) -> bool:
+    def rejections(self, error: BaseException) -> bool:
         """Takes the error for its own if the bare formula raised it, however that came about."""
         code = _code_of(self.bare)
         if not any(frame.f_code is code for frame, _ in walk_tb(error.__traceback__)):

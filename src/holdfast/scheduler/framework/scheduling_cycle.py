@@ -18,7 +18,13 @@ from holdfast.scheduler.cluster.events import Change
 from holdfast.scheduler.cluster.plugin_errors import RAISED
 from holdfast.scheduler.cluster.pod_classes import PodClass
 from holdfast.scheduler.cluster.pods import Phase, PodRecord
-from holdfast.scheduler.framework.diagnosis import NO_NODES, Blame, Verdict, not_named_text, verdict
+from holdfast.scheduler.framework.diagnosis import (
+    NO_NODES,
+    NodeRejection,
+    Verdict,
+    not_named_text,
+    verdict,
+)
 from holdfast.scheduler.framework.dry_run import DryRun
 from holdfast.scheduler.framework.dynamic_provisioning import Provisioning
 from holdfast.scheduler.framework.feasibility.checked_answers import (
@@ -57,7 +63,7 @@ class Cycle:
         self.cluster = self._cluster = cluster
         self._table = cluster.nodes
         self._queue = queue
-        self._rooms = cluster.reservations.rooms
+        self._preemption_holds = cluster.reservations.preemption_holds
         self._errors = cluster.plugin_errors
         self._failed_places: dict[str, Refused] = {}
         """Of pods that a plugin kept from a place, and who were not told so yet."""
@@ -102,7 +108,7 @@ class Cycle:
         """Which reservation the pod draws on, if it goes there."""
         if column.owned:
             pod.reservation_uid = column.reservation_uid(row)
-        if self._rooms and (room := self._rooms.of(pod, row)) is not None:
+        if self._preemption_holds and (room := self._preemption_holds.of(pod, row)) is not None:
             pod.reservation_uid = self._nominated_reservation(profile, pod, row, column, room)
 
     def take(self, pod: PodRecord) -> bool:
@@ -258,15 +264,15 @@ class Cycle:
         trial = DryRun(self._cluster, column, pod, self._is_pinned(profile, pod))
         if self._is_pinned(profile, pod):
             # Only the named node was looked at; the others are told off in one go.
-            blames: dict[Blame, int] = {}
+            rejections: dict[NodeRejection, int] = {}
             others = self._table.count
             row = self._table.row(pod.pinned_node or "")
             if row is not None and self._table.alive[row]:
                 others -= 1
-                blames[trial.blame(row)] = 1
+                rejections[trial.rejection(row)] = 1
             if others:
-                blames[Blame(PINNING, (not_named_text([PINNING]),), False)] = others
-            return verdict(blames)
+                rejections[NodeRejection(PINNING, (not_named_text([PINNING]),), False)] = others
+            return verdict(rejections)
         corrections = trial.corrections() if self._cluster.nominations else {}
         if not corrections:
             return column.verdict()
@@ -284,21 +290,25 @@ class Cycle:
             names.add(profile.reservation_plugin)
         return profile.wakes_on(names)
 
-    def blames(self, profile: Profile, pod: PodRecord, column: ClassColumn) -> dict[str, Blame]:
+    def rejections(
+        self, profile: Profile, pod: PodRecord, column: ClassColumn
+    ) -> dict[str, NodeRejection]:
         """What stands against each node by its name, for whoever asks about one pod."""
         table = self._table
-        found: dict[str, Blame] = {}
+        found: dict[str, NodeRejection] = {}
         trial = DryRun(self._cluster, column, pod, self._is_pinned(profile, pod))
         for name, row in table.names():
             if not table.alive[row]:
                 continue
             if column.rejected is not None:
                 rejected = column.rejected
-                found[name] = Blame(column.rejected_by, (rejected.message,), rejected.resolvable)
+                found[name] = NodeRejection(
+                    column.rejected_by, (rejected.message,), rejected.resolvable
+                )
             elif self._is_pinned(profile, pod) and name != pod.pinned_node:
-                found[name] = Blame(PINNING, (not_named_text([PINNING]),), False)
+                found[name] = NodeRejection(PINNING, (not_named_text([PINNING]),), False)
             else:
-                found[name] = trial.blame(row)
+                found[name] = trial.rejection(row)
         return found
 
     def _is_pinned(self, profile: Profile, pod: PodRecord) -> bool:

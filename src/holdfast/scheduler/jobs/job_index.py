@@ -185,7 +185,7 @@ class Jobs:
         """How much is held for members of the job: since it starves, since others made room, or by
         reservations they may draw on."""
         reservations = self._cluster.reservations
-        if not reservations.members and not reservations.rooms:
+        if not reservations.members and not reservations.preemption_holds:
             return 0
         found: dict[str, ReservationInfo] = {}
         classes = {member.cls.id: member.cls for member in job.members.values()}
@@ -196,7 +196,7 @@ class Jobs:
             hold = self.holds.of(member) if self.holds else None
             if hold is not None:
                 found[hold.uid] = hold
-            found.update(reservations.rooms.get(uid, {}))
+            found.update(reservations.preemption_holds.get(uid, {}))
         return sum(self.holds.left(reservation, slot) for reservation in found.values())
 
     def companions(self, victims: Collection[PodRecord]) -> list[PodRecord]:

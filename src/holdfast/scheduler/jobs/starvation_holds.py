@@ -150,8 +150,10 @@ class StarvationHolds:
         cleared = nodes.row(pod.nominated) if pod.nominated else None
         if cleared is not None and nodes.alive[cleared]:
             return True
-        rooms = reservations.rooms.get(pod.uid)
-        if rooms and any(room.placed and not room.released for room in rooms.values()):
+        preemption_holds = reservations.preemption_holds.get(pod.uid)
+        if preemption_holds and any(
+            room.placed and not room.released for room in preemption_holds.values()
+        ):
             return True
         return pod.cls.private and any(
             reservation.waiting

@@ -21,7 +21,7 @@ from holdfast.scheduler.cluster.pod_classes import PodClass
 from holdfast.scheduler.cluster.pods import PodRecord
 from holdfast.scheduler.framework.cluster_plugin import ClusterPlugin
 from holdfast.scheduler.framework.config import DefaultPreemptionArgs
-from holdfast.scheduler.framework.diagnosis import Blame, verdict
+from holdfast.scheduler.framework.diagnosis import NodeRejection, verdict
 from holdfast.scheduler.framework.handle import Handle
 from holdfast.scheduler.framework.interface import Nomination, Trial
 from holdfast.scheduler.framework.plugin_names import PREEMPTION
@@ -111,7 +111,7 @@ class DefaultPreemption(ClusterPlugin):
             or not (self._args.hold_room and reservations.are_kept)
         ):
             return False
-        room = reservations.rooms.of(pod, row)
+        room = reservations.preemption_holds.of(pod, row)
         return room is None or room.released
 
     def _held(self, pod: PodRecord, node: str, victims: int) -> CreateReservation:
@@ -176,13 +176,13 @@ class DefaultPreemption(ClusterPlugin):
         nodes, hopeful = self.cluster.nodes.count, int(np.count_nonzero(resolvable))
         reasons[NO_VICTIMS,] = hopeful - int(np.count_nonzero(promising))
         reasons[NOT_HELPFUL,] = nodes - hopeful
-        blames = {Blame(self.name, texts, False): count for texts, count in reasons.items()}
-        return f"preemption: {verdict(blames).message(nodes)}"
+        rejections = {NodeRejection(self.name, texts, False): count for texts, count in reasons.items()}
+        return f"preemption: {verdict(rejections).message(nodes)}"
 
     def _is_held(self, pod: PodRecord, node: str) -> bool:
         """Whether nobody can take the room a pod preempted there."""
         row = self.cluster.nodes.row(node)
-        return row is not None and self.cluster.reservations.rooms.of(pod, row) is not None
+        return row is not None and self.cluster.reservations.preemption_holds.of(pod, row) is not None
 
     def _decisions(self, pod: PodRecord, node: str, victims: tuple[PodRecord, ...]) -> list[Decision]:
         staying = [

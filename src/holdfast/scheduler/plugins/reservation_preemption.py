@@ -17,7 +17,7 @@ from holdfast.scheduler.cluster.pod_classes import PodClass
 from holdfast.scheduler.cluster.pods import Phase, PodRecord
 from holdfast.scheduler.framework.cluster_plugin import ClusterPlugin
 from holdfast.scheduler.framework.config import ReservationPreemptionArgs
-from holdfast.scheduler.framework.diagnosis import Blame, verdict
+from holdfast.scheduler.framework.diagnosis import NodeRejection, verdict
 from holdfast.scheduler.framework.dry_run import leave
 from holdfast.scheduler.framework.handle import Handle
 from holdfast.scheduler.framework.interface import (
@@ -227,8 +227,8 @@ class ReservationPreemption(ClusterPlugin):
         reasons = tried.reasons(promising)
         reasons[NO_VICTIMS,] += hopeful - int(np.count_nonzero(promising))
         reasons[NOT_HELPFUL,] = nodes - hopeful
-        blames = {Blame(self.name, texts, False): count for texts, count in reasons.items()}
-        return f"preemption: {verdict(blames).message(nodes)}"
+        rejections = {NodeRejection(self.name, texts, False): count for texts, count in reasons.items()}
+        return f"preemption: {verdict(rejections).message(nodes)}"
 
     # Several
 

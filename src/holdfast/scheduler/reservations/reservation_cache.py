@@ -52,7 +52,7 @@ class ReservationCache:
         """The position of the log's first entry; what came before is forgotten."""
         self._allocated: dict[str, dict[str, PodRecord]] = {}
         self.waiting = WaitingReservations(self, cluster)
-        self.rooms = PreemptionHolds()
+        self.preemption_holds = PreemptionHolds()
         """Preempted room, held for preemptors."""
         self.departures = Departures()
         """Reservations that have to go for others."""
@@ -368,19 +368,19 @@ class ReservationCache:
 
     def nominated(self, pod: PodRecord) -> None:
         """Another node is being cleared for the pod, or none any more."""
-        for room in self.rooms.get(pod.uid, {}).values():
+        for room in self.preemption_holds.get(pod.uid, {}).values():
             room.released = room.released or room.wants_node != pod.nominated
             self.dirty[room.uid] = None
 
     def preemptor_changed(self, pod: PodRecord) -> None:
         """It may need what is held for it no more."""
-        for room in self.rooms.get(pod.uid, {}).values():
+        for room in self.preemption_holds.get(pod.uid, {}).values():
             self.dirty[room.uid] = None
 
     def preemptor_back(self, pod: PodRecord) -> None:
         """It is not to be bound after all: room it took before that was held is to be held now."""
         watcher = self._cluster.watcher
-        for room in self.rooms.get(pod.uid, {}).values():
+        for room in self.preemption_holds.get(pod.uid, {}).values():
             if watcher is not None and room.pod is not None and room.pod.phase is Phase.PENDING:
                 watcher.pod_pending(room.pod)
 

@@ -367,11 +367,11 @@ class ReservationHandlers:
         for named in spec.names():
             self._name(named.name, named.uid, -1)
         self._reservations.specs.release(spec)
-        self._reservations.rooms.remove(reservation)
+        self._reservations.preemption_holds.remove(reservation)
 
     def _keep_room(self, reservation: ReservationInfo) -> None:
         """Those of preemptors all have the same owners: nobody, as far as classes of pods go."""
-        self._reservations.rooms.add(reservation)
+        self._reservations.preemption_holds.add(reservation)
         if self._nobody is None:
             self._nobody = self._reservations.specs.acquire(
                 []

@@ -12,7 +12,7 @@ from holdfast.scheduler.cluster.columns import distinct
 from holdfast.scheduler.cluster.plugin_errors import RAISED
 from holdfast.scheduler.cluster.pod_classes import PodClass
 from holdfast.scheduler.cluster.view import One
-from holdfast.scheduler.framework.diagnosis import Blame, Verdict, first_blame
+from holdfast.scheduler.framework.diagnosis import NodeRejection, Verdict, first_rejection
 from holdfast.scheduler.framework.feasibility.class_rows import INFEASIBLE, Bools, ClassRows, Ints
 from holdfast.scheduler.framework.interface import Need, Scope
 from holdfast.scheduler.framework.profile import Profile
@@ -27,7 +27,7 @@ class ClassColumn(ClassRows):
     def __init__(self, cluster: Cluster, profile: Profile, cls: PodClass) -> None:
         self.specs_seen = -1
         """The version of who owns reservations when last asked whether that matters here."""
-        self.corrected: tuple[Hashable, dict[int, Blame]] = (None, {})
+        self.corrected: tuple[Hashable, dict[int, NodeRejection]] = (None, {})
         """What stands against nodes that are being cleared for others, and as of when."""
         self._needs_asked = -1
         self._needs: tuple[Need, ...] | None = None
@@ -164,7 +164,7 @@ class ClassColumn(ClassRows):
         filters = [named for named in self.guarded_filters if named[1].scope is Scope.TOPOLOGY]
         for key in distinct(keys).tolist():
             those = rows[keys == key]
-            found[first_blame(filters, One(self._table, int(those[0]))).texts] += len(those)
+            found[first_rejection(filters, One(self._table, int(those[0]))).texts] += len(those)
         return found
 
     def _rescored(self, passing: Bools) -> Ints:

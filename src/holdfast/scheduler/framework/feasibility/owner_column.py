@@ -92,9 +92,9 @@ class OwnerColumn(ClassColumn):
         self.filters.insert(place, (self._profile.reservation_plugin, gate))
         self._usage_filters.append(is_open)
         if not self._reservation_scores.required:
-            self._blame_before_room()
+            self._reject_before_fit()
 
-    def _blame_before_room(self) -> None:
+    def _reject_before_fit(self) -> None:
         """For owners what is reserved for them is free, as long as it is about the node. So where there
         is room only if several reservations are drawn on, or one that will not do, that is why there is
         none."""
