@@ -125,7 +125,7 @@ def count_trials(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         tried.append(row)
         return rejection(trial, row)
 
-    monkeypatch.setattr(DryRun, "blame", counted)
+    monkeypatch.setattr(DryRun, "rejection", counted)
     return tried
 
 
