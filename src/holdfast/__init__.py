@@ -1,18 +1,17 @@
-"""Holdfast: a Kubernetes scheduler that schedules promises as well as pods.
+"""Holdfast: a Kubernetes scheduler that reserves capacity.
 
-The packages, lowest layer first; each imports only from those before it:
+The packages, lowest layer first; each imports only from those before it, and import-linter checks it:
 
-    api          typed objects, quantities, selectors, durations, validation
-    core         columnar cluster state and the ledger; events in, decisions out
-    framework    the plugin protocol, the scheduling cycle, the queue, profiles
-    plugins      one file per plugin
-    actions      what a round does
-    controllers  lifecycles of reservations, provisioning, migration
-    store        the embedded object store
-    backends     what carries decisions out: embedded, Kubernetes
-    server       the embedded API server
-    sim          the virtual clock, simulated kubelets, scenarios
-    bench        workloads and how fast they are decided
+    api          Kubernetes objects as typed values; quantities, selectors, durations, names
+    machinery    what an API server does to an object: decoding, defaults, validation, patches
+    scheduler    the scheduler itself: events in, decisions out
+    serving      HTTP listener, connection limits, health endpoints
+    metrics      Prometheus metrics
+    kube         Holdfast on a Kubernetes API server
+    local        a cluster in one process: store, API server, controllers, kubelets
+    sim          scenarios on a virtual clock, the capacity audit, reports
+    plugin       what plugin authors import: the contract and a test harness
+    bench        workloads and measurements
     cli          the `holdfast` command
 """
 

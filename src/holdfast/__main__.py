@@ -1,3 +1,5 @@
+"""`python -m holdfast`: the `holdfast` command."""
+
 from holdfast.cli import main
 
 if __name__ == "__main__":

@@ -1,21 +1,24 @@
-"""The vocabulary: API objects, and the small languages written inside them.
+"""Kubernetes objects as typed values, and the small languages written inside them.
 
-    errors                       the error tree
-    quantity, duration,          text to numbers and back
-    timestamps, intorstring
-    meta, affinity, pod, node,   typed views of objects
-    volumes, storage, policy,
-    workloads, events, jobs,
-    reservation, devices,
-    migration, annotations
-    kinds, decode                the table of kinds; raw objects to typed views
-    resources                    what a pod asks for
-    selectors                    labels, fields, node selectors, tolerations
-    syntax, validation           what an API server would refuse, and why
-    names                        labels, annotations, taints, resources by name
+    errors                     the error tree
+    quantity, times            quantities, durations and timestamps as numbers
+    meta                       metadata, label selectors, owner references, conditions
+    pod, node, affinity        pods, nodes, affinity and spread constraints
+    storage, workloads         volumes and claims; workload kinds and disruption budgets
+    reservation, migration     Reservation, PodMigrationJob
+    jobs, devices              PodGroup and Queue; Device and NodeResourceTopology
+    events                     Event and Binding
+    annotations                annotation values, typed
+    names, name_rules          label, annotation, taint and resource names; the syntax of names
+    kinds, decode              the registry of kinds; raw objects to typed ones
+    raw_objects                objects of kinds that only plugins read
+    resources                  a pod's requests
+    selectors                  label, field and node selectors; tolerations
+    documents                  YAML and JSON files, with limits
+    crds                       CustomResourceDefinitions
 
-This is the lowest layer: it imports msgspec and the standard library and nothing else, keeps no
-state, and reads no clock. Everything in Holdfast may import it.
+The lowest layer: it imports msgspec, PyYAML and the standard library only, keeps no state, and reads no
+clock. Every other package may import it.
 """
 
 from __future__ import annotations

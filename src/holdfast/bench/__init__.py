@@ -1,8 +1,13 @@
-"""`holdfast bench`: scheduler_perf's workloads, and recorded traces, driven through the scheduler.
+"""`holdfast bench`: scheduler_perf's workloads and recorded traces, run through the scheduler.
 
-A workload is a data file (`workloads/*.yaml`) made of the objects in `templates.yaml`; a trace is
-read from a folder. Either becomes a `Plan`, which `drive` feeds to a scheduler event by event with
-the clock stopped around everything that is the benchmark's own doing.
+    command         the command line
+    workload        workload files (`workloads/*.yaml`) and their templates
+    trace, packing  a recorded trace; packing its pods onto its nodes
+    plan            the events that a workload or a trace becomes
+    drive, measure  feeds a plan to a scheduler; times it
+    kube_command    `--mode kube`: the same workloads against an API server
+    local           `--mode embedded`: pods bound per second in a local cluster
+    report          tables and JSON
 
-May import everything but the CLI. Reads clocks and files, opens no connection.
+The clock stops around everything that the benchmark itself does. May import every package but `cli`.
 """

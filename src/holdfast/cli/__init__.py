@@ -1,20 +1,18 @@
-"""The `holdfast` command: one file per command, loaded when it is called. May import everything.
+"""The `holdfast` command: one module per subcommand, imported when it is called.
 
-app        the table of commands, and what their failures look like to the caller
-simulate   `holdfast simulate`; its tables are in `tables`
-get        `holdfast get` and `describe`; what they know of a kind is in `kinds`
-explain    `holdfast explain`; what there is to say is found in `explaining`
-reserve    `holdfast reserve`; what it sends is made in `reserving`
-asking     what commands about a cluster share
-run        `holdfast run`, and `provisioner`; what they share is in `serving`
-config     `holdfast config default|validate`
-up         `holdfast up`
-bench      `holdfast bench`
-crds       `holdfast crds`
-version    `holdfast version`
-setups     configuration files to schedulers
-failing    how a command fails
-logs       what one that runs for long says
+    app                  the table of subcommands, and how errors reach the caller
+    simulate             `holdfast simulate`
+    get                  `holdfast get` and `describe`; `kinds` has what is known of each kind
+    explain              `holdfast explain`; `explanation` finds the reasons
+    reserve              `holdfast reserve`; `reservation_builder` makes the Reservation
+    run, provisioner     `holdfast run`, `holdfast provisioner`
+    up                   `holdfast up`
+    config               `holdfast config` and `holdfast crds`
+    bench, version       `holdfast bench`, `holdfast version`
+    client, snapshot     reads an API server; a scheduler that was fed everything it has
+    options, printing    options and errors that commands share; tables, YAML and JSON
+
+May import every package.
 """
 
 

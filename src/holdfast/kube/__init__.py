@@ -1,18 +1,17 @@
 """Holdfast on a Kubernetes API server.
 
-    access/      where the server is and how to be let in: kubeconfig, in-cluster, exec plugins, TLS
-    http/        the client: one connection pool, errors, back-off, retries
-    reading/     what the server has, as events: one reflector per kind
-    writing/     decisions carried out: binds first, then status, events last
-    election     who leads
-    fence        keeps a deposed leader from writing
-    runner       the loop: reflectors ─► scheduler ─► writer
-    provisioning the loop of a provisioner on its own
-    installing   CustomResourceDefinitions, put on the server
-    comparing    cache against server, for anyone who asks
-    traffic      figures about requests and reflectors
-    clock        what time it is
-    errors       what can go wrong
+    access              kubeconfig, in-cluster configuration, exec plugins, TLS
+    http                the client: connection pool, errors, back-off, retries
+    informers           one reflector per kind: list, watch, events for the scheduler
+    writer              carries decisions out: binds first, then status, Events last
+    leader_election     the lease, and the fence that stops writes once leadership is lost
+    runner, run         the loop of reflectors, scheduler and writer; `holdfast run` assembled
+    provisioner_runner  the loop of a provisioner in a process of its own
+    provisioner_run     `holdfast provisioner` assembled
+    service             what both processes share: lease, health, shutdown
+    cache_comparer      compares the scheduler's cache with the server
+    client_metrics      metrics of requests and reflectors
+    clock, errors       the wall clock; the errors of this package
 
-May import `actions` and everything below; knows nothing of the command line.
+May import `scheduler`, `metrics`, `serving` and the layers below; nothing of the command line.
 """

@@ -1,37 +1,28 @@
-"""A cluster in one process: the scheduler, a store, and all that lives around them.
+"""A cluster in one process: the scheduler, an object store and the controllers around them.
 
-The same parts make up a simulation, whose clock is virtual, and `holdfast up`, whose clock is real:
+Simulations use these parts on a virtual clock, `holdfast up` on the real one:
 
-    clock       what time it is
-    agenda      what is yet to happen
-    objects     writing to the store as the cluster's own parts do
-    telling     the names of what happens to objects, for whoever keeps a record
-    setup       the scheduler, from its configuration
-    admission   what an API server fills in
-    kubelet     pods that start, run, end and stop
-    statuses    what a kubelet reports of a pod
-    volumes     claims that find their volumes
-    budgets     the status of disruption budgets
-    events      Kubernetes Events, counted when they repeat
-    taints      pods that must leave tainted nodes
-    disruption  what the eviction API asks the budgets
-    hands       what the scheduler's decisions do to the cluster; what they do to `reservations`, `jobs`
-                and `migrations` has files of its own
-    resident    what all who live there have in common
-    namespaces  namespaces that are emptied
-    workloads   pods made from Deployments, Jobs and their like, and deleted with them; a simulation
-                knows Deployments only
-    plugin_objects
-                objects that only plugins read, fed in the versions they declare
-    world       all of these, wired to the scheduler
+    cluster_parts         all parts, connected to the scheduler
+    executor              carries the scheduler's decisions out against the store
+    component             what controllers and kubelets have in common
+    clock                 the clock, and the queue of timers
+    setup                 the scheduler, from its configuration
+    admission             what admission and a registering kubelet fill in
+    kubelet               pods that start, run, end and stop
+    volume_controller     binding and provisioning of claims
+    disruption            status of PodDisruptionBudgets; the eviction rule
+    taint_eviction        NoExecute taints
+    namespace_controller  deletion of namespaces
+    pod_gc                pods whose node does not exist
+    event_recorder        Events, aggregated, with a TTL
+    workloads             the controllers of Deployments, Jobs and the other workload kinds
+    store, apiserver      the object store; its Kubernetes API
 
-and what only `up` has:
+Only `holdfast up` uses:
 
-    cluster     the loop
-    nodes       nodes that register and stay ready
-    orphans     pods whose node is not there
-    expiry      events that are old
+    up, cluster_loop      the assembled process and its loop
+    node_registration     nodes that register and renew their leases
+    apply_manifests       files applied at start-up
 
-May import `store`, `controllers`, `actions`, `plugins` and below. Nothing here blocks, and only
-`clock` reads the time.
+May import `scheduler`, `metrics`, `serving` and the layers below. Only `clock` reads the time.
 """

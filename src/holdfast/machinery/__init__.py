@@ -1,4 +1,18 @@
-"""What an API server does to an object, over raw objects: strict decoding, defaults, validation,
-patches and server-side apply. The local API server, `simulate` and the command line use it. May import
-`api`.
+"""What an API server does to an object, over raw objects. The local API server, `simulate` and the
+command line share it.
+
+    schema                    types, strict decoding, defaults, validation by schema
+    validation                rules of the built-in kinds, in the API server's words
+    patch                     JSON, merge and strategic patches; server-side apply
+    openapi                   OpenAPI documents
+    known_fields              misspelt and misplaced fields
+    typed_validation          validation of typed objects
+    pod_spec_validation       rules of pod specs
+    metadata_validation       rules of metadata
+    reservation_validation    rules of Reservations
+    group_validation          rules of Queues and PodGroups
+    dynamic_reservations      annotations between pods and provisioners
+    error_list                the list of errors
+
+May import `api`.
 """

@@ -1,13 +1,17 @@
-"""The scheduler: events in, decisions out. Pure: no I/O, no clock, no asyncio, no logging, no
-randomness; the same events give the same decisions. May import `api` and `machinery`.
+"""The scheduler: events in, decisions out.
 
-    cluster        the state: node table, pod classes, ledger, row log, domain counts, nominations
-    reservations   the reservation cache: owners, matching, waiting, preemption holds, virtual ones,
-    status managers       particular resources of a node: exclusive CPUs and NUMA, devices, volumes
-    jobs           pod groups, queues and shares, starvation holds, run-time estimates
-    framework      the plugin runtime: profiles, queue, scheduling cycle, feasibility, dry run,
-    diagnosis plugins        one file per plugin
-    actions        what a round does
-    controllers    lifecycles of reservations, provisioning, migrations, status of groups and queues
-    scheduler      the whole: fed events, asked for rounds
+Pure: no I/O, no clock, no asyncio, no logging, no randomness; the same events give the same decisions.
+
+    cluster       the state: node table, pod classes, ledger, row log, domain counts, nominations
+    reservations  the reservation cache: owners, matching, waiting, preemption holds, virtual ones
+    managers      particular resources of a node: CPUs and NUMA nodes, devices, volumes
+    jobs          pod groups, queues and shares, starvation holds, run-time estimates
+    framework     the plugin runtime: profiles, queue, scheduling cycle, feasibility, dry run, diagnosis
+    plugins       one module per plugin
+    actions       the actions of a round
+    controllers   lifecycles of reservations, provisioning, migrations; status of groups and queues
+    scheduler     `Scheduler`, which is fed events and asked for rounds
+    assembly      a scheduler with the controllers of its configuration
+
+May import `api` and `machinery`.
 """

@@ -1,3 +1,8 @@
-"""What every HTTP server of Holdfast needs, the local API server as well as the metrics port:
-listening, limits, health. May import `api`.
+"""HTTP serving that the local API server and the metrics port share.
+
+    listener  accepts connections within limits
+    limits    limits per client and in total
+    health    health, metrics, configuration and version endpoints
+
+May import `api`.
 """

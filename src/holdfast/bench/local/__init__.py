@@ -1,6 +1,6 @@
-"""How fast pods are bound in an embedded cluster, from being created to being seen on a node.
+"""Measures pods bound per second in a local cluster, from creation to the watch event with the node.
 
-inside      pods created in the cluster's own process
-over_http   pods created by a client, over HTTP, against `holdfast up`
-command     both, as a table or JSON
+in_process  pods created in the cluster's own process
+over_http   pods created over HTTP against `holdfast up`
+command     runs both; a table or JSON
 """

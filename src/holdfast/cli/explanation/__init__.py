@@ -1,13 +1,8 @@
-"""Why an object has no node, or where it went and why: read from the server, and asked of a scheduler
-that was fed the same objects.
+"""Why an object has no node, or why it got the one it has: objects are read from the server and a
+scheduler that was fed the same objects is asked.
 
-report         what there is to say, as data and as text
-placing        what stands against each node, and how nodes rank
-promised       what stands against each reservation that is meant for a pod
-helping        what would help
-what_if        the scheduler asked again, with a change made
-queues         what the queue of pods has against them
-pods           a pod
-reservations   a reservation
-groups         a group of pods
+    report        the explanation as data and as text
+    pods          a pod: the reasons of each node, scores, queue limits
+    reservations  a reservation, and why it does not serve a pod
+    suggestions   changes that would make a node feasible
 """

@@ -1,13 +1,13 @@
-"""What `holdfast get` and `describe` know: a small file for each kind, and a line here.
+"""What `holdfast get` and `describe` show: a module for each kind, and a line in the table here.
 
-kind           what there is to say of a kind
-reservations   Reservations
-holds          the reservations the scheduler keeps for jobs that starve
-nodes          who has how much of each node
-queue          what waits for a node, in the order it will be tried
-queues         Queues
+    kind          columns and description of a kind
+    reservations  Reservations
+    holds         starvation holds
+    nodes         requested, reserved and free amounts of each node
+    queue         pending pods and reservations, in scheduling order
+    queues        Queues
 
-A kind is loaded when it is asked for: not all of them need a scheduler.
+A kind is imported when it is asked for: not all of them need a scheduler.
 """
 
 from difflib import get_close_matches

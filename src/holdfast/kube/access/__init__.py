@@ -1,13 +1,8 @@
-"""Where the API server is, and how to be let in.
+"""Where the API server is, and how to authenticate to it.
 
-finding                  from a kubeconfig, or from inside a cluster
-settings                 what is found
-kubeconfig               a context, read
-kubeconfig_file          files, merged as kubectl merges them
-incluster                the service account of the pod we run in
-credentials              tokens, certificates; what changes while we run
-exec_plugin              credentials made by another program
-tls, proxies             how to connect
+kubeconfig   kubeconfig files, merged as kubectl merges them, and the in-cluster configuration
+settings     the address, TLS and proxy settings that result
+credentials  tokens, client certificates and exec plugins, renewed while the process runs
 """
 
 from holdfast.kube.access.kubeconfig import find_access

@@ -1,9 +1,6 @@
-"""Talking to the server.
+"""The HTTP client of an API server.
 
-client      requests, with or without retries, and watches
-wire        short requests at a third of what the general library takes
-paths       where kinds and objects are
-backoff     how long to wait before trying again
-reach       whether the server can be reached
-rate        how many requests a second are allowed
+client        requests, with or without retries; watches; paths of kinds and objects
+connections   HTTP/1.1 over a pool of kept connections
+flow_control  back-off, reachability, client-side rate limit
 """

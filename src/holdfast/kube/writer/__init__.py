@@ -1,17 +1,12 @@
-"""Decisions, carried out.
+"""Carries the scheduler's decisions out on an API server.
 
-writer       takes decisions and hands them to those below
-queue        what goes out when: binds before status before events; one object's writes in order
-sender       one write, past the fence
-persisting   one that is made again while that may help
-binder       a pod's volumes, then the pod; and what became of it when nobody said
-volumes      a volume to its claim, a claim to its node
-claims       waiting for claims to be bound
-statuses     conditions and nominations, several in one patch
-evictions    a victim's condition, then its deletion
-annotations  what is said on pods beside their status
-reservations what was decided of reservations
-jobs         the status of PodGroups and Queues
-migrations   what was decided of jobs that move pods, and their evictions
-recorder     Events, one for the same thing said again
+writer              gives each decision to the module below that writes it
+write_queue         lanes: binds before status before Events; writes of one object in order
+binder              a pod's volumes, then its Binding; what became of a lost response
+volume_writes       binds claims to volumes, annotates the selected node, waits for provisioning
+pod_status          the PodScheduled condition and the nominated node, several in one patch
+eviction            a victim's DisruptionTarget condition, then its deletion
+reservation_writes  creates, updates and deletes Reservations and their status
+job_writes          status of PodGroups and Queues
+event_recorder      Events; repeated ones become a series
 """

@@ -1,12 +1,18 @@
-"""The embedded Kubernetes API over HTTP.
+"""A Kubernetes API over HTTP, served from the local store.
 
-    server       the application: authentication, discovery, dispatch
-    objects      requests about objects, from HTTP to a verb and back
-    streams      watches over HTTP
-    verbs        what can be done to objects, apart from HTTP
-    strategies   what is particular about a kind
-    tables       what `kubectl get` prints
-    the rest     one thing each: paths, options, negotiation, bodies, selection, errors …
+    server                       authentication, discovery, dispatch
+    request_info, negotiation    what a URL asks for; the form of the response
+    object_handler, watch        requests about objects; watches and their bookmarks
+    verbs                        create, get, list, update, patch, delete and subresources, without HTTP
+    strategies                   the rules of single kinds
+    tables                       the columns of `kubectl get`
+    crd_registry, versions       kinds that CustomResourceDefinitions add; conversion between versions
+    request_bodies, protobuf     JSON, YAML and protobuf bodies
+    responses, status            encoded objects; `Status` errors
+    selection, discovery         label and field selectors; discovery documents
+    credentials                  the certificate authority and the token
+    workers, template_memo       large requests in threads; validation results of equal pod templates
+    api_state, field_errors      what requests share; field errors in Kubernetes' words
 
-May import `store`, `backends`, `server.schema`, `server.patch` and below.
+May import `local`, `machinery`, `serving` and the layers below.
 """

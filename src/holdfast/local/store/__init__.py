@@ -1,15 +1,10 @@
-"""The embedded object store: one revision for all objects, watches, SQLite. May import `api` only.
+"""The object store of a local cluster: one revision for all objects, watches, SQLite.
 
-    objects    what is kept: raw objects, their keys, changes
-    errors     what the store refuses
-    store      the store itself, in memory
-    history    the changes still remembered
-    notices    who is told of changes, and who waits for them to be durable
-    snapshot   the objects of a kind at one revision
-    journal    the same on disk: the thread that writes
-    database   and the SQLite file it writes to
-    draft      the store for a request in another thread, whose write is committed later
-    identity   uids, names and times of new objects
+    objects  raw objects, their keys, changes; UIDs and names of new ones
+    store    the store, in memory; watches; consistent lists in pages
+    history  the changes that a watch can still resume from
+    journal  the SQLite file, written by a thread of its own
+    draft    the store as seen by a request that runs in another thread
 
     store = Store()
     pod = store.create(key, raw)                        # resourceVersion is the store's
@@ -17,8 +12,8 @@
     await store.settled(store.revision)                 # now a crash cannot take it back
 
 A mutation takes effect at once, in the thread of the event loop, and every later call sees it. With a
-journal it is durable a little later: whoever tells the outside world of it (an HTTP response, a watch)
-waits for `settled`, and `subscribe` does so by itself.
+journal it is durable a little later: an HTTP response or a watch event waits for `settled`, and
+`subscribe` does so by itself. May import `api` only.
 """
 
 from holdfast.local.store.draft import ChangedMeanwhile, Draft

@@ -1,24 +1,20 @@
-"""The controllers of workloads: what makes pods out of Deployments, Jobs and their like.
+"""The workload controllers of a local cluster: Deployments, Jobs and the other kinds that make pods.
 
-Kubernetes has its own; these serve where there is no Kubernetes, in the embedded cluster. They keep to
-its behaviour as far as `kubectl` and those who try a story with it can see. Pure as all controllers:
-objects in, changes out, the time is told.
+    lister               what a controller reads, and the changes it returns
+    engine               the work queue: which object to reconcile, and when again
+    component            runs the controllers in the local cluster
+    pods                 ready, available, ended; pods from templates
+    replica_set          ReplicaSets
+    deployment, rollout  Deployments; how many replicas each ReplicaSet gets next
+    stateful_set         StatefulSets
+    daemon_set           DaemonSets
+    revisions            ControllerRevisions
+    job                  Jobs, Indexed ones included
+    garbage_collector    objects whose owners are gone
 
-    actions        what a controller wants done
-    view           how it sees the cluster
-    engine         which object to look at next, and when again
-    pods           facts about a pod: ready, available, ended; a pod made from a template
-    claims         which objects are a controller's own: adopted, released
-    replica_set    as many pods as asked for; `surplus` says which go first
-    deployment     one ReplicaSet after another; with `rollout`, `scaling`, `revisions`, `progress`
-    stateful_set   pods with names that stay
-    job            pods that come to an end; `indexes` numbers them
-    daemon_set     a pod for each node that fits
-    history        the templates that stateful sets and daemon sets had before
-    garbage        what has lost its owners goes
-
-A controller is a function from a view, an object and the time to an `Outcome`. It looks at everything
-anew each time and says what is missing; so it may be called too often, never too seldom.
+They follow Kubernetes' controllers as far as `kubectl` shows. Pure: a controller is a function from a
+lister, an object and the time to an `Outcome`. It is level-triggered: it compares the whole
+actual state with the desired one each time, so an extra call does no harm.
 """
 
 from holdfast.local.workloads.engine import Look, Workloads

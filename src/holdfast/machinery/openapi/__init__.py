@@ -1,8 +1,10 @@
-"""The OpenAPI documents clients learn types from.
+"""The OpenAPI documents from which clients learn types.
+
+    documents  versions 2 and 3, as whole documents
+    models     the schemas in them
 
 `kubectl explain`, `apply` and `diff` read version 3, one document per group and version; older tools
-read version 2, one document for everything. Both are made of the same definitions and operations,
-spelt in two ways.
+read version 2, one document for everything. Both have the same definitions and operations.
 """
 
 from holdfast.machinery.openapi.documents import openapi_v2, openapi_v3, openapi_v3_paths

@@ -1,13 +1,14 @@
-"""Changing objects: the kinds of patch an API server takes, and who owns which field afterwards.
+"""Changes to objects: the kinds of patch an API server takes, and field ownership afterwards.
 
-    json_patch        RFC 6902
-    merge_patch       RFC 7386
-    strategic_merge   a merge patch that merges lists by their keys
-    apply             server-side apply; raises ApplyConflict
-    track_update      who owns which field after any other change
+    json_patch                     JSON patch (RFC 6902) and merge patch (RFC 7386)
+    strategic                      strategic merge patch: lists are merged by their keys
+    apply                          server-side apply; raises `ApplyConflict`
+    managed_fields, fields         field managers (`metadata.managedFields`); sets of field paths
+    compare, created_fields        fields that a change touches; fields of a new object
+    list_order                     the order of merged lists
 
-Objects are plain dicts, never changed in place: every function gives a new one that shares with the old
-what it did not touch. May import `server.schema` and `api`.
+Objects are plain dicts, never changed in place: every function returns a new one that shares the
+untouched parts with the old. May import `machinery.schema` and `api`.
 """
 
 from holdfast.machinery.patch.apply import apply

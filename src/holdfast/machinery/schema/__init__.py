@@ -1,10 +1,16 @@
-"""What the API server knows of types: built-in ones and those of CustomResourceDefinitions.
+"""The types an API server knows: built-in ones and those of CustomResourceDefinitions.
 
     catalogue = Catalogue()
     type = catalogue.resource("apps", "v1", "deployments")
-    raw, problems = read_object(type, body)   malformed: 400; unknown fields: 400, a warning, or nothing
+    raw, problems = read_object(type, body)   # malformed: 400; unknown fields: 400 or a warning
     raw = apply_defaults(type, raw)
-    problems = check_values(type, raw)        422, one cause each
+    problems = check_values(type, raw)        # 422, one cause each
+
+    catalogue, types              all types; one type
+    definitions, crd              built-in types; types of CustomResourceDefinitions
+    decoding, scalars, shapes     strict decoding; scalar values; lists and maps as merging sees them
+    defaults, custom              default values; custom objects by their schema
+    validation, field_errors      checks before and after defaulting; errors in Kubernetes' words
 
 May import `api`; knows nothing of HTTP.
 """

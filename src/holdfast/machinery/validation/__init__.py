@@ -1,8 +1,13 @@
-"""What an API server refuses in an object that is well-formed, for built-in kinds, in its words.
+"""What an API server rejects in a well-formed object of a built-in kind, in its words.
 
-Metadata, and what may change in an update, are the server's; here is what makes a spec unacceptable
-whatever came before: of pods and the templates they are made from, nodes, volumes and claims, budgets,
-priorities, and the schemas of custom kinds. An object is looked at after it was read and defaulted.
+    table             the rules of each kind
+    pods, placement   containers and pod specs; affinity, tolerations, spread
+    names             labels and label selectors
+    others            resources, nodes, volumes, claims, disruption budgets, priority classes
+    crds              CustomResourceDefinitions
+
+Objects are validated after decoding and defaulting. Metadata and update rules are in
+`local.apiserver.strategies`.
 """
 
 from __future__ import annotations

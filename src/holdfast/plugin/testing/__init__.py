@@ -17,11 +17,11 @@ The cluster is the one of `holdfast simulate`: objects are read as `kubectl appl
 virtual, the scheduler is the real one, with the default plugins and the tested one. Every answer is
 computed for one row and for many, kept and recomputed, and a difference raises `ContractBroken`.
 
-    objects     nodes, pods and reservations with little to write
-    cluster     the cluster: steps, questions, what is there
-    asking      questions to a scheduler about one pod
+    objects     builders of nodes, pods and reservations
+    cluster     the cluster: steps, queries, its objects
+    asking      queries about one pod
     paths       one formula on every kind of view
-    properties  random lives of a cluster, and what must hold in all of them
+    properties  random lives of a cluster, and the properties that hold in all of them
 """
 
 from holdfast.plugin.testing.cluster import Cluster, Event

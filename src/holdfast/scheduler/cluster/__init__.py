@@ -1,23 +1,21 @@
-"""The cluster as columns, the ledger, pod classes, events and decisions.
+"""The cluster's state as columns: node table, pod classes, ledger, events and decisions.
 
-Pure: no I/O, no clock, no asyncio, no logging, no randomness. The same events give the same
-decisions, always. Time is a number handed in with each event. May import `api`, msgspec and numpy.
+    cluster                                      the state, kept in line with objects
+    node_table, slots, columns                   a row per node, a slot per resource; values per row
+    node_labels, node_selectors                  labels as columns of codes; compiled node selectors
+    node_info, object_index                      facts of nodes; objects that plugins read
+    pods, pod_handlers                           pod records; event handlers of pods
+    class_key, pod_classes                       what scheduling reads of a pod; pods with equal keys
+    ledger, reservation_table                    capacity, with transactions; reserved amounts
+    limit_sums, pod_limits                       sums of limits by node
+    domain_counts, domain_facets                 pods per selector and topology domain
+    affinity_terms                               inter-pod affinity terms
+    view                                         rows as plugins see them: one, some or all
+    events, decisions                            input and output of the scheduler
+    timer_queue, story                           timers; the recent history of each object
+    recount, plugin_errors                       the state recomputed and compared; errors of plugins
 
-    slots, nodes, labels, taints, ports, images     the node table and what hangs on its rows
-    selectors                                       node selectors, compiled
-    pod_reading, classes, pods                      pods, and what is common to many of them
-    ledger, holds, fills                            who holds how much of which node; transactions
-    limits, limit_sums                              limits, where their sums are asked for
-    promises                                        reservations
-    jobs                                            pods that are placed together, and their queues
-    migrations                                      jobs that move pods
-    volumes                                         claims, volumes and where they are
-    belongings, custody, devices, cpus              particular GPUs and CPUs, and who has which
-    topology, tally, affinity_terms                 pods counted per selector and domain
-    changes, rowlog                                 what happened, for caches and for wake-up
-    timer_queue                                     when things are due
-    view                                            rows as plugins see them: one, some or all
-    cluster, pod_intake, facts                      all of it, kept in step with objects
-    events, decisions                               the language spoken with the outside
-    validate, story                                 the state against the truth; one object's history
+Time is a number that comes with each event. May import `api`, `msgspec` and `numpy`; the modules that
+put the state together (`Cluster`, the event handlers of pods, the recount) also use reservations,
+managers and jobs.
 """

@@ -1,12 +1,10 @@
-"""Lifecycles that follow from objects rather than from a round. Pure, like the core. May import `core`
-and `api`, never the framework.
+"""Controllers: status and lifecycles that follow from objects rather than from a round. Pure.
 
-reservations          expiry, use, waiting for room, resizing, collection; and their status
-evictions             reservations that have to go for others
-dynamic_reservations  the scheduler's side of those made on demand
-provisioner           makes those
-migration             pods that are moved, with room made for them first
-podgroups, queues     what these say of themselves
-claims                the volume controller's rules
-workloads             what makes pods out of Deployments, Jobs and their like
+    reservation_lifecycle  expiry, use, Waiting to Available, resizing, garbage collection, status
+    reservation_eviction   preempted reservations: first their pods, then they themselves
+    provisioner            makes the reservations that pods request
+    migration              PodMigrationJobs
+    pod_groups             status of PodGroups and Queues
+
+May import `jobs`, `managers`, `reservations`, `cluster`, `machinery` and `api`, never the framework.
 """

@@ -1,28 +1,21 @@
-"""The plugin protocol, the scheduling cycle, the queue and profiles. May import `core` and `api`.
+"""The plugin runtime: the contract, profiles, the queue, the scheduling cycle.
 
-interface     what a plugin is: the plugin author's manual
-handle        what a plugin may read of the cluster; `cluster_plugin` is for our own that need more
-registry      plugins by name, ours and third parties'
-config        KubeSchedulerConfiguration
-profile       a scheduler name with its plugins, ready to use
-queue         pods waiting for their turn, their back-off, or a change that helps
-cycle         one pod from the queue to a decision
-trial         whether a pod would fit a row just now
+    interface                  the plugin contract, and its manual
+    handle, cluster_plugin     what a plugin may read of the cluster; in-tree plugins that read more
+    registry, plugin_names     plugins by name, in-tree and from entry points
+    config                     KubeSchedulerConfiguration
+    profile                    a scheduler name with its plugins
+    scheduling_queue           active, back-off and unschedulable pods; queueing hints
+    scheduling_cycle           one pod from the queue to a decision
+    feasibility                feasible nodes and scores of each pod class, kept up to date
+    diagnosis                  why no node is feasible, in kube-scheduler's words
+    reservation_diagnosis      why no reservation serves a pod, in Koordinator's words
+    gangs, gang_permit         jobs of several pods; Permit for all of a job's pods
+    statement                  a transaction over several placements
+    dry_run                    whether a pod fits without its victims
+    hold_planner               nodes for the tasks of a starving job
+    dynamic_provisioning       pods that bring a reservation template
+    guarded                    in-tree formulas whose errors are caught
 
-Mask and scores of one pod class over all nodes, kept up to date (`columns` has them all):
-
-column        of most classes
-narrowed      of one with volumes
-owned         of one whose pods may draw on reservations; `drawing` says what those are worth
-normalized    the scores of one plugin that have to be normalised
-keyed         rows told apart by what topology plugins see of them
-diagnosis     why no node will do, in kube-scheduler's words; `counting`, in Koordinator's
-barrier       nodes held for starving jobs
-
-Several pods, and room for those to come:
-
-gangs         a job's members from the queue to a decision; `statement` keeps or gives back their places
-reserving     which node is held for which task; `resource_order` says how well they go together
-clearing      which reservations would have to go for a pod to fit
-provisioning  pods that bring a reservation template
+May import `jobs`, `managers`, `reservations`, `cluster`, `machinery` and `api`.
 """

@@ -1,17 +1,16 @@
-"""Jobs: pods, and reservations, that are placed together or not at all.
+"""Jobs: pods, and reservations, that are scheduled together or not at all.
 
-    queues      where they wait, and what each queue may have
-    shares      room shared by weight
-    admission   which may have their pods made
-    naming      which job a pod says it belongs to
-    holds       room held for starving ones
-    making      the reservation that is such a hold
-    outlook     when held room is expected to be free
-    estimates   how long pods run
-    job         one job: its members, and what it needs to start
-    jobs        all of them, kept in step with pods and PodGroups
+    job               one job: its members, and what it needs to start
+    job_index         all jobs, kept in line with pods and PodGroups
+    queues            queues: allocated, deserved, dominant share
+    queue_limits      capability and guarantee of queues
+    admission         which PodGroups may become Inqueue
+    starvation_holds  capacity held for starving jobs
+    hold_objects      the Reservation that is a starvation hold
+    estimates         run-time estimates
 
-A pod that belongs to none is a job of its own, of which nothing is kept here.
+A pod without a group is a job of one, and nothing is stored for it here. May import `cluster`,
+`reservations` and `api`.
 """
 
 from holdfast.scheduler.jobs.job import Job, JobName, JobProblem

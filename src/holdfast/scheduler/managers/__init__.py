@@ -1,8 +1,10 @@
-"""Particular resources of a node: exclusive CPUs and NUMA nodes, devices, volumes.
+"""Managers of particular resources of a node: exclusive CPUs and NUMA nodes, devices, volumes.
 
-resource_manager    what the managers have in common
-resource_managers   all of them, as the cluster uses them
-numa                CPU manager and NUMA alignment
-devices             device manager
-volumes             claims, volumes, attach limits, storage capacity
+    resource_manager   what the CPU manager and the device manager share
+    resource_managers  all managers, as the cluster calls them
+    numa               CPU manager and NUMA alignment
+    devices            device manager
+    volumes            claims, volumes, attach limits, storage capacity
+
+May import `cluster`, `reservations` and `api`.
 """

@@ -1,6 +1,13 @@
-"""One file per scheduling plugin. May import `framework` and below, never an action.
+"""One module per scheduling plugin.
 
-`IN_TREE` is the list of them: a new plugin is a file and a line here.
+`IN_TREE` lists them: a new plugin is a module and a line here. A few modules are shared by plugins:
+
+    preemption_candidates  nodes with victims, and which of them is chosen
+    disruption_budgets     PodDisruptionBudgets in preemption
+    resource_allocation    scores by requested resources
+    gpu_fragmentation      the score by GPU fragmentation
+
+May import `framework` and the parts below it, never an action.
 """
 
 from holdfast.scheduler.framework.registry import Registry

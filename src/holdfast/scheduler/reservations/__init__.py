@@ -1,24 +1,21 @@
-"""Reservations as the scheduler knows them: who may draw on them, where they hold room, what becomes
-of them.
+"""The reservation cache: owners, matching, phases and status of reservations.
 
-    owners        who may draw on a reservation
-    wishes        what a pod says about the reservations it would use
-    reserve_pod   the pod that stands for those to come
-    promise       one reservation
-    reading       what its object says
-    intake        objects coming, changing and going
-    rooms         room that was preempted, held for the pod it was made for
-    preempting    those that make others go
-    waiting       those that have a node but not yet the room
-    promises      all of them, kept in step with objects and pods
-    drawable      the ones pods of a class may draw on, by row
-    status        what a reservation's status should say
-    requirements  what pods ask of a provisioner
-    virtual       one reservation it has yet to make
-    virtuals      all of those
+    reservation_cache       all reservations, kept in line with objects, nodes and pods
+    reservation_info        one reservation
+    reservation_handlers    event handlers of Reservations
+    reserve_pod             the pod that a reservation is scheduled as
+    owners                  which pods are owners
+    reservation_affinity    the reservation affinity of a pod
+    matched_reservations    the reservations that a pod class matches, by row
+    waiting_reservations    pre-allocation: Waiting reservations of each node, oldest first
+    preemption_holds        reservations that keep capacity for a preemptor
+    reservation_victims     preemption among reservations
+    provisioning_requests   what pods request of a provisioner
+    virtual_reservations    reservations that a provisioner has not created yet
+    reservation_status      the status of a reservation
 
-Capacity is counted in the ledger's holds; whether and when a status is written is the lifecycle
-controller's business.
+Amounts are counted in the ledger (`cluster`); the lifecycle controller decides when a status is
+written. May import `cluster`, `machinery` and `api`.
 """
 
 from holdfast.scheduler.reservations.matched_reservations import MatchedReservations

@@ -1,17 +1,15 @@
-"""The capacity audit: an independent check of what the scheduler gives out.
+"""The capacity audit: an independent check of the scheduler's decisions.
 
-It reads Kubernetes objects and nothing else, after every write, and shares no code with the scheduler:
-quantities, selectors and annotations are read anew here, so that an error in one is not an error in the
-other. `holdfast simulate --audit` runs it, and so do all tests that simulate.
+It reads Kubernetes objects after every write and shares no code with the scheduler: it has its own
+parsers of quantities, selectors and annotations, so that an error in one is not repeated in the other.
+`holdfast simulate --audit` runs it, and so do all tests that simulate.
 
-    audit       which writes are the scheduler's, and what each made worse
-    capacity    rules about a node: resources, pods, ports, devices, CPUs, NUMA nodes, limits, volumes
-    lifecycle   rules about an object: phases and statuses of reservations, binds, gangs
-    liveness    what waits though nothing keeps it waiting
-    cluster     the objects by node, kept in step
-    facts       what an object says
-    owners      who is an owner of a reservation
-    quantity    quantities
+    audit      which writes are the scheduler's, and the rules that each one breaks
+    capacity   rules of a node: resources, pods, ports, devices, CPUs, NUMA nodes, limits, volumes
+    lifecycle  rules of an object: phases and status of reservations, binds, gangs
+    cluster    the objects by node
+    facts      what an object says of capacity
+    quantity   quantities and CPU lists
 
 Imports nothing of Holdfast.
 """

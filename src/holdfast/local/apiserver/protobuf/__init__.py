@@ -1,11 +1,14 @@
-"""Reading Kubernetes' protobuf, which kubectl writes for the kinds it knows.
+"""Decodes Kubernetes' protobuf, which kubectl sends for the kinds it knows.
 
-It is only read: answers are JSON, which every client that writes protobuf takes as well.
-`fields.json` holds, for each message, its fields by number: the JSON name ("" for one whose fields
-belong to the message around it), the type, and whether a zero is said or means that nothing was.
+    decode   request bodies
+    openapi  the OpenAPI version 2 document, the only one that kubectl takes as protobuf
 
-Types: `s` text, `b` true or false, `i` whole number, `d` number, `y` bytes, `!Time` and the like for
-what JSON writes in its own way, the name of a message, or a list or map of one of these.
+Responses are JSON, which every client that sends protobuf accepts. `fields.json` has the fields of each
+message by number: the JSON name ("" for an embedded message), the type, and whether a zero value is
+written or omitted.
+
+Types: `s` string, `b` boolean, `i` integer, `d` double, `y` bytes, `!Time` and the like for types with
+a JSON form of their own, the name of a message, or a list or map of one of these.
 """
 
 from holdfast.local.apiserver.protobuf.decode import MEDIA_TYPE, ProtobufError, decode

@@ -1,9 +1,11 @@
-"""What is particular about a kind when its objects are written.
+"""The rules of single kinds when their objects are written: defaults, admission, updates.
 
-    strategy    what there is to say about a kind, and what holds for most
-    table       every kind's strategy
-    metadata    rules for the metadata of every object
-    the rest    kinds with rules of their own: pods, workloads, services …
+    strategy             the rules that most kinds share
+    table                the strategy of each kind
+    pods, priorities     pods; priority classes and the admission that applies them
+    workloads            selectors and templates of workload kinds
+    core_kinds, crds     namespaces and nodes; CustomResourceDefinitions
+    selectable_fields    the fields a CustomResourceDefinition makes selectable
 
-A kind without rules of its own is kept as it comes.
+A kind without a strategy of its own is stored as it was sent.
 """

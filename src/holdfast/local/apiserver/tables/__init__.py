@@ -1,10 +1,9 @@
-"""What `kubectl get` prints: per kind, the columns and how an object fills them.
+"""The tables of `kubectl get`: per kind, the columns and the cells of an object.
 
-    columns     what a column is; ages and labels as people read them
-    pods, nodes, workloads, storage, plain      kubectl's columns of the built-in kinds
-    custom      the columns a CustomResourceDefinition names
-    jsonpath    the paths those are written in
-    render      objects to Table documents
+    columns            a column; ages and labels in kubectl's format
+    workloads, others  columns of the built-in kinds
+    custom             the printer columns of a CustomResourceDefinition, and their JSONPath
+    render             objects to Table documents
 
-A kind without columns of its own is shown by name and age.
+A kind without columns is shown by name and age.
 """

@@ -1,17 +1,12 @@
-"""What can be done to objects, apart from HTTP: each verb takes a `Call` and answers with objects.
+"""What a request does to objects, without HTTP: each verb takes a `Call` and returns objects.
 
-    reading     get, list
-    bodies      what a client sent, made into an object of the type it is for
-    creating    create
-    managing    who owns which field
-    updating    update, and what any change of an object goes through
-    patching    patch in its four kinds
-    deleting    delete, deletecollection
-    binding     pods/binding
-    evicting    pods/eviction
-    scaling     …/scale
-    reviewing   who am I, what may I do
+    get             get, list, continue tokens
+    decode          a request body to an object of its type
+    create, update  create; update, and the rules of every change
+    patch           the four kinds of patch
+    delete          delete, deletecollection
+    subresources    binding, eviction, scale, access reviews
 
-They raise `ApiError`, and nothing waits in between reading an object and writing it: no two requests
-can come between each other.
+Verbs raise `ApiError`. Nothing is awaited between reading an object and writing it, so requests are
+serialized.
 """

@@ -1,9 +1,10 @@
-"""Objects of custom kinds: read, defaulted and judged by the schema of their definition.
+"""Custom objects, decoded, defaulted and validated by the schema of their definition.
 
-read       fields the schema does not have fall out, and nulls where none are allowed
-defaulted  what the schema gives where nothing was said
-check      types, ranges, patterns, alternatives, lists that are sets or maps
-weight     what checking costs, so that it is done where it keeps nobody waiting
+pruning         unknown fields and nulls removed; defaults
+validation      types, ranges, patterns, alternatives, lists that are sets or maps
+cel             validation rules in CEL
+regexp          Go's regular expressions, in linear time
+holdfast_rules  the CEL rules of Holdfast's own definitions in Python, for use without a CEL library
 """
 
 from holdfast.machinery.schema.custom.pruning import defaulted, read

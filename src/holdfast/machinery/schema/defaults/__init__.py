@@ -1,8 +1,10 @@
-"""Filling in what a user left out, as an API server does before it looks any closer.
+"""Default values, as an API server sets them before validation.
 
-Defaults belong to types, wherever an object has a part of that type: a container in a Deployment's
-template gets what a container in a pod gets. `tables` has the plain values, the other modules what
-depends on other fields.
+    walk      constant defaults, by type
+    computed  defaults that depend on other fields
+
+A default belongs to a type wherever it occurs: a container in a Deployment's template gets the same
+defaults as one in a pod.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
 """Moving pods: `PodMigrationJob`.
 
-    Pending ─► Running ─► room reserved ─► Available ─► pod evicted ─► replacement bound ─► Succeeded
-                  └─► Failed, Aborted: the reservation goes too
+Pending ─► Running ─► reserving ─► Available ─► pod evicted ─► replacement bound ─► Succeeded
+              └─► Failed, Aborted: its reservation is deleted
 
-* `controller`: looks after every job
-* `move`: one job, and what is said of it
-* `steps`: what it does next
-* `room`: the reservation a job makes
+migration_controller   reconciles every job
+migration_job          one job and its status
+migration_steps        the steps above
+migration_reservation  the reservation a job makes for the replacement
 """
 
 from holdfast.scheduler.controllers.migration.migration_controller import MigrationController

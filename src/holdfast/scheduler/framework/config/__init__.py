@@ -1,16 +1,21 @@
 """The scheduler's configuration: a parsed mapping in, checked and resolved values out.
 
 The form is kube-scheduler's `KubeSchedulerConfiguration` (`kubescheduler.config.k8s.io/v1`) with
-three fields of Holdfast's own: `actions`, `configurations` and `dynamicReservation`.
+three more fields: `actions`, `configurations` and `dynamicReservation`.
 
     load(mapping, implements) ─► Configuration      everything the program needs, defaults filled in
-    default_configuration(implements) ─► mapping    what `load` makes of a file that says nothing
+    default_configuration(implements) ─► mapping    the effective configuration of an empty file
     to_mapping(configuration) ─► mapping            the effective configuration, loadable again
 
 `implements` is the plugin registry as this package sees it: plugin name to the extension points it
-serves. All problems of a file are reported together in one `ConfigError`, each with its path.
+implements. All errors of a file are reported together in one `ConfigError`, each with its path.
 
-May import msgspec and `holdfast.api`. Knows no plugin, no action and no file.
+    load, document         the whole file; fields that kube-scheduler shares with other components
+    structs                decoding of structs, and the error list
+    profiles, plugin_sets  profiles; the plugins of each extension point
+    actions, args          actions and their arguments; arguments of plugins
+
+May import `msgspec` and `api`. Knows no plugin, no action and no file.
 """
 
 from holdfast.scheduler.framework.config.actions import DEFAULT_ACTIONS, ActionConfig

@@ -1,18 +1,15 @@
-"""Devices of nodes (GPUs, network cards, FPGAs) and who has which share of them.
+"""Devices of nodes (GPUs, network cards, FPGAs) and the shares of them that pods have.
 
-    requests       what a pod asks of devices, in all its spellings, and whether that makes sense
-    wishes         what a pod says about how it wants them (annotations)
-    asking         which nodes can serve a class of pods, and with which devices
-    table          the devices of every node as arrays
-    partitions     sets of GPUs that are given together
-    functions      virtual functions of cards
-    choosing       which devices of one node to take
-    fragmentation  how much of what is free those to come could not use
-    allocation     shares of devices, as they are written on pods and reservations
-    devices        all of it, kept in step with objects, pods and reservations
+    device_manager    allocations of all nodes, kept in line with objects, pods and reservations
+    device_table      the devices of every node as arrays
+    requests          a pod's device requests and hints
+    device_allocator  the nodes that can serve a pod class, and with which devices
+    selection         which devices of one node to allocate
+    partitions        sets of GPUs that are allocated together
+    fragmentation     free capacity that typical pods cannot use
+    allocation        the allocation as annotations of pods and reservations
 
-Nothing here costs anything until the first Device object, or the first pod that says which devices it
-has, is seen.
+Does nothing until the first Device object, or the first pod with a device allocation, is seen.
 """
 
 from holdfast.scheduler.managers.devices.allocation import Allocation, DevicePart

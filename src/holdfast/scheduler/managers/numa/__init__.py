@@ -1,16 +1,11 @@
-"""CPUs of their own for pods that want them, and NUMA nodes: who has which.
+"""Exclusive CPUs and NUMA nodes, and the pods that have them.
 
-cpuset      sets of CPUs as text
-topology    what a node says of its CPUs and NUMA nodes
-wants       what pods of a class want
-taking      which CPUs to take
-holding     what a pod has, as it is written on it
-room        CPUs and amounts: had, free, left
-counts      what is free, as arrays over all nodes
-judging     which nodes will do, over those arrays
-aligning    the part of it that is about NUMA nodes
-placing     which CPUs and NUMA nodes of one node a pod gets
-cpus        all of it, kept in step with objects, pods and reservations
+cpu_manager      allocations of all nodes, kept in line with objects, pods and reservations
+node_topology    the CPU topology of a node; CPU sets as text
+allocation       CPUs and amounts by NUMA node: allocatable, allocated, free
+cpu_accumulator  which CPUs to take
+topology_hints   feasible nodes over all rows; NUMA hints and the policy merge
+numa_allocator   the CPUs and NUMA nodes that a pod gets on one node
 """
 
 from holdfast.scheduler.managers.numa.cpu_manager import CPUManager

@@ -1,17 +1,13 @@
-"""Claims, volumes and what hangs on them, as scheduling needs them.
+"""Claims, volumes and storage, as scheduling needs them.
 
-    objects       what a claim or a volume says, and what a pod class wants of them
-    migration     in-tree disks by the names of the CSI drivers that replaced them
-    uses          which rows use a thing, kept sparsely
-    attached      volumes per driver on each row, and how many it can have
-    pool          the free volumes of a storage class, and which of them a row can reach
-    capacities    how much storage drivers say is left, and for which rows
-    assumed       what has been promised to claims but is not on the objects yet
-    stamps        the names under which it is watched
-    hints         what a change could help
-    state         all of it, kept in step with objects and pods
-
-`VolumeManager` is the way in; a cluster has one.
+volume_manager    all of it, kept in line with objects and pods; the way in
+volume_objects    claims and volumes; what a pod class needs of them
+volume_pool       the available volumes of a storage class, and the nodes that reach them
+assume_cache      bindings that were decided but are not on the objects yet
+attach_limits     attached volumes per CSI driver and node, and their limit
+storage_capacity  CSIStorageCapacity
+csi_translation   in-tree volumes as volumes of their CSI drivers
+queueing_hints    the storage objects that can make a pod schedulable
 """
 
 from holdfast.scheduler.managers.volumes.queueing_hints import hint

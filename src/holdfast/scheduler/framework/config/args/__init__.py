@@ -1,7 +1,10 @@
-"""Arguments of plugins (`pluginConfig[].args`): typed where the plugin's own are known.
+"""Arguments of plugins (`pluginConfig[].args`), typed for the plugins in the table.
 
-`read_args` turns what the file says into what the plugin gets; `default_args` is what a plugin
-gets when the file says nothing. A third party's plugin gets its mapping as it stands.
+    table  which plugin has which arguments
+    types  the arguments
+
+`read_args` decodes a plugin's arguments; `default_args` are those of a plugin that the file does not
+mention. A third-party plugin gets its mapping unchanged.
 """
 
 from holdfast.scheduler.framework.config.args.table import (
