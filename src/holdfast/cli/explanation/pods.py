@@ -198,7 +198,7 @@ def _against(cluster: Cluster, column: ClassColumn, reservation: ReservationInfo
     if not reservations.is_usable(reservation):
         owners = ", ".join(str(pod.ref) for pod in reservations.allocated_pods(reservation))
         return f"is used by {owners}, and only once"
-    refusal = reservations.wish(column.cls).refusal(reservation, reservations.node_labels(row))
+    refusal = reservations.affinity(column.cls).refusal(reservation, reservations.node_labels(row))
     if refusal:
         return refusal
     hold = reservations.hold(reservation)

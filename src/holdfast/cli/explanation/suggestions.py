@@ -64,12 +64,12 @@ def stopping_on(picture: ClusterSnapshot, node: str) -> list[str]:
 def _named_reservation(picture: ClusterSnapshot, pod: PodRecord) -> Iterator[str]:
     """What is wrong with the reservation the pod names, if it names one."""
     reservations = picture.cluster.reservations
-    wish = reservations.wish(pod.cls)
-    if pod.reservation is not None or not wish.by_name:
+    affinity = reservations.affinity(pod.cls)
+    if pod.reservation is not None or not affinity.by_name:
         return
-    reservation = reservations.get(wish.by_name)
+    reservation = reservations.get(affinity.by_name)
     if reservation is None:
-        yield f"there is no reservation {wish.by_name}, which it names"
+        yield f"there is no reservation {affinity.by_name}, which it names"
     elif reservation.finished:
         yield f"the reservation {reservation.name}, which it names, has ended"
     elif reservation.spec is not None and reservation.spec.id not in reservations.matching(pod.cls):

@@ -245,7 +245,7 @@ def _asked_for(read: frozenset[str]) -> set[str]:
     return set()
 
 
-def particular_wishes(annotations: Mapping[str, str]) -> dict[str, str]:
+def allocation_annotations(annotations: Mapping[str, str]) -> dict[str, str]:
     """The annotations that say which CPUs, NUMA nodes and devices a pod wants."""
     return {key: annotations[key] for key in _PARTICULAR if key in annotations}
 

@@ -129,9 +129,9 @@ class Provisioning:
             if self._fits_in(profile, pod, kept.reservation):
                 return kept.reservation.uid, kept.row
             virtuals.drop(kept)
-        wish = reservations.wish(pod.cls)
+        affinity = reservations.affinity(pod.cls)
         for size in self._sizes(pod, ask):
-            if not wish.takes_new(dict(size)):
+            if not affinity.takes_new(dict(size)):
                 continue
             column = self._column(profile, pod.cls, size)
             row = self._row_for_both(profile, pod, column)

@@ -387,7 +387,7 @@ class HoldFeasibility:
         reservations = self._cluster.reservations
         if pod.cls.labels.get(RESERVATION_IGNORED) == "true":
             return "ignores reservations"
-        if not reservations.wish(pod.cls).takes_new(reservations.by_name(pod.cls.requests)):
+        if not reservations.affinity(pod.cls).takes_new(reservations.by_name(pod.cls.requests)):
             return "must use another reservation"
         return ""
 

@@ -39,11 +39,11 @@ def count_reservations(cluster: Cluster, column: OwnerColumn) -> str:
     """How many reservations are for pods of the class, and what stands against how many of them. Pods
     that need not use one are not told that there is none."""
     reservations = cluster.reservations
-    wish = reservations.wish(column.cls)
+    affinity = reservations.affinity(column.cls)
     counts: Counter[str] = Counter()
     on_nodes: Counter[str] = Counter()
     total = 0
-    named = reservations.get(wish.by_name) if wish.by_name else None
+    named = reservations.get(affinity.by_name) if affinity.by_name else None
     only = named.pod.row if named is not None and named.pod is not None else -1
     for spec in reservations.matching(column.cls):
         for reservation in reservations.members.get(spec, {}).values():
@@ -53,17 +53,17 @@ def count_reservations(cluster: Cluster, column: OwnerColumn) -> str:
             if only >= 0 and reservation.pod.row != only:
                 continue  # a pod that names a reservation means those on its node
             total += 1
-            refusal = wish.refusal(reservation, reservations.node_labels(reservation.pod.row))
+            refusal = affinity.refusal(reservation, reservations.node_labels(reservation.pod.row))
             if refusal:
                 counts[refusal] += 1
                 continue
-            if wish.by_name:
+            if affinity.by_name:
                 counts[_NAMED] += 1
-            if wish.required:
+            if affinity.required:
                 on_nodes.update(_against_node(cluster, column, reservation))
             else:
                 on_nodes.update(_of_nodes(column.diagnosis.noted(reservation.pod.row).texts))
-    if not total and not wish.required:
+    if not total and not affinity.required:
         return ""
     texts = [*_FIRST, *sorted(counts.keys() - set(_FIRST))]
     parts = [f"{counts[text]} Reservation(s) {text}" for text in texts if counts[text]]

@@ -12,7 +12,7 @@ from holdfast.api import names
 from holdfast.api.meta import ObjectMeta, ObjectReference
 from holdfast.api.pod import PodSpec
 from holdfast.api.reservation import Reservation, ReservationOwner, ReservationSpec
-from holdfast.scheduler.cluster.class_key import particular_wishes
+from holdfast.scheduler.cluster.class_key import allocation_annotations
 from holdfast.scheduler.cluster.pods import PodRecord
 from holdfast.scheduler.jobs.starvation_holds import STARVATION
 from holdfast.scheduler.reservations.reservation_cache import ReservationCache
@@ -73,8 +73,8 @@ def _template(pod: PodRecord, node: str) -> dict[str, Any]:
     )
     raw: dict[str, Any] = msgspec.to_builtins(spec)
     metadata: dict[str, Any] = {"namespace": pod.namespace, "labels": dict(seen.metadata.labels)}
-    if wishes := particular_wishes(seen.metadata.annotations):
-        metadata["annotations"] = wishes
+    if annotations := allocation_annotations(seen.metadata.annotations):
+        metadata["annotations"] = annotations
     return {"metadata": metadata, "spec": raw}
 
 

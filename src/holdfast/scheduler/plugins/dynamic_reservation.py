@@ -89,5 +89,5 @@ class DynamicReservation(ClusterPlugin):
             return False
         return (
             names.RESERVATION_TEMPLATE in cls.annotations
-            or not self.cluster.reservations.wish(cls).required
+            or not self.cluster.reservations.affinity(cls).required
         )

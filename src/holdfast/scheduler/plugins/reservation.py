@@ -51,9 +51,9 @@ class ReservationPlugin(ClusterPlugin):
         reservations = self.cluster.reservations
         if cls.owner_spec_id >= 0:
             return self._apart(cls) if cls.exclusive else None
-        wish = reservations.wish(cls)
-        if wish.error:
-            return Rejected(wish.error, error=True)
+        affinity = reservations.affinity(cls)
+        if affinity.error:
+            return Rejected(affinity.error, error=True)
         return Filter.nothing(Settled(lambda: reservations.matching(cls)))
 
     def score(self, cls: PodClass) -> Score | None:

@@ -277,18 +277,18 @@ class VolumeBinding(ClusterPlugin):
     def _waiting(self, claim: PersistentVolumeClaim, storage_class: StorageClass) -> WaitingClaims:
         volumes = self.cluster.volumes
         key = ClaimKey(claim.metadata.namespace, claim.metadata.name)
-        wish = request(claim)
+        wanted = request(claim)
         meant = next(
             (
                 volume
                 for volume in volumes.meant_for(key)
                 if is_meant_for(volumes.claim_ref(volume), claim)
                 and volume_class(volume) == storage_class.metadata.name
-                and suits(wish, volume)
+                and suits(wanted, volume)
             ),
             None,
         )
-        return WaitingClaims(claim, storage_class, wish, volumes.selected_node(claim), meant)
+        return WaitingClaims(claim, storage_class, wanted, volumes.selected_node(claim), meant)
 
     def _usable_from(self, volume: PersistentVolume) -> Mask:
         """The nodes a bound volume can be used from. Where its in-tree plugin has been replaced, other

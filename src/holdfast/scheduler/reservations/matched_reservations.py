@@ -26,13 +26,13 @@ class MatchedReservations:
         "_reservations",
         "_row",
         "_specs",
-        "wish",
+        "affinity",
     )
 
     def __init__(self, reservations: ReservationCache, cls: PodClass) -> None:
         self._reservations = reservations
         self._cls = cls
-        self.wish = reservations.wish(cls)
+        self.affinity = reservations.affinity(cls)
         self._matching: frozenset[int] = frozenset()
         self._position = -1
         self._specs = -1
@@ -108,8 +108,8 @@ class MatchedReservations:
         row = reservation.pod.row if reservation.pod is not None else -1
         if row < 0:
             return
-        labels = self._reservations.node_labels(row) if self.wish.required else _NO_LABELS
-        if self.wish.refusal(reservation, labels):
+        labels = self._reservations.node_labels(row) if self.affinity.required else _NO_LABELS
+        if self.affinity.refusal(reservation, labels):
             return
         self._row[reservation.uid] = row
         there = self._by_row.get(row)

@@ -17,7 +17,7 @@ import msgspec
 from holdfast.api import names
 from holdfast.api.meta import ObjectMeta, ObjectReference
 from holdfast.api.reservation import AllocatePolicy, Reservation, ReservationOwner, ReservationSpec
-from holdfast.scheduler.cluster.class_key import particular_wishes
+from holdfast.scheduler.cluster.class_key import allocation_annotations
 from holdfast.scheduler.cluster.pod_classes import PodClass
 from holdfast.scheduler.cluster.pods import PodRecord
 
@@ -46,8 +46,8 @@ def template_of(cls: PodClass) -> dict[str, Any]:
         priority_class_name="",
     )
     metadata: dict[str, Any] = {"namespace": cls.namespace, "labels": dict(cls.labels)}
-    if wishes := particular_wishes(cls.annotations):
-        metadata["annotations"] = wishes
+    if annotations := allocation_annotations(cls.annotations):
+        metadata["annotations"] = annotations
     return {"metadata": metadata, "spec": msgspec.to_builtins(asked)}
 
 

@@ -64,7 +64,7 @@ class ReservationCache:
         self.are_kept = True
         """Whether there is a place for reservations: whether the API server knows the kind."""
         self._intake = ReservationHandlers(self, cluster)
-        self._wishes: dict[int, RequiredReservation] = {}
+        self._affinities: dict[int, RequiredReservation] = {}
         self._matched: dict[int, MatchedReservations] = {}
         self._ledger.listeners.append(self._pod_moved)
         self._ledger.on_allocated = self.pod_allocated
@@ -147,12 +147,12 @@ class ReservationCache:
         }
         return list(found.values())
 
-    def wish(self, cls: PodClass) -> RequiredReservation:
+    def affinity(self, cls: PodClass) -> RequiredReservation:
         """What pods of the class say about reservations."""
-        wish = self._wishes.get(cls.id)
-        if wish is None:
-            wish = self._wishes[cls.id] = RequiredReservation(cls, self.by_name(cls.requests))
-        return wish
+        affinity = self._affinities.get(cls.id)
+        if affinity is None:
+            affinity = self._affinities[cls.id] = RequiredReservation(cls, self.by_name(cls.requests))
+        return affinity
 
     def concerns(self, cls: PodClass) -> bool:
         """Whether reservations matter to pods of the class."""
@@ -465,7 +465,7 @@ class ReservationCache:
     def _class_dropped(self, cls: PodClass) -> None:
         self.specs.forget_class(cls)
         self._matched.pop(cls.id, None)
-        self._wishes.pop(cls.id, None)
+        self._affinities.pop(cls.id, None)
 
     # Telling
 

@@ -60,10 +60,10 @@ def counts_pods(reservation: Reservation, cls: PodClass) -> bool:
 
 def traits_of(reservation: Reservation, spec: int, node: str) -> Traits:
     """What sets the class of its reserve pod apart."""
-    wishes = reservation.spec
-    shared = not wishes.once and wishes.allocate_policy == AllocatePolicy.DEFAULT
+    asked = reservation.spec
+    shared = not asked.once and asked.allocate_policy == AllocatePolicy.DEFAULT
     return Traits(
-        owner_spec_id=spec, wants_node=node, exclusive=shared, pre_allocation=wishes.pre_allocation
+        owner_spec_id=spec, wants_node=node, exclusive=shared, pre_allocation=asked.pre_allocation
     )
 
 

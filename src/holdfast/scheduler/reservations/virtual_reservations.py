@@ -214,14 +214,15 @@ class VirtualReservations:
         match its owners may, and the one that asked for it."""
         if pod.cls.labels.get(RESERVATION_IGNORED) == "true":
             return False
-        reservations, wish = self._cluster.reservations, self._cluster.reservations.wish(pod.cls)
+        reservations = self._cluster.reservations
+        affinity = reservations.affinity(pod.cls)
         if pod.uid == requester:
-            return wish.takes_new(_without_slot(reservation)) or not wish.refusal(
+            return affinity.takes_new(_without_slot(reservation)) or not affinity.refusal(
                 reservation, reservations.node_labels(pod.row)
             )
         if reservation.spec is None or reservation.spec.id not in reservations.matching(pod.cls):
             return False
-        return not wish.refusal(reservation, reservations.node_labels(pod.row))
+        return not affinity.refusal(reservation, reservations.node_labels(pod.row))
 
     def successors(self, virtual: Virtual, reservation: ReservationInfo) -> list[PodRecord]:
         """The pods drawing on a virtual reservation that may go on with the one that replaces it: one

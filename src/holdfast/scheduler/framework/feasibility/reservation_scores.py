@@ -99,9 +99,9 @@ class ReservationScores:
         """The reservations on a row that can be drawn on."""
         self.by_amounts = not cls.ports and not cls.volumes
         """Whether there is nothing but amounts to draw."""
-        wish = cluster.reservations.wish(cls)
-        self.required = wish.required
-        self._one_by_name = bool(wish.by_name)
+        affinity = cluster.reservations.affinity(cls)
+        self.required = affinity.required
+        self._one_by_name = bool(affinity.by_name)
 
     def among(self, rows: NDArray[np.intp]) -> list[ReservationRow]:
         """The reservations on these rows, each named once, that can be drawn on."""

@@ -21,9 +21,9 @@ from holdfast.scheduler.managers.devices.requests import (
     NUMA,
     SWITCH,
     DeviceHints,
-    DeviceWish,
     Request,
     Share,
+    TypeHints,
 )
 from holdfast.scheduler.managers.devices.selection import (
     Ranker,
@@ -61,13 +61,13 @@ class DeviceLack(NamedTuple):
 
 class Asking:
     def __init__(
-        self, devices: DeviceManager, shares: Request, wishes: DeviceHints, slots: frozenset[int]
+        self, devices: DeviceManager, shares: Request, hints: DeviceHints, slots: frozenset[int]
     ) -> None:
         self._devices = devices
         self.shares = shares
         self.slots = slots
         """The resources it is asked for by."""
-        self._wishes = wishes
+        self._hints = hints
         self._allowed: dict[str, tuple[int, Bools]] = {}
 
     @property
@@ -95,7 +95,7 @@ class Asking:
             some = table.known[rows].any(axis=-1)
             lacks.append(DeviceLack(NONE_THERE.format(share.type), lacking & ~some, True))
             lacks += self._too_few(share, table, rows, lacking & some)
-        if self._wishes.same_switch:
+        if self._hints.same_switch:
             apart = governed & ~self._together(rows, holds, later)
             for lack in lacks:
                 apart = apart & ~lack.rows
@@ -122,31 +122,31 @@ class Asking:
         else:
             ok = table.serve(rows, share.each, holds)
         ok = ok & table.known[rows]
-        wish = self._wishes.of(share.type)
-        if wish.selector is not None:
-            ok = ok & self._selected(table, wish)[rows]
-        if wish.exclusive:
+        hints = self._hints.of(share.type)
+        if hints.selector is not None:
+            ok = ok & self._selected(table, hints)[rows]
+        if hints.exclusive:
             ok = ok & self._on_unused_switches(table, rows)
-        if wish.functions is not None:
-            ok = ok & cards_with_functions(self._devices, table, rows, holds, wish.functions)
+        if hints.functions is not None:
+            ok = ok & cards_with_functions(self._devices, table, rows, holds, hints.functions)
         return ok
 
     def _enough(self, share: Share, rows: Rows, ok: Bools) -> Bools:
-        table, wish = self._devices.tables[share.type], self._wishes.of(share.type)
-        if wish.for_all:
+        table, hints = self._devices.tables[share.type], self._hints.of(share.type)
+        if hints.for_all:
             wanted = table.known[rows]
-            if wish.selector is not None:
-                wanted = wanted & self._selected(table, wish)[rows]
+            if hints.selector is not None:
+                wanted = wanted & self._selected(table, hints)[rows]
             every: Bools = (ok == wanted).all(axis=-1) & wanted.any(axis=-1)
             return every
         if self._is_partitioned(share):
             ok = ok & self._in_partitions(share, table, rows, ok)
-        if wish.scope not in (SWITCH, NUMA) or share.type != GPU:
+        if hints.scope not in (SWITCH, NUMA) or share.type != GPU:
             enough: Bools = ok.sum(axis=-1) >= share.number
             return enough
         if share.shared and share.number > 1:
             return np.zeros(ok.shape[:-1], dtype=np.bool_)
-        groups = (table.switch if wish.scope == SWITCH else table.numa)[rows]
+        groups = (table.switch if hints.scope == SWITCH else table.numa)[rows]
         together: Bools = table.mapped[rows] & False
         for group in np.unique(groups).tolist():
             together = together | ((ok & (groups == group)).sum(axis=-1) >= share.number)
@@ -157,15 +157,15 @@ class Asking:
         """Whether sets of GPUs matter at all."""
         if share.type != GPU or share.shared:
             return False
-        return self._wishes.partition is not None or bool(self._devices.partitions)
+        return self._hints.partition is not None or bool(self._devices.partitions)
 
     def _in_partitions(self, share: Share, table: TypeTable, rows: Rows, ok: Bools) -> Bools:
         """The GPUs of the set that would be taken, [(row,) place]; all, where sets are not kept to."""
         there, partitions = np.atleast_2d(ok), self._devices.partitions
-        found = np.full(there.shape, self._wishes.partition is None)
+        found = np.full(there.shape, self._hints.partition is None)
         for at, row in enumerate(np.atleast_1d(rows).tolist()):
             known = partitions.get(row)
-            if known is not None and (known.honoured or self._wishes.partition is not None):
+            if known is not None and (known.honoured or self._hints.partition is not None):
                 chosen = self._partition(share, table, row, there[at], there[at] & False)
                 found[at] = False
                 found[at, chosen or []] = True
@@ -176,20 +176,20 @@ class Asking:
     ) -> list[int] | None:
         """The places of the set to take; none at all if there is no such set where sets are kept to,
         None where they are not."""
-        partitions, wish = self._devices.partitions.get(row), self._wishes.partition
+        partitions, request = self._devices.partitions.get(row), self._hints.partition
         minors = table.minors.get(row, [])
         if partitions is None:
-            return None if wish is None else []
+            return None if request is None else []
         free = [minors[at] for at in np.flatnonzero(ok).tolist()]
         reserved = [minors[at] for at in np.flatnonzero(first).tolist()]
-        chosen = choose_partition(partitions, share.number, free, reserved, wish)
+        chosen = choose_partition(partitions, share.number, free, reserved, request)
         if chosen is None:
-            return [] if wish is not None or partitions.honoured else None
+            return [] if request is not None or partitions.honoured else None
         return sorted(minors.index(minor) for minor in chosen)
 
     def _together(self, rows: Rows, holds: Rows | None, later: Later) -> Bools:
         """Whether devices that must be on the same switches can be."""
-        if not self._wishes.same_switch:
+        if not self._hints.same_switch:
             return np.ones(np.shape(rows), dtype=np.bool_)
         leading, followers = self._joint_shares()
         table = self._devices.tables[leading.type]
@@ -211,18 +211,18 @@ class Asking:
 
     def _joint_shares(self) -> tuple[Share, list[Share]]:
         by_type = {share.type: share for share in self.shares}
-        first, *others = self._wishes.joint
+        first, *others = self._hints.joint
         return by_type[first], [by_type[kind] for kind in others]
 
-    def _selected(self, table: TypeTable, wish: DeviceWish) -> Bools:
+    def _selected(self, table: TypeTable, hints: TypeHints) -> Bools:
         """The devices with the right labels. Worked out when devices change, not when pods come."""
         version, mask = self._allowed.get(table.kind, (-1, None))
         if mask is None or version != self._devices.version or mask.shape != table.known.shape:
-            assert wish.selector is not None
+            assert hints.selector is not None
             mask = np.zeros_like(table.known)
             for row, infos in table.infos.items():
                 for minor, info in infos.items():
-                    mask[row, table.place(row, minor)] = wish.selector.matches(info.labels)
+                    mask[row, table.place(row, minor)] = hints.selector.matches(info.labels)
             self._allowed[table.kind] = self._devices.version, mask
         return mask
 
@@ -236,7 +236,7 @@ class Asking:
     def _too_few(self, share: Share, table: TypeTable, rows: Rows, lacking: Bools) -> list[DeviceLack]:
         general = NONE_THERE.format(share.type)
         if share.type != GPU:
-            if self._wishes.of(share.type).functions is None:
+            if self._hints.of(share.type).functions is None:
                 return [DeviceLack(general, lacking, False)]
             some = has_functions(table, rows)
             none = NO_FUNCTIONS.format(share.type)
@@ -248,12 +248,12 @@ class Asking:
     def _no_partition(
         self, share: Share, table: TypeTable, rows: Rows, lacking: Bools
     ) -> list[DeviceLack]:
-        partitions, wish = self._devices.partitions, self._wishes.partition
+        partitions, request = self._devices.partitions, self._hints.partition
         known = np.isin(rows, list(partitions))
         right = [row for row, each in partitions.items() if share.number in each.by_number]
-        kept = [row for row, each in partitions.items() if each.honoured or wish is not None]
+        kept = [row for row, each in partitions.items() if each.honoured or request is not None]
         numbered, honoured = np.isin(rows, right), np.isin(rows, kept)
-        others = ~honoured & ~known if wish is None else np.zeros_like(known)
+        others = ~honoured & ~known if request is None else np.zeros_like(known)
         return [
             DeviceLack(MISSING, lacking & ~known & ~others, True),
             DeviceLack(ODD_NUMBER, lacking & honoured & ~numbered, True),
@@ -264,7 +264,7 @@ class Asking:
     def _apart(self, share: Share, table: TypeTable, rows: Rows, lacking: Bools) -> list[DeviceLack]:
         general = NONE_THERE.format(share.type)
         mapped, several = table.mapped[rows], share.shared and share.number > 1
-        if self._wishes.of(GPU).scope:
+        if self._hints.of(GPU).scope:
             text = MANY_SHARED if several else TOO_FEW_TOGETHER
             return [
                 DeviceLack(NOT_MAPPED, lacking & ~mapped, True),
@@ -312,8 +312,8 @@ class Asking:
             ok = self._ok(share, row, hold, later)
             if zones:
                 ok = ok & np.isin(table.numa[row], [NOWHERE, *zones])
-            joint = share.type in self._wishes.joint
-            if joint and self._wishes.same_switch and not near:
+            joint = share.type in self._hints.joint
+            if joint and self._hints.same_switch and not near:
                 for follower in self._joint_shares()[1]:
                     ok = ok & self._beside(follower, table.switch[row], row, hold, later)
             places = self._places(share, table, row, hold, ok, ranker, later, near)
@@ -322,7 +322,7 @@ class Asking:
             if not near:
                 near = list(dict.fromkeys(int(table.switch[row, at]) for at in places))
             parts = (table.part(row, at, share.each) for at in sorted(places))
-            selector = self._wishes.of(share.type).functions
+            selector = self._hints.of(share.type).functions
             if selector is not None:
                 parts = (self._with_function(table, row, part, hold, selector) for part in parts)
             found[share.type] = tuple(parts)
@@ -333,14 +333,19 @@ class Asking:
     ) -> Allocation | None:
         """What is kept, with as many other devices of each type as were lost; None if there are none,
         or if the devices have to be chosen together."""
-        if self._wishes.joint or self._wishes.partition is not None:
+        if self._hints.joint or self._hints.partition is not None:
             return None
         found: dict[str, tuple[DevicePart, ...]] = dict(kept)
         for share in self.shares:
-            number, wish = lost.get(share.type, 0), self._wishes.of(share.type)
+            number, hints = lost.get(share.type, 0), self._hints.of(share.type)
             if not number:
                 continue
-            if wish.for_all or wish.scope or wish.functions is not None or self._is_partitioned(share):
+            if (
+                hints.for_all
+                or hints.scope
+                or hints.functions is not None
+                or self._is_partitioned(share)
+            ):
                 return None
             table, parts = self._devices.tables[share.type], kept.get(share.type, ())
             ok = self._ok(share, row, None, None)
@@ -360,7 +365,7 @@ class Asking:
         return part if spare is None else part._replace(functions=(spare,))
 
     def _in_order(self) -> Sequence[Share]:
-        joint = self._wishes.joint
+        joint = self._hints.joint
         return sorted(self.shares, key=lambda s: joint.index(s.type) if s.type in joint else len(joint))
 
     def _places(
@@ -374,12 +379,12 @@ class Asking:
         later: Later,
         near: list[int],
     ) -> list[int] | None:
-        wish = self._wishes.of(share.type)
+        hints = self._hints.of(share.type)
         count = share.number
-        if wish.for_all:
+        if hints.for_all:
             every: list[int] = np.flatnonzero(ok).tolist()
             return every if self._enough(share, row, ok) else None
-        if near and self._wishes.same_switch and share.type in self._wishes.joint:
+        if near and self._hints.same_switch and share.type in self._hints.joint:
             count = max(count, len(near))
         available = table.available(row, hold)
         ranks = ranker(table, row, share, available)
@@ -394,8 +399,8 @@ class Asking:
             if partition is not None:
                 return partition or None
         reserved = int(first.sum())
-        if not reserved or wish.scope or near:
-            return nearest(table, row, ok, count, share.shared, ranks, wish.scope, near)
+        if not reserved or hints.scope or near:
+            return nearest(table, row, ok, count, share.shared, ranks, hints.scope, near)
         chosen = nearest(table, row, first, min(count, reserved), share.shared, ranks)
         if chosen is None or len(chosen) == count:
             return chosen

@@ -31,7 +31,7 @@ from holdfast.scheduler.managers.devices.requests import (
     TYPE_OF,
     DeviceRequestError,
     device_request,
-    read_wishes,
+    read_hints,
 )
 from holdfast.scheduler.managers.devices.selection import Ranker, most_free
 from holdfast.scheduler.managers.resource_manager import Horizon, ResourceManager
@@ -73,7 +73,7 @@ class DeviceManager(ResourceManager[Allocation]):
             asking = None
             if request:
                 taken = frozenset(slot for slot, _ in cls.requests if slots.name(slot) in TYPE_OF)
-                asking = Asking(self, *read_wishes(cls.annotations, request), taken)
+                asking = Asking(self, *read_hints(cls.annotations, request), taken)
             self._asking[cls.id] = asking
         return self._asking[cls.id]
 

@@ -57,7 +57,7 @@ class Partitions(NamedTuple):
     honoured: bool
 
 
-class PartitionWish(NamedTuple):
+class PartitionRequest(NamedTuple):
     """How a pod wants its GPUs to be a set."""
 
     best_only: bool
@@ -86,10 +86,10 @@ def _partition(said: _Partition) -> Partition:
     return Partition(frozenset(said.minors), said.allocation_score, bandwidth)
 
 
-def read_wish(text: str) -> PartitionWish:
+def read_partition_request(text: str) -> PartitionRequest:
     """Raises InvalidObject and QuantityError."""
     spec = decode_json(text, PartitionSpec)
-    return PartitionWish(spec.allocate_policy == "Restricted", parse(spec.ring_bus_bandwidth))
+    return PartitionRequest(spec.allocate_policy == "Restricted", parse(spec.ring_bus_bandwidth))
 
 
 def choose_partition(
@@ -97,18 +97,18 @@ def choose_partition(
     number: int,
     free: Collection[int],
     first: Collection[int],
-    wish: PartitionWish | None,
+    request: PartitionRequest | None,
 ) -> frozenset[int] | None:
     """The set of so many GPUs to take, of those that are free; those in `first` before others."""
     sets = partitions.by_number.get(number, ())
-    if wish is not None and wish.best_only:
+    if request is not None and request.best_only:
         sets = tuple(each for each in sets if each.score == sets[0].score)
     usable = frozenset(free)
     found = [
         each
         for each in sets
         if each.minors <= usable
-        and (wish is None or not wish.bandwidth or each.bandwidth >= wish.bandwidth)
+        and (request is None or not request.bandwidth or each.bandwidth >= request.bandwidth)
     ]
     if not found:
         return None

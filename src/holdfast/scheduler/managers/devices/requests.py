@@ -23,7 +23,7 @@ from holdfast.api.errors import HoldfastError, InvalidObject, SelectorError
 from holdfast.api.meta import LabelSelector, Struct
 from holdfast.api.quantity import QuantityError
 from holdfast.api.selectors import Selector, compile_selector
-from holdfast.scheduler.managers.devices.partitions import PartitionWish, read_wish
+from holdfast.scheduler.managers.devices.partitions import PartitionRequest, read_partition_request
 
 GPU, RDMA, FPGA = "gpu", "rdma", "fpga"
 
@@ -179,7 +179,7 @@ class DeviceJointAllocate(Struct):
     required_scope: str = ""
 
 
-class DeviceWish(NamedTuple):
+class TypeHints(NamedTuple):
     """How devices of one type are wanted."""
 
     selector: Selector | None = None
@@ -195,23 +195,23 @@ class DeviceWish(NamedTuple):
 
 
 class DeviceHints(NamedTuple):
-    by_type: Mapping[str, DeviceWish]
+    by_type: Mapping[str, TypeHints]
     joint: tuple[str, ...] = ()
     """Types that belong together, the one that leads first."""
     same_switch: bool = False
     """Whether the joint ones must be on the same switches."""
-    partition: PartitionWish | None = None
+    partition: PartitionRequest | None = None
     """Whether GPUs must be one of the sets the node has."""
 
-    def of(self, kind: str) -> DeviceWish:
+    def of(self, kind: str) -> TypeHints:
         return self.by_type.get(kind, _NONE)
 
 
-_NONE = DeviceWish()
+_NONE = TypeHints()
 NOTHING = DeviceHints({})
 
 
-def read_wishes(annotations: Mapping[str, str], request: Request) -> tuple[Request, DeviceHints]:
+def read_hints(annotations: Mapping[str, str], request: Request) -> tuple[Request, DeviceHints]:
     """The request as the wishes make it, and the wishes; raises DeviceRequestError."""
     hint_text = annotations.get(names.DEVICE_ALLOCATE_HINT)
     joint_text = annotations.get(names.DEVICE_JOINT_ALLOCATE)
@@ -220,15 +220,15 @@ def read_wishes(annotations: Mapping[str, str], request: Request) -> tuple[Reque
         return request, NOTHING
     hints = _hints(hint_text) if hint_text is not None else {}
     joint = _joint(joint_text) if joint_text is not None else DeviceJointAllocate()
-    wishes = {kind: _wish(kind, hint) for kind, hint in hints.items()}
+    by_type = {kind: _type_hints(kind, hint) for kind, hint in hints.items()}
     shares = tuple(_counted(share, hints.get(share.type)) for share in request)
     asked = {share.type for share in shares}
     types = tuple(
-        kind for kind in joint.device_types if kind in asked and not wishes.get(kind, _NONE).for_all
+        kind for kind in joint.device_types if kind in asked and not by_type.get(kind, _NONE).for_all
     )
     same_switch = joint.required_scope == "SamePCIe" and len(types) > 1
     partition = _partition(partition_text) if partition_text is not None else None
-    return shares, DeviceHints(wishes, types, same_switch, partition)
+    return shares, DeviceHints(by_type, types, same_switch, partition)
 
 
 def _hints(text: str) -> dict[str, DeviceHint]:
@@ -249,9 +249,9 @@ def _joint(text: str) -> DeviceJointAllocate:
         ) from error
 
 
-def _partition(text: str) -> PartitionWish:
+def _partition(text: str) -> PartitionRequest:
     try:
-        return read_wish(text)
+        return read_partition_request(text)
     except (InvalidObject, QuantityError) as error:
         raise DeviceRequestError(f"invalid GPUPartitionSpec annotation, err: {error}") from error
 
@@ -267,8 +267,8 @@ def _selector(what: str, kind: str, given: LabelSelector | None) -> Selector | N
         ) from error
 
 
-def _wish(kind: str, hint: DeviceHint) -> DeviceWish:
-    return DeviceWish(
+def _type_hints(kind: str, hint: DeviceHint) -> TypeHints:
+    return TypeHints(
         _selector("Selector", kind, hint.selector),
         _SCOPES.get(hint.required_topology_scope, ""),
         hint.exclusive_policy == "PCIeLevel",

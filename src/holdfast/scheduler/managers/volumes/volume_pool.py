@@ -184,10 +184,10 @@ class Pool:
     def serve(self, requests: Sequence[VolumeRequest], reach: int) -> list[PersistentVolume | None]:
         taken: set[str] = set()
         served: list[PersistentVolume | None] = []
-        for wish in requests:
+        for wanted in requests:
             best: tuple[int, str] | None = None
             for place in self._reaches[reach]:
-                found = self._first(place, wish, taken)
+                found = self._first(place, wanted, taken)
                 if found is not None and (best is None or found < best):
                     best = found
             if best is not None:
@@ -195,11 +195,11 @@ class Pool:
             served.append(None if best is None else self._volumes[best[1]])
         return served
 
-    def _first(self, place: Place, wish: VolumeRequest, taken: set[str]) -> tuple[int, str] | None:
+    def _first(self, place: Place, wanted: VolumeRequest, taken: set[str]) -> tuple[int, str] | None:
         listed = self._at[place]
-        for at in range(bisect_left(listed, (wish.size, "")), len(listed)):
+        for at in range(bisect_left(listed, (wanted.size, "")), len(listed)):
             name = listed[at][1]
-            if name not in taken and may_take(wish, self._volumes[name]):
+            if name not in taken and may_take(wanted, self._volumes[name]):
                 return listed[at]
         return None
 
