@@ -186,7 +186,7 @@ class Scheduler:
             before = progress
             if self.guard.ends(passes, in_vain, self._tried(), now):
                 break
-        self.cycle.tell_failed_trials(now)
+        self.cycle.report_failed_dry_runs(now)
         self._turned_away = round_.turned_away if self.unfinished else []
         if not self.unfinished:
             self.gangs.refused.clear()
@@ -342,7 +342,7 @@ class Scheduler:
         refusal = self.cluster.jobs.queues.admission_error(first)
         if refusal:
             for pod in pods:
-                self.cycle.tell(pod, refusal, now, "Unschedulable")
+                self.cycle.set_unschedulable(pod, refusal, now, "Unschedulable")
             return refusal
         why = self.cycle.verdict(profile, first, column)
         if why.has_failed:
@@ -355,7 +355,7 @@ class Scheduler:
         message = why.message(self.cluster.nodes.count, preemption_message)
         if message != group.condition_message:
             for pod in pods:
-                self.cycle.tell(pod, message, now, why.condition)
+                self.cycle.set_unschedulable(pod, message, now, why.condition)
         return message
 
     # What the cluster says of pods
@@ -425,7 +425,7 @@ class Scheduler:
             self.queue.forget(pod)
             return
         self.queue.retry_later(pod, self.cluster.now)
-        self.cycle.tell(pod, message, self.cluster.now, "SchedulerError")
+        self.cycle.set_unschedulable(pod, message, self.cluster.now, "SchedulerError")
         if pod.job is not None:
             self._job_lost_place(pod.job)
 
@@ -435,14 +435,14 @@ class Scheduler:
             try:
                 reason = plugin.pre_enqueue(pod)
                 if plugin.name in profile.foreign and (reason := checked_gate(plugin, reason)):
-                    self.cycle.tell(pod, reason, self.cluster.now, "SchedulingGated")
+                    self.cycle.set_unschedulable(pod, reason, self.cluster.now, "SchedulingGated")
                 if reason:
                     return True
             except RAISED as error:
                 message = self.cluster.plugin_errors.note(plugin.name, "PreEnqueue", error)
                 pod.errors += 1
                 self._failed_gates[pod.uid] = (self.cluster.now + self.queue.back_off(pod.errors), pod)
-                self.cycle.tell(pod, message, self.cluster.now, "SchedulerError")
+                self.cycle.set_unschedulable(pod, message, self.cluster.now, "SchedulerError")
                 return True
         return False
 

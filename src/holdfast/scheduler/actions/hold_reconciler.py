@@ -51,7 +51,7 @@ class HoldReconciler:
         self._annotated: dict[str, tuple[float | None, str]] = {}
         self._suited: dict[str, int] = {}
         """What had changed of nodes when they were last found to do, by the hold's uid."""
-        self._outlooks: dict[str, _Outlook] = {}
+        self._run_estimates: dict[str, _Outlook] = {}
         self._read = 0
         self._lengths = -1
 
@@ -72,16 +72,16 @@ class HoldReconciler:
         return decisions
 
     def _forget_changed_rows(self) -> None:
-        log, lengths = self._cluster.ledger.changed, self._cluster.jobs.lengths_changed
+        log, lengths = self._cluster.ledger.changed, self._cluster.jobs.estimates_changed
         rows = log.since(self._read) if lengths == self._lengths else None
         self._read, self._lengths = log.end, lengths
         if rows is None:
-            self._outlooks.clear()
+            self._run_estimates.clear()
             self._suited.clear()
         elif len(rows):
             for row in set(rows.tolist()):
                 for reservation in self._holds.on(row):
-                    self._outlooks.pop(reservation.uid, None)
+                    self._run_estimates.pop(reservation.uid, None)
                     self._suited.pop(reservation.uid, None)
 
     def _drop(self, reservation: ReservationInfo, pod: PodRecord | None, why: str) -> list[Decision]:
@@ -155,7 +155,7 @@ class HoldReconciler:
             key = pod.uid if pod.job is None else pod.job.name
             of_job.setdefault(key, []).append(reservation.uid)
             start, so_far = (
-                self._outlook(reservation, reservation.pod.row).start,
+                self._run_estimate(reservation, reservation.pod.row).start,
                 latest.get(key, -math.inf),
             )
             latest[key] = None if start is None or so_far is None else max(start, so_far)
@@ -165,15 +165,15 @@ class HoldReconciler:
             start = None if last is None else max(last, self._cluster.now)
             self.starts |= dict.fromkeys(uids, start)
 
-    def _outlook(self, reservation: ReservationInfo, row: int) -> _Outlook:
-        known, now = self._outlooks.get(reservation.uid), self._cluster.now
+    def _run_estimate(self, reservation: ReservationInfo, row: int) -> _Outlook:
+        known, now = self._run_estimates.get(reservation.uid), self._cluster.now
         if known is not None and known.waiting == reservation.waiting and now < known.until:
             return known
         start = expected_start(self._cluster, reservation)
         if start is not None and start <= now:
             start = -math.inf
         found = _Outlook(start, next_end(self._cluster, row), reservation.waiting)
-        self._outlooks[reservation.uid] = found
+        self._run_estimates[reservation.uid] = found
         return found
 
     def _annotations(self) -> list[Decision]:
@@ -191,7 +191,7 @@ class HoldReconciler:
                 decisions.append(AnnotateReservation(reservation.ref, {HOLD_EXPECTED_START: text}))
             said[reservation.uid] = start, text
         self._annotated = said
-        for kept in (self._suited, self._outlooks):
+        for kept in (self._suited, self._run_estimates):
             for uid in [uid for uid in kept if uid not in said]:
                 del kept[uid]
         return decisions

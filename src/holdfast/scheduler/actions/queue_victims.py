@@ -43,7 +43,7 @@ class QueueVictimSelector:
         self._may_go, self._admitted, self._below = may_go, admitted, below
         self._profile = round_.profiles[pod.scheduler]
         self._column = round_.cycle.column(self._profile, pod.cls)
-        self._trial = DryRun(self._cluster, self._column, pod, pod.pinned_node is not None)
+        self._dry_run = DryRun(self._cluster, self._column, pod, pod.pinned_node is not None)
 
     def on_one_of(self, rows: Iterable[int]) -> VictimPlan | None:
         """The best of these rows, if any would do."""
@@ -51,7 +51,7 @@ class QueueVictimSelector:
         found = 0
         for row in rows:
             there = list(self._cluster.ledger.pods.get(row, {}).values())
-            victims = self._victims(there, partial(self._trial.fits, row))
+            victims = self._victims(there, partial(self._dry_run.fits, row))
             if victims:
                 cost = (max(map(self._importance, victims)), len(victims), row)
                 if best is None or cost < best[0]:

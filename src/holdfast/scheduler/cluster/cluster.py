@@ -127,7 +127,7 @@ class Cluster:
         follows from making or dropping one is no reason to make it again."""
         self.plugin_errors = PluginErrors()
         self.chronicle = Chronicle()
-        self.intake = PodHandlers(self)
+        self.pod_handlers = PodHandlers(self)
         self.watcher: PodWatcher | None = None
         self.served: Container[str] = ()
         """The names of schedulers whose pods are scheduled here."""
@@ -201,7 +201,7 @@ class Cluster:
                 self._reports.append(Emit(about, "Warning", reason, message, "Scheduling"))
 
     def pod(self, namespace: str, name: str) -> PodRecord | None:
-        return self.intake.named(namespace, name)
+        return self.pod_handlers.named(namespace, name)
 
     def story(self, name: str) -> list[Line]:
         return self.chronicle.story(name)
@@ -265,7 +265,7 @@ class Cluster:
     def _put(self, event: Added | Updated) -> None:
         obj = event.object
         if isinstance(obj, Pod):
-            self.intake.put(obj)
+            self.pod_handlers.put(obj)
         elif isinstance(obj, Node):
             self._put_node(obj)
         elif isinstance(obj, Reservation):
@@ -291,7 +291,7 @@ class Cluster:
     def _delete(self, event: Deleted) -> None:
         obj = event.object
         if isinstance(obj, Pod):
-            self.intake.drop(obj)
+            self.pod_handlers.drop(obj)
         elif isinstance(obj, Node):
             self._drop_node(obj.metadata.name, "deleted")
         elif isinstance(obj, Reservation):
@@ -348,7 +348,7 @@ class Cluster:
         elif event.kind == "Node":
             self._drop_node(event.name, "malformed")
         elif event.kind == "Pod":
-            self.intake.malformed(event.uid)
+            self.pod_handlers.malformed(event.uid)
         elif event.kind in ABOUT_BELONGINGS:
             gone = self.objects.get(event.kind, {}).pop((event.namespace, event.name), None)
             if gone is not None:

@@ -136,9 +136,9 @@ class PodHandlers:
         ):
             before, known.estimate = known.estimate, estimate_in(pod)
             if known.estimate is not None:
-                self._jobs.lengths_are_told = True
+                self._jobs.estimates_given = True
             if known.estimate != before and known.row >= 0:
-                self._jobs.lengths_changed += 1
+                self._jobs.estimates_changed += 1
             known.queue = annotations.get(QUEUE_NAME_ANNOTATION, "")
         if (
             known.job is not None

@@ -43,7 +43,7 @@ class Provisioner:
     @classmethod
     def of(cls, cluster: Cluster) -> "Provisioner":
         """As a part of the scheduler."""
-        return cls(cluster.virtuals.requirements, cluster.virtuals.has_told)
+        return cls(cluster.virtuals.requirements, cluster.virtuals.has_reported)
 
     def feed(self, event: Event) -> None:
         """Takes note of something that happened, where the provisioner stands on its own."""
@@ -119,9 +119,9 @@ class DynamicReservations:
         virtuals = self._virtuals
         decisions: list[Decision] = []
         virtuals.ask_again()
-        for id in list(virtuals.untold):
+        for id in list(virtuals.unreported):
             decisions += self._told(virtuals.by_id[id])
-        virtuals.untold.clear()
+        virtuals.unreported.clear()
         for virtual in list(virtuals.by_id.values()):
             self._look_after(virtual, now)
         for uid in list(virtuals.adopting):
@@ -142,7 +142,7 @@ class DynamicReservations:
         if ask is None:
             return []
         annotations: dict[str, str | None] = {}
-        if not (ask.id == virtual.id and self._virtuals.has_told(ask)):
+        if not (ask.id == virtual.id and self._virtuals.has_reported(ask)):
             labels = ask.requirement.labels if ask.requirement is not None else {}
             annotations[names.NEW_RESERVATION_REQUIREMENT] = write_requirement(
                 {**labels, names.RESERVATION_ID: virtual.id}, virtual.resources

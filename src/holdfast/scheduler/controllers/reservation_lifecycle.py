@@ -224,7 +224,7 @@ class ReservationLifecycle:
         pod, managers = reservation.pod, self._cluster.managers
         if pod is None or pod.row < 0 or not managers.awake:
             return {}
-        has, said = managers.told(pod, pod.row), reservation.object.metadata.annotations
+        has, said = managers.annotations_for(pod, pod.row), reservation.object.metadata.annotations
         if reservation.waiting:
             has |= {key: "" for key in managers.annotations if key in said}
         return {key: value for key, value in has.items() if said.get(key) != value}

@@ -518,7 +518,9 @@ class Gangs:
             self.note_nominated(pod)
             self._reject(pod, leader, left, refusal.wakes_on, now, refusal.has_failed)
             text = refusal.messages.get(pod.uid) or refusal.text or refusal.problem.message
-            self._cycle.tell(pod, text, now, refusal.conditions.get(pod.uid, "Unschedulable"))
+            self._cycle.set_unschedulable(
+                pod, text, now, refusal.conditions.get(pod.uid, "Unschedulable")
+            )
 
     def note_nominated(self, pod: PodRecord) -> None:
         """The pod was refused, by its queue or with its job; `end_nominations` looks at it."""

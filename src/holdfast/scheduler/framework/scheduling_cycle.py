@@ -67,7 +67,7 @@ class Cycle:
         self._errors = cluster.plugin_errors
         self._failed_places: dict[str, Refused] = {}
         """Of pods that a plugin kept from a place, and who were not told so yet."""
-        self._failed_trials: dict[str, tuple[PodRecord, Verdict]] = {}
+        self._failed_dry_runs: dict[str, tuple[PodRecord, Verdict]] = {}
         """Pods for which a plugin failed in this round while they were tried, by uid."""
         self.column = Columns(cluster).column
         self._provisioning = Provisioning(self, cluster)
@@ -142,8 +142,8 @@ class Cycle:
         if profile.provisions and self._provisioning.concerns(owner):
             return False
         column = self.column(profile, owner.cls)
-        trial = DryRun(self._cluster, column, owner, self._is_pinned(profile, owner))
-        if column.rejected is not None or not trial.fits(row) or not self.take(owner):
+        dry_run = DryRun(self._cluster, column, owner, self._is_pinned(profile, owner))
+        if column.rejected is not None or not dry_run.fits(row) or not self.take(owner):
             return False
         room.taken_early = True
         self.nominate_reservation(profile, owner, column, row)
@@ -158,8 +158,8 @@ class Cycle:
         enough = all(room.amounts.get(slot, 0) >= amount for slot, amount in pod.cls.requests)
         if not room.waiting and (enough or not column.owned):
             return room.uid
-        trial = DryRun(self._cluster, column, pod, self._is_pinned(profile, pod))
-        return trial.reservation_uid(row, ()) or ("" if room.waiting else room.uid)
+        dry_run = DryRun(self._cluster, column, pod, self._is_pinned(profile, pod))
+        return dry_run.reservation_uid(row, ()) or ("" if room.waiting else room.uid)
 
     def find_row(self, profile: Profile, pod: PodRecord, column: ClassColumn) -> int:
         """The best row for the pod, or -1. A node being cleared for it comes before all others."""
@@ -169,7 +169,7 @@ class Cycle:
             return -1
         row = self._find_row_in_turn(profile, pod, column)
         if column.fails():
-            self._note_failed_trial(pod, column.verdict())
+            self._note_failed_dry_run(pod, column.verdict())
             return -1
         return row
 
@@ -177,14 +177,14 @@ class Cycle:
         """The same where nodes are being cleared for pods, or the pod names its node."""
         table, nominations = self._table, self._cluster.nominations
         pinned = self._is_pinned(profile, pod)
-        trial = DryRun(self._cluster, column, pod, pinned)
+        dry_run = DryRun(self._cluster, column, pod, pinned)
         if pod.nominated and not (pinned and pod.nominated != pod.pinned_node):
             row = table.row(pod.nominated)
-            if row is not None and table.alive[row] and trial.fits(row):
+            if row is not None and table.alive[row] and dry_run.fits(row):
                 return row
         if pinned:
             row = table.row(pod.pinned_node or "")
-            return row if row is not None and table.alive[row] and trial.fits(row) else -1
+            return row if row is not None and table.alive[row] and dry_run.fits(row) else -1
         row = column.best()
         if row < 0 or (column.is_absolute and table.name(row) not in nominations):
             return row
@@ -193,12 +193,12 @@ class Cycle:
             return column.best_of(column.diagnosis.passing())
         left = np.ones(table.size, dtype=np.bool_)
         if column.is_absolute:
-            while row >= 0 and table.name(row) in nominations and not trial.fits(row):
+            while row >= 0 and table.name(row) in nominations and not dry_run.fits(row):
                 left[row] = False
                 row = column.best(left)
             return row
         nominated_rows = [at for name in nominations if (at := table.row(name)) is not None]
-        left[[at for at in nominated_rows if column.fits_row(at) and not trial.fits(at)]] = False
+        left[[at for at in nominated_rows if column.fits_row(at) and not dry_run.fits(at)]] = False
         return column.best_of(left)
 
     def new_round(self) -> None:
@@ -206,21 +206,21 @@ class Cycle:
         self._errors.round += 1
         self._failed_places.clear()
 
-    def _note_failed_trial(self, pod: PodRecord, why: Verdict) -> None:
+    def _note_failed_dry_run(self, pod: PodRecord, why: Verdict) -> None:
         """A plugin failed while the pod was tried, perhaps by an action that tells pods nothing."""
-        self._failed_trials[pod.uid] = pod, why
+        self._failed_dry_runs[pod.uid] = pod, why
 
     def propose(self, profile: Profile, pod: PodRecord, column: ClassColumn) -> Nomination:
         """As `post_filter`, on behalf of an action that tells pods nothing."""
         found = self.post_filter(profile, pod, column)
         if found.has_failed and not column.fails():
             failed = frozenset(plugin.name for plugin in profile.post_filters)
-            self._note_failed_trial(pod, Verdict(found.message, failed, error=True, has_failed=True))
+            self._note_failed_dry_run(pod, Verdict(found.message, failed, error=True, has_failed=True))
         return found
 
-    def tell_failed_trials(self, now: float) -> None:
+    def report_failed_dry_runs(self, now: float) -> None:
         """Pods for which plugins failed in this round are told so, and tried again after a back-off."""
-        failed, self._failed_trials = self._failed_trials, {}
+        failed, self._failed_dry_runs = self._failed_dry_runs, {}
         for uid, (pod, why) in failed.items():
             if (
                 self._cluster.pods.get(uid) is not pod
@@ -233,7 +233,7 @@ class Cycle:
                 self._queue.take(stands)
                 self._queue.retry_later(stands, now)
             pod.rejected_by = why.plugins
-            self.tell(pod, why.reasons, now, "SchedulerError")
+            self.set_unschedulable(pod, why.reasons, now, "SchedulerError")
 
     def note_failure(self, pod: PodRecord, column: ClassColumn) -> None:
         """If a plugin failed to judge the pod's class that is why the pod has no place, even if the
@@ -261,7 +261,7 @@ class Cycle:
     def _verdict(self, profile: Profile, pod: PodRecord, column: ClassColumn) -> Verdict:
         if column.rejected is not None:
             return column.verdict()
-        trial = DryRun(self._cluster, column, pod, self._is_pinned(profile, pod))
+        dry_run = DryRun(self._cluster, column, pod, self._is_pinned(profile, pod))
         if self._is_pinned(profile, pod):
             # Only the named node was looked at; the others are told off in one go.
             rejections: dict[NodeRejection, int] = {}
@@ -269,11 +269,11 @@ class Cycle:
             row = self._table.row(pod.pinned_node or "")
             if row is not None and self._table.alive[row]:
                 others -= 1
-                rejections[trial.rejection(row)] = 1
+                rejections[dry_run.rejection(row)] = 1
             if others:
                 rejections[NodeRejection(PINNING, (not_named_text([PINNING]),), False)] = others
             return verdict(rejections)
-        corrections = trial.corrections() if self._cluster.nominations else {}
+        corrections = dry_run.corrections() if self._cluster.nominations else {}
         if not corrections:
             return column.verdict()
         counts = Counter(column.diagnosis.histogram())
@@ -296,7 +296,7 @@ class Cycle:
         """What stands against each node by its name, for whoever asks about one pod."""
         table = self._table
         found: dict[str, NodeRejection] = {}
-        trial = DryRun(self._cluster, column, pod, self._is_pinned(profile, pod))
+        dry_run = DryRun(self._cluster, column, pod, self._is_pinned(profile, pod))
         for name, row in table.names():
             if not table.alive[row]:
                 continue
@@ -308,7 +308,7 @@ class Cycle:
             elif self._is_pinned(profile, pod) and name != pod.pinned_node:
                 found[name] = NodeRejection(PINNING, (not_named_text([PINNING]),), False)
             else:
-                found[name] = trial.rejection(row)
+                found[name] = dry_run.rejection(row)
         return found
 
     def _is_pinned(self, profile: Profile, pod: PodRecord) -> bool:
@@ -552,7 +552,7 @@ class Cycle:
             self.fail(profile, pod, outcome.message, {plugin.name}, now, go_on=go_on)
             return
         self._queue.retry_later(pod, now)
-        self.tell(pod, outcome.message, now, "SchedulerError")
+        self.set_unschedulable(pod, outcome.message, now, "SchedulerError")
 
     def _give_back(self, pod: PodRecord, row: int, reserved: list[Plugin]) -> None:
         self.unreserve(pod, row, reserved)
@@ -653,7 +653,7 @@ class Cycle:
             self._queue.forget(pod)
             return
         self._queue.retry_later(pod, now, is_error=False)
-        self.tell(pod, PREEMPTED, now, "Unschedulable")
+        self.set_unschedulable(pod, PREEMPTED, now, "Unschedulable")
 
     def _warn(self, nomination: Nomination) -> None:
         for warning in nomination.warnings:
@@ -730,14 +730,14 @@ class Cycle:
 
     def post_filter(self, profile: Profile, pod: PodRecord, column: ClassColumn) -> Nomination:
         """What can be done for a pod no node is feasible for. Nothing is decided here; see `apply`."""
-        trial = self._trial_of(profile, pod, column)
+        dry_run = self._dry_run_of(profile, pod, column)
         messages = []
         warnings: tuple[ObjectWarning, ...] = ()
         has_failed = False
         node = None if profile.post_filters else ""
         for plugin in profile.post_filters:
             try:
-                nomination = plugin.post_filter(pod, trial)
+                nomination = plugin.post_filter(pod, dry_run)
                 if plugin.name in profile.foreign:
                     check_nomination(plugin, nomination)
             except RAISED as error:
@@ -746,7 +746,7 @@ class Cycle:
             column.refresh()
             warnings += nomination.warnings
             if column.fails():
-                self._note_failed_trial(pod, column.verdict())
+                self._note_failed_dry_run(pod, column.verdict())
                 return Nomination("", warnings=warnings, has_failed=True)
             if nomination.node or nomination.claims:
                 return nomination._replace(warnings=warnings) if warnings else nomination
@@ -755,13 +755,13 @@ class Cycle:
                 messages.append(nomination.message)
         return Nomination(node, ", ".join(messages), warnings=warnings, has_failed=has_failed)
 
-    def _trial_of(self, profile: Profile, pod: PodRecord, column: ClassColumn) -> DryRun:
-        another = partial(self._another_trial, profile)
+    def _dry_run_of(self, profile: Profile, pod: PodRecord, column: ClassColumn) -> DryRun:
+        another = partial(self._another_dry_run, profile)
         return DryRun(self._cluster, column, pod, self._is_pinned(profile, pod), another)
 
-    def _another_trial(self, profile: Profile, other: PodRecord) -> tuple[int, DryRun]:
+    def _another_dry_run(self, profile: Profile, other: PodRecord) -> tuple[int, DryRun]:
         column = self.column(profile, other.cls)
-        return self.find_row(profile, other, column), self._trial_of(profile, other, column)
+        return self.find_row(profile, other, column), self._dry_run_of(profile, other, column)
 
     def fail(
         self,
@@ -780,9 +780,9 @@ class Cycle:
         pod.rejected_by = plugins
         key = self.group_key(profile, pod)
         waiting = self._queue.reject(pod, key, profile.wakes_on(plugins), now, go_on)
-        self.tell(pod, message, now, condition)
+        self.set_unschedulable(pod, message, now, condition)
         for sibling in waiting:
-            self.tell(sibling, message, now, condition)
+            self.set_unschedulable(sibling, message, now, condition)
 
     def fail_for_now(self, pod: PodRecord, message: str, plugins: Collection[str], now: float) -> None:
         """A plugin failed: the pod is tried again after a back-off, whatever happens."""
@@ -791,7 +791,7 @@ class Cycle:
             return
         pod.rejected_by = plugins
         self._queue.retry_later(pod, now)
-        self.tell(pod, message, now, "SchedulerError")
+        self.set_unschedulable(pod, message, now, "SchedulerError")
 
     def group_key(self, profile: Profile, pod: PodRecord) -> Key:
         """Pods with the same key fare alike; those of another queue may not."""
@@ -803,7 +803,7 @@ class Cycle:
         """The pod may not be placed now, whatever room there is."""
         self.fail(profile, pod, message, (), now, go_on=bool(pod.nominated))
 
-    def tell(self, pod: PodRecord, message: str, now: float, reason: str) -> None:
+    def set_unschedulable(self, pod: PodRecord, message: str, now: float, reason: str) -> None:
         """Says on the pod why it has no node, unless it says so already."""
         if pod.condition_message == message:
             return

@@ -54,9 +54,9 @@ class Jobs:
         self._prioritized = False
         """Whether any PodGroup ever had a say in how important its pods are."""
         self._running_estimates: dict[tuple[str, str], float] = {}
-        self.lengths_are_told = False
+        self.estimates_given = False
         """Whether any pod, or job, ever said how long it runs."""
-        self.lengths_changed = 0
+        self.estimates_changed = 0
         """Moves when something that runs may say something else."""
 
     def __len__(self) -> int:
@@ -296,13 +296,13 @@ class Jobs:
         meta, estimate = job.metadata, duration_or_none(job.spec.running_estimate)
         if estimate is not None:
             self._running_estimates[meta.namespace, meta.name] = estimate
-            self.lengths_changed += 1
-            self.lengths_are_told = True
+            self.estimates_changed += 1
+            self.estimates_given = True
         else:
             self.drop_volcano_job(job)
 
     def drop_volcano_job(self, job: VolcanoJob) -> None:
-        self.lengths_changed += 1
+        self.estimates_changed += 1
         self._running_estimates.pop((job.metadata.namespace, job.metadata.name), None)
 
     def estimate(self, pod: PodRecord) -> float | None:
@@ -342,7 +342,7 @@ class Jobs:
             job.reprioritized()
             for member in job.members.values():
                 if member.reservation is None:
-                    self._cluster.intake.reprioritize(member)
+                    self._cluster.pod_handlers.reprioritize(member)
         self.touch(job)
 
     def _drop_if_empty(self, job: Job) -> None:

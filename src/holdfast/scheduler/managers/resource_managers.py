@@ -89,7 +89,7 @@ class ResourceManagers:
             self.cpus.seen(pod, metadata)
             self.devices.seen(pod, metadata)
 
-    def told(self, pod: PodRecord, row: int) -> dict[str, str]:
+    def annotations_for(self, pod: PodRecord, row: int) -> dict[str, str]:
         """What is to be written on a pod that is bound to the row."""
         into: dict[str, str] = {}
         if self.awake:

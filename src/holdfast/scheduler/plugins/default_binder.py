@@ -11,5 +11,5 @@ class DefaultBinder(ClusterPlugin):
     wakes_on = Change.NONE
 
     def bind(self, pod: PodRecord, row: int) -> list[Decision]:
-        told = self.cluster.managers.told(pod, row)
+        told = self.cluster.managers.annotations_for(pod, row)
         return [Bind(pod.ref, self.cluster.nodes.name(row), told)]

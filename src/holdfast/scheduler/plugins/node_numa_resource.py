@@ -58,9 +58,9 @@ class NodeNUMAResource(ClusterPlugin):
             want = self._cpus.want(cls)
         except CpuWantError as error:
             return Rejected(str(error), error=error.error)
-        judging = self._cpus.judging
-        matters = Settled(lambda: (judging.matters(want), self._cpus.active))
-        if not judging.matters(want):
+        numa_filter = self._cpus.numa_filter
+        matters = Settled(lambda: (numa_filter.matters(want), self._cpus.active))
+        if not numa_filter.matters(want):
             return Filter.nothing(matters)
 
         devices = self.cluster.managers.devices
@@ -73,7 +73,7 @@ class NodeNUMAResource(ClusterPlugin):
                 by_numa = partial(asking.by_numa, later=devices.ahead if cls.pre_allocation else None)
             claimed = np.atleast_1d(view.claimed(CPU))
             rows = np.atleast_1d(view.rows)
-            return judging.lacks(want, rows, holds, claimed, by_numa, explain, cls.pre_allocation)
+            return numa_filter.lacks(want, rows, holds, claimed, by_numa, explain, cls.pre_allocation)
 
         def passes(view: View) -> Cells:
             ok = np.ones(len(np.atleast_1d(view.rows)), dtype=np.bool_)

@@ -73,7 +73,7 @@ class ReservationPlugin(ClusterPlugin):
             if isinstance(view.rows, int):
                 return self._when(view.rows, asked, known) if lacks else _NOW
             scores = np.where(lacks, known, _NOW)
-            if self.cluster.jobs.lengths_are_told:
+            if self.cluster.jobs.estimates_given:
                 for i in np.flatnonzero(lacks).tolist():
                     scores[i] = self._when(int(view.rows[i]), asked, int(scores[i]))
             return scores
@@ -82,7 +82,7 @@ class ReservationPlugin(ClusterPlugin):
 
     def _when(self, row: int, asked: list[tuple[int, int]], unknown: int) -> int:
         """The sooner there will be room, the better."""
-        when = room_at(self.cluster, row, asked) if self.cluster.jobs.lengths_are_told else None
+        when = room_at(self.cluster, row, asked) if self.cluster.jobs.estimates_given else None
         return unknown if when is None else _NOW - math.ceil(when * 1000)
 
     def can_preempt_for(self, cls: PodClass) -> bool:
@@ -113,7 +113,7 @@ class ReservationPlugin(ClusterPlugin):
         if reservation is not None:
             node = self.cluster.nodes.name(row)
             status = status_of(self.cluster.reservations, reservation, node, self.cluster.now)
-            told = dict(self.cluster.managers.told(pod, row))
+            told = dict(self.cluster.managers.annotations_for(pod, row))
             if reservation.clears:
                 told[PREEMPTS] = written(reservation.clears)
             reservation.last_status = status
@@ -123,7 +123,7 @@ class ReservationPlugin(ClusterPlugin):
         info = self.cluster.reservations.known[pod.reservation_uid]
         told = {RESERVATION_ALLOCATED: info.mark}
         if self.cluster.managers.awake:
-            told |= self.cluster.managers.told(pod, row)
+            told |= self.cluster.managers.annotations_for(pod, row)
         return [Bind(pod.ref, self.cluster.nodes.name(row), told)]
 
     def _apart(self, cls: PodClass) -> Filter:

@@ -63,7 +63,7 @@ class ReservationCache:
         """The uids of reservations that say they are."""
         self.are_kept = True
         """Whether there is a place for reservations: whether the API server knows the kind."""
-        self._intake = ReservationHandlers(self, cluster)
+        self._handlers = ReservationHandlers(self, cluster)
         self._affinities: dict[int, RequiredReservation] = {}
         self._matched: dict[int, MatchedReservations] = {}
         self._ledger.listeners.append(self._pod_moved)
@@ -88,7 +88,7 @@ class ReservationCache:
     # What is asked
 
     def get(self, name: str) -> ReservationInfo | None:
-        return self.known.get(self._intake.uid(name))
+        return self.known.get(self._handlers.uid(name))
 
     def hold(self, reservation: ReservationInfo) -> ReservationRow | None:
         return reservation.hold
@@ -163,7 +163,7 @@ class ReservationCache:
 
     def traits(self, metadata: ObjectMeta) -> Traits:
         """What sets the class of a pod apart because of reservations."""
-        return self._intake.traits(metadata)
+        return self._handlers.traits(metadata)
 
     def node_labels(self, row: int) -> Mapping[str, str]:
         info = self._nodes.info.get(row)
@@ -177,18 +177,18 @@ class ReservationCache:
     # Objects
 
     def put(self, reservation: Reservation) -> None:
-        self._intake.put(reservation)
+        self._handlers.put(reservation)
 
     def put_virtual(self, reservation: ReservationInfo, row: int) -> None:
         """A reservation without an object holds its room on the row; raises what is wrong with it."""
-        self._intake.put_virtual(reservation)
+        self._handlers.put_virtual(reservation)
         self.assume(reservation, row)
         self.note(reservation, "set aside", self._nodes.name(row))
         self.opened(reservation)
 
     def drop(self, uid: str, why: str = "deleted") -> None:
         """The object is gone."""
-        self._intake.drop(uid, why)
+        self._handlers.drop(uid, why)
 
     def finish(self, reservation: ReservationInfo, reason: str) -> None:
         """It holds nothing any more, for good."""
@@ -199,7 +199,7 @@ class ReservationCache:
         if reason == ReservationPhase.SUCCEEDED:
             meta, namespace = reservation.object.metadata, namespace_of(reservation.object)
             self._cluster.jobs.ended(meta, True, namespace)
-        self._intake.let_go(reservation)
+        self._handlers.let_go(reservation)
         self.dirty[reservation.uid] = None
 
     # Where it holds room
@@ -324,7 +324,7 @@ class ReservationCache:
         assert pod is not None
         self._ledger.resize(pod, amounts)
         self._cluster.managers.renew(pod)
-        self._intake.set_amounts(reservation, amounts)
+        self._handlers.set_amounts(reservation, amounts)
         reservation.resized = True
         self.note(reservation, "resized")
         self.opened(reservation)

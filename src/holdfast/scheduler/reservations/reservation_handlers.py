@@ -385,4 +385,4 @@ class ReservationHandlers:
         if not self._named[key]:
             del self._named[key]
         if (before == 0) != (before + count == 0):
-            self._cluster.intake.reclassify(name, uid)
+            self._cluster.pod_handlers.reclassify(name, uid)

@@ -121,7 +121,7 @@ class VirtualReservations:
         """The pods that wait until they are told otherwise, by uid, with what for. That may be replaced
         by its reservation, whose status they then wait for, or dropped; see `is_live`. Another one may
         have its id by then."""
-        self.untold: dict[str, None] = {}
+        self.unreported: dict[str, None] = {}
         """The ids of those whose pods must be told."""
         self.reports: list[Decision] = []
         self.figures = VirtualFigures()
@@ -181,7 +181,7 @@ class VirtualReservations:
         self.requirements.touch(id)
         return virtual
 
-    def has_told(self, ask: Ask) -> bool:
+    def has_reported(self, ask: Ask) -> bool:
         """Whether the pod says what is asked for on its behalf now."""
         virtual, requirement = self.by_id.get(ask.id), ask.requirement
         if virtual is None or requirement is None:
@@ -205,7 +205,7 @@ class VirtualReservations:
             virtual.asked_at = now
             virtual.deadline = now + self.settings.timeout
             virtual.failed = ""
-            self.untold[virtual.id] = None
+            self.unreported[virtual.id] = None
         virtual.waiting[pod.uid] = pod
         self.waits[pod.uid] = virtual
 
@@ -257,7 +257,7 @@ class VirtualReservations:
         for uid in edited:
             virtual = self._by_requester.get(uid)
             if virtual is not None and virtual.waiting:
-                self.untold[virtual.id] = None
+                self.unreported[virtual.id] = None
 
     def is_live(self, virtual: Virtual) -> bool:
         """Whether it is still set aside, neither replaced nor dropped."""
@@ -312,7 +312,7 @@ class VirtualReservations:
         now = self._cluster.now
         del self.by_id[virtual.id]
         self._no_longer_asked(virtual)
-        self.untold.pop(virtual.id, None)
+        self.unreported.pop(virtual.id, None)
         self.refused.pop(reservation.uid, None)
         self._cluster.reservations.drop(virtual.reservation.uid, "replaced")
         self.figures.created += 1
@@ -363,7 +363,7 @@ class VirtualReservations:
         if self.by_id.pop(virtual.id, None) is None:
             return
         self._no_longer_asked(virtual)
-        self.untold.pop(virtual.id, None)
+        self.unreported.pop(virtual.id, None)
         reservations = self._cluster.reservations
         for pod in reservations.allocated_pods(virtual.reservation):
             self._cluster.ledger.allocate_from(pod, "")
@@ -443,7 +443,7 @@ class VirtualReservations:
             self._no_longer_asked(virtual)
             self._by_requester[uid] = virtual
             virtual.requester = pod.ref
-            self.untold[virtual.id] = None
+            self.unreported[virtual.id] = None
             return True
         return False
 

@@ -40,7 +40,7 @@ from holdfast.scheduler.managers.numa.node_topology import (
     read_want,
 )
 from holdfast.scheduler.managers.numa.numa_allocator import NumaAllocator
-from holdfast.scheduler.managers.numa.topology_hints import Judging
+from holdfast.scheduler.managers.numa.topology_hints import NumaFilter
 from holdfast.scheduler.managers.resource_manager import Horizon, ResourceManager
 
 if TYPE_CHECKING:
@@ -108,8 +108,8 @@ class CPUManager(ResourceManager[Holding]):
         self._widest = 1
         self.default_policy = FULL_CORES
         self.fullest_first = False
-        self.judging = Judging(self, cluster.nodes)
-        self.placing = NumaAllocator(self, cluster.nodes)
+        self.numa_filter = NumaFilter(self, cluster.nodes)
+        self.allocator = NumaAllocator(self, cluster.nodes)
         self._wants: dict[int, Want | CpuWantError] = {}
         self._left: dict[int, NumaCapacity] = {}
         """What reservations have left, by hold."""
@@ -183,19 +183,19 @@ class CPUManager(ResourceManager[Holding]):
         if not self.active or want is None or row not in self.topologies:
             return frozenset(), False
         found = frozenset(numa for numa, _ in self.has(pod.uid).zones)
-        return found, self.placing.numa_policy(want, row) != BEST_EFFORT
+        return found, self.allocator.numa_policy(want, row) != BEST_EFFORT
 
     def particular(self, cls: PodClass, hold: ReservationRow) -> frozenset[int]:
         """Whether pods of the class would draw CPUs of their own on a reservation, not an amount."""
         want = self.sensible(cls)
         if want is None or not self.active or not self.has(hold.pod.uid).cpus:
             return _NO_SLOTS
-        return _CPU_SLOT if self.placing.is_bound(want, hold.row) else _NO_SLOTS
+        return _CPU_SLOT if self.allocator.is_bound(want, hold.row) else _NO_SLOTS
 
     def can_allocate_from(self, cls: PodClass, hold: ReservationRow) -> bool:
         """Whether a pod of the class would get some of the CPUs a reservation holds."""
         want = self.sensible(cls)
-        if want is None or not self.active or not self.placing.is_bound(want, hold.row):
+        if want is None or not self.active or not self.allocator.is_bound(want, hold.row):
             return False
         return bool(self.left(hold.index).cpus)
 
@@ -206,7 +206,7 @@ class CPUManager(ResourceManager[Holding]):
             return []
         rows, holds = np.array([hold.row]), np.array([hold.index])
         claimed = self._cluster.nodes.claimed[CPU, rows] - hold.left(CPU)
-        lacks = self.judging.lacks(want, rows, holds, claimed)
+        lacks = self.numa_filter.lacks(want, rows, holds, claimed)
         return [lack.text for lack in lacks]
 
     def lacking(self, pod: PodRecord, behind: Iterable[str]) -> list[str]:
@@ -256,7 +256,7 @@ class CPUManager(ResourceManager[Holding]):
         want = self.sensible(pod.cls)
         if want is None or not self.settled.get(pod.uid, self.nothing).cpus:
             return
-        spec = self.placing.decided(want, row)
+        spec = self.allocator.decided(want, row)
         if spec != want.given:
             into[names.RESOURCE_SPEC] = msgspec.json.encode(spec).decode()
 
@@ -331,7 +331,7 @@ class CPUManager(ResourceManager[Holding]):
             later = devices.later(pod.reservation, horizon)
             counts = asking.by_numa(np.array([row]), holds, self.counts.width, later)
         later_room = None if horizon is Horizon.NOW else self.ahead(row, pod.reservation, horizon)
-        return self.placing.choose(want, row, hold, later_room, counts)
+        return self.allocator.choose(want, row, hold, later_room, counts)
 
     def _is_as_asked(self, pod: PodRecord, what: Holding) -> bool:
         want = self.sensible(pod.cls)

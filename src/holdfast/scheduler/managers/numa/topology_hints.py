@@ -50,7 +50,7 @@ class NumaLack(NamedTuple):
     """Whether nothing anybody gives up could help."""
 
 
-class Judging:
+class NumaFilter:
     def __init__(self, cpus: CPUManager, nodes: NodeTable) -> None:
         self._cpus = cpus
         self._nodes = nodes
