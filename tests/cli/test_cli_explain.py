@@ -45,7 +45,7 @@ def explained(cluster: Clustered, *arguments: str) -> Raw:
 
 def test_nodes_are_listed_by_what_stands_against_them(cluster: Clustered) -> None:
     found = explained(cluster, "pod", "big")
-    assert found["summary"] == "No node will do."
+    assert found["summary"] == "No suitable node."
     assert {each["reason"]: (each["plugin"], each["nodes"]) for each in found["nodes"]} == {
         "Insufficient cpu": ("NodeResourcesFit", ["node-1"]),
         "node(s) had untolerated taint(s)": ("TaintToleration", ["node-2"]),
@@ -58,11 +58,11 @@ def test_nodes_are_listed_by_what_stands_against_them(cluster: Clustered) -> Non
 @pytest.mark.parametrize(
     ("name", "text"),
     [
-        ("big", "least is missing on node-1: 3 cpu"),
-        ("big", "reservations hold as much there, for others: gold, peak"),
+        ("big", "closest: node-1, short of 3 cpu"),
+        ("big", "reservations for others hold that much there: gold, peak"),
         ("big", "nodes that are cordoned (kubectl uncordon): node-3"),
-        ("big", "a toleration of dedicated=db:NoSchedule would open node-2"),
-        ("giant", "no node is as big: it asks for 100 cpu, the most a node has is 8"),
+        ("big", "tolerating dedicated=db:NoSchedule would make node-2 eligible"),
+        ("giant", "no node is large enough: it requests 100 cpu, the most a node has is 8"),
         ("gated", "scheduling gates to remove: example.com/hold"),
     ],
 )
@@ -95,8 +95,8 @@ def test_a_placed_pod_says_where_and_why(cluster: Clustered) -> None:
 @pytest.mark.parametrize(
     ("name", "summary"),
     [
-        ("gated", "It is kept back by scheduling gates."),
-        ("theirs", "It asks for somebody-else, which is not one of ours ("),
+        ("gated", "It is blocked by scheduling gates."),
+        ("theirs", "Its schedulerName is somebody-else, but this configuration serves "),
     ],
 )
 def test_pods_that_are_not_tried(cluster: Clustered, name: str, summary: str) -> None:
@@ -105,7 +105,7 @@ def test_pods_that_are_not_tried(cluster: Clustered, name: str, summary: str) ->
 
 def test_a_reservation_says_what_is_left_and_who_owns_it(cluster: Clustered) -> None:
     found = explained(cluster, "reservation", "peak")
-    assert found["summary"] == "It holds room on node-1; left are 4 cpu, 7Gi memory."
+    assert found["summary"] == "It reserves capacity on node-1; remaining: 4 cpu, 7Gi memory."
     assert found["owners"] == [
         "Pod/default/web-0 uses it",
         "Pod/default/greedy waits, and may use it",
@@ -115,8 +115,8 @@ def test_a_reservation_says_what_is_left_and_who_owns_it(cluster: Clustered) -> 
 def test_a_reservation_without_a_node_is_explained_like_a_pod(cluster: Clustered) -> None:
     cluster.create(reservation("too-big", "64", "x")).settle()
     found = explained(cluster, "rsv/too-big")
-    assert found["summary"] == "No node will do."
-    assert "no node is as big: it asks for 64 cpu, the most a node has is 8" in found["help"]
+    assert found["summary"] == "No suitable node."
+    assert "no node is large enough: it requests 64 cpu, the most a node has is 8" in found["help"]
 
 
 def test_a_reservation_that_waits_says_for_what(cluster: Clustered) -> None:
@@ -125,8 +125,8 @@ def test_a_reservation_that_waits_says_for_what(cluster: Clustered) -> None:
     cluster.create(reservation("ahead", "7", "y", preAllocation=True, pod=on_it)).settle()
     found = explained(cluster, "rsv", "ahead")
     assert found["phase"] == "Waiting"
-    assert found["summary"].startswith("It waits on node-2 until there is room for 7 cpu")
-    assert "lacking there: cpu" in found["help"]
+    assert found["summary"].startswith("It waits on node-2 until 7 cpu")
+    assert "short there of: cpu" in found["help"]
     assert any("Pod/default/running" in each for each in found["help"])
 
 
@@ -134,7 +134,7 @@ def test_an_ended_reservation_says_how(cluster: Clustered) -> None:
     cluster.create(reservation("past", "1", "z", expires="2020-01-01T00:00:00Z")).settle()
     found = explained(cluster, "rsv", "past")
     assert (found["phase"], found["told"]) == ("Failed", "reservation has expired")
-    assert found["summary"] == "It has ended, and holds nothing."
+    assert found["summary"] == "It has ended and reserves nothing."
 
 
 GROUP = {"annotations": {"scheduling.k8s.io/group-name": "train"}}
@@ -159,7 +159,7 @@ def test_a_group_says_who_fits_and_who_does_not(cluster: Clustered) -> None:
     ).settle()
     found = explained(cluster, "podgroup", "train")
     assert found["summary"] == (
-        "1 of 4 members have a node, 2 are needed. 1 more fit now; it waits for its turn."
+        "1 of 4 members have a node, 2 are needed. 1 more fit now; it is queued."
     )
     assert found["members"][:2] == [
         "Pod/default/train-0 is on node-3",
@@ -192,7 +192,7 @@ def test_members_are_found_however_they_name_their_group(cluster: Clustered) -> 
     assert found["members"][0].startswith("Pod/default/light-0 waits: ")
     found = explained(cluster, "pod", "light-0")
     assert found["summary"] == (
-        "It is placed with the rest of its job only: "
+        "It is placed only together with the rest of its job: "
         "PodGroup/default/light has 1 of the 3 pods it needs."
     )
 
@@ -202,20 +202,20 @@ def test_queues_that_take_nothing_are_named(cluster: Clustered) -> None:
     cluster.create(group("queued", queue="nowhere"), pod("queued-0", "1", metadata=waits)).settle()
     assert explained(cluster, "podgroup", "queued")["summary"] == (
         "0 of 1 members have a node, 1 are needed. "
-        "No nodes are looked for: queue nowhere does not exist."
+        "It is not being scheduled: queue nowhere does not exist."
     )
     found = explained(cluster, "pod", "queued-0")
-    assert found["summary"] == "No node is looked for: queue nowhere does not exist."
+    assert found["summary"] == "It is not being scheduled: queue nowhere does not exist."
 
 
 def test_text_is_for_people(cluster: Clustered) -> None:
     text = cluster("explain", "pod", "big").out
     for part in (
         "Pod default/big: Pending",
-        "  No node will do.",
-        "Told",
-        "Nodes that will not do",
-        "What would help",
+        "  No suitable node.",
+        "Condition",
+        "Infeasible nodes",
+        "Suggestions",
         "Events",
     ):
         assert part in text.splitlines(), text
@@ -246,16 +246,16 @@ def test_nothing_is_written(cluster: Clustered) -> None:
 
 
 def test_help_reads_well() -> None:
-    assert "why a pod, reservation or group has no node" in call("explain", "--help").out
+    assert "why a pod, reservation or pod group is pending" in call("explain", "--help").out
 
 
 @pytest.mark.parametrize(
     ("annotations", "summary"),
     [
-        ({}, "It waits until the reservation abc is made for it (cpu: 2)."),
+        ({}, "It waits until the reservation abc is created for it (cpu: 2)."),
         (
             {"scheduling.koordinator.sh/reservation-provision-error": "no quota"},
-            "The reservation asked for on its behalf, abc, was not made: no quota",
+            "The reservation requested for it, abc, was not created: no quota",
         ),
     ],
 )

@@ -19,8 +19,8 @@ EXACT = "scheduling.koordinator.sh/exact-match-reservation"
 GROUP = "scheduling.k8s.io/group-name"
 QUEUE = "scheduling.volcano.sh/queue-name"
 VOLCANO = "scheduling.volcano.sh/v1beta1"
-TOLERATION = "a toleration of dedicated=db:NoSchedule would open node-3"
-BOTH = "a toleration of dedicated=db:NoSchedule and spot:NoSchedule would open node-4"
+TOLERATION = "tolerating dedicated=db:NoSchedule would make node-3 eligible"
+BOTH = "tolerating dedicated=db:NoSchedule and spot:NoSchedule would make node-4 eligible"
 
 
 def _annotated(key: str, value: Any) -> Raw:
@@ -59,20 +59,20 @@ FULL = [pod(f"full-{i}", "6", nodeName=f"node-{i}") for i in (1, 2)]
 SITUATIONS: dict[str, tuple[Raw, list[str], list[str]]] = {
     "too big": (
         pod("p", "20"),
-        ["no node is as big: it asks for 20 cpu, the most a node has is 8"],
-        ["toleration", "least is missing"],
+        ["no node is large enough: it requests 20 cpu, the most a node has is 8"],
+        ["tolerating", "closest: "],
     ),
-    "taint": (pod("p", "4"), [TOLERATION, "least is missing on node-1: 2 cpu"], []),
+    "taint": (pod("p", "4"), [TOLERATION, "closest: node-1, short of 2 cpu"], []),
     "taint, and too little there": (
         pod("p", "8"),
-        ["least is missing on node-1: 6 cpu"],
-        ["would open node-3"],
+        ["closest: node-1, short of 6 cpu"],
+        ["would make node-3 eligible"],
     ),
-    "taint of two": (pod("p", "4", **_on("node-4")), [BOTH], ["would open node-3"]),
-    "label no node has": (pod("p", "1", nodeSelector={"disk": "nvme"}), [], ["toleration", "least"]),
-    "spread over a label no node has": (pod("p", "1", "spread", **SPREAD), [], ["toleration", "least"]),
-    "anti-affinity": (pod("p", "1", **_apart("full")), [], ["toleration", "least"]),
-    "host port": (pod("p", **_ports(80), **_on("node-1")), [], ["toleration", "least"]),
+    "taint of two": (pod("p", "4", **_on("node-4")), [BOTH], ["would make node-3 eligible"]),
+    "label no node has": (pod("p", "1", nodeSelector={"disk": "nvme"}), [], ["tolerating", "least"]),
+    "spread over a label no node has": (pod("p", "1", "spread", **SPREAD), [], ["tolerating", "least"]),
+    "anti-affinity": (pod("p", "1", **_apart("full")), [], ["tolerating", "least"]),
+    "host port": (pod("p", **_ports(80), **_on("node-1")), [], ["tolerating", "least"]),
     "cordoned": (
         pod("p", "1", **_on("node-5")),
         ["nodes that are cordoned (kubectl uncordon): node-5"],
@@ -91,22 +91,22 @@ SITUATIONS: dict[str, tuple[Raw, list[str], list[str]]] = {
     "claim that is missing": (
         pod("p", volumes=[{"name": "v", "persistentVolumeClaim": {"claimName": "nope"}}]),
         [],
-        ["toleration", "least"],
+        ["tolerating", "least"],
     ),
     "names a reservation that is not there": (
         pod("p", metadata=_annotated(AFFINITY, {"name": "nope"})),
-        ["there is no reservation nope, which it names"],
-        ["toleration", "least"],
+        ["the reservation it names, nope, does not exist"],
+        ["tolerating", "least"],
     ),
     "names a reservation of others": (
         pod("p", metadata=_annotated(AFFINITY, {"name": "theirs"})),
-        ["the reservation theirs, which it names, is for other owners (spec.owners)"],
-        ["toleration", "least"],
+        ["the reservation it names, theirs, is for other owners (spec.owners)"],
+        ["tolerating", "least"],
     ),
     "selects no reservation": (
         pod("p", "1", "own", metadata=_annotated(AFFINITY, {"reservationSelector": {"no": "such"}})),
         [],
-        ["toleration", "least"],
+        ["tolerating", "least"],
     ),
     "exact match": (
         pod(
@@ -117,14 +117,14 @@ SITUATIONS: dict[str, tuple[Raw, list[str], list[str]]] = {
             | {"annotations": {AFFINITY: "{}", EXACT: json.dumps({"resourceNames": ["cpu"]})}},
         ),
         [],
-        ["toleration", "least"],
+        ["tolerating", "least"],
     ),
     "restricted reservation, too small": (
         pod("p", "2", "own", metadata={"labels": {"app": "own"}} | _annotated(AFFINITY, {})),
         [],
         ["toleration"],
     ),
-    "other scheduler": (pod("p", schedulerName="nobody"), [], ["toleration", "least"]),
+    "other scheduler": (pod("p", schedulerName="nobody"), [], ["tolerating", "least"]),
     "queue too small": (
         pod("p", "4", metadata=_annotated(QUEUE, "small")),
         [
@@ -209,10 +209,10 @@ def test_an_owners_own_waiting_reservation_is_not_counted_against_it(small: Clus
         reservation("ahead", "4", "own", preAllocation=True, pod={"nodeName": "node-1"})
     ).settle()
     small.create(pod("owner", "4", "own"), pod("stranger", "1")).settle()
-    assert "least is missing on node-1: 3 cpu" in explained(small, "pod", "owner")["help"]
+    assert "closest: node-1, short of 3 cpu" in explained(small, "pod", "owner")["help"]
     found = explained(small, "pod", "stranger")["help"]
-    assert "reservations hold as much on node-1, for others: ahead" in found or (
-        "reservations hold as much there, for others: ahead" in found
+    assert "reservations for others hold that much on node-1: ahead" in found or (
+        "reservations for others hold that much there: ahead" in found
     )
 
 
@@ -230,7 +230,7 @@ def test_a_hold_for_the_pod_itself_is_not_counted_against_it(small: Clustered) -
         owners=[{"object": {"kind": "Pod", "name": "big", "namespace": "default", "uid": uid}}],
     )
     small.create(held).settle()
-    assert "least is missing on node-1: 6 cpu" in explained(small, "pod", "big")["help"]
+    assert "closest: node-1, short of 6 cpu" in explained(small, "pod", "big")["help"]
 
 
 def test_nodes_held_for_a_starving_job_are_named_with_it(small: Clustered) -> None:
@@ -248,8 +248,8 @@ def test_nodes_held_for_a_starving_job_are_named_with_it(small: Clustered) -> No
     )
     small.create(held, pod("small", "1")).settle()
     found = explained(small, "pod", "small")
-    assert "nodes held for Pod/default/big, which starves: node-1" in found["help"]
-    assert "least is missing on node-1: 6 cpu" in explained(small, "pod", "big")["help"]
+    assert "nodes held for Pod/default/big, which is starving: node-1" in found["help"]
+    assert "closest: node-1, short of 6 cpu" in explained(small, "pod", "big")["help"]
 
 
 def test_a_nominated_pod_says_who_is_stopping(small: Clustered) -> None:
@@ -265,8 +265,8 @@ def test_a_nominated_pod_says_who_is_stopping(small: Clustered) -> None:
     ).settle()
     small.create(pod("urgent", "5", priorityClassName="high")).settle()
     found = explained(small, "pod", "urgent")
-    assert found["summary"] == "node-1 is being cleared for it."
-    assert found["help"] == ["pods that are stopping on node-1: Pod/default/low"]
+    assert found["summary"] == "node-1 is nominated for it; victims are terminating there."
+    assert found["help"] == ["pods terminating on node-1: Pod/default/low"]
 
 
 def test_a_gang_its_queue_can_never_admit(small: Clustered) -> None:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import msgspec
 import pytest
 
-from holdfast.cli.explanation.pods import promised_to
+from holdfast.cli.explanation.pods import matching_reservations
 from holdfast.cli.explanation.report import place, rank
 from holdfast.local.setup import SchedulerFactory
 from holdfast.plugin import (
@@ -486,7 +486,7 @@ def explained(stage: Stage) -> Act:
     stage.scheduler.cycle.new_round()
     found = place(stage.scheduler, record)
     rank(stage.scheduler, found)
-    promised_to(stage.scheduler.cluster, found.column)
+    matching_reservations(stage.scheduler.cluster, found.column)
     stage.fault.is_on = False
     stage.add(node("b", cpu=8))
     return Act(("doomed",), ("other",), said=found.message)

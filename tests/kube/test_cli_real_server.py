@@ -47,7 +47,7 @@ def test_reserve_get_and_explain(real_cluster: RealServer, tmp_path: Path) -> No
     theirs = found("explain", "pod", "theirs")
     assert theirs["told"].startswith("0/2 nodes are available: 2 Insufficient cpu.")
     where = found("explain", "pod", "mine")["node"]
-    assert f"least is missing on {where}: 1 cpu" in theirs["help"]
+    assert f"closest: {where}, short of 1 cpu" in theirs["help"]
     held = {row[0]: row[3] for row in ask("get", "nodes", "--no-headers").rows()}
     assert held.pop(where) == "0", "the used one has ended, and holds nothing"
     assert list(held.values()) == ["3"]

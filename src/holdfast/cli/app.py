@@ -1,9 +1,9 @@
-"""The command and its subcommands.
+"""The `holdfast` command and its subcommands.
 
 A subcommand's module is imported when it is called, or when help lists it, so `holdfast --version`
-does not pay for the simulation. A new command is a file and a line in `_COMMANDS`.
+does not import the simulation. A new command is a file and a line in `_COMMANDS`.
 
-Exit status: 0 done, 1 something given is wrong (usage included), 2 Holdfast itself went wrong.
+Exit status: 0 success, 1 invalid input (usage included), 2 an internal error.
 """
 
 import sys
@@ -72,10 +72,10 @@ def _print_version(wanted: bool) -> None:
 @app.callback()
 def holdfast(
     version: bool = typer.Option(
-        False, "--version", callback=_print_version, is_eager=True, help="Say which version this is."
+        False, "--version", callback=_print_version, is_eager=True, help="Print the version."
     ),
 ) -> None:
-    """A Kubernetes scheduler that schedules promises as well as pods."""
+    """A Kubernetes scheduler that reserves capacity."""
 
 
 def run() -> None:
@@ -102,7 +102,7 @@ def run() -> None:
 
 
 def _program() -> str:
-    """How we were called; kubectl runs what is named `kubectl-holdfast` as `kubectl holdfast`."""
+    """The name this was called by; kubectl runs `kubectl-holdfast` as `kubectl holdfast`."""
     return "kubectl holdfast" if Path(sys.argv[0]).stem == "kubectl-holdfast" else "holdfast"
 
 

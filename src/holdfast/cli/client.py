@@ -1,4 +1,4 @@
-"""Objects of an API server as they are on the wire; what it refuses is said in kubectl's words."""
+"""The CLI's API client: raw objects, and errors in kubectl's words."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -96,7 +96,7 @@ class Server:
 
 
 def ask(where: Where, work: Callable[[Server], Awaitable[T]]) -> T:
-    """What comes of asking the cluster. Raises Failure."""
+    """Runs a query against the cluster. Raises Failure."""
 
     async def connected(access: Access) -> T:
         async with Client(access, connections=8) as client:
@@ -114,7 +114,7 @@ def ask(where: Where, work: Callable[[Server], Awaitable[T]]) -> T:
 
 
 def failure(error: KubernetesError, server: str = "") -> Failure:
-    """As kubectl says it."""
+    """The Failure for an API error, in kubectl's words."""
     if isinstance(error, ApiError):
         return Failure(1, [refusal(error)], as_it_is=error.status != 401)
     if isinstance(error, Unreachable):
@@ -133,7 +133,7 @@ def refusal(error: ApiError) -> str:
 
 
 def named(info: KindInfo, raw: Raw) -> Raw:
-    """Items of a list do not say what they are."""
+    """The object with apiVersion and kind, which items of a list lack."""
     return {**raw, "apiVersion": info.api_version, "kind": info.kind}
 
 

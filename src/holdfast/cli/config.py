@@ -1,4 +1,4 @@
-"""`holdfast crds`: the CustomResourceDefinitions, for `kubectl apply -f -`."""
+"""`holdfast config` (defaults, validation, RBAC of plugins) and `holdfast crds`."""
 
 from collections.abc import Iterable
 from typing import Annotated, Any
@@ -23,7 +23,7 @@ def crds(
     typer.echo(as_yaml(definitions(*names or ())), nl=False)
 
 
-# `holdfast config`: the defaults, whether a file is right, and what its plugins must be allowed.
+# `holdfast config`
 
 
 app = typer.Typer(
@@ -36,7 +36,7 @@ app = typer.Typer(
 
 @app.command("default")
 def default() -> None:
-    """Print the configuration that holds when no file is given."""
+    """Print the default configuration."""
     import yaml
 
     from holdfast.scheduler.framework.config import default_configuration
@@ -50,7 +50,7 @@ def default() -> None:
 def validate(
     file: Annotated[str, typer.Argument(help="A KubeSchedulerConfiguration.", show_default=False)],
 ) -> None:
-    """Say what is wrong with a configuration file, if anything is."""
+    """Report errors in a configuration file."""
     from holdfast.cli.options import load_setup
     from holdfast.scheduler.assembly import declared_kinds
 
@@ -96,7 +96,7 @@ def rbac(
     typer.echo(yaml.safe_dump_all(plugin_rbac(kinds, namespace, name), sort_keys=False), nl=False)
 
 
-# What the scheduler's account must be allowed for the plugins that read further kinds of objects.
+# RBAC for plugins that read further kinds of objects
 
 
 NAME = "holdfast-plugins"
@@ -105,7 +105,7 @@ _API = "rbac.authorization.k8s.io"
 
 
 def rules(kinds: Iterable[ObjectKind]) -> list[dict[str, Any]]:
-    """One for each API group, of a ClusterRole."""
+    """The rules of a ClusterRole, one for each API group."""
     plurals: dict[str, list[str]] = {}
     for kind in kinds:
         of_group = plurals.setdefault(kind.group, [])

@@ -30,24 +30,23 @@ def explain(
     ],
     name: Annotated[str | None, typer.Argument(metavar="NAME", show_default=False)] = None,
     output: Annotated[
-        OutputReport, typer.Option("-o", "--output", help="How to tell it.")
+        OutputReport, typer.Option("-o", "--output", help="Output format.")
     ] = OutputReport.TEXT,
     config: Config = None,
     kubeconfig: Kubeconfig = None,
     context: Context = None,
     namespace: Namespace = None,
 ) -> None:
-    """Tell why a pod, reservation or group has no node, or where it went.
+    """Explain why a pod, reservation or pod group is pending, or why it is where it is.
 
-    Reads what the scheduler reads and asks one with the same plugins, here and now; nothing is
-    written.
+    Reads what the scheduler reads and queries a scheduler with the same plugins; nothing is written.
     """
     from holdfast.cli.client import Server, ask
     from holdfast.cli.explanation.pods import explain_group, explain_pod
     from holdfast.cli.explanation.reservations import explain_reservation
     from holdfast.cli.options import load_setup
     from holdfast.cli.printing import as_json, as_yaml
-    from holdfast.cli.snapshot import take_picture
+    from holdfast.cli.snapshot import take_snapshot
 
     if name is None:
         kind, _, name = kind.partition("/")
@@ -64,8 +63,8 @@ def explain(
     setup = load_setup(config)
 
     async def work(server: Server) -> str:
-        picture = await take_picture(server, setup)
-        report = await explain_one(server, picture, name, server.namespace)
+        snapshot = await take_snapshot(server, setup)
+        report = await explain_one(server, snapshot, name, server.namespace)
         match output:
             case OutputReport.JSON:
                 return as_json(report.data())

@@ -1,4 +1,4 @@
-"""`holdfast get`"""
+"""`holdfast get` and `holdfast describe`"""
 
 import time
 from collections.abc import Sequence
@@ -52,10 +52,10 @@ def get(
     context: Context = None,
     namespace: NarrowingNamespace = None,
 ) -> None:
-    """Show reservations, holds, nodes, and what waits.
+    """Show reservations, holds, nodes, and pending pods.
 
-    `nodes` are shown as the scheduler counts them: requested, held by reservations, free. `queue` is
-    what waits for a node, in the order it will be tried; `queues` are the Queue objects.
+    `nodes` are shown as the scheduler counts them: requested, held by reservations, free. `queue` has
+    the pending pods and reservations in scheduling order; `queues` are the Queue objects.
     """
     from holdfast.cli.client import Server, ask
     from holdfast.cli.kinds.kind import Query
@@ -139,7 +139,7 @@ def _show(found: "Sequence[Found]", output: Output, heading: bool, single: bool)
 
 
 def _table(found: "Found", output: Output, heading: bool, prefixed: bool) -> str:
-    """Where there are several tables, names say of what."""
+    """The table; with several tables, names include the type."""
     from holdfast.cli.printing import table
 
     shown = _shown(found.columns, output)
@@ -164,7 +164,9 @@ def _name(raw: "Raw") -> str:
 async def _follow(
     server: "Server", kind: "PlainKind", found: "Found", query: "Query", output: Output
 ) -> None:
-    """A row, or an object, for every change, in columns as wide as those above where that is enough."""
+    """Prints a row, or an object, for every change, in the columns of the table above if they are
+    wide enough.
+    """
     from holdfast.cli.printing import NONE, as_json, as_yaml
 
     shown = _shown(kind.columns, output)
@@ -204,7 +206,7 @@ def describe(
     context: Context = None,
     namespace: NarrowingNamespace = None,
 ) -> None:
-    """Tell all about a reservation, hold, node, or what waits."""
+    """Show the details of a reservation, hold, node, or pending pod."""
     from holdfast.cli.client import Server, ask
     from holdfast.cli.kinds.kind import Query
 

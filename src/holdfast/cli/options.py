@@ -1,4 +1,4 @@
-"""How a command fails: with a status, and a line for each thing to say."""
+"""What commands share: the Failure error, configuration loading, logging, and common options."""
 
 import asyncio
 import enum
@@ -20,7 +20,7 @@ from holdfast.sim.manifests import load_one
 
 
 class Failure(HoldfastError):
-    """`as_it_is` says that the lines are whole sentences of somebody else."""
+    """Ends a command with a status and error lines. `as_it_is` prints the lines without a prefix."""
 
     def __init__(self, status: int, lines: list[str], as_it_is: bool = False) -> None:
         super().__init__("\n".join(lines))
@@ -29,7 +29,7 @@ class Failure(HoldfastError):
         self.as_it_is = as_it_is
 
 
-# Configuration files to schedulers; what is wrong with one is said with the file's name.
+# Configuration files
 
 
 def load_setup(path: str | None) -> SchedulerFactory:
@@ -44,8 +44,8 @@ def load_setup(path: str | None) -> SchedulerFactory:
         raise Failure(1, [str(error)]) from None
 
 
-# What a long-running command says while it runs: on stderr, a line of JSON for each thing that
-# happens; for people at a terminal, something to read. `HOLDFAST_LOG_LEVEL` says how much.
+# Logging of long-running commands: JSON lines on stderr, readable text on a terminal; the level is
+# `HOLDFAST_LOG_LEVEL`.
 
 
 def log_to_stderr() -> Any:
@@ -76,11 +76,11 @@ def _level() -> int:
     return level
 
 
-# The options all commands about a cluster have.
+# Options of commands that query a cluster
 
 
 def optional(*flags: str, metavar: str, help: str) -> Any:
-    """An option that says in its help what is done without it."""
+    """An option whose help describes the default."""
     return typer.Option(*flags, metavar=metavar, help=help, show_default=False)
 
 
@@ -137,7 +137,7 @@ class Output(enum.StrEnum):
 
 
 class OutputReport(enum.StrEnum):
-    """`-o` of commands that tell something about one object."""
+    """`-o` of commands that report on one object."""
 
     TEXT = "text"
     JSON = "json"
@@ -145,7 +145,7 @@ class OutputReport(enum.StrEnum):
 
 
 class Where(NamedTuple):
-    """Which cluster is asked."""
+    """Which cluster is queried."""
 
     kubeconfig: str | None = None
     context: str | None = None
@@ -153,7 +153,7 @@ class Where(NamedTuple):
     """None if none was given."""
 
 
-# What `holdfast run` and `holdfast provisioner` share: where they tell how they are, how they end.
+# Options of `holdfast run` and `holdfast provisioner`
 
 
 HealthAddress = Annotated[
@@ -208,7 +208,7 @@ def logger() -> Callable[..., None]:
 
 
 def run_loop(main: Callable[[], Any]) -> None:
-    """On uvloop where it is installed: it makes a quarter more of the same processor."""
+    """Runs on uvloop if it is installed, which takes a quarter less CPU time."""
     from importlib import import_module
     from importlib.util import find_spec
 
@@ -219,7 +219,7 @@ def run_loop(main: Callable[[], Any]) -> None:
 
 @contextmanager
 def failures(health_address: str) -> Iterator[None]:
-    """What the server, or the port, has against it is told as a Failure."""
+    """Turns errors of the server or of the health port into a Failure."""
     from holdfast.kube.errors import KubernetesError
 
     try:

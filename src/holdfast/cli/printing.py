@@ -1,4 +1,4 @@
-"""Tables, YAML, JSON and names, as kubectl prints them."""
+"""Tables, YAML, JSON and names in kubectl's formats."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,7 +21,7 @@ _MI = 1 << 20
 
 
 def table(headers: Sequence[str], rows: Iterable[Sequence[str]], heading: bool = True) -> list[str]:
-    """Lines with columns three blanks apart; what is empty is said to be."""
+    """Lines with columns three blanks apart; empty cells are `<none>`."""
     lines = [[*headers]] if heading else []
     lines += [[cell or NONE for cell in row] for row in rows]
     widths = [max((len(line[i]) for line in lines), default=0) for i in range(len(headers))]
@@ -33,12 +33,12 @@ def _padded(line: Sequence[str], widths: Sequence[int]) -> Iterable[str]:
 
 
 def as_yaml(raw: Any) -> str:
-    """Keys in order of the alphabet, as kubectl has them."""
+    """Keys in alphabetical order, like kubectl."""
     return write_yaml(raw, sort_keys=True)
 
 
 def as_manifest(raw: Raw) -> str:
-    """Keys as they were written, for people to keep."""
+    """Keys in the order written."""
     return write_yaml(raw)
 
 
@@ -79,7 +79,7 @@ def some(names: Sequence[str], most: int = 3) -> str:
 
 
 def shown(resource: str, amount: int) -> str:
-    """As Kubernetes would print it, but bytes to the mebibyte where there are many."""
+    """Kubernetes's format, but large byte amounts rounded to mebibytes."""
     if amount < 0:
         return f"-{shown(resource, -amount)}"
     if resource in ("memory", "ephemeral-storage") or resource.startswith("hugepages-"):
@@ -94,7 +94,7 @@ def taint_text(taint: Raw) -> str:
 
 
 class Description:
-    """`kubectl describe`'s look: names and values, values below each other, parts indented."""
+    """The format of `kubectl describe`: names and aligned values, nested parts indented."""
 
     def __init__(self) -> None:
         self._lines: list[tuple[int, str, str | None]] = []

@@ -1,4 +1,6 @@
-"""What a reservation is asked to be, and what is wrong with how that was said: flag by flag."""
+"""Builds the reservations of `holdfast reserve` from its flags or from a workload, and validates
+them.
+"""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -25,7 +27,7 @@ Raw = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class ReserveOptions:
-    """What was said; None and empty where nothing was."""
+    """The given flags; None or empty if not given."""
 
     name: str = ""
     replicas: int | None = None
@@ -67,7 +69,7 @@ def read_resources(
 
 
 def read_owners(selectors: Sequence[str], namespace: str) -> list[Raw]:
-    """Each an alternative; the parts of one must all hold. Raises Failure."""
+    """Alternative owners; all parts of one must match. Raises Failure."""
     owners = []
     for text in selectors:
         if not text.strip():
@@ -121,17 +123,17 @@ def check_lifetime(ttl: str | None, expires: str | None) -> None:
 
 @contextmanager
 def _flag(name: str) -> Iterator[None]:
-    """What is wrong with a text is said with the flag it was given by."""
+    """Prefixes errors with the flag."""
     try:
         yield
     except MalformedText as error:
         raise Failure(1, [f"{name}: {error}"]) from None
 
 
-# What workloads say of the pods they make: the template, who those pods are, and how many.
+# Workloads as the source: pod template, owner, number of replicas.
 #
-# Pods of a Deployment belong to ReplicaSets that come and go, so they are known by their labels. Pods
-# of the other workloads name theirs as their controller.
+# Pods of a Deployment belong to ReplicaSets that change, so they are matched by labels. Pods of other
+# workloads are matched by their controller.
 
 
 class Source(NamedTuple):
@@ -166,7 +168,7 @@ _WORKLOADS = (
 
 
 def find_workload(text: str) -> tuple[KindInfo, str]:
-    """Of `deployment/web`: the kind and the name. Raises Failure."""
+    """The kind and the name in `deployment/web`. Raises Failure."""
     kind, slash, name = text.partition("/")
     known = {
         alias: each.info
@@ -212,8 +214,9 @@ def source_of(raw: Raw, namespace: str) -> Source:
 
 
 def _template(given: Raw, namespace: str) -> Raw:
-    """What scheduling reads of it. The rest (environments, commands, mounts) is nobody's business who
-    may see reservations."""
+    """The fields of the template that scheduling reads. Environments, commands and mounts are left
+    out, since readers of reservations need not see them.
+    """
     metadata = {
         key: value
         for key, value in (given.get("metadata") or {}).items()
@@ -234,7 +237,7 @@ def _known(raw: Raw, type: type[Struct]) -> Raw:
     }
 
 
-# Reservations as they are sent, checked by the rules every reservation is checked by.
+# Building and validation
 
 
 _NOTHING = (
@@ -253,17 +256,17 @@ _FLAGS = {
 }
 
 
-def make_reservations(wishes: ReserveOptions, source: Source | None) -> list[Raw]:
+def make_reservations(options: ReserveOptions, source: Source | None) -> list[Raw]:
     """One for each replica. Raises Failure."""
-    replicas = wishes.replicas
+    replicas = options.replicas
     if replicas is None:
         replicas = source.replicas if source is not None else 1
     if replicas < 1:
         raise Failure(1, [f"--replicas: must be at least 1, got {replicas}"])
-    base = wishes.name or (source.name if source is not None else _name_after(wishes.owners))
-    spec = _spec(wishes, source)
+    base = options.name or (source.name if source is not None else _name_after(options.owners))
+    spec = _spec(options, source)
     names = [base] if replicas == 1 else [f"{base}-{number}" for number in range(1, replicas + 1)]
-    made = [_reservation(name, wishes, spec) for name in names]
+    made = [_reservation(name, options, spec) for name in names]
     problems = [f"{_origin(error.field)}{error.field}: {error.message}" for error in validate(made[-1])]
     if problems:
         raise Failure(1, problems)
@@ -271,15 +274,15 @@ def make_reservations(wishes: ReserveOptions, source: Source | None) -> list[Raw
 
 
 def holds_nothing(reservation: Raw) -> bool:
-    """Whether its template asks for no resource at all, so that only a pod's place is held."""
+    """Whether the template requests no resources, so that only a pod slot is reserved."""
     spec = convert(reservation["spec"]["template"].get("spec") or {}, PodSpec)
     return not any(pod_requests(Pod(spec=spec)).values())
 
 
-def _reservation(name: str, wishes: ReserveOptions, spec: Raw) -> Raw:
+def _reservation(name: str, options: ReserveOptions, spec: Raw) -> Raw:
     metadata: Raw = {"name": name}
-    if wishes.labels:
-        metadata["labels"] = dict(wishes.labels)
+    if options.labels:
+        metadata["labels"] = dict(options.labels)
     return {
         "apiVersion": RESERVATION_API,
         "kind": "Reservation",
@@ -288,47 +291,47 @@ def _reservation(name: str, wishes: ReserveOptions, spec: Raw) -> Raw:
     }
 
 
-def _spec(wishes: ReserveOptions, source: Source | None) -> Raw:
-    owners = wishes.owners or (source.owners if source is not None else [])
+def _spec(options: ReserveOptions, source: Source | None) -> Raw:
+    owners = options.owners or (source.owners if source is not None else [])
     if not owners:
         raise Failure(1, ["--owner: is required: the labels of the pods it is for, such as app=web"])
-    spec: Raw = {"template": _template_reservation_builder(wishes, source), "owners": owners}
-    if wishes.ttl is not None:
-        spec["ttl"] = wishes.ttl
-    if wishes.expires is not None:
-        spec["expires"] = wishes.expires
-    if wishes.once is not None:
-        spec["allocateOnce"] = wishes.once
-    if wishes.policy:
-        spec["allocatePolicy"] = wishes.policy
-    if wishes.ahead:
+    spec: Raw = {"template": _pod_template(options, source), "owners": owners}
+    if options.ttl is not None:
+        spec["ttl"] = options.ttl
+    if options.expires is not None:
+        spec["expires"] = options.expires
+    if options.once is not None:
+        spec["allocateOnce"] = options.once
+    if options.policy:
+        spec["allocatePolicy"] = options.policy
+    if options.ahead:
         spec["preAllocation"] = True
     return spec
 
 
-def _template_reservation_builder(wishes: ReserveOptions, source: Source | None) -> Raw:
+def _pod_template(options: ReserveOptions, source: Source | None) -> Raw:
     if source is not None:
         template = deepcopy(source.template)
-    elif wishes.resources:
-        template = {"metadata": {"namespace": wishes.namespace}} if wishes.namespace else {}
+    elif options.resources:
+        template = {"metadata": {"namespace": options.namespace}} if options.namespace else {}
     else:
         raise Failure(1, [_NOTHING])
     spec: Raw = template.setdefault("spec", {})
-    if wishes.resources:
+    if options.resources:
         # What is asked for by hand takes the place of what the workload's containers ask for.
-        spec["containers"] = [{"name": "main", "resources": {"requests": dict(wishes.resources)}}]
+        spec["containers"] = [{"name": "main", "resources": {"requests": dict(options.resources)}}]
         spec.pop("initContainers", None)
         spec.pop("resources", None)
         spec.pop("overhead", None)
-    if wishes.node:
-        spec["nodeName"] = wishes.node
-    if wishes.node_selector:
-        spec["nodeSelector"] = {**(spec.get("nodeSelector") or {}), **wishes.node_selector}
+    if options.node:
+        spec["nodeName"] = options.node
+    if options.node_selector:
+        spec["nodeSelector"] = {**(spec.get("nodeSelector") or {}), **options.node_selector}
     return template
 
 
 def _name_after(owners: list[Raw]) -> str:
-    """The first label's value of the first owner, where that can be a name."""
+    """The value of the first owner's first label, if it is a valid name."""
     for owner in owners:
         for value in ((owner.get("labelSelector") or {}).get("matchLabels") or {}).values():
             name = "".join(c if c.isalnum() and c.isascii() else "-" for c in value.lower()).strip("-")

@@ -104,13 +104,13 @@ def reserve(
     ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the YAML, create nothing.")] = False,
     output: Annotated[
-        Made | None, typer.Option("-o", "--output", help="What to print.", show_default=False)
+        Made | None, typer.Option("-o", "--output", help="Output format.", show_default=False)
     ] = None,
     kubeconfig: Kubeconfig = None,
     context: Context = None,
     namespace: OwnersNamespace = None,
 ) -> None:
-    """Reserve room for pods that are not there yet.
+    """Reserve capacity for pods that do not exist yet.
 
     From a workload (`holdfast reserve deployment/web --replicas 3`), whose pods may then use it, or by
     hand: `holdfast reserve --cpu 4 --memory 8Gi --replicas 3 --owner app=web --ttl 2h`. With
@@ -131,7 +131,7 @@ def reserve(
     if source is not None and file is not None:
         raise Failure(1, ["--filename: cannot be given together with a SOURCE; keep one of them"])
     check_lifetime(ttl, expires)
-    wishes = ReserveOptions(
+    options = ReserveOptions(
         name=name or "",
         replicas=replicas,
         resources=read_resources(cpu, memory, gpu, resource or ()),
@@ -155,24 +155,24 @@ def reserve(
             info, named = workload
             found = await server.get(info, named, server.namespace)
             origin = source_of(found, server.namespace)
-        made = _made(wishes, origin)
-        return made if dry_run else await _create(server, made, output, bool(wishes.name))
+        made = _made(options, origin)
+        return made if dry_run else await _create(server, made, output, bool(options.name))
 
     where = Where(kubeconfig, context, namespace)
     if dry_run:
         # Nothing is asked of a server unless the source is there.
-        made = ask(where, read_and_make) if workload is not None else _made(wishes, from_file)
+        made = ask(where, read_and_make) if workload is not None else _made(options, from_file)
         _print(made, output or Made.YAML)
         return
     if workload is None:
-        make_reservations(wishes, from_file)  # what is wrong with it is said before anything is asked
+        make_reservations(options, from_file)  # what is wrong with it is said before anything is asked
     _print(ask(where, read_and_make), output)
 
 
-def _made(wishes: "ReserveOptions", source: "Source | None") -> "list[Raw]":
+def _made(options: "ReserveOptions", source: "Source | None") -> "list[Raw]":
     from holdfast.cli.reservation_builder import holds_nothing, make_reservations
 
-    made = make_reservations(wishes, source)
+    made = make_reservations(options, source)
     if holds_nothing(made[0]):
         typer.echo("warning: its pods ask for no resources, so only their places are held", err=True)
     return made
@@ -193,7 +193,7 @@ def _read_file(file: str, namespace: str) -> "Source":
 
 
 async def _create(server: "Server", made: "list[Raw]", output: Made | None, named: bool) -> "list[Raw]":
-    """One after the other; what was created before one was refused is said."""
+    """Creates the reservations one by one; on an error, prints those created before."""
     from holdfast.cli.client import RESERVATION, refusal
     from holdfast.kube.errors import ApiError
 

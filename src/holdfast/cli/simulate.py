@@ -63,7 +63,7 @@ def simulate(
     ] = None,
     seed: Annotated[int, typer.Option("--seed", metavar="N", help="What uids are made from.")] = 0,
     output: Annotated[
-        SimulateOutput, typer.Option("-o", "--output", help="What to print.")
+        SimulateOutput, typer.Option("-o", "--output", help="Output format.")
     ] = SimulateOutput.TABLE,
     report: Annotated[
         Path | None,
@@ -78,7 +78,7 @@ def simulate(
         ),
     ] = False,
 ) -> None:
-    """Run a scenario on a cluster that is not there, in virtual time."""
+    """Run a scenario on a simulated cluster in virtual time."""
     from holdfast.cli.options import load_setup
     from holdfast.sim.errors import InvalidInput, InvariantBroken
     from holdfast.sim.manifests import load_files
@@ -171,7 +171,7 @@ def _start(text: str | None) -> float | None:
 
 
 def _progress(path: str | None) -> "Progress | None":
-    """A line that is written over and over, where there is someone to see it."""
+    """A progress line on a terminal."""
     if not sys.stderr.isatty():
         return None
     name = f"{path}: " if path else ""
@@ -189,7 +189,7 @@ def _clear_progress() -> None:
         sys.stderr.write("\r\x1b[K")
 
 
-# A run for people: what happened, what is left, and the figures.
+# Table output: timeline, final state, figures
 
 
 _STYLES = {
@@ -231,7 +231,7 @@ def print_comparison(results: Sequence[tuple[str | None, Result]]) -> None:
 
 
 def _console() -> Console:
-    """As wide as the terminal; where there is none, wide enough and always the same."""
+    """As wide as the terminal; a fixed width if there is none."""
     # What objects say of themselves is text, whatever brackets and colons are in it.
     plain = partial(Console, highlight=False, markup=False, emoji=False)
     console = plain()
@@ -247,7 +247,7 @@ def _table(title: str, *columns: str, right: bool = False) -> Table:
 
 
 def _print_timeline(console: Console, timeline: Sequence[TimelineEntry]) -> None:
-    """What was created at the very start is counted rather than listed."""
+    """Counts the objects created at the start instead of listing them."""
     table = _table("Timeline")
     table.add_column("time", justify="right", no_wrap=True)
     table.add_column("object", overflow="fold")

@@ -1,7 +1,5 @@
-"""Who has how much of each node, read from a cluster that was fed all objects.
-
-The sums are the ledger's; nothing is added up here. What comes to be counted besides (limits, say) is
-one more field of `Account`.
+"""A snapshot of a cluster for the CLI: everything the scheduler reads, fed to a scheduler that is
+only queried.
 """
 
 import asyncio
@@ -26,40 +24,7 @@ from holdfast.scheduler.cluster.cluster import Cluster
 from holdfast.scheduler.cluster.events import Added, Malformed
 from holdfast.scheduler.scheduler import Scheduler
 
-
-class Account(NamedTuple):
-    """Of one resource on one node."""
-
-    allocatable: int
-    requested: int
-    """By pods."""
-    held: int
-    """By reservations, of what their owners have not taken yet."""
-
-    @property
-    def free(self) -> int:
-        return self.allocatable - self.requested - self.held
-
-
-def accounts_of(cluster: Cluster, node: str) -> dict[str, Account]:
-    """By the resource's name; resources of which there is none and nothing asked are left out."""
-    table = cluster.nodes
-    row = table.row(node)
-    if row is None:
-        return {}
-    found = {}
-    for slot, name in table.slots.resources():
-        held = table.held.item(slot, row)
-        requested = table.claimed.item(slot, row) - held
-        account = Account(table.allocatable.item(slot, row), requested, held)
-        if any(account):
-            found[name] = account
-    return found
-
-
-# The cluster as the scheduler would see it: everything it reads, read once and fed to one.
-#
-# It is only asked, never run: nothing is decided, and nothing written.
+# Taking a snapshot. The scheduler makes no decisions, and nothing is written.
 
 
 CAPACITY = (NODE, POD, RESERVATION)
@@ -84,27 +49,28 @@ class ClusterSnapshot:
         return self.objects.get((info.api_version, info.kind), {}).get((namespace, name))
 
 
-async def take_picture(
+async def take_snapshot(
     server: Server, setup: SchedulerFactory | None = None, only: Iterable[KindInfo] | None = None
 ) -> ClusterSnapshot:
-    """Of everything, or of some kinds only. Kinds the server does not know, or that we may not see, are
-    left out; that of the latter is said."""
+    """Reads all kinds, or some. Kinds that the server does not have or that we may not read are
+    skipped; the latter with a warning.
+    """
     setup = setup or SchedulerFactory.of()
     wanted = [each for each in WATCHED if only is None or each.info in only]
     if only is None:
         wanted += read_by_plugins(declared_kinds(setup.configuration, setup.registry))
     lists = await asyncio.gather(*(_listed(server, each) for each in wanted))
     now = time.time()
-    picture = ClusterSnapshot(setup.scheduler(), now)
+    snapshot = ClusterSnapshot(setup.scheduler(), now)
     for watched, items in zip(wanted, lists, strict=True):
         info = watched.info
-        known = picture.objects.setdefault((info.api_version, info.kind), {})
+        known = snapshot.objects.setdefault((info.api_version, info.kind), {})
         for raw in items:
             metadata = raw["metadata"]
             if not watched.ended and not watched.read_by:
                 known[metadata.get("namespace") or "", metadata["name"]] = raw
-            picture.scheduler.feed(_event(info, raw), now)
-    return picture
+            snapshot.scheduler.feed(_event(info, raw), now)
+    return snapshot
 
 
 async def _listed(server: Server, watched: Watched) -> list[Raw]:
@@ -115,7 +81,7 @@ async def _listed(server: Server, watched: Watched) -> list[Raw]:
             return []
         if error.status != 403 or watched.info in (NODE, POD):
             raise
-        typer.echo(f"warning: left out, since we may not: {error.message}", err=True)
+        typer.echo(f"warning: skipped, not permitted: {error.message}", err=True)
         return []
     return found
 
@@ -134,3 +100,33 @@ def _event(info: KindInfo, raw: Raw) -> Added | Malformed:
         uid = metadata.get("uid") or ""
         namespace, api_version = metadata.get("namespace") or "", info.api_version if is_raw else ""
         return Malformed(info.kind, namespace, metadata["name"], uid, error, api_version)
+
+
+class NodeAmounts(NamedTuple):
+    """The amounts of one resource on one node, from the ledger."""
+
+    allocatable: int
+    requested: int
+    """By pods."""
+    held: int
+    """By reservations, of what their owners have not taken yet."""
+
+    @property
+    def free(self) -> int:
+        return self.allocatable - self.requested - self.held
+
+
+def node_amounts(cluster: Cluster, node: str) -> dict[str, NodeAmounts]:
+    """By resource name; resources that the node lacks and nobody requests are left out."""
+    table = cluster.nodes
+    row = table.row(node)
+    if row is None:
+        return {}
+    found = {}
+    for slot, name in table.slots.resources():
+        held = table.held.item(slot, row)
+        requested = table.claimed.item(slot, row) - held
+        amount = NodeAmounts(table.allocatable.item(slot, row), requested, held)
+        if any(amount):
+            found[name] = amount
+    return found

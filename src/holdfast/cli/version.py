@@ -6,5 +6,5 @@ from holdfast import __version__
 
 
 def version() -> None:
-    """Say which version this is."""
+    """Print the version."""
     typer.echo(f"holdfast {__version__}")

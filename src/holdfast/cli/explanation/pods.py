@@ -1,11 +1,11 @@
-"""Why a pod has no node, or where it went and why."""
+"""Explains a pod or a pod group: why it is pending, or why it runs where it does."""
 
 from collections import Counter
 
 from holdfast.api.kinds import KINDS
 from holdfast.api.names import RESERVATION_IGNORED, SIGS_PODGROUP_API, VOLCANO_API
 from holdfast.cli.client import POD, RESERVATION, Raw, Server
-from holdfast.cli.explanation.report import Promised, Report, place, rank
+from holdfast.cli.explanation.report import MatchingReservation, Report, place, rank
 from holdfast.cli.explanation.suggestions import help_for, stopping_on
 from holdfast.cli.printing import shown
 from holdfast.cli.snapshot import ClusterSnapshot
@@ -22,20 +22,20 @@ from holdfast.scheduler.reservations.owners import OwnerSpec
 from holdfast.scheduler.scheduler import Scheduler
 
 
-async def explain_pod(server: Server, picture: ClusterSnapshot, name: str, namespace: str) -> Report:
-    raw = picture.find(POD, name, namespace) or await server.get(POD, name, namespace)
+async def explain_pod(server: Server, snapshot: ClusterSnapshot, name: str, namespace: str) -> Report:
+    raw = snapshot.find(POD, name, namespace) or await server.get(POD, name, namespace)
     status, spec = raw.get("status") or {}, raw.get("spec") or {}
     report = Report(f"Pod {namespace}/{name}", str(status.get("phase") or "Pending"), "")
     report.events = await server.events(raw)
     report.node = str(spec.get("nodeName") or "")
-    report.told = told(raw, "PodScheduled")
-    pod = picture.cluster.pod(namespace, name)
+    report.told = condition_message(raw, "PodScheduled")
+    pod = snapshot.cluster.pod(namespace, name)
     if pod is None:
         report.summary = _not_known(raw)
     elif report.node:
-        _placed(picture, pod, report)
+        _placed(snapshot, pod, report)
     else:
-        _waiting(picture, pod, raw, report)
+        _waiting(snapshot, pod, raw, report)
     return report
 
 
@@ -43,112 +43,108 @@ def _not_known(raw: Raw) -> str:
     if (raw.get("status") or {}).get("phase") in ("Succeeded", "Failed"):
         node = (raw.get("spec") or {}).get("nodeName")
         return f"It has ended, on {node}." if node else "It has ended."
-    return "It makes no sense to the scheduler; see what it was told."
+    return "It is invalid for the scheduler; see its condition."
 
 
-def _placed(picture: ClusterSnapshot, pod: PodRecord, report: Report) -> None:
-    """Why there: how nodes would rank for it were it not there yet."""
-    cluster = picture.cluster
+def _placed(snapshot: ClusterSnapshot, pod: PodRecord, report: Report) -> None:
+    """Ranks the nodes as if the pod were not bound yet."""
+    cluster = snapshot.cluster
     reservation = cluster.reservations.known.get(pod.reservation_uid)
     report.reservation = reservation.name if reservation is not None else ""
     through = f", through the reservation {report.reservation}" if report.reservation else ""
     report.summary = f"It is on {report.node}{through}."
     cluster.ledger.remove(pod)
-    placing = place(picture.scheduler, pod)
-    report.ranked = rank(picture.scheduler, placing)
+    placing = place(snapshot.scheduler, pod)
+    report.ranked = rank(snapshot.scheduler, placing)
     report.nodes = placing.reasons
-    report.reservations = promised_to(cluster, placing.column)
+    report.reservations = matching_reservations(cluster, placing.column)
 
 
-def _waiting(picture: ClusterSnapshot, pod: PodRecord, raw: Raw, report: Report) -> None:
-    scheduler = picture.scheduler
+def _waiting(snapshot: ClusterSnapshot, pod: PodRecord, raw: Raw, report: Report) -> None:
+    scheduler = snapshot.scheduler
     placing = place(scheduler, pod)
     report.would_say = placing.message
     report.nodes = placing.reasons
     report.ranked = rank(scheduler, placing)
-    report.reservations = promised_to(picture.cluster, placing.column)
+    report.reservations = matching_reservations(snapshot.cluster, placing.column)
     nominated = (raw.get("status") or {}).get("nominatedNodeName")
     if nominated and placing.message:
-        report.help = stopping_on(picture, nominated)
+        report.help = stopping_on(snapshot, nominated)
     else:
-        report.help = help_for(picture, pod, placing)
+        report.help = help_for(snapshot, pod, placing)
     if pod.deletion_pending:
-        report.summary = "It is being deleted, and gets no node any more."
+        report.summary = "It is being deleted and will not be scheduled."
     elif pod.gates:
-        report.summary = "It is kept back by scheduling gates."
+        report.summary = "It is blocked by scheduling gates."
         report.help.insert(0, f"scheduling gates to remove: {', '.join(pod.gates)}")
     elif scheduler.profile_of(pod.scheduler) is None:
         report.summary = (
-            f"It asks for {pod.scheduler}, which is not one of ours ({', '.join(_served(scheduler))}); "
-            "see --config."
+            f"Its schedulerName is {pod.scheduler}, but this configuration serves "
+            f"{', '.join(_served(scheduler))}; see --config."
         )
         report.help = []
     elif nominated:
-        report.summary = f"{nominated} is being cleared for it."
-    elif refusal := picture.cluster.jobs.queues.admission_error(pod):
-        report.summary = f"No node is looked for: {refusal}."
-        if full := over_capability(picture, [pod]):
+        report.summary = f"{nominated} is nominated for it; victims are terminating there."
+    elif refusal := snapshot.cluster.jobs.queues.admission_error(pod):
+        report.summary = f"It is not being scheduled: {refusal}."
+        if full := over_capability(snapshot, [pod]):
             text, never = full
             report.help.insert(0, f"{text}: it can never start" if never else text)
     elif placing.message:
-        report.summary = "No node will do."
-    elif held_up := _held_up(picture, pod):
+        report.summary = "No suitable node."
+    elif held_up := _held_up(snapshot, pod):
         report.summary = held_up
-    elif asked := _asked_for(picture, pod):
+    elif asked := _asked_for(snapshot, pod):
         report.summary = asked
     else:
         best = f": {report.ranked[0].node}" if report.ranked else ""
-        report.summary = (
-            f"A node will do now{best}. It waits for its turn, or the scheduler does not run."
-        )
+        report.summary = f"It fits now{best}. It is queued, or the scheduler is not running."
 
 
 def _served(scheduler: Scheduler) -> list[str]:
-    """The names pods may ask for: those of profiles, and those served by them besides."""
+    """The scheduler names that the profiles serve."""
     own = [profile.scheduler_name for profile in scheduler.profiles]
     return [*own, *(each for each in SERVED if each not in own and scheduler.profile_of(each))]
 
 
-def _held_up(picture: ClusterSnapshot, pod: PodRecord) -> str:
-    """Why a pod that would fit waits for the rest of its job, if it does."""
+def _held_up(snapshot: ClusterSnapshot, pod: PodRecord) -> str:
+    """Why a pod that fits waits for the rest of its job, if it does."""
     job = pod.job
     if job is None or job.is_ready:
         return ""
-    hindrance = picture.scheduler.gangs.hindrance(picture.cluster.jobs.partners(job), job.waiting())
+    hindrance = snapshot.scheduler.gangs.hindrance(snapshot.cluster.jobs.partners(job), job.waiting())
     if hindrance is not None:
-        return f"It is placed with the rest of its job only: {hindrance.problem.message}."
-    return f"A node will do for it, but it is placed with the rest of {job.name} only."
+        return f"It is placed only together with the rest of its job: {hindrance.problem.message}."
+    return f"It fits, but is placed only together with the rest of {job.name}."
 
 
-def _asked_for(picture: ClusterSnapshot, pod: PodRecord) -> str:
-    """What became of the reservation that was asked for on the pod's behalf, if one was."""
-    requirements = picture.cluster.virtuals.requirements
+def _asked_for(snapshot: ClusterSnapshot, pod: PodRecord) -> str:
+    """The state of the reservation requested for the pod, if there is one."""
+    requirements = snapshot.cluster.virtuals.requirements
     ask = requirements.asks.get(pod.uid)
     if ask is None or ask.requirement is None:
         return ""
     if ask.error:
-        return f"The reservation asked for on its behalf, {ask.id}, was not made: {ask.error}"
+        return f"The reservation requested for it, {ask.id}, was not created: {ask.error}"
     if ask.id in requirements.made:
-        return (
-            f"The reservation that was asked for on its behalf, {ask.id}, is there; it is bound next."
-        )
+        return f"The reservation requested for it, {ask.id}, exists; it is bound next."
     amounts = ", ".join(f"{name}: {amount}" for name, amount in ask.requirement.resources.items())
-    return f"It waits until the reservation {ask.id} is made for it ({amounts})."
+    return f"It waits until the reservation {ask.id} is created for it ({amounts})."
 
 
-def told(raw: Raw, type: str) -> str:
-    """What the condition of that type says, if it is not true."""
+def condition_message(raw: Raw, type: str) -> str:
+    """The message of the condition of that type, if it is not true."""
     for each in (raw.get("status") or {}).get("conditions") or ():
         if each.get("type") == type and each.get("status") == "False":
             return str(each.get("message") or each.get("reason") or "")
     return ""
 
 
-# The reservations that are meant for a pod, and what stands against using each.
+# Matching reservations, and why each can or cannot be used
 
 
-def promised_to(cluster: Cluster, column: ClassColumn) -> list[Promised]:
-    """All whose owners the class matches, ended ones too."""
+def matching_reservations(cluster: Cluster, column: ClassColumn) -> list[MatchingReservation]:
+    """All reservations whose owners match the class, ended ones included."""
     cls, reservations = column.cls, cluster.reservations
     if cls.labels.get(RESERVATION_IGNORED) == "true":
         return []
@@ -160,21 +156,21 @@ def promised_to(cluster: Cluster, column: ClassColumn) -> list[Promised]:
         elif reservation.spec is None and _was_meant(reservation, cls):
             ended = reservation.message or _said(reservation) or reservation.error
             why = f"has ended: {ended}" if ended else "has ended"
-            found.append(Promised(reservation.name, _phase(reservation), "", False, why))
+            found.append(MatchingReservation(reservation.name, _phase(reservation), "", False, why))
     return found
 
 
 def _was_meant(reservation: ReservationInfo, cls: PodClass) -> bool:
-    """Of those that have ended only the objects are left."""
+    """Ended reservations are matched by their objects, since the cache has no more of them."""
     return OwnerSpec(-1, b"", reservation.object.spec.owners).matches(cls)
 
 
-def _judged(cluster: Cluster, column: ClassColumn, reservation: ReservationInfo) -> Promised:
+def _judged(cluster: Cluster, column: ClassColumn, reservation: ReservationInfo) -> MatchingReservation:
     pod = reservation.pod
     row = pod.row if pod is not None else -1
     node = cluster.nodes.name(row) if row >= 0 else ""
     why = _against(cluster, column, reservation, row)
-    return Promised(
+    return MatchingReservation(
         reservation.name,
         _phase(reservation),
         node,
@@ -188,16 +184,20 @@ def _against(cluster: Cluster, column: ClassColumn, reservation: ReservationInfo
     """Why the pod cannot use it; empty if it can."""
     reservations = cluster.reservations
     if row < 0:
-        told = reservation.message or _said(reservation)
-        return f"has no node yet: {told}" if told else "has no node yet"
+        message = reservation.message or _said(reservation)
+        return f"has no node yet: {message}" if message else "has no node yet"
     if not cluster.nodes.alive[row]:
         return "its node is gone"
     if reservation.waiting:
         lacking = ", ".join(reservations.lacking(reservation))
-        return f"waits for room on its node: {lacking}" if lacking else "waits for room on its node"
+        return (
+            f"waits for capacity on its node: {lacking}"
+            if lacking
+            else "waits for capacity on its node"
+        )
     if not reservations.is_usable(reservation):
         owners = ", ".join(str(pod.ref) for pod in reservations.allocated_pods(reservation))
-        return f"is used by {owners}, and only once"
+        return f"is allocated to {owners} (allocateOnce)"
     refusal = reservations.affinity(column.cls).refusal(reservation, reservations.node_labels(row))
     if refusal:
         return refusal
@@ -206,7 +206,7 @@ def _against(cluster: Cluster, column: ClassColumn, reservation: ReservationInfo
         return ""
     against = column.against(hold)
     if against == [NONE_WILL_DO]:
-        return "has nothing left of what the pod asks for"
+        return "has nothing left of what the pod requests"
     return ", ".join(against)
 
 
@@ -228,13 +228,14 @@ def _said(reservation: ReservationInfo) -> str:
     return said[-1] if said else ""
 
 
-# What the queue of pods has against them, in figures.
+# Queue capability
 
 
-def over_capability(picture: ClusterSnapshot, pods: list[PodRecord]) -> tuple[str, bool] | None:
-    """Which queue has too little for all of the pods at once, and whether it has even when it is empty;
-    None if all of them have a place in it."""
-    queues, slots = picture.cluster.jobs.queues, picture.cluster.nodes.slots
+def over_capability(snapshot: ClusterSnapshot, pods: list[PodRecord]) -> tuple[str, bool] | None:
+    """Which queue's capability the pods together exceed, and whether they exceed it even in an empty
+    queue; None if they fit.
+    """
+    queues, slots = snapshot.cluster.jobs.queues, snapshot.cluster.nodes.slots
     queues.refresh()
     asked: Counter[int] = Counter()
     for pod in pods:
@@ -256,32 +257,32 @@ def over_capability(picture: ClusterSnapshot, pods: list[PodRecord]) -> tuple[st
     return found
 
 
-# Why a group of pods does not run: who of it has a node, and how many of the others would fit now.
+# Pod groups: which members have a node, and how many of the others fit now
 
 
 _GROUPS = (KINDS[VOLCANO_API, "PodGroup"], KINDS[SIGS_PODGROUP_API, "PodGroup"])
 
 
-async def explain_group(server: Server, picture: ClusterSnapshot, name: str, namespace: str) -> Report:
+async def explain_group(server: Server, snapshot: ClusterSnapshot, name: str, namespace: str) -> Report:
     raw = await _find(server, name, namespace)
     phase = (raw.get("status") or {}).get("phase") or "Pending"
     report = Report(f"PodGroup {namespace}/{name}", str(phase), "")
     report.events = await server.events(raw)
-    job = picture.cluster.jobs.get(namespace, name)
+    job = snapshot.cluster.jobs.get(namespace, name)
     if job is None:
-        report.summary = "It makes no sense to the scheduler."
+        report.summary = "It is invalid for the scheduler."
         return report
-    report.members = [_member(picture, pod) for pod in job.members.values()]
-    done = f", {len(job.done)} have done their work" if job.done else ""
+    report.members = [_member(snapshot, pod) for pod in job.members.values()]
+    done = f", {len(job.done)} have completed" if job.done else ""
     counted = f"{len(list(job.placed()))} of {len(job.members)} members have a node{done}"
-    report.summary = f"{counted}, {job.min_member} are needed. {_standing(picture, job, report)}"
+    report.summary = f"{counted}, {job.min_member} are needed. {_standing(snapshot, job, report)}"
     return report
 
 
-def _standing(picture: ClusterSnapshot, job: Job, report: Report) -> str:
+def _standing(snapshot: ClusterSnapshot, job: Job, report: Report) -> str:
     waiting = job.waiting()
-    full = over_capability(picture, waiting[: max(1, job.still_needs - job.ready_members)])
-    fitting = _fitting(picture, waiting, report)
+    full = over_capability(snapshot, waiting[: max(1, job.still_needs - job.ready_members)])
+    fitting = _fitting(snapshot, waiting, report)
     if job.is_ready:
         return "It runs."
     if job.lacks(waiting) or not waiting:
@@ -289,10 +290,10 @@ def _standing(picture: ClusterSnapshot, job: Job, report: Report) -> str:
     if full is not None:
         text, never = full
         return f"It can never start: {text}." if never else f"It waits for its queue: {text}."
-    if refusal := picture.cluster.jobs.queues.admission_error(waiting[0]):
-        return f"No nodes are looked for: {refusal}."
+    if refusal := snapshot.cluster.jobs.queues.admission_error(waiting[0]):
+        return f"It is not being scheduled: {refusal}."
     if job.would_be_ready(fitting):
-        return f"{len(fitting)} more fit now; it waits for its turn."
+        return f"{len(fitting)} more fit now; it is queued."
     return f"Only {len(fitting)} more fit now."
 
 
@@ -309,20 +310,22 @@ async def _find(server: Server, name: str, namespace: str) -> Raw:
     raise refused
 
 
-def _fitting(picture: ClusterSnapshot, waiting: list[PodRecord], report: Report) -> list[PodRecord]:
-    """Those that would fit, one after the other; of the first that would not, the report says why."""
-    scheduler, ledger = picture.scheduler, picture.cluster.ledger
+def _fitting(snapshot: ClusterSnapshot, waiting: list[PodRecord], report: Report) -> list[PodRecord]:
+    """The members that fit one after the other; the report gives the reason for the first that does
+    not.
+    """
+    scheduler, ledger = snapshot.scheduler, snapshot.cluster.ledger
     fitting = []
     with ledger.transaction():
         for pod in waiting:
-            if picture.cluster.jobs.queues.admission_error(pod):
+            if snapshot.cluster.jobs.queues.admission_error(pod):
                 continue
             placing = place(scheduler, pod)
             if placing.message:
                 if not report.would_say:
                     report.would_say = placing.message
                     report.nodes = placing.reasons
-                    report.help = help_for(picture, pod, placing)
+                    report.help = help_for(snapshot, pod, placing)
                 continue
             row = scheduler.cycle.find_row(placing.profile, pod, placing.column)
             pod.reservation_uid = placing.column.reservation_uid(row)
@@ -333,12 +336,12 @@ def _fitting(picture: ClusterSnapshot, waiting: list[PodRecord], report: Report)
     return fitting
 
 
-def _member(picture: ClusterSnapshot, pod: PodRecord) -> str:
+def _member(snapshot: ClusterSnapshot, pod: PodRecord) -> str:
     if pod.row >= 0:
-        return f"{pod.ref} is on {picture.cluster.nodes.name(pod.row)}"
+        return f"{pod.ref} is on {snapshot.cluster.nodes.name(pod.row)}"
     if pod.reservation is None:
-        raw, condition = picture.find(POD, pod.name, pod.namespace), "PodScheduled"
+        raw, condition = snapshot.find(POD, pod.name, pod.namespace), "PodScheduled"
     else:
-        raw, condition = picture.find(RESERVATION, pod.name), "Scheduled"
-    said = told(raw, condition) if raw is not None else ""
+        raw, condition = snapshot.find(RESERVATION, pod.name), "Scheduled"
+    said = condition_message(raw, condition) if raw is not None else ""
     return f"{pod.ref} waits: {said}" if said else f"{pod.ref} waits"

@@ -1,4 +1,4 @@
-"""What there is to say of one object, as data and as text."""
+"""The report of `holdfast explain` as data and as text, and feasibility and ranking of nodes."""
 
 from dataclasses import asdict, dataclass, field
 from typing import Any, NamedTuple
@@ -18,7 +18,7 @@ from holdfast.scheduler.scheduler import Scheduler
 
 @dataclass(slots=True)
 class ExplainedReason:
-    """Why some nodes will not do."""
+    """Why some nodes are infeasible."""
 
     reason: str
     plugin: str
@@ -29,7 +29,7 @@ class ExplainedReason:
 
 @dataclass(slots=True)
 class Ranked:
-    """A node that will do."""
+    """A feasible node."""
 
     node: str
     score: int
@@ -38,8 +38,8 @@ class Ranked:
 
 
 @dataclass(slots=True)
-class Promised:
-    """A reservation that is meant for the pod."""
+class MatchingReservation:
+    """A reservation that the pod matches."""
 
     name: str
     phase: str
@@ -62,7 +62,7 @@ class Report:
     """What it would be told now."""
     nodes: list[ExplainedReason] = field(default_factory=list)
     ranked: list[Ranked] = field(default_factory=list)
-    reservations: list[Promised] = field(default_factory=list)
+    reservations: list[MatchingReservation] = field(default_factory=list)
     owners: list[str] = field(default_factory=list)
     """Of a reservation: pods that use it, or wait and could."""
     members: list[str] = field(default_factory=list)
@@ -86,25 +86,23 @@ class Report:
     def text(self, now: float) -> str:
         lines = [f"{self.object}: {self.phase}", "", f"  {self.summary}"]
         if self.told:
-            lines += ["", "Told", f"  {self.told}"]
+            lines += ["", "Condition", f"  {self.told}"]
         if self.would_say and self.would_say != self.told:
-            lines += ["", "Would be told now", f"  {self.would_say}"]
-        lines += _part(
-            "Nodes that will not do", ("REASON", "COUNT", "PLUGIN", "NODES"), self._reasons()
-        )
+            lines += ["", "Condition if scheduled now", f"  {self.would_say}"]
+        lines += _part("Infeasible nodes", ("REASON", "COUNT", "PLUGIN", "NODES"), self._reasons())
         ranked = [[each.node, str(each.score), each.reservation or "-"] for each in self.ranked]
-        lines += _part("Nodes that will do, best first", ("NODE", "SCORE", "RESERVATION"), ranked)
-        promised = [[p.name, p.phase, p.node or "-", p.left or "-", p.why] for p in self.reservations]
+        lines += _part("Feasible nodes, best first", ("NODE", "SCORE", "RESERVATION"), ranked)
+        matching = [[p.name, p.phase, p.node or "-", p.left or "-", p.why] for p in self.reservations]
         headers = ("NAME", "PHASE", "NODE", "LEFT", "")
-        lines += _part("Reservations meant for it", headers, promised)
+        lines += _part("Matching reservations", headers, matching)
         if self.owners:
             lines += ["", "Owners", *(f"  {owner}" for owner in self.owners)]
         if self.members:
             lines += ["", "Members", *(f"  {member}" for member in self.members)]
         if self.help:
-            lines += ["", "What would help", *(f"  * {each}" for each in self.help)]
-        told = [event_cells(each, now) for each in self.events]
-        lines += _part("Events", ("TYPE", "REASON", "AGE", "FROM", "MESSAGE"), told)
+            lines += ["", "Suggestions", *(f"  * {each}" for each in self.help)]
+        events = [event_cells(each, now) for each in self.events]
+        lines += _part("Events", ("TYPE", "REASON", "AGE", "FROM", "MESSAGE"), events)
         return "\n".join(line.rstrip() for line in lines) + "\n"
 
     def _reasons(self) -> list[list[str]]:
@@ -114,7 +112,7 @@ class Report:
 
 
 def few(names: list[str], most: int = 8) -> str:
-    """The first of them, and how many there are besides."""
+    """The first names, and the number of the others."""
     shown = ", ".join(names[:most])
     return f"{shown}, and {len(names) - most} more" if len(names) > most else shown
 
@@ -130,14 +128,14 @@ def _camel(name: str) -> str:
     return first + "".join(part.capitalize() for part in rest)
 
 
-# What stands against each node, and how the nodes that will do rank.
+# Feasible and infeasible nodes
 
 
 _BEST = 5
 
 
 class NodeVerdicts(NamedTuple):
-    """Of one pod, or reserve pod, as things are now."""
+    """The verdicts for one pod, or reserve pod, at the moment."""
 
     profile: Profile
     column: ClassColumn
@@ -160,7 +158,7 @@ class NodeVerdicts(NamedTuple):
 
 
 def place(scheduler: Scheduler, pod: PodRecord) -> NodeVerdicts:
-    """Where the pod could go. A pod that has a node already must have been taken off it before."""
+    """Filters the nodes for the pod. A bound pod must have been removed from its node before."""
     cluster, cycle = scheduler.cluster, scheduler.cycle
     profile = scheduler.profile_of(pod.scheduler) or scheduler.profiles[0]
     column = cycle.column(profile, pod.cls)
@@ -175,7 +173,7 @@ def place(scheduler: Scheduler, pod: PodRecord) -> NodeVerdicts:
 
 
 def rank(scheduler: Scheduler, placing: NodeVerdicts) -> list[Ranked]:
-    """The best nodes of those nothing stands against."""
+    """The best feasible nodes."""
     cluster, column = scheduler.cluster, placing.column
     if column.rejected is not None or not cluster.nodes.count:
         return []

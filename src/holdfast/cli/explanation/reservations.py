@@ -1,7 +1,7 @@
-"""Why a reservation has no node, or what it holds where, and for whom."""
+"""Explains a reservation: why it is pending, or what it reserves where, and for whom."""
 
 from holdfast.cli.client import RESERVATION, Server
-from holdfast.cli.explanation.pods import told
+from holdfast.cli.explanation.pods import condition_message
 from holdfast.cli.explanation.report import Report, place, rank
 from holdfast.cli.explanation.suggestions import help_for
 from holdfast.cli.printing import shown
@@ -12,27 +12,27 @@ from holdfast.scheduler.reservations import ReservationInfo
 
 
 async def explain_reservation(
-    server: Server, picture: ClusterSnapshot, name: str, namespace: str
+    server: Server, snapshot: ClusterSnapshot, name: str, namespace: str
 ) -> Report:
-    raw = picture.find(RESERVATION, name) or await server.get(RESERVATION, name)
+    raw = snapshot.find(RESERVATION, name) or await server.get(RESERVATION, name)
     status = raw.get("status") or {}
     report = Report(f"Reservation {name}", str(status.get("phase") or "Pending"), "")
     report.events = await server.events(raw)
     report.node = str(status.get("nodeName") or "")
-    reservation = picture.cluster.reservations.get(name)
+    reservation = snapshot.cluster.reservations.get(name)
     if reservation is None or reservation.finished:
-        report.told = told(raw, "Ready")
-        report.summary = "It has ended, and holds nothing."
+        report.told = condition_message(raw, "Ready")
+        report.summary = "It has ended and reserves nothing."
     elif reservation.error or reservation.pod is None:
-        report.told = told(raw, "Scheduled") or reservation.error
-        report.summary = f"It makes no sense: {reservation.error}"
+        report.told = condition_message(raw, "Scheduled") or reservation.error
+        report.summary = f"It is invalid: {reservation.error}"
     elif reservation.pod.row >= 0:
-        _holding(picture.cluster, reservation, report)
+        _holding(snapshot.cluster, reservation, report)
     else:
-        report.told = told(raw, "Scheduled")
-        _waiting(picture, reservation, report)
+        report.told = condition_message(raw, "Scheduled")
+        _waiting(snapshot, reservation, report)
     if reservation is not None and not reservation.finished:
-        report.owners = _owners(picture.cluster, reservation)
+        report.owners = _owners(snapshot.cluster, reservation)
     return report
 
 
@@ -42,14 +42,14 @@ def _holding(cluster: Cluster, reservation: ReservationInfo, report: Report) -> 
     assert hold is not None
     left = _amounts(cluster, hold.amounts, hold.remaining)
     if not reservation.waiting:
-        report.summary = f"It holds room on {report.node}; left are {left or 'nothing'}."
+        report.summary = f"It reserves capacity on {report.node}; remaining: {left or 'nothing'}."
         if reservation.closed:
             report.help.append(
                 "it takes no new owners: spec.unschedulable is set, or it is being deleted"
             )
         return
     lacking = reservations.lacking(reservation)
-    report.summary = f"It waits on {report.node} until there is room for {left}."
+    report.summary = f"It waits on {report.node} until {left} are free."
     if not lacking:
         return
     slots = {cluster.nodes.slots.of(name): name for name in lacking}
@@ -58,31 +58,30 @@ def _holding(cluster: Cluster, reservation: ReservationInfo, report: Report) -> 
         for pod in cluster.ledger.pods.get(hold.row, {}).values()
         if pod.reservation_uid != reservation.uid and any(slot in slots for slot, _ in pod.cls.requests)
     ]
-    report.help.append(f"lacking there: {', '.join(lacking)}")
+    report.help.append(f"short there of: {', '.join(lacking)}")
     if pods:
         names = ", ".join(sorted(str(pod.ref) for pod in pods))
-        report.help.append(f"pods that would have to end, some or all: {names}")
+        report.help.append(f"pods of which some or all would have to end: {names}")
 
 
-def _waiting(picture: ClusterSnapshot, reservation: ReservationInfo, report: Report) -> None:
-    scheduler, pod = picture.scheduler, reservation.pod
+def _waiting(snapshot: ClusterSnapshot, reservation: ReservationInfo, report: Report) -> None:
+    scheduler, pod = snapshot.scheduler, reservation.pod
     assert pod is not None
     placing = place(scheduler, pod)
     report.would_say = placing.message
     report.nodes = placing.reasons
     report.ranked = rank(scheduler, placing)
-    report.help = help_for(picture, pod, placing)
+    report.help = help_for(snapshot, pod, placing)
     if pod.scheduler and scheduler.profile_of(pod.scheduler) is None:
         report.summary = (
-            f"Its template asks for {pod.scheduler}, which is not one of ours; see --config."
+            f"The schedulerName of its template is {pod.scheduler}, which this configuration does not "
+            "serve; see --config."
         )
     elif placing.message:
-        report.summary = "No node will do."
+        report.summary = "No suitable node."
     else:
         best = f": {report.ranked[0].node}" if report.ranked else ""
-        report.summary = (
-            f"A node will do now{best}. It waits for its turn, or the scheduler does not run."
-        )
+        report.summary = f"It fits now{best}. It is queued, or the scheduler is not running."
 
 
 def _owners(cluster: Cluster, reservation: ReservationInfo) -> list[str]:
@@ -97,7 +96,7 @@ def _owners(cluster: Cluster, reservation: ReservationInfo) -> list[str]:
     return [f"{name} uses it" for name in using] + [f"{name} waits, and may use it" for name in waiting]
 
 
-def _amounts(cluster: Cluster, promised: dict[int, int], amounts: dict[int, int]) -> str:
-    named = cluster.reservations.by_name((slot, amounts.get(slot, 0)) for slot in promised)
+def _amounts(cluster: Cluster, reserved: dict[int, int], amounts: dict[int, int]) -> str:
+    named = cluster.reservations.by_name((slot, amounts.get(slot, 0)) for slot in reserved)
     parts = ((name, value) for name, value in sorted(named.items()) if name != "pods" and value)
     return ", ".join(f"{shown(name, value)} {name}" for name, value in parts)

@@ -1,7 +1,7 @@
-"""What would help a pod that no node is eligible for.
+"""Suggestions for an unschedulable pod.
 
-A change is advised only if the scheduler, asked again with it made, finds the node eligible. What is
-reserved for the pod itself is never counted against it.
+A change is suggested only if the scheduler, asked again with the change made, finds the node eligible.
+Capacity that is reserved for the pod itself does not count against it.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -33,60 +33,60 @@ _MOST = 5
 Amounts = dict[int, int]
 
 
-def help_for(picture: ClusterSnapshot, pod: PodRecord, placing: NodeVerdicts) -> list[str]:
+def help_for(snapshot: ClusterSnapshot, pod: PodRecord, placing: NodeVerdicts) -> list[str]:
     if not placing.message:
         return []
-    wanted = [*_named_reservation(picture, pod)]
+    wanted = [*_named_reservation(snapshot, pod)]
     if placing.column.rejected is not None:
         return wanted
     return [
         *wanted,
-        *_preemption(picture, pod, placing),
-        *_room(picture, pod, placing),
-        *_barred(picture, placing),
-        *_cordoned(picture, pod, placing),
-        *_taints(picture, pod, placing),
+        *_preemption(snapshot, pod, placing),
+        *_shortage(snapshot, pod, placing),
+        *_barred(snapshot, placing),
+        *_cordoned(snapshot, pod, placing),
+        *_taints(snapshot, pod, placing),
     ]
 
 
-def stopping_on(picture: ClusterSnapshot, node: str) -> list[str]:
-    """What a pod with a nominated node waits for there: the pods that stop for it."""
-    cluster = picture.cluster
+def stopping_on(snapshot: ClusterSnapshot, node: str) -> list[str]:
+    """The terminating pods that a nominated pod waits for."""
+    cluster = snapshot.cluster
     row = cluster.nodes.row(node)
     if row is None:
-        return [f"there is no node {node} any more"]
+        return [f"node {node} does not exist any more"]
     pods = sorted(
         str(each.ref) for each in cluster.ledger.pods.get(row, {}).values() if each.cls.terminating
     )
-    return [f"pods that are stopping on {node}: {', '.join(pods)}"] if pods else []
+    return [f"pods terminating on {node}: {', '.join(pods)}"] if pods else []
 
 
-def _named_reservation(picture: ClusterSnapshot, pod: PodRecord) -> Iterator[str]:
+def _named_reservation(snapshot: ClusterSnapshot, pod: PodRecord) -> Iterator[str]:
     """What is wrong with the reservation the pod names, if it names one."""
-    reservations = picture.cluster.reservations
+    reservations = snapshot.cluster.reservations
     affinity = reservations.affinity(pod.cls)
     if pod.reservation is not None or not affinity.by_name:
         return
     reservation = reservations.get(affinity.by_name)
     if reservation is None:
-        yield f"there is no reservation {affinity.by_name}, which it names"
+        yield f"the reservation it names, {affinity.by_name}, does not exist"
     elif reservation.finished:
-        yield f"the reservation {reservation.name}, which it names, has ended"
+        yield f"the reservation it names, {reservation.name}, has ended"
     elif reservation.spec is not None and reservation.spec.id not in reservations.matching(pod.cls):
-        yield f"the reservation {reservation.name}, which it names, is for other owners (spec.owners)"
+        yield f"the reservation it names, {reservation.name}, is for other owners (spec.owners)"
 
 
-def _preemption(picture: ClusterSnapshot, pod: PodRecord, placing: NodeVerdicts) -> Iterator[str]:
-    nomination = picture.scheduler.cycle.post_filter(placing.profile, pod, placing.column)
+def _preemption(snapshot: ClusterSnapshot, pod: PodRecord, placing: NodeVerdicts) -> Iterator[str]:
+    nomination = snapshot.scheduler.cycle.post_filter(placing.profile, pod, placing.column)
     victims = [each.pod for each in nomination.decisions if isinstance(each, Preempt)]
     if nomination.node and victims:
         names = ", ".join(str(victim) for victim in victims)
-        yield f"it may take the place of less important pods on {nomination.node}: {names}"
+        yield f"it can preempt lower-priority pods on {nomination.node}: {names}"
 
 
-def _room(picture: ClusterSnapshot, pod: PodRecord, placing: NodeVerdicts) -> Iterator[str]:
-    """How much is missing where least is, and who has it. Only nodes that would be eligible with it."""
-    table = picture.cluster.nodes
+def _shortage(snapshot: ClusterSnapshot, pod: PodRecord, placing: NodeVerdicts) -> Iterator[str]:
+    """The smallest shortage, and who has that capacity. Only nodes that would be eligible with it."""
+    table = snapshot.cluster.nodes
     asked = {slot: amount for slot, amount in (*pod.cls.requests, (PODS, 1)) if amount}
     candidates = [name for name, rejection in placing.rejections.items() if rejection.plugin == _FIT]
     if not candidates:
@@ -97,13 +97,13 @@ def _room(picture: ClusterSnapshot, pod: PodRecord, placing: NodeVerdicts) -> It
         if amount > most:
             resource = table.slots.name(slot)
             yield (
-                f"no node is as big: it asks for {shown(resource, amount)} {resource}, the most a node "
-                f"has is {shown(resource, most)}"
+                f"no node is large enough: it requests {shown(resource, amount)} {resource}, the most "
+                f"a node has is {shown(resource, most)}"
             )
             return
-    missing = {name: _missing(picture, pod, asked, _row(picture, name)) for name in candidates}
-    larger = {name: _large_enough(picture, asked, _row(picture, name)) for name in candidates}
-    eligible = eligible_on_changed_nodes(picture, pod, placing, candidates, enlarged(larger))
+    missing = {name: _missing(snapshot, pod, asked, _row(snapshot, name)) for name in candidates}
+    larger = {name: _large_enough(snapshot, asked, _row(snapshot, name)) for name in candidates}
+    eligible = eligible_on_changed_nodes(snapshot, pod, placing, candidates, enlarged(larger))
     ranked = sorted(
         (sum(lack / asked[slot] for slot, lack in missing[name].items()), name)
         for name in candidates
@@ -116,28 +116,28 @@ def _room(picture: ClusterSnapshot, pod: PodRecord, placing: NodeVerdicts) -> It
         f"{shown(table.slots.name(slot), lack)} {table.slots.name(slot)}"
         for slot, lack in missing[nearest].items()
     )
-    yield f"least is missing on {nearest}: {texts}"
-    if holders := _holders(picture, pod, nearest, missing[nearest]):
-        yield f"reservations hold as much there, for others: {holders}"
+    yield f"closest: {nearest}, short of {texts}"
+    if holders := _holders(snapshot, pod, nearest, missing[nearest]):
+        yield f"reservations for others hold that much there: {holders}"
         return
     for _, name in ranked[1:]:
-        if holders := _holders(picture, pod, name, missing[name]):
-            yield f"reservations hold as much on {name}, for others: {holders}"
+        if holders := _holders(snapshot, pod, name, missing[name]):
+            yield f"reservations for others hold that much on {name}: {holders}"
             return
 
 
-def _row(picture: ClusterSnapshot, name: str) -> int:
-    row = picture.cluster.nodes.row(name)
+def _row(snapshot: ClusterSnapshot, name: str) -> int:
+    row = snapshot.cluster.nodes.row(name)
     assert row is not None
     return row
 
 
-def _missing(picture: ClusterSnapshot, pod: PodRecord, asked: Amounts, row: int) -> Amounts:
-    """What the pod lacks on a row, beside the reservation there that leaves least to be missing."""
-    table = picture.cluster.nodes
+def _missing(snapshot: ClusterSnapshot, pod: PodRecord, asked: Amounts, row: int) -> Amounts:
+    """The pod's shortage on a row, using the reservation there that leaves the smallest one."""
+    table = snapshot.cluster.nodes
     free = {slot: table.allocatable.item(slot, row) - table.claimed.item(slot, row) for slot in asked}
     found = _lacking(asked, free)
-    for hold in _own(picture, pod, row):
+    for hold in _own(snapshot, pod, row):
         beside = _lacking(asked, {slot: free[slot] + hold.left(slot) for slot in asked})
         if _share(beside, asked) < _share(found, asked):
             found = beside
@@ -152,9 +152,9 @@ def _share(lacking: Amounts, asked: Amounts) -> float:
     return sum(lack / asked[slot] for slot, lack in lacking.items())
 
 
-def _large_enough(picture: ClusterSnapshot, asked: Amounts, row: int) -> dict[str, int]:
-    """What the node would have to have of each resource, all that is claimed there counted."""
-    table = picture.cluster.nodes
+def _large_enough(snapshot: ClusterSnapshot, asked: Amounts, row: int) -> dict[str, int]:
+    """The capacity the node would need of each resource, including everything claimed there."""
+    table = snapshot.cluster.nodes
     return {
         table.slots.name(slot): max(
             table.allocatable.item(slot, row), table.claimed.item(slot, row) + amount
@@ -163,9 +163,9 @@ def _large_enough(picture: ClusterSnapshot, asked: Amounts, row: int) -> dict[st
     }
 
 
-def _own(picture: ClusterSnapshot, pod: PodRecord, row: int) -> Iterator[ReservationRow]:
-    """What is held on a row for the pod itself: it may use it now, or once the reservation is ready."""
-    cluster = picture.cluster
+def _own(snapshot: ClusterSnapshot, pod: PodRecord, row: int) -> Iterator[ReservationRow]:
+    """What is reserved on a row for the pod itself, usable now or once the reservation is Available."""
+    cluster = snapshot.cluster
     reservations = cluster.reservations
     matching = reservations.matching(pod.cls)
     for hold in cluster.ledger.holds.on(row):
@@ -175,11 +175,11 @@ def _own(picture: ClusterSnapshot, pod: PodRecord, row: int) -> Iterator[Reserva
             yield hold
 
 
-def _holders(picture: ClusterSnapshot, pod: PodRecord, name: str, missing: Amounts) -> str:
-    """The reservations for others that hold all that is missing; empty if they do not hold enough."""
-    row = _row(picture, name)
-    own = {hold.pod.uid for hold in _own(picture, pod, row)}
-    others = [hold for hold in picture.cluster.ledger.holds.on(row) if hold.pod.uid not in own]
+def _holders(snapshot: ClusterSnapshot, pod: PodRecord, name: str, missing: Amounts) -> str:
+    """The reservations for others that hold the missing amount; empty if they hold less."""
+    row = _row(snapshot, name)
+    own = {hold.pod.uid for hold in _own(snapshot, pod, row)}
+    others = [hold for hold in snapshot.cluster.ledger.holds.on(row) if hold.pod.uid not in own]
     if any(sum(hold.left(slot) for hold in others) < lack for slot, lack in missing.items()):
         return ""
     return ", ".join(
@@ -187,28 +187,28 @@ def _holders(picture: ClusterSnapshot, pod: PodRecord, name: str, missing: Amoun
     )
 
 
-def _barred(picture: ClusterSnapshot, placing: NodeVerdicts) -> Iterator[str]:
-    """For whom nodes are held that take nothing else meanwhile."""
+def _barred(snapshot: ClusterSnapshot, placing: NodeVerdicts) -> Iterator[str]:
+    """For whom nodes have starvation holds that exclude other pods."""
     found: dict[str, list[str]] = {}
-    holds = picture.cluster.jobs.holds
+    holds = snapshot.cluster.jobs.holds
     for name, rejection in placing.rejections.items():
         if RESERVED in rejection.texts:
-            for hold in picture.cluster.ledger.holds.on(_row(picture, name)):
+            for hold in snapshot.cluster.ledger.holds.on(_row(snapshot, name)):
                 if holds.knows(hold.reservation):
-                    found.setdefault(_held_for(picture, hold), []).append(name)
+                    found.setdefault(_held_for(snapshot, hold), []).append(name)
     for whom, nodes in sorted(found.items()):
-        yield f"nodes held for {whom}, which starves: {few(sorted(set(nodes)), _MOST)}"
+        yield f"nodes held for {whom}, which is starving: {few(sorted(set(nodes)), _MOST)}"
 
 
-def _held_for(picture: ClusterSnapshot, hold: ReservationRow) -> str:
+def _held_for(snapshot: ClusterSnapshot, hold: ReservationRow) -> str:
     """The job of the pod a starvation hold is for, or the pod; the hold itself if that is gone."""
-    pod = picture.cluster.pods.get(pod_of(hold.reservation))
+    pod = snapshot.cluster.pods.get(pod_of(hold.reservation))
     if pod is None:
         return hold.reservation.name
     return str(pod.job.name if pod.job is not None else pod.ref)
 
 
-def _cordoned(picture: ClusterSnapshot, pod: PodRecord, placing: NodeVerdicts) -> Iterator[str]:
+def _cordoned(snapshot: ClusterSnapshot, pod: PodRecord, placing: NodeVerdicts) -> Iterator[str]:
     nodes = [
         name
         for name, rejection in placing.rejections.items()
@@ -216,17 +216,17 @@ def _cordoned(picture: ClusterSnapshot, pod: PodRecord, placing: NodeVerdicts) -
     ]
     if nodes:
         change = uncordoned(TAINT_UNSCHEDULABLE)
-        eligible = eligible_on_changed_nodes(picture, pod, placing, nodes, change)
+        eligible = eligible_on_changed_nodes(snapshot, pod, placing, nodes, change)
         if eligible:
             yield f"nodes that are cordoned (kubectl uncordon): {few(sorted(eligible), _MOST)}"
 
 
-def _taints(picture: ClusterSnapshot, pod: PodRecord, placing: NodeVerdicts) -> Iterator[str]:
+def _taints(snapshot: ClusterSnapshot, pod: PodRecord, placing: NodeVerdicts) -> Iterator[str]:
     found: dict[tuple[str, ...], tuple[list[Taint], list[str]]] = {}
     for name, rejection in placing.rejections.items():
         if rejection.plugin != "TaintToleration":
             continue
-        taints = picture.cluster.nodes.info[_row(picture, name)].taints
+        taints = snapshot.cluster.nodes.info[_row(snapshot, name)].taints
         keeping = [
             taint
             for taint in taints
@@ -236,10 +236,10 @@ def _taints(picture: ClusterSnapshot, pod: PodRecord, placing: NodeVerdicts) -> 
             texts = tuple(sorted(map(_taint_text, keeping)))
             found.setdefault(texts, (keeping, []))[1].append(name)
     for texts, (keeping, nodes) in sorted(found.items()):
-        eligible = eligible_with_tolerations(picture, pod, placing, keeping)
+        eligible = eligible_with_tolerations(snapshot, pod, placing, keeping)
         helped = sorted(eligible.intersection(nodes))
         if helped:
-            yield f"a toleration of {' and '.join(texts)} would open {few(helped, _MOST)}"
+            yield f"tolerating {' and '.join(texts)} would make {few(helped, _MOST)} eligible"
 
 
 def _taint_text(taint: Taint) -> str:
@@ -247,20 +247,19 @@ def _taint_text(taint: Taint) -> str:
     return f"{taint.key}{value}:{taint.effect}"
 
 
-# Asking the scheduler again, with a pod or nodes changed: advice is given only if it would help.
-#
-# The scheduler is that of a picture, which decides nothing. What was changed is put back.
+# Checking suggestions: the scheduler of the snapshot is asked again with the pod or nodes changed. It
+# decides nothing, and the changes are reverted.
 
 
 def eligible_with_tolerations(
-    picture: ClusterSnapshot, pod: PodRecord, placing: NodeVerdicts, taints: Iterable[Taint]
+    snapshot: ClusterSnapshot, pod: PodRecord, placing: NodeVerdicts, taints: Iterable[Taint]
 ) -> set[str]:
     """The nodes that pass every filter once the pod tolerates these taints."""
     added = [
         Toleration(key=taint.key, operator="Equal", value=taint.value or "", effect=taint.effect)
         for taint in taints
     ]
-    cls, classes = pod.cls, picture.cluster.classes
+    cls, classes = pod.cls, snapshot.cluster.classes
     given = cls.pod
     metadata = msgspec.structs.replace(given.metadata, name=pod.name, uid=pod.uid)
     spec = msgspec.structs.replace(given.spec, tolerations=[*given.spec.tolerations, *added])
@@ -276,39 +275,39 @@ def eligible_with_tolerations(
     changed = classes.acquire(msgspec.structs.replace(given, metadata=metadata, spec=spec), traits)
     pod.cls = changed
     try:
-        return _eligible(picture, pod, placing)
+        return _eligible(snapshot, pod, placing)
     finally:
         pod.cls = cls
         classes.release(changed)
 
 
 def eligible_on_changed_nodes(
-    picture: ClusterSnapshot,
+    snapshot: ClusterSnapshot,
     pod: PodRecord,
     placing: NodeVerdicts,
     names: Iterable[str],
     change: Callable[[str, Raw], Raw],
 ) -> set[str]:
     """Of these nodes, those that pass every filter once each is changed."""
-    given = {name: raw for name in names if (raw := picture.find(NODE, name)) is not None}
+    given = {name: raw for name in names if (raw := snapshot.find(NODE, name)) is not None}
     try:
         for name, raw in given.items():
-            picture.scheduler.feed(Updated(convert(change(name, raw), Node)), picture.now)
-        return _eligible(picture, pod, placing) & given.keys()
+            snapshot.scheduler.feed(Updated(convert(change(name, raw), Node)), snapshot.now)
+        return _eligible(snapshot, pod, placing) & given.keys()
     finally:
         for raw in given.values():
-            picture.scheduler.feed(Updated(convert(raw, Node)), picture.now)
+            snapshot.scheduler.feed(Updated(convert(raw, Node)), snapshot.now)
 
 
-def _eligible(picture: ClusterSnapshot, pod: PodRecord, placing: NodeVerdicts) -> set[str]:
-    cycle = picture.scheduler.cycle
+def _eligible(snapshot: ClusterSnapshot, pod: PodRecord, placing: NodeVerdicts) -> set[str]:
+    cycle = snapshot.scheduler.cycle
     column = cycle.column(placing.profile, pod.cls)
     rejections = cycle.rejections(placing.profile, pod, column)
     return {name for name, rejection in rejections.items() if not rejection.texts}
 
 
 def uncordoned(taint: str) -> Callable[[str, Raw], Raw]:
-    """Without `spec.unschedulable`, and the taint that goes with it."""
+    """Without `spec.unschedulable` and its taint."""
 
     def change(_: str, raw: Raw) -> Raw:
         spec: dict[str, Any] = {**(raw.get("spec") or {}), "unschedulable": False}
@@ -319,7 +318,7 @@ def uncordoned(taint: str) -> Callable[[str, Raw], Raw]:
 
 
 def enlarged(missing: dict[str, dict[str, int]]) -> Callable[[str, Raw], Raw]:
-    """With that much more to allocate, by node and resource; cpu is in thousandths."""
+    """With that much more allocatable, by node and resource; cpu in thousandths."""
 
     def change(name: str, raw: Raw) -> Raw:
         status = raw.get("status") or {}

@@ -1,4 +1,4 @@
-"""Holds: the reservations the scheduler makes for the tasks of jobs that starve."""
+"""Output of starvation holds: the reservations the scheduler makes for the tasks of starving jobs."""
 
 from holdfast.api.names import HOLD_EXPECTED_START, HOLD_JOB, HOLD_LABEL
 from holdfast.cli.client import Raw

@@ -1,4 +1,4 @@
-"""What there is to say of a kind of objects."""
+"""How a kind is queried and shown: columns, rows, and the OutputKind base class."""
 
 import time
 from abc import ABC, abstractmethod
@@ -85,7 +85,7 @@ class OutputKind(ABC):
 
 
 class PlainKind(OutputKind):
-    """An object alone tells its whole row, so changes can be shown as they come."""
+    """A kind whose row depends on the object alone, so that changes can be shown as they come."""
 
     columns: ClassVar[tuple[OutputColumn, ...]]
 

@@ -1,11 +1,11 @@
-"""Nodes, as the scheduler counts them: what pods ask for, what reservations hold, what is free."""
+"""Output of nodes as the scheduler counts them: requested by pods, held by reservations, free."""
 
 import time
 
 from holdfast.cli.client import NODE, Raw, Server
 from holdfast.cli.kinds.kind import Found, OutputColumn, OutputKind, OutputRow, Query
 from holdfast.cli.printing import Description, age, events, shown, taint_text
-from holdfast.cli.snapshot import CAPACITY, Account, ClusterSnapshot, accounts_of, take_picture
+from holdfast.cli.snapshot import CAPACITY, ClusterSnapshot, NodeAmounts, node_amounts, take_snapshot
 from holdfast.scheduler.cluster.cluster import Cluster
 from holdfast.scheduler.cluster.reservation_table import ReservationRow
 
@@ -19,10 +19,10 @@ class NodeKind(OutputKind):
 
     async def find(self, server: Server, query: Query) -> Found:
         objects, version, missing = await self.objects(server, query)
-        picture = await take_picture(server, only=CAPACITY)
-        accounts = {_name(raw): accounts_of(picture.cluster, _name(raw)) for raw in objects}
-        resources = _resources(list(accounts.values()))
-        limits = picture.cluster.limits.ratios(resources)
+        snapshot = await take_snapshot(server, only=CAPACITY)
+        amounts = {_name(raw): node_amounts(snapshot.cluster, _name(raw)) for raw in objects}
+        resources = _resources(list(amounts.values()))
+        limits = snapshot.cluster.limits.ratios(resources)
         columns = [OutputColumn("NAME"), OutputColumn("STATUS"), OutputColumn("PODS")]
         for resource in resources:
             title = resource.upper()
@@ -38,13 +38,13 @@ class NodeKind(OutputKind):
         for raw in objects:
             name = _name(raw)
             ratios = limits.get(name, {})
-            rows.append(OutputRow(raw, _cells(picture, raw, accounts[name], ratios, resources)))
+            rows.append(OutputRow(raw, _cells(snapshot, raw, amounts[name], ratios, resources)))
         return Found(rows, columns, version, missing)
 
     async def describe(self, server: Server, raw: Raw) -> str:
-        picture = await take_picture(server, only=CAPACITY)
-        cluster, name, now = picture.cluster, _name(raw), time.time()
-        accounts = accounts_of(cluster, name)
+        snapshot = await take_snapshot(server, only=CAPACITY)
+        cluster, name, now = snapshot.cluster, _name(raw), time.time()
+        amounts = node_amounts(cluster, name)
         text = Description()
         text.field("Name", name)
         text.field("Status", status(raw))
@@ -53,10 +53,8 @@ class NodeKind(OutputKind):
         taints = (raw.get("spec") or {}).get("taints") or ()
         text.listed("Taints", [taint_text(taint) for taint in taints])
         headers = ("Resource", "Allocatable", "Requested", "Held", "Free", "Limits")
-        limits = cluster.limits.ratios(accounts).get(name, {})
-        lines = [
-            [*_line(each, of), _percent(limits.get(each))] for each, of in sorted(accounts.items())
-        ]
+        limits = cluster.limits.ratios(amounts).get(name, {})
+        lines = [[*_line(each, of), _percent(limits.get(each))] for each, of in sorted(amounts.items())]
         text.table("Accounts", headers, lines)
         holds = [
             [
@@ -95,32 +93,32 @@ def status(raw: Raw) -> str:
 
 
 def _cells(
-    picture: ClusterSnapshot,
+    snapshot: ClusterSnapshot,
     raw: Raw,
-    accounts: dict[str, Account],
+    amounts: dict[str, NodeAmounts],
     limits: dict[str, float],
     resources: list[str],
 ) -> list[str]:
-    none = Account(0, 0, 0)
-    pods = accounts.get("pods", none)
+    none = NodeAmounts(0, 0, 0)
+    pods = amounts.get("pods", none)
     cells = [_name(raw), status(raw), f"{pods.requested}/{pods.allocatable}"]
     for resource in resources:
-        account = accounts.get(resource, none)
-        amounts = (account.allocatable, account.requested, account.held, account.free)
-        cells += [*(shown(resource, amount) for amount in amounts), _percent(limits.get(resource))]
-    return [*cells, str(len(_holds(picture.cluster, _name(raw)))), age(raw, picture.now)]
+        amount = amounts.get(resource, none)
+        figures = (amount.allocatable, amount.requested, amount.held, amount.free)
+        cells += [*(shown(resource, each) for each in figures), _percent(limits.get(resource))]
+    return [*cells, str(len(_holds(snapshot.cluster, _name(raw)))), age(raw, snapshot.now)]
 
 
-def _resources(accounts: list[dict[str, Account]]) -> list[str]:
-    """Those worth a column."""
-    found = {name for each in accounts for name, of in each.items() if _is_of_interest(name, of)}
+def _resources(amounts: list[dict[str, NodeAmounts]]) -> list[str]:
+    """The resources that get a column."""
+    found = {name for each in amounts for name, of in each.items() if _is_of_interest(name, of)}
     return [*_ALWAYS, *sorted(found - set(_ALWAYS))]
 
 
-def _is_of_interest(name: str, account: Account) -> bool:
+def _is_of_interest(name: str, amount: NodeAmounts) -> bool:
     if name == "pods":
-        return account.held > 1
-    asked = bool(account.requested or account.held)
+        return amount.held > 1
+    asked = bool(amount.requested or amount.held)
     return asked or not (name in _SELDOM or name.startswith("hugepages-"))
 
 
@@ -131,19 +129,19 @@ def _holds(cluster: Cluster, node: str) -> list[ReservationRow]:
 
 
 def _amounts(cluster: Cluster, hold: ReservationRow, amounts: dict[int, int]) -> str:
-    """The pod slot every reservation has is not worth telling."""
+    """Amounts without the pod slot, which every reservation has."""
     named = cluster.reservations.by_name((slot, amounts.get(slot, 0)) for slot in hold.amounts)
     parts = ((name, value) for name, value in sorted(named.items()) if name != "pods" or value > 1)
     return ",".join(f"{name}={shown(name, value)}" for name, value in parts)
 
 
-def _line(resource: str, of: Account) -> list[str]:
+def _line(resource: str, of: NodeAmounts) -> list[str]:
     amounts = (of.allocatable, of.requested, of.held, of.free)
     return [resource, *(shown(resource, amount) for amount in amounts)]
 
 
 def _percent(ratio: float | None) -> str:
-    """Limits as a part of what is allocatable."""
+    """Limits as a percentage of allocatable."""
     return f"{100 * ratio:.0f}%" if ratio is not None else "<none>"
 
 

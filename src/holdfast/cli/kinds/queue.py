@@ -1,4 +1,4 @@
-"""The queue: pods and reservations without a node, in the order in which they will be tried."""
+"""Output of the scheduling queue: pending pods and reservations in the order they will be tried."""
 
 import math
 import time
@@ -13,7 +13,7 @@ from holdfast.api.selectors import Selector, parse_label_selector
 from holdfast.cli.client import POD, RESERVATION, Raw, Server
 from holdfast.cli.kinds.kind import Found, OutputColumn, OutputKind, OutputRow, Query
 from holdfast.cli.printing import Description, age, events
-from holdfast.cli.snapshot import CAPACITY, ClusterSnapshot, take_picture
+from holdfast.cli.snapshot import CAPACITY, ClusterSnapshot, take_snapshot
 from holdfast.scheduler.cluster.pods import Phase, PodRecord
 from holdfast.scheduler.jobs import JobName
 
@@ -48,11 +48,11 @@ class PendingObject(OutputKind):
     )
 
     async def find(self, server: Server, query: Query) -> Found:
-        picture = await take_picture(server, only=_READ)
-        _share_out(picture)
+        snapshot = await take_snapshot(server, only=_READ)
+        _share_out(snapshot)
         selector = parse_label_selector(query.selector)
-        places = [place for place in in_order(picture) if _is_meant(place, query, selector)]
-        rows = [OutputRow(place.raw, _cells(place, picture)) for place in places]
+        places = [place for place in in_order(snapshot) if _is_meant(place, query, selector)]
+        rows = [OutputRow(place.raw, _cells(place, snapshot)) for place in places]
         found = {name for place in places for name in _called(place)}
         missing = [name for name in query.names if name not in found]
         return Found(
@@ -62,24 +62,24 @@ class PendingObject(OutputKind):
     async def describe(self, server: Server, raw: Raw) -> str:
         now = time.time()
         text = Description()
-        picture = await take_picture(server, only=_READ)
-        _share_out(picture)
-        for number, place in enumerate(in_order(picture), 1):
+        snapshot = await take_snapshot(server, only=_READ)
+        _share_out(snapshot)
+        for number, place in enumerate(in_order(snapshot), 1):
             if place.raw["metadata"].get("uid") == raw["metadata"].get("uid"):
                 text.field("Place", number)
-                for column, cell in zip(self.columns, _cells(place, picture), strict=True):
+                for column, cell in zip(self.columns, _cells(place, snapshot), strict=True):
                     text.field(column.name.capitalize(), cell)
         events(text, await server.events(raw), now)
         return text.text()
 
 
-def in_order(picture: ClusterSnapshot) -> list[_Place]:
-    """What waits, as it will be tried; shares were worked out."""
-    cluster = picture.cluster
+def in_order(snapshot: ClusterSnapshot) -> list[_Place]:
+    """The pending objects in scheduling order; queue shares must be computed before."""
+    cluster = snapshot.cluster
     places = []
     for pod in cluster.pods.values():
         if pod.phase is Phase.PENDING and not pod.deletion_pending:
-            raw = picture.find(POD, pod.name, pod.namespace)
+            raw = snapshot.find(POD, pod.name, pod.namespace)
             assert raw is not None
             places.append(_Place(pod, raw))
     for reservation in cluster.reservations.known.values():
@@ -88,15 +88,14 @@ def in_order(picture: ClusterSnapshot) -> list[_Place]:
             and reservation.pod.phase is Phase.PENDING
             and not reservation.terminating
         ):
-            raw = picture.find(RESERVATION, reservation.name)
+            raw = snapshot.find(RESERVATION, reservation.name)
             assert raw is not None
             places.append(_Place(reservation.pod, raw))
-    return _in_turns(picture, sorted(places, key=_order(places)))
+    return _in_turns(snapshot, sorted(places, key=_order(places)))
 
 
 def _order(places: list[_Place]) -> Callable[[_Place], tuple[int, str, str, str, str]]:
-    """As PrioritySort has it; when a pod was first seen, its object says best. Members of a job are
-    tried with the first of them."""
+    """PrioritySort's key, by creation time. Members of a job are tried with its first one."""
     first: dict[JobName, str] = {}
     for place in places:
         if place.pod.job is not None:
@@ -117,10 +116,11 @@ def _created(place: _Place) -> str:
     return str(place.raw["metadata"].get("creationTimestamp") or "")
 
 
-def _in_turns(picture: ClusterSnapshot, places: list[_Place]) -> list[_Place]:
-    """Where there are queues, that of them comes next which has least of its share, if all that come
-    before found room."""
-    queues = picture.cluster.jobs.queues
+def _in_turns(snapshot: ClusterSnapshot, places: list[_Place]) -> list[_Place]:
+    """With queues, the queue with the smallest share of its deserved amount comes next, assuming
+    that everything before it fits.
+    """
+    queues = snapshot.cluster.jobs.queues
     if not queues:
         return places
     lanes: dict[str, deque[tuple[int, _Place]]] = {}
@@ -161,7 +161,7 @@ def _is_meant(place: _Place, query: Query, selector: Selector) -> bool:
 
 
 def _called(place: _Place) -> tuple[str, ...]:
-    """What users may call it."""
+    """The names that users may use for it."""
     name = str(place.raw["metadata"]["name"])
     namespace = place.raw["metadata"].get("namespace")
     return (name, f"{namespace}/{name}", title(place.raw)) if namespace else (name, title(place.raw))
@@ -174,31 +174,31 @@ def title(raw: Raw) -> str:
     return "/".join(part for part in parts if part)
 
 
-def _share_out(picture: ClusterSnapshot) -> None:
-    """Works out what queues deserve, as a round would."""
-    waiting = [pod for pod in picture.cluster.pods.values() if pod.phase is Phase.PENDING]
-    picture.cluster.jobs.queues.share_out(waiting)
+def _share_out(snapshot: ClusterSnapshot) -> None:
+    """Computes the queues' deserved amounts, as a round does."""
+    waiting = [pod for pod in snapshot.cluster.pods.values() if pod.phase is Phase.PENDING]
+    snapshot.cluster.jobs.queues.share_out(waiting)
 
 
-def _share(picture: ClusterSnapshot, queue: str) -> str:
-    """How much of what it deserves the queue has, in percent."""
-    queues = picture.cluster.jobs.queues
+def _share(snapshot: ClusterSnapshot, queue: str) -> str:
+    """The queue's allocated share of its deserved amount, in percent."""
+    queues = snapshot.cluster.jobs.queues
     if queue not in queues.known:
         return ""
     share = queues.share_of(queues.known[queue])
     return "above" if share == math.inf else f"{round(100 * share)}%"
 
 
-def _expected_start(picture: ClusterSnapshot, pod: PodRecord) -> str:
-    """When the room held for it will be free, where that is known."""
-    hold = picture.cluster.jobs.holds.of(pod)
+def _expected_start(snapshot: ClusterSnapshot, pod: PodRecord) -> str:
+    """When the capacity held for it will be free, if known."""
+    hold = snapshot.cluster.jobs.holds.of(pod)
     annotations = hold.object.metadata.annotations if hold is not None else {}
     return annotations.get(HOLD_EXPECTED_START, "")
 
 
-def _cells(place: _Place, picture: ClusterSnapshot) -> list[str]:
+def _cells(place: _Place, snapshot: ClusterSnapshot) -> list[str]:
     pod, raw = place
-    queue = picture.cluster.jobs.queues.of(pod)
+    queue = snapshot.cluster.jobs.queues.of(pod)
     status = raw.get("status") or {}
     said = _said(raw)
     state = "Gated" if pod.gates else "Unschedulable" if said else "Active"
@@ -208,17 +208,17 @@ def _cells(place: _Place, picture: ClusterSnapshot) -> list[str]:
         pod.scheduler,
         state,
         status.get("nominatedNodeName") or "",
-        age(raw, picture.now),
+        age(raw, snapshot.now),
         str(pod.job.name) if pod.job is not None else "",
         queue,
-        _share(picture, queue),
-        _expected_start(picture, pod),
+        _share(snapshot, queue),
+        _expected_start(snapshot, pod),
         said,
     ]
 
 
 def _said(raw: Raw) -> str:
-    """Why it was told that it has no node."""
+    """The message of its condition: why it has no node."""
     kind = "PodScheduled" if raw["kind"] == "Pod" else "Scheduled"
     for each in (raw.get("status") or {}).get("conditions") or ():
         if each.get("type") == kind and each.get("status") == "False":

@@ -1,4 +1,4 @@
-"""Queues: shares of the cluster, and how much of them is in use."""
+"""Output of Queue objects: their shares of the cluster, and how much of them is in use."""
 
 import time
 

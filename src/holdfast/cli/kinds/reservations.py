@@ -1,4 +1,4 @@
-"""Reservations: what they hold, for whom, and what became of it."""
+"""Output of reservations: amounts, owners, phase."""
 
 import time
 from collections.abc import Mapping
@@ -87,12 +87,12 @@ def phase(raw: Raw) -> str:
 
 
 def lifetime(spec: Raw) -> str:
-    """The default is not written, since an explicit end switches it off."""
+    """The ttl or expiry. The default ttl is not written, since an explicit end switches it off."""
     return spec.get("ttl") or ("" if spec.get("expires") else DEFAULT_TTL)
 
 
 def taken(status: Raw) -> str:
-    """`cpu=2/4,memory=4Gi/8Gi`: of what it has, how much was taken."""
+    """`cpu=2/4,memory=4Gi/8Gi`: allocated of allocatable."""
     allocated = status.get("allocated") or {}
     return ",".join(
         f"{name}={allocated.get(name, 0)}/{quantity}"
@@ -101,7 +101,7 @@ def taken(status: Raw) -> str:
 
 
 def owner_text(owner: Raw) -> str:
-    """Who may use it, in a word."""
+    """Who may use it, in short."""
     parts = []
     for kind in ("object", "controller"):
         reference = owner.get(kind)
@@ -117,14 +117,14 @@ def owner_text(owner: Raw) -> str:
 
 
 def message(raw: Raw) -> str:
-    """What is to be said of it at the moment: why it has no node, or how it ended."""
+    """Its current message: why it has no node, or how it ended."""
     conditions = (raw.get("status") or {}).get("conditions") or ()
     said = [each.get("message") or "" for each in conditions if each.get("status") == "False"]
     return said[-1] if said else ""
 
 
 def requests(template: Raw | None) -> dict[str, str]:
-    """What a template asks for, as far as its containers say."""
+    """The requests of a template's containers."""
     total: dict[str, int] = {}
     for container in ((template or {}).get("spec") or {}).get("containers") or ():
         resources = container.get("resources") or {}
