@@ -28,7 +28,7 @@ def test_a_bound_pod_is_the_same_pod_on_a_node() -> None:
 def test_a_pod_without_a_node_carries_the_reason() -> None:
     maker = PodMaker("p", [templates()["pod"]])
     why = SetPodScheduled(ObjectRef("Pod", "default", "p", "u"), "Unschedulable", 'said "no"')
-    assert maker.told(0, why).status.conditions[0].message == 'said "no"'
+    assert maker.with_condition(0, why).status.conditions[0].message == 'said "no"'
 
 
 def test_shapes_are_every_combination_of_values() -> None:
@@ -78,7 +78,7 @@ def test_a_pod_tells_its_maker_and_number_by_its_uid() -> None:
 
 def test_a_pod_that_a_node_is_cleared_for_carries_its_name() -> None:
     maker = PodMaker("p", [templates()["pod"]])
-    assert maker.told(0, None, "n1").status.nominated_node_name == "n1"
+    assert maker.with_condition(0, None, "n1").status.nominated_node_name == "n1"
 
 
 def test_a_victim_is_still_on_its_node_and_marked() -> None:

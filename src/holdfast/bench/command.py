@@ -1,4 +1,4 @@
-"""The command `holdfast bench`, also `python -m holdfast.bench`."""
+"""The `holdfast bench` command, also `python -m holdfast.bench`."""
 
 import subprocess
 import sys
@@ -159,7 +159,7 @@ def bench(
 
 
 def _check_mode(mode: Mode, workload: list[str] | None, profile: bool, server: str | None) -> None:
-    """What a mode has no use for is refused rather than left unheeded. Raises BenchError."""
+    """Rejects options that the mode does not use. Raises BenchError."""
     if mode is Mode.EMBEDDED and workload:
         raise BenchError("--mode embedded has rows of its own; it takes no workload")
     if mode is not Mode.CORE and profile:

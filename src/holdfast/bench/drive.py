@@ -1,6 +1,13 @@
-"""Carries decisions out as an API server would on a cluster without kubelets.
+"""Feeds a plan to a scheduler and times the scheduler's work alone.
 
-Nothing runs there, so that a pod that has to make room for another is gone at once.
+Timed is what a backend makes the scheduler do with decoded objects:
+
+    feed       Added(pod) for each pod of a batch, its claims and volumes, and concurrent churn
+    round      from the queue to decisions
+    confirm    BindConfirmed, Updated with the pod as the watch shows it now, Deleted for victims
+
+Creating and decoding objects is not timed. An object is released right after it is fed, as by a
+reflector, so the figures include freeing its memory.
 """
 
 import gc
@@ -49,6 +56,10 @@ Report = tuple[Callable[[Any], Event], Any]
 
 
 class BenchExecutor:
+    """Carries out decisions like an API server in a cluster without kubelets: a victim is deleted at
+    once.
+    """
+
     def __init__(self) -> None:
         self.decisions: Counter[str] = Counter()
         """How many there were of each kind while measured pods came."""
@@ -99,7 +110,7 @@ class BenchExecutor:
         for uid in changed:
             maker, _ = self._makers[uid[:8]]
             nominated = self._nominated.get(uid, "")
-            pod = maker.told(number_of(uid), self._said.get(uid), nominated)
+            pod = maker.with_condition(number_of(uid), self._said.get(uid), nominated)
             reports.append((Updated, pod))
         reports.reverse()
         return reports
@@ -165,18 +176,6 @@ class BenchReservationExecutor:
         made = seen(msgspec.structs.replace(wanted, metadata=metadata))
         self.know(made)
         return made
-
-
-# A plan fed to a scheduler, with the clock running only while the scheduler works.
-#
-# What is timed is what a backend would make the scheduler do, given decoded objects:
-#
-#     feed       Added(pod) for each pod of a batch, its claims and volumes, and what churns meanwhile
-#     round      from the queue to decisions
-#     confirm    BindConfirmed, Updated with the pod as the watch shows it now, Deleted for victims
-#
-# What is not: making and decoding objects. An object is let go as soon as it was fed, as a reflector
-# does, so that giving its memory back is in the figures.
 
 
 Watch = Callable[[str], None]

@@ -1,7 +1,7 @@
-"""What can be wrong with what a benchmark is asked to do."""
+"""The error of invalid benchmark requests."""
 
 from holdfast.api.errors import HoldfastError
 
 
 class BenchError(HoldfastError):
-    """A workload, trace or option does not exist or makes no sense."""
+    """A workload, trace or option does not exist or is invalid."""

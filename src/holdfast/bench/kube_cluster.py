@@ -1,4 +1,6 @@
-"""What a plan needs, as an API server takes it."""
+"""A benchmark on a real API server: a plan's objects, bulk creation and deletion, binds, scheduler
+processes.
+"""
 
 import asyncio
 import contextlib
@@ -31,7 +33,7 @@ _SERVERS_OWN = ("uid", "resourceVersion", "creationTimestamp", "generation")
 
 
 class Content(msgspec.Struct):
-    """A plan, sorted by what happens to it."""
+    """The objects of a plan by their role in the run."""
 
     nodes: list[Raw]
     namespaces: list[str]
@@ -41,9 +43,9 @@ class Content(msgspec.Struct):
 
 
 def content_of(plan: BenchPlan) -> Content:
-    """Pods that are there before go to nodes in turn, so that every scheduler finds the same.
+    """Assigns existing pods to nodes in turn, so that every scheduler finds the same state.
 
-    Raises BenchError where the plan needs what an API server alone cannot give.
+    Raises BenchError if the plan needs more than an API server provides.
     """
     content = Content([], [], [], [])
     for step in plan.steps:
@@ -89,7 +91,7 @@ def raw(obj: Object) -> Raw:
     return made
 
 
-# The server the benchmark runs on: objects made and deleted, many at a time; binds seen.
+# The cluster
 
 
 _AT_ONCE = 24
@@ -109,7 +111,7 @@ class _Meta(msgspec.Struct, rename="camel"):
 
 
 class _Pod(msgspec.Struct):
-    """Also what an ERROR event has in the place of a pod."""
+    """A pod, or the Status of an ERROR event."""
 
     metadata: _Meta = msgspec.field(default_factory=_Meta)
     spec: _Spec = msgspec.field(default_factory=_Spec)
@@ -200,7 +202,7 @@ class BenchCluster:
 
 
 class Binds:
-    """Sees pods get their nodes, and remembers when."""
+    """Watches pods being bound, with times."""
 
     def __init__(self, client: Client, wanted: set[str]) -> None:
         self._client = client
@@ -250,7 +252,7 @@ class Binds:
             self.at[name] = now
 
 
-# Schedulers as processes: started on a server, and looked at from outside.
+# Scheduler processes
 
 
 _FAST = {"qps": 10_000, "burst": 10_000}
@@ -259,7 +261,7 @@ _STOPS_WITHIN = 30.0
 
 @dataclass(frozen=True, slots=True)
 class SchedulerCandidate:
-    """`binary` is kube-scheduler's; None stands for Holdfast."""
+    """`binary` is kube-scheduler's; None means Holdfast."""
 
     name: str
     scheduler_name: str

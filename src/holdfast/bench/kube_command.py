@@ -1,4 +1,4 @@
-"""What `holdfast bench --mode kube` does."""
+"""Runs `holdfast bench --mode kube`."""
 
 import asyncio
 
@@ -27,7 +27,7 @@ def run(
     repeat: int,
     as_json: bool,
 ) -> None:
-    """Raises BenchError, and KubernetesError where the server cannot be reached."""
+    """Raises BenchError, and KubernetesError if the server is unreachable."""
     candidates = [holdfast(kubeconfig)]
     if kube_scheduler_binary:
         candidates.append(kube_scheduler(kube_scheduler_binary, kubeconfig))

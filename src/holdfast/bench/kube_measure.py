@@ -1,12 +1,11 @@
-"""One workload with one scheduler.
+"""Measures one workload with one scheduler on a real API server.
 
-Pods that are there before are put on their nodes by us, the same for every scheduler. The measured ones
-are all created before the scheduler starts: what is measured is how fast a scheduler works off a
-backlog, and not how fast pods can be created beside it.
+The benchmark binds existing pods itself, identically for every scheduler. All measured pods are created
+before the scheduler starts: the figure is how fast a scheduler works off a backlog, not how fast pods
+can be created beside it.
 
-Processor time is that of the scheduler's process from its start until it has nothing more to do (so
-Events it writes afterwards count), less what a start on the same cluster without the measured pods
-takes.
+CPU time is that of the scheduler's process from its start until it is idle (so Events written later
+count), less the CPU time of a start on the same cluster without the measured pods.
 """
 
 import asyncio
@@ -57,7 +56,7 @@ class KubeResult(msgspec.Struct):
 async def measure(
     plan: BenchPlan, candidates: list[SchedulerCandidate], repeat: int
 ) -> list[list[KubeResult]]:
-    """For each run, one result per candidate. Whatever happens, the server is cleaned up after."""
+    """One result per candidate for each run. The server is always cleaned up."""
     content = content_of(plan)
     access = find_access(candidates[0].kubeconfig)
     async with Client(access) as client:
@@ -114,7 +113,7 @@ async def _one(
 
 
 async def _until_bound(watching: "asyncio.Task[None]", running: RunningScheduler) -> None:
-    """Not longer than is reasonable, and not if the scheduler has ended."""
+    """Waits until all pods are bound, with a timeout, and fails if the scheduler has exited."""
     try:
         async with asyncio.timeout(_PATIENCE):
             while not watching.done():
@@ -129,8 +128,9 @@ async def _until_bound(watching: "asyncio.Task[None]", running: RunningScheduler
 
 
 async def _settled(running: RunningScheduler, at_least: float = 0.0) -> float:
-    """The processor time used so far, once hardly any is used any more, and not before so many seconds:
-    at its start a scheduler may wait for the server with nothing to do."""
+    """The CPU time used so far, once the process is almost idle, and not before a minimum time: a
+    starting scheduler may idle while it waits for the server.
+    """
     loop = asyncio.get_running_loop()
     start, quiet, before = loop.time(), 0, -1.0
     while True:
@@ -142,7 +142,7 @@ async def _settled(running: RunningScheduler, at_least: float = 0.0) -> float:
         before = now
 
 
-# Figures of kube mode, as a table or as JSON.
+# Output
 
 
 def as_json(machine: Machine, results: list[KubeResult]) -> str:
@@ -151,7 +151,7 @@ def as_json(machine: Machine, results: list[KubeResult]) -> str:
 
 
 def best_of(runs: list[list[KubeResult]]) -> list[KubeResult]:
-    """For each scheduler its run with the most pods a second."""
+    """Each scheduler's run with the highest throughput."""
     return [max(each, key=lambda result: result.pods_per_second) for each in zip(*runs, strict=True)]
 
 
@@ -190,5 +190,5 @@ def print_results(console: Console, machine: Machine, results: list[KubeResult])
 
 
 def _times(figure: float, other: float) -> str:
-    """A run of a pod or two can take no time that can be told."""
+    """A ratio; a run of very few pods may be too short to measure."""
     return f"{figure / other:.2f}" if other else ""

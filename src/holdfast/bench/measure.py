@@ -1,4 +1,4 @@
-"""What the figures were taken on."""
+"""Measures one row: throughput, latency, memory, a sampling profile, and the machine it ran on."""
 
 import os
 import platform
@@ -54,13 +54,13 @@ def _cpu() -> str:
 
 
 def _cores() -> int:
-    """Those this process may use."""
+    """The cores this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
-# The figures of one row.
+# Figures of one row
 
 
 LATENCY_PODS = 10_000
@@ -114,7 +114,7 @@ class BenchResult(msgspec.Struct, frozen=True, rename="camel"):
 
 
 def measure(plan: BenchPlan, batch: int, repeat: int) -> BenchResult:
-    """Runs the plan `repeat` times, and once more with pods coming one at a time."""
+    """Runs the plan `repeat` times, and once more with pods arriving one at a time."""
     runs = []
     memory = 0.0
     for _ in range(1 if plan.streamed else repeat):
@@ -149,7 +149,7 @@ def measure(plan: BenchPlan, batch: int, repeat: int) -> BenchResult:
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """What is kept of a run; the scheduler it drove is let go."""
+    """The results kept of a run; its scheduler is released."""
 
     meter: Meter
     bound: int
@@ -176,7 +176,7 @@ def spread(nanoseconds: list[float]) -> Spread:
 
 
 def peak_memory() -> float:
-    """Megabytes this process has had in memory at most."""
+    """The peak resident memory of this process in megabytes."""
     status = Path("/proc/self/status")
     if status.exists():
         # Unlike ru_maxrss this does not start at what the parent had before exec.
@@ -187,11 +187,9 @@ def peak_memory() -> float:
     return peak / 1024**2 if sys.platform == "darwin" else peak / 1024
 
 
-# Where the microseconds go: a sampling profile of a run.
-#
-# A timer interrupts the run a thousand times a second; the innermost frame of Holdfast's code says what
-# was being done. Unlike a tracing profiler this leaves small functions as cheap as they are. What each
-# part takes as a whole (feed, round, confirm) is the clock's word; samples only divide it up.
+# Sampling profile. A timer interrupts the run a thousand times a second; the innermost frame of
+# Holdfast's code gives the section. Unlike a tracing profiler this does not slow small functions down.
+# The totals of feed, round and confirm are measured by the clock; samples only divide them up.
 
 
 _INTERVAL = 0.001
@@ -252,7 +250,7 @@ class SamplePart(msgspec.Struct, frozen=True):
 
 
 class SampleProfile(msgspec.Struct, frozen=True):
-    """Microseconds per pod: by part and section, and of the functions that take the most."""
+    """Microseconds per pod by part and section, and of the most expensive functions."""
 
     workload: str
     nodes: int
@@ -289,7 +287,7 @@ class Sampler:
 
 
 def profile(plan: BenchPlan, batch: int) -> SampleProfile:
-    """Runs the plan until there are enough samples to tell."""
+    """Runs the plan until there are enough samples."""
     if not hasattr(signal, "setitimer"):
         raise BenchError("--profile needs interval timers, which this system does not have")
     sampler = Sampler()

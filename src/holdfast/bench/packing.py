@@ -1,8 +1,4 @@
-"""The nodes of the trace, and pods drawn from it.
-
-Nodes without GPUs are left out. Pods are those of the trace and more of the same, drawn at
-random, until together they ask for 130 % of all GPUs; they come in random order, and none leaves.
-"""
+"""GPU packing on the openb trace: how much of the GPUs each strategy can allocate."""
 
 import random
 from collections import Counter
@@ -48,11 +44,17 @@ _MEMORY = 16 * 2**30
 
 
 class NoGpusError(BenchError):
-    """There is nothing to pack."""
+    """The trace has no GPUs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Trace:
+    """The nodes of the trace with GPUs, and pods sampled from it.
+
+    Pods are those of the trace and further random samples of them until together they request 130 % of
+    all GPUs; they arrive in random order, and none leaves.
+    """
+
     nodes: list[Object]
     """Nodes, each with its Device."""
     gpus: int
@@ -71,14 +73,14 @@ class Trace:
     def arrivals(self, seed: int) -> list[int]:
         """The shapes of the pods that come, in their order."""
         chance = random.Random(seed)
-        drawn = list(self.shape_of)
-        asked = sum(self.wants[shape] for shape in drawn)
+        sampled = list(self.shape_of)
+        asked = sum(self.wants[shape] for shape in sampled)
         while asked < MOST * self.gpus:
             shape = chance.choice(self.shape_of)
-            drawn.append(shape)
+            sampled.append(shape)
             asked += self.wants[shape]
-        chance.shuffle(drawn)
-        return drawn
+        chance.shuffle(sampled)
+        return sampled
 
     def maker(self, order: list[int]) -> PodMaker:
         return PodMaker("openb-pod", self.shapes, order=order)
@@ -158,11 +160,11 @@ def _pod(record: Record) -> Raw:
 
 # Fragmentation as the FGD paper defines it, by which strategies are compared.
 #
-# For one kind of pod, what is free on a node is a fragment
+# For one kind of pod, the free capacity of a node is a fragment
 #
-# * all of it, if such a pod cannot go there (no cpu, no memory, not enough GPUs with enough left, not
-#   of a GPU model it asks for), or wants no GPU;
-# * else what is left on GPUs that have less than the pod wants of one.
+# * as a whole, if such a pod cannot run there (cpu, memory, too few GPUs with enough left, another GPU
+#   model) or requests no GPU;
+# * else as far as it is on GPUs that have less left than the pod requests of one.
 #
 # The mean is over all pods of the trace. Amounts of GPUs are in percent of one.
 
@@ -193,7 +195,7 @@ def fragments(
     return lost / max(1, pods)
 
 
-# One run per strategy and seed: pods come one after the other, and each is tried once.
+# Runs: pods arrive one after the other, and each is tried once
 
 
 _BATCH = 50
@@ -286,7 +288,7 @@ def _scheduler(strategy: str) -> Scheduler:
     return Scheduler(configuration, plugins, {"default-scheduler": DEFAULT_SCHEDULER_NAME})
 
 
-# What comes of the runs: a table, a mapping for JSON, and a plot.
+# Output: a table, a mapping for JSON, and a plot
 
 
 _SHOWN = (100, 130)
@@ -297,7 +299,7 @@ _FROM_X, _TO_X, _FROM_Y, _TO_Y = 80, 130, 80, 100
 
 
 class PackingFigures(msgspec.Struct, frozen=True):
-    """Of one strategy, over all seeds. Shares are in percent of all GPUs."""
+    """Figures of one strategy over all seeds. Shares are in percent of all GPUs."""
 
     strategy: str
     seeds: int
@@ -372,7 +374,7 @@ def as_mappings(all_figures: list[PackingFigures]) -> list[dict[str, Any]]:
 
 
 def plot(all_figures: list[PackingFigures]) -> str:
-    """Allocated against asked for, as SVG."""
+    """Allocated against requested GPUs, as SVG."""
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {_HEIGHT}" '
         'font-family="sans-serif" font-size="13" role="img" '
@@ -426,12 +428,15 @@ def _y(percent: float) -> float:
     return round(_HEIGHT - _BOTTOM - (percent - _FROM_Y) / (_TO_Y - _FROM_Y) * height, 1)
 
 
-# The part of `holdfast bench openb` that shows how full the GPUs get.
+# Entry point
 
 
-def pack(folder: Path, nodes: str, pods: str, seeds: int, drawn: Path | None) -> list[PackingFigures]:
-    """One run per strategy and seed; the plot goes where it is wanted. Nothing if there are no GPUs.
-    Raises BenchError."""
+def pack(
+    folder: Path, nodes: str, pods: str, seeds: int, plot_file: Path | None
+) -> list[PackingFigures]:
+    """One run per strategy and seed; optionally writes the plot. Empty if there are no GPUs. Raises
+    BenchError.
+    """
     try:
         trace = read_trace(folder, nodes, pods)
     except NoGpusError:
@@ -445,9 +450,9 @@ def pack(folder: Path, nodes: str, pods: str, seeds: int, drawn: Path | None) ->
         done = [each.allocated[min(100, len(each.allocated) - 1)] for each in runs[-seeds:]]
         errors.print(f"{strategy}: {sum(done) / len(done):.2%} of the GPUs allocated")
     found = figures(runs)
-    if drawn is not None:
+    if plot_file is not None:
         try:
-            drawn.write_text(plot(found), encoding="utf-8")
+            plot_file.write_text(plot(found), encoding="utf-8")
         except OSError as error:
-            raise BenchError(f"--plot {drawn}: {error.strerror or error}") from None
+            raise BenchError(f"--plot {plot_file}: {error.strerror or error}") from None
     return found

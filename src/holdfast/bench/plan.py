@@ -1,8 +1,4 @@
-"""Objects as a reflector would hand them over: decoded, one by one, from JSON of their own.
-
-A pod is written out again whenever the API server would have changed it: once it has a node, when it
-was told why it has none, when a node is being cleared for it, and when it has to make room.
-"""
+"""Plans: the objects and steps of a workload or trace, made concrete and decoded as by a reflector."""
 
 import itertools
 import zlib
@@ -43,8 +39,12 @@ _BOUND = '[{"type":"PodScheduled","status":"True","lastTransitionTime":"2026-01-
 
 
 class PodMaker:
-    """Pods of one or several shapes, numbered from 0. `order` gives each pod's shape, else in turn;
-    namespaces are dealt out in turn. `along` are objects each pod has one of for itself."""
+    """Makes pods of one or several shapes, numbered from 0.
+
+    A pod is decoded again whenever the API server would have changed it: when it is bound, gets a
+    condition or a nominated node, or becomes a victim. `order` gives each pod's shape, else in turn;
+    namespaces are assigned in turn. `along` are further objects that each pod has.
+    """
 
     def __init__(
         self,
@@ -81,7 +81,7 @@ class PodMaker:
     def annotated(self, number: int, annotations: Mapping[str, str]) -> Pod:
         return self._written(number, "", "[]", "2", annotations=annotations)
 
-    def told(self, number: int, why: SetPodScheduled | None, nominated: str = "") -> Pod:
+    def with_condition(self, number: int, why: SetPodScheduled | None, nominated: str = "") -> Pod:
         """Without a node, and why; perhaps with one that is being cleared for it."""
         conditions = []
         if why is not None:
@@ -139,7 +139,7 @@ def number_of(uid: str) -> int:
 
 
 def filled(template: Raw, words: Mapping[str, str]) -> Raw:
-    """The template with these `$words` filled in; others are left for later."""
+    """The template with these `$words` filled in; others are left."""
     text = Template(msgspec.json.encode(template).decode())
     made: Raw = msgspec.json.decode(text.safe_substitute(words))
     return made
@@ -160,7 +160,7 @@ def make_object(
     labels: Mapping[str, str] | None = None,
     namespace: str = "default",
 ) -> Object:
-    """An object that is not a pod; a name and a namespace in the template are kept."""
+    """An object other than a pod; a name and a namespace in the template are kept."""
     metadata = dict(template.get("metadata", {}))
     name = metadata.setdefault("name", f"{prefix}-{number:05d}")
     metadata["uid"] = uid_of(name, number)
@@ -205,12 +205,12 @@ def uid_of(prefix: str, number: int) -> str:
     return f"{zlib.crc32(prefix.encode()):08x}-0000-4000-8000-{number:012x}"
 
 
-# What is to be fed to the scheduler, in which order: a workload or a trace made concrete.
+# Steps
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedObjects:
-    """What is there before the pods that follow."""
+    """Objects that exist before the following pods."""
 
     objects: list[Object]
 
@@ -224,7 +224,7 @@ class Pods:
 
 @dataclass(frozen=True, slots=True)
 class Churning:
-    """`seconds` or `pods` between one time and the next; the other is 0."""
+    """`seconds` or `pods` between two changes; the other is 0."""
 
     prefix: str
     templates: Sequence[Raw]
@@ -258,7 +258,7 @@ class BenchPlan:
 
 
 def plan_of(row: WorkloadRow, nodes: int | None = None) -> BenchPlan:
-    """The row with that many nodes; without a number, as many as the workload is defined for."""
+    """The row with that many nodes; by default as many as the workload defines."""
     size = nodes or row.workload.nodes
     steps: list[Step] = []
     namespaces: dict[str, list[str]] = {}

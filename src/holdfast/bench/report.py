@@ -1,4 +1,4 @@
-"""Figures as text: the tables people read and the JSON programs do."""
+"""Benchmark output: tables and JSON."""
 
 from typing import Any
 

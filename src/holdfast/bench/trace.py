@@ -99,7 +99,7 @@ def _checked_records(file: Path, columns: tuple[str, ...]) -> Iterator[Record]:
 
 
 def _default(column: str, record: Record) -> str:
-    """A pod that says only how many GPUs, or only how much of one, wants whole ones, or one."""
+    """A pod with only a number of GPUs requests whole ones; with only a share, a share of one."""
     if column == "num_gpu" and (record.get("gpu_milli") or "0") != "0":
         return "1"
     if column == "gpu_milli" and (record.get("num_gpu") or "0") != "0":
@@ -142,17 +142,17 @@ def _pod(record: Record) -> Raw:
 
 
 def model_label(record: Record) -> dict[str, str]:
-    """Of a node."""
+    """The GPU model label of a node."""
     return {MODEL: record["model"]} if record["model"] else {}
 
 
 def models_asked_for(record: Record) -> tuple[str, ...]:
-    """The GPU models a pod may have; empty if any will do."""
+    """The GPU models a pod accepts; empty if any."""
     return tuple(sorted({model.strip() for model in record["gpu_spec"].split("|")} - {""}))
 
 
 def affinity_to_models(record: Record) -> Raw:
-    """The part of a pod's spec that keeps it to nodes of the models it asks for."""
+    """The node affinity that keeps a pod on nodes of its GPU models."""
     models = models_asked_for(record)
     if not models:
         return {}

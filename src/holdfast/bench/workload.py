@@ -1,8 +1,8 @@
-"""Workloads as data: what a file in `workloads/` may say, and finding one by name.
+"""Workload definitions: the format of files in `workloads/`, and lookup by name.
 
     name: SchedulingBasic
     about: one line for `--list`
-    nodes: 5000                      what the counts below belong to
+    nodes: 5000                      the cluster size that the counts below are for
     variants:
     - counts: {init: 1000, measured: 10000}
     - name: 50000Pods
@@ -87,7 +87,7 @@ class CreatePods(_Struct, frozen=True, tag_field="op", tag="createPods"):
 
 
 class Churn(_Struct, frozen=True, tag_field="op", tag="churn"):
-    """From here on, one object of each template is created every so often.
+    """From here on, one object of each template is created periodically.
 
     With `recreate` it is deleted the next time, created again the time after, and so on.
     """
@@ -99,7 +99,7 @@ class Churn(_Struct, frozen=True, tag_field="op", tag="churn"):
 
 
 class Barrier(_Struct, frozen=True, tag_field="op", tag="barrier"):
-    """Goes on when every pod so far has a node, or nothing can change that."""
+    """Continues when every pod so far has a node, or nothing can change that."""
 
 
 Op = CreateNodes | CreateNamespaces | CreateObject | CreatePods | Churn | Barrier
@@ -111,7 +111,7 @@ class Variant(_Struct, frozen=True):
 
 
 class Workload(_Struct, frozen=True):
-    """What a file says. `streamed` pods are decoded as they arrive and not before."""
+    """The content of a file. `streamed` pods are decoded as they arrive, not before."""
 
     name: str
     about: str
@@ -143,7 +143,7 @@ class WorkloadRow(_Struct, frozen=True):
 
 @cache
 def rows() -> dict[str, WorkloadRow]:
-    """Every row there is, by name, in the order of the files' names."""
+    """All rows by name, in the order of the files' names."""
     found = {}
     for file in sorted(_DATA.joinpath("workloads").iterdir(), key=lambda file: file.name):
         if not file.name.endswith(".yaml"):
@@ -164,14 +164,14 @@ def read_workload(text: str, file: str) -> Workload:
 
 @cache
 def templates() -> dict[str, dict[str, Any]]:
-    """The objects workloads are made of, by name."""
+    """The object templates of workloads, by name."""
     loaded = yaml.safe_load(_DATA.joinpath("templates.yaml").read_text(encoding="utf-8"))
     assert isinstance(loaded, dict)
     return loaded
 
 
 def find(name: str) -> str:
-    """The row's name as it is spelt; case does not matter, nor a leading "Scheduling"."""
+    """The row's name as it is spelt, ignoring case and a leading "Scheduling"."""
     known = {row.lower(): row for row in (*rows(), TRACE)}
     found = known.get(name.lower()) or known.get(f"scheduling{name.lower()}")
     if found is None:

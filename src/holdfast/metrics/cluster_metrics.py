@@ -1,4 +1,6 @@
-"""Figures about jobs, queues, and what is held for the starving."""
+"""Metrics of jobs, queues, starvation holds, limits and reservations (Koordinator's names where it
+has them).
+"""
 
 from collections import Counter as Count
 from collections import deque
@@ -18,20 +20,20 @@ from holdfast.scheduler.reservations.reservation_status import EXPIRED, SUCCEEDE
 from holdfast.scheduler.reservations.virtual_reservations import VirtualFigures
 from holdfast.scheduler.scheduler import Scheduler
 
-_TOLD = ("Starving", "Reserved", "Released", "Ready", "Overrun", "ScheduleTimeout")
+_COUNTED_EVENTS = ("Starving", "Reserved", "Released", "Ready", "Overrun", "ScheduleTimeout")
 
 
 class JobFigures:
     def __init__(self, scheduler: Scheduler) -> None:
         self._scheduler = scheduler
         self._cluster = scheduler.cluster
-        self._told = Counter(
+        self._events = Counter(
             "holdfast_job_events_total",
             "What happened to jobs: starving, room held or released, ready, running too long, late.",
             ("event",),
         )
-        for event in _TOLD:
-            self._told.add((event,), 0)
+        for event in _COUNTED_EVENTS:
+            self._events.add((event,), 0)
         self._waits = Histogram(
             "holdfast_job_wait_seconds",
             "From when a job of several pods is there, or lost its place, to when it is ready.",
@@ -40,15 +42,15 @@ class JobFigures:
 
     def round_done(self, decisions: list[Decision]) -> None:
         for decision in decisions:
-            if isinstance(decision, Emit) and decision.reason in _TOLD:
-                self._told.add((decision.reason,))
+            if isinstance(decision, Emit) and decision.reason in _COUNTED_EVENTS:
+                self._events.add((decision.reason,))
                 about = decision.about
                 job = self._cluster.jobs.get(about.namespace, about.name)
                 if decision.reason == "Ready" and about.kind == "PodGroup" and job is not None:
                     self._waits.observe(job.waited)
 
     def collect(self) -> Iterator[Metric]:
-        yield self._told.family()
+        yield self._events.family()
         yield self._waits.family()
         yield self._jobs()
         yield from self._holds()
@@ -114,7 +116,7 @@ def _state(job: Job) -> str:
     return "ready" if job.is_ready else "waiting"
 
 
-# How far the limits of pods add up on each node, as a part of what it has.
+# Limits
 
 
 def limit_ratios(cluster: Cluster) -> Metric:
@@ -129,11 +131,8 @@ def limit_ratios(cluster: Cluster) -> Metric:
     return gauge
 
 
-# Figures about reservations made on demand.
-
-
 class ProvisioningFigures:
-    """What the scheduler counted, when somebody asks."""
+    """Dynamic reservations, collected from the scheduler's counters at scrape time."""
 
     def __init__(self, figures: VirtualFigures) -> None:
         self._figures = figures
@@ -179,16 +178,14 @@ def _take(observed: deque[float], histogram: Histogram) -> None:
         histogram.observe(observed.popleft())
 
 
-# Figures about reservations: Koordinator's, and ours.
-#
-# What a reservation is (its phase, what it holds and how much of that is in use) is read from its
-# status when somebody asks; what happened to reservations is counted as it is decided.
-
-
 _GI = 1024**3
 
 
 class ReservationFigures:
+    """Reservations: phase, amounts and utilization are read from their status at scrape time; events
+    are counted as they are decided.
+    """
+
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._scheduled = Counter(
@@ -210,7 +207,7 @@ class ReservationFigures:
             if isinstance(decision, SetReservationStatus):
                 if decision.binds:
                     self._scheduled.add()
-            elif isinstance(decision, Emit) and _tells_end(decision):
+            elif isinstance(decision, Emit) and _is_end(decision):
                 self._finished.add((decision.reason,))
 
     def pod_bound(self, pod: PodRecord) -> None:
@@ -231,7 +228,7 @@ class ReservationFigures:
         yield total
 
 
-def _tells_end(event: Emit) -> bool:
+def _is_end(event: Emit) -> bool:
     return event.about.kind == "Reservation" and event.reason in (SUCCEEDED, EXPIRED)
 
 
@@ -272,7 +269,7 @@ def _resources(known: list[Reservation]) -> Metric:
 
 
 def _measured(resource: str, quantity: str | int | float) -> tuple[str, float]:
-    """The unit the resource is told in, and how much it is."""
+    """The unit of the resource in metrics, and the amount."""
     try:
         if resource == "cpu":
             return "core", parse(quantity) / NANO

@@ -1,4 +1,4 @@
-"""Counters and histograms that cost little on a pod's path: many observations are one addition."""
+"""Counters and histograms that are cheap on a pod's path: many observations are one addition."""
 
 from bisect import bisect_left
 from collections.abc import Sequence

@@ -1,9 +1,4 @@
-"""How long plugins take, by extension point.
-
-Holdfast asks a plugin about a class of pods, not about each pod: what kube-scheduler counts under
-Filter and Score for every pod and node is here the making of a class's column, under PreFilter and
-PreScore.
-"""
+"""kube-scheduler's metrics: attempts, latencies, queue sizes, plugin durations, cache sizes."""
 
 import time
 from collections import Counter as Count
@@ -45,40 +40,14 @@ Observe = Callable[[str, str, float], None]
 """Told the plugin, the extension point and the seconds."""
 
 
-def time_plugins(profile: Profile, observe: Observe) -> None:
-    """From now on, `observe` is told of every call of a plugin of this profile."""
-    for plugin in profile.plugins.values():
-        for method, point in _POINTS.items():
-            call = getattr(plugin, method, None)
-            # A plugin that does not serve the point has what it inherits in its place.
-            if call is not None and getattr(type(plugin), method, None) is not getattr(
-                Plugin, method, None
-            ):
-                setattr(plugin, method, _timed(call, plugin.name, point, observe))
-
-
-def _timed(call: Callable[..., Any], plugin: str, point: str, observe: Observe) -> Callable[..., Any]:
-    clock = time.perf_counter
-
-    def timed(*args: Any) -> Any:
-        start = clock()
-        try:
-            return call(*args)
-        finally:
-            observe(plugin, point, clock() - start)
-
-    return timed
-
-
-# What rounds and binds add up to, and what the scheduler's state is when somebody asks.
-
-
 _MOST_ATTEMPTS = 15
 """More attempts than this are one label value, as in kube-scheduler."""
 
 
 class SchedulingMetrics:
-    """`more` collectors are shown with the rest."""
+    """Observes rounds and binds, and reads the scheduler's state at scrape time. `more` collectors
+    are exposed with the rest.
+    """
 
     def __init__(self, scheduler: Scheduler, more: Iterable[Any] = ()) -> None:
         self._scheduler = scheduler
@@ -328,6 +297,36 @@ class SchedulingMetrics:
         gauge.add_metric(["pods"], phases[Phase.ASSIGNED] + phases[Phase.ASSUMED])
         gauge.add_metric(["assumed_pods"], phases[Phase.ASSUMED])
         return gauge
+
+
+def time_plugins(profile: Profile, observe: Observe) -> None:
+    """Wraps the plugins of a profile so that `observe` gets the duration of every call.
+
+    Holdfast calls a plugin for a class of pods, not for each pod: what kube-scheduler reports under
+    Filter and Score for every pod and node is here the computation of a class's column, under PreFilter
+    and PreScore.
+    """
+    for plugin in profile.plugins.values():
+        for method, point in _POINTS.items():
+            call = getattr(plugin, method, None)
+            # A plugin that does not serve the point has what it inherits in its place.
+            if call is not None and getattr(type(plugin), method, None) is not getattr(
+                Plugin, method, None
+            ):
+                setattr(plugin, method, _timed(call, plugin.name, point, observe))
+
+
+def _timed(call: Callable[..., Any], plugin: str, point: str, observe: Observe) -> Callable[..., Any]:
+    clock = time.perf_counter
+
+    def timed(*args: Any) -> Any:
+        start = clock()
+        try:
+            return call(*args)
+        finally:
+            observe(plugin, point, clock() - start)
+
+    return timed
 
 
 _INCOMING = {"backoff": "ScheduleAttemptFailure", "unschedulable": "ScheduleAttemptFailure"}

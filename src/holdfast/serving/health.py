@@ -1,7 +1,7 @@
-"""`/healthz /livez /readyz /metrics /configz /version`, for whatever runs a scheduler.
+"""Health and metrics endpoints: `/healthz /livez /readyz /metrics /configz /version`.
 
-Checks are named, as kube-scheduler's are: `/readyz?verbose` lists them, `?exclude=name` leaves one out,
-`/readyz/name` asks one alone. Who may ask for what besides is for `open_paths` to say.
+Checks are named like kube-scheduler's: `/readyz?verbose` lists them, `?exclude=name` leaves one out,
+`/readyz/name` runs one alone. `open_paths` are served without authentication.
 """
 
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
@@ -46,7 +46,7 @@ class Endpoints:
 
 
 def is_open(path: str, open_paths: Collection[str]) -> bool:
-    """Whether a path is one of these, a check below one, or begins as one that ends in `*`."""
+    """Whether a path is one of these, a check below one, or matches a prefix that ends in `*`."""
     if path in open_paths or path.rstrip("/") in open_paths:
         return True
     if any(each.endswith("*") and path.startswith(each[:-1]) for each in open_paths):
@@ -56,8 +56,7 @@ def is_open(path: str, open_paths: Collection[str]) -> bool:
 
 
 def closed_paths(open_paths: Iterable[str]) -> list[str]:
-    """Those of the given paths that can never be open to everyone, since they are no path or lead to
-    objects."""
+    """The given paths that cannot be open to everyone, since they are invalid or lead to objects."""
     return [
         path
         for path in open_paths
@@ -66,7 +65,7 @@ def closed_paths(open_paths: Iterable[str]) -> list[str]:
 
 
 class Health:
-    """Answers requests for its paths."""
+    """Serves the endpoints."""
 
     def __init__(self, endpoints: Endpoints) -> None:
         self._endpoints = endpoints
@@ -124,7 +123,7 @@ class Health:
 async def start_health(
     endpoints: Endpoints, host: str, port: int, open_paths: Collection[str] = OPEN_PATHS
 ) -> tuple[Listener, int]:
-    """What to close in the end, and the port it listens on. Raises OSError."""
+    """Starts the server; returns what to close, and the port. Raises OSError."""
     health = Health(endpoints)
 
     async def handle(request: web.BaseRequest) -> web.StreamResponse:

@@ -1,6 +1,6 @@
-"""What one client, and all clients together, can make the API server of `holdfast up` spend.
+"""Resource limits of the API server of `holdfast up`, per client and in total.
 
-SECURITY.md has the table of these for users. Where the real API server has a limit, it is ours too.
+SECURITY.md has the table for users. Where kube-apiserver has a limit, it is the same here.
 """
 
 from __future__ import annotations
@@ -83,10 +83,11 @@ LOG_LINES_PER_MINUTE = 60
 """Of one kind, about what clients make go wrong; those left out are counted."""
 
 
-# A log that clients cannot fill: of each kind of line so many a minute, the rest counted.
-
-
 class RareLog:
+    """A rate-limited log that clients cannot flood: some lines of each kind a minute, the rest
+    counted.
+    """
+
     def __init__(
         self,
         logger: Any = None,
@@ -123,14 +124,14 @@ class RareLog:
         return {"left_out": left_out} if left_out else {}
 
 
-# Turns of the event loop, for work that many requests have at the same moment.
-#
-# A change that a thousand clients watch is a thousand writes, all due at once: in that iteration of the
-# loop nobody else would be served until the last is done. Each takes a turn first; when the turns of an
-# iteration have lasted long enough, the others wait for the next.
-
-
 class Turns:
+    """Shares the event loop among work that is due at the same moment.
+
+    A change watched by a thousand clients causes a thousand writes at once; without this, nobody else
+    would be served in that iteration of the loop. Each write takes a turn first; when the turns of an
+    iteration have taken long enough, the rest wait for the next one.
+    """
+
     def __init__(self) -> None:
         self._until: float | None = None
         """When the turns of this iteration are over; None before the first."""

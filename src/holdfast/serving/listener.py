@@ -1,11 +1,11 @@
-"""Accepts connections within limits, and cuts those that only take up room.
+"""Accepts connections within limits, and closes slow and idle ones.
 
     accepted ─► stranger: TLS, headers, token ─► member ─► … ─► closed
-                  │ too slow, or too many            │ takes nothing of what is sent, idle for too long
-                  └──► cut, oldest first             └──► cut
+                  │ too slow, or too many            │ does not read, or is idle for too long
+                  └──► closed, oldest first          └──► closed
 
-Whoever has not shown a token shares a small number of places, so that nothing sent without one can
-keep out those who have. All limits are in `limits`.
+Unauthenticated connections share a small number of places, so that they cannot keep authenticated
+clients out. All limits are in `limits`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _TOO_LONG = 431, "431 Request Header Fields Too Large"
 
 
 class Bounds(NamedTuple):
-    """How many connections there may be."""
+    """The maximum numbers of connections."""
 
     strangers: int = limits.STRANGERS
     members: int = limits.MEMBERS
@@ -60,7 +60,7 @@ class Bounds(NamedTuple):
 
 
 class Connection(web.RequestHandler):
-    """One client. `request.protocol` of its requests is this."""
+    """One client; the `request.protocol` of its requests."""
 
     __slots__ = ("_listener", "_since", "_stalled_since")
 
@@ -134,7 +134,7 @@ class Connection(web.RequestHandler):
 
 
 class _Server(web.Server):
-    """Makes a `Connection` of each connection."""
+    """Creates a `Connection` for each connection."""
 
     def __init__(self, handler: Handler, listener: Listener) -> None:
         super().__init__(handler, handler_cancellation=True)
@@ -351,7 +351,7 @@ class Listener:
 
 
 async def _readable(stream: socket.socket) -> None:
-    """Returns when the client has sent something, or has gone."""
+    """Returns when the client has sent something or disconnected."""
     loop = asyncio.get_running_loop()
     ready = asyncio.Event()
     loop.add_reader(stream, ready.set)

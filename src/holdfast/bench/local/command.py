@@ -1,4 +1,4 @@
-"""`holdfast bench --mode embedded`"""
+"""Runs `holdfast bench --mode embedded`."""
 
 import tempfile
 from collections.abc import Callable
@@ -18,7 +18,7 @@ _PODS_PER_NODE = 10
 
 
 def run(nodes: int, repeat: int, as_json: bool) -> None:
-    """The best of so many runs of each row."""
+    """The best of the given number of runs of each row."""
     errors = Console(stderr=True, highlight=False)
     pods = nodes * _PODS_PER_NODE
     rows: list[Callable[[Path], Measured]] = [

@@ -1,4 +1,4 @@
-"""Pods created in the cluster's own process: the store, the scheduler and the kubelets, no HTTP."""
+"""Measures pods created in the cluster's own process: store, scheduler and kubelets without HTTP."""
 
 import asyncio
 import gc
@@ -78,7 +78,7 @@ async def _measure(nodes: int, pods: int, folder: Path | None) -> Measured:
 
 
 def _when_bound(store: Store, pods: int) -> "asyncio.Future[None]":
-    """Done when so many pods have a node, and a crash cannot take it back."""
+    """Returns when that many pods have a node, durably."""
     done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     bound: set[str] = set()
 

@@ -1,4 +1,4 @@
-"""Pods created over HTTP, with TLS, against `holdfast up` in a process of its own."""
+"""Measures pods created over HTTPS against `holdfast up` in a process of its own."""
 
 import asyncio
 import base64
@@ -22,7 +22,7 @@ _PODS = "/api/v1/namespaces/default/pods"
 
 
 def measure(nodes: int, pods: int, folder: Path, kept: bool) -> Measured:
-    """`kept` on disk, or in memory. The folder is for the kubeconfig too."""
+    """`kept` on disk, or in memory. The folder also takes the kubeconfig."""
     return asyncio.run(_measure(nodes, pods, folder, kept))
 
 
