@@ -257,6 +257,7 @@ class Provisioning:
         if not self._virtuals.is_live(virtual):
             return self._cycle.place(profile, pod, now)  # nobody is left who wants it
         row, allocated_pods = virtual.row, self._cluster.reservations.allocated_pods(standin)
+        self._cluster.managers.keep(standin.uid)
         for each in allocated_pods:
             ledger.allocate_from(each, reservation.uid)
         if reservation.amounts == standin.amounts:
@@ -265,9 +266,9 @@ class Provisioning:
         if self._cycle.claim(profile, pod, row, now):
             self._virtuals.adopted(virtual, reservation)
             return True
-        ledger.hold(standin.pod, row, standin.amounts)
         for each in allocated_pods:
             ledger.allocate_from(each, standin.uid)
+        ledger.hold(standin.pod, row, standin.amounts)
         return False
 
     def _class_dropped(self, cls: PodClass) -> None:

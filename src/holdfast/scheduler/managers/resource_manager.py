@@ -246,6 +246,12 @@ class ResourceManager(ABC, Generic[T]):
         if found:
             self.settled[heir] = found
 
+    def keep(self, uid: str) -> None:
+        """Whoever leaves its row for a moment has the same when it comes back."""
+        found = self.guessed.get(uid)
+        if found:
+            self.settled[uid] = found
+
     def forget(self, uid: str) -> None:
         """The pod, or reservation, is on no row any more, and gone for good."""
         self.settled.pop(uid, None)

@@ -36,6 +36,7 @@ class AnyManager(Protocol):
         """Adds what is to be written on a pod that is bound to the row."""
 
     def pass_on(self, uid: str, heir: str) -> None: ...
+    def keep(self, uid: str) -> None: ...
 
     def forget(self, uid: str) -> None:
         """The pod, or reservation, is on no row any more, and gone for good."""
@@ -102,6 +103,12 @@ class ResourceManagers:
         if self.awake:
             for manager in self.managers:
                 manager.pass_on(uid, heir)
+
+    def keep(self, uid: str) -> None:
+        """The reservation leaves its row and perhaps comes back: it then has what it has now."""
+        if self.awake:
+            for manager in self.managers:
+                manager.keep(uid)
 
     def forget(self, uid: str) -> None:
         if self.awake:
