@@ -141,7 +141,8 @@ def test_many_who_wait_are_served_by_few_commits(tmp_path: Path) -> None:
 def test_others_have_their_turn_while_many_changes_are_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """To tell of a change takes a millisecond here, and a turn lasts five."""
+    """To tell of a change takes a millisecond here, and a turn lasts five. Two turns may be due in
+    one pass of the event loop, if the disk was slow."""
     now = 0.0
 
     def tick() -> float:
@@ -173,7 +174,7 @@ def test_others_have_their_turn_while_many_changes_are_told(
 
     asyncio.run(story())
     assert told == list(range(1, 202))
-    assert max(b - a for a, b in pairwise(seen)) <= 6
+    assert max(b - a for a, b in pairwise(seen)) <= 11
 
 
 def test_two_cannot_have_one_file(tmp_path: Path) -> None:
