@@ -1,35 +1,13 @@
 """Pods that wait for permission on a node that is deleted give up the place, and are tried again."""
 
-from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
-from holdfast.plugin import FINE, Handle, Outcome, Plugin, PodRecord
+from framework.gate import Gate
 from holdfast.plugin.testing import Cluster, node, pod
 
 GANG = "gang.scheduling.koordinator.sh/"
-
-
-class Gate(Plugin):
-    """Makes every pod wait until it is open; but for those that are called free-…"""
-
-    name = "Gate"
-
-    def __init__(self, handle: Handle, args: Mapping[str, Any]) -> None:
-        super().__init__(handle, args)
-        self.is_open = False
-        self.held: set[str] = set()
-
-    def reserve(self, pod: PodRecord, row: int) -> Outcome:
-        self.held.add(pod.name)
-        return FINE
-
-    def unreserve(self, pod: PodRecord, row: int) -> None:
-        self.held.remove(pod.name)
-
-    def permit(self, pod: PodRecord, row: int) -> Outcome:
-        return FINE if self.is_open or pod.name.startswith("free") else Outcome(wait=3600.0)
 
 
 def stage(*objects: Any) -> Cluster:

@@ -1,37 +1,14 @@
 """A victim that waits in Permit is not deleted: it gives up its place, and is tried again later."""
 
-from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
-from holdfast.plugin import FINE, Handle, Outcome, Plugin, PodRecord
+from framework.gate import Gate
 from holdfast.plugin.testing import Cluster, node, pod
 
 GANG = "gang.scheduling.koordinator.sh/"
 PREEMPTED = "0/1 nodes are available: 1 preempted."
-
-
-class Gate(Plugin):
-    """Makes pods wait until it is open; but for preemption holds, and those that are called free-…"""
-
-    name = "Gate"
-
-    def __init__(self, handle: Handle, args: Mapping[str, Any]) -> None:
-        super().__init__(handle, args)
-        self.is_open = False
-        self.held: set[str] = set()
-
-    def reserve(self, pod: PodRecord, row: int) -> Outcome:
-        self.held.add(pod.name)
-        return FINE
-
-    def unreserve(self, pod: PodRecord, row: int) -> None:
-        self.held.remove(pod.name)
-
-    def permit(self, pod: PodRecord, row: int) -> Outcome:
-        is_free = pod.name.startswith(("free-", "preempted-for-"))
-        return FINE if self.is_open or is_free else Outcome(wait=3600.0)
 
 
 def stage(*objects: Any) -> Cluster:
