@@ -136,7 +136,7 @@ class Broken(NamedTuple):
 Found = Object | Broken
 
 
-class Page(NamedTuple):
+class ListPage(NamedTuple):
     items: list[Found]
     resource_version: str
     continue_: str
@@ -173,7 +173,7 @@ def _frame_decoder(type_: type[Object]) -> msgspec.json.Decoder[Any]:
     )
 
 
-def decode_page(info: KindInfo, data: bytes) -> Page:
+def decode_page(info: KindInfo, data: bytes) -> ListPage:
     """Decodes a page of a list and sets the items' kind, which the wire format omits."""
     items: list[Found]
     if info.type is RawObject:
@@ -189,7 +189,7 @@ def decode_page(info: KindInfo, data: bytes) -> Page:
         if not isinstance(item, Broken):
             item.api_version = api_version
             item.kind = kind
-    return Page(items, page.metadata.resource_version, page.metadata.continue_)
+    return ListPage(items, page.metadata.resource_version, page.metadata.continue_)
 
 
 def decode_frame(info: KindInfo, line: bytes) -> Frame:
@@ -211,11 +211,11 @@ def decode_frame(info: KindInfo, line: bytes) -> Frame:
     return Frame(raw.type, decode_object(info, bytes(raw.object)))
 
 
-def _raw_page(info: KindInfo, data: bytes) -> Page:
+def _raw_page(info: KindInfo, data: bytes) -> ListPage:
     """A page of a kind whose objects are kept as raw JSON."""
     page = msgspec.json.decode(data, type=_RawPage)
     items = [decode_object(info, bytes(raw)) for raw in page.items or ()]
-    return Page(items, page.metadata.resource_version, page.metadata.continue_)
+    return ListPage(items, page.metadata.resource_version, page.metadata.continue_)
 
 
 def decode_object(info: KindInfo, data: bytes) -> Found:

@@ -25,7 +25,7 @@ from holdfast.scheduler.framework.interface import (
     Score,
 )
 from holdfast.scheduler.managers.devices import DeviceManager, DeviceRequestError
-from holdfast.scheduler.managers.devices.device_allocator import Asking
+from holdfast.scheduler.managers.devices.device_allocator import DeviceSearch
 from holdfast.scheduler.managers.devices.requests import FULL, GPU, LINES, MEMORY, RATIO, Share
 from holdfast.scheduler.managers.devices.selection import Ranker, least_free, most_free
 from holdfast.scheduler.plugins.gpu_fragmentation import GpuPacking
@@ -51,7 +51,9 @@ def leftover_score(devices: DeviceManager, nodes: NodeTable, cls: PodClass) -> S
     return score
 
 
-def device_score(devices: DeviceManager, asking: Asking, strategy: DeviceScoringStrategy) -> Scorer:
+def device_score(
+    devices: DeviceManager, asking: DeviceSearch, strategy: DeviceScoringStrategy
+) -> Scorer:
     weights = {resource.name: resource.weight for resource in strategy.resources}
     most = strategy.type == "MostAllocated"
     shares = [

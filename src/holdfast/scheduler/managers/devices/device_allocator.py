@@ -59,7 +59,7 @@ class DeviceLack(NamedTuple):
     """Whether nothing anybody gives up could help."""
 
 
-class Asking:
+class DeviceSearch:
     def __init__(
         self, devices: DeviceManager, shares: Request, hints: DeviceHints, slots: frozenset[int]
     ) -> None:

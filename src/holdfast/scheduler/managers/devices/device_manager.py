@@ -21,7 +21,7 @@ from holdfast.scheduler.managers.devices.allocation import (
     read_allocation,
     write_allocation,
 )
-from holdfast.scheduler.managers.devices.device_allocator import Asking, Later
+from holdfast.scheduler.managers.devices.device_allocator import DeviceSearch, Later
 from holdfast.scheduler.managers.devices.device_table import Bools, Ints, Rows, TypeTable
 from holdfast.scheduler.managers.devices.partitions import Partitions, read_partitions
 from holdfast.scheduler.managers.devices.requests import (
@@ -60,12 +60,12 @@ class DeviceManager(ResourceManager[Allocation]):
         self._ahead: dict[str, tuple[Ints, set[int]]] = {}
         """By type, what would be free without pods that end, and the rows of which that is to be worked
         out anew; once somebody has asked."""
-        self._asking: dict[int, Asking | None] = {}
+        self._asking: dict[int, DeviceSearch | None] = {}
         cluster.classes.on_dropped.append(self._class_dropped)
 
     # What is asked
 
-    def asking(self, cls: PodClass) -> Asking | None:
+    def asking(self, cls: PodClass) -> DeviceSearch | None:
         """What pods of the class ask of devices; None if nothing. Raises DeviceRequestError."""
         if cls.id not in self._asking:
             slots = self._cluster.nodes.slots
@@ -73,11 +73,11 @@ class DeviceManager(ResourceManager[Allocation]):
             asking = None
             if request:
                 taken = frozenset(slot for slot, _ in cls.requests if slots.name(slot) in TYPE_OF)
-                asking = Asking(self, *read_hints(cls.annotations, request), taken)
+                asking = DeviceSearch(self, *read_hints(cls.annotations, request), taken)
             self._asking[cls.id] = asking
         return self._asking[cls.id]
 
-    def sensible(self, cls: PodClass) -> Asking | None:
+    def sensible(self, cls: PodClass) -> DeviceSearch | None:
         """The same, but nothing where what they ask makes no sense."""
         try:
             return self.asking(cls)
