@@ -202,10 +202,10 @@ def test_an_inner_commit_stands_only_with_the_outer(
 def test_rows_touched_by_what_was_undone_are_in_the_log() -> None:
     """A cache may have read them in between."""
     cluster = make_cluster()
-    position = cluster.ledger.changed.end
+    position = cluster.epoch.usage.end
     with cluster.ledger.transaction():
         set_aside(cluster, "h1", 2)
-    changed = cluster.ledger.changed.since(position)
+    changed = cluster.epoch.usage.since(position)
     assert changed is not None and set(changed.tolist()) == {2}
 
 

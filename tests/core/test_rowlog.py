@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from holdfast.scheduler.cluster.columns import RowLog, distinct
+from holdfast.scheduler.cluster.columns import distinct
+from holdfast.scheduler.cluster.epoch import RowLog
 
 
 def rows(log: RowLog, position: int) -> list[int]:

@@ -9,7 +9,7 @@ import pytest
 from builders import make_node, make_pod
 from holdfast.api.meta import Object
 from holdfast.api.names import LIMIT_TO_ALLOCATABLE
-from holdfast.scheduler.cluster.columns import RowLog
+from holdfast.scheduler.cluster.epoch import RowLog
 from holdfast.scheduler.framework.feasibility import memo as alike
 from holdfast.scheduler.framework.feasibility.class_rows import INFEASIBLE
 from holdfast.scheduler.framework.feasibility.columns import ClassColumn

@@ -122,10 +122,10 @@ def test_a_column_nobody_keeps_is_followed_no_more() -> None:
 def test_own_values_are_kept_by_row_and_start_over_with_another_node() -> None:
     stage = Stage("a", "b")
     column = stage.handle.nodes.new_column(fill=3)
-    seen = stage.cluster.ledger.changed.end
+    seen = stage.cluster.epoch.usage.end
     column[0] += 4
     assert column.cells[:2].tolist() == [7, 3]
-    changed = stage.cluster.ledger.changed.since(seen)
+    changed = stage.cluster.epoch.usage.since(seen)
     assert changed is not None and changed.tolist() == [0]
     stage.delete(node("a")).add(node("c"))
     assert (stage.cluster.nodes.row("c"), column[0]) == (0, 3)

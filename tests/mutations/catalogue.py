@@ -223,9 +223,9 @@ LEDGER = (
         "a row on which something changed is in the row log",
         "scheduler/cluster/ledger.py",
         """            listen(pod, row, sign)
-        self.changed.add(row)""",
+        self._usage_log.add(row)""",
         """            listen(pod, row, sign)
-        self.changed.add(row if sign > 0 else 0)""",
+        self._usage_log.add(row if sign > 0 else 0)""",
         ("jobs/test_reserve.py",),
     ),
     Mutation(

@@ -181,7 +181,7 @@ class Scheduler:
             if self.unfinished or not self.cluster.has_changes():
                 break
             passes += 1
-            progress = self.cluster.revision, len(decisions) + len(self.cycle.decisions)
+            progress = self.cluster.epoch.inputs, len(decisions) + len(self.cycle.decisions)
             in_vain = in_vain + 1 if progress == before else 0
             before = progress
             if self.guard.ends(passes, in_vain, self._tried(), now):

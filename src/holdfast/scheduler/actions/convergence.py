@@ -7,7 +7,7 @@ so far from what is legal that no sound round meets it, however large:
 * a pod that is tried many times in one round, while no pod at all finds a place, is set aside;
 * a round that is woken up by its own changes many times without deciding anything ends, and goes on
   later;
-* a decision that is repeated many times, although nothing else has changed (see `Cluster.revision`), or
+* a decision that is repeated many times, although nothing else has changed (see `Epoch.inputs`), or
   more often than there are objects that could have changed, is delayed, and with it everything that is
   decided about the same object.
 
@@ -200,7 +200,7 @@ class ConvergenceGuard:
         self._report(told, what, until, now)
 
     def _is_repeated(self, decision: Decision, name: Name, now: float) -> bool:
-        revision = self._cluster.revision
+        revision = self._cluster.epoch.inputs
         says = (name, _VARIES.sub("", repr(decision)))
         exactly = self._exactly.get(says)
         if exactly is None:

@@ -72,7 +72,7 @@ class HoldReconciler:
         return decisions
 
     def _forget_changed_rows(self) -> None:
-        log, lengths = self._cluster.ledger.changed, self._cluster.jobs.estimates_changed
+        log, lengths = self._cluster.epoch.usage, self._cluster.epoch.run_estimates
         rows = log.since(self._read) if lengths == self._lengths else None
         self._read, self._lengths = log.end, lengths
         if rows is None:
@@ -135,7 +135,7 @@ class HoldReconciler:
         return self._never_there(reservation, pod, reserve.row)
 
     def _never_there(self, reservation: ReservationInfo, pod: PodRecord, row: int) -> str:
-        changes = self._cluster.nodes_changed.end
+        changes = self._cluster.epoch.nodes.end
         if self._suited.get(reservation.uid) == changes:
             return ""
         if obstacle := self._reserving.feasibility.obstacle(reservation, pod, row):

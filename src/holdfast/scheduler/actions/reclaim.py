@@ -139,27 +139,28 @@ class Reclaim(Action):
         return self._retry_at
 
     def run(self, round_: Round) -> None:
-        queues, ledger = round_.cluster.jobs.queues, round_.cluster.ledger
-        refused = round_.cluster.not_evicted_before
+        cluster = round_.cluster
+        queues, epoch = cluster.jobs.queues, cluster.epoch
+        refused = cluster.not_evicted_before
         for uid in [uid for uid, before in refused.items() if before <= round_.now]:
             del refused[uid]
             self._seen = None
         self._retry_at = min(refused.values(), default=None)
-        if not queues or round_.cluster.has_changes() or round_.pods_left <= 0:
+        if not queues or cluster.has_changes() or round_.pods_left <= 0:
             return
-        state = (round_.queue.refusals, ledger.changed.end, queues.generation)
+        state = (round_.queue.refusals, epoch.usage.end, epoch.queues)
         if state == self._seen:
             return
         waiting = [pod for pod in round_.queue.in_no_order() if queues.of(pod) in queues.known]
         if waiting and any(record.allocated for record in queues):
             queues.share_out(round_.queue.waiting(with_jobs=True))
             with queues.as_it_will_be() as foresight:
-                reclaimable = ReclaimableCapacity(round_.cluster)
+                reclaimable = ReclaimableCapacity(cluster)
                 if reclaimable:
-                    with ledger.transaction():
+                    with cluster.ledger.transaction():
                         reclaimable.look_ahead(foresight)
                         self._reclaim(round_, waiting, reclaimable, foresight)
-        self._seen = (round_.queue.refusals, ledger.changed.end, queues.generation)
+        self._seen = (round_.queue.refusals, epoch.usage.end, epoch.queues)
 
     def _reclaim(
         self,

@@ -310,7 +310,7 @@ class Reserve(Action):
         round_.cluster.chronicle.note(round_.now, unit.ref, "reserved", text)
 
     def _say_why(self, round_: Round, unit: Unit, tasks: list[PodRecord]) -> None:
-        seen = (round_.cluster.nodes_changed.end, len(tasks))
+        seen = (round_.cluster.epoch.nodes.end, len(tasks))
         if self._looked_at.get(unit.key) == seen:
             return  # it has been said, and nodes are what they were
         self._looked_at[unit.key] = seen

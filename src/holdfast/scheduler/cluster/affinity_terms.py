@@ -165,7 +165,7 @@ class AffinityTerms:
         return {NAMESPACE_NAME_LABEL: namespace, **labels}
 
     def namespaces_version(self) -> int:
-        return self._cluster.versions.get("Namespace", 0)
+        return self._cluster.epoch.kinds["Namespace"]
 
     def selecting(self, cls: PodClass) -> Selecting:
         """The terms of classes there are that select this class."""
@@ -281,7 +281,7 @@ def is_outdated(key: Hashable, cluster: Cluster) -> bool:
     asked for it asks for another first."""
     if not isinstance(key, tuple) or key[0] != "selected":
         return False
-    return key[2] is not None and key[2] != cluster.versions.get("Namespace", 0)
+    return key[2] is not None and key[2] != cluster.epoch.kinds["Namespace"]
 
 
 def _by_namespace_labels(term: Term) -> bool:

@@ -16,7 +16,6 @@ from holdfast.api.pod import Pod
 from holdfast.api.raw_objects import RawObject
 from holdfast.api.reservation import Reservation
 from holdfast.api.workloads import PriorityClass
-from holdfast.scheduler.cluster.columns import RowLog
 from holdfast.scheduler.cluster.decisions import (
     AnnotatePod,
     CreateReservation,
@@ -32,6 +31,7 @@ from holdfast.scheduler.cluster.decisions import (
     SetReservationStatus,
 )
 from holdfast.scheduler.cluster.domain_counts import DomainCounts
+from holdfast.scheduler.cluster.epoch import Epoch
 from holdfast.scheduler.cluster.events import (
     Added,
     BindConfirmed,
@@ -87,18 +87,15 @@ class Cluster:
     def __init__(self) -> None:
         self.now = 0.0
         self.nodes = NodeTable()
-        self.ledger = Ledger(self.nodes)
+        self.epoch = Epoch()
+        self.ledger = Ledger(self.nodes, self.epoch.usage)
         self.classes = PodClasses(self.nodes.slot, slots_left=self.nodes.slots.left)
         self.topology = DomainCounts(self.classes, self.nodes.labels, self.nodes.columns)
         self.ledger.listeners.append(self.topology.pod_moved)
         self.ledger.on_emptied = self._row_emptied
         self.classes.on_added.append(self._class_came_or_went)
         self.classes.on_dropped.append(self._class_came_or_went)
-        self.nodes_changed = RowLog()
-        """Rows whose node object changed in a way a plugin can see."""
-        self.starts = RowLog(keep=4096)
-        """Rows on which it became known when a pod began to run."""
-        self.volumes = VolumeManager(self.nodes, self.ledger, self.classes, self.nodes_changed)
+        self.volumes = VolumeManager(self.nodes, self.ledger, self.classes, self.epoch)
         self.pods: dict[str, PodRecord] = {}
         self.jobs = Jobs(self)
         self.limits = LimitSums(self)
@@ -111,20 +108,12 @@ class Cluster:
         self.migrations = Migrations()
         self.objects: dict[str, dict[tuple[str, str], Object]] = {}
         """Everything else, by kind (see `kind_of`) and then by (namespace, name)."""
-        self.versions: dict[str, int] = {}
-        """Moves, for a kind in `objects`, with every change of one of them."""
         self.raw_objects = RawObjects()
         """Those of kinds that plugins declare, beside all others."""
         self.nominations: dict[str, dict[str, PodRecord]] = {}
         """Pending pods for which a node is being cleared, by the node's name and their uid."""
-        self.stamp = 0
-        """Moves with every change of a node or another object, and of the classes known."""
         self.not_evicted_before: dict[str, float] = {}
         """By uid, pods whose eviction was refused, and when they may be asked to go again."""
-        self.revision = 0
-        """Moves with every change of a node, a pod, a job, a queue, a reservation or another object
-        that can matter to where capacity is held for starving jobs. Their own holds do not count: what
-        follows from making or dropping one is no reason to make it again."""
         self.plugin_errors = PluginErrors()
         self.chronicle = Chronicle()
         self.pod_handlers = PodHandlers(self)
@@ -236,7 +225,7 @@ class Cluster:
         for name in (pod.nominated, node):
             row = self.nodes.row(name)
             if row is not None:
-                self.ledger.changed.add(row)
+                self.epoch.usage.add(row)
         pod.nominated = node
         if node:
             self.nominations.setdefault(node, {})[pod.uid] = pod
@@ -318,10 +307,10 @@ class Cluster:
     def _other_changed(self, before: Object | None, after: Object | None) -> None:
         some = after if after is not None else before
         assert some is not None
-        self.stamp += 1
-        self.revision += 1
+        self.epoch.objects += 1
+        self.epoch.inputs += 1
         kind = kind_of(some)
-        self.versions[kind] = self.versions.get(kind, 0) + 1
+        self.epoch.kinds[kind] += 1
         if isinstance(some, STORAGE_KINDS):
             self.volumes.put(before, after)
             changes, touched = hint(before, after)
@@ -336,8 +325,8 @@ class Cluster:
     def _raw_changed(self, is_changed: bool) -> None:
         """Objects that only plugins read are other than before, if they are."""
         if is_changed:
-            self.stamp += 1
-            self.revision += 1
+            self.epoch.objects += 1
+            self.epoch.inputs += 1
             self._changes |= Change.OBJECTS
 
     def _malformed(self, event: Malformed) -> None:
@@ -427,12 +416,12 @@ class Cluster:
         self.chronicle.note(self.now, f"Node/{name}", why)
 
     def _class_came_or_went(self, cls: PodClass) -> None:
-        self.stamp += 1
+        self.epoch.objects += 1
 
     def _node_changed(self, row: int, changes: int) -> None:
-        self.stamp += 1
-        self.revision += 1
-        self.nodes_changed.add(row)
+        self.epoch.objects += 1
+        self.epoch.inputs += 1
+        self.epoch.nodes.add(row)
         self.reservations.node_changed(row)
         for listen in self.node_listeners:
             listen(row)
@@ -520,7 +509,7 @@ class Cluster:
             self.reservations.confirm(pod.reservation)
             return
         pod.phase = Phase.ASSIGNED
-        self.revision += 1
+        self.epoch.inputs += 1
         if pod.job is not None:
             self.jobs.touch(pod.job)
         self.chronicle.note(self.now, pod.ref, "bound")

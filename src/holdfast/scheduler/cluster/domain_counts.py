@@ -11,7 +11,8 @@ from weakref import WeakValueDictionary, ref
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.scheduler.cluster.columns import RowColumns, RowLog, cells_of
+from holdfast.scheduler.cluster.columns import RowColumns, cells_of
+from holdfast.scheduler.cluster.epoch import RowLog
 from holdfast.scheduler.cluster.node_labels import LabelColumn, LabelColumns
 from holdfast.scheduler.cluster.pod_classes import PodClass, PodClasses
 from holdfast.scheduler.cluster.pods import PodRecord

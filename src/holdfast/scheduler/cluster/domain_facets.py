@@ -56,7 +56,7 @@ class Tally:
 
     def refresh(self) -> set[int] | None:
         """Catches up; the domains whose sum changed, None if any may have."""
-        nodes_end = self._cluster.nodes_changed.end
+        nodes_end = self._cluster.epoch.nodes.end
         if nodes_end != self._nodes_seen or len(self._mask) != self._cluster.nodes.capacity:
             self._nodes_seen = nodes_end
             self._start_over()
@@ -194,7 +194,7 @@ class OnRow:
         self.cells: NDArray[Any] = np.zeros(0, dtype=np.int64)
 
     def refresh(self) -> list[int] | None:
-        log, nodes_end = self._counter.changed, self._cluster.nodes_changed.end
+        log, nodes_end = self._counter.changed, self._cluster.epoch.nodes.end
         rows = log.since(self._position) if self._position >= 0 else None
         self._position = log.end
         if (

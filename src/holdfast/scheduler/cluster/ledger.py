@@ -16,7 +16,7 @@ from contextlib import contextmanager
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.scheduler.cluster.columns import RowLog
+from holdfast.scheduler.cluster.epoch import RowLog
 from holdfast.scheduler.cluster.node_table import NO_PODS, Held, NodeTable
 from holdfast.scheduler.cluster.pod_classes import PodClass
 from holdfast.scheduler.cluster.pods import PodRecord
@@ -31,12 +31,11 @@ Listener = Callable[[PodRecord, int, int], None]
 
 
 class Ledger:
-    def __init__(self, table: NodeTable) -> None:
+    def __init__(self, table: NodeTable, usage: RowLog) -> None:
         self._table = table
         self._undo: list[Callable[[], None]] = []
         self._depth = 0
-        self.changed = RowLog()
-        """Rows on which something was claimed or released."""
+        self._usage_log = usage
         self.pods: dict[int, dict[str, PodRecord]] = {}
         """The pods on each row, by uid."""
         self.holds = ReservationTable(table.slots.sums)
@@ -172,7 +171,7 @@ class Ledger:
         if uid:
             self._take(pod, row, 1)
             self._notify_allocated(pod, 1)
-        self.changed.add(row)
+        self._usage_log.add(row)
         if self._depth:
             self._undo.append(lambda: self.allocate_from(pod, before))
 
@@ -245,7 +244,7 @@ class Ledger:
                         self._table.claimed[slot, row] += amount
                         if pod.cls.is_daemon:
                             self._table.daemon_requested[slot, row] += amount
-            self.changed.add(row)
+            self._usage_log.add(row)
 
     def is_empty(self, row: int) -> bool:
         """Whether nobody claims anything of the row."""
@@ -277,10 +276,10 @@ class Ledger:
     def peek(self) -> Iterator[None]:
         """What is done inside is undone at the end, and caches never hear of it; so none of them may be
         brought up to date inside."""
-        mark = self.changed.end
+        mark = self._usage_log.end
         with self.transaction():
             yield
-        self.changed.rewind(mark)
+        self._usage_log.rewind(mark)
 
     def _left(self, row: int) -> None:
         if row not in self.pods:
@@ -346,7 +345,7 @@ class Ledger:
             self._table.ports.add(row, port, sign)
         for listen in self.listeners:
             listen(pod, row, sign)
-        self.changed.add(row)
+        self._usage_log.add(row)
 
     def _usage(self, cls: PodClass) -> NDArray[np.int64]:
         """What pods of the class claim of every slot there is by now."""
@@ -385,7 +384,7 @@ class Ledger:
             table.claimed[slot, row] -= before[slot]
         table.held_outdated[row] = None
         self.holds.put(hold, fill)
-        self.changed.add(row)
+        self._usage_log.add(row)
 
 
 def _lowest(pods: Iterable[PodRecord], at_least: int) -> int:

@@ -100,7 +100,7 @@ class PodHandlers:
         if meta.creation_timestamp:
             known.created = meta.creation_timestamp
             known.queued_since = queued_since(meta.creation_timestamp, now)
-        cluster.revision += 1
+        cluster.epoch.inputs += 1
         self._uid[name] = uid
         self._read_job(known, pod)
         self._chronicle.note(now, ref, "added")
@@ -138,7 +138,7 @@ class PodHandlers:
             if known.estimate is not None:
                 self._jobs.estimates_given = True
             if known.estimate != before and known.row >= 0:
-                self._jobs.estimates_changed += 1
+                self._cluster.epoch.run_estimates += 1
             known.queue = annotations.get(QUEUE_NAME_ANNOTATION, "")
         if (
             known.job is not None
@@ -150,7 +150,7 @@ class PodHandlers:
     def _reclass(self, known: PodRecord, pod: Pod, cls: PodClass) -> None:
         """The pod changed in a way scheduling can see."""
         before = known.cls
-        self._cluster.revision += 1
+        self._cluster.epoch.inputs += 1
         if known.row >= 0:
             self._claim_as(known, cls)
             if gives_up(before, cls):
@@ -161,7 +161,7 @@ class PodHandlers:
             known.cls = cls
             cleared = self._nodes.row(known.nominated) if known.nominated else None
             if cleared is not None:
-                self._ledger.changed.add(cleared)
+                self._cluster.epoch.usage.add(cleared)
                 self._cluster.changed(Change.POD_LEFT)  # it may leave more room to others than before
         self._classes.release(before)
         self._chronicle.note(self._cluster.now, known.ref, "changed")
@@ -255,9 +255,9 @@ class PodHandlers:
             self._managers.seen(known, pod.metadata)
             self._assigned(known, node)
             if known.started != before:
-                self._cluster.starts.add(known.row)
+                self._cluster.epoch.pod_starts.add(known.row)
                 if known.estimate is not None:
-                    self._ledger.changed.add(known.row)  # it is known when it ends
+                    self._cluster.epoch.usage.add(known.row)  # it is known when it ends
             return
         known.deletion_pending = pod.metadata.deletion_timestamp is not None or known.being_preempted
         if known.uid in self._reservations.preemption_holds:
@@ -303,7 +303,7 @@ class PodHandlers:
         if known.row >= 0:
             self._vacate(known)
         self._cluster.nominate(known, "")
-        self._cluster.revision += 1
+        self._cluster.epoch.inputs += 1
         row = self._cluster.open_row(node)
         self._ledger.place(known, row)
         known.phase = Phase.ASSIGNED
@@ -322,7 +322,7 @@ class PodHandlers:
 
     def _forget(self, pod: PodRecord, why: str) -> None:
         self._virtuals.requirements.forget_pod(pod.uid)
-        self._cluster.revision += 1
+        self._cluster.epoch.inputs += 1
         if self._cluster.watcher is not None:
             self._cluster.watcher.pod_settled(pod)
         if pod.row >= 0:

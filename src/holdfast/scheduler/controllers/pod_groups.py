@@ -139,7 +139,7 @@ class PodGroups:
                 self._without_pods[name] = None
         if not self._without_pods:
             return
-        seen = (cluster.nodes_changed.end, cluster.ledger.changed.end, self._jobs.queues.generation)
+        seen = (cluster.epoch.nodes.end, cluster.epoch.usage.end, cluster.epoch.queues)
         if seen == self._seen and self._without_pods.keys().isdisjoint(self._jobs.dirty):
             return
         self._seen = seen

@@ -120,7 +120,7 @@ class DryRun:
             return None
         column.refresh()
         allowed, priority = column.topology_allows(), self._pod.cls.priority
-        for cls in column.topology_dependencies.all(self._cluster.stamp):
+        for cls in column.topology_dependencies.all(self._cluster.epoch.objects):
             if cls.priority < priority and cls.placed:
                 allowed[list(cls.placed)] = True  # until their pods there have left, who knows
         self._allowed = allowed
@@ -219,8 +219,8 @@ class DryRun:
     def reservations(self) -> str:
         if not isinstance(self._column, OwnerColumn):
             return ""
-        column, reservations = self._column, self._cluster.reservations
-        moment = self._moment(), reservations.log_start + len(reservations.log)
+        column = self._column
+        moment = self._moment(), self._cluster.epoch.reservations.end
         then, told = column.counted
         if then != moment:
             told = count_reservations(self._cluster, column)
@@ -286,9 +286,7 @@ class DryRun:
 
     def _moment(self) -> Hashable:
         """As long as it is the same, nothing has changed that pods of the class could notice."""
-        cluster = self._cluster
-        logs = (cluster.ledger.changed.end, cluster.nodes_changed.end)
-        return (*logs, cluster.stamp, cluster.reservations.specs.version, self._column.compiled)
+        return (*self._cluster.epoch.of_feasibility(), self._column.compiled)
 
     def nominated_pods(self, row: int) -> list[PodRecord]:
         """Pods the row is being cleared for that this pod must not get in the way of."""

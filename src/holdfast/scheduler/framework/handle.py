@@ -30,9 +30,10 @@ from numpy.typing import NDArray
 from holdfast.api.errors import HoldfastError
 from holdfast.api.raw_objects import ObjectKind
 from holdfast.scheduler.cluster.cluster import Cluster
-from holdfast.scheduler.cluster.columns import RowColumn, RowLog
+from holdfast.scheduler.cluster.columns import RowColumn
 from holdfast.scheduler.cluster.decisions import ObjectRef
 from holdfast.scheduler.cluster.domain_counts import PodCounter
+from holdfast.scheduler.cluster.epoch import RowLog
 from holdfast.scheduler.cluster.node_labels import LabelColumn
 from holdfast.scheduler.cluster.node_table import NodeInfo
 from holdfast.scheduler.cluster.plugin_errors import RAISED, words_of
@@ -278,7 +279,7 @@ class Nodes:
     def new_column(self, dtype: type[Any] = np.int64, fill: Any = 0) -> OwnColumn:
         """A column of the plugin's own values."""
         column = self._table.columns.new(dtype, fill, starts_over=True)
-        return OwnColumn(column, self._cluster.ledger.changed)
+        return OwnColumn(column, self._cluster.epoch.usage)
 
     def _node_changed(self, row: int) -> None:
         info = self._table.info.get(row)

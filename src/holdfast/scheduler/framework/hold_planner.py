@@ -115,7 +115,7 @@ class HoldPlanner:
 
     def _names(self) -> tuple[NDArray[np.object_], NDArray[np.intp]]:
         """The names of all rows, and where each stands among them."""
-        nodes, version = self._nodes, (self._cluster.nodes_changed.end, self._nodes.size)
+        nodes, version = self._nodes, (self._cluster.epoch.nodes.end, self._nodes.size)
         if version != self._named_at:
             names = np.array([nodes.name(row) for row in range(nodes.size)], dtype=np.object_)
             order = np.empty(nodes.size, dtype=np.intp)

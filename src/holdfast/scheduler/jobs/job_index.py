@@ -56,8 +56,6 @@ class Jobs:
         self._running_estimates: dict[tuple[str, str], float] = {}
         self.estimates_given = False
         """Whether any pod, or job, ever said how long it runs."""
-        self.estimates_changed = 0
-        """Moves when something that runs may say something else."""
 
     def __len__(self) -> int:
         return len(self.known)
@@ -296,13 +294,13 @@ class Jobs:
         meta, estimate = job.metadata, duration_or_none(job.spec.running_estimate)
         if estimate is not None:
             self._running_estimates[meta.namespace, meta.name] = estimate
-            self.estimates_changed += 1
+            self._cluster.epoch.run_estimates += 1
             self.estimates_given = True
         else:
             self.drop_volcano_job(job)
 
     def drop_volcano_job(self, job: VolcanoJob) -> None:
-        self.estimates_changed += 1
+        self._cluster.epoch.run_estimates += 1
         self._running_estimates.pop((job.metadata.namespace, job.metadata.name), None)
 
     def estimate(self, pod: PodRecord) -> float | None:
@@ -350,7 +348,7 @@ class Jobs:
             self.known.pop(job.name, None)
 
     def _tell(self, *jobs: Job | None) -> None:
-        self._cluster.revision += 1
+        self._cluster.epoch.inputs += 1
         for job in jobs:
             if job is not None and job.members and self.on_changed is not None:
                 self.on_changed(job)

@@ -131,8 +131,6 @@ class Queues:
         self._limits = QueueLimits(self, cluster)
         self._counted: dict[str, tuple[str, Amounts]] = {}
         """What pods count for, and in which queue, by uid."""
-        self.generation = 0
-        """Moves when who is in which queue may be different."""
         self._follows = False
         self._stale = False
         self._children: dict[str, list[QueueRecord]] | None = None
@@ -181,12 +179,12 @@ class Queues:
 
     def changed(self) -> None:
         """Who counts where may be different from now on."""
-        self._cluster.revision += 1
+        self._cluster.epoch.inputs += 1
         if not self._follows and self.known:
             self._follows = True
             self._cluster.ledger.listeners.append(self._moved)
         self._stale = True
-        self.generation += 1
+        self._cluster.epoch.queues += 1
         self._cluster.changed(Change.OTHER)
 
     # What is asked

@@ -106,7 +106,7 @@ class StarvationHolds:
             self._remember(pod, node, self._cluster.now)
 
     def _remember(self, pod: PodRecord, node: str, until: float) -> None:
-        self._unfit.setdefault(pod.uid, {})[node] = Dropped(self._cluster.revision, until)
+        self._unfit.setdefault(pod.uid, {})[node] = Dropped(self._cluster.epoch.inputs, until)
         for uid in [uid for uid in self._unfit if uid not in self._cluster.pods]:
             del self._unfit[uid]
 
@@ -115,7 +115,7 @@ class StarvationHolds:
         known = self._unfit.get(pod.uid)
         if not known:
             return []
-        now, revision = self._cluster.now, self._cluster.revision
+        now, revision = self._cluster.now, self._cluster.epoch.inputs
         for node in [n for n, each in known.items() if each.revision != revision and each.until <= now]:
             del known[node]
         return list(known)
@@ -230,7 +230,7 @@ class StarvationHolds:
     def held(self, slot: int) -> NDArray[np.int64]:
         """How much of the slot is held on every row; not to be written to."""
         nodes, ledger = self._cluster.nodes, self._cluster.ledger
-        moment = (ledger.changed.end, self._cluster.stamp, nodes.size)
+        moment = (self._cluster.epoch.usage.end, self._cluster.epoch.objects, nodes.size)
         if moment != self._held_at:
             self._held_at, self._held = moment, {}
         held = self._held.get(slot)
@@ -253,7 +253,7 @@ class StarvationHolds:
 
     def _moved(self) -> None:
         self._rows = None
-        self._cluster.stamp += 1
+        self._cluster.epoch.objects += 1
 
 
 def is_hold(cls: PodClass) -> bool:

@@ -151,7 +151,7 @@ class ResourceManager(ABC, Generic[T]):
         row = self._cluster.nodes.row(node)
         if row is not None:
             self.load(row)
-            self._cluster.ledger.changed.add(row)
+            self._cluster.epoch.usage.add(row)
 
     def load(self, row: int) -> None:
         """Reads what there is on a row, and who has what of it."""
@@ -186,7 +186,7 @@ class ResourceManager(ABC, Generic[T]):
             self.chosen.pop(pod.uid, None)
             if row >= 0:
                 self._enter(pod, row)
-                self._cluster.ledger.changed.add(row)
+                self._cluster.epoch.usage.add(row)
         elif row >= 0 and pod.uid in self.there.get(row, ()):
             self._recount(row)  # it may draw on another reservation than before
 

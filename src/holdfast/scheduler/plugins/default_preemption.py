@@ -134,7 +134,7 @@ class DefaultPreemption(ClusterPlugin):
         if tried is None:
             tried = self._known[pod.cls.id] = Tried(self.cluster)
         queues = self.cluster.jobs.queues
-        place = (queues.of(pod), queues.generation) if queues else None
+        place = (queues.of(pod), self.cluster.epoch.queues) if queues else None
         tried.catch_up((trial.version, self._budgets.version(), place))
         return tried
 

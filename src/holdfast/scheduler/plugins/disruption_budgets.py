@@ -18,7 +18,7 @@ class DisruptionBudgets:
         self._known: list[tuple[str, Selector, int, frozenset[str]]] = []
 
     def version(self) -> int:
-        return self._cluster.versions.get("PodDisruptionBudget", 0)
+        return self._cluster.epoch.kinds["PodDisruptionBudget"]
 
     def split(self, pods: list[PodRecord]) -> tuple[list[PodRecord], list[PodRecord]]:
         """Those that would break a budget, and the others; earlier pods use budgets up first."""

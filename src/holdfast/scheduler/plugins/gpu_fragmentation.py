@@ -91,7 +91,7 @@ class GpuPacking:
 
     def _catch_up(self) -> None:
         """With what happened on rows since the last call."""
-        nodes, changed, mix = self._cluster.nodes, self._cluster.ledger.changed, self._mix
+        nodes, changed, mix = self._cluster.nodes, self._cluster.epoch.usage, self._mix
         rows = changed.since(self._position) if self._position >= 0 else None
         if rows is None or len(rows) > nodes.size:
             self._fit_column = nodes.columns.new(np.int64, trail=(mix.wants,))

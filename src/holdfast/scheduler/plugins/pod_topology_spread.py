@@ -49,7 +49,7 @@ class DefaultSelectors:
 
     def of(self, cls: PodClass) -> Selector:
         """Selects everything if nothing is known to select the class."""
-        versions = self._cluster.versions
+        versions = self._cluster.epoch.kinds
         version = tuple([versions.get(kind) for kind in _KINDS])
         known = self._known.get(cls.id)
         if known is None or known[0] != version:

@@ -101,7 +101,7 @@ class Tried:
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
-        self._logs = (cluster.ledger.changed, cluster.nodes_changed, cluster.starts)
+        self._logs = (cluster.epoch.usage, cluster.epoch.nodes, cluster.epoch.pod_starts)
         self._seen: list[int] = [-1] * len(self._logs)
         self._version: Hashable = None
         self._clear()

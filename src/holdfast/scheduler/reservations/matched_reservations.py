@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from holdfast.scheduler.cluster.epoch import Epoch
 from holdfast.scheduler.cluster.pod_classes import PodClass
 from holdfast.scheduler.cluster.reservation_table import ReservationRow
 from holdfast.scheduler.reservations.reservation_info import ReservationInfo
@@ -21,6 +22,7 @@ class MatchedReservations:
     __slots__ = (
         "_by_row",
         "_cls",
+        "_epoch",
         "_matching",
         "_position",
         "_reservations",
@@ -29,8 +31,9 @@ class MatchedReservations:
         "affinity",
     )
 
-    def __init__(self, reservations: ReservationCache, cls: PodClass) -> None:
+    def __init__(self, reservations: ReservationCache, epoch: Epoch, cls: PodClass) -> None:
         self._reservations = reservations
+        self._epoch = epoch
         self._cls = cls
         self.affinity = reservations.affinity(cls)
         self._matching: frozenset[int] = frozenset()
@@ -40,11 +43,11 @@ class MatchedReservations:
         self._row: dict[str, int] = {}
 
     def refresh(self) -> None:
-        reservations = self._reservations
-        end = reservations.log_start + len(reservations.log)
-        self._specs = reservations.specs.version
+        reservations, epoch = self._reservations, self._epoch
+        self._specs = epoch.owners
+        moved = epoch.reservations.since(self._position)
         matching = reservations.matching(self._cls)
-        if matching != self._matching or self._position < reservations.log_start:
+        if matching != self._matching or moved is None:
             self._matching = matching
             self._by_row.clear()
             self._row.clear()
@@ -52,15 +55,14 @@ class MatchedReservations:
                 for reservation in reservations.members.get(spec, {}).values():
                     self._add(reservation)
         else:
-            for uid in reservations.log[self._position - reservations.log_start :]:
+            for uid in moved:
                 self._look_at(uid)
-        self._position = end
+        self._position = epoch.reservations.end
 
     @property
     def is_current(self) -> bool:
-        reservations = self._reservations
-        end = reservations.log_start + len(reservations.log)
-        return end == self._position and reservations.specs.version == self._specs
+        epoch = self._epoch
+        return epoch.reservations.end == self._position and epoch.owners == self._specs
 
     def on(self, row: int) -> list[ReservationRow]:
         """Those on the row that can be drawn on now, with what is left of them."""

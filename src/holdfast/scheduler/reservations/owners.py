@@ -16,6 +16,7 @@ from holdfast.api.meta import ObjectReference, OwnerReference
 from holdfast.api.names import RESERVATION_IGNORED
 from holdfast.api.reservation import ReservationControllerReference, ReservationOwner
 from holdfast.api.selectors import Selector, compile_selector
+from holdfast.scheduler.cluster.epoch import Epoch
 from holdfast.scheduler.cluster.pod_classes import PodClass
 
 Clue = tuple[Hashable, ...]
@@ -140,14 +141,13 @@ class OwnerSpec:
 class OwnerSpecs:
     """The specs in use, and which of them a class matches, found by what the class has."""
 
-    def __init__(self) -> None:
+    def __init__(self, epoch: Epoch) -> None:
+        self._epoch = epoch
         self._by_key: dict[bytes, OwnerSpec] = {}
         self._by_id: dict[int, OwnerSpec] = {}
         self._by_clue: dict[Clue, dict[int, OwnerSpec]] = {}
         self._next = 0
         self._of_class: dict[int, tuple[int, frozenset[int]]] = {}
-        self.version = 0
-        """Moves when a spec comes or goes."""
 
     def __len__(self) -> int:
         return len(self._by_key)
@@ -162,7 +162,7 @@ class OwnerSpecs:
             self._by_key[key] = self._by_id[spec.id] = spec
             for clue in spec.clues():
                 self._by_clue.setdefault(clue, {})[spec.id] = spec
-            self.version += 1
+            self._epoch.owners += 1
         spec.refs += 1
         return spec
 
@@ -177,7 +177,7 @@ class OwnerSpecs:
             del there[spec.id]
             if not there:
                 del self._by_clue[clue]
-        self.version += 1
+        self._epoch.owners += 1
         return True
 
     def matching(self, cls: PodClass) -> frozenset[int]:
@@ -185,7 +185,7 @@ class OwnerSpecs:
         if not self._by_key or cls.owner_spec_id >= 0 or cls.labels.get(RESERVATION_IGNORED) == "true":
             return _NONE
         known = self._of_class.get(cls.id)
-        if known is not None and known[0] == self.version:
+        if known is not None and known[0] == self._epoch.owners:
             return known[1]
         found = frozenset(
             spec.id
@@ -195,7 +195,7 @@ class OwnerSpecs:
         )
         if known is not None and known[1] == found:
             found = known[1]
-        self._of_class[cls.id] = (self.version, found)
+        self._of_class[cls.id] = (self._epoch.owners, found)
         return found
 
     def forget_class(self, cls: PodClass) -> None:

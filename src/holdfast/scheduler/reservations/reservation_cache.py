@@ -31,8 +31,6 @@ from holdfast.scheduler.reservations.waiting_reservations import WaitingReservat
 if TYPE_CHECKING:
     from holdfast.scheduler.cluster.cluster import Cluster
 
-_KEPT = 16384
-
 
 class ReservationCache:
     def __init__(self, cluster: Cluster) -> None:
@@ -41,15 +39,11 @@ class ReservationCache:
         self._nodes = cluster.nodes
         self.known: dict[str, ReservationInfo] = {}
         """By uid."""
-        self.specs = OwnerSpecs()
+        self.specs = OwnerSpecs(cluster.epoch)
         self.members: dict[int, dict[str, ReservationInfo]] = {}
         """The reservations of each owner spec, by its id and their uid."""
         self.dirty: dict[str, None] = {}
         """The uids of reservations whose status, phase or room may have to change."""
-        self.log: list[str] = []
-        """The uids of reservations that moved, or changed in a way that may matter to owners."""
-        self.log_start = 0
-        """The position of the log's first entry; what came before is forgotten."""
         self._allocated: dict[str, dict[str, PodRecord]] = {}
         self.waiting = WaitingReservations(self, cluster)
         self.preemption_holds = PreemptionHolds()
@@ -129,7 +123,7 @@ class ReservationCache:
             return None
         found = self._matched.get(cls.id)
         if found is None:
-            found = self._matched[cls.id] = MatchedReservations(self, cls)
+            found = self._matched[cls.id] = MatchedReservations(self, self._cluster.epoch, cls)
         if not found.is_current:
             found.refresh()
         return found
@@ -488,14 +482,11 @@ class ReservationCache:
     def moved(self, reservation: ReservationInfo) -> None:
         self._cluster.jobs.holds.moved(reservation)
         self.dirty[reservation.uid] = None
-        self.log.append(reservation.uid)
-        if len(self.log) > 2 * _KEPT:
-            self.log_start += _KEPT
-            del self.log[:_KEPT]
+        self._cluster.epoch.reservations.add(reservation.uid)
         if reservation.pod is not None and reservation.pod.row >= 0:
-            self._ledger.changed.add(reservation.pod.row)
+            self._cluster.epoch.usage.add(reservation.pod.row)
 
     def note(self, reservation: ReservationInfo, what: str, detail: str = "") -> None:
         if not is_starvation_hold(reservation):
-            self._cluster.revision += 1
+            self._cluster.epoch.inputs += 1
         self._cluster.chronicle.note(self._cluster.now, reservation.ref, what, detail)

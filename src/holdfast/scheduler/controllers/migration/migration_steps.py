@@ -214,7 +214,7 @@ class MigrationSteps:
         self, move: Move, pod: PodRecord, reservation: ReservationInfo | None, now: float
     ) -> None:
         """A refused eviction is tried again after a while, or when budgets have changed."""
-        attempt, budgets = move.eviction, self._cluster.versions.get(_BUDGET, 0)
+        attempt, budgets = move.eviction, self._cluster.epoch.kinds[_BUDGET]
         if attempt.under_way or not (attempt.may_begin(now) or budgets != move.budgets):
             return
         attempt.begin()

@@ -144,7 +144,7 @@ class ClassRows:
         """In the profile's order, by the plugin's name; bare, unless one has failed. Whoever computes
         with them outside of `refresh` takes `guarded_filters`."""
         self.diagnosis = Diagnosis(self._table, self.filters, ref(self))
-        self._node_log, self._usage_log = cluster.nodes_changed, cluster.ledger.changed
+        self._node_log, self._usage_log = cluster.epoch.nodes, cluster.epoch.usage
         self._compile()
 
     @property
@@ -194,7 +194,7 @@ class ClassRows:
         self.filters[:] = answers.filters
         self._guarded_filters = None
         self._versions, self._settled = answers.asked()
-        self._stamp = self._cluster.stamp
+        self._stamp = self._cluster.epoch.objects
 
     def _compile(self) -> None:
         answers = self._answers()
@@ -214,9 +214,7 @@ class ClassRows:
         self._by_amounts = all(part.by_amounts for part in by_usage)
         self._kinds = list(dict.fromkeys(part.kind for part in by_usage if part.kind is not None))
         remembers = self._by_amounts and len(by_usage) > _FEW_PARTS
-        self._alike: RowMemo[Looked] | None = (
-            RowMemo(self._cluster.ledger.changed) if remembers else None
-        )
+        self._alike: RowMemo[Looked] | None = RowMemo(self._cluster.epoch.usage) if remembers else None
         keyed = self._key_filters or self._key_scores
         self._keys = TopologyKeys(self._table, answers.facets) if keyed else None
         self.weight = 1 + len(answers.facets)
@@ -252,7 +250,7 @@ class ClassRows:
     def refresh(self) -> None:
         """Catches up with what happened since the last call."""
         try:
-            if (self._versions or self._stamp != self._cluster.stamp) and self._is_outdated():
+            if (self._versions or self._stamp != self._cluster.epoch.objects) and self._is_outdated():
                 self._compile()
             table, nodes, usage = self._table, self._node_log, self._usage_log
             if len(self._base) != table.capacity or self._size != table.size:
@@ -336,11 +334,11 @@ class ClassRows:
         for version, seen in self._versions:
             if version() != seen:
                 return True
-        if self._stamp != self._cluster.stamp:
+        if self._stamp != self._cluster.epoch.objects:
             for version, seen in self._settled:
                 if version() != seen:
                     return True
-            self._stamp = self._cluster.stamp
+            self._stamp = self._cluster.epoch.objects
         return False
 
     def _rebuild(self) -> None:

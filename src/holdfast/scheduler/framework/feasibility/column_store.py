@@ -17,7 +17,7 @@ class Columns:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._table = cluster.nodes
-        self._specs = cluster.reservations.specs
+        self._epoch = cluster.epoch
         self._errors = cluster.plugin_errors
         self._columns: dict[tuple[int, int], ClassColumn] = {}
         self._weight = 0
@@ -31,7 +31,7 @@ class Columns:
         key = (profile.index, cls.id)
         columns = self._columns
         column = columns.get(key)
-        if column is None or column.failed_in >= 0 or column.specs_seen != self._specs.version:
+        if column is None or column.failed_in >= 0 or column.specs_seen != self._epoch.owners:
             column = self._looked_into(key, profile, cls, column)
         elif len(columns) > 1 and self._weight > self._most() // 2:
             columns[key] = columns.pop(key)  # to the end of the line
@@ -54,7 +54,7 @@ class Columns:
         if column is not None and 0 <= column.failed_in != self._errors.round:
             column.ask_again()
         if column is None or (
-            column.specs_seen != self._specs.version and self._is_mistaken(profile, column)
+            column.specs_seen != self._epoch.owners and self._is_mistaken(profile, column)
         ):
             column = self._new_column(profile, cls)
             self._put(key, column)
@@ -65,7 +65,7 @@ class Columns:
 
     def _is_mistaken(self, profile: Profile, column: ClassColumn) -> bool:
         """Whether reservations came to matter to the class, or do so no more."""
-        column.specs_seen = self._specs.version
+        column.specs_seen = self._epoch.owners
         concerned = bool(profile.reservation_plugin) and self._cluster.reservations.concerns(column.cls)
         return concerned != column.owned
 

@@ -8,7 +8,7 @@ more than it saves to remember them, and is given up.
 from collections.abc import Hashable
 from typing import Generic, TypeVar
 
-from holdfast.scheduler.cluster.columns import RowLog
+from holdfast.scheduler.cluster.epoch import RowLog
 from holdfast.scheduler.cluster.node_table import NodeTable
 
 KEPT = 4096

@@ -82,7 +82,7 @@ class OwnerColumn(ClassColumn):
         )
         self._inner_filters = list(self._usage_filters)
         by_amounts = self._by_amounts and self._reservation_scores.by_amounts and self.is_absolute
-        changed = self._cluster.ledger.changed
+        changed = self._cluster.epoch.usage
         self._score_memo: RowMemo[int | None] | None = RowMemo(changed) if by_amounts else None
         self._alike = None  # whether a row is open is no matter of amounts
         is_open = partial(OwnerColumn._is_open, self._weak)

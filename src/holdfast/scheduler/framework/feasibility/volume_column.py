@@ -158,7 +158,7 @@ class VolumeColumn(ClassColumn):
                 self._compile()
         if self._without_volumes.compiled != self._plain_compiled:
             self._join()
-        table, nodes, usage = self._table, self._cluster.nodes_changed, self._cluster.ledger.changed
+        table, nodes, usage = self._table, self._cluster.epoch.nodes, self._cluster.epoch.usage
         if not self._without_volumes.is_local:
             self.diagnosis.reset()
         if self._size != table.size or len(self._allowed) != table.capacity:
@@ -196,8 +196,8 @@ class VolumeColumn(ClassColumn):
         """Looks at every row."""
         table = self._table
         self._size = table.size
-        self._nodes_seen = self._cluster.nodes_changed.end
-        self._usage_seen = self._cluster.ledger.changed.end
+        self._nodes_seen = self._cluster.epoch.nodes.end
+        self._usage_seen = self._cluster.epoch.usage.end
         allowed = np.ones(table.capacity, dtype=np.bool_)
         view = All(table)
         for own in self._checked:

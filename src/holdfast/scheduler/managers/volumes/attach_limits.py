@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 
 from holdfast.api.names import MIGRATED_PLUGINS_ANNOTATION
 from holdfast.api.storage import CSINode, PersistentVolume, VolumeAttachment
-from holdfast.scheduler.cluster.columns import RowColumn, RowLog
+from holdfast.scheduler.cluster.columns import RowColumn
+from holdfast.scheduler.cluster.epoch import RowLog
 from holdfast.scheduler.cluster.node_table import NodeTable
 from holdfast.scheduler.managers.volumes.assume_cache import RowUse
 from holdfast.scheduler.managers.volumes.csi_translation import Migrated

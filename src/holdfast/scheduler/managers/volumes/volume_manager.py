@@ -19,7 +19,7 @@ from holdfast.api.storage import (
     StorageClass,
     VolumeAttachment,
 )
-from holdfast.scheduler.cluster.columns import RowLog
+from holdfast.scheduler.cluster.epoch import Epoch
 from holdfast.scheduler.cluster.ledger import Ledger
 from holdfast.scheduler.cluster.node_table import NodeTable
 from holdfast.scheduler.cluster.pod_classes import PodClass, PodClasses
@@ -70,12 +70,10 @@ STORAGE_KINDS: tuple[type[Object], ...] = (
 
 
 class VolumeManager:
-    def __init__(
-        self, nodes: NodeTable, ledger: Ledger, classes: PodClasses, nodes_changed: RowLog
-    ) -> None:
+    def __init__(self, nodes: NodeTable, ledger: Ledger, classes: PodClasses, epoch: Epoch) -> None:
         self._nodes = nodes
         self._ledger = ledger
-        self._nodes_changed = nodes_changed
+        self._epoch = epoch
         self._stamps: dict[Hashable, int] = {}
         self._stamped = 0
         self._wanted: dict[int, WantedVolume] = {}
@@ -100,7 +98,7 @@ class VolumeManager:
         """Pods and reserve pods with volumes, by row and uid."""
         self._reserving: dict[int, dict[str, PodRecord]] = {}
         """The reserve pods among them."""
-        self.attached = Attached(nodes, nodes_changed, self._volumes_on, self.volume)
+        self.attached = Attached(nodes, epoch.nodes, self._volumes_on, self.volume)
         self._put: dict[type, Callable[[Any, Any], None]] = {
             PersistentVolumeClaim: self._put_claim,
             PersistentVolume: self._put_volume,
@@ -136,7 +134,7 @@ class VolumeManager:
     def pool(self, storage_class: str) -> Pool:
         """The free volumes of a class. Ask again rather than keep it."""
         pool = self._pools.get(storage_class)
-        return pool if pool is not None else Pool(self._nodes, self._nodes_changed)
+        return pool if pool is not None else Pool(self._nodes, self._epoch.nodes)
 
     def capacities(self, storage_class: str) -> Capacities:
         """What drivers say is left for a class."""
@@ -429,7 +427,7 @@ class VolumeManager:
         assert some is not None
         row = self.attached.put_csi_node(some.metadata.name, after)
         if row is not None:
-            self._nodes_changed.add(row)
+            self._epoch.nodes.add(row)
 
     def _put_attachment(self, before: VolumeAttachment | None, after: VolumeAttachment | None) -> None:
         self._rows_changed(self.attached.put_attachment(before, after))
@@ -502,14 +500,17 @@ class VolumeManager:
     def _rows_changed(self, rows: Iterable[int]) -> None:
         """Caches are to look at these rows again."""
         for row in rows:
-            self._ledger.changed.add(row)
+            self._epoch.usage.add(row)
 
     # The truth
 
     def problems(self, pods: dict[str, PodRecord]) -> list[str]:
         """What is kept here against a recount, in words."""
         found = []
-        recount = VolumeManager(self._nodes, Ledger(self._nodes), PodClasses(lambda _: 0), RowLog())
+        epoch = Epoch()
+        recount = VolumeManager(
+            self._nodes, Ledger(self._nodes, epoch.usage), PodClasses(lambda _: 0), epoch
+        )
         objects = (
             *self._claims.values(),
             *self._volumes.values(),

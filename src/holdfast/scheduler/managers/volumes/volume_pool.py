@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from holdfast.api.affinity import NodeSelectorTerm
 from holdfast.api.selectors import Selector, compile_selector
 from holdfast.api.storage import PersistentVolume, PersistentVolumeClaim
-from holdfast.scheduler.cluster.columns import RowLog
+from holdfast.scheduler.cluster.epoch import RowLog
 from holdfast.scheduler.cluster.node_selectors import Mask, compile_terms
 from holdfast.scheduler.cluster.node_table import NodeTable
 from holdfast.scheduler.cluster.view import All
