@@ -155,12 +155,11 @@ class Many:
 
 
 class All(Many):
-    __slots__ = ("_allocatable", "_claimed", "_size")
+    __slots__ = ("_size", "_table")
 
     def __init__(self, table: NodeTable) -> None:
         self._size = table.size
-        self._allocatable = read_only(table.allocatable[:, : table.size])
-        self._claimed = read_only(table.claimed[:, : table.size])
+        self._table = table
 
     def __len__(self) -> int:
         return self._size
@@ -170,13 +169,14 @@ class All(Many):
         return np.arange(self._size)
 
     def allocatable(self, slot: Pick) -> Cells:
-        return self._allocatable[slot]
+        return read_only(self._table.allocatable[slot, : self._size])
 
     def claimed(self, slot: Pick) -> Cells:
-        return self._claimed[slot]
+        return read_only(self._table.claimed[slot, : self._size])
 
     def free(self, slot: Pick) -> Cells:
-        return self._allocatable[slot] - self._claimed[slot]
+        table, size = self._table, self._size
+        return table.allocatable[slot, :size] - table.claimed[slot, :size]
 
     def take(self, column: RowValues) -> Cells:
         return read_only(column[: self._size])

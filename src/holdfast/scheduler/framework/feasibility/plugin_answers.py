@@ -1,6 +1,6 @@
 """What plugins say of a class of pods: which nodes will do, how well, and for how long that holds."""
 
-from collections.abc import Callable, Container, Hashable, Iterable
+from collections.abc import Callable, Collection, Hashable, Iterable
 from typing import Any
 
 from holdfast.api.errors import HoldfastError
@@ -33,13 +33,15 @@ Asked = tuple[Version, Any]
 class PluginAnswers:
     """Scores are sorted by what they change with, each with its weight."""
 
-    def __init__(self, cls: PodClass, fail: Fail, foreign: Container[str], is_guarded: bool) -> None:
+    def __init__(self, cls: PodClass, fail: Fail, foreign: Collection[str], is_guarded: bool) -> None:
         """`fail` is told of whatever plugins raise; see `holdfast.scheduler.framework.guarded`.
         `foreign` are the names of those whose answers are checked."""
         self._cls = cls
         self._fail = fail
         self._foreign = foreign
         self._is_guarded = is_guarded
+        self._checks = is_guarded or bool(foreign)
+        """Whether there is anything to do with an answer before it is used."""
         self.rejected: Rejected | None = None
         self.rejected_by = ""
         self.unscorable: tuple[Rejected, str] | None = None
@@ -64,17 +66,16 @@ class PluginAnswers:
 
     def filter_by(self, plugins: Iterable[Plugin]) -> None:
         """Asks plugins which nodes will do."""
+        cls, checks = self._cls, self._checks
         for plugin in plugins:
             if plugin.reads_objects:
                 self._note_objects(plugin)
             try:
-                answer: Filter | Rejected | None = plugin.filter(self._cls)
+                answer: Filter | Rejected | None = plugin.filter(cls)
                 if answer is None:
                     continue
-                if plugin.name in self._foreign:
-                    answer = checked_answer(plugin, answer, self._fail)
-                elif self._is_guarded:
-                    answer = guarded_answer(plugin, answer, self._fail)
+                if checks:
+                    answer = self._checked(plugin, answer)
             except RAISED as error:
                 answer = self._failed(plugin, error)
                 if answer is None:
@@ -86,6 +87,11 @@ class PluginAnswers:
                     self.rejected, self.rejected_by = answer, plugin.name
             elif answer.passes is not everywhere:
                 self.filters.append((plugin.name, answer))
+
+    def _checked(self, plugin: Plugin, answer: Filter | Rejected) -> Filter | Rejected:
+        if plugin.name in self._foreign:
+            return checked_answer(plugin, answer, self._fail)
+        return guarded_answer(plugin, answer, self._fail) if self._is_guarded else answer
 
     def _failed(self, plugin: Plugin, error: BaseException) -> Rejected | None:
         """What is answered instead, if the pod is to blame rather than the plugin."""
