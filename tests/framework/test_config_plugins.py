@@ -224,7 +224,11 @@ def test_weight_of_the_point_wins_over_multi_points(
             {"queueSort": on("OtherSort")},
             "queueSort: exactly one plugin must sort the queue, got PrioritySort, OtherSort",
         ),
-        ({"bind": off("*")}, "bind: at least one plugin must bind, got none"),
+        ({"bind": off("*")}, "bind: at least one plugin must bind pods, got none"),
+        (
+            {"bind": off("DefaultBinder")},
+            "bind: at least one plugin must bind pods, got Reservation, which binds reservations alone",
+        ),
     ],
 )
 def test_plugin_set_faults(plugins: dict[str, Any], expected: str) -> None:

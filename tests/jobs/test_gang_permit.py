@@ -230,7 +230,7 @@ def test_groups_that_belong_together_are_refused_together() -> None:
 
 @pytest.mark.parametrize(
     ("at", "kind"),
-    [("permit", "refuse"), ("permit", "wait"), ("pre_bind", "raise"), ("bind", "raise")],
+    [("permit", "refuse"), ("permit", "wait"), ("pre_bind", "raise")],
 )
 def test_reservations_that_are_members_are_refused_together(at: str, kind: str) -> None:
     def reserve(name: str, says: dict[str, str]) -> dict[str, Any]:

@@ -75,7 +75,8 @@ are about storage (`Change.ABOUT_STORAGE`), only those about one of these wake t
 
 **After a node was chosen**, in this order, per pod: `reserve` (all plugins; on a later failure
 `unreserve` in reverse order), `permit`, then the decisions of `pre_bind`, `bind` (the first plugin
-that gives any) and `post_bind`. These may keep state of their own, and must be able to undo it.
+that gives any; never asked about reserve pods) and `post_bind`. These may keep state of their own,
+and must be able to undo it.
 A job's pods pass each step together: if one is refused that the job cannot do without, all are, and
 while one that it cannot do without waits in `permit`, the others wait with it.
 

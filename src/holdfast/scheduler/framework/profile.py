@@ -73,7 +73,8 @@ class Profile:
         """Those of them that have more to do there than `unreserve`."""
         self.permit = at("permit")
         self.pre_bind = at("preBind")
-        self.bind = at("bind")
+        self.bind = [plugin for plugin in at("bind") if plugin.name != RESERVATION]
+        """Those that bind pods. Reservations are bound by Reservation, wherever it is enabled."""
         self.post_bind = at("postBind")
         self.node_orders = at("nodeOrderOnResource")
         self.plugins = made
@@ -88,6 +89,7 @@ class Profile:
         reservation = made.get(RESERVATION)
         self.reservation_plugin = reservation.name if reservation is not None else ""
         """The plugin by which pods draw on reservations, if there is one."""
+        self.reservation_binders = [reservation] if reservation is not None else []
         given = reservation.args if reservation is not None else None
         self.reservation_args = given if isinstance(given, ReservationArgs) else ReservationArgs()
         """Its arguments."""

@@ -13,7 +13,14 @@ import numpy as np
 
 from holdfast.api import names
 from holdfast.scheduler.cluster.cluster import Cluster
-from holdfast.scheduler.cluster.decisions import Decision, Emit, Nominate, Preempt, SetPodScheduled
+from holdfast.scheduler.cluster.decisions import (
+    Bind,
+    Decision,
+    Emit,
+    Nominate,
+    Preempt,
+    SetPodScheduled,
+)
 from holdfast.scheduler.cluster.events import Change
 from holdfast.scheduler.cluster.plugin_errors import RAISED
 from holdfast.scheduler.cluster.pod_classes import PodClass
@@ -28,6 +35,7 @@ from holdfast.scheduler.framework.diagnosis import (
 from holdfast.scheduler.framework.dry_run import DryRun
 from holdfast.scheduler.framework.dynamic_provisioning import Provisioning
 from holdfast.scheduler.framework.feasibility.checked_answers import (
+    check_binds,
     check_nomination,
     checked_outcome,
     decisions_of,
@@ -45,6 +53,7 @@ from holdfast.scheduler.reservations import ReservationInfo
 _EVENT_LIMIT = 1024
 _JUDGED_BY = {"ports": "NodePorts", "volumes": "VolumeRestrictions"}
 """The longest message an Event may carry; the condition has it in full."""
+NO_BINDER = "no Bind plugin binds the pod"
 PINNING = "NodeAffinity"
 """The plugin by whose rule a DaemonSet's pod goes to one node only."""
 
@@ -478,14 +487,39 @@ class Cycle:
         self, profile: Profile, pod: PodRecord, row: int, decided: list[Decision]
     ) -> Stop | None:
         """Adds the pod's bind, by the first plugin that has one."""
-        for plugin in profile.bind:
+        binders = profile.bind if pod.reservation is None else profile.reservation_binders
+        for plugin in binders:
             try:
-                if bound := plugin.bind(pod, row):
-                    decided += decisions_of(plugin, bound) if plugin.name in profile.foreign else bound
-                    return None
+                bound: Sequence[Decision] = plugin.bind(pod, row)
+                if not bound:
+                    continue
+                if plugin.name in profile.foreign:
+                    bound = decisions_of(plugin, bound)
+                    check_binds(plugin, bound, pod.ref, self._table.name(row))
+                if pod.reservation_uid or self._cluster.managers.awake:
+                    self._bind_with_allocations(bound, pod, row, decided)
+                else:
+                    decided += bound
+                return None
             except RAISED as error:
                 return self._failed(plugin, "Bind", error)
-        return None
+        return Stop(binders[-1], Outcome(NO_BINDER, retry=True)) if binders else None
+
+    def _bind_with_allocations(
+        self, bound: Sequence[Decision], pod: PodRecord, row: int, decided: list[Decision]
+    ) -> None:
+        """Adds the pod's bind, which says from which reservation, and which devices and CPUs, are
+        allocated to it: whichever plugin binds it, that is found on the pod after a restart."""
+        managers, uid = self._cluster.managers, pod.reservation_uid
+        allocated = managers.annotations_for(pod, row) if managers.awake else {}
+        if uid:
+            mark = self._cluster.reservations.known[uid].mark
+            allocated = {names.RESERVATION_ALLOCATED: mark, **allocated}
+        for each in bound:
+            if isinstance(each, Bind):
+                written = {**each.annotations, **allocated} if each.annotations else allocated
+                each = Bind(each.pod, each.node, written)
+            decided.append(each)
 
     def _failed(self, plugin: Plugin, point: str, error: BaseException) -> Stop:
         return Stop(plugin, Outcome(self._errors.note(plugin.name, point, error), retry=True))

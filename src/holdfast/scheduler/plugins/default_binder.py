@@ -3,13 +3,12 @@
 from holdfast.scheduler.cluster.decisions import Bind, Decision
 from holdfast.scheduler.cluster.events import Change
 from holdfast.scheduler.cluster.pods import PodRecord
-from holdfast.scheduler.framework.cluster_plugin import ClusterPlugin
+from holdfast.scheduler.framework.interface import Plugin
 
 
-class DefaultBinder(ClusterPlugin):
+class DefaultBinder(Plugin):
     name = "DefaultBinder"
     wakes_on = Change.NONE
 
     def bind(self, pod: PodRecord, row: int) -> list[Decision]:
-        told = self.cluster.managers.annotations_for(pod, row)
-        return [Bind(pod.ref, self.cluster.nodes.name(row), told)]
+        return [Bind(pod.ref, self.handle.nodes.name(row))]

@@ -10,8 +10,8 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.api.names import PREEMPTS, RESERVATION_ALLOCATED
-from holdfast.scheduler.cluster.decisions import Bind, Decision, SetReservationStatus
+from holdfast.api.names import PREEMPTS
+from holdfast.scheduler.cluster.decisions import Decision, SetReservationStatus
 from holdfast.scheduler.cluster.events import Change
 from holdfast.scheduler.cluster.pod_classes import PodClass
 from holdfast.scheduler.cluster.pods import Phase, PodRecord
@@ -109,22 +109,17 @@ class ReservationPlugin(ClusterPlugin):
         return Outcome(wait=_PATIENCE)
 
     def bind(self, pod: PodRecord, row: int) -> list[Decision]:
+        """A reservation is bound by its status; it is no pod that another plugin could bind."""
         reservation = pod.reservation
-        if reservation is not None:
-            node = self.cluster.nodes.name(row)
-            status = status_of(self.cluster.reservations, reservation, node, self.cluster.now)
-            told = dict(self.cluster.managers.annotations_for(pod, row))
-            if reservation.clears:
-                told[PREEMPTS] = written(reservation.clears)
-            reservation.last_status = status
-            return [SetReservationStatus(reservation.ref, status, binds=True, annotations=told)]
-        if not pod.reservation_uid:
+        if reservation is None:
             return []
-        info = self.cluster.reservations.known[pod.reservation_uid]
-        told = {RESERVATION_ALLOCATED: info.mark}
-        if self.cluster.managers.awake:
-            told |= self.cluster.managers.annotations_for(pod, row)
-        return [Bind(pod.ref, self.cluster.nodes.name(row), told)]
+        node = self.cluster.nodes.name(row)
+        status = status_of(self.cluster.reservations, reservation, node, self.cluster.now)
+        told = dict(self.cluster.managers.annotations_for(pod, row))
+        if reservation.clears:
+            told[PREEMPTS] = written(reservation.clears)
+        reservation.last_status = status
+        return [SetReservationStatus(reservation.ref, status, binds=True, annotations=told)]
 
     def _apart(self, cls: PodClass) -> Filter:
         """Reusable reservations with the same owners keep apart."""

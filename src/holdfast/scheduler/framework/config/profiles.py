@@ -17,6 +17,7 @@ from holdfast.scheduler.framework.config.plugin_sets import (
     unknown_plugin,
 )
 from holdfast.scheduler.framework.config.structs import Problems, child, item, read
+from holdfast.scheduler.framework.plugin_names import RESERVATION
 
 DEFAULT_SCHEDULER_NAME = "holdfast-scheduler"
 
@@ -149,8 +150,10 @@ def _check_needed(
     if len(sorting) > 1 or (not sorting and "queueSort" in served):
         found = ", ".join(sorting) or "none"
         problems.add(child(path, "queueSort"), f"exactly one plugin must sort the queue, got {found}")
-    if not points["bind"] and "bind" in served:
-        problems.add(child(path, "bind"), "at least one plugin must bind, got none")
+    binding = [ref.name for ref in points["bind"]]
+    if not set(binding) - {RESERVATION} and "bind" in served:
+        found = f"{RESERVATION}, which binds reservations alone" if binding else "none"
+        problems.add(child(path, "bind"), f"at least one plugin must bind pods, got {found}")
 
 
 def _check_queue_sort(profiles: Sequence[tuple[str, ResolvedProfile]], problems: Problems) -> None:

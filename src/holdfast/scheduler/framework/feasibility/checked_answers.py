@@ -19,7 +19,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.scheduler.cluster.decisions import Decision, ObjectRef
+from holdfast.scheduler.cluster.decisions import Bind, Decision, ObjectRef
 from holdfast.scheduler.cluster.plugin_errors import RAISED, InvalidScore
 from holdfast.scheduler.cluster.pods import PodRecord
 from holdfast.scheduler.cluster.view import Cells, OneOfMany, Pick, RowValues, View
@@ -353,6 +353,14 @@ def decisions_of(plugin: Plugin, answer: Any) -> Sequence[Decision]:
         except (msgspec.ValidationError, UnicodeEncodeError, TypeError) as error:
             raise _wrong(plugin, each, f"it cannot be written: {error}") from error
     return answer
+
+
+def check_binds(plugin: Plugin, decisions: Sequence[Decision], pod: ObjectRef, node: str) -> None:
+    """Raises PluginError if one of them binds another pod, or the pod to another node."""
+    for each in decisions:
+        if isinstance(each, Bind) and (each.pod, each.node) != (pod, node):
+            expected = "bind must bind the pod it was asked about to the node it was asked about"
+            raise _wrong(plugin, each, expected)
 
 
 def _plain(value: Any) -> Any:
