@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.local.admission import with_expiry
+from holdfast.machinery.strategies.core_kinds import with_expiry
 
 TIME = "2027-01-01T00:00:00Z"
 

@@ -33,7 +33,7 @@
     ├── _TooDeepError         local.apiserver.request_bodies
     ├── InvalidCredentials    local.apiserver.credentials           a request without credentials
     ├── ProtobufError         local.apiserver.protobuf.decode       a body that is no protobuf
-    ├── StatusError           local.apiserver.status                a request is refused
+    ├── StatusError           machinery.status                      a request is refused
     │   └── ContinueExpired   local.apiserver.verbs.get             a list that cannot be continued
     ├── OutOfBudget           local.apiserver.tables.custom         a path that costs too much
     ├── NotApplied            local.apply_manifests                 manifests that were refused

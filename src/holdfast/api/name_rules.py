@@ -78,45 +78,69 @@ def is_qualified_name(text: str) -> bool:
 # Each function gives the complaints about a text, and nothing when there are none.
 
 
-LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
-SUBDOMAIN = rf"{LABEL}(\.{LABEL})*"
-NAME = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
-VALUE = f"({NAME})?"
-_is_label = re.compile(LABEL).fullmatch
-_is_subdomain = re.compile(SUBDOMAIN).fullmatch
-_is_name = re.compile(NAME).fullmatch
-_is_value = re.compile(VALUE).fullmatch
+_LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+_SUBDOMAIN = rf"{_LABEL}(\.{_LABEL})*"
+_NAME = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
+_VALUE = f"({_NAME})?"
+_is_label = re.compile(_LABEL).fullmatch
+_is_subdomain = re.compile(_SUBDOMAIN).fullmatch
+_is_name = re.compile(_NAME).fullmatch
+_is_value = re.compile(_VALUE).fullmatch
 
+_DNS_1035 = "[a-z]([-a-z0-9]*[a-z0-9])?"
+_is_dns_1035 = re.compile(_DNS_1035).fullmatch
 _ALPHANUMERIC = "and must start and end with an alphanumeric character"
-LABEL_WORDS = (
+_LABEL_WORDS = (
     "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', "
-    f"{_ALPHANUMERIC} (e.g. 'my-name',  or '123-abc', regex used for validation is '{LABEL}')"
+    f"{_ALPHANUMERIC} (e.g. 'my-name',  or '123-abc', regex used for validation is '{_LABEL}')"
 )
-SUBDOMAIN_WORDS = (
+_DNS_1035_WORDS = (
+    "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an "
+    "alphabetic character, and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', "
+    f"regex used for validation is '{_DNS_1035}')"
+)
+_SUBDOMAIN_WORDS = (
     "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', "
-    f"{_ALPHANUMERIC} (e.g. 'example.com', regex used for validation is '{SUBDOMAIN}')"
+    f"{_ALPHANUMERIC} (e.g. 'example.com', regex used for validation is '{_SUBDOMAIN}')"
 )
 _NAME_WORDS = (
     f"must consist of alphanumeric characters, '-', '_' or '.', {_ALPHANUMERIC} "
-    f"(e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '{NAME}')"
+    f"(e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '{_NAME}')"
 )
-VALUE_WORDS = (
+_VALUE_WORDS = (
     "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', "
     f"{_ALPHANUMERIC} "
-    f"(e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is '{VALUE}')"
+    f"(e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is '{_VALUE}')"
 )
 
 
 @lru_cache(maxsize=4096)
 def dns_label(text: str) -> tuple[str, ...]:
-    found = ["must be no more than 63 bytes"] if len(text) > 63 else []
-    return (*found, LABEL_WORDS) if _is_label(text) is None else tuple(found)
+    """Names of namespaces and containers."""
+    return (*_too_long(text, 63), *(() if _is_label(text) else (_LABEL_WORDS,)))
+
+
+@lru_cache(maxsize=4096)
+def dns_1035_label(text: str) -> tuple[str, ...]:
+    """Names of services."""
+    return (*_too_long(text, 63), *(() if _is_dns_1035(text) else (_DNS_1035_WORDS,)))
 
 
 @lru_cache(maxsize=4096)
 def dns_subdomain(text: str) -> tuple[str, ...]:
-    found = ["must be no more than 253 bytes"] if len(text) > 253 else []
-    return (*found, SUBDOMAIN_WORDS) if _is_subdomain(text) is None else tuple(found)
+    """Names of most objects."""
+    return (*_too_long(text, 253), *(() if _is_subdomain(text) else (_SUBDOMAIN_WORDS,)))
+
+
+def path_segment(text: str) -> tuple[str, ...]:
+    """Names of roles, which need only be a part of a path."""
+    if text in (".", ".."):
+        return (f"may not be '{text}'",)
+    return tuple(f"may not contain '{each}'" for each in ("/", "%") if each in text)
+
+
+def _too_long(text: str, limit: int, unit: str = "characters") -> tuple[str, ...]:
+    return (f"must be no more than {limit} {unit}",) if len(text.encode()) > limit else ()
 
 
 @lru_cache(maxsize=4096)
@@ -129,21 +153,22 @@ def label_key(text: str) -> tuple[str, ...]:
     if len(parts) == 2:
         if not parts[0]:
             found.append("prefix part must be non-empty")
-        found.extend(f"prefix part {said}" for said in dns_subdomain(parts[0]) if parts[0])
+        else:
+            found.extend(f"prefix part {said}" for said in _too_long(parts[0], 253, "bytes"))
+            if not _is_subdomain(parts[0]):
+                found.append(f"prefix part {_SUBDOMAIN_WORDS}")
     name = parts[-1]
     if not name:
         found.append("name part must be non-empty")
-    elif len(name) > 63:
-        found.append("name part must be no more than 63 bytes")
-    if _is_name(name) is None:
+    found.extend(f"name part {said}" for said in _too_long(name, 63, "bytes"))
+    if not _is_name(name):
         found.append(f"name part {_NAME_WORDS}")
     return tuple(found)
 
 
 @lru_cache(maxsize=4096)
 def label_value(text: str) -> tuple[str, ...]:
-    found = ["must be no more than 63 bytes"] if len(text) > 63 else []
-    return (*found, VALUE_WORDS) if _is_value(text) is None else tuple(found)
+    return (*_too_long(text, 63, "bytes"), *(() if _is_value(text) else (_VALUE_WORDS,)))
 
 
 # The rules Kubernetes has for the names of labels and resources.

@@ -1,4 +1,4 @@
-"""Objects of the kinds that plugins read, kept as the API server has them.
+"""Objects that are not decoded: raw dicts and their keys, and the kinds that only plugins read.
 
 A plugin names such a kind by an `ObjectKind`: a custom resource, or a kind of Kubernetes' own that
 Holdfast does not read (ConfigMap, LimitRange). The objects are not decoded: what their fields mean is
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -18,6 +18,25 @@ from holdfast.api.errors import InvalidObject
 from holdfast.api.kinds import KINDS, KindInfo, Kinds
 from holdfast.api.meta import Object, ObjectMeta
 from holdfast.api.names import DEFAULT_NAMESPACE
+
+Raw = dict[str, Any]
+"""An object as JSON has it. It is never changed in place."""
+
+
+class Key(NamedTuple):
+    """Has the group without the version, since an object is the same in all versions. The namespace
+    is empty for cluster-scoped objects.
+    """
+
+    group: str
+    kind: str
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        parts = (self.kind, self.namespace, self.name) if self.namespace else (self.kind, self.name)
+        return "/".join(parts)
+
 
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _DOMAIN = re.compile(rf"{_LABEL.pattern}(\.{_LABEL.pattern})*")

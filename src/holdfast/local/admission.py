@@ -15,9 +15,10 @@ from holdfast.api.decode import convert
 from holdfast.api.errors import InvalidObject
 from holdfast.api.kinds import KINDS
 from holdfast.api.pod import Pod
-from holdfast.api.reservation import DEFAULT_TTL
-from holdfast.api.resources import amounts, qos_class
+from holdfast.api.resources import qos_class
 from holdfast.local.store.objects import Raw
+from holdfast.machinery.strategies.admission import merge_runtime_class
+from holdfast.machinery.strategies.core_kinds import with_expiry
 
 GATED_REASON = "SchedulingGated"
 GATED_MESSAGE = "Scheduling is blocked due to non-empty scheduling gates"
@@ -54,7 +55,7 @@ def _pod(raw: Raw, scan: Scan, now: str) -> Raw:
         classes = scan("node.k8s.io", "RuntimeClass")
         chosen = next((each for each in classes if each["metadata"]["name"] == name), None)
         if chosen is not None:  # else it was admitted elsewhere, or has no overhead to speak of
-            apply_runtime_class(spec, chosen)
+            merge_runtime_class(spec, chosen)
     host_network = bool(spec.get("hostNetwork"))
     for field in ("containers", "initContainers"):
         if spec.get(field):
@@ -71,33 +72,6 @@ def _pod(raw: Raw, scan: Scan, now: str) -> Raw:
     if spec.get("schedulingGates") and not status.get("conditions"):
         status["conditions"] = [gated_condition(now)]
     return completed
-
-
-def apply_runtime_class(spec: Raw, runtime_class: Raw) -> None:
-    """Overhead, node selector and tolerations, as the RuntimeClass admission plugin sets them. Raises
-    InvalidObject in its words where the pod says otherwise."""
-    overhead = (runtime_class.get("overhead") or {}).get("podFixed")
-    if overhead:
-        given = spec.get("overhead")
-        if given and amounts(given) != amounts(overhead):
-            message = "Pod's Overhead doesn't match RuntimeClass's defined Overhead"
-            raise InvalidObject("", "spec.overhead", f"pod rejected: {message}")
-        spec["overhead"] = given or overhead
-    scheduling = runtime_class.get("scheduling") or {}
-    selector = dict(spec.get("nodeSelector") or {})
-    for key, value in (scheduling.get("nodeSelector") or {}).items():
-        if selector.setdefault(key, value) != value:
-            message = (
-                f"conflict: runtimeClass.scheduling.nodeSelector[{key}] = {value}; "
-                f"pod.spec.nodeSelector[{key}] = {selector[key]}"
-            )
-            raise InvalidObject("", "spec.nodeSelector", f"pod rejected: {message}")
-    if selector:
-        spec["nodeSelector"] = selector
-    tolerations = [*(spec.get("tolerations") or [])]
-    tolerations += [each for each in scheduling.get("tolerations") or [] if each not in tolerations]
-    if tolerations:
-        spec["tolerations"] = tolerations
 
 
 _known_qos: dict[bytes, str] = {}
@@ -222,20 +196,6 @@ def _reservation(raw: Raw, now: str) -> Raw:
     spec = {"allocateOnce": True, **raw["spec"]}
     status = {"phase": "Pending", **(raw.get("status") or {})}
     return with_expiry({**raw, "spec": spec, "status": status})
-
-
-def with_expiry(reservation: Raw, before: Raw | None = None) -> Raw:
-    """Sets the default ttl of a reservation that has neither ttl nor expiry. Setting an expiry later
-    switches the default off.
-    """
-    spec, was = reservation["spec"], before["spec"] if before is not None else {}
-    if spec.get("ttl") is None and spec.get("expires") is None:
-        return {**reservation, "spec": {**spec, "ttl": DEFAULT_TTL}}
-    switched_off = spec.get("expires") is not None and was.get("expires") is None
-    if switched_off and spec.get("ttl") == was.get("ttl") == DEFAULT_TTL:
-        spec = {name: value for name, value in spec.items() if name != "ttl"}
-        return {**reservation, "spec": spec}
-    return reservation
 
 
 _COMPLETE: dict[str, Callable[[Raw, str], Raw]] = {

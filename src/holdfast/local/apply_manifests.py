@@ -10,10 +10,10 @@ from holdfast.api.documents import Document
 from holdfast.api.errors import HoldfastError
 from holdfast.local.apiserver.api_state import ApiState, Call
 from holdfast.local.apiserver.request_info import WriteOptions
-from holdfast.local.apiserver.status import StatusError
 from holdfast.local.apiserver.verbs.create import create_object
 from holdfast.local.apiserver.verbs.patch import APPLY, patch
 from holdfast.local.store import Raw
+from holdfast.machinery.status import StatusError
 
 MANAGER = "holdfast-up"
 _FIRST = ("CustomResourceDefinition", "Namespace", "PriorityClass", "StorageClass")

@@ -16,9 +16,10 @@ from holdfast.api.reservation import ReservationPhase, ReservationStatus
 from holdfast.local.admission import admit
 from holdfast.local.cluster_parts import ClusterParts, deletion_event
 from holdfast.local.component import BOUND, EVICTED, PREEMPTED, UNSCHEDULABLE, with_condition
-from holdfast.local.disruption import EvictionRefusal, disruption, marked
 from holdfast.local.store.objects import Key, Raw, node_key, pod_key
 from holdfast.machinery.patch.json_patch import merge_patch
+from holdfast.machinery.pod_subresources import EvictionRefusal, bound_pod, disruption, marked
+from holdfast.machinery.status import StatusError
 from holdfast.machinery.typed_validation import validate
 from holdfast.scheduler.actions.reserve import RESERVED, STARVING
 from holdfast.scheduler.cluster.decisions import (
@@ -85,25 +86,19 @@ class DecisionExecutor:
         world = self._world
         key = pod_key(decision.pod.namespace, decision.pod.name)
         pod = self._objects.get(key)
-        refusal = _refusal(pod, decision.pod)
-        if pod is None or refusal:
-            world.feed(BindRefused(decision.pod.uid, refusal))
+        if pod is None:
+            world.feed(BindRefused(decision.pod.uid, f'pods "{decision.pod.name}" not found'))
+            return
+        binding = {"uid": decision.pod.uid, "annotations": decision.annotations}
+        try:
+            bound = bound_pod(pod, binding, decision.node, world.clock.stamp())
+        except StatusError as error:
+            world.feed(BindRefused(decision.pod.uid, error.message))
             return
         world.binding(key, decision)
         world.feed(BindConfirmed(decision.pod.uid))
         node = self._objects.get(node_key(decision.node))
         world.volumes.pod_bound(pod, node)
-        condition = {"type": "PodScheduled", "status": "True"}
-        conditions = with_condition(
-            pod["status"].get("conditions") or [], condition, world.clock.stamp()
-        )
-        status = {**pod["status"], "conditions": conditions}
-        status.pop("nominatedNodeName", None)  # no node is being cleared for it any more
-        bound = {**pod, "spec": {**pod["spec"], "nodeName": decision.node}, "status": status}
-        if decision.annotations:
-            metadata = pod["metadata"]
-            annotations = {**(metadata.get("annotations") or {}), **decision.annotations}
-            bound["metadata"] = {**metadata, "annotations": annotations}
         world.record(key, BOUND, node=decision.node, reservation=reservation_of(bound))
         self._objects.update(key, world.kubelets.running(bound) if node is not None else bound)
 
@@ -205,21 +200,6 @@ class DecisionExecutor:
         name = pod["spec"]["schedulerName"] if pod is not None else names.HOLDFAST_SCHEDULER
         self._jobs.record(decision)
         self._world.recorder.emit(decision, name)
-
-
-def _refusal(pod: Raw | None, wanted: ObjectRef) -> str:
-    """The API server's error message for a refused bind; "" if it would bind the pod."""
-    if pod is None:
-        return f'pods "{wanted.name}" not found'
-    start = f'Operation cannot be fulfilled on pods/binding "{wanted.name}"'
-    if pod["metadata"]["uid"] != wanted.uid:
-        return f"{start}: the pod now there is another one"
-    if pod["metadata"].get("deletionTimestamp"):
-        return f"{start}: pod {wanted.name} is being deleted, cannot be assigned to a host"
-    node = pod["spec"].get("nodeName")
-    if node:
-        return f'{start}: pod {wanted.name} is already assigned to node "{node}"'
-    return ""
 
 
 def reservation_of(pod: Raw) -> str:

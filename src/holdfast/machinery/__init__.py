@@ -2,7 +2,11 @@
 command line share it.
 
     schema                    types, strict decoding, defaults, validation by schema
+    objects                   create, update, delete: what a write does to an object
+    strategies                the rules of single kinds: admission, preparation, update rules
     validation                rules of the built-in kinds, in the API server's words
+    pod_subresources          binding and eviction of pods
+    status                    the errors of refused requests
     patch                     JSON, merge and strategic patches; server-side apply
     openapi                   OpenAPI documents
     known_fields              misspelt and misplaced fields

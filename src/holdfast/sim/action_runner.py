@@ -6,11 +6,12 @@ from typing import Any
 from holdfast.api import names
 from holdfast.api.errors import InvalidObject
 from holdfast.api.quantity import parse
-from holdfast.local.admission import admit, with_expiry
+from holdfast.local.admission import admit
 from holdfast.local.clock import TimerEntry
 from holdfast.local.component import DELETED, RESERVATION
 from holdfast.local.store.objects import NODE, POD, Key, Raw
 from holdfast.machinery.patch.json_patch import merge_patch
+from holdfast.machinery.strategies.core_kinds import with_expiry
 from holdfast.machinery.typed_validation import validate
 from holdfast.sim.clock import timing
 from holdfast.sim.document_fields import duration

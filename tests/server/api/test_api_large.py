@@ -17,11 +17,11 @@ from apiserver import LiveServer, config_map, pod
 from holdfast.local.apiserver.api_state import ApiState, Call
 from holdfast.local.apiserver.request_bodies import read_object
 from holdfast.local.apiserver.selection import Selection
-from holdfast.local.apiserver.status import StatusError
 from holdfast.local.apiserver.verbs import subresources as scaling
 from holdfast.local.apiserver.workers import LARGE, Workers, Written
 from holdfast.local.clock import RealClock
 from holdfast.local.store import Key, Store, open_store
+from holdfast.machinery.status import StatusError
 
 PODS = "/api/v1/namespaces/default/pods"
 MAPS = "/api/v1/namespaces/default/configmaps"

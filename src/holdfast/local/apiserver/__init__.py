@@ -4,15 +4,16 @@
     request_info, negotiation    what a URL asks for; the form of the response
     object_handler, watch        requests about objects; watches and their bookmarks
     verbs                        create, get, list, update, patch, delete and subresources, without HTTP
-    strategies                   the rules of single kinds
     tables                       the columns of `kubectl get`
-    crd_registry, versions       kinds that CustomResourceDefinitions add; conversion between versions
+    crd_registry                 kinds that CustomResourceDefinitions add
     request_bodies, protobuf     JSON, YAML and protobuf bodies
-    responses, status            encoded objects; `Status` errors
+    responses                    encoded objects
     selection, discovery         label and field selectors; discovery documents
     credentials                  the certificate authority and the token
     workers, template_memo       large requests in threads; validation results of equal pod templates
-    api_state, field_errors      what requests share; field errors in Kubernetes' words
+    api_state                    what requests share
+
+What a write does to an object is in `machinery`.
 
 May import `local`, `machinery`, `serving` and the layers below.
 """

@@ -5,12 +5,12 @@ from dataclasses import dataclass, field
 
 from holdfast.local.apiserver.request_info import WriteOptions
 from holdfast.local.apiserver.responses import Encoder
-from holdfast.local.apiserver.status import Resource
 from holdfast.local.apiserver.template_memo import PodTemplates
-from holdfast.local.apiserver.versions import key_of
 from holdfast.local.clock import LocalClock
 from holdfast.local.store import Draft, Identity, Key, RandomNames, Raw, Store
 from holdfast.machinery.schema import Catalogue, ResourceType
+from holdfast.machinery.schema.versions import key_of
+from holdfast.machinery.status import Resource
 
 _DEFAULT = WriteOptions()
 _MOST_WARNINGS = 512
@@ -65,6 +65,27 @@ class Call:
     @property
     def key(self) -> Key:
         return key_of(self.type, self.namespace, self.name)
+
+    @property
+    def store(self) -> Store:
+        return self.cluster.store
+
+    @property
+    def manager(self) -> str:
+        return self.options.manager
+
+    @property
+    def restores(self) -> bool:
+        return False
+
+    def generated_name(self, prefix: str) -> str:
+        return self.cluster.identity.name(prefix)
+
+    def identified(self, raw: Raw) -> Raw:
+        return self.cluster.identity.new(self.key, raw)
+
+    def stamp(self, after: float = 0.0) -> str:
+        return self.cluster.stamp(after)
 
     @property
     def resource(self) -> Resource:

@@ -8,10 +8,10 @@ import structlog
 
 from holdfast.local.apiserver.api_state import ApiState, Call
 from holdfast.local.apiserver.request_info import DeleteOptions
-from holdfast.local.apiserver.strategies.crds import CLEANUP, GROUP, KIND, is_established
 from holdfast.local.apiserver.verbs.delete import delete
 from holdfast.local.store import Key, Raw, StoreChange
 from holdfast.machinery.schema import crd_warnings
+from holdfast.machinery.strategies.crds import CLEANUP, GROUP, KIND, is_established
 
 _log = structlog.get_logger()
 

@@ -30,11 +30,11 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from holdfast.api.errors import HoldfastError
 from holdfast.local.apiserver.api_state import ApiState, Call
 from holdfast.local.apiserver.request_info import WriteOptions
-from holdfast.local.apiserver.strategies.priorities import SYSTEM_CLASSES
 from holdfast.local.apiserver.verbs.create import create_object
 from holdfast.local.apiserver.verbs.update import change
 from holdfast.local.store import Raw
 from holdfast.machinery.schema import apply_defaults
+from holdfast.machinery.strategies.admission import SYSTEM_CLASSES
 
 _CA_LASTS = timedelta(days=3650)
 _CERTIFICATE_LASTS = timedelta(days=365)

@@ -7,7 +7,7 @@ is given that.
 from functools import lru_cache
 from typing import NamedTuple
 
-from holdfast.local.apiserver.status import StatusError
+from holdfast.machinery.status import StatusError
 
 JSON = "application/json"
 YAML = "application/yaml"

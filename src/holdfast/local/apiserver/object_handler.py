@@ -21,14 +21,6 @@ from holdfast.local.apiserver.request_info import (
     write_options,
 )
 from holdfast.local.apiserver.responses import as_media, in_form, list_in_form, to_bytes
-from holdfast.local.apiserver.status import (
-    StatusError,
-    bad_request,
-    method_not_allowed,
-    not_found,
-    too_large,
-    unknown_resource,
-)
 from holdfast.local.apiserver.tables.render import check_include, not_a_list
 from holdfast.local.apiserver.verbs import create as creating
 from holdfast.local.apiserver.verbs import delete as deleting
@@ -40,11 +32,19 @@ from holdfast.local.apiserver.verbs import subresources as reviewing
 from holdfast.local.apiserver.verbs import subresources as scaling
 from holdfast.local.apiserver.verbs import update as updating
 from holdfast.local.apiserver.verbs.decode import read_known
-from holdfast.local.apiserver.versions import key_of
 from holdfast.local.apiserver.watch import Streams
 from holdfast.local.apiserver.workers import LARGE, MANY, Workers, Written
 from holdfast.local.store import Raw, memory_of
 from holdfast.machinery.schema import ResourceType
+from holdfast.machinery.schema.versions import key_of
+from holdfast.machinery.status import (
+    StatusError,
+    bad_request,
+    method_not_allowed,
+    not_found,
+    too_large,
+    unknown_resource,
+)
 from holdfast.serving.limits import Turns
 
 _DELETE_OPTIONS = "io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions"

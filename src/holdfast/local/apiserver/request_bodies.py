@@ -19,7 +19,7 @@ from aiohttp import web
 from holdfast.api.documents import BadFileError, read_first
 from holdfast.api.errors import HoldfastError
 from holdfast.local.apiserver import protobuf
-from holdfast.local.apiserver.status import StatusError, bad_request, too_large
+from holdfast.machinery.status import StatusError, bad_request, too_large
 from holdfast.serving.limits import BODY_BYTES, REQUEST_SECONDS
 
 MAX_DEPTH = 200

@@ -16,10 +16,10 @@ from functools import lru_cache
 from typing import NamedTuple
 from urllib.parse import unquote
 
-from holdfast.local.apiserver import field_errors as fields
-from holdfast.local.apiserver.field_errors import FieldError
-from holdfast.local.apiserver.status import bad_request, invalid
 from holdfast.local.store import Raw
+from holdfast.machinery.schema import field_errors as fields
+from holdfast.machinery.schema.field_errors import FieldError
+from holdfast.machinery.status import bad_request, invalid
 
 _OF_NAMESPACES = frozenset({"status", "finalize"})
 
@@ -158,7 +158,7 @@ def _list_complaints(options: ListOptions) -> list[FieldError]:
             found.append(fields.forbidden(field, why))
         if options.match not in ("Exact", "NotOlderThan"):
             supported = ("Exact", "NotOlderThan", "")
-            found.append(fields.unsupported(field, options.match, supported))
+            found.append(fields.not_supported(field, options.match, supported))
         if options.match == "Exact" and options.resource_version == "0":
             why = 'resourceVersionMatch "exact" is forbidden for resourceVersion "0"'
             found.append(fields.forbidden(field, why))
@@ -176,7 +176,7 @@ def _watch_complaints(options: ListOptions) -> list[FieldError]:
             why = "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"
             found.append(fields.forbidden(field, why))
         if options.match != "NotOlderThan":
-            found.append(fields.unsupported(field, options.match, ("NotOlderThan",)))
+            found.append(fields.not_supported(field, options.match, ("NotOlderThan",)))
         if options.continue_token:
             why = "resourceVersionMatch is forbidden when continue is provided"
             found.append(fields.forbidden(field, why))
@@ -192,7 +192,7 @@ def write_options(query: Query, kind: str, user_agent: str) -> WriteOptions:
     found: list[FieldError] = []
     dry_run = _dry_run(query, found)
     if validation not in _FIELD_VALIDATION:
-        found.append(fields.unsupported("fieldValidation", validation, _FIELD_VALIDATION))
+        found.append(fields.not_supported("fieldValidation", validation, _FIELD_VALIDATION))
     manager = query.get("fieldManager", "")
     if len(manager) > 128:
         found.append(fields.too_long("fieldManager", 128))
@@ -214,7 +214,7 @@ def delete_options(query: Query, body: Raw | None) -> DeleteOptions:
     if body is not None:
         dry_run = body.get("dryRun") or []
         if dry_run not in ([], ["All"]):
-            found.append(fields.unsupported("dryRun", dry_run, ("All",)))
+            found.append(fields.not_supported("dryRun", dry_run, ("All",)))
         grace, policy = body.get("gracePeriodSeconds"), body.get("propagationPolicy")
         orphan = body.get("orphanDependents")
         conditions = body.get("preconditions") or {}
@@ -232,7 +232,7 @@ def delete_options(query: Query, body: Raw | None) -> DeleteOptions:
             )
         )
     if policy is not None and policy not in _POLICIES[:3]:
-        found.append(fields.unsupported("propagationPolicy", policy, _POLICIES))
+        found.append(fields.not_supported("propagationPolicy", policy, _POLICIES))
     if found:
         raise invalid(_META, "DeleteOptions", "", found)
     if policy is None and orphan is not None:
@@ -249,7 +249,7 @@ def _dry_run(query: Query, found: list[FieldError]) -> bool:
     )
     asked = [each for each in asked if each]
     if asked and asked != ["All"]:
-        found.append(fields.unsupported("dryRun", asked, ("All",)))
+        found.append(fields.not_supported("dryRun", asked, ("All",)))
     return bool(asked)
 
 
@@ -287,13 +287,13 @@ def parse_revision(text: str) -> int:
     """Raises ValueError with Kubernetes' words."""
     if _INTEGER.fullmatch(text) is None or text[0] in "+-":
         raise ValueError(
-            f"resourceVersion: Invalid value: {fields.quoted(text)}: strconv.ParseUint: "
-            f"parsing {fields.quoted(text)}: invalid syntax"
+            f"resourceVersion: Invalid value: {fields.shown(text)}: strconv.ParseUint: "
+            f"parsing {fields.shown(text)}: invalid syntax"
         )
     value = _bounded(text)
     if value >= 2**64:
         raise ValueError(
-            f"resourceVersion: Invalid value: {fields.quoted(text)}: strconv.ParseUint: "
-            f"parsing {fields.quoted(text)}: value out of range"
+            f"resourceVersion: Invalid value: {fields.shown(text)}: strconv.ParseUint: "
+            f"parsing {fields.shown(text)}: value out of range"
         )
     return value

@@ -16,11 +16,11 @@ from aiohttp import web
 from multidict import CIMultiDict
 
 from holdfast.local.apiserver.negotiation import JSON, YAML, Form, media_type
-from holdfast.local.apiserver.status import StatusError
 from holdfast.local.apiserver.tables.render import partial_metadata, table
-from holdfast.local.apiserver.versions import shown
 from holdfast.local.store import Raw, memory_of
 from holdfast.machinery.schema.types import ResourceType
+from holdfast.machinery.schema.versions import shown
+from holdfast.machinery.status import StatusError
 from holdfast.serving.limits import ENCODED_BYTES
 
 _KEPT = 1024

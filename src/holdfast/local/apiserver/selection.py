@@ -8,10 +8,10 @@ from typing import Any
 
 from holdfast.api.errors import SelectorError
 from holdfast.api.selectors import FieldSelector, Selector, parse_field_selector, parse_label_selector
-from holdfast.local.apiserver.field_errors import quoted
-from holdfast.local.apiserver.status import bad_request
 from holdfast.local.store import Raw
+from holdfast.machinery.schema.field_errors import shown as quoted
 from holdfast.machinery.schema.types import ResourceType
+from holdfast.machinery.status import bad_request
 
 _METADATA = ("metadata.name", "metadata.namespace")
 _NAME = _METADATA[:1]

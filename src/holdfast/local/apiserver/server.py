@@ -19,7 +19,10 @@ from holdfast.local.apiserver.crd_registry import DefinitionKeeper
 from holdfast.local.apiserver.discovery import Documents
 from holdfast.local.apiserver.negotiation import media_type, wants_aggregated_discovery
 from holdfast.local.apiserver.object_handler import ObjectHandler
-from holdfast.local.apiserver.status import (
+from holdfast.local.apiserver.watch import Streams, WatchHub
+from holdfast.local.apiserver.workers import Workers
+from holdfast.local.store import NotEncodable, Raw, StoreFailed
+from holdfast.machinery.status import (
     StatusError,
     internal,
     method_not_allowed,
@@ -28,9 +31,6 @@ from holdfast.local.apiserver.status import (
     unavailable,
     unknown_resource,
 )
-from holdfast.local.apiserver.watch import Streams, WatchHub
-from holdfast.local.apiserver.workers import Workers
-from holdfast.local.store import NotEncodable, Raw, StoreFailed
 from holdfast.serving.health import OPEN_PATHS, Endpoints, Health, is_open
 from holdfast.serving.limits import CHUNK_BYTES, IN_FLIGHT, RareLog, Turns
 from holdfast.serving.listener import Connection

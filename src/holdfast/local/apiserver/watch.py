@@ -21,10 +21,10 @@ from holdfast.local.apiserver.negotiation import JSON, Form
 from holdfast.local.apiserver.request_info import ListOptions, parse_revision
 from holdfast.local.apiserver.responses import in_form, ordered
 from holdfast.local.apiserver.selection import Selection, select
-from holdfast.local.apiserver.status import StatusError, expired, revision_too_large, too_many_requests
-from holdfast.local.apiserver.versions import shown, storage_group
 from holdfast.local.store import Compacted, FutureRevision, Raw, StoreChange
 from holdfast.machinery.schema import ResourceType
+from holdfast.machinery.schema.versions import shown, storage_group
+from holdfast.machinery.status import StatusError, expired, revision_too_large, too_many_requests
 from holdfast.serving.limits import (
     CHUNK_BYTES,
     FAREWELL_SECONDS,

@@ -22,9 +22,9 @@ from typing import Any, TypeVar
 import msgspec
 
 from holdfast.local.apiserver.api_state import Call
-from holdfast.local.apiserver.status import MODIFIED, StatusError, conflict
 from holdfast.local.store import ChangedMeanwhile, Draft, Key, Raw, Store
 from holdfast.machinery.schema import ResourceType, custom
+from holdfast.machinery.status import MODIFIED, StatusError, conflict
 
 T = TypeVar("T")
 Written = tuple[Raw, bool]

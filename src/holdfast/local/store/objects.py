@@ -14,24 +14,8 @@ from typing import Any, NamedTuple, Protocol
 import msgspec
 
 from holdfast.api.errors import HoldfastError
-
-Raw = dict[str, Any]
-
-
-class Key(NamedTuple):
-    """Has the group without the version, since an object is the same in all versions. The namespace
-    is empty for cluster-scoped objects.
-    """
-
-    group: str
-    kind: str
-    namespace: str
-    name: str
-
-    def __str__(self) -> str:
-        parts = (self.kind, self.namespace, self.name) if self.namespace else (self.kind, self.name)
-        return "/".join(parts)
-
+from holdfast.api.raw_objects import Key as Key
+from holdfast.api.raw_objects import Raw as Raw
 
 POD = ("", "Pod")
 NODE = ("", "Node")

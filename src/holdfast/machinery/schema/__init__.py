@@ -8,6 +8,7 @@
 
     catalogue, types              all types; one type
     definitions, crd              built-in types; types of CustomResourceDefinitions
+    versions                      an object in the versions of its kind
     decoding, scalars, shapes     strict decoding; scalar values; lists and maps as merging sees them
     defaults, custom              default values; custom objects by their schema
     validation, field_errors      checks before and after defaulting; errors in Kubernetes' words

@@ -3,6 +3,12 @@
 MALFORMED   a value of the wrong type: the object cannot be read at all        400 BadRequest
 UNKNOWN     a field the type does not have: an error when asked to be strict   400 BadRequest
 the rest    the object can be read but not accepted; the reason is a cause's   422 Invalid
+
+    required("spec.containers")               spec.containers: Required value
+    invalid("metadata.name", "A", why)        metadata.name: Invalid value: "A": why
+    not_supported("dryRun", "x", ["All"])     dryRun: Unsupported value: "x": supported values: "All"
+
+Clients and people match on these texts.
 """
 
 from __future__ import annotations
@@ -70,6 +76,26 @@ def field_problem(reason: str, field: str, value: Any = _NOTHING, detail: str = 
 def not_supported(field: str, value: Any, allowed: Iterable[Any]) -> FieldError:
     values = ", ".join(shown(item) for item in allowed)
     return field_problem(NOT_SUPPORTED, field, value, f"supported values: {values}")
+
+
+def required(field: str, why: str = "") -> FieldError:
+    return field_problem(REQUIRED, field, detail=why)
+
+
+def invalid(field: str, value: Any, why: str) -> FieldError:
+    return field_problem(INVALID, field, value, why)
+
+
+def forbidden(field: str, why: str) -> FieldError:
+    return field_problem(FORBIDDEN, field, detail=why)
+
+
+def duplicate(field: str, value: Any) -> FieldError:
+    return field_problem(DUPLICATE, field, value)
+
+
+def too_long(field: str, limit: int) -> FieldError:
+    return field_problem(TOO_LONG, field, detail=f"may not be more than {limit} bytes")
 
 
 def unknown_field(path: str) -> FieldError:

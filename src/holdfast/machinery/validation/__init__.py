@@ -2,12 +2,12 @@
 
     table             the rules of each kind
     pods, placement   containers and pod specs; affinity, tolerations, spread
-    names             labels and label selectors
+    metadata, names   metadata; labels and label selectors
     others            resources, nodes, volumes, claims, disruption budgets, priority classes
     crds              CustomResourceDefinitions
 
-Objects are validated after decoding and defaulting. Metadata and update rules are in
-`local.apiserver.strategies`.
+Objects are validated after decoding and defaulting. Rules that need the cluster's
+other objects, and those of updates, are in `machinery.strategies`.
 """
 
 from __future__ import annotations

@@ -4,14 +4,14 @@ from collections.abc import Callable, Sequence
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from holdfast.local.apiserver.field_errors import quoted
-from holdfast.local.apiserver.status import StatusError, bad_request
 from holdfast.local.apiserver.tables.columns import Printer
 from holdfast.local.apiserver.tables.custom import custom_printer
 from holdfast.local.apiserver.tables.others import DEFAULT, NODES, PLAIN, STORAGE
 from holdfast.local.apiserver.tables.workloads import PODS, WORKLOADS, row_conditions
 from holdfast.local.store import Raw
+from holdfast.machinery.schema.field_errors import shown as quoted
 from holdfast.machinery.schema.types import ResourceType
+from holdfast.machinery.status import StatusError, bad_request
 
 _PRINTERS: dict[tuple[str, str], Printer] = {
     ("", "Pod"): PODS,

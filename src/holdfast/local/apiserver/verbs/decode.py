@@ -2,14 +2,12 @@
 
 from typing import Any
 
-from holdfast.local.apiserver import field_errors as fields
 from holdfast.local.apiserver.api_state import Call
 from holdfast.local.apiserver.request_bodies import Body
-from holdfast.local.apiserver.status import StatusError, bad_request, invalid
-from holdfast.local.apiserver.versions import shown, stored
 from holdfast.local.store import Raw
-from holdfast.machinery.patch import track_update
 from holdfast.machinery.schema import MALFORMED, UNKNOWN, ResourceType, decoding, read_object
+from holdfast.machinery.schema import field_errors as fields
+from holdfast.machinery.status import StatusError, bad_request, invalid
 
 
 def read(call: Call, body: Body, type: ResourceType | None = None) -> Raw:
@@ -108,25 +106,3 @@ def check_namespace(call: Call, raw: Raw) -> Raw:
     if given:
         return raw
     return {**raw, "metadata": {**metadata, "namespace": call.namespace}}
-
-
-# Who owns which field: the `managedFields` of an object, kept as it is written.
-
-
-def created_by(call: Call, raw: Raw) -> Raw:
-    return _tracked(call, None, raw)
-
-
-def changed_by(call: Call, before: Raw, after: Raw) -> Raw:
-    return _tracked(call, before, after)
-
-
-def _tracked(call: Call, before: Raw | None, after: Raw) -> Raw:
-    type = call.type
-    if before is not None:
-        before = shown(type, before)
-    now = call.cluster.stamp()
-    tracked = track_update(
-        type, before, shown(type, after), call.options.manager, call.subresource, now
-    )
-    return stored(type, tracked)

@@ -2,16 +2,14 @@
 
 from collections.abc import Iterator
 
-from holdfast.api.times import format_time, parse_time
 from holdfast.local.apiserver.api_state import Call
 from holdfast.local.apiserver.request_info import DeleteOptions
-from holdfast.local.apiserver.status import Resource, about, conflict, forbidden, success
-from holdfast.local.apiserver.strategies.table import strategy_of
 from holdfast.local.apiserver.verbs.get import Listed, found
 from holdfast.local.store import Raw
+from holdfast.machinery.objects import deleted_object
+from holdfast.machinery.status import Resource, about, conflict, forbidden, success
+from holdfast.machinery.strategies.table import strategy_of
 
-ORPHAN = "orphan"
-FOREGROUND = "foregroundDeletion"
 _PODS_STAY = (
     "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to "
     "remove them or set propagationPolicy=Orphan to suppress this warning"
@@ -28,7 +26,7 @@ def delete(call: Call, options: DeleteOptions) -> tuple[Raw, bool]:
     if options.propagation is None and strategy_of(call.type).orphans:
         call.warn(_PODS_STAY)
         options = options._replace(propagation="Orphan")
-    after, gone = _ended(call, options, raw)
+    after, gone = deleted_object(call, raw, options.grace, options.propagation)
     if not gone:
         if after is raw or options.dry_run:
             return after, False
@@ -72,71 +70,3 @@ def _check_preconditions(call: Call, options: DeleteOptions, raw: Raw) -> None:
             f"ResourceVersion in record ({metadata['resourceVersion']}). The object might have been "
             "modified",
         )
-
-
-def _ended(call: Call, options: DeleteOptions, raw: Raw) -> tuple[Raw, bool]:
-    """The object as the deletion leaves it, and whether nothing keeps it any more."""
-    metadata = raw["metadata"]
-    finalizers = _finalizers(options, metadata.get("finalizers") or [])
-    grace = _grace(call, options, raw)
-    already = metadata.get("deletionTimestamp")
-    if not already:
-        added = strategy_of(call.type).leaves_with
-        finalizers = [*finalizers, *(each for each in added if each not in finalizers)]
-    left = metadata.get("deletionGracePeriodSeconds") or 0
-    if already:
-        # It can be made to end sooner, never later.
-        grace = left if options.grace is None else min(grace, left)
-        unchanged = grace == left and finalizers == (metadata.get("finalizers") or [])
-        if unchanged and (grace or finalizers or namespace_waits(call, raw)):
-            return raw, False
-    changed = dict(metadata)
-    if not already:
-        changed["deletionTimestamp"] = call.cluster.stamp(grace)
-        changed["deletionGracePeriodSeconds"] = grace
-        if "generation" in changed:
-            changed["generation"] += 1
-    elif grace < left:
-        changed["deletionTimestamp"] = format_time(parse_time(already) - left + grace)
-        changed["deletionGracePeriodSeconds"] = grace
-    if finalizers:
-        changed["finalizers"] = finalizers
-    else:
-        changed.pop("finalizers", None)
-    after = {**raw, "metadata": changed}
-    if call.type.kind == "Namespace" and call.type.builtin:
-        changed.pop("deletionGracePeriodSeconds", None)
-        after["status"] = {**(raw.get("status") or {}), "phase": "Terminating"}
-    return after, not finalizers and not grace and not namespace_waits(call, raw)
-
-
-def _grace(call: Call, options: DeleteOptions, raw: Raw) -> int:
-    """Seconds the object may take to end."""
-    judge = strategy_of(call.type).grace
-    if judge is None:
-        return 0
-    return judge(raw, options.grace)
-
-
-def _finalizers(options: DeleteOptions, existing: list[str]) -> list[str]:
-    """With those for the garbage collector, as the propagation policy wants them."""
-    match options.propagation:
-        case None:
-            return existing
-        case "Orphan":
-            wanted = [ORPHAN]
-        case "Foreground":
-            wanted = [FOREGROUND]
-        case _:
-            wanted = []
-    kept = [each for each in existing if each not in (ORPHAN, FOREGROUND)]
-    return [*kept, *wanted]
-
-
-def namespace_waits(call: Call, raw: Raw) -> bool:
-    """A namespace goes when what is in it is gone, which its own finalizer stands for."""
-    return (
-        call.type.builtin
-        and call.type.kind == "Namespace"
-        and bool((raw.get("spec") or {}).get("finalizers"))
-    )

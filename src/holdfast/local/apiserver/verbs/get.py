@@ -16,15 +16,15 @@ from holdfast.local.apiserver.api_state import Call
 from holdfast.local.apiserver.request_bodies import read_json
 from holdfast.local.apiserver.request_info import ListOptions, parse_revision
 from holdfast.local.apiserver.selection import Selection, select
-from holdfast.local.apiserver.status import (
+from holdfast.local.store import Compacted, FutureRevision, Key, Raw, Snapshot
+from holdfast.machinery.schema.versions import shown, storage_group
+from holdfast.machinery.status import (
     StatusError,
     bad_request,
     expired,
     not_found,
     revision_too_large,
 )
-from holdfast.local.apiserver.versions import shown, storage_group
-from holdfast.local.store import Compacted, FutureRevision, Key, Raw, Snapshot
 
 NOW = -1
 _TOO_OLD = (

@@ -6,7 +6,6 @@ from typing import Any
 
 import msgspec
 
-from holdfast.local.apiserver import field_errors as fields
 from holdfast.local.apiserver.api_state import Call
 from holdfast.local.apiserver.request_bodies import (
     Body,
@@ -16,13 +15,10 @@ from holdfast.local.apiserver.request_bodies import (
     read_json,
     unsupported_media,
 )
-from holdfast.local.apiserver.status import StatusError, bad_request, invalid
-from holdfast.local.apiserver.strategies.strategy import check as check_metadata
 from holdfast.local.apiserver.verbs.create import check_lifecycle, create_object
 from holdfast.local.apiserver.verbs.decode import check_namespace, read
 from holdfast.local.apiserver.verbs.get import found
 from holdfast.local.apiserver.verbs.update import change, check_name, check_unmodified
-from holdfast.local.apiserver.versions import shown, stored
 from holdfast.local.store import Raw
 from holdfast.machinery.patch import (
     ApplyConflict,
@@ -33,6 +29,10 @@ from holdfast.machinery.patch import (
     strategic_merge,
 )
 from holdfast.machinery.schema import apply_defaults
+from holdfast.machinery.schema import field_errors as fields
+from holdfast.machinery.schema.versions import shown, stored
+from holdfast.machinery.status import StatusError, bad_request, invalid
+from holdfast.machinery.validation.metadata import check as check_metadata
 
 JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"

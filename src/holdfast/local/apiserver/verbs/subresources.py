@@ -4,11 +4,21 @@ from __future__ import annotations
 
 from typing import Any
 
-from holdfast.local.apiserver import field_errors as fields
 from holdfast.local.apiserver.api_state import Call
 from holdfast.local.apiserver.request_bodies import Body, media_of, read_json
 from holdfast.local.apiserver.request_info import DeleteOptions, delete_options
-from holdfast.local.apiserver.status import (
+from holdfast.local.apiserver.tables.columns import selector_text
+from holdfast.local.apiserver.verbs.decode import check_namespace, read, read_known
+from holdfast.local.apiserver.verbs.delete import delete
+from holdfast.local.apiserver.verbs.get import found
+from holdfast.local.apiserver.verbs.patch import JSON_PATCH, MERGE_PATCH, STRATEGIC
+from holdfast.local.apiserver.verbs.update import change
+from holdfast.local.store import Key, Raw
+from holdfast.machinery.patch import PatchError, json_patch, merge_patch
+from holdfast.machinery.pod_subresources import SEVERAL, EvictionRefusal, bound_pod, disruption, marked
+from holdfast.machinery.schema import ResourceType
+from holdfast.machinery.schema import field_errors as fields
+from holdfast.machinery.status import (
     MODIFIED,
     Resource,
     StatusError,
@@ -17,21 +27,9 @@ from holdfast.local.apiserver.status import (
     forbidden,
     invalid,
     not_found,
-    other_uid,
     too_many_requests,
 )
-from holdfast.local.apiserver.tables.columns import selector_text
-from holdfast.local.apiserver.verbs.decode import check_namespace, read, read_known
-from holdfast.local.apiserver.verbs.delete import delete
-from holdfast.local.apiserver.verbs.get import found
-from holdfast.local.apiserver.verbs.patch import JSON_PATCH, MERGE_PATCH, STRATEGIC
-from holdfast.local.apiserver.verbs.update import change
-from holdfast.local.disruption import SEVERAL, EvictionRefusal, disruption, marked
-from holdfast.local.store import Key, Raw
-from holdfast.machinery.patch import PatchError, json_patch, merge_patch
-from holdfast.machinery.schema import ResourceType
 
-_BINDING = Resource("", "pods/binding")
 _PODS = Resource("", "pods")
 
 
@@ -44,7 +42,10 @@ def bind(call: Call, body: Body, binding_type: ResourceType) -> Raw:
         raise bad_request("name in URL does not match name in Binding object")
     target = raw.get("target") or {}
     _check_target(target)
-    pod = _bound(call, name, metadata, target["name"])
+    pod = call.store.get(Key("", "Pod", call.namespace, name))
+    if pod is None:
+        raise not_found(_PODS, name)
+    pod = bound_pod(pod, metadata, target["name"], call.stamp())
     if not call.options.dry_run:
         call.cluster.store.update(Key("", "Pod", call.namespace, name), pod)
     return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
@@ -59,55 +60,6 @@ def _check_target(target: Raw) -> None:
         found.append("target.name: Required value")
     if found:
         raise StatusError(500, "", found[0] if len(found) == 1 else f"[{', '.join(found)}]")
-
-
-def _bound(call: Call, name: str, metadata: Raw, node: str) -> Raw:
-    pod = call.cluster.store.get(Key("", "Pod", call.namespace, name))
-    if pod is None:
-        raise not_found(_PODS, name)
-    uid = metadata.get("uid")
-    if uid and uid != pod["metadata"]["uid"]:
-        raise other_uid(_PODS, name, uid, pod["metadata"]["uid"])
-    version = metadata.get("resourceVersion")
-    if version and version != pod["metadata"]["resourceVersion"]:
-        found = pod["metadata"]["resourceVersion"]
-        why = (
-            f"Precondition failed: ResourceVersion in precondition: {version}, ResourceVersion in "
-            "object "
-            f"meta: {found}"
-        )
-        raise conflict(_PODS, name, why)
-    spec = pod.get("spec") or {}
-    if pod["metadata"].get("deletionTimestamp"):
-        raise conflict(_BINDING, name, f"pod {name} is being deleted, cannot be assigned to a host")
-    if spec.get("nodeName"):
-        why = f'pod {name} is already assigned to node "{spec["nodeName"]}"'
-        raise conflict(_BINDING, name, why)
-    if spec.get("schedulingGates"):
-        raise conflict(_BINDING, name, f"pod {name} has non-empty .spec.schedulingGates")
-    changed = dict(pod["metadata"])
-    for part in ("labels", "annotations"):
-        if metadata.get(part):
-            changed[part] = {**(changed.get(part) or {}), **metadata[part]}
-    return {
-        **pod,
-        "metadata": changed,
-        "spec": {**spec, "nodeName": node},
-        "status": _scheduled(pod.get("status") or {}, call.cluster.stamp()),
-    }
-
-
-def _scheduled(status: Raw, now: str) -> Raw:
-    condition = {
-        "type": "PodScheduled",
-        "status": "True",
-        "lastProbeTime": None,
-        "lastTransitionTime": now,
-    }
-    others = [each for each in status.get("conditions") or [] if each.get("type") != "PodScheduled"]
-    bound = {**status, "conditions": [*others, condition]}
-    bound.pop("nominatedNodeName", None)  # no node is being cleared for it any more
-    return bound
 
 
 # pods/eviction: a deletion that asks the disruption budgets first.

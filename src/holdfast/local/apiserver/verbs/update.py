@@ -1,9 +1,16 @@
 """update, and what any change of an object goes through."""
 
 from holdfast.local.apiserver.api_state import Call
-from holdfast.local.apiserver.field_errors import invalid as invalid_field
 from holdfast.local.apiserver.request_bodies import Body
-from holdfast.local.apiserver.status import (
+from holdfast.local.apiserver.verbs.create import create_object
+from holdfast.local.apiserver.verbs.decode import check_namespace, read
+from holdfast.local.apiserver.verbs.get import found
+from holdfast.local.store import Raw
+from holdfast.machinery.objects import changed_object, is_gone
+from holdfast.machinery.schema import apply_defaults
+from holdfast.machinery.schema.field_errors import invalid as invalid_field
+from holdfast.machinery.schema.versions import stored
+from holdfast.machinery.status import (
     MODIFIED,
     StatusError,
     bad_request,
@@ -11,17 +18,8 @@ from holdfast.local.apiserver.status import (
     invalid,
     other_uid,
 )
-from holdfast.local.apiserver.strategies import strategy as metadata_rules
-from holdfast.local.apiserver.strategies.strategy import Strategy
-from holdfast.local.apiserver.strategies.table import strategy_of
-from holdfast.local.apiserver.verbs.create import create_object
-from holdfast.local.apiserver.verbs.decode import changed_by, check_namespace, read
-from holdfast.local.apiserver.verbs.delete import namespace_waits
-from holdfast.local.apiserver.verbs.get import found
-from holdfast.local.apiserver.versions import shown, stored
-from holdfast.local.store import Raw
-from holdfast.machinery.patch import keep_times
-from holdfast.machinery.schema import apply_defaults, check_values
+from holdfast.machinery.strategies.strategy import Strategy
+from holdfast.machinery.strategies.table import strategy_of
 
 
 def update(call: Call, body: Body) -> tuple[Raw, bool]:
@@ -74,59 +72,16 @@ def change(call: Call, before: Raw, after: Raw, applied: bool = False) -> Raw:
     """Puts `after` in the place of `before`, as far as the subresource lets it, if it is acceptable and
     anything is different. `applied` says its managed fields are as they should be. Raises ApiError
     422."""
-    strategy = strategy_of(call.type)
-    if not applied:
-        after = changed_by(call, before, after)
-    after = keep_times(before, _prepared(call, strategy, before, after))
-    if after != before:
-        view = shown(call.type, after)
-        problems = metadata_rules.check(call.type, after["metadata"])
-        problems += metadata_rules.check_change(before["metadata"], after["metadata"])
-        problems += strategy.check_changed(call, before, after)
-        if call.subresource != "status" or not call.type.builtin:
-            problems += check_values(call.type, view, shown(call.type, before))
-        if problems:
-            raise invalid(call.type.group, call.type.kind, call.name, problems)
-    return write(call, before, after)
+    return write(call, before, changed_object(call, before, after, applied))
 
 
 def write(call: Call, before: Raw, after: Raw) -> Raw:
     """Stores a change that is found good; an object that only waited for its last finalizer goes."""
-    metadata = after["metadata"]
-    gone = (
-        metadata.get("deletionTimestamp")
-        and not metadata.get("finalizers")
-        and not metadata.get("deletionGracePeriodSeconds")
-        and not namespace_waits(call, after)
-    )
     if call.options.dry_run:
         return after
-    if gone:
+    if is_gone(call, after):
         call.cluster.store.delete(call.key)
         return after
     if after == before:
         return before
     return call.cluster.store.update(call.key, after)
-
-
-def _prepared(call: Call, strategy: Strategy, before: Raw, after: Raw) -> Raw:
-    """`after` with what this request may not change put back."""
-    old = before["metadata"]
-    metadata = {**after["metadata"], "resourceVersion": old["resourceVersion"]}
-    for name in ("creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation"):
-        if name in old:
-            metadata[name] = old[name]
-        else:
-            metadata.pop(name, None)
-    for name in ("uid", "namespace"):
-        if not metadata.get(name) and name in old:
-            metadata[name] = old[name]
-    metadata.pop("selfLink", None)
-    after = {**after, "metadata": metadata}
-    if call.subresource == "status":
-        return strategy.status_changed(call, before, after)
-    after = strategy.changed(call, before, after)
-    if strategy.wish is not None and strategy.wish(after) != strategy.wish(before):
-        generation = old.get("generation", 0) + 1
-        after = {**after, "metadata": {**after["metadata"], "generation": generation}}
-    return after

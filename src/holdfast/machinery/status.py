@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from holdfast.api.errors import HoldfastError
-from holdfast.local.apiserver.field_errors import FieldError
-from holdfast.local.store import Raw
+from holdfast.api.raw_objects import Raw
+from holdfast.machinery.schema.field_errors import FieldError
 
 
 class Resource(NamedTuple):

@@ -1,6 +1,9 @@
 """Every kind's strategy."""
 
-from holdfast.local.apiserver.strategies.core_kinds import (
+from holdfast.api.raw_objects import Raw
+from holdfast.machinery.schema import ResourceType
+from holdfast.machinery.strategies.admission import PRIORITY_CLASS
+from holdfast.machinery.strategies.core_kinds import (
     ATTACHMENT,
     CLAIM,
     CONFIG_MAP,
@@ -17,10 +20,9 @@ from holdfast.local.apiserver.strategies.core_kinds import (
     STORAGE_CLASS,
     VOLUME,
 )
-from holdfast.local.apiserver.strategies.crds import DEFINITION
-from holdfast.local.apiserver.strategies.pods import POD
-from holdfast.local.apiserver.strategies.priorities import PRIORITY_CLASS
-from holdfast.local.apiserver.strategies.strategy import (
+from holdfast.machinery.strategies.crds import DEFINITION
+from holdfast.machinery.strategies.pods import POD
+from holdfast.machinery.strategies.strategy import (
     PLAIN,
     Strategy,
     all_but_metadata,
@@ -30,7 +32,7 @@ from holdfast.local.apiserver.strategies.strategy import (
     spec_of,
     without_status,
 )
-from holdfast.local.apiserver.strategies.workloads import (
+from holdfast.machinery.strategies.workloads import (
     BUDGET,
     CRON_JOB,
     DAEMON_SET,
@@ -40,8 +42,6 @@ from holdfast.local.apiserver.strategies.workloads import (
     REPLICATION_CONTROLLER,
     STATEFUL_SET,
 )
-from holdfast.local.store import Raw
-from holdfast.machinery.schema import ResourceType
 
 _RBAC = "rbac.authorization.k8s.io"
 _STORAGE = "storage.k8s.io"
@@ -89,7 +89,7 @@ _BUILTIN: dict[tuple[str, str], Strategy] = {
 }
 
 
-def _without_status(call: object, raw: Raw) -> Raw:
+def _without_status(request: object, raw: Raw) -> Raw:
     return {name: value for name, value in raw.items() if name != "status"}
 
 

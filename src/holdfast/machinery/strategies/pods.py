@@ -7,25 +7,21 @@ from typing import Any
 
 import msgspec
 
-from holdfast.api import names
-from holdfast.api.decode import convert
-from holdfast.api.errors import InvalidObject, MalformedText
-from holdfast.api.pod import Pod
-from holdfast.api.resources import qos_class
-from holdfast.local.admission import apply_runtime_class
-from holdfast.local.apiserver import field_errors as fields
-from holdfast.local.apiserver.api_state import Call
-from holdfast.local.apiserver.status import Resource, forbidden
-from holdfast.local.apiserver.strategies.priorities import give_priority
-from holdfast.local.apiserver.strategies.strategy import Strategy, keep_spec, keep_status
-from holdfast.local.store import Key, Raw
+from holdfast.api.raw_objects import Raw
 from holdfast.machinery.schema import FieldError
+from holdfast.machinery.schema import field_errors as fields
+from holdfast.machinery.strategies.admission import (
+    add_default_tolerations,
+    apply_priority,
+    apply_runtime_class,
+    qos_of,
+)
+from holdfast.machinery.strategies.strategy import Strategy, WriteRequest, keep_spec, keep_status
 
 DEFAULT_GRACE = 30
-_PODS = Resource("", "pods")
-_SHAPES_KEPT = 10_000
+GATED_REASON = "SchedulingGated"
+GATED_MESSAGE = "Scheduling is blocked due to non-empty scheduling gates"
 _ENDED = ("Succeeded", "Failed")
-_TOLERATED_SECONDS = 300
 _MAY_CHANGE = (
     "pod updates may not change fields other than `spec.containers[*].image`,"
     "`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to "
@@ -35,14 +31,12 @@ _MAY_CHANGE = (
 _RESIZABLE = ("cpu", "memory")
 _CONTAINERS = ("containers", "initContainers")
 
-_known_qos: dict[bytes, str] = {}
 
-
-def _new(call: Call, raw: Raw) -> Raw:
+def _new(request: WriteRequest, raw: Raw) -> Raw:
     spec = dict(raw.get("spec") or {})
-    _run_as_its_class_says(call, spec)
-    give_priority(call, spec)
-    _tolerate_trouble(spec)
+    apply_runtime_class(request, spec)
+    apply_priority(request, spec)
+    add_default_tolerations(spec)
     status: Raw = {"phase": "Pending"}
     if spec.get("schedulingGates"):
         status["conditions"] = [
@@ -50,82 +44,28 @@ def _new(call: Call, raw: Raw) -> Raw:
                 "type": "PodScheduled",
                 "status": "False",
                 "lastProbeTime": None,
-                "lastTransitionTime": call.cluster.stamp(),
-                "reason": "SchedulingGated",
-                "message": "Scheduling is blocked due to non-empty scheduling gates",
+                "lastTransitionTime": request.stamp(),
+                "reason": GATED_REASON,
+                "message": GATED_MESSAGE,
             }
         ]
     built = {**raw, "spec": spec, "status": status}
-    status["qosClass"] = _qos(built)
+    status["qosClass"] = qos_of(built)
     return built
 
 
-def _run_as_its_class_says(call: Call, spec: Raw) -> None:
-    """Raises ApiError 403, as Kubernetes' admission words it."""
-    name = spec.get("runtimeClassName")
-    if not name:
-        return
-    chosen = call.cluster.store.get(Key("node.k8s.io", "RuntimeClass", "", name))
-    if chosen is None:
-        raise forbidden(_PODS, call.name, f'pod rejected: RuntimeClass "{name}" not found')
-    try:
-        apply_runtime_class(spec, chosen)
-    except MalformedText:
-        return  # what cannot be read is refused by validation, in its own words
-    except InvalidObject as error:
-        raise forbidden(_PODS, call.name, error.message) from None
-
-
-def _tolerate_trouble(spec: Raw) -> None:
-    """Every pod bears a node that is not ready or unreachable for five minutes, unless it says more."""
-    tolerations = list(spec.get("tolerations") or [])
-    for key in (names.TAINT_NOT_READY, names.TAINT_UNREACHABLE):
-        if not any(_covers(each, key) for each in tolerations):
-            tolerations.append(
-                {
-                    "key": key,
-                    "operator": "Exists",
-                    "effect": names.NO_EXECUTE,
-                    "tolerationSeconds": _TOLERATED_SECONDS,
-                }
-            )
-    spec["tolerations"] = tolerations
-
-
-def _covers(toleration: Raw, key: str) -> bool:
-    effect = toleration.get("effect") or names.NO_EXECUTE
-    return effect == names.NO_EXECUTE and (toleration.get("key") or key) == key
-
-
-def _qos(raw: Raw) -> str:
-    """Worked out once for all pods that ask for the same: many do."""
-    spec = raw["spec"]
-    asked = [[each.get("resources") for each in spec.get(part) or []] for part in _CONTAINERS]
-    shape = msgspec.json.encode((spec.get("resources"), asked))
-    known = _known_qos.get(shape)
-    if known is None:
-        if len(_known_qos) >= _SHAPES_KEPT:
-            _known_qos.clear()
-        try:
-            known = qos_class(convert(raw, Pod))
-        except Exception:  # what cannot be read is refused by validation, in its own words
-            return "BestEffort"
-        _known_qos[shape] = known
-    return known
-
-
-def _changed(call: Call, before: Raw, after: Raw) -> Raw:
-    if call.subresource == "resize":
+def _changed(request: WriteRequest, before: Raw, after: Raw) -> Raw:
+    if request.subresource == "resize":
         return keep_status(
-            call, before, {**before, "spec": after.get("spec"), "metadata": after["metadata"]}
+            request, before, {**before, "spec": after.get("spec"), "metadata": after["metadata"]}
         )
     spec = dict(after.get("spec") or {})
-    _tolerate_trouble(spec)
-    return keep_status(call, before, {**after, "spec": spec})
+    add_default_tolerations(spec)
+    return keep_status(request, before, {**after, "spec": spec})
 
 
-def _status_changed(call: Call, before: Raw, after: Raw) -> Raw:
-    after = keep_spec(call, before, after)
+def _status_changed(request: WriteRequest, before: Raw, after: Raw) -> Raw:
+    after = keep_spec(request, before, after)
     owners = before["metadata"].get("ownerReferences")
     metadata = dict(after["metadata"])
     metadata.pop("ownerReferences", None)
@@ -144,13 +84,13 @@ def _with_address(status: Raw) -> Raw:
     return status
 
 
-def _check_changed(call: Call, before: Raw, after: Raw) -> list[FieldError]:
+def _check_changed(request: WriteRequest, before: Raw, after: Raw) -> list[FieldError]:
     old, new = before.get("spec") or {}, after.get("spec") or {}
     if old == new:
         return []
-    if call.subresource == "resize":
+    if request.subresource == "resize":
         return _check_resize(old, new)
-    if call.subresource == "ephemeralcontainers":
+    if request.subresource == "ephemeralcontainers":
         return _check_ephemeral(old, new)
     found: list[FieldError] = []
     for part in _CONTAINERS:

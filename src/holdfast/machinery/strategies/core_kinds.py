@@ -10,20 +10,20 @@ from collections.abc import Iterable
 from typing import Any
 
 from holdfast.api import names
-from holdfast.local.admission import with_expiry
-from holdfast.local.apiserver import field_errors as fields
-from holdfast.local.apiserver.api_state import Call
-from holdfast.local.apiserver.strategies.strategy import (
+from holdfast.api.raw_objects import Raw
+from holdfast.api.reservation import DEFAULT_TTL
+from holdfast.machinery.schema import FieldError
+from holdfast.machinery.schema import field_errors as fields
+from holdfast.machinery.schema.versions import EVENTS_GROUP
+from holdfast.machinery.strategies.strategy import (
     Strategy,
+    WriteRequest,
     all_but_status,
     keep_all_but_status,
     keep_spec,
     keep_status,
     without_status,
 )
-from holdfast.local.apiserver.versions import EVENTS_GROUP
-from holdfast.local.store import Raw
-from holdfast.machinery.schema import FieldError
 
 FINALIZER = "kubernetes"
 
@@ -38,23 +38,23 @@ def _labelled(raw: Raw) -> Raw:
     return {**raw, "metadata": {**metadata, "labels": {**labels, names.NAMESPACE_NAME_LABEL: name}}}
 
 
-def _new(call: Call, raw: Raw) -> Raw:
+def _new(request: WriteRequest, raw: Raw) -> Raw:
     spec = dict(raw.get("spec") or {})
     if FINALIZER not in (spec.get("finalizers") or []):
         spec["finalizers"] = [*(spec.get("finalizers") or []), FINALIZER]
     return {**_labelled(raw), "spec": spec, "status": {"phase": "Active"}}
 
 
-def _changed(call: Call, before: Raw, after: Raw) -> Raw:
-    after = keep_status(call, before, _labelled(after))
+def _changed(request: WriteRequest, before: Raw, after: Raw) -> Raw:
+    after = keep_status(request, before, _labelled(after))
     # Only the finalize subresource takes a namespace's own finalizers away.
-    return after if call.subresource == "finalize" else keep_spec(call, before, after)
+    return after if request.subresource == "finalize" else keep_spec(request, before, after)
 
 
 NAMESPACE = Strategy(returns_deleted=True, new=_new, changed=_changed)
 
 
-def _check_node(call: Call, before: Raw, after: Raw) -> list[FieldError]:
+def _check_node(request: WriteRequest, before: Raw, after: Raw) -> list[FieldError]:
     was, now = (before.get("spec") or {}).get("podCIDR"), (after.get("spec") or {}).get("podCIDR")
     if was and was != now:
         return [
@@ -76,9 +76,9 @@ _NEEDED = ("reportingInstance", "action", "reason")
 _OLD_FIELDS = ("firstTimestamp", "lastTimestamp", "count", "source")
 
 
-def _check_new(call: Call, raw: Raw) -> list[FieldError]:
-    found = _check_new_sort(call, raw) if raw.get("eventTime") else _check_place(raw)
-    if call.type.group == EVENTS_GROUP:
+def _check_new(request: WriteRequest, raw: Raw) -> list[FieldError]:
+    found = _check_new_sort(request, raw) if raw.get("eventTime") else _check_place(raw)
+    if request.type.group == EVENTS_GROUP:
         found += _check_strictly(raw)
     return found
 
@@ -91,13 +91,13 @@ def _check_place(raw: Raw) -> list[FieldError]:
     return [fields.invalid("involvedObject.namespace", about, "does not match event.namespace")]
 
 
-def _check_new_sort(call: Call, raw: Raw) -> list[FieldError]:
+def _check_new_sort(request: WriteRequest, raw: Raw) -> list[FieldError]:
     found: list[FieldError] = []
     own = raw["metadata"].get("namespace") or ""
     if not (raw.get("involvedObject") or {}).get("namespace") and own not in ("default", "kube-system"):
         found.append(fields.invalid("involvedObject.namespace", "", "does not match event.namespace"))
     if not raw.get("reportingComponent"):
-        newer = call.type.group == EVENTS_GROUP
+        newer = request.type.group == EVENTS_GROUP
         found.append(fields.required("reportingController" if newer else "reportingComponent"))
     found += [fields.required(name) for name in _NEEDED if not raw.get(name)]
     for name, limit in _LIMITS:
@@ -149,18 +149,18 @@ def _check_keys(raw: Raw, *parts: str) -> list[FieldError]:
     ]
 
 
-def _check_new_config_map(call: Call, raw: Raw) -> list[FieldError]:
+def _check_new_config_map(request: WriteRequest, raw: Raw) -> list[FieldError]:
     return _check_keys(raw, "data", "binaryData")
 
 
-def _check_config_map(call: Call, before: Raw, after: Raw) -> list[FieldError]:
+def _check_config_map(request: WriteRequest, before: Raw, after: Raw) -> list[FieldError]:
     return [
         *_check_sealed(before, after, "data", "binaryData"),
         *_check_keys(after, "data", "binaryData"),
     ]
 
 
-def _new_secret(call: Call, raw: Raw) -> Raw:
+def _new_secret(request: WriteRequest, raw: Raw) -> Raw:
     text = raw.get("stringData") or {}
     encoded = {key: base64.b64encode(str(value).encode()).decode() for key, value in text.items()}
     secret = {name: value for name, value in raw.items() if name != "stringData"}
@@ -170,12 +170,12 @@ def _new_secret(call: Call, raw: Raw) -> Raw:
     return secret
 
 
-def _changed_secret(call: Call, before: Raw, after: Raw) -> Raw:
-    after = _new_secret(call, after)
+def _changed_secret(request: WriteRequest, before: Raw, after: Raw) -> Raw:
+    after = _new_secret(request, after)
     return {**after, "type": after.get("type") or before.get("type")}
 
 
-def _check_new_secret(call: Call, raw: Raw) -> list[FieldError]:
+def _check_new_secret(request: WriteRequest, raw: Raw) -> list[FieldError]:
     found = _check_keys(raw, "data")
     for key, value in (raw.get("data") or {}).items():
         try:
@@ -185,14 +185,14 @@ def _check_new_secret(call: Call, raw: Raw) -> list[FieldError]:
     return found
 
 
-def _check_secret(call: Call, before: Raw, after: Raw) -> list[FieldError]:
+def _check_secret(request: WriteRequest, before: Raw, after: Raw) -> list[FieldError]:
     found = _check_sealed(before, after, "data")
     if before.get("type") != after.get("type"):
         found.append(fields.invalid("type", after.get("type"), "field is immutable"))
-    return found + _check_new_secret(call, after)
+    return found + _check_new_secret(request, after)
 
 
-def _check_new_lease(call: Call, raw: Raw) -> list[FieldError]:
+def _check_new_lease(request: WriteRequest, raw: Raw) -> list[FieldError]:
     spec = raw.get("spec") or {}
     lasts, moved = spec.get("leaseDurationSeconds"), spec.get("leaseTransitions")
     found = []
@@ -204,8 +204,8 @@ def _check_new_lease(call: Call, raw: Raw) -> list[FieldError]:
     return found
 
 
-def _check_lease(call: Call, before: Raw, after: Raw) -> list[FieldError]:
-    return _check_new_lease(call, after)
+def _check_lease(request: WriteRequest, before: Raw, after: Raw) -> list[FieldError]:
+    return _check_new_lease(request, after)
 
 
 CONFIG_MAP = Strategy(check_new=_check_new_config_map, check_changed=_check_config_map)
@@ -228,28 +228,28 @@ _TYPES = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
 _NODE_PORTS = range(30000, 32768)
 
 
-def _new_services(call: Call, raw: Raw) -> Raw:
-    return {**_allocated(call, raw), "status": {"loadBalancer": {}}}
+def _new_services(request: WriteRequest, raw: Raw) -> Raw:
+    return {**_allocated(request, raw), "status": {"loadBalancer": {}}}
 
 
-def _changed_services(call: Call, before: Raw, after: Raw) -> Raw:
+def _changed_services(request: WriteRequest, before: Raw, after: Raw) -> Raw:
     spec = dict(after.get("spec") or {})
     old = before.get("spec") or {}
     if spec.get("type") != "ExternalName":
         for name in ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"):
             if not spec.get(name) and old.get(name):
                 spec[name] = old[name]
-    return _allocated(call, keep_status(call, before, {**after, "spec": spec}))
+    return _allocated(request, keep_status(request, before, {**after, "spec": spec}))
 
 
-def _allocated(call: Call, raw: Raw) -> Raw:
+def _allocated(request: WriteRequest, raw: Raw) -> Raw:
     spec = dict(raw.get("spec") or {})
     type = spec.setdefault("type", "ClusterIP")
     if type == "ExternalName":
         return {**raw, "spec": spec}
     others = [
         each.get("spec") or {}
-        for each in call.cluster.store.scan("", "Service")
+        for each in request.store.scan("", "Service")
         if each["metadata"]["uid"] != raw["metadata"]["uid"]
     ]
     if not spec.get("clusterIP"):
@@ -283,7 +283,7 @@ def _with_node_ports(ports: list[Raw], others: Iterable[Raw]) -> list[Raw]:
     return [port if port.get("nodePort") else {**port, "nodePort": next(free)} for port in ports]
 
 
-def _check_new_services(call: Call, raw: Raw) -> list[FieldError]:
+def _check_new_services(request: WriteRequest, raw: Raw) -> list[FieldError]:
     spec = raw.get("spec") or {}
     found: list[FieldError] = []
     if not spec.get("ports") and spec.get("clusterIP") != "None" and spec.get("type") != "ExternalName":
@@ -300,17 +300,17 @@ def _check_new_services(call: Call, raw: Raw) -> list[FieldError]:
         if len(spec["ports"]) > 1 and not port.get("name"):
             found.append(fields.required(f"spec.ports[{i}].name"))
     if spec.get("type") not in _TYPES:
-        found.append(fields.unsupported("spec.type", spec.get("type"), _TYPES))
+        found.append(fields.not_supported("spec.type", spec.get("type"), _TYPES))
     return found
 
 
-def _check_changed(call: Call, before: Raw, after: Raw) -> list[FieldError]:
+def _check_changed(request: WriteRequest, before: Raw, after: Raw) -> list[FieldError]:
     was, now = before.get("spec") or {}, after.get("spec") or {}
     both = "ExternalName" not in (was.get("type"), now.get("type"))
     if both and was.get("clusterIP") and was["clusterIP"] != now.get("clusterIP"):
         ips = now.get("clusterIPs")
         return [fields.invalid("spec.clusterIPs[0]", ips, "may not change once set")]
-    return _check_new_services(call, after)
+    return _check_new_services(request, after)
 
 
 SERVICE = Strategy(
@@ -328,13 +328,13 @@ SERVICE = Strategy(
 # A schema's default would not do, for it cannot depend on whether another field is given.
 
 
-def _new_reservations(call: Call, raw: Raw) -> Raw:
+def _new_reservations(request: WriteRequest, raw: Raw) -> Raw:
     kept = {name: value for name, value in raw.items() if name != "status"}
     return _expiring(kept, None)
 
 
-def _changed_reservations(call: Call, before: Raw, after: Raw) -> Raw:
-    return _expiring(keep_status(call, before, after), before)
+def _changed_reservations(request: WriteRequest, before: Raw, after: Raw) -> Raw:
+    return _expiring(keep_status(request, before, after), before)
 
 
 def _expiring(raw: Raw, before: Raw | None) -> Raw:
@@ -346,6 +346,20 @@ def _expiring(raw: Raw, before: Raw | None) -> Raw:
 
 def _has_spec(raw: dict[str, Any]) -> bool:
     return isinstance(raw.get("spec"), dict)
+
+
+def with_expiry(reservation: Raw, before: Raw | None = None) -> Raw:
+    """Sets the default ttl of a reservation that has neither ttl nor expiry. Setting an expiry later
+    switches the default off.
+    """
+    spec, was = reservation["spec"], before["spec"] if before is not None else {}
+    if spec.get("ttl") is None and spec.get("expires") is None:
+        return {**reservation, "spec": {**spec, "ttl": DEFAULT_TTL}}
+    switched_off = spec.get("expires") is not None and was.get("expires") is None
+    if switched_off and spec.get("ttl") == was.get("ttl") == DEFAULT_TTL:
+        spec = {name: value for name, value in spec.items() if name != "ttl"}
+        return {**reservation, "spec": spec}
+    return reservation
 
 
 RESERVATION = Strategy(
@@ -367,33 +381,33 @@ _CLAIM_FIXED = (
 )
 
 
-def _new_volume(call: Call, raw: Raw) -> Raw:
-    return {**raw, "status": {"phase": "Pending", "lastPhaseTransitionTime": call.cluster.stamp()}}
+def _new_volume(request: WriteRequest, raw: Raw) -> Raw:
+    return {**raw, "status": {"phase": "Pending", "lastPhaseTransitionTime": request.stamp()}}
 
 
-def _new_claim(call: Call, raw: Raw) -> Raw:
+def _new_claim(request: WriteRequest, raw: Raw) -> Raw:
     spec = dict(raw.get("spec") or {})
     annotations = raw["metadata"].get("annotations") or {}
     if spec.get("storageClassName") is None and names.STORAGE_CLASS_ANNOTATION not in annotations:
-        default = _default_class(call)
+        default = _default_class(request)
         if default:
             spec["storageClassName"] = default
     return {**raw, "spec": spec, "status": {"phase": "Pending"}}
 
 
-def _default_class(call: Call) -> str:
+def _default_class(request: WriteRequest) -> str:
     """Of several the newest, then the first by name."""
     classes = [
         each["metadata"]
-        for each in call.cluster.store.list("storage.k8s.io", "StorageClass")
+        for each in request.store.scan("storage.k8s.io", "StorageClass")
         if (each["metadata"].get("annotations") or {}).get(names.DEFAULT_STORAGE_CLASS_ANNOTATION)
         == "true"
     ]
     newest = max((each["creationTimestamp"] for each in classes), default="")
-    return next((each["name"] for each in classes if each["creationTimestamp"] == newest), "")
+    return min((each["name"] for each in classes if each["creationTimestamp"] == newest), default="")
 
 
-def _check_claim(call: Call, before: Raw, after: Raw) -> list[FieldError]:
+def _check_claim(request: WriteRequest, before: Raw, after: Raw) -> list[FieldError]:
     was, now = before.get("spec") or {}, after.get("spec") or {}
     allowed = {**was}
     if not was.get("volumeName"):
@@ -416,15 +430,15 @@ _RECLAIM = ("Delete", "Retain")
 _BINDING = ("Immediate", "WaitForFirstConsumer")
 
 
-def _check_new_class(call: Call, raw: Raw) -> list[FieldError]:
+def _check_new_class(request: WriteRequest, raw: Raw) -> list[FieldError]:
     found = [] if raw.get("provisioner") else [fields.required("provisioner")]
     for name, known in (("reclaimPolicy", _RECLAIM), ("volumeBindingMode", _BINDING)):
         if raw.get(name) not in known:
-            found.append(fields.unsupported(name, raw.get(name), known))
+            found.append(fields.not_supported(name, raw.get(name), known))
     return found
 
 
-def _check_class(call: Call, before: Raw, after: Raw) -> list[FieldError]:
+def _check_class(request: WriteRequest, before: Raw, after: Raw) -> list[FieldError]:
     def differs(name: str) -> bool:
         return bool(before.get(name) != after.get(name))
 

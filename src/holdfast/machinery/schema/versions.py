@@ -4,7 +4,7 @@ A custom kind's versions differ in their name only (there is no conversion but N
 as core/v1 has them and shown as events.k8s.io/v1 to those who ask there.
 """
 
-from holdfast.local.store import Key, Raw
+from holdfast.api.raw_objects import Key, Raw
 from holdfast.machinery.schema.types import ResourceType
 
 EVENTS_GROUP = "events.k8s.io"

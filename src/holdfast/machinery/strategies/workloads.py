@@ -7,11 +7,13 @@ from typing import Any
 from holdfast.api.decode import convert
 from holdfast.api.errors import SelectorError
 from holdfast.api.meta import LabelSelector
+from holdfast.api.raw_objects import Raw
 from holdfast.api.selectors import compile_selector, selector_from_map
-from holdfast.local.apiserver import field_errors as fields
-from holdfast.local.apiserver.api_state import Call
-from holdfast.local.apiserver.strategies.strategy import (
+from holdfast.machinery.schema import FieldError
+from holdfast.machinery.schema import field_errors as fields
+from holdfast.machinery.strategies.strategy import (
     Strategy,
+    WriteRequest,
     keep_spec_and_labels,
     keep_status,
     spec_and_annotations,
@@ -19,8 +21,6 @@ from holdfast.local.apiserver.strategies.strategy import (
     status_of,
     without_status,
 )
-from holdfast.local.store import Raw
-from holdfast.machinery.schema import FieldError
 
 _IMMUTABLE = "field is immutable"
 _JOB_LABELS = ("batch.kubernetes.io/controller-uid", "controller-uid")
@@ -30,7 +30,7 @@ _NO_MATCH = "`selector` does not match template `labels`"
 
 
 def _check_new(kind: str) -> Any:
-    def check(call: Call, raw: Raw) -> list[FieldError]:
+    def check(request: WriteRequest, raw: Raw) -> list[FieldError]:
         found = [*_check_counts(raw), *_check_selector(kind, raw), *_check_template(raw)]
         return found + (_check_strategy(raw) if kind == "deployment" else [])
 
@@ -84,7 +84,7 @@ def _check_template(raw: Raw) -> list[FieldError]:
         found.append(fields.required("spec.template.spec.containers"))
     policy = pod.get("restartPolicy", "Always")
     if policy != "Always":
-        found.append(fields.unsupported("spec.template.spec.restartPolicy", policy, ("Always",)))
+        found.append(fields.not_supported("spec.template.spec.restartPolicy", policy, ("Always",)))
     return found
 
 
@@ -92,18 +92,18 @@ def _check_strategy(raw: Raw) -> list[FieldError]:
     strategy = (raw.get("spec") or {}).get("strategy") or {}
     if strategy.get("type", _STRATEGIES[1]) in _STRATEGIES:
         return []
-    return [fields.unsupported("spec.strategy", strategy, _STRATEGIES)]
+    return [fields.not_supported("spec.strategy", strategy, _STRATEGIES)]
 
 
 def _check_changed(kind: str, *immutable: str) -> Any:
-    def check(call: Call, before: Raw, after: Raw) -> list[FieldError]:
+    def check(request: WriteRequest, before: Raw, after: Raw) -> list[FieldError]:
         was, now = before.get("spec") or {}, after.get("spec") or {}
         found = [
             fields.invalid(f"spec.{name}", now.get(name), _IMMUTABLE)
             for name in immutable
             if was.get(name) != now.get(name)
         ]
-        return [*_check_new(kind)(call, after), *found]
+        return [*_check_new(kind)(request, after), *found]
 
     return check
 
@@ -135,7 +135,7 @@ DAEMON_SET = _controller(
 REPLICATION_CONTROLLER = _controller("replication controller", replicas=0)
 
 
-def _new_job(call: Call, raw: Raw) -> Raw:
+def _new_job(request: WriteRequest, raw: Raw) -> Raw:
     """A job finds its pods by its own uid unless it says otherwise."""
     spec = {"manualSelector": False, **(raw.get("spec") or {})}
     labels = raw["metadata"].get("labels")
@@ -156,7 +156,7 @@ def _new_job(call: Call, raw: Raw) -> Raw:
     return {**raw, "metadata": own_metadata, "spec": spec, "status": {}}
 
 
-def _check_new_job(call: Call, raw: Raw) -> list[FieldError]:
+def _check_new_job(request: WriteRequest, raw: Raw) -> list[FieldError]:
     found = _check_counts(raw)
     pod = ((raw.get("spec") or {}).get("template") or {}).get("spec") or {}
     if not pod.get("containers"):
@@ -167,7 +167,7 @@ def _check_new_job(call: Call, raw: Raw) -> list[FieldError]:
     return found
 
 
-def _check_changed_job(call: Call, before: Raw, after: Raw) -> list[FieldError]:
+def _check_changed_job(request: WriteRequest, before: Raw, after: Raw) -> list[FieldError]:
     was, now = before.get("spec") or {}, after.get("spec") or {}
     # While a job is suspended and has not begun, what decides where its pods go may still change.
     free = bool(was.get("suspend")) and not (before.get("status") or {}).get("startTime")

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from holdfast.local.apiserver import field_errors as fields
-from holdfast.local.apiserver.api_state import Call
-from holdfast.local.apiserver.strategies.selectable_fields import check_selectable_fields
-from holdfast.local.apiserver.strategies.strategy import Strategy, keep_status, spec_of
-from holdfast.local.store import Raw
+import re
+from typing import Any
+
+from holdfast.api.raw_objects import Raw
 from holdfast.machinery.schema import FieldError, crd_warnings
+from holdfast.machinery.schema import field_errors as fields
+from holdfast.machinery.strategies.strategy import Strategy, WriteRequest, keep_status, spec_of
 
 GROUP = "apiextensions.k8s.io"
 KIND = "CustomResourceDefinition"
 CLEANUP = "customresourcecleanup.apiextensions.k8s.io"
+_MOST_SELECTABLE = 8
+_TOKENS = re.compile(r"[.\[\]]|[^.\[\]]+")
+_TYPES = ("string", "boolean", "integer")
 
 
 def _named(raw: Raw) -> Raw:
@@ -30,43 +34,43 @@ def _named(raw: Raw) -> Raw:
     return {**raw, "spec": spec}
 
 
-def _new(call: Call, raw: Raw) -> Raw:
+def _new(request: WriteRequest, raw: Raw) -> Raw:
     raw = _named(raw)
-    _warn(call, raw)
-    return {**raw, "status": _status(call, raw, {})}
+    _warn(request, raw)
+    return {**raw, "status": _status(request, raw, {})}
 
 
-def _changed(call: Call, before: Raw, after: Raw) -> Raw:
-    after = keep_status(call, before, _named(after))
-    _warn(call, after)
-    return {**after, "status": _status(call, after, before.get("status") or {})}
+def _changed(request: WriteRequest, before: Raw, after: Raw) -> Raw:
+    after = keep_status(request, before, _named(after))
+    _warn(request, after)
+    return {**after, "status": _status(request, after, before.get("status") or {})}
 
 
-def _warn(call: Call, raw: Raw) -> None:
+def _warn(request: WriteRequest, raw: Raw) -> None:
     """Rules that are not evaluated are no secret."""
     for text in crd_warnings(raw):
-        call.warn(text)
+        request.warn(text)
 
 
-def _status(call: Call, raw: Raw, before: Raw) -> Raw:
+def _status(request: WriteRequest, raw: Raw, before: Raw) -> Raw:
     """Names are accepted at once unless another definition of the group has them."""
     spec = raw.get("spec") or {}
     versions = [each for each in spec.get("versions") or [] if isinstance(each, dict)]
     storage = [each.get("name", "") for each in versions if each.get("storage")]
     kept = [each for each in before.get("storedVersions") or [] if each not in storage]
-    conflict = _conflict(call, raw)
+    conflict = _conflict(request, raw)
     return {
-        "conditions": _conditions(call.cluster.stamp(), conflict, before.get("conditions") or []),
+        "conditions": _conditions(request.stamp(), conflict, before.get("conditions") or []),
         "acceptedNames": spec.get("names") if not conflict else {"plural": "", "kind": ""},
         "storedVersions": [*kept, *storage],
     }
 
 
-def _conflict(call: Call, raw: Raw) -> tuple[str, str] | None:
+def _conflict(request: WriteRequest, raw: Raw) -> tuple[str, str] | None:
     """The reason and what to say about it, if another definition of the group has one of the names."""
     spec = raw.get("spec") or {}
     ours = spec.get("names") or {}
-    for other in call.cluster.store.scan(GROUP, KIND):
+    for other in request.store.scan(GROUP, KIND):
         theirs = (other.get("status") or {}).get("acceptedNames") or {}
         if other["metadata"]["name"] == raw["metadata"].get("name"):
             continue
@@ -118,7 +122,7 @@ def is_established(raw: Raw) -> bool:
     return any(each["type"] == "Established" and each["status"] == "True" for each in conditions)
 
 
-def _check_new(call: Call, raw: Raw) -> list[FieldError]:
+def _check_new(request: WriteRequest, raw: Raw) -> list[FieldError]:
     spec = raw.get("spec") or {}
     names, group = spec.get("names") or {}, spec.get("group") or ""
     found: list[FieldError] = []
@@ -135,7 +139,7 @@ def _check_new(call: Call, raw: Raw) -> list[FieldError]:
         if not value:
             found.append(fields.required(path))
     if spec.get("scope") and spec["scope"] not in ("Cluster", "Namespaced"):
-        found.append(fields.unsupported("spec.scope", spec["scope"], ("Cluster", "Namespaced")))
+        found.append(fields.not_supported("spec.scope", spec["scope"], ("Cluster", "Namespaced")))
     return found + _check_versions(spec)
 
 
@@ -151,17 +155,71 @@ def _check_versions(spec: Raw) -> list[FieldError]:
         if not (version.get("schema") or {}).get("openAPIV3Schema"):
             path = f"spec.versions[{i}].schema.openAPIV3Schema"
             found.append(fields.required(path, "schemas are required"))
-        found += check_selectable_fields(version, f"spec.versions[{i}]")
+        found += _check_selectable_fields(version, f"spec.versions[{i}]")
     if sum(bool(each.get("storage")) for each in versions) != 1:
         why = "must have exactly one version marked as storage version"
         found.append(fields.invalid("spec.versions", versions, why))
     if (spec.get("conversion") or {}).get("strategy") not in (None, "None"):
         value = spec["conversion"].get("strategy")
-        found.append(fields.unsupported("spec.conversion.strategy", value, ("None",)))
+        found.append(fields.not_supported("spec.conversion.strategy", value, ("None",)))
     return found
 
 
-def _check_changed(call: Call, before: Raw, after: Raw) -> list[FieldError]:
+def _check_selectable_fields(version: Raw, path: str) -> list[FieldError]:
+    """Of one version, whose own path in the definition is given."""
+    schema = (version.get("schema") or {}).get("openAPIV3Schema") or {}
+    listed = version.get("selectableFields") or ()
+    known: set[str] = set()
+    found: list[FieldError] = []
+    for i, each in enumerate(listed):
+        field, json_path = f"{path}.selectableFields[{i}].jsonPath", each.get("jsonPath")
+        if not json_path:
+            found.append(fields.required(field))
+            continue
+        meant, why = _field_at(schema, json_path)
+        if meant is None:
+            found.append(fields.invalid(field, json_path, f"is an invalid path: {why}"))
+            continue
+        if json_path.startswith(".metadata."):
+            found.append(fields.invalid(field, json_path, "must not point to fields in metadata"))
+        if meant.get("type") not in _TYPES:
+            why = (
+                "must point to a field of type string, boolean or integer. Enum string fields and "
+                "strings with formats are allowed."
+            )
+            found.append(fields.invalid(field, json_path, why))
+        if json_path in known:
+            found.append(fields.duplicate(field, json_path))
+        known.add(json_path)
+    if len(known) > _MOST_SELECTABLE:
+        text = f"Too many: {len(known)}: must have at most {_MOST_SELECTABLE} items"
+        found.append(FieldError(fields.TOO_MANY, f"{path}.selectableFields", text))
+    return found
+
+
+def _field_at(schema: Raw, json_path: str) -> tuple[Raw | None, str]:
+    """The schema of the field a path leads to; or why it leads nowhere."""
+    here: Any = schema
+    tokens = _TOKENS.findall(json_path)
+    while tokens:
+        token = tokens.pop(0)
+        if token == "[":
+            return None, "array notation is not allowed"
+        if token != ".":
+            return None, f"expected [ or . but got: {token}"
+        if not tokens:
+            return None, "unexpected end of JSON path"
+        name = tokens.pop(0)
+        if here.get("properties") is not None:
+            here = here["properties"].get(name)
+        else:
+            here = here.get("additionalProperties")
+        if not isinstance(here, dict):
+            return None, "does not refer to a valid field"
+    return here, ""
+
+
+def _check_changed(request: WriteRequest, before: Raw, after: Raw) -> list[FieldError]:
     was, now = before.get("spec") or {}, after.get("spec") or {}
     found = [
         fields.invalid(f"spec.{name}", now.get(name), "field is immutable")
@@ -173,7 +231,7 @@ def _check_changed(call: Call, before: Raw, after: Raw) -> list[FieldError]:
         if old_names.get(name) != new_names.get(name):
             value = new_names.get(name)
             found.append(fields.invalid(f"spec.names.{name}", value, "field is immutable"))
-    return found or _check_new(call, after)
+    return found or _check_new(request, after)
 
 
 DEFINITION = Strategy(

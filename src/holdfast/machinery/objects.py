@@ -1,0 +1,228 @@
+"""What a write does to an object, without storing it: create, update, delete.
+
+    new_object       a new object: defaults, the server's metadata, admission, validation
+    changed_object   an update: what the request may not change is put back, then validation
+    deleted_object   what a deletion leaves: an object that waits for finalizers or its grace period
+
+The local API server, the components of the local cluster and `simulate` write objects through these.
+Each raises StatusError, with the API server's code, reason and message.
+"""
+
+from __future__ import annotations
+
+from holdfast.api.raw_objects import Key, Raw
+from holdfast.api.times import format_time, parse_time
+from holdfast.machinery.patch import keep_times, track_update
+from holdfast.machinery.schema import apply_defaults, check_values
+from holdfast.machinery.schema.versions import shown, stored
+from holdfast.machinery.status import Resource, forbidden, invalid, not_found
+from holdfast.machinery.strategies.strategy import Strategy, WriteRequest
+from holdfast.machinery.strategies.table import strategy_of
+from holdfast.machinery.validation import metadata as metadata_rules
+
+ORPHAN = "orphan"
+FOREGROUND = "foregroundDeletion"
+_NAMESPACES = Resource("", "namespaces")
+_IDENTITY = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds")
+_GIVEN_BY_SERVER = (*_IDENTITY, "selfLink", "resourceVersion")
+_MOST_OF_NAME = 58
+"""How much of a generateName is used, so that the whole name is a DNS label."""
+
+
+def new_object(request: WriteRequest, raw: Raw, applied: bool = False) -> Raw:
+    """The object as it is to be stored. `applied` says that its managed fields are as they should be.
+    Raises StatusError 403 or 422."""
+    type, strategy = request.type, strategy_of(request.type)
+    given = raw.get("status")
+    raw = apply_defaults(type, raw)
+    dropped = _GIVEN_BY_SERVER[len(_IDENTITY) :] if request.restores else _GIVEN_BY_SERVER
+    metadata = {name: value for name, value in raw["metadata"].items() if name not in dropped}
+    if not metadata.get("name") and metadata.get("generateName"):
+        metadata["name"] = request.generated_name(metadata["generateName"][:_MOST_OF_NAME])
+    request.name = metadata.get("name") or ""
+    raw = stored(type, {**raw, "metadata": metadata})
+    if not applied:
+        # Fields that admission and the server set have no manager.
+        raw = with_managers(request, None, raw)
+    raw = request.identified(raw)
+    if strategy.wish is not None and not (request.restores and "generation" in metadata):
+        raw["metadata"]["generation"] = 1
+    elif "generation" not in metadata:
+        raw["metadata"].pop("generation", None)
+    raw = strategy.new(request, raw)
+    if request.restores and given:
+        raw = {**raw, "status": {**(raw.get("status") or {}), **given}}
+    _warn_of_finalizers(request, raw)
+    problems = metadata_rules.check(type, raw["metadata"])
+    problems += strategy.check_new(request, raw)
+    problems += check_values(type, shown(type, raw))
+    if problems:
+        raise invalid(type.group, type.kind, request.name, problems)
+    return raw
+
+
+def check_namespace_is_active(request: WriteRequest) -> None:
+    """Nothing is created in a namespace that does not exist or is being deleted. Objects that are
+    restored may be without their namespace."""
+    if not request.type.namespaced:
+        return
+    namespace = request.store.get(Key("", "Namespace", "", request.namespace))
+    if namespace is None:
+        if request.restores:
+            return
+        raise not_found(_NAMESPACES, request.namespace)
+    if namespace["metadata"].get("deletionTimestamp"):
+        cause = {
+            "reason": "NamespaceTerminating",
+            "message": f"namespace {request.namespace} is being terminated",
+            "field": "metadata.namespace",
+        }
+        why = (
+            f"unable to create new content in namespace {request.namespace} because it is being "
+            "terminated"
+        )
+        raise forbidden(request.resource, request.name, why, [cause])
+
+
+def _warn_of_finalizers(request: WriteRequest, raw: Raw) -> None:
+    if request.type.builtin:
+        return
+    for each in raw["metadata"].get("finalizers") or ():
+        if "/" not in each and each not in metadata_rules.STANDARD_FINALIZERS:
+            request.warn(
+                f'metadata.finalizers: "{each}": prefer a domain-qualified finalizer name to avoid '
+                "accidental conflicts with other finalizer writers"
+            )
+
+
+def with_managers(request: WriteRequest, before: Raw | None, after: Raw) -> Raw:
+    """The object with its `managedFields` brought up to date, if the request has a field manager."""
+    type = request.type
+    if request.manager is None:
+        return after
+    was = shown(type, before) if before is not None else None
+    now, manager = request.stamp(), request.manager
+    return stored(type, track_update(type, was, shown(type, after), manager, request.subresource, now))
+
+
+# Update
+
+
+def changed_object(request: WriteRequest, before: Raw, after: Raw, applied: bool = False) -> Raw:
+    """`after` as it is to replace `before`, as far as the request's subresource lets it; equal to
+    `before` if nothing changes. `applied` says that its managed fields are as they should be. Raises
+    StatusError 422."""
+    type, strategy = request.type, strategy_of(request.type)
+    if not applied:
+        after = with_managers(request, before, after)
+    after = keep_times(before, _prepared(request, strategy, before, after))
+    if after == before:
+        return after
+    problems = metadata_rules.check(type, after["metadata"])
+    problems += metadata_rules.check_change(before["metadata"], after["metadata"])
+    problems += strategy.check_changed(request, before, after)
+    if request.subresource != "status" or not type.builtin:
+        problems += check_values(type, shown(type, after), shown(type, before))
+    if problems:
+        raise invalid(type.group, type.kind, request.name, problems)
+    return after
+
+
+def _prepared(request: WriteRequest, strategy: Strategy, before: Raw, after: Raw) -> Raw:
+    """`after` with what this request may not change put back."""
+    old = before["metadata"]
+    metadata = {**after["metadata"], "resourceVersion": old["resourceVersion"]}
+    for name in ("creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation"):
+        if name in old:
+            metadata[name] = old[name]
+        else:
+            metadata.pop(name, None)
+    for name in ("uid", "namespace"):
+        if not metadata.get(name) and name in old:
+            metadata[name] = old[name]
+    metadata.pop("selfLink", None)
+    after = {**after, "metadata": metadata}
+    if request.subresource == "status":
+        return strategy.status_changed(request, before, after)
+    after = strategy.changed(request, before, after)
+    if strategy.wish is not None and strategy.wish(after) != strategy.wish(before):
+        generation = old.get("generation", 0) + 1
+        after = {**after, "metadata": {**after["metadata"], "generation": generation}}
+    return after
+
+
+def is_gone(request: WriteRequest, raw: Raw) -> bool:
+    """Whether a deleted object has nothing left to wait for."""
+    metadata = raw["metadata"]
+    return (
+        bool(metadata.get("deletionTimestamp"))
+        and not metadata.get("finalizers")
+        and not metadata.get("deletionGracePeriodSeconds")
+        and not _namespace_waits(request, raw)
+    )
+
+
+# Delete
+
+
+def deleted_object(
+    request: WriteRequest, raw: Raw, grace: int | None = None, propagation: str | None = None
+) -> tuple[Raw, bool]:
+    """The object as a deletion leaves it, and whether nothing keeps it any more. `grace` and
+    `propagation` are those of the delete options."""
+    metadata, strategy = raw["metadata"], strategy_of(request.type)
+    finalizers = _finalizers(propagation, metadata.get("finalizers") or [])
+    period = strategy.grace(raw, grace) if strategy.grace is not None else 0
+    already = metadata.get("deletionTimestamp")
+    if not already:
+        added = strategy.leaves_with
+        finalizers = [*finalizers, *(each for each in added if each not in finalizers)]
+    left = metadata.get("deletionGracePeriodSeconds") or 0
+    if already:
+        # It can be made to end sooner, never later.
+        period = left if grace is None else min(period, left)
+        unchanged = period == left and finalizers == (metadata.get("finalizers") or [])
+        if unchanged and (period or finalizers or _namespace_waits(request, raw)):
+            return raw, False
+    changed = dict(metadata)
+    if not already:
+        changed["deletionTimestamp"] = request.stamp(period)
+        changed["deletionGracePeriodSeconds"] = period
+        if "generation" in changed:
+            changed["generation"] += 1
+    elif period < left:
+        changed["deletionTimestamp"] = format_time(parse_time(already) - left + period)
+        changed["deletionGracePeriodSeconds"] = period
+    if finalizers:
+        changed["finalizers"] = finalizers
+    else:
+        changed.pop("finalizers", None)
+    after = {**raw, "metadata": changed}
+    if _is_namespace(request):
+        changed.pop("deletionGracePeriodSeconds", None)
+        after["status"] = {**(raw.get("status") or {}), "phase": "Terminating"}
+    return after, not finalizers and not period and not _namespace_waits(request, raw)
+
+
+def _finalizers(propagation: str | None, existing: list[str]) -> list[str]:
+    """With those for the garbage collector, as the propagation policy wants them."""
+    match propagation:
+        case None:
+            return existing
+        case "Orphan":
+            wanted = [ORPHAN]
+        case "Foreground":
+            wanted = [FOREGROUND]
+        case _:
+            wanted = []
+    kept = [each for each in existing if each not in (ORPHAN, FOREGROUND)]
+    return [*kept, *wanted]
+
+
+def _is_namespace(request: WriteRequest) -> bool:
+    return request.type.builtin and request.type.kind == "Namespace"
+
+
+def _namespace_waits(request: WriteRequest, raw: Raw) -> bool:
+    """A namespace exists until it is empty: until then it has a finalizer in its spec."""
+    return _is_namespace(request) and bool((raw.get("spec") or {}).get("finalizers"))

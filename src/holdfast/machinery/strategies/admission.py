@@ -1,0 +1,215 @@
+"""Admission of pods, as the API server's plugins do it: Priority, RuntimeClass,
+DefaultTolerationSeconds; the QoS class; and the rules of PriorityClasses.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from holdfast.api import names
+from holdfast.api.decode import convert
+from holdfast.api.errors import InvalidObject, MalformedText
+from holdfast.api.pod import Pod
+from holdfast.api.raw_objects import Key, Raw
+from holdfast.api.resources import amounts, qos_class
+from holdfast.machinery.schema import FieldError
+from holdfast.machinery.schema import field_errors as fields
+from holdfast.machinery.status import Resource, forbidden
+from holdfast.machinery.strategies.strategy import Strategy, WriteRequest, all_but_metadata
+
+GROUP = "scheduling.k8s.io"
+_PODS = Resource("", "pods")
+_SHAPES_KEPT = 10_000
+_TOLERATED_SECONDS = 300
+_CONTAINERS = ("containers", "initContainers")
+_LOWER = "PreemptLowerPriority"
+SYSTEM_CLASSES = {
+    names.SYSTEM_CLUSTER_CRITICAL: (
+        2_000_000_000,
+        "For pods the cluster cannot do without, though they may move to another node.",
+    ),
+    names.SYSTEM_NODE_CRITICAL: (
+        2_000_001_000,
+        "For pods their node cannot do without, and that must stay there.",
+    ),
+}
+
+
+def apply_priority(request: WriteRequest, spec: Raw) -> None:
+    """Raises ApiError 403, as Kubernetes' admission words it."""
+    name = spec.get("priorityClassName")
+    store = request.store
+    chosen: Raw | None
+    if name:
+        chosen = store.get(Key(GROUP, "PriorityClass", "", name))
+        if chosen is None and name not in SYSTEM_CLASSES:
+            raise forbidden(_PODS, request.name, f"no PriorityClass with name {name} was found")
+    else:
+        chosen = _default(request)
+        if chosen is not None:
+            spec["priorityClassName"] = chosen["metadata"]["name"]
+    if chosen is not None:
+        priority, policy = int(chosen.get("value", 0)), chosen.get("preemptionPolicy") or _LOWER
+    else:
+        priority, policy = SYSTEM_CLASSES[name][0] if name else 0, _LOWER
+    given = spec.get("priority")
+    if given is not None and given != priority:
+        raise forbidden(
+            _PODS,
+            request.name,
+            f"the integer value of priority ({given}) must not be provided in pod spec; priority "
+            f"admission controller computed {priority} from the given PriorityClass name",
+        )
+    asked = spec.get("preemptionPolicy")
+    if asked is not None and asked != policy:
+        raise forbidden(
+            _PODS,
+            request.name,
+            f"the string value of PreemptionPolicy ({asked}) must not be provided in pod spec; "
+            "priority "
+            f"admission controller computed {policy} from the given PriorityClass name",
+        )
+    spec["priority"] = priority
+    spec["preemptionPolicy"] = policy
+
+
+def _default(request: WriteRequest) -> Raw | None:
+    """Of several defaults the lowest counts."""
+    classes = [each for each in request.store.scan(GROUP, "PriorityClass") if each.get("globalDefault")]
+    return min(classes, key=lambda each: int(each.get("value", 0)), default=None)
+
+
+# RuntimeClass
+
+
+def apply_runtime_class(request: WriteRequest, spec: Raw) -> None:
+    """Raises ApiError 403, as Kubernetes' admission words it."""
+    name = spec.get("runtimeClassName")
+    if not name:
+        return
+    chosen = request.store.get(Key("node.k8s.io", "RuntimeClass", "", name))
+    if chosen is None:
+        raise forbidden(_PODS, request.name, f'pod rejected: RuntimeClass "{name}" not found')
+    try:
+        merge_runtime_class(spec, chosen)
+    except MalformedText:
+        return  # what cannot be read is refused by validation, in its own words
+    except InvalidObject as error:
+        raise forbidden(_PODS, request.name, error.message) from None
+
+
+def merge_runtime_class(spec: Raw, runtime_class: Raw) -> None:
+    """Overhead, node selector and tolerations, as the RuntimeClass admission plugin sets them. Raises
+    InvalidObject in its words where the pod says otherwise."""
+    overhead = (runtime_class.get("overhead") or {}).get("podFixed")
+    if overhead:
+        given = spec.get("overhead")
+        if given and amounts(given) != amounts(overhead):
+            message = "Pod's Overhead doesn't match RuntimeClass's defined Overhead"
+            raise InvalidObject("", "spec.overhead", f"pod rejected: {message}")
+        spec["overhead"] = given or overhead
+    scheduling = runtime_class.get("scheduling") or {}
+    selector = dict(spec.get("nodeSelector") or {})
+    for key, value in (scheduling.get("nodeSelector") or {}).items():
+        if selector.setdefault(key, value) != value:
+            message = (
+                f"conflict: runtimeClass.scheduling.nodeSelector[{key}] = {value}; "
+                f"pod.spec.nodeSelector[{key}] = {selector[key]}"
+            )
+            raise InvalidObject("", "spec.nodeSelector", f"pod rejected: {message}")
+    if selector:
+        spec["nodeSelector"] = selector
+    tolerations = [*(spec.get("tolerations") or [])]
+    tolerations += [each for each in scheduling.get("tolerations") or [] if each not in tolerations]
+    if tolerations:
+        spec["tolerations"] = tolerations
+
+
+# DefaultTolerationSeconds
+
+
+def add_default_tolerations(spec: Raw) -> None:
+    """As DefaultTolerationSeconds: every pod tolerates a node that is not ready or unreachable for five
+    minutes, unless it has tolerations of its own for these."""
+    tolerations = list(spec.get("tolerations") or [])
+    for key in (names.TAINT_NOT_READY, names.TAINT_UNREACHABLE):
+        if not any(_covers(each, key) for each in tolerations):
+            tolerations.append(
+                {
+                    "key": key,
+                    "operator": "Exists",
+                    "effect": names.NO_EXECUTE,
+                    "tolerationSeconds": _TOLERATED_SECONDS,
+                }
+            )
+    spec["tolerations"] = tolerations
+
+
+def _covers(toleration: Raw, key: str) -> bool:
+    effect = toleration.get("effect") or names.NO_EXECUTE
+    return effect == names.NO_EXECUTE and (toleration.get("key") or key) == key
+
+
+# QoS class
+
+
+_known_qos: dict[bytes, str] = {}
+
+
+def qos_of(raw: Raw) -> str:
+    """The QoS class, memoized by the resources of the pod's containers."""
+    spec = raw["spec"]
+    asked = [[each.get("resources") for each in spec.get(part) or []] for part in _CONTAINERS]
+    shape = msgspec.json.encode((spec.get("resources"), asked))
+    known = _known_qos.get(shape)
+    if known is None:
+        if len(_known_qos) >= _SHAPES_KEPT:
+            _known_qos.clear()
+        try:
+            known = qos_class(convert(raw, Pod))
+        except Exception:  # what cannot be read is refused by validation, in its own words
+            return "BestEffort"
+        _known_qos[shape] = known
+    return known
+
+
+# PriorityClasses
+
+
+def _new(request: WriteRequest, raw: Raw) -> Raw:
+    if raw.get("globalDefault"):
+        other = _default(request)
+        if other is not None:
+            raise forbidden(
+                request.resource,
+                request.name,
+                f"PriorityClass {other['metadata']['name']} is already marked as default. Only one "
+                "default "
+                "can exist",
+            )
+    return raw
+
+
+def _check_new(request: WriteRequest, raw: Raw) -> list[FieldError]:
+    name = raw["metadata"]["name"]
+    if name.startswith("system-") and (
+        name not in SYSTEM_CLASSES or raw.get("value") != SYSTEM_CLASSES[name][0]
+    ):
+        why = "priority class names with 'system-' prefix are reserved for system use only. error: "
+        return [fields.forbidden("metadata.name", f"{why}{name} is not a known system priority class")]
+    return []
+
+
+def _check_changed(request: WriteRequest, before: Raw, after: Raw) -> list[FieldError]:
+    found = []
+    if after.get("value") != before.get("value"):
+        found.append(fields.forbidden("value", "may not be changed in an update."))
+    if (after.get("preemptionPolicy") or _LOWER) != (before.get("preemptionPolicy") or _LOWER):
+        value = after.get("preemptionPolicy")
+        found.append(fields.invalid("preemptionPolicy", value, "field is immutable"))
+    return found
+
+
+PRIORITY_CLASS = Strategy(
+    wish=all_but_metadata, new=_new, check_new=_check_new, check_changed=_check_changed
+)

@@ -1,0 +1,174 @@
+"""What there is to say about a kind, and what holds for most."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from holdfast.api.raw_objects import Key, Raw
+from holdfast.machinery.schema import FieldError, ResourceType
+from holdfast.machinery.status import Resource
+
+
+class ObjectReader(Protocol):
+    """The objects of a cluster, as admission reads them."""
+
+    def get(self, key: Key, /) -> Raw | None: ...
+
+    def scan(self, group: str, kind: str, /) -> Iterable[Raw]:
+        """Every object of a kind, in no particular order."""
+
+
+class WriteRequest(Protocol):
+    """The write of one object, as its rules see it."""
+
+    @property
+    def type(self) -> ResourceType: ...
+
+    @property
+    def namespace(self) -> str: ...
+
+    name: str
+    """Of the object; set when it is generated."""
+
+    @property
+    def subresource(self) -> str:
+        """`status`, `scale` …; empty for the object itself."""
+
+    @property
+    def resource(self) -> Resource: ...
+
+    @property
+    def store(self) -> ObjectReader: ...
+
+    @property
+    def manager(self) -> str | None:
+        """The field manager; None if managed fields are not tracked."""
+
+    @property
+    def restores(self) -> bool:
+        """Whether the object comes from a scenario or a snapshot: it keeps the UID, times and status it
+        has, and what the admission of another cluster gave it. Its namespace, PriorityClass and
+        RuntimeClass may be missing."""
+
+    def generated_name(self, prefix: str) -> str: ...
+
+    def identified(self, raw: Raw) -> Raw:
+        """The new object with UID and creation time."""
+
+    def stamp(self, after: float = 0.0) -> str:
+        """Now, or some seconds later, as objects write it."""
+
+    def warn(self, text: str) -> None:
+        """Adds a warning to the response."""
+
+
+New = Callable[[WriteRequest, Raw], Raw]
+Changed = Callable[[WriteRequest, Raw, Raw], Raw]
+CheckNew = Callable[[WriteRequest, Raw], list[FieldError]]
+CheckChanged = Callable[[WriteRequest, Raw, Raw], list[FieldError]]
+
+
+def spec_of(raw: Raw) -> Any:
+    return raw.get("spec")
+
+
+def spec_and_annotations(raw: Raw) -> Any:
+    return raw.get("spec"), raw["metadata"].get("annotations")
+
+
+def all_but_metadata(raw: Raw) -> Any:
+    return {name: value for name, value in raw.items() if name != "metadata"}
+
+
+def all_but_status(raw: Raw) -> Any:
+    return {name: value for name, value in raw.items() if name not in ("metadata", "status")}
+
+
+def _as_it_is(request: WriteRequest, raw: Raw) -> Raw:
+    return raw
+
+
+def without_status(request: WriteRequest, raw: Raw) -> Raw:
+    return {**raw, "status": {}}
+
+
+def status_of(**zeros: int) -> New:
+    """A new object's status: what is always said is zero."""
+
+    def with_zeros(request: WriteRequest, raw: Raw) -> Raw:
+        return {**raw, "status": dict(zeros)}
+
+    return with_zeros
+
+
+def keep_status(request: WriteRequest, before: Raw, after: Raw) -> Raw:
+    """An update of the object itself leaves its status alone."""
+    return _with_part(after, "status", before)
+
+
+def keep_spec(request: WriteRequest, before: Raw, after: Raw) -> Raw:
+    """An update of the status leaves the spec alone."""
+    return _with_part(after, "spec", before)
+
+
+def keep_all_but_status(request: WriteRequest, before: Raw, after: Raw) -> Raw:
+    managed = after["metadata"].get("managedFields")
+    metadata = {**before["metadata"], "managedFields": managed} if managed else before["metadata"]
+    kept = {**before, "metadata": metadata}
+    if "status" in after:
+        return {**kept, "status": after["status"]}
+    kept.pop("status", None)
+    return kept
+
+
+def keep_spec_and_labels(request: WriteRequest, before: Raw, after: Raw) -> Raw:
+    after = keep_spec(request, before, after)
+    return {**after, "metadata": _with_part(after["metadata"], "labels", before["metadata"])}
+
+
+def _change(request: WriteRequest, before: Raw, after: Raw) -> Raw:
+    return after
+
+
+def _with_part(after: Raw, name: str, before: Raw) -> Raw:
+    if name in before:
+        return {**after, name: before[name]}
+    if name in after:
+        return {key: value for key, value in after.items() if key != name}
+    return after
+
+
+def _nothing_new(request: WriteRequest, raw: Raw) -> list[FieldError]:
+    return []
+
+
+def _nothing_changed(request: WriteRequest, before: Raw, after: Raw) -> list[FieldError]:
+    return []
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Strategy:
+    wish: Callable[[Raw], Any] | None = None
+    """What a change of makes a new generation; None for kinds that do not count generations."""
+    unconditional_update: bool = True
+    """Whether an update may leave the resourceVersion out."""
+    create_on_update: bool = False
+    """Whether a PUT of what is not there creates it."""
+    returns_deleted: bool = False
+    """Whether a deletion answers with the object rather than with a Status."""
+    new: New = _as_it_is
+    changed: Changed = _change
+    status_changed: Changed = keep_spec
+    check_new: CheckNew = _nothing_new
+    check_changed: CheckChanged = _nothing_changed
+    leaves_with: tuple[str, ...] = ()
+    """Finalizers that a deletion adds, for those who clean up after the object."""
+    orphans: bool = False
+    """Whether a deletion that does not say otherwise leaves dependents behind, with a warning."""
+    grace: Callable[[Raw, int | None], int] | None = None
+    """How long an object may take to end, given what was asked; None for kinds that end at once."""
+
+
+PLAIN = Strategy()
