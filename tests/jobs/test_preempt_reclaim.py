@@ -14,6 +14,13 @@ from reference.setup import Setup
 PREEMPT = actions("allocate", "preempt")
 RECLAIM = actions("allocate", "reclaim")
 SPARED = {"volcano.sh/preemptable": "false"}
+APP = {"app": "a"}
+SPREAD = {
+    "maxSkew": 5,
+    "topologyKey": "zone",
+    "whenUnsatisfiable": "DoNotSchedule",
+    "labelSelector": {"matchLabels": APP},
+}
 
 
 def victims(played: Played, event: str = "Preempted") -> list[str]:
@@ -307,3 +314,49 @@ def test_a_gang_that_reclaims_counts_for_its_queue_before_it_has_its_places() ->
     played = play(node("n1", 8), queue("a"), queue("b"), running, given, config=RECLAIM, until=60)
     assert len(victims(played, "Evicted")) == 4
     assert played.times("x-0", "y-0", "z-0") == [26, 26, None]
+
+
+# What is being freed for a pod of another queue
+
+
+@pytest.mark.parametrize("config", [RECLAIM, actions("allocate", "preempt", "reclaim")])
+@pytest.mark.parametrize("spread", [False, True], ids=["local", "spread"])
+@pytest.mark.parametrize("restarts", [(), ("22s",), ("31s", "33s")])
+def test_a_more_important_pod_leaves_what_another_queue_reclaims(
+    config: Raw, spread: bool, restarts: tuple[str, ...]
+) -> None:
+    """Victims leave one by one, and pods of their queue come that would fit in what they left."""
+    given: Raw = {"topologySpreadConstraints": [SPREAD]} if spread else {}
+    running = [
+        low(f"a-{i}", queue="a", priority=10, stops_in=f"{20 * (i + 1)}s", labels=APP, **given)
+        for i in range(2)
+    ]
+    again = [
+        low(f"c-{i}", queue="a", priority=20, at=f"{15 + 10 * i}s", labels=APP, **given)
+        for i in range(4)
+    ]
+    taking = low("b", 2, queue="b", at="10s")
+    given_to_b = [queue("a"), queue("b", deserved={"cpu": "2"})]
+    one = node("n1", 2, labels={"zone": "z"})
+    restarted = [step(at, restart="scheduler") for at in restarts]
+    played = play(one, given_to_b, running, again, taking, restarted, config=config, until=100)
+    assert sorted(victims(played, "Evicted")) == ["a-0", "a-1"]
+    assert played.times("b", "c-0", "c-1", "c-2", "c-3") == [40, None, None, None, None]
+
+
+def test_a_pod_in_no_queue_takes_what_less_important_ones_reclaim() -> None:
+    queues = [queue("a"), queue("b", deserved={"cpu": "1"})]
+    running = low("a", queue="a", stops_in="20s")
+    given = [low("b", queue="b", at="10s"), low("first", at="15s", priority=5)]
+    played = play(node("n1", 1), queues, running, given, config=RECLAIM, until=60)
+    assert played.times("b", "first") == [None, 30]
+
+
+def test_preemption_in_one_queue_does_not_end_a_nomination_in_another() -> None:
+    queues = [queue("a"), queue("b", deserved={"cpu": "1"})]
+    running = [low(f"a-{i}", queue="a", priority=i, stops_in="30s") for i in range(3)]
+    given = [low("b", queue="b", at="10s"), low("a-top", queue="a", at="15s", priority=30)]
+    config = actions("allocate", "preempt", "reclaim")
+    played = play(node("n1", 3), queues, running, given, config=config, until=60)
+    assert (victims(played, "Evicted"), victims(played)) == (["a-0"], ["a-1"])
+    assert played.times("b", "a-top") == [45, 45]

@@ -207,6 +207,15 @@ class Cluster:
         self.ledger.place(pod, row)
         pod.phase = Phase.ASSUMED
 
+    def nominated_pods(self, row: int) -> list[PodRecord]:
+        """Pods the row is being cleared for, and for whom nothing is held. Those that were placed
+        meanwhile, if only in a dry run, are there already."""
+        nominated = self.nominations.get(self.nodes.name(row))
+        if not nominated:
+            return []
+        holds = self.reservations.preemption_holds
+        return [pod for pod in nominated.values() if pod.row < 0 and not (holds and holds.of(pod, row))]
+
     def nominate(self, pod: PodRecord, node: str) -> None:
         """A node is being cleared for the pod; none any more if the name is empty."""
         if pod.nominated != node:

@@ -1,9 +1,9 @@
 """Whether a pod would fit a row, as the ledger stands at this moment.
 
-Nodes that are being cleared for other pods of the same or higher priority count those pods as there
-already; a pod must fit with them and without them, and what stands against a node with them is said
-first. What a reservation holds for such a pod is counted with the reservation, and not once more; what
-is held for the pod itself counts as free.
+Nodes that are being cleared for other pods of the same or higher priority, or of queues from which the
+pod may not preempt, count those pods as there already; a pod must fit with them and without them, and
+what stands against a node with them is said first. What a reservation holds for such a pod is counted
+with the reservation, and not once more; what is held for the pod itself counts as free.
 """
 
 from collections import Counter
@@ -248,7 +248,8 @@ class DryRun:
         """What stands against rows of which the class's diagnosis does not know it: a pod is no rival
         of its own, and where rows depend on each other each must be tried."""
         if self._column.is_local and self._column.diagnosis.nominated_check is not None:
-            return self._rejections_of([self._pod.nominated] if self._pod.nominated else [])
+            own = [self._pod.nominated] if self._pod.nominated else []
+            return self._rejections_of([*own, *self._nodes_of_other_queues()])
         known = self.known_corrections()
         if known is None:
             known = self._rejections_of(self._nominated_nodes())
@@ -265,6 +266,27 @@ class DryRun:
             for name in cluster.nominations
             if name == own or ((at := row(name)) is not None and self.nominated_pods(at))
         ]
+
+    def _nodes_of_other_queues(self) -> list[str]:
+        """The nodes with nominated pods that count for this pod because of its queue, which its class
+        knows nothing of."""
+        queues, priority = self._cluster.jobs.queues, self._pod.cls.priority
+        if not queues or not queues.of(self._pod):
+            return []
+        return [
+            name
+            for name, there in self._cluster.nominations.items()
+            if any(
+                pod.cls.priority < priority and not queues.may_preempt(self._pod, pod)
+                for pod in there.values()
+            )
+        ]
+
+    def rows_of_other_queues(self) -> list[int]:
+        """The rows where the pod does not fit, though its class does, because they are being cleared
+        for less important pods of other queues."""
+        rows = map(self._cluster.nodes.row, self._nodes_of_other_queues())
+        return [row for row in rows if row is not None and not self.fits(row)]
 
     @property
     def _sees_more(self) -> bool:
@@ -285,17 +307,19 @@ class DryRun:
         return {row: self.rejection(row) for row in rows}
 
     def _moment(self) -> Hashable:
-        """As long as it is the same, nothing has changed that pods of the class could notice."""
-        return (*self._cluster.epoch.of_feasibility(), self._column.compiled)
+        """As long as it is the same, nothing has changed that pods of the class and queue could
+        notice."""
+        queues = self._cluster.jobs.queues
+        place = (queues.of(self._pod), self._cluster.epoch.queues) if queues else None
+        return (*self._cluster.epoch.of_feasibility(), self._column.compiled, place)
 
     def nominated_pods(self, row: int) -> list[PodRecord]:
         """Pods the row is being cleared for that this pod must not get in the way of."""
-        pod, nominated_pods = self._pod, _nominated_pods(self._cluster, row, self._pod.cls.priority)
-        return (
-            [nominated for nominated in nominated_pods if nominated is not pod]
-            if nominated_pods
-            else nominated_pods
-        )
+        pod, nominated_pods = self._pod, self._cluster.nominated_pods(row)
+        if not nominated_pods:
+            return nominated_pods
+        defers_to = self._cluster.jobs.queues.defers_to
+        return [each for each in nominated_pods if each is not pod and defers_to(pod, each)]
 
     def _rejection_with_nominated(self, row: int) -> NodeRejection | None:
         nominated_pods = self.nominated_pods(row)
@@ -359,7 +383,8 @@ class NominatedPodsCheck:
         if not self._column.is_local:
             return None
         cluster = self._cluster
-        nominated_pods = _nominated_pods(cluster, row, self._column.cls.priority)
+        priority = self._column.cls.priority
+        nominated_pods = [p for p in cluster.nominated_pods(row) if p.cls.priority >= priority]
         if not nominated_pods:
             return None
         if _is_about_room(cluster, self._column, row, nominated_pods):
@@ -392,22 +417,6 @@ def _lacking_capacity(
     offered = cluster.nodes.allocatable
     hopeful = all(n.slot == PODS or n.amount <= offered.item(n.slot, row) for n in lacking)
     return NodeRejection(column.needing, tuple(need.text for need in lacking), hopeful)
-
-
-def _nominated_pods(cluster: Cluster, row: int, priority: int) -> list[PodRecord]:
-    """Pods of at least that priority the row is being cleared for, and for whom nothing is held. Those
-    that were put somewhere meanwhile, if only to see how that would be, are there already."""
-    nominated = cluster.nominations.get(cluster.nodes.name(row))
-    if not nominated:
-        return []
-    preemption_holds = cluster.reservations.preemption_holds
-    return [
-        pod
-        for pod in nominated.values()
-        if pod.cls.priority >= priority
-        and pod.row < 0
-        and not (preemption_holds and preemption_holds.of(pod, row))
-    ]
 
 
 @contextmanager

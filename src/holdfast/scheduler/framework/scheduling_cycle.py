@@ -199,7 +199,9 @@ class Cycle:
             return row
         if column.is_local and column.diagnosis.nominated_check is not None:
             # A row that is being cleared for the pod itself was looked at before.
-            return column.best_of(column.diagnosis.passing())
+            passing = column.diagnosis.passing()
+            passing[dry_run.rows_of_other_queues()] = False
+            return column.best_of(passing)
         left = np.ones(table.size, dtype=np.bool_)
         if column.is_absolute:
             while row >= 0 and table.name(row) in nominations and not dry_run.fits(row):

@@ -85,15 +85,16 @@ class QueueLimits:
 
     def _held_in(self, record: QueueRecord, less: Pods) -> Amounts:
         """What is held for starving jobs of the queue, and what nominated pods of it wait for that are
-        as important as these or more: it is as good as theirs. Of the jobs of the pods themselves
-        nothing counts, nor do nominated pods wait for each other: all had room made for them."""
+        as important as these or more, or in another queue below it: it is as good as theirs. Of the
+        jobs of the pods themselves nothing counts, nor do nominated pods wait for each other: all had
+        room made for them."""
         jobs, foresight = self._cluster.jobs, self._queues.foresight
         kept = {pod.uid: pod for pod in jobs.holds.pods()}
         if not all(pod.nominated for pod in less):
-            least = min(pod.cls.priority for pod in less)
+            lowest = min(less, key=lambda pod: pod.cls.priority)
             for there in self._cluster.nominations.values():
                 for pod in there.values():
-                    if pod.cls.priority >= least:
+                    if self._queues.defers_to(lowest, pod):
                         kept.setdefault(pod.uid, pod)
         total: Counter[int] = Counter()
         for pod in kept.values():

@@ -202,6 +202,13 @@ class Queues:
         name = self.of(pod)
         return not name or self.of(victim) == name
 
+    def defers_to(self, pod: PodRecord, nominated: PodRecord) -> bool:
+        """Whether a pod leaves the capacity alone that is being freed for a nominated pod: it could not
+        preempt that pod either, once it is bound."""
+        if nominated.cls.priority >= pod.cls.priority:
+            return True
+        return bool(self.known) and not self.may_preempt(pod, nominated)
+
     def pods_in(self, name: str) -> list[PodRecord]:
         """Pods of the queue that are on nodes."""
         self.refresh()

@@ -96,7 +96,7 @@ class ResourceManager(ABC, Generic[T]):
     ) -> T | None:
         """What a pod would be given on a row, perhaps drawing on a hold there; `nothing` if there is
         not enough, None if it asks for nothing of the sort. Horizons other than NOW are for reserve
-        pods that wait."""
+        pods that wait, SOON also for nominated pods."""
 
     @abstractmethod
     def _is_as_asked(self, pod: PodRecord, what: T) -> bool:
@@ -301,13 +301,15 @@ class ResourceManager(ABC, Generic[T]):
             self.guessed[pod.uid] = found
 
     def _stays(self, pod: PodRecord, waits: ReservationInfo | None, horizon: Horizon) -> bool:
-        """Whether a pod, or reserve pod, counts as there for a reservation that waits."""
+        """Whether a pod, or reserve pod, counts as there for a reservation that waits, or for a
+        nominated pod."""
         victims = waits.clears if waits is not None else ()
         if pod.uid in victims or (pod.reservation_uid and pod.reservation_uid in victims):
             return False
         if pod.reservation is not None or horizon is Horizon.NOW:
             return True
-        if waits is not None and (pod.being_preempted or pod.deletion_pending or pod.cls.terminating):
+        is_going = pod.being_preempted or pod.deletion_pending or pod.cls.terminating
+        if is_going and (waits is not None or horizon is Horizon.SOON):
             return False
         return horizon is Horizon.SOON or pod.cls.is_daemon
 
@@ -324,19 +326,25 @@ class ResourceManager(ABC, Generic[T]):
         there = self.there.get(row, {})
         return {uid: pod for uid, pod in there.items() if self._stays(pod, waits, horizon)}
 
-    def moved(self, pod: PodRecord, row: int, sign: int) -> None:
+    def moved(self, pod: PodRecord, row: int, sign: int, horizon: Horizon = Horizon.NOW) -> None:
         """The ledger's word: a pod, or a reserve pod, came to a row or left it."""
         if sign > 0:
-            self._enter(pod, row)
+            self._enter(pod, row, horizon)
         elif pod.uid in self.there.get(row, ()):
             self._leave(pod, row)
 
     # Keeping count
 
-    def _enter(self, pod: PodRecord, row: int) -> None:
+    def is_short(self, uid: str) -> bool:
+        """Whether a pod asks for something and was given nothing, in thought."""
+        found = self.guessed.get(uid)
+        return found is not None and not found
+
+    def _enter(self, pod: PodRecord, row: int, horizon: Horizon = Horizon.NOW) -> None:
         what = self.settled.get(pod.uid, self.planned.get(pod.uid))
         if what is None:
-            what = self._choose(pod, row, self._hold_on(pod, row)) if self.governed[row] else None
+            if self.governed[row]:
+                what = self._choose(pod, row, self._hold_on(pod, row), horizon)
             if what is None:
                 return
             self.guessed[pod.uid] = what

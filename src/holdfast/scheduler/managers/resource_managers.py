@@ -6,12 +6,14 @@ until then none of this costs anything.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from holdfast.api.devices import Device, NodeResourceTopology
 from holdfast.api.meta import Object, ObjectMeta
 from holdfast.scheduler.cluster.pod_classes import PodClass
-from holdfast.scheduler.cluster.pods import PodRecord
+from holdfast.scheduler.cluster.pods import Phase, PodRecord
 from holdfast.scheduler.cluster.reservation_table import ReservationRow
 from holdfast.scheduler.managers.devices import DeviceManager
 from holdfast.scheduler.managers.numa import CPUManager
@@ -234,9 +236,47 @@ class ResourceManagers:
             self.awake = True
             self._cluster.ledger.listeners.append(self._moved)
 
+    @contextmanager
+    def beside_nominated(self, pod: PodRecord, row: int) -> Iterator[None]:
+        """Inside, the nominated pods that a pod defers to have things of the row, so that what the pod
+        gets is not what they need. They have what is free, or becomes free when victims have left."""
+        cluster, known = self._cluster, self._cluster.nominated_pods(row)
+        defers_to = cluster.jobs.queues.defers_to
+        nominated_pods = [each for each in known if each is not pod and defers_to(pod, each)]
+        try:
+            for each in nominated_pods:
+                each.reservation_uid = cluster.reservations.inside(each, row)
+                self._enter(each, row)
+            yield
+        finally:
+            for each in nominated_pods:
+                self._enter_or_leave(each, row, -1)
+                each.reservation_uid = ""
+
     def _moved(self, pod: PodRecord, row: int, sign: int) -> None:
+        if sign < 0 or pod.phase is Phase.ASSIGNED or not self._cluster.nominations:
+            self._enter_or_leave(pod, row, sign)
+            return
+        with self.beside_nominated(pod, row):
+            self._enter(pod, row)
+        if self._is_short(pod):
+            self._enter_or_leave(pod, row, -1)
+            self._enter(pod, row)
+
+    def _enter(self, pod: PodRecord, row: int) -> None:
+        self._enter_or_leave(pod, row, 1)
+        if pod.nominated == self._cluster.nodes.name(row) and self._is_short(pod):
+            self._enter_or_leave(pod, row, -1)
+            self._enter_or_leave(pod, row, 1, Horizon.SOON)
+
+    def _is_short(self, pod: PodRecord) -> bool:
+        return self.cpus.is_short(pod.uid) or self.devices.is_short(pod.uid)
+
+    def _enter_or_leave(
+        self, pod: PodRecord, row: int, sign: int, horizon: Horizon = Horizon.NOW
+    ) -> None:
         """CPUs first: devices come from the NUMA nodes that were chosen."""
         if self.cpus.active:
-            self.cpus.moved(pod, row, sign)
+            self.cpus.moved(pod, row, sign, horizon)
         if self.devices.active:
-            self.devices.moved(pod, row, sign)
+            self.devices.moved(pod, row, sign, horizon)

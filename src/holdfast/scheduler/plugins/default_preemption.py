@@ -148,7 +148,17 @@ class DefaultPreemption(ClusterPlugin):
         if row is None or not resolvable[row]:
             return False
         there = self.cluster.ledger.pods.get(row, {}).values()
-        return any(p.being_preempted and p.cls.priority < pod.cls.priority for p in there)
+        return any(
+            (p.being_preempted and p.cls.priority < pod.cls.priority) or self._may_be_reclaimed(p, pod)
+            for p in there
+        )
+
+    def _may_be_reclaimed(self, victim: PodRecord, pod: PodRecord) -> bool:
+        """Whether a pod may be on its way out because the queue of another reclaims its capacity; what
+        is evicted does not say for whom."""
+        queues = self.cluster.jobs.queues
+        is_going = victim.being_preempted or victim.cls.terminating
+        return is_going and bool(queues and queues.of(pod)) and not queues.may_preempt(pod, victim)
 
     def _try(self, pod: PodRecord, row: int, trial: Trial) -> Found:
         there, priority = self.cluster.ledger.pods.get(row, {}).values(), pod.cls.priority
@@ -195,7 +205,8 @@ class DefaultPreemption(ClusterPlugin):
         decisions: list[Decision] = [
             Nominate(nominated.ref, "")
             for nominated in nominated_pods
-            if nominated.cls.priority < pod.cls.priority and not self._is_held(nominated, node)
+            if not self.cluster.jobs.queues.defers_to(pod, nominated)
+            and not self._is_held(nominated, node)
         ]
         for victim in staying:
             decisions += preemption(

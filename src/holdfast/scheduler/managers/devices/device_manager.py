@@ -195,7 +195,11 @@ class DeviceManager(ResourceManager[Allocation]):
             self.ranker = ranker
             if pod.uid in self.guessed:
                 self._leave(pod, pod.row)
-                self._enter(pod, pod.row)
+                with self._cluster.managers.beside_nominated(pod, pod.row):
+                    self._enter(pod, pod.row)
+                if self.is_short(pod.uid):
+                    self._leave(pod, pod.row)
+                    self._enter(pod, pod.row)
         return self.settle(pod)
 
     def replace(self, pod: PodRecord) -> bool | None:
