@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from builders import make_node, make_pod
+from holdfast.api.affinity import NodeSelectorRequirement, NodeSelectorTerm
 from holdfast.scheduler.cluster.cluster import Cluster
 from holdfast.scheduler.cluster.decisions import Emit
 from holdfast.scheduler.cluster.events import Added, Deleted, Updated
@@ -166,6 +167,54 @@ def test_the_code_of_a_value_that_was_asked_for_stays() -> None:
     stage.add(node("d").label("rack", "r1"))
     assert (stage.handle.nodes.label("rack").codes[:3] == early).tolist() == [False, True, False]
     assert (All(stage.cluster.nodes).take(label) == there).tolist() == [False, False, True]
+
+
+def test_taints_are_judged_once_for_each_set_of_them() -> None:
+    stage, asked = Stage("plain"), []
+
+    def count(taints: Any) -> int:
+        asked.append([taint.key for taint in taints])
+        return len(taints)
+
+    column = stage.handle.nodes.by_taints(count)
+    assert stage.handle.nodes.taint_effects == frozenset()
+    stage.add(*(node(name).taint("a", effect="NoSchedule") for name in ("n1", "n2")))
+    view = All(stage.cluster.nodes)
+    assert view.take(column).tolist() == [0, 1, 1] and column.cells[:3].tolist() == [0, 1, 1]
+    assert One(stage.cluster.nodes, 1).take(column) == 1
+    assert asked == [[], ["a"]]
+    assert stage.handle.nodes.taint_effects == {"NoSchedule"}
+    stage.update(node("n1")).update(node("n2"))
+    assert view.take(column).tolist() == [0, 0, 0]
+    assert stage.handle.nodes.taint_effects == frozenset()
+    stage.add(node("n3").taint("b").taint("c"))
+    assert column.item(3) == 2, "the code of a set that is gone is used again"
+
+
+def test_images_follow_nodes() -> None:
+    stage = Stage("plain")
+    nodes = stage.handle.nodes
+    assert nodes.image("a:1") is None and nodes.images_version == 0
+    stage.add(node("n1").image("a:1", 100), node("n2").image("a:1", 200))
+    image, version = nodes.image("a:1"), nodes.images_version
+    assert image is not None and (image.size, image.nodes, version) == (100, 2, 2)
+    assert image.cells[:3].tolist() == [False, True, True]
+    assert Some(stage.cluster.nodes, np.array([2, 0])).take(image).tolist() == [True, False]
+    with pytest.raises(ValueError, match="read-only"):
+        image.cells[0] = True
+    stage.update(node("n1"))
+    assert (image.nodes, nodes.images_version) == (1, 3)
+
+
+def test_selectors_are_formulas() -> None:
+    stage = Stage("plain").add(node("n1").label("disk", "ssd"), node("n2").label("disk", "hdd"))
+    nodes, view = stage.handle.nodes, All(stage.cluster.nodes)
+    assert nodes.matching_labels({"disk": "ssd"})(view).tolist() == [False, True, False]
+    assert nodes.matching_labels({})(view).tolist() == [True, True, True]
+    has_disk = NodeSelectorRequirement(key="disk", operator="Exists")
+    terms = [NodeSelectorTerm(match_expressions=[has_disk])]
+    assert nodes.matching_terms(terms)(view).tolist() == [False, True, True]
+    assert nodes.matching_terms([])(view).tolist() == [False, False, False]
 
 
 def test_nodes_by_row_and_by_name() -> None:

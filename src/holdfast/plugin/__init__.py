@@ -13,6 +13,7 @@ and `NodeInfo` the attributes described in docs/plugins.md are part of the contr
 Holdfast's own.
 """
 
+from holdfast.api.affinity import NodeSelectorTerm, Taint
 from holdfast.api.raw_objects import ObjectKind
 from holdfast.scheduler.cluster.decisions import AnnotatePod, Bind, Decision, Emit, ObjectRef, Preempt
 from holdfast.scheduler.cluster.events import Change
@@ -20,14 +21,7 @@ from holdfast.scheduler.cluster.node_table import NodeInfo
 from holdfast.scheduler.cluster.pod_classes import PodClass
 from holdfast.scheduler.cluster.pods import Phase, PodRecord
 from holdfast.scheduler.cluster.view import Cells, View
-from holdfast.scheduler.framework.handle import (
-    Handle,
-    NodeColumn,
-    NodeLabel,
-    Nodes,
-    OwnColumn,
-    PodCounts,
-)
+from holdfast.scheduler.framework.handle import Handle, Nodes
 from holdfast.scheduler.framework.interface import (
     API_VERSION,
     FINE,
@@ -51,6 +45,15 @@ from holdfast.scheduler.framework.interface import (
     Trial,
     Version,
 )
+from holdfast.scheduler.framework.node_columns import (
+    NodeColumn,
+    NodeImage,
+    NodeLabel,
+    OwnColumn,
+    PodCounts,
+    TaintColumn,
+    TakenPorts,
+)
 from holdfast.scheduler.framework.registry import PluginError
 
 __all__ = [
@@ -69,8 +72,10 @@ __all__ = [
     "Handle",
     "Need",
     "NodeColumn",
+    "NodeImage",
     "NodeInfo",
     "NodeLabel",
+    "NodeSelectorTerm",
     "Nodes",
     "Nomination",
     "Normalize",
@@ -93,6 +98,9 @@ __all__ = [
     "Scope",
     "Score",
     "Settled",
+    "Taint",
+    "TaintColumn",
+    "TakenPorts",
     "Trial",
     "Version",
     "View",

@@ -4,7 +4,7 @@ A requirement is judged once per distinct value of its label; a node costs one t
 with a mistake in it selects nothing, as in Kubernetes.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +24,7 @@ def compile_labels(nodes: NodeTable, labels: Mapping[str, str]) -> list[Mask]:
     return [_equals(nodes.labels.column(key), value) for key, value in labels.items()]
 
 
-def compile_terms(nodes: NodeTable, terms: list[NodeSelectorTerm]) -> Mask:
+def compile_terms(nodes: NodeTable, terms: Sequence[NodeSelectorTerm]) -> Mask:
     """Terms are alternatives; none at all selects nothing."""
     masks = [mask for mask in (compile_term(nodes, term) for term in terms) if mask is not None]
 

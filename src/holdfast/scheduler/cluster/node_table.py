@@ -1,6 +1,7 @@
 """Taints interned by whole sets: a toleration is judged once per distinct set, not per node."""
 
 import heapq
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -28,8 +29,8 @@ class TaintSets:
         self._users: list[int] = [1]
         self._free: list[int] = []
         self.reused = 0
-        self.soft = False
-        """Whether any set seen so far has a PreferNoSchedule taint."""
+        self._effects: Counter[str] = Counter()
+        """In how many sets each effect occurs."""
 
     def __len__(self) -> int:
         return len(self._sets)
@@ -51,7 +52,7 @@ class TaintSets:
                 self._sets.append(tuple(taints))
                 self._users.append(0)
             self._code[key] = code
-            self.soft = self.soft or any(t.effect == "PreferNoSchedule" for t in taints)
+            self._effects.update({taint.effect for taint in taints})
         self._users[code] += 1
         return code
 
@@ -59,9 +60,16 @@ class TaintSets:
         """One node less has the set."""
         self._users[code] -= 1
         if not self._users[code]:
-            del self._code[_key(self._sets[code])]
+            gone = self._sets[code]
+            self._effects -= Counter({taint.effect for taint in gone})
+            del self._code[_key(gone)]
             self._sets[code] = ()
             heapq.heappush(self._free, code)
+
+    @property
+    def effects(self) -> frozenset[str]:
+        """Of the taints that nodes have."""
+        return frozenset(self._effects)
 
     def in_use(self) -> int:
         return len(self._code)

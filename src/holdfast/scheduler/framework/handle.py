@@ -13,185 +13,48 @@ them counts for nothing.
     nodes.annotation(key, …)   an annotation, as a number                Scope.NODE
     nodes.column(of, …)        any function of the node                  Scope.NODE
     nodes.new_column(…)        what the plugin writes to it              Scope.USAGE
+    nodes.by_taints(of)        any function of the node's taints         Scope.NODE
+    nodes.image(name)          which nodes have an image                 Scope.NODE
+    nodes.matching_labels(…)   a node selector, as a formula             Scope.NODE
+    nodes.matching_terms(…)    node affinity, as a formula               Scope.NODE
     count_pods(matches)        pods of certain classes on each row       Scope.USAGE
+    taken_ports(cls)           uses of the class's host ports            Scope.USAGE
 
 Holdfast's own plugins that keep state in the core reach it by `cluster_of`, which is no part of the
 contract.
 """
 
-from collections.abc import Callable, Hashable, Mapping
-from operator import index
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 from weakref import ref
 
 import numpy as np
-from numpy.typing import NDArray
 
-from holdfast.api.errors import HoldfastError
+from holdfast.api.affinity import NodeSelectorTerm
 from holdfast.api.raw_objects import ObjectKind
 from holdfast.scheduler.cluster.cluster import Cluster
-from holdfast.scheduler.cluster.columns import RowColumn
 from holdfast.scheduler.cluster.decisions import ObjectRef
-from holdfast.scheduler.cluster.domain_counts import PodCounter
-from holdfast.scheduler.cluster.epoch import RowLog
-from holdfast.scheduler.cluster.node_labels import LabelColumn
-from holdfast.scheduler.cluster.node_table import NodeInfo
+from holdfast.scheduler.cluster.node_selectors import Mask, compile_labels, compile_terms
+from holdfast.scheduler.cluster.node_table import NodeInfo, TaintSet
 from holdfast.scheduler.cluster.plugin_errors import RAISED, words_of
 from holdfast.scheduler.cluster.pod_classes import PodClass
 from holdfast.scheduler.cluster.pods import PodRecord
+from holdfast.scheduler.cluster.view import Cells, View
+from holdfast.scheduler.framework.node_columns import (
+    DerivedColumn,
+    NodeColumn,
+    NodeImage,
+    NodeLabel,
+    OwnColumn,
+    PodCounts,
+    TaintColumn,
+    TakenPorts,
+    Unreadable,
+)
 
 UNREADABLE = "UnreadableByPlugin"
 """The reason of the event on a node that a plugin cannot read something of."""
 _LABELS_KEPT = 32
-_VALUES_HELD = 1000
-
-
-class Unreadable(HoldfastError):
-    """An annotation of a node that cannot be read, which is no fault of the plugin."""
-
-
-def _read_only(cells: NDArray[Any]) -> NDArray[Any]:
-    """The same cells, which nobody can write to by this array."""
-    seen = cells[:]
-    seen.flags.writeable = False
-    return seen
-
-
-class NodeColumn:
-    """A value for every row. `view.take(column)` gives those of a view, `column[row]` that of a row."""
-
-    __slots__ = ("__weakref__", "_column")
-
-    def __init__(self, column: RowColumn[Any]) -> None:
-        self._column = column
-
-    @property
-    def cells(self) -> NDArray[Any]:
-        """Over all rows. The array is replaced when the table grows, so it is not to be kept."""
-        return _read_only(self._column.cells)
-
-    def __getitem__(self, rows: Any) -> Any:
-        return _read_only(self._column.cells)[rows]
-
-    def take(self, rows: Any) -> Any:
-        return self._column.cells.take(rows)
-
-    def item(self, row: int) -> Any:
-        return self._column.cells.item(row)
-
-
-class OwnColumn(NodeColumn):
-    """A column that its plugin writes to: `column[row] = value`. What was answered about the row under
-    `Scope.USAGE` is then worked out anew. A row that comes to be another node's starts with the first
-    value again."""
-
-    __slots__ = ("_changed",)
-
-    def __init__(self, column: RowColumn[Any], changed: RowLog) -> None:
-        super().__init__(column)
-        self._changed = changed
-
-    def __setitem__(self, row: int, value: Any) -> None:
-        if not 0 <= (row := index(row)) < len(self._column.cells):
-            raise IndexError(f"there is no row {row}")
-        self._column.cells[row] = value
-        self._changed.add(row)
-
-
-class _Derived(NodeColumn):
-    """A column that follows from the node objects."""
-
-    __slots__ = ("_missing", "_of", "_what")
-
-    def __init__(
-        self, column: RowColumn[Any], of: Callable[[NodeInfo], Any], missing: Any, what: str
-    ) -> None:
-        super().__init__(column)
-        self._of = of
-        self._missing = missing
-        self._what = what
-
-    def follow(self, row: int, info: NodeInfo | None) -> BaseException | None:
-        """Takes the value of a row; what is wrong with it, in which case it counts as missing."""
-        cells = self._column.cells
-        try:
-            cells[row] = self._missing if info is None else _cell(self._of(info), cells.dtype)
-        except RAISED as error:
-            cells[row] = self._missing
-            return error if not self._what else Unreadable(f"{self._what}: {words_of(error)}")
-        return None
-
-
-def _cell(value: Any, dtype: "np.dtype[Any]") -> Any:
-    """The value as a cell of that type, if it is one without loss."""
-    if dtype == np.object_:
-        return value
-    found = np.asarray(value)
-    if found.ndim == 0 and (
-        np.can_cast(found.dtype, dtype, "same_kind")
-        or (found.dtype.kind == "f" and found == found // 1)
-    ):
-        return value
-    raise ValueError(f"{value!r} is not a value of the type {dtype}")
-
-
-class NodeLabel:
-    """The values of a label as codes: `view.take(label) == label.code("a value")`; -1 where a row lacks
-    the label. A value that was asked for keeps its code, whether or not a node has it."""
-
-    __slots__ = ("_column", "_held")
-
-    def __init__(self, column: LabelColumn) -> None:
-        self._column = column
-        self._held: dict[str, int] = {}
-
-    @property
-    def codes(self) -> NDArray[np.int32]:
-        return _read_only(self._column.codes)
-
-    def code(self, value: str) -> int:
-        code = self._held.get(value)
-        if code is None:
-            if len(self._held) >= _VALUES_HELD:
-                return self._column.code(value)  # right for now
-            code = self._held[value] = self._column.hold(value)
-        return code
-
-    def __getitem__(self, rows: Any) -> Any:
-        return _read_only(self._column.codes)[rows]
-
-    def take(self, rows: Any) -> Any:
-        return self._column.codes.take(rows)
-
-    def item(self, row: int) -> int:
-        return self._column.codes.item(row)
-
-
-class PodCounts:
-    """How many pods of certain classes are on each row, assumed ones included; `view.take(counts)`."""
-
-    __slots__ = ("_counter",)
-
-    def __init__(self, counter: PodCounter) -> None:
-        self._counter = counter
-
-    @property
-    def cells(self) -> NDArray[np.int64]:
-        return _read_only(self._counter.rows)
-
-    @property
-    def total(self) -> int:
-        """On all rows together, those without a node included."""
-        return int(self._counter.rows.sum())
-
-    def __getitem__(self, rows: Any) -> Any:
-        return _read_only(self._counter.rows)[rows]
-
-    def take(self, rows: Any) -> Any:
-        return self._counter.rows.take(rows)
-
-    def item(self, row: int) -> int:
-        return self._counter.rows.item(row)
 
 
 class Nodes:
@@ -202,7 +65,7 @@ class Nodes:
         self._table = cluster.nodes
         self._plugin = plugin
         self._labels: dict[str, NodeLabel] = {}
-        self._derived: list[ref[_Derived]] = []
+        self._derived: list[ref[DerivedColumn]] = []
         self._listens = False
         self._problems: dict[int, ObjectRef] = {}
         """The nodes of which something cannot be read, by row."""
@@ -263,10 +126,45 @@ class Nodes:
         `missing` value; so have those where `of` raises, and an event on the node says so."""
         return self._follow(of, missing, dtype, "")
 
+    def by_taints(self, of: Callable[[TaintSet], int]) -> TaintColumn:
+        """A number that follows from a node's taints, computed once for each distinct set of them."""
+        return TaintColumn(self._table, of)
+
+    @property
+    def taint_effects(self) -> frozenset[str]:
+        """The effects of the taints that nodes have."""
+        return self._table.taints.effects
+
+    def image(self, name: str) -> NodeImage | None:
+        """Which nodes have an image, by a name as `cls.images` has it; None if no node has it."""
+        image = self._table.images.get(name)
+        return None if image is None else NodeImage(image)
+
+    @property
+    def images_version(self) -> int:
+        """Moves when an image appears on a node or disappears from one; 0 until there are any."""
+        return self._table.images.version
+
+    def matching_labels(self, labels: Mapping[str, str]) -> Mask:
+        """A formula: the rows whose node has all these labels, as a pod's `nodeSelector` means it."""
+        masks = compile_labels(self._table, labels)
+
+        def matches(view: View) -> Cells:
+            found = view.full(True)
+            for mask in masks:
+                found = found & mask(view)
+            return found
+
+        return matches
+
+    def matching_terms(self, terms: Sequence[NodeSelectorTerm]) -> Mask:
+        """A formula: the rows whose node one of these terms selects, as node affinity means it."""
+        return compile_terms(self._table, terms)
+
     def _follow(
         self, of: Callable[[NodeInfo], Any], missing: Any, dtype: type[Any], what: str
     ) -> NodeColumn:
-        made = _Derived(self._table.columns.new(dtype, missing), of, missing, what)
+        made = DerivedColumn(self._table.columns.new(dtype, missing), of, missing, what)
         if not self._listens:
             self._listens = True
             self._cluster.node_listeners.append(self._node_changed)
@@ -348,6 +246,11 @@ class Handle:
                 return False
 
         return PodCounts(self._cluster.topology.counter(object(), counts))
+
+    def taken_ports(self, cls: PodClass) -> TakenPorts:
+        """How often host ports that the class asks for are in use on each row, by pods, and by
+        reservations that are not for pods of the class."""
+        return TakenPorts(self._cluster, cls)
 
     def pods(self, row: int) -> list[PodRecord]:
         """The pods on a row, assumed ones included, to be read and not to be kept."""

@@ -6,26 +6,24 @@ from collections import Counter
 from holdfast.scheduler.cluster.events import Change
 from holdfast.scheduler.cluster.pod_classes import PodClass
 from holdfast.scheduler.cluster.view import Cells, View
-from holdfast.scheduler.framework.cluster_plugin import ClusterPlugin
-from holdfast.scheduler.framework.interface import MAX_SCORE, Scope, Score, Settled
+from holdfast.scheduler.framework.interface import MAX_SCORE, Plugin, Scope, Score, Settled
 
 _MB = 1024 * 1024
 _LEAST = 23 * _MB
 _MOST_PER_CONTAINER = 1000 * _MB
 
 
-class ImageLocality(ClusterPlugin):
+class ImageLocality(Plugin):
     name = "ImageLocality"
     wakes_on = Change.NONE
 
     def score(self, cls: PodClass) -> Score:
-        nodes = self.cluster.nodes
-
-        version = Settled(lambda: (nodes.images.version, nodes.count if len(nodes.images) else 0))
+        nodes = self.handle.nodes
+        version = Settled(lambda: (nodes.images_version, nodes.images_version and len(nodes)))
         worth = [
-            (int(float(image.size) * (float(image.nodes) / float(nodes.count))) * count, name)
+            (int(float(image.size) * (float(image.nodes) / float(len(nodes)))) * count, image)
             for name, count in Counter(cls.images).items()
-            if (image := nodes.images.get(name)) is not None and nodes.count
+            if (image := nodes.image(name)) is not None and len(nodes)
         ]
         if not worth:
             return Score.same(0, version)
@@ -33,10 +31,8 @@ class ImageLocality(ClusterPlugin):
 
         def score(view: View) -> Cells:
             total = 0
-            for value, name in worth:
-                image = nodes.images.get(name)
-                assert image is not None
-                total = total + value * view.take(image.present)
+            for value, image in worth:
+                total = total + value * view.take(image)
             capped = (total < _LEAST) * _LEAST + (total >= _LEAST) * (
                 (total > most) * most + (total <= most) * total
             )

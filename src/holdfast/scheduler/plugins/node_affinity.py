@@ -12,20 +12,26 @@ from holdfast.api.names import NODE_NAME_FIELD
 from holdfast.api.selectors import aggregated, field_requirement, node_requirement, term_problems
 from holdfast.scheduler.cluster.class_key import required_terms
 from holdfast.scheduler.cluster.events import Change
-from holdfast.scheduler.cluster.node_selectors import Mask, compile_labels, compile_term, compile_terms
 from holdfast.scheduler.cluster.pod_classes import PodClass
 from holdfast.scheduler.cluster.view import Cells, View
-from holdfast.scheduler.framework.cluster_plugin import ClusterPlugin
 from holdfast.scheduler.framework.config import ConfigError
 from holdfast.scheduler.framework.handle import Handle
-from holdfast.scheduler.framework.interface import ByMaximum, Filter, Reason, Rejected, Scope, Score
+from holdfast.scheduler.framework.interface import (
+    ByMaximum,
+    Filter,
+    Plugin,
+    Reason,
+    Rejected,
+    Scope,
+    Score,
+)
 
 REASON = "node(s) didn't match Pod's node affinity/selector"
 REASON_ENFORCED = "node(s) didn't match scheduler-enforced node affinity"
 REASON_CONFLICT = "pod affinity terms conflict"
 
 
-class NodeAffinityPlugin(ClusterPlugin):
+class NodeAffinityPlugin(Plugin):
     name = "NodeAffinity"
     wakes_on = Change.NODE_ADDED | Change.NODE_LABELS
 
@@ -42,12 +48,12 @@ class NodeAffinityPlugin(ClusterPlugin):
                 raise ConfigError([("NodeAffinity.args.addedAffinity", str(error))]) from error
 
     def filter(self, cls: PodClass) -> Filter | Rejected | None:
-        nodes = self.cluster.nodes
+        nodes = self.handle.nodes
         added = self._added.required_during_scheduling_ignored_during_execution
-        enforced = compile_terms(nodes, added.node_selector_terms) if added else None
-        wanted: list[Mask] = compile_labels(nodes, cls.node_selector)
+        enforced = nodes.matching_terms(added.node_selector_terms) if added else None
+        wanted = [nodes.matching_labels(cls.node_selector)] if cls.node_selector else []
         if has_required(cls):
-            wanted.append(compile_terms(nodes, required_terms(cls.affinity)))
+            wanted.append(nodes.matching_terms(required_terms(cls.affinity)))
         if enforced is None and not wanted:
             return None
         only = named_nodes(required_terms(cls.affinity))
@@ -86,9 +92,9 @@ class NodeAffinityPlugin(ClusterPlugin):
             raise SelectorError(aggregated(problems))
         terms = [*preferred_terms(self._added), *own]
         weighed = [
-            (term.weight, mask)
+            (term.weight, self.handle.nodes.matching_terms([term.preference]))
             for term in terms
-            if term.weight and (mask := compile_term(self.cluster.nodes, term.preference))
+            if term.weight and (term.preference.match_expressions or term.preference.match_fields)
         ]
         if not weighed:
             return None

@@ -23,7 +23,7 @@ from holdfast.scheduler.cluster.decisions import Bind, Decision, ObjectRef
 from holdfast.scheduler.cluster.plugin_errors import RAISED, InvalidScore
 from holdfast.scheduler.cluster.pods import PodRecord
 from holdfast.scheduler.cluster.view import Cells, OneOfMany, Pick, RowValues, View
-from holdfast.scheduler.framework.handle import OwnColumn, PodCounts, cluster_of
+from holdfast.scheduler.framework.handle import cluster_of
 from holdfast.scheduler.framework.interface import (
     MAX_SCORE,
     Claim,
@@ -43,6 +43,7 @@ from holdfast.scheduler.framework.interface import (
     Version,
     everywhere,
 )
+from holdfast.scheduler.framework.node_columns import OwnColumn, PodCounts, TakenPorts
 from holdfast.scheduler.framework.registry import PluginError
 
 _OWN = "holdfast."
@@ -278,7 +279,7 @@ class NodeView:
     free = claimed
 
     def take(self, column: RowValues) -> Cells:
-        if isinstance(column, OwnColumn | PodCounts):
+        if isinstance(column, OwnColumn | PodCounts | TakenPorts):
             self.claimed(0)
         return self._view.take(column)
 

@@ -1,0 +1,291 @@
+"""Values for every row that a plugin reads by its handle: `view.take(values)` gives those of a view.
+
+They are made by `holdfast.scheduler.framework.handle`, are as long as the node table at any time, and
+cannot be written to, but for a plugin's own.
+"""
+
+from collections.abc import Callable
+from operator import index
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from holdfast.api.errors import HoldfastError
+from holdfast.scheduler.cluster.cluster import Cluster
+from holdfast.scheduler.cluster.columns import RowColumn
+from holdfast.scheduler.cluster.domain_counts import PodCounter
+from holdfast.scheduler.cluster.epoch import RowLog
+from holdfast.scheduler.cluster.node_labels import LabelColumn
+from holdfast.scheduler.cluster.node_table import Image, NodeInfo, NodeTable, TaintSet, conflict
+from holdfast.scheduler.cluster.plugin_errors import RAISED, words_of
+from holdfast.scheduler.cluster.pod_classes import PodClass
+
+_VALUES_HELD = 1000
+
+
+class Unreadable(HoldfastError):
+    """An annotation of a node that cannot be read, which is no fault of the plugin."""
+
+
+def _read_only(cells: NDArray[Any]) -> NDArray[Any]:
+    """The same cells, which nobody can write to by this array."""
+    seen = cells[:]
+    seen.flags.writeable = False
+    return seen
+
+
+class NodeColumn:
+    """A value for every row. `view.take(column)` gives those of a view, `column[row]` that of a row."""
+
+    __slots__ = ("__weakref__", "_column")
+
+    def __init__(self, column: RowColumn[Any]) -> None:
+        self._column = column
+
+    @property
+    def cells(self) -> NDArray[Any]:
+        """Over all rows. The array is replaced when the table grows, so it is not to be kept."""
+        return _read_only(self._column.cells)
+
+    def __getitem__(self, rows: Any) -> Any:
+        return _read_only(self._column.cells)[rows]
+
+    def take(self, rows: Any) -> Any:
+        return self._column.cells.take(rows)
+
+    def item(self, row: int) -> Any:
+        return self._column.cells.item(row)
+
+
+class OwnColumn(NodeColumn):
+    """A column that its plugin writes to: `column[row] = value`. What was answered about the row under
+    `Scope.USAGE` is then worked out anew. A row that comes to be another node's starts with the first
+    value again."""
+
+    __slots__ = ("_changed",)
+
+    def __init__(self, column: RowColumn[Any], changed: RowLog) -> None:
+        super().__init__(column)
+        self._changed = changed
+
+    def __setitem__(self, row: int, value: Any) -> None:
+        if not 0 <= (row := index(row)) < len(self._column.cells):
+            raise IndexError(f"there is no row {row}")
+        self._column.cells[row] = value
+        self._changed.add(row)
+
+
+class DerivedColumn(NodeColumn):
+    """A column that follows from the node objects."""
+
+    __slots__ = ("_missing", "_of", "_what")
+
+    def __init__(
+        self, column: RowColumn[Any], of: Callable[[NodeInfo], Any], missing: Any, what: str
+    ) -> None:
+        super().__init__(column)
+        self._of = of
+        self._missing = missing
+        self._what = what
+
+    def follow(self, row: int, info: NodeInfo | None) -> BaseException | None:
+        """Takes the value of a row; what is wrong with it, in which case it counts as missing."""
+        cells = self._column.cells
+        try:
+            cells[row] = self._missing if info is None else _cell(self._of(info), cells.dtype)
+        except RAISED as error:
+            cells[row] = self._missing
+            return error if not self._what else Unreadable(f"{self._what}: {words_of(error)}")
+        return None
+
+
+def _cell(value: Any, dtype: "np.dtype[Any]") -> Any:
+    """The value as a cell of that type, if it is one without loss."""
+    if dtype == np.object_:
+        return value
+    found = np.asarray(value)
+    if found.ndim == 0 and (
+        np.can_cast(found.dtype, dtype, "same_kind")
+        or (found.dtype.kind == "f" and found == found // 1)
+    ):
+        return value
+    raise ValueError(f"{value!r} is not a value of the type {dtype}")
+
+
+class NodeLabel:
+    """The values of a label as codes: `view.take(label) == label.code("a value")`; -1 where a row lacks
+    the label. A value that was asked for keeps its code, whether or not a node has it."""
+
+    __slots__ = ("_column", "_held")
+
+    def __init__(self, column: LabelColumn) -> None:
+        self._column = column
+        self._held: dict[str, int] = {}
+
+    @property
+    def codes(self) -> NDArray[np.int32]:
+        return _read_only(self._column.codes)
+
+    def code(self, value: str) -> int:
+        code = self._held.get(value)
+        if code is None:
+            if len(self._held) >= _VALUES_HELD:
+                return self._column.code(value)  # right for now
+            code = self._held[value] = self._column.hold(value)
+        return code
+
+    def __getitem__(self, rows: Any) -> Any:
+        return _read_only(self._column.codes)[rows]
+
+    def take(self, rows: Any) -> Any:
+        return self._column.codes.take(rows)
+
+    def item(self, row: int) -> int:
+        return self._column.codes.item(row)
+
+
+class PodCounts:
+    """How many pods of certain classes are on each row, assumed ones included; `view.take(counts)`."""
+
+    __slots__ = ("_counter",)
+
+    def __init__(self, counter: PodCounter) -> None:
+        self._counter = counter
+
+    @property
+    def cells(self) -> NDArray[np.int64]:
+        return _read_only(self._counter.rows)
+
+    @property
+    def total(self) -> int:
+        """On all rows together, those without a node included."""
+        return int(self._counter.rows.sum())
+
+    def __getitem__(self, rows: Any) -> Any:
+        return _read_only(self._counter.rows)[rows]
+
+    def take(self, rows: Any) -> Any:
+        return self._counter.rows.take(rows)
+
+    def item(self, row: int) -> int:
+        return self._counter.rows.item(row)
+
+
+class TaintColumn:
+    """A number for each row that follows from its node's taints. It is computed once for each distinct
+    set of taints, and not for each node."""
+
+    __slots__ = ("_nodes", "_of", "_reused", "_values")
+
+    def __init__(self, nodes: NodeTable, of: Callable[[TaintSet], int]) -> None:
+        self._nodes = nodes
+        self._of = of
+        self._reused = nodes.taints.reused
+        self._values: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
+        """By the code of the set."""
+
+    @property
+    def cells(self) -> NDArray[np.int64]:
+        found: NDArray[np.int64] = self[:]
+        return found
+
+    def __getitem__(self, rows: Any) -> Any:
+        return self._by_set()[self._nodes.taint_set[rows]]
+
+    def take(self, rows: Any) -> Any:
+        return self._by_set().take(self._nodes.taint_set.take(rows))
+
+    def item(self, row: int) -> int:
+        return self._by_set().item(self._nodes.taint_set.item(row))
+
+    def _by_set(self) -> NDArray[np.int64]:
+        sets = self._nodes.taints
+        if self._reused != sets.reused:
+            self._reused = sets.reused
+            self._values = self._values[:0]
+        known = len(self._values)
+        if known < len(sets):
+            more = [int(self._of(sets[code])) for code in range(known, len(sets))]
+            self._values = np.concatenate([self._values, np.array(more, dtype=np.int64)])
+        return self._values
+
+
+class NodeImage:
+    """Whether each row has an image."""
+
+    __slots__ = ("_image",)
+
+    def __init__(self, image: Image) -> None:
+        self._image = image
+
+    @property
+    def size(self) -> int:
+        """In bytes, as the first node that had it says."""
+        return self._image.size
+
+    @property
+    def nodes(self) -> int:
+        """How many nodes have it."""
+        return self._image.nodes
+
+    @property
+    def cells(self) -> NDArray[np.bool_]:
+        return _read_only(self._image.present)
+
+    def __getitem__(self, rows: Any) -> Any:
+        return _read_only(self._image.present)[rows]
+
+    def take(self, rows: Any) -> Any:
+        return self._image.present.take(rows)
+
+    def item(self, row: int) -> bool:
+        return self._image.present.item(row)
+
+
+class TakenPorts:
+    """How often the host ports of a class are in use on each row: by pods, and by reservations other
+    than those for pods of the class."""
+
+    __slots__ = ("_cls", "_nodes", "_ports", "_reservations")
+
+    def __init__(self, cluster: Cluster, cls: PodClass) -> None:
+        self._nodes = cluster.nodes
+        self._ports = cluster.nodes.ports
+        self._reservations = cluster.reservations
+        self._cls = cls
+
+    @property
+    def cells(self) -> NDArray[np.int64]:
+        found: NDArray[np.int64] = self[:]
+        return found
+
+    def __getitem__(self, rows: Any) -> Any:
+        taken = np.zeros(self._nodes.capacity, dtype=np.int64)
+        for port in self._cls.ports:
+            for counts in self._ports.conflicts(port):
+                taken += counts
+        for times, placed in self._reserved():
+            for row, pods in placed.items():
+                taken[row] -= times * pods
+        return taken[rows]
+
+    def take(self, rows: Any) -> Any:
+        return self[rows]
+
+    def item(self, row: int) -> int:
+        taken = 0
+        for port in self._cls.ports:
+            for counts in self._ports.conflicts(port):
+                taken += counts.item(row)
+        for times, placed in self._reserved():
+            taken -= times * placed.get(row, 0)
+        return taken
+
+    def _reserved(self) -> list[tuple[int, dict[int, int]]]:
+        """How often reserve pods for the class have its ports, and how many of them each row has."""
+        return [
+            (times, reserving.placed)
+            for reserving in self._reservations.reserving_for(self._cls)
+            if (times := sum(conflict(a, b) for a in self._cls.ports for b in reserving.ports))
+        ]
