@@ -74,8 +74,8 @@ def test_the_profile_says_where_the_time_goes() -> None:
 @pytest.mark.parametrize(
     ("path", "function", "section"),
     [
-        ("scheduler/framework/feasibility/columns.py", "Column.best", "argmax"),
-        ("scheduler/framework/feasibility/columns.py", "Column.refresh", "column refresh"),
+        ("scheduler/framework/feasibility/column.py", "Column.best", "argmax"),
+        ("scheduler/framework/feasibility/column.py", "Column.refresh", "column refresh"),
         ("scheduler/plugins/node_resources_fit.py", "NodeResourcesFit.filter.passes", "column refresh"),
         ("scheduler/plugins/default_binder.py", "DefaultBinder.bind", "decisions"),
         ("scheduler/cluster/ledger.py", "Ledger.place", "ledger"),

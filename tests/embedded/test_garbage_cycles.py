@@ -11,7 +11,7 @@ import pytest
 
 from embedded.clusters import Driven
 from holdfast.local.store import pod_key
-from holdfast.scheduler.framework.feasibility.columns import ClassColumn
+from holdfast.scheduler.framework.feasibility.column import ClassColumn
 
 
 @pytest.fixture

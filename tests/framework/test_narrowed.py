@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from builders import make_pod
-from holdfast.scheduler.framework.feasibility.class_rows import INFEASIBLE
-from holdfast.scheduler.framework.feasibility.columns import ClassColumn
+from holdfast.scheduler.framework.feasibility.column import ClassColumn
+from holdfast.scheduler.framework.feasibility.rows import INFEASIBLE
 from holdfast.scheduler.framework.feasibility.volume_column import VolumeColumn
 from holdfast.scheduler.framework.guarded import Guarded
 from holdfast.scheduler.framework.interface import Plugin

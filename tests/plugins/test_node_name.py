@@ -4,7 +4,7 @@ import pytest
 
 from builders import make_node, make_pod
 from holdfast.scheduler.cluster.pod_classes import Traits
-from holdfast.scheduler.framework.feasibility.columns import ClassColumn
+from holdfast.scheduler.framework.feasibility.column import ClassColumn
 from reference.driving import cluster_of, only, profile_of
 from reservations.little_world import LittleWorld, node, reservation
 

@@ -14,8 +14,8 @@ from holdfast.scheduler.cluster.pods import PodRecord
 from holdfast.scheduler.cluster.recount import validate_state
 from holdfast.scheduler.framework.config import Configuration, load
 from holdfast.scheduler.framework.diagnosis import NO_NODES
-from holdfast.scheduler.framework.feasibility.class_rows import INFEASIBLE
-from holdfast.scheduler.framework.feasibility.columns import ClassColumn
+from holdfast.scheduler.framework.feasibility.column import ClassColumn
+from holdfast.scheduler.framework.feasibility.rows import INFEASIBLE
 from holdfast.scheduler.framework.interface import Plugin
 from holdfast.scheduler.framework.profile import Profile
 from holdfast.scheduler.framework.registry import Registry

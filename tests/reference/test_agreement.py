@@ -14,7 +14,7 @@ from holdfast.api.names import HOSTNAME_LABEL, ZONE_LABEL
 from holdfast.api.pod import Pod
 from holdfast.scheduler.cluster import domain_facets as tally
 from holdfast.scheduler.framework import diagnosis
-from holdfast.scheduler.framework.feasibility.columns import ClassColumn
+from holdfast.scheduler.framework.feasibility.column import ClassColumn
 from reference import choices, storage_choices
 from reference.choices import FOO, NODE_NAMES, Chooser, rarely, sometimes
 from reference.driving import Driver, profile_of, totals

@@ -198,12 +198,12 @@ _MOST_RUNS = 20
 _ROOT = str(Path(holdfast.__file__).parent) + "/"
 
 _SECTIONS = {
-    "scheduler/framework/feasibility/columns.py": "column refresh",
+    "scheduler/framework/feasibility/column.py": "column refresh",
     "scheduler/framework/diagnosis.py": "diagnosis",
     "scheduler/framework/feasibility/topology_keys.py": "column refresh",
     "scheduler/framework/feasibility/volume_column.py": "column refresh",
     "scheduler/framework/feasibility/reservation_scores.py": "column refresh",
-    "scheduler/framework/feasibility/owner_column.py": "column refresh",
+    "scheduler/framework/feasibility/reservation_column.py": "column refresh",
     "scheduler/framework/dry_run.py": "preemption",
     "scheduler/framework/scheduling_queue.py": "queue",
     "scheduler/framework/": "decisions",
@@ -232,7 +232,7 @@ _SECTIONS = {
     "bench/": "freeing objects",
 }
 """By the longest beginning of a module's path."""
-_ARGMAX = ("scheduler/framework/feasibility/columns.py", "best")
+_ARGMAX = ("scheduler/framework/feasibility/column.py", "best")
 
 Place = tuple[str, str]
 """Module path and function."""

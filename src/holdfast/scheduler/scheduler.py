@@ -23,9 +23,9 @@ from holdfast.scheduler.cluster.decisions import Decision, Emit
 from holdfast.scheduler.cluster.events import Change, Event
 from holdfast.scheduler.cluster.plugin_errors import RAISED
 from holdfast.scheduler.cluster.pods import Phase, PodRecord
+from holdfast.scheduler.framework.checked_answers import checked_gate
 from holdfast.scheduler.framework.config import Configuration
-from holdfast.scheduler.framework.feasibility.checked_answers import checked_gate
-from holdfast.scheduler.framework.feasibility.columns import ClassColumn
+from holdfast.scheduler.framework.feasibility.column import ClassColumn
 from holdfast.scheduler.framework.gangs import Gangs
 from holdfast.scheduler.framework.hold_planner import HoldPlanner
 from holdfast.scheduler.framework.interface import Plugin

@@ -14,8 +14,8 @@ from holdfast.local.setup import SERVED
 from holdfast.scheduler.cluster.cluster import Cluster
 from holdfast.scheduler.cluster.pod_classes import PodClass
 from holdfast.scheduler.cluster.pods import PodRecord
-from holdfast.scheduler.framework.feasibility.columns import ClassColumn
-from holdfast.scheduler.framework.feasibility.owner_column import NONE_WILL_DO, OwnerColumn
+from holdfast.scheduler.framework.feasibility.column import ClassColumn
+from holdfast.scheduler.framework.feasibility.reservation_column import NONE_FEASIBLE, ReservationColumn
 from holdfast.scheduler.jobs import Job
 from holdfast.scheduler.reservations import ReservationInfo
 from holdfast.scheduler.reservations.owners import OwnerSpec
@@ -202,10 +202,10 @@ def _against(cluster: Cluster, column: ClassColumn, reservation: ReservationInfo
     if refusal:
         return refusal
     hold = reservations.hold(reservation)
-    if hold is None or not isinstance(column, OwnerColumn):
+    if hold is None or not isinstance(column, ReservationColumn):
         return ""
     against = column.against(hold)
-    if against == [NONE_WILL_DO]:
+    if against == [NONE_FEASIBLE]:
         return "has nothing left of what the pod requests"
     return ", ".join(against)
 

@@ -10,8 +10,8 @@ from holdfast.cli.client import Raw
 from holdfast.cli.printing import event_cells, table
 from holdfast.scheduler.cluster.pods import PodRecord
 from holdfast.scheduler.framework.diagnosis import NO_NODES, NodeRejection
-from holdfast.scheduler.framework.feasibility.class_rows import INFEASIBLE
-from holdfast.scheduler.framework.feasibility.columns import ClassColumn
+from holdfast.scheduler.framework.feasibility.column import ClassColumn
+from holdfast.scheduler.framework.feasibility.rows import INFEASIBLE
 from holdfast.scheduler.framework.profile import Profile
 from holdfast.scheduler.scheduler import Scheduler
 

@@ -24,7 +24,7 @@ from holdfast.scheduler.cluster.pod_classes import Traits
 from holdfast.scheduler.cluster.pods import PodRecord
 from holdfast.scheduler.cluster.reservation_table import ReservationRow
 from holdfast.scheduler.cluster.slots import PODS
-from holdfast.scheduler.framework.feasibility.class_rows import RESERVED
+from holdfast.scheduler.framework.feasibility.compiled_class import RESERVED
 from holdfast.scheduler.jobs.starvation_holds import pod_of
 
 _FIT = "NodeResourcesFit"

@@ -9,14 +9,14 @@ from holdfast.plugin.testing.paths import ContractBroken, Paths, PluginRaised
 from holdfast.scheduler.cluster.plugin_errors import RAISED, text_of
 from holdfast.scheduler.cluster.pod_classes import PodClass
 from holdfast.scheduler.cluster.pods import PodRecord
-from holdfast.scheduler.framework.feasibility.checked_answers import (
+from holdfast.scheduler.framework.checked_answers import (
     checked_filter,
     checked_score,
     is_foreign,
 )
-from holdfast.scheduler.framework.feasibility.class_rows import INFEASIBLE
-from holdfast.scheduler.framework.feasibility.column_store import Columns
-from holdfast.scheduler.framework.feasibility.columns import ClassColumn
+from holdfast.scheduler.framework.feasibility.column import ClassColumn
+from holdfast.scheduler.framework.feasibility.column_store import ColumnStore
+from holdfast.scheduler.framework.feasibility.rows import INFEASIBLE
 from holdfast.scheduler.framework.feasibility.topology_keys import TopologyKeys
 from holdfast.scheduler.framework.interface import MAX_SCORE, Filter, Plugin, Rejected, Scope, Score
 from holdfast.scheduler.framework.profile import Profile
@@ -144,7 +144,7 @@ class Asking:
         """What is known of the class. It was kept up to date where something changed, and must be what
         comes out when everything is computed anew."""
         kept = self._scheduler.cycle.column(profile, cls)
-        fresh = Columns(self._cluster).column(profile, cls)
+        fresh = ColumnStore(self._cluster).column(profile, cls)
         before, after = (each.rejected and each.rejected.message for each in (kept, fresh))
         if before != after:
             raise ContractBroken(

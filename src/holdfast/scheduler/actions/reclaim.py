@@ -18,7 +18,7 @@ from holdfast.scheduler.cluster.decisions import Decision, Emit, Evict, Nominate
 from holdfast.scheduler.cluster.pods import PodRecord
 from holdfast.scheduler.cluster.slots import PODS
 from holdfast.scheduler.framework.dry_run import DryRun
-from holdfast.scheduler.framework.feasibility.columns import ClassColumn
+from holdfast.scheduler.framework.feasibility.column import ClassColumn
 from holdfast.scheduler.jobs.queues import Foresight, QueueRecord
 
 _NOBODY = np.iinfo(np.int64).max

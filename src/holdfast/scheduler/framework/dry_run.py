@@ -19,8 +19,8 @@ from holdfast.scheduler.cluster.pods import PodRecord
 from holdfast.scheduler.cluster.reservation_table import Amounts
 from holdfast.scheduler.cluster.slots import PODS
 from holdfast.scheduler.framework.diagnosis import FITS, NodeRejection
-from holdfast.scheduler.framework.feasibility.columns import ClassColumn
-from holdfast.scheduler.framework.feasibility.owner_column import OwnerColumn
+from holdfast.scheduler.framework.feasibility.column import ClassColumn
+from holdfast.scheduler.framework.feasibility.reservation_column import ReservationColumn
 from holdfast.scheduler.framework.feasibility.reservation_scores import AllocatingOne
 from holdfast.scheduler.framework.interface import Need, Order
 from holdfast.scheduler.framework.reservation_diagnosis import count_reservations
@@ -217,7 +217,7 @@ class DryRun:
             return self._column.reservation_uid(row)
 
     def reservations(self) -> str:
-        if not isinstance(self._column, OwnerColumn):
+        if not isinstance(self._column, ReservationColumn):
             return ""
         column = self._column
         moment = self._moment(), self._cluster.epoch.reservations.end

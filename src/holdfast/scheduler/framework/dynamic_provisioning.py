@@ -24,7 +24,7 @@ from holdfast.scheduler.reservations.provisioning_requests import Ask
 from holdfast.scheduler.reservations.virtual_reservations import Virtual
 
 if TYPE_CHECKING:
-    from holdfast.scheduler.framework.feasibility.columns import ClassColumn
+    from holdfast.scheduler.framework.feasibility.column import ClassColumn
     from holdfast.scheduler.framework.scheduling_cycle import Cycle
 
 PLUGIN = "DynamicReservation"

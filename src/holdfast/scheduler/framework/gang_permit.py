@@ -16,7 +16,7 @@ from holdfast.scheduler.cluster.decisions import Decision
 from holdfast.scheduler.cluster.events import Change
 from holdfast.scheduler.cluster.pods import Phase, PodRecord
 from holdfast.scheduler.framework.interface import Outcome, Plugin
-from holdfast.scheduler.framework.plugin_names import ROOM
+from holdfast.scheduler.framework.plugin_names import NODE_RESOURCES_FIT
 from holdfast.scheduler.framework.profile import Profile
 from holdfast.scheduler.jobs import Job
 
@@ -248,7 +248,9 @@ class GangPermit:
             if short:
                 node = cycle.cluster.nodes.name(pod.row)
                 why = f"node {node}: {short} by the time the pod was permitted"
-                failed.append((pod, Stop(profile.plugins.get(ROOM, profile.bind[0]), Outcome(why))))
+                failed.append(
+                    (pod, Stop(profile.plugins.get(NODE_RESOURCES_FIT, profile.bind[0]), Outcome(why)))
+                )
                 continue
             found: list[Decision] = []
             stop = cycle.pre_bind(profile, pod, pod.row, found)

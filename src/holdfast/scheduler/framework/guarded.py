@@ -18,7 +18,7 @@ import msgspec
 
 from holdfast.scheduler.cluster.plugin_errors import RAISED
 from holdfast.scheduler.cluster.view import Cells, View
-from holdfast.scheduler.framework.feasibility.checked_answers import (
+from holdfast.scheduler.framework.checked_answers import (
     CheckedNormalize,
     Fail,
     checked_kind,

@@ -20,9 +20,9 @@ from holdfast.scheduler.cluster.pods import PodRecord
 from holdfast.scheduler.cluster.reservation_table import Amounts
 from holdfast.scheduler.cluster.slots import CPU, MEMORY, NONZERO_CPU, NONZERO_MEMORY, PODS
 from holdfast.scheduler.cluster.view import All, One
-from holdfast.scheduler.framework.feasibility.columns import ClassColumn
+from holdfast.scheduler.framework.feasibility.column import ClassColumn
 from holdfast.scheduler.framework.interface import Offer, Plugin
-from holdfast.scheduler.framework.plugin_names import BARRIER, ROOM
+from holdfast.scheduler.framework.plugin_names import NODE_RESOURCES_FIT, STARVATION_FILTER
 from holdfast.scheduler.framework.profile import Profile
 from holdfast.scheduler.framework.registry import PluginError
 from holdfast.scheduler.framework.scheduling_cycle import Cycle
@@ -437,7 +437,7 @@ class HoldFeasibility:
             and (pod.pinned_node is None or pod.pinned_node == name)
             and all(
                 (test.only is None or name in test.only)
-                and (kind in (ROOM, BARRIER) or bool(test.passes(view)))
+                and (kind in (NODE_RESOURCES_FIT, STARVATION_FILTER) or bool(test.passes(view)))
                 for kind, test in column.guarded_filters
             )
         )
@@ -471,6 +471,6 @@ def suitable(cluster: Cluster, column: ClassColumn) -> Bools:
     for name, test in column.guarded_filters:
         if test.only is not None:
             rows &= np.array([nodes.name(row) in test.only for row in range(nodes.size)])
-        if name not in (ROOM, BARRIER):
+        if name not in (NODE_RESOURCES_FIT, STARVATION_FILTER):
             rows &= np.asarray(test.passes(view) & view.full(True))
     return rows

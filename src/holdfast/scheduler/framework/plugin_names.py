@@ -16,7 +16,7 @@ NAMED_AT = {
 }
 """Points at which a file may name a plugin, though its methods do nothing there."""
 
-ROOM = "NodeResourcesFit"
-"""The plugin that asks whether there is room."""
-BARRIER = "reserve"
-"""What keeps pods from nodes that are held for starving jobs; the action's, not a plugin's."""
+NODE_RESOURCES_FIT = "NodeResourcesFit"
+"""The plugin that compares requests with free capacity."""
+STARVATION_FILTER = "reserve"
+"""The filter of the reserve action, which keeps other pods off nodes with starvation holds."""

@@ -9,16 +9,16 @@ from holdfast.scheduler.cluster.cluster import Cluster
 from holdfast.scheduler.cluster.events import Change
 from holdfast.scheduler.cluster.plugin_errors import RAISED, PluginErrors, text_of
 from holdfast.scheduler.cluster.pods import PodRecord
+from holdfast.scheduler.framework.checked_answers import is_foreign
 from holdfast.scheduler.framework.config import CoschedulingArgs, ReservationArgs, ResolvedProfile
-from holdfast.scheduler.framework.feasibility.checked_answers import is_foreign
 from holdfast.scheduler.framework.handle import Handle, plugin_made
 from holdfast.scheduler.framework.interface import Plugin, extension_points
 from holdfast.scheduler.framework.plugin_names import (
-    BARRIER,
     COSCHEDULING,
     DYNAMIC_RESERVATION,
+    NODE_RESOURCES_FIT,
     RESERVATION,
-    ROOM,
+    STARVATION_FILTER,
 )
 from holdfast.scheduler.framework.registry import PluginError, Registry, check_wakes_on
 
@@ -64,7 +64,9 @@ class Profile:
         self.filter_order: dict[str, float] = {
             plugin.name: place for place, plugin in enumerate(self.filters)
         }
-        self.filter_order[BARRIER] = self.filter_order.get(ROOM, len(self.filters)) - 0.5
+        self.filter_order[STARVATION_FILTER] = (
+            self.filter_order.get(NODE_RESOURCES_FIT, len(self.filters)) - 0.5
+        )
         self.post_filters = at("postFilter")
         weights = {ref.name: ref.weight for ref in resolved.points.get("score", ())}
         self.scorers = [(plugin, weights[plugin.name]) for plugin in at("score")]

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 from holdfast.scheduler.cluster.cluster import Cluster
 from holdfast.scheduler.cluster.view import One
-from holdfast.scheduler.framework.feasibility.owner_column import OwnerColumn
+from holdfast.scheduler.framework.feasibility.reservation_column import ReservationColumn
 from holdfast.scheduler.reservations import ReservationInfo
 from holdfast.scheduler.reservations.reservation_affinity import (
     AFFINITY,
@@ -35,7 +35,7 @@ _START = re.compile(r"0/[0-9]+ nodes are available: ")
 _COUNT = re.compile(r"([0-9]+) Reservation\(s\) (.*)")
 
 
-def count_reservations(cluster: Cluster, column: OwnerColumn) -> str:
+def count_reservations(cluster: Cluster, column: ReservationColumn) -> str:
     """How many reservations are for pods of the class, and what stands against how many of them. Pods
     that need not use one are not told that there is none."""
     reservations = cluster.reservations
@@ -71,7 +71,7 @@ def count_reservations(cluster: Cluster, column: OwnerColumn) -> str:
     return ", ".join([*parts, f"{total} Reservation(s) {_TOTAL}"])
 
 
-def _is_meant(cluster: Cluster, column: OwnerColumn, reservation: ReservationInfo) -> bool:
+def _is_meant(cluster: Cluster, column: ReservationColumn, reservation: ReservationInfo) -> bool:
     assert reservation.pod is not None
     row = reservation.pod.row
     if not cluster.nodes.alive[row]:
@@ -80,7 +80,9 @@ def _is_meant(cluster: Cluster, column: OwnerColumn, reservation: ReservationInf
     return all(test.passes(view) for name, test in column.guarded_filters if name == _PLACING)
 
 
-def _against_node(cluster: Cluster, column: OwnerColumn, reservation: ReservationInfo) -> Sequence[str]:
+def _against_node(
+    cluster: Cluster, column: ReservationColumn, reservation: ReservationInfo
+) -> Sequence[str]:
     """What stands against the node rather than the reservation, which is told where nodes are."""
     hold = cluster.reservations.hold(reservation)
     if hold is None:

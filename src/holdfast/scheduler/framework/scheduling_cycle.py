@@ -25,6 +25,12 @@ from holdfast.scheduler.cluster.events import Change
 from holdfast.scheduler.cluster.plugin_errors import RAISED
 from holdfast.scheduler.cluster.pod_classes import PodClass
 from holdfast.scheduler.cluster.pods import Phase, PodRecord
+from holdfast.scheduler.framework.checked_answers import (
+    check_binds,
+    check_nomination,
+    checked_outcome,
+    decisions_of,
+)
 from holdfast.scheduler.framework.diagnosis import (
     NO_NODES,
     NodeRejection,
@@ -34,17 +40,11 @@ from holdfast.scheduler.framework.diagnosis import (
 )
 from holdfast.scheduler.framework.dry_run import DryRun
 from holdfast.scheduler.framework.dynamic_provisioning import Provisioning
-from holdfast.scheduler.framework.feasibility.checked_answers import (
-    check_binds,
-    check_nomination,
-    checked_outcome,
-    decisions_of,
-)
-from holdfast.scheduler.framework.feasibility.column_store import Columns
-from holdfast.scheduler.framework.feasibility.columns import ClassColumn
+from holdfast.scheduler.framework.feasibility.column import ClassColumn
+from holdfast.scheduler.framework.feasibility.column_store import ColumnStore
 from holdfast.scheduler.framework.gang_permit import PREEMPTED, GangPermit, Stop, WaitingPod, with_name
 from holdfast.scheduler.framework.interface import FINE, Nomination, ObjectWarning, Outcome, Plugin
-from holdfast.scheduler.framework.plugin_names import ROOM
+from holdfast.scheduler.framework.plugin_names import NODE_RESOURCES_FIT
 from holdfast.scheduler.framework.profile import Profile
 from holdfast.scheduler.framework.reservation_diagnosis import about_reservations
 from holdfast.scheduler.framework.scheduling_queue import Key, SchedulingQueue
@@ -78,7 +78,7 @@ class Cycle:
         """Of pods that a plugin kept from a place, and who were not told so yet."""
         self._failed_dry_runs: dict[str, tuple[PodRecord, Verdict]] = {}
         """Pods for which a plugin failed in this round while they were tried, by uid."""
-        self.column = Columns(cluster).column
+        self.column = ColumnStore(cluster).column
         self._provisioning = Provisioning(self, cluster)
         self.gang_permit = GangPermit(self)
         self.profiles: Mapping[str, Profile] = {}
@@ -349,7 +349,7 @@ class Cycle:
             elif short := self.short_of(profile, pod, waiting.row):
                 self._give_back(pod, waiting.row, profile.reserve)
                 why = f"node {self._table.name(waiting.row)}: {short} by the time the pod was permitted"
-                self.fail(profile, pod, why, {ROOM}, now)
+                self.fail(profile, pod, why, {NODE_RESOURCES_FIT}, now)
                 self._cluster.changed(Change.POD_LEFT)
             else:
                 rest = profile.permit[profile.permit.index(waiting.plugin) + 1 :]
@@ -363,7 +363,7 @@ class Cycle:
             return ""
         allocatable, ledger = self._table.allocatable, self._cluster.ledger
         for name, test in self.column(profile, pod.cls).filters:
-            for slot, _, text in (test.needs or ()) if name == ROOM else ():
+            for slot, _, text in (test.needs or ()) if name == NODE_RESOURCES_FIT else ():
                 if ledger.of_pods(slot, row) > allocatable.item(slot, row):
                     return text
         lost = self._cluster.managers.lost(pod)

@@ -3,7 +3,7 @@
 import numpy as np
 
 from holdfast.scheduler.cluster.pods import PodRecord
-from holdfast.scheduler.framework.feasibility.columns import ClassColumn
+from holdfast.scheduler.framework.feasibility.column import ClassColumn
 from holdfast.scheduler.framework.gang_permit import Unpermitted
 from holdfast.scheduler.framework.profile import Profile
 from holdfast.scheduler.framework.scheduling_cycle import Cycle

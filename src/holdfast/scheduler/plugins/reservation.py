@@ -1,8 +1,8 @@
 """Reservation: pods draw on what is reserved for them, and reservations find their nodes.
 
-How owners see nodes with reservations of theirs is in
-`holdfast.scheduler.framework.feasibility.owner_column`, for it concerns every plugin. Here is what
-reservations ask for themselves, and what is written when either is bound.
+How owners see nodes with matching reservations concerns every plugin, so it is in
+`framework.feasibility.reservation_column`. Here is what reservations themselves require, and what is
+written when either is bound.
 """
 
 import math

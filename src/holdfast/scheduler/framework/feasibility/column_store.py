@@ -1,19 +1,19 @@
-"""The columns of pod classes, made when they are first asked for."""
+"""The column store: makes the column of a class when it is first asked for, and bounds their memory."""
 
 from holdfast.scheduler.cluster.cluster import Cluster
 from holdfast.scheduler.cluster.pod_classes import PodClass
 from holdfast.scheduler.framework.dry_run import NominatedPodsCheck
-from holdfast.scheduler.framework.feasibility.columns import ClassColumn
-from holdfast.scheduler.framework.feasibility.owner_column import OwnerColumn
+from holdfast.scheduler.framework.feasibility.column import ClassColumn
+from holdfast.scheduler.framework.feasibility.reservation_column import ReservationColumn
 from holdfast.scheduler.framework.feasibility.volume_column import VolumeColumn
 from holdfast.scheduler.framework.profile import Profile
 
 _CELLS = 12 * 1024**2
-"""How many cells all columns may have between them; a cell takes about 20 bytes."""
+"""How many cells all columns together may have; a cell takes about 20 bytes."""
 _FEWEST = 64
 
 
-class Columns:
+class ColumnStore:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._table = cluster.nodes
@@ -26,15 +26,15 @@ class Columns:
         cluster.classes.on_dropped.append(self._class_dropped)
 
     def column(self, profile: Profile, cls: PodClass) -> ClassColumn:
-        """The class's column, up to date. Those used longest ago are dropped if all together take too
-        much."""
+        """The class's column, up to date. Drops the least recently used ones if all together exceed the
+        limit."""
         key = (profile.index, cls.id)
         columns = self._columns
         column = columns.get(key)
         if column is None or column.failed_in >= 0 or column.specs_seen != self._epoch.owners:
-            column = self._looked_into(key, profile, cls, column)
+            column = self._checked_column(key, profile, cls, column)
         elif len(columns) > 1 and self._weight > self._most() // 2:
-            columns[key] = columns.pop(key)  # to the end of the line
+            columns[key] = columns.pop(key)  # most recently used
         column.refresh()
         if column.weighed != column.weight:
             self._weigh(column)
@@ -46,15 +46,15 @@ class Columns:
             column.judge()
         return column
 
-    def _looked_into(
+    def _checked_column(
         self, key: tuple[int, int], profile: Profile, cls: PodClass, column: ClassColumn | None
     ) -> ClassColumn:
-        """The column if it is still right for the class, else a new one. Plugins that failed for the
-        class are asked again in the next round."""
+        """The column if it is still of the right kind for the class, else a new one. Asks plugins again
+        that failed for the class in an earlier round."""
         if column is not None and 0 <= column.failed_in != self._errors.round:
             column.ask_again()
         if column is None or (
-            column.specs_seen != self._epoch.owners and self._is_mistaken(profile, column)
+            column.specs_seen != self._epoch.owners and self._is_wrong_kind(profile, column)
         ):
             column = self._new_column(profile, cls)
             self._put(key, column)
@@ -63,8 +63,8 @@ class Columns:
     def _most(self) -> int:
         return max(_FEWEST, _CELLS // self._table.capacity)
 
-    def _is_mistaken(self, profile: Profile, column: ClassColumn) -> bool:
-        """Whether reservations came to matter to the class, or do so no more."""
+    def _is_wrong_kind(self, profile: Profile, column: ClassColumn) -> bool:
+        """Whether the class matches reservations now and did not before, or the other way round."""
         column.specs_seen = self._epoch.owners
         concerned = bool(profile.reservation_plugin) and self._cluster.reservations.concerns(column.cls)
         return concerned != column.owned
@@ -72,7 +72,7 @@ class Columns:
     def _new_column(self, profile: Profile, cls: PodClass) -> ClassColumn:
         self._profiles_seen.add(profile.index)
         if profile.reservation_plugin and self._cluster.reservations.concerns(cls):
-            return OwnerColumn(self._cluster, profile, cls)
+            return ReservationColumn(self._cluster, profile, cls)
         if cls.without_volumes is None or profile.scores_volumes:
             column = ClassColumn(self._cluster, profile, cls)
         else:
@@ -83,7 +83,7 @@ class Columns:
         return column
 
     def _put(self, key: tuple[int, int], column: ClassColumn) -> None:
-        """To the end of the line, in place of the one there is."""
+        """Stores a column as the most recently used one."""
         self._forget(key)
         self._columns[key] = column
 

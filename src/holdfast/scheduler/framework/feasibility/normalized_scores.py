@@ -1,7 +1,9 @@
-"""The scores of one plugin that have to be normalised.
+"""The normalised scores of one plugin for one class.
 
-As long as the measure stays, a row is brought up to date by itself. Whether it stays is known without a
-look at all rows where it is a `Range`: how many rows there are at either end is counted.
+`Normalize.measure` reduces the raw scores of all feasible rows to a measure, such as their range, and
+`Normalize.apply` turns a raw score into a score by it. As long as the measure stays the same, a changed
+row is computed alone. For a `Range`, that is known without looking at all rows, by counting the rows at
+either end of it.
 """
 
 from collections.abc import Hashable
@@ -10,14 +12,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.scheduler.framework.feasibility.checked_answers import CheckedNormalize
+from holdfast.scheduler.framework.checked_answers import CheckedNormalize
 from holdfast.scheduler.framework.interface import MAX_SCORE, Normalize, Range, Scope, Score
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
 _NO_RANGE = Range(2**62, -(2**62))
-"""No score is within, nor at its ends."""
+"""A range that contains no score."""
 
 
 class Normalized:
@@ -43,18 +45,18 @@ class Normalized:
         self.weight = weight
         self.normalize = normalize
         self.by_usage = score.scope is Scope.USAGE
-        """Whether a raw score changes with pods coming and going."""
+        """Whether raw scores depend on what is requested on the row."""
         self.is_checked = isinstance(normalize, CheckedNormalize)
         self.is_suspect = False
-        """Whether a score came out of range, which matters only on a row that fits."""
+        """Whether a score was out of range, which matters only on a feasible row."""
         self.measure: Hashable = None
         self.raw: Ints = np.zeros(0, dtype=np.int64)
         self.weighted: Ints = np.zeros(0, dtype=np.int64)
         self._known: dict[int, int] = {}
-        """What raw scores come to, by this measure."""
+        """Weighted scores by raw score, for this measure."""
         self._low, self._high = _NO_RANGE
         self._lowest = self._highest = 0
-        """How many of the rows that pass are at either end."""
+        """How many feasible rows are at either end."""
 
     def reset(self, capacity: int) -> None:
         self.raw = np.zeros(capacity, dtype=np.int64)
@@ -63,7 +65,7 @@ class Normalized:
         self._low, self._high = _NO_RANGE
 
     def is_outdated(self, size: int, passing: Bools) -> bool:
-        """Takes the measure; whether it is another than before."""
+        """Takes the measure. Returns whether it differs from the one before."""
         raw = self.raw[:size][passing]
         before, self.measure = self.measure, self.normalize.measure(raw) if len(raw) else None
         self._low, self._high = self.measure if isinstance(self.measure, Range) else _NO_RANGE
@@ -76,7 +78,7 @@ class Normalized:
         return True
 
     def weigh(self, at: Any) -> None:
-        """Brings some rows up to date."""
+        """Computes the weighted scores of rows."""
         if self.measure is not None:
             scores = self.normalize.apply(self.raw[at], self.measure)
             self.weighted[at] = self.weight * scores
@@ -84,15 +86,15 @@ class Normalized:
                 self.is_suspect = True
 
     def check(self, fits: Bools) -> None:
-        """Fails if a row that fits has a score out of range."""
+        """Reports the plugin if a feasible row has a score out of range."""
         normalize = self.normalize
         self.is_suspect = False
         if isinstance(normalize, CheckedNormalize) and self.measure is not None:
             normalize.check(np.asarray(normalize.apply(self.raw[: len(fits)][fits], self.measure)))
 
     def follow(self, row: int, after: int, fitted: bool, fits: bool) -> int | None:
-        """Follows the raw score of one row, which fitted before or did not; its weighted score, None if
-        the measure is no longer right."""
+        """Takes the new raw score of one row, which `fitted` before and `fits` now. Returns its
+        weighted score, or None if the measure has to be taken again."""
         if not self.by_usage:
             return self.weighted.item(row) if fitted == fits else None
         if not fits:
@@ -122,7 +124,7 @@ class Normalized:
         return weighted
 
     def _stays_without(self, before: int) -> bool:
-        """Whether the measure does, where one row that passed has this score no more."""
+        """Whether the measure stays the same without one feasible row of this raw score."""
         if before == self._low:
             self._lowest -= 1
             return self._lowest > 0

@@ -1,9 +1,10 @@
-"""What reservations are worth to pods that may draw on them.
+"""Scores of matched reservations, and which one is nominated on a node.
 
-Which reservation of a row is used: the one with the lowest order; else, of reusable ones without a
-policy only the oldest counts, and of what is left the one of which most ends up allocated (a resource
-of which the pod needs more than is left counts for nothing). Between nodes, an order comes first again;
-then the share of the pod's request that is reserved; then how much of the reservation is allocated.
+On one node: the reservation with the lowest order label; else, of reusable reservations with the
+default allocate policy only the oldest counts, and of those and the rest the one that is most allocated
+afterwards (a resource of which the pod requests more than is left counts as 0). Between nodes: an order
+label comes first again, then the share of the pod's request that is reserved, then how much of the
+reservation is allocated.
 """
 
 from collections.abc import Callable
@@ -34,8 +35,8 @@ TOO_MANY_PODS = "Reservation(s) Too many pods"
 
 
 class AllocatingSome(Some):
-    """Rows as an owner of one reservation on each of them sees them: what is left of it is there, even
-    if others wait on the row for more than pods have left them so far."""
+    """Rows as an owner of one reservation on each of them sees them: what is left of the reservation is
+    free, even if waiting reservations (pre-allocation) claim more on the row than there is."""
 
     __slots__ = ("_holds",)
 
@@ -60,6 +61,8 @@ class AllocatingSome(Some):
 
 
 class AllocatingOne(One):
+    """As `AllocatingSome`, for one row."""
+
     __slots__ = ("_hold",)
 
     def __init__(self, table: NodeTable, ledger: Ledger, hold: ReservationRow) -> None:
@@ -79,10 +82,10 @@ class AllocatingOne(One):
 
 
 class ReservationScores:
-    """Of one class."""
+    """The reservations that a class matches, and their scores for it."""
 
     def __init__(self, cluster: Cluster, cls: PodClass, ignores: Callable[[str], bool]) -> None:
-        """`ignores` tells the resources of which Restricted lets owners have more than is reserved."""
+        """`ignores` says which resources the Restricted policy does not restrict."""
         self._cluster = cluster
         self._cls = cls
         self._sums = cluster.nodes.slots.sums
@@ -96,15 +99,15 @@ class ReservationScores:
         self.on: Callable[[int], list[ReservationRow]] = (
             self.matched.on if self.matched is not None else _nothing
         )
-        """The reservations on a row that can be drawn on."""
+        """The matched reservations on a row that can be allocated from."""
         self.by_amounts = not cls.ports and not cls.volumes
-        """Whether there is nothing but amounts to draw."""
+        """Whether pods of the class allocate nothing but amounts: no ports, no volumes."""
         affinity = cluster.reservations.affinity(cls)
         self.required = affinity.required
         self._one_by_name = bool(affinity.by_name)
 
     def among(self, rows: NDArray[np.intp]) -> list[ReservationRow]:
-        """The reservations on these rows, each named once, that can be drawn on."""
+        """The matched reservations on these rows, each of which is named once."""
         matched = self.matched
         if matched is None:
             return []
@@ -113,7 +116,7 @@ class ReservationScores:
         return [hold for row in rows.tolist() for hold in matched.on(row)]
 
     def serving(self, matched: list[ReservationRow]) -> list[ReservationRow]:
-        """Those of which the pod would draw something, and all it must."""
+        """Those that `serves` is true of."""
         asked = [slot for slot, _ in self._asked]
         if not matched or not asked or self._cluster.managers.awake:
             return [hold for hold in matched if self.serves(hold)]
@@ -126,7 +129,7 @@ class ReservationScores:
         ]
 
     def serves(self, hold: ReservationRow) -> bool:
-        """Whether the pod would draw something of it, and all it must."""
+        """Whether the pod would allocate something from it, and everything its policy requires."""
         reservation, remaining = hold.reservation, hold.remaining
         if reservation.restricted is not None and self.lacking(hold):
             return False
@@ -140,11 +143,11 @@ class ReservationScores:
             return True
         if self._cls.volumes and self._cluster.volumes.serves(self._cls, hold):
             return True
-        # Who must use a reservation may do so though it holds nothing the pod asks for.
+        # Reservation affinity is satisfied by a reservation without any resource the pod requests.
         return self.required and not any(slot in hold.amounts for slot, _ in self._asked)
 
     def _lacks(self, hold: ReservationRow, restricted: frozenset[int]) -> bool:
-        """Whether a restricted reservation has not enough of something."""
+        """Whether a Restricted reservation is short of a resource."""
         remaining, withheld = hold.fill.remaining, hold.reservation.withheld
         for slot, amount in self._strict:
             if slot in restricted and remaining.get(slot, 0) - withheld.get(slot, 0) < amount:
@@ -152,7 +155,7 @@ class ReservationScores:
         return PODS in restricted and not remaining.get(PODS)
 
     def lacking(self, hold: ReservationRow) -> list[int]:
-        """The slots a restricted reservation has not enough of."""
+        """The slots that a Restricted reservation is short of."""
         reservation = hold.reservation
         if reservation.restricted is None:
             return []
@@ -167,8 +170,8 @@ class ReservationScores:
         return lacking
 
     def texts(self, matched: list[ReservationRow]) -> list[str]:
-        """Why none of the reservations on a row will do: what is wrong with one for each of them, what
-        is wrong with the node once."""
+        """Why no reservation on a row is feasible: reasons of a reservation for each of them, reasons
+        of the node once."""
         names = self._cluster.nodes.slots
         found: list[str] = []
         of_node: dict[str, None] = {}
@@ -185,8 +188,8 @@ class ReservationScores:
         return [*found, *of_node]
 
     def would_do_together(self, matched: list[ReservationRow]) -> bool:
-        """Whether there were room on a row of which there is too little, could all of these
-        reservations be drawn on at once."""
+        """Whether a row without enough free capacity would have enough if a pod could allocate from all
+        of these reservations at once."""
         if not matched:
             return False
         view, lacks = One(self._cluster.nodes, matched[0].row), False
@@ -199,13 +202,13 @@ class ReservationScores:
         return lacks
 
     def _figures(self, hold: ReservationRow, slot: int) -> str:
-        """Of what a restricted reservation has not enough of; cpu is counted in thousandths."""
+        """The figures of a resource that a Restricted reservation is short of; cpu in millicores."""
         asked = 1 if slot == PODS else self._by_slot[slot]
         capacity = hold.amounts.get(slot, 0) - hold.reservation.withheld.get(slot, 0)
         return IN_FIGURES.format(asked, hold.taken.get(slot, 0), capacity)
 
-    def worth(self, matched: list[ReservationRow]) -> Ints:
-        """Of a node with this reservation; the bigger the better."""
+    def scores(self, matched: list[ReservationRow]) -> Ints:
+        """The score of each reservation; higher is better."""
         holds = self._cluster.ledger.holds
         index = [hold.index for hold in matched]
         left, amounts = holds.left[:, index], holds.amounts[:, index]
@@ -223,14 +226,14 @@ class ReservationScores:
         counted[[PODS, *(slot for slot in self._sums if slot < len(counted))]] = False
         part = np.where(counted, 100 * after // np.maximum(amounts, 1), 0).sum(axis=0)
         filled = part // np.maximum(counted.sum(axis=0), 1)
-        worth: Ints = share * _STEPS + filled
+        score: Ints = share * _STEPS + filled
         orders = [hold.reservation.order for hold in matched]
         if any(orders):
-            worth += np.array([_order_worth(order) for order in orders], dtype=np.int64)
-        return worth
+            score += np.array([_order_score(order) for order in orders], dtype=np.int64)
+        return score
 
-    def worth_of(self, hold: ReservationRow) -> int:
-        """The same for one, without arrays; -1 if it does not serve."""
+    def score_of(self, hold: ReservationRow) -> int:
+        """The same for one reservation, without arrays; -1 if `serves` is false."""
         reservation, fill, asked = hold.reservation, hold.fill, self._by_slot
         remaining, named = fill.remaining, fill.named
         share = filled = 0
@@ -252,8 +255,8 @@ class ReservationScores:
             unused = remaining.get(slot, 0) - asked.get(slot, 0)
             if unused >= 0:
                 filled += 100 * (reserved - unused) // reserved
-        worth = share // self._parts * _STEPS + filled // (len(named) or 1)
-        return worth + _order_worth(reservation.order) if reservation.order else worth
+        score = share // self._parts * _STEPS + filled // (len(named) or 1)
+        return score + _order_score(reservation.order) if reservation.order else score
 
     def _shared_ports(self, reservation: ReservationInfo) -> set[Any]:
         return (
@@ -263,7 +266,7 @@ class ReservationScores:
         )
 
     def _shared_claims(self, reservation: ReservationInfo) -> bool:
-        """Whether the pod names a claim of its namespace that the reservation names too."""
+        """Whether the pod and the reservation name the same claim of one namespace."""
         if reservation.pod is None or reservation.pod.cls.namespace != self._cls.namespace:
             return False
         return not _claims(self._cls).isdisjoint(_claims(reservation.pod.cls))
@@ -278,19 +281,19 @@ def _nothing(row: int) -> list[ReservationRow]:
     return []
 
 
-def pick(worths: list[tuple[ReservationInfo, int]]) -> int:
-    """Which of a row's reservations to use, as a position in the list."""
-    ordered = [(p.order, _age(p), i) for i, (p, _) in enumerate(worths) if p.order]
+def nominate(scored: list[tuple[ReservationInfo, int]]) -> int:
+    """Which of a row's feasible reservations to nominate, as a position in the list."""
+    ordered = [(p.order, _age(p), i) for i, (p, _) in enumerate(scored) if p.order]
     if ordered:
         return min(ordered)[-1]
-    shared = [(_age(p), i) for i, (p, _) in enumerate(worths) if _is_shared(p)]
-    left = [i for i, (p, _) in enumerate(worths) if not _is_shared(p)]
+    shared = [(_age(p), i) for i, (p, _) in enumerate(scored) if _is_shared(p)]
+    left = [i for i, (p, _) in enumerate(scored) if not _is_shared(p)]
     if shared:
         left.append(min(shared)[-1])
 
     def merit(i: int) -> tuple[int, int, tuple[float, str]]:
-        reservation, worth = worths[i]
-        return -(worth % _STEPS), -(worth // _STEPS % _STEPS), _age(reservation)
+        reservation, score = scored[i]
+        return -(score % _STEPS), -(score // _STEPS % _STEPS), _age(reservation)
 
     return min(left, key=merit)
 
@@ -303,10 +306,10 @@ def _age(reservation: ReservationInfo) -> tuple[float, str]:
     return reservation.created, reservation.name
 
 
-def _order_worth(order: int) -> int:
-    """More than anything else, and the more the lower the order. A score has 64 bits, so that orders
-    are told apart one by one up to 2**36, by 64 up to 2**42 (they may be milliseconds since 1970), and
-    beyond by half a billion."""
+def _order_score(order: int) -> int:
+    """Exceeds every other score; higher for a lower order. A score has 64 bits, so orders are
+    distinct up to 2**36, in steps of 64 up to 2**42 (they may be milliseconds since 1970), and in steps
+    of half a billion beyond."""
     if not order:
         return 0
     if order < 2**36:

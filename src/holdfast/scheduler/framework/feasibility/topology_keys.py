@@ -1,24 +1,25 @@
-"""Rows told apart by their facets only.
+"""Topology keys: rows grouped by the facets that topology plugins read.
 
-Topology plugins see of a row no more than its facets: its zone, how many pods of a kind are in its
-rack. Rows with equal facets share a *key*. A cluster of thousands of nodes has a handful of keys, so a
-question about domains is put to keys, and a row costs one look-up of its key.
+InterPodAffinity and PodTopologySpread read only facets of a row: its zone, how many matching pods are
+in its rack. Rows with equal facets share a *key*. Thousands of nodes have a handful of keys, so
+topology filters and scores are computed per key, and a row costs one look-up.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.scheduler.cluster.node_table import NodeTable
+from holdfast.scheduler.cluster.pod_classes import PodClass, PodClasses
 from holdfast.scheduler.cluster.view import Cells, Facet, Many, Pick, RowValues
 
 _MANY = 256
 
 
 class KeyView(Many):
-    """Distinct keys in the place of rows."""
+    """A view whose rows are the distinct keys."""
 
     __slots__ = ("_all", "_none", "_values", "feasible", "rows")
 
@@ -26,7 +27,7 @@ class KeyView(Many):
         self._values = values
         self.rows: Cells = np.arange(keys)
         self.feasible: NDArray[np.int64] = np.zeros(keys, dtype=np.int64)
-        """How many nodes of each key passed all filters."""
+        """How many feasible nodes each key has."""
         self._all, self._none = np.ones(keys, dtype=np.bool_), np.zeros(keys, dtype=np.bool_)
         for shared in (self._all, self._none):
             shared.flags.writeable = False
@@ -52,7 +53,7 @@ class KeyView(Many):
 
 
 class TopologyKeys:
-    """The key of every row, and how many rows that fit have each key."""
+    """The key of every row, and how many feasible rows each key has."""
 
     def __init__(self, table: NodeTable, facets: Sequence[Facet]) -> None:
         self._table = table
@@ -63,10 +64,10 @@ class TopologyKeys:
         self.of: NDArray[np.intp] = np.zeros(0, dtype=np.intp)
         """The key of each row."""
         self.fitting: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
-        """How many rows of each key fit, as far as the column told."""
+        """How many rows of each key pass the node and usage filters; kept by the column."""
 
     def rebuild(self, fits: NDArray[np.bool_]) -> None:
-        """Works out every row's key. `fits` is over all rows of the table."""
+        """Computes every row's key. `fits` is over all rows of the table."""
         size = self._table.size
         for facet in self._facets:
             facet.refresh()
@@ -80,7 +81,7 @@ class TopologyKeys:
         self._view = None
 
     def stale_rows(self) -> list[int] | None:
-        """Rows whose facets changed since the last call; None if any may have."""
+        """Rows whose facets changed since the last call; None if all rows have to be looked at."""
         rows: list[int] = []
         everything = False
         for facet in self._facets:
@@ -92,7 +93,7 @@ class TopologyKeys:
         return None if everything else rows
 
     def rekey(self, rows: list[int], fits: NDArray[np.bool_]) -> None:
-        """Works out the keys of some rows anew."""
+        """Computes the keys of some rows again."""
         for row in rows:
             values = tuple([int(facet.cells[row]) for facet in self._facets])
             key = self._id.get(values)
@@ -110,12 +111,12 @@ class TopologyKeys:
                     self.fitting[key] += 1
 
     def refit(self, row: int, change: int) -> None:
-        """A row came to fit (1) or ceased to (-1)."""
+        """A row became feasible (1) or infeasible (-1)."""
         self.fitting[self.of[row]] += change
 
     @property
     def crowded(self) -> bool:
-        """Whether most keys belong to no row any more and a rebuild is worth it."""
+        """Whether most keys belong to no row any more, so that a rebuild saves memory."""
         return len(self._tuples) > _MANY and len(self._tuples) > 2 * self._table.size
 
     def view(self) -> KeyView:
@@ -127,3 +128,28 @@ class TopologyKeys:
 
     def counts(self) -> NDArray[np.int64]:
         return self.fitting[: len(self._tuples)]
+
+
+class TopologyDependencies:
+    """The pod classes that can affect a class's inter-pod affinity or topology spread constraints."""
+
+    def __init__(self, classes: PodClasses, facets: Collection[Facet]) -> None:
+        """`facets` are those that the class's filters read."""
+        self._classes = classes
+        self._facets = facets
+        self._known: dict[int, bool] = {}
+        self._all: tuple[int, list[PodClass]] = (-1, [])
+
+    def includes(self, cls: PodClass) -> bool:
+        known = self._known.get(cls.id)
+        if known is None:
+            known = self._known[cls.id] = any(facet.counts(cls) for facet in self._facets)
+        return known
+
+    def all(self, epoch: int) -> list[PodClass]:
+        """Those classes, as of `Epoch.objects`, which moves when a class appears or disappears."""
+        then, found = self._all
+        if then != epoch:
+            found = [cls for cls in self._classes if self.includes(cls)]
+            self._all = epoch, found
+        return found

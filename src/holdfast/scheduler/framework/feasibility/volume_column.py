@@ -1,11 +1,11 @@
 """The column of a class with volumes.
 
-Pods of one workload differ in the claims they name and in nothing else. Everything but their volumes is
-in the column of the plain class, which they share; a column of their own is that one narrowed to the
-rows where their volumes can be, which is cheap to make.
+Pods of a StatefulSet differ only in the claims they name, so that each is a class of its own. They
+share the column of the same class without volumes; a column with volumes is that one, narrowed to the
+rows where the volume filters pass, which is cheap to make.
 
-Scores that are normalised, or count nodes by domain, depend on which rows are left. Where volumes rule
-out a row that would do otherwise, such scores are worked out in full after all.
+Normalised scores and topology scores depend on which rows are feasible. Where the volumes rule out a
+row that is feasible without them, a complete column is computed for the class.
 """
 
 from itertools import chain
@@ -16,8 +16,8 @@ from holdfast.scheduler.cluster.cluster import Cluster
 from holdfast.scheduler.cluster.plugin_errors import RAISED
 from holdfast.scheduler.cluster.pod_classes import PodClass
 from holdfast.scheduler.cluster.view import All, One
-from holdfast.scheduler.framework.feasibility.class_rows import INFEASIBLE, Bools, Ints
-from holdfast.scheduler.framework.feasibility.columns import ClassColumn
+from holdfast.scheduler.framework.feasibility.column import ClassColumn
+from holdfast.scheduler.framework.feasibility.rows import INFEASIBLE, Bools, Ints
 from holdfast.scheduler.framework.guarded import guarded_filters
 from holdfast.scheduler.framework.interface import Filter, Need, Scope, everywhere
 from holdfast.scheduler.framework.profile import Profile
@@ -34,12 +34,12 @@ class VolumeColumn(ClassColumn):
         self._without_volumes = without_volumes
         self._plain_compiled = -1
         self._allowed: Bools = np.zeros(0, dtype=np.bool_)
-        """The rows where the volumes can be."""
+        """The rows where the volume filters pass."""
         self._everywhere = False
         self._whole: ClassColumn | None = None
         self._own: list[tuple[str, Filter]] = []
         self._checked: list[Filter] = []
-        """Those of its own that have something to check."""
+        """The volume filters that can fail on some row."""
         self._guarded_own: list[tuple[str, Filter]] | None = None
         self._is_new = True
         super().__init__(cluster, profile, cls)
@@ -91,7 +91,7 @@ class VolumeColumn(ClassColumn):
 
     @property
     def is_local(self) -> bool:
-        """A claim may be in use on any row, and for one pod only."""
+        """A ReadWriteOncePod claim in use on any row makes all rows infeasible."""
         return False
 
     @property
@@ -107,12 +107,12 @@ class VolumeColumn(ClassColumn):
         return self._guarded_own
 
     def _in_order(self, *filters: list[tuple[str, Filter]]) -> list[tuple[str, Filter]]:
-        """In the profile's order."""
+        """Filters in the profile's order."""
         order = self._profile.filter_order
         return sorted(chain(*filters), key=lambda named: order[named[0]])
 
     def _compile(self) -> None:
-        self._heed(self._ask(self._profile.volume_filters))
+        self._keep_answers(self._ask(self._profile.volume_filters))
         self._own = list(self.filters)
         self._guarded_own = None
         self._checked = [own for _, own in self._own if own.passes is not everywhere]
@@ -129,7 +129,7 @@ class VolumeColumn(ClassColumn):
 
     def refresh(self) -> None:
         try:
-            self._catch_up()
+            self._refresh()
         except RAISED as error:
             self.recover(error)
         without_volumes, whole = self._without_volumes, self._whole
@@ -141,7 +141,7 @@ class VolumeColumn(ClassColumn):
             self.has_failed()
 
     def has_failed(self) -> bool:
-        """What failed for the columns it is made of failed for this one."""
+        """A failure in a column that this one is made of is a failure of this one."""
         for other in (self._without_volumes, self._whole):
             if other is not None and other.failed_in >= 0:
                 self.failed_in = other.failed_in
@@ -149,9 +149,9 @@ class VolumeColumn(ClassColumn):
                 self.unscorable = self.unscorable or other.unscorable
         return super().has_failed()
 
-    def _catch_up(self) -> None:
+    def _refresh(self) -> None:
         if self._is_new:
-            self._is_new = False  # both columns have just been made or brought up to date
+            self._is_new = False  # both columns are up to date
         else:
             self._without_volumes.refresh()
             if self._is_outdated():
@@ -162,14 +162,14 @@ class VolumeColumn(ClassColumn):
         if not self._without_volumes.is_local:
             self.diagnosis.reset()
         if self._size != table.size or len(self._allowed) != table.capacity:
-            self._judge()
+            self._filter_rows()
             return
         if nodes.end == self._nodes_seen and usage.end == self._usage_seen:
             return
         for log, seen in ((nodes, self._nodes_seen), (usage, self._usage_seen)):
             changed = log.since(seen)
             if changed is None or len(changed) > _FEW:
-                self._judge()
+                self._filter_rows()
                 return
             self.diagnosis.outdated(changed)
             for row in changed.tolist():
@@ -179,7 +179,7 @@ class VolumeColumn(ClassColumn):
         self._nodes_seen, self._usage_seen = nodes.end, usage.end
 
     def _join(self) -> None:
-        """Puts the filters of both in the profile's order."""
+        """Joins the filters and rejections of both columns, in the profile's order."""
         self._plain_compiled = self._without_volumes.compiled
         self.constant = self._without_volumes.constant
         order = self._profile.filter_order
@@ -192,8 +192,8 @@ class VolumeColumn(ClassColumn):
         self.rejected, self.rejected_by = self.rejection
         self.diagnosis.reset()
 
-    def _judge(self) -> None:
-        """Looks at every row."""
+    def _filter_rows(self) -> None:
+        """Computes the volume filters for every row."""
         table = self._table
         self._size = table.size
         self._nodes_seen = self._cluster.epoch.nodes.end

@@ -10,10 +10,9 @@ from builders import make_node, make_pod
 from holdfast.api.meta import Object
 from holdfast.api.names import LIMIT_TO_ALLOCATABLE
 from holdfast.scheduler.cluster.epoch import RowLog
-from holdfast.scheduler.framework.feasibility import memo as alike
-from holdfast.scheduler.framework.feasibility.class_rows import INFEASIBLE
-from holdfast.scheduler.framework.feasibility.columns import ClassColumn
-from holdfast.scheduler.framework.feasibility.memo import RowMemo
+from holdfast.scheduler.framework.feasibility import rows
+from holdfast.scheduler.framework.feasibility.column import ClassColumn
+from holdfast.scheduler.framework.feasibility.rows import INFEASIBLE, RowMemo
 from storage_driving import Driver
 
 _RATIOS = ('{"cpu": "150%", "memory": 200}', '{"cpu": 120}', "{}", '{"cpu": "half"}')
@@ -44,7 +43,7 @@ def check(driver: Driver, column: ClassColumn) -> None:
 def test_rows_with_limits_fare_as_if_looked_at_for_the_first_time(
     seed: int, kept: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(alike, "KEPT", kept)
+    monkeypatch.setattr(rows, "_MEMO_ENTRIES", kept)
     rng = random.Random(seed)
     driver = Driver()
     for i in range(8):
@@ -52,7 +51,7 @@ def test_rows_with_limits_fare_as_if_looked_at_for_the_first_time(
     driver.add(make_pod("first").requests({"cpu": "1"}).limits({"cpu": "3"}).obj())
     cls = driver.cluster.pods["uid-first"].cls
     column = driver.scheduler.cycle.column(driver.scheduler.profiles[0], cls)
-    assert column._alike is not None
+    assert column._memo is not None
     for number in range(40):
         if rng.random() < 0.85:
             driver.add(a_pod(f"p{number}", rng))
@@ -61,11 +60,11 @@ def test_rows_with_limits_fare_as_if_looked_at_for_the_first_time(
         driver.round()
         check(driver, column)
     if kept > 3:
-        assert column._alike is not None and column._alike.known, "rows were remembered"
+        assert column._memo is not None and column._memo.known, "rows were remembered"
 
 
 def test_what_does_not_pay_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(alike, "KEPT", 4)
+    monkeypatch.setattr(rows, "_MEMO_ENTRIES", 4)
     log = RowLog()
     memory: RowMemo[int] = RowMemo(log)
     for key in range(4):

@@ -1,8 +1,10 @@
-"""The column of a class whose pods may draw on reservations.
+"""The column of a class that matches reservations (its pods are owners of them).
 
-Everything is as in any column, but on rows with such a reservation. There the row is looked at as if
-what the reservation has left were free, once for each of them; the best of those that will do is used,
-and says how good the row is. Rows can also be closed to the class but through a reservation.
+A row with a matched reservation is evaluated as if what is left of the reservation were free, once per
+reservation. Of those with which the row is feasible one is nominated (`reservation_scores.nominate`),
+and its score is added to the row's. A row is *open* if pods of the class may also use its free capacity
+without a reservation: not where a matched reservation is Restricted, nor if the class requires one
+(reservation affinity).
 """
 
 from collections import Counter
@@ -18,45 +20,50 @@ from holdfast.scheduler.cluster.columns import distinct
 from holdfast.scheduler.cluster.pod_classes import PodClass
 from holdfast.scheduler.cluster.reservation_table import ReservationRow
 from holdfast.scheduler.cluster.view import Cells, One, View
-from holdfast.scheduler.framework.feasibility.class_rows import INFEASIBLE, Bools, Ints
-from holdfast.scheduler.framework.feasibility.columns import ClassColumn
-from holdfast.scheduler.framework.feasibility.memo import RowMemo, amounts
+from holdfast.scheduler.framework.feasibility.column import ClassColumn
 from holdfast.scheduler.framework.feasibility.reservation_scores import (
     AllocatingOne,
     AllocatingSome,
     ReservationScores,
-    pick,
+    nominate,
+)
+from holdfast.scheduler.framework.feasibility.rows import (
+    INFEASIBLE,
+    Bools,
+    Ints,
+    RowMemo,
+    capacity_vector,
 )
 from holdfast.scheduler.framework.interface import Filter, Need, Reason, Scope
-from holdfast.scheduler.framework.plugin_names import ROOM
+from holdfast.scheduler.framework.plugin_names import NODE_RESOURCES_FIT
 from holdfast.scheduler.framework.profile import Profile
 from holdfast.scheduler.reservations import ReservationInfo
 
 NO_MATCH = "node(s) no reservations match reservation affinity"
-NONE_WILL_DO = "node(s) no reservation(s) to meet the requirements"
+NONE_FEASIBLE = "node(s) no reservation(s) to meet the requirements"
 
 
-class OwnerColumn(ClassColumn):
+class ReservationColumn(ClassColumn):
     owned = True
     made_of_others = True
 
     def __init__(self, cluster: Cluster, profile: Profile, cls: PodClass) -> None:
-        self._weak: OwnerColumn = proxy(self)
-        """For what the column owns, which should go when it is dropped: a column is large, and Python
-        looks for cycles of what is old once in an hour."""
+        self._weak: ReservationColumn = proxy(self)
+        """For what the column owns, so that no reference cycle keeps a dropped column."""
         self._chosen: dict[int, ReservationInfo] = {}
         self._managers = cluster.managers
         self._waiting = cluster.ledger.holds.waiting
         self._best_row, self._best_total = -1, 0
-        """The best row, as long as nothing changed but that row."""
+        """The best row and its total, as long as no other row changed."""
         self._open: Bools = np.zeros(0, dtype=np.bool_)
-        """The rows that can be used without a reservation too."""
+        """The rows that can be used without a reservation."""
         self.counted: tuple[Hashable, str] = (None, "")
-        """What was last said of how many reservations there are for the class, and when."""
+        """The last message on how many reservations match, and the epoch of it."""
         super().__init__(cluster, profile, cls)
 
     def best(self, among: Bools | None = None) -> int:
-        """Owners use up one reservation after the other, so the row that was best mostly still is."""
+        """As `ClassColumn.best`. Owners use up one reservation after the other, so the best row mostly
+        stays the same."""
         if among is not None or not self.is_absolute:
             return super().best(among)
         row = self._best_row
@@ -84,10 +91,12 @@ class OwnerColumn(ClassColumn):
         by_amounts = self._by_amounts and self._reservation_scores.by_amounts and self.is_absolute
         changed = self._cluster.epoch.usage
         self._score_memo: RowMemo[int | None] | None = RowMemo(changed) if by_amounts else None
-        self._alike = None  # whether a row is open is no matter of amounts
-        is_open = partial(OwnerColumn._is_open, self._weak)
-        gate = self._gate = Filter(is_open, partial(OwnerColumn._reasons, self._weak), Scope.USAGE)
-        # Who must use a reservation is told that before anything else.
+        self._memo = None  # whether a row is open does not follow from amounts
+        is_open = partial(ReservationColumn._is_open, self._weak)
+        gate = self._gate = Filter(
+            is_open, partial(ReservationColumn._reasons, self._weak), Scope.USAGE
+        )
+        # For a class that requires a reservation, this is the first reason to report.
         place = 0 if self._reservation_scores.required else len(self.filters)
         self.filters.insert(place, (self._profile.reservation_plugin, gate))
         self._usage_filters.append(is_open)
@@ -95,17 +104,18 @@ class OwnerColumn(ClassColumn):
             self._reject_before_fit()
 
     def _reject_before_fit(self) -> None:
-        """For owners what is reserved for them is free, as long as it is about the node. So where there
-        is room only if several reservations are drawn on, or one that will not do, that is why there is
-        none."""
+        """Adds a filter before NodeResourcesFit that reports the reservations of rows where the pod
+        would fit only by allocating from several of them, or from one that is infeasible."""
         names = [name for name, _ in self.filters]
-        if ROOM in names:
+        if NODE_RESOURCES_FIT in names:
             scattered = Filter(
-                partial(OwnerColumn._is_not_scattered, self._weak),
-                partial(OwnerColumn._scattered_reasons, self._weak),
+                partial(ReservationColumn._is_not_scattered, self._weak),
+                partial(ReservationColumn._scattered_reasons, self._weak),
                 Scope.USAGE,
             )
-            self.filters.insert(names.index(ROOM), (self._profile.reservation_plugin, scattered))
+            self.filters.insert(
+                names.index(NODE_RESOURCES_FIT), (self._profile.reservation_plugin, scattered)
+            )
             self._scattered = scattered
 
     def refresh(self) -> None:
@@ -132,34 +142,34 @@ class OwnerColumn(ClassColumn):
             self._open[row] = not closed
         if node_too:
             self._node_part(One(self._table, row), row)
-        alike = self._score_memo
-        if alike is not None and len(matched) < 2 and self._fits_node.item(row):
+        memo = self._score_memo
+        if memo is not None and len(matched) < 2 and self._fits_node.item(row):
             hold = matched[0] if matched else None
             special = self._managers.awake or row in self._waiting
             if not special and (hold is None or not hold.reservation.withheld):
-                self._settle_alike(alike, row, hold, closed)
+                self._store_memoized(memo, row, hold, closed)
                 return False
-        best = self._best(matched) if matched and self._fits_node.item(row) else None
+        best = self._nominated(matched) if matched and self._fits_node.item(row) else None
         if best is None:
             self._chosen.pop(row, None)
             return super()._update_one(row, False)
-        hold, view, worth = best
+        hold, view, reservation_score = best
         self._chosen[row] = hold.reservation
-        score = self._profile.reservation_weight * worth
+        score = self._profile.reservation_weight * reservation_score
         if self._node_scores:
             score += self._node_score.item(row)
         for weight, scores in self._usage_scores:
             score += weight * scores(view)
-        return self._settle(row, True, score, self._raw_scores(view) if self._normalized else ())
+        return self._store(row, True, score, self._raw_scores(view) if self._normalized else ())
 
-    def _settle_alike(
-        self, alike: RowMemo[int | None], row: int, hold: ReservationRow | None, closed: bool
+    def _store_memoized(
+        self, memo: RowMemo[int | None], row: int, hold: ReservationRow | None, closed: bool
     ) -> None:
-        """Settles a row where nothing but amounts matters: rows that have the same fare alike. Owners
-        use up one reservation after the other, and mostly these are as alike as the nodes."""
+        """Stores the result of a row where nothing but amounts matters, memoized: mostly reservations
+        are as alike as the nodes are."""
         table = self._table
-        claimed, offered = amounts(table, row)
-        known = alike.known
+        claimed, offered = capacity_vector(table, row)
+        known = memo.known
         total: int | None = None
         if hold is not None:
             reservation = hold.reservation
@@ -173,10 +183,10 @@ class OwnerColumn(ClassColumn):
             if key in known:
                 total = known[key]
             else:
-                best = self._worth(hold)
+                best = self._evaluate(hold)
                 if best is not None:
                     total = self._profile.reservation_weight * best[2] + self._scored(best[1])
-                alike.remember(key, total)
+                memo.remember(key, total)
         if hold is not None and total is not None:
             self._chosen[row] = hold.reservation
         else:
@@ -188,8 +198,8 @@ class OwnerColumn(ClassColumn):
                 view = One(table, row)
                 if all(passes(view) for passes in self._inner_filters):
                     total = self._scored(view)
-                alike.remember(key, total)
-        if not alike.worth_it:
+                memo.remember(key, total)
+        if not memo.worth_it:
             self._score_memo = None
         self._fits[row] = total is not None
         if total is not None and self._node_scores:
@@ -202,24 +212,27 @@ class OwnerColumn(ClassColumn):
             score += weight * scores(view)
         return score
 
-    def _best(self, matched: list[ReservationRow]) -> tuple[ReservationRow, AllocatingOne, int] | None:
-        """Of the reservations of one row the one to use."""
+    def _nominated(
+        self, matched: list[ReservationRow]
+    ) -> tuple[ReservationRow, AllocatingOne, int] | None:
+        """The nominated reservation of one row, as `_evaluate`; None if it is infeasible with each."""
         if len(matched) == 1:
-            return self._worth(matched[0])
-        found = [worth for hold in matched if (worth := self._worth(hold)) is not None]
+            return self._evaluate(matched[0])
+        found = [each for hold in matched if (each := self._evaluate(hold)) is not None]
         if len(found) > 1:
-            return found[pick([(hold.reservation, worth) for hold, _, worth in found])]
+            return found[nominate([(hold.reservation, score) for hold, _, score in found])]
         return found[0] if found else None
 
-    def _worth(self, hold: ReservationRow) -> tuple[ReservationRow, AllocatingOne, int] | None:
-        worth = self._reservation_scores.worth_of(hold)
-        if worth < 0:
+    def _evaluate(self, hold: ReservationRow) -> tuple[ReservationRow, AllocatingOne, int] | None:
+        """The reservation, the row as its owner sees it, and its score; None if infeasible."""
+        score = self._reservation_scores.score_of(hold)
+        if score < 0:
             return None
         view = AllocatingOne(self._table, self._cluster.ledger, hold)
         for passes in self._inner_filters:
             if not passes(view):
                 return None
-        return hold, view, worth
+        return hold, view, score
 
     def _update_all(self) -> None:
         self._update_many(np.arange(self._size), node_too=True)
@@ -239,17 +252,17 @@ class OwnerColumn(ClassColumn):
             self._score_reservations(pairs)
 
     def _score_reservations(self, pairs: list[ReservationRow]) -> None:
-        """Settles rows whose node suits and that have reservations which would serve."""
+        """Stores the results of rows that pass the node filters and have these reservations."""
         view = AllocatingSome(self._table, self._cluster.ledger, pairs)
         ok = view.full(True)
         for passes in self._inner_filters:
             ok = ok & passes(view)
-        worth = self._reservation_scores.worth(pairs)
+        reservation_score = self._reservation_scores.scores(pairs)
         local = self._node_score[view.rows] if self._node_scores else 0
         for weight, scores in self._usage_scores:
             local = local + weight * scores(view)
-        local = local + self._profile.reservation_weight * worth
-        best = self._picked(pairs, np.flatnonzero(ok & view.full(True)).tolist(), worth)
+        local = local + self._profile.reservation_weight * reservation_score
+        best = self._picked(pairs, np.flatnonzero(ok & view.full(True)).tolist(), reservation_score)
         if not best:
             return
         self._chosen.update((pairs[i].row, pairs[i].reservation) for i in best)
@@ -267,20 +280,20 @@ class OwnerColumn(ClassColumn):
         if self._keys is None:
             self._normalize(at)
 
-    def _picked(self, pairs: list[ReservationRow], good: list[int], worth: Ints) -> list[int]:
-        """Of each row's reservations that will do the one to use, all as positions."""
+    def _picked(self, pairs: list[ReservationRow], good: list[int], scores: Ints) -> list[int]:
+        """The nominated reservation of each row, of those that are feasible; all as positions."""
         if len({pairs[i].row for i in good}) == len(good):
             return good
         by_row: dict[int, list[int]] = {}
         for i in good:
             by_row.setdefault(pairs[i].row, []).append(i)
         return [
-            there[pick([(pairs[i].reservation, int(worth[i])) for i in there])]
+            there[nominate([(pairs[i].reservation, int(scores[i])) for i in there])]
             for there in by_row.values()
         ]
 
     def against(self, hold: ReservationRow) -> list[str]:
-        """What stands in the way of drawing on a reservation; nothing if the pod could."""
+        """Why a pod of the class cannot allocate from a reservation; empty if it can."""
         found = self._reservation_scores.texts([hold])
         if found:
             return found
@@ -288,9 +301,9 @@ class OwnerColumn(ClassColumn):
         for (_, bare), (_, test) in zip(self.filters, self.guarded_filters, strict=True):
             if bare not in (self._gate, self._scattered) and not test.passes(view):
                 return [reason.text for reason in test.reasons(view) if reason.rows]
-        return [] if self._reservation_scores.serves(hold) else [NONE_WILL_DO]
+        return [] if self._reservation_scores.serves(hold) else [NONE_FEASIBLE]
 
-    # Rows that can be used through a reservation only
+    # Reasons of rows that need a reservation
 
     def _has_restricted(self, matched: list[ReservationRow]) -> bool:
         if len(matched) == 1:
@@ -306,9 +319,9 @@ class OwnerColumn(ClassColumn):
         for row in rows[~self._open[rows]].tolist():
             matched = self._reservation_scores.on(row)
             found[row] = self._reservation_scores.texts(matched) or [
-                NONE_WILL_DO if matched else NO_MATCH
+                NONE_FEASIBLE if matched else NO_MATCH
             ]
-        return _counted(view, found)
+        return _reasons_by_rows(view, found)
 
     def _is_not_scattered(self, view: View) -> Cells:
         if isinstance(view.rows, int):
@@ -317,7 +330,7 @@ class OwnerColumn(ClassColumn):
         return view.full(True) & ~np.isin(view.rows, scattered)
 
     def _scattered_reasons(self, view: View) -> list[Reason]:
-        return _counted(view, self._all_scattered(view))
+        return _reasons_by_rows(view, self._all_scattered(view))
 
     def _all_scattered(self, view: View) -> dict[int, list[str]]:
         on: dict[int, list[ReservationRow]] = {}
@@ -334,19 +347,19 @@ class OwnerColumn(ClassColumn):
         )
 
 
-def _counted(view: View, found: dict[int, list[str]]) -> list[Reason]:
-    """The reasons of each row, which may be several times the same."""
+def _reasons_by_rows(view: View, found: dict[int, list[str]]) -> list[Reason]:
+    """Reasons by rows; one text may apply to a row several times."""
     rows: dict[tuple[str, int], set[int]] = {}
     for row, texts in found.items():
         for text, times in Counter(texts).items():
             rows.setdefault((text, times), set()).add(row)
     return [
-        Reason(text, _among(view, there), resolvable=text != NO_MATCH, times=times)
+        Reason(text, _is_among(view, there), resolvable=text != NO_MATCH, times=times)
         for (text, times), there in rows.items()
     ]
 
 
-def _among(view: View, rows: set[int]) -> Cells:
+def _is_among(view: View, rows: set[int]) -> Cells:
     if isinstance(view.rows, int):
         return view.rows in rows
     return np.isin(view.rows, list(rows))

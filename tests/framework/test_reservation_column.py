@@ -8,9 +8,9 @@ import random
 import pytest
 
 from holdfast.scheduler.cluster.reservation_table import ReservationRow
-from holdfast.scheduler.framework.feasibility import memo as alike
-from holdfast.scheduler.framework.feasibility.class_rows import INFEASIBLE
-from holdfast.scheduler.framework.feasibility.owner_column import OwnerColumn
+from holdfast.scheduler.framework.feasibility import rows
+from holdfast.scheduler.framework.feasibility.reservation_column import ReservationColumn
+from holdfast.scheduler.framework.feasibility.rows import INFEASIBLE
 from reservations.little_world import LittleWorld, Raw, node, pod, reservation
 
 _ORDER = "scheduling.koordinator.sh/reservation-order"
@@ -34,18 +34,18 @@ def an_owner(name: str, cpu: str = "1") -> Raw:
     return pod(name, "a", requests={"cpu": cpu, "memory": "1G"})
 
 
-def kept_column(world: LittleWorld, name: str) -> OwnerColumn:
+def kept_column(world: LittleWorld, name: str) -> ReservationColumn:
     scheduler = world.scheduler
     cls = scheduler.cluster.pods[f"pod-{name}"].cls
     column = scheduler.cycle.column(scheduler.profiles[0], cls)
-    assert isinstance(column, OwnerColumn)
+    assert isinstance(column, ReservationColumn)
     return column
 
 
-def check(world: LittleWorld, column: OwnerColumn) -> None:
+def check(world: LittleWorld, column: ReservationColumn) -> None:
     """What is kept of every row against a column that never saw a row before."""
     column.refresh()
-    fresh = OwnerColumn(world.scheduler.cluster, world.scheduler.profiles[0], column.cls)
+    fresh = ReservationColumn(world.scheduler.cluster, world.scheduler.profiles[0], column.cls)
     fresh.refresh()
     assert column.fits.tolist() == fresh.fits.tolist()
     assert column.totals()[column.fits].tolist() == fresh.totals()[fresh.fits].tolist()
@@ -56,7 +56,7 @@ def check(world: LittleWorld, column: OwnerColumn) -> None:
             assert column.reservation_uid(row) == fresh.reservation_uid(row)
 
 
-def live(world: LittleWorld, rng: random.Random, steps: int) -> OwnerColumn:
+def live(world: LittleWorld, rng: random.Random, steps: int) -> ReservationColumn:
     """Owners of two sizes and strangers come and go, reservations too, and nodes change."""
     world.put(an_owner("first"))
     column = kept_column(world, "first")
@@ -92,7 +92,7 @@ def test_rows_fare_as_if_looked_at_for_the_first_time(seed: int, alike: bool) ->
 def test_it_makes_no_difference_when_the_memory_is_full(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(alike, "KEPT", 3)
+    monkeypatch.setattr(rows, "_MEMO_ENTRIES", 3)
     rng = random.Random(seed)
     world = LittleWorld(
         *(node(f"n{i}") for i in range(6)),
@@ -113,13 +113,13 @@ def test_rows_that_are_alike_are_looked_at_once(monkeypatch: pytest.MonkeyPatch)
         ),
     )
     looked = []
-    whole = OwnerColumn._worth
+    whole = ReservationColumn._evaluate
 
-    def worth(self: OwnerColumn, hold: ReservationRow) -> object:
+    def evaluate(self: ReservationColumn, hold: ReservationRow) -> object:
         looked.append(hold.row)
         return whole(self, hold)
 
-    monkeypatch.setattr(OwnerColumn, "_worth", worth)
+    monkeypatch.setattr(ReservationColumn, "_evaluate", evaluate)
     for number in range(8):
         world.put(an_owner(f"early-{number}"))
     assert looked, "the first row's states are not known yet"

@@ -1,0 +1,348 @@
+"""What the plugins of a profile answer about a pod class, and until when their answers hold.
+
+`PluginAnswers` collects the answers, sorted by what their formulas depend on (`Scope`). `CompiledClass`
+keeps them, knows when plugins have to be asked again, and turns what a plugin raises into a rejection.
+"""
+
+from collections.abc import Callable, Collection, Hashable, Iterable
+from typing import Any
+from weakref import ref
+
+from holdfast.api.errors import HoldfastError
+from holdfast.scheduler.cluster.cluster import Cluster
+from holdfast.scheduler.cluster.plugin_errors import RAISED, said
+from holdfast.scheduler.cluster.pod_classes import PodClass
+from holdfast.scheduler.cluster.view import Cells, Facet, One, View
+from holdfast.scheduler.framework.checked_answers import (
+    Fail,
+    ScoreFormula,
+    checked_answer,
+    checked_score,
+)
+from holdfast.scheduler.framework.feasibility.normalized_scores import Normalized
+from holdfast.scheduler.framework.guarded import guarded_answer, guarded_filters, guarded_score
+from holdfast.scheduler.framework.interface import (
+    Filter,
+    Plugin,
+    Reason,
+    Rejected,
+    Scope,
+    Score,
+    Settled,
+    Version,
+    everywhere,
+)
+from holdfast.scheduler.framework.plugin_names import STARVATION_FILTER
+from holdfast.scheduler.framework.profile import Profile
+from holdfast.scheduler.jobs.starvation_holds import is_hold
+
+NO_RESERVATIONS = 'profile "{}" has no Reservation plugin, so it schedules no reservations'
+
+_SCORING = ("PreScore", "Score", "NormalizeScore")
+"""Extension points where a failure matters only if more than one node is feasible."""
+
+Asked = tuple[Version, Any]
+"""A version of an answer, and its value when the plugin was asked."""
+
+
+class PluginAnswers:
+    """Scores are sorted by what they change with, each with its weight."""
+
+    def __init__(self, cls: PodClass, fail: Fail, foreign: Collection[str], is_guarded: bool) -> None:
+        """`fail` is told of whatever plugins raise; see `holdfast.scheduler.framework.guarded`.
+        `foreign` are the names of those whose answers are checked."""
+        self._cls = cls
+        self._fail = fail
+        self._foreign = foreign
+        self._is_guarded = is_guarded
+        self._checks = is_guarded or bool(foreign)
+        """Whether answers are wrapped before they are used."""
+        self.rejected: Rejected | None = None
+        self.rejected_by = ""
+        self.unscorable: tuple[Rejected, str] | None = None
+        """Why nodes cannot be scored for the class, and the plugin that says so."""
+        self.filters: list[tuple[str, Filter]] = []
+        """In the profile's order, by the plugin's name."""
+        self.versions: list[tuple[Plugin | None, Version]] = []
+        """What the answers depend on, with the plugins that say so."""
+        self.constant = 0
+        """The score that is the same for all rows."""
+        self.node_scores: list[tuple[int, Any]] = []
+        self.usage_scores: list[tuple[int, Any]] = []
+        self.key_scores: list[tuple[int, Score]] = []
+        self.normalized: list[Normalized] = []
+        self.checked_scores: list[ScoreFormula] = []
+        """The formulas of plugins from outside, whose scores may be out of range."""
+        self._by_usage: list[Score] = []
+
+    def reject(self, message: str) -> None:
+        """No node is feasible, whatever plugins answer."""
+        self.rejected = Rejected(message)
+
+    def filter_by(self, plugins: Iterable[Plugin]) -> None:
+        """Asks plugins which nodes are feasible."""
+        cls, checks = self._cls, self._checks
+        for plugin in plugins:
+            if plugin.reads_objects:
+                self._note_objects(plugin)
+            try:
+                answer: Filter | Rejected | None = plugin.filter(cls)
+                if answer is None:
+                    continue
+                if checks:
+                    answer = self._checked(plugin, answer)
+            except RAISED as error:
+                answer = self._failed(plugin, error)
+                if answer is None:
+                    continue
+            if answer.version is not None:
+                self.versions.append((plugin, answer.version))
+            if isinstance(answer, Rejected):
+                if self.rejected is None:
+                    self.rejected, self.rejected_by = answer, plugin.name
+            elif answer.passes is not everywhere:
+                self.filters.append((plugin.name, answer))
+
+    def _checked(self, plugin: Plugin, answer: Filter | Rejected) -> Filter | Rejected:
+        if plugin.name in self._foreign:
+            return checked_answer(plugin, answer, self._fail)
+        return guarded_answer(plugin, answer, self._fail) if self._is_guarded else answer
+
+    def _failed(self, plugin: Plugin, error: BaseException) -> Rejected | None:
+        """Rejects the class where the error says that the pod is invalid; else the plugin failed."""
+        if isinstance(error, HoldfastError) and plugin.name not in self._foreign:
+            return Rejected(said(plugin.name, "PreFilter", error), error=True)
+        self._fail(plugin, "PreFilter", error)
+        return None
+
+    def score_by(self, scorers: Iterable[tuple[Plugin, int]]) -> None:
+        """Asks plugins how to score nodes."""
+        for scorer, weight in scorers:
+            if scorer.reads_objects:
+                self._note_objects(scorer)
+            try:
+                score = scorer.score(self._cls)
+                if score is not None and scorer.name in self._foreign:
+                    score = checked_score(scorer, score, self._fail)
+                    assert isinstance(score.score, ScoreFormula)
+                    self.checked_scores.append(score.score)
+                elif score is not None and self._is_guarded:
+                    score = guarded_score(scorer, score, self._fail)
+            except RAISED as error:
+                if not isinstance(error, HoldfastError) or scorer.name in self._foreign:
+                    self._fail(scorer, "PreScore", error)
+                elif self.rejected is None and self.unscorable is None:
+                    text = said(scorer.name, "PreScore", error)
+                    self.unscorable = Rejected(text, error=True), scorer.name
+                continue
+            if score is not None:
+                if score.version is not None:
+                    self.versions.append((scorer, score.version))
+                self._take(score, weight)
+
+    def _note_objects(self, plugin: Plugin) -> None:
+        """What a plugin answers, even that there is nothing to check, may change with what it reads."""
+        self.versions.append((plugin, Settled(plugin.handle.version_of(*plugin.reads_objects))))
+
+    def _take(self, score: Score, weight: int) -> None:
+        if score.constant is not None:
+            self.constant += weight * score.constant
+            return
+        if score.scope is Scope.TOPOLOGY:
+            self.key_scores.append((weight, score))
+            return
+        if score.scope is Scope.USAGE:
+            self._by_usage.append(score)
+        if score.normalize is not None:
+            self.normalized.append(Normalized(score, weight, score.normalize))
+        elif score.scope is Scope.NODE:
+            self.node_scores.append((weight, score.score))
+        else:
+            self.usage_scores.append((weight, score.score))
+
+    def passing(self, scope: Scope) -> list[Callable[[Any], Any]]:
+        return [f.passes for _, f in self.filters if f.scope is scope]
+
+    @property
+    def only(self) -> list[frozenset[str]]:
+        """The names of the only nodes that can be feasible, by each filter that knows them."""
+        return [f.only for _, f in self.filters if f.only is not None]
+
+    @property
+    def facets(self) -> list[Facet]:
+        """The facets of rows that topology filters and scores read."""
+        filtering = [facet for _, f in self.filters for facet in f.facets]
+        return filtering + [facet for _, score in self.key_scores for facet in score.facets]
+
+    @property
+    def by_usage(self) -> list[Filter | Score]:
+        """The filters and scores that are computed again when pods come and go on a row."""
+        return [*(f for _, f in self.filters if f.scope is Scope.USAGE), *self._by_usage]
+
+    def asked(self) -> tuple[list[Asked], list[Asked]]:
+        """The versions of the answers with their values now: those that may change at any time, and
+        those that change only with `Epoch.objects`."""
+        try:
+            asked = [(version, version()) for _, version in self.versions]
+        except RAISED:
+            asked = [(version, self._now(plugin, version)) for plugin, version in self.versions]
+        settled = [pair for pair in asked if isinstance(pair[0], Settled)]
+        return [pair for pair in asked if not isinstance(pair[0], Settled)], settled
+
+    def _now(self, plugin: Plugin | None, version: Version) -> Hashable:
+        try:
+            return version()
+        except RAISED as error:
+            if plugin is None:
+                raise
+            self._fail(plugin, "PreFilter", error)
+            return None
+
+
+class CompiledClass:
+    """The answers about one class under one profile."""
+
+    has_checked_scores = False
+    """Whether plugins from outside score nodes for the class."""
+    compiled = 0
+    """How often the plugins were asked."""
+    rejected: Rejected | None = None
+    """Why no node is feasible: what a plugin answered, or that one failed."""
+    rejected_by = ""
+    rejection: tuple[Rejected | None, str] = None, ""
+    """What a plugin answered, and which one."""
+    unscorable: tuple[Rejected, str] | None = None
+    """Why nodes cannot be scored for the class, and the plugin that says so."""
+    failure: tuple[Rejected, str] | None = None
+    """What a plugin raised that was asked which nodes are feasible, and which one."""
+    failed_in = -1
+    """The round in which a plugin failed last; it is asked again in the next one."""
+    _is_guarded = False
+    """Whether a formula of one of Holdfast's own plugins raised; see `framework.guarded`."""
+    _guarded_filters: list[tuple[str, Filter]] | None = None
+    """Made when they are first asked for."""
+    _versions: list[Asked]
+    _settled: list[Asked]
+
+    def __init__(self, cluster: Cluster, profile: Profile, cls: PodClass) -> None:
+        self._cluster = cluster
+        self._epoch = cluster.epoch
+        self._profile = profile
+        self.cls = cls
+        self._fail = _failure_handler(self)
+        self.filters: list[tuple[str, Filter]] = []
+        """In the profile's order, by the plugin's name. Their formulas may raise; whoever computes with
+        them outside of `refresh` takes `guarded_filters`."""
+
+    @property
+    def guarded_filters(self) -> list[tuple[str, Filter]]:
+        """The filters, with formulas that never raise."""
+        found = self._guarded_filters
+        if found is None:
+            found = self._guarded_filters = self._guard()
+        return found
+
+    def _guard(self) -> list[tuple[str, Filter]]:
+        return guarded_filters(self.filters, self._profile.plugins, self._fail)
+
+    def _ask(self, plugins: list[Plugin]) -> PluginAnswers:
+        """Asks plugins which nodes are feasible."""
+        self.compiled += 1
+        if self.failed_in != self._cluster.plugin_errors.round:
+            self.failure, self.unscorable, self.failed_in = None, None, -1
+        answers = PluginAnswers(self.cls, self._fail, self._profile.foreign, self._is_guarded)
+        if self.cls.owner_spec_id >= 0 and not self._profile.reservation_plugin:
+            answers.reject(NO_RESERVATIONS.format(self._profile.scheduler_name))
+        answers.filter_by(plugins)
+        return answers
+
+    def _answers(self) -> PluginAnswers:
+        """Asks all plugins."""
+        answers = self._ask(self._profile.filters)
+        filter_versions = add_starvation_filter(self._cluster, self._profile, self.cls, answers.filters)
+        answers.versions += [(None, version) for version in filter_versions]
+        answers.score_by(self._profile.scorers)
+        return answers
+
+    def _keep_answers(self, answers: PluginAnswers) -> None:
+        """Keeps rejections, filters and versions."""
+        self.rejection = answers.rejected, answers.rejected_by
+        self.rejected, self.rejected_by = self.rejection
+        if answers.unscorable is not None:
+            self.unscorable = answers.unscorable
+        self.filters[:] = answers.filters
+        self._guarded_filters = None
+        self._versions, self._settled = answers.asked()
+        self._objects_seen = self._epoch.objects
+
+    def plugin_failed(self, plugin: Plugin, point: str, error: BaseException) -> None:
+        """Event handler for a plugin that raised, or gave an invalid answer. A failure to score
+        matters only if more than one node is feasible."""
+        errors = self._cluster.plugin_errors
+        message = errors.note(plugin.name, point, error)
+        self.failed_in = errors.round
+        rejected = Rejected(message, error=True), plugin.name
+        if point not in _SCORING:
+            self.failure = self.failure or rejected
+        elif self.unscorable is None:
+            self.unscorable = rejected
+
+    def has_failed(self) -> bool:
+        """Whether a plugin failed for the class since it was last asked about it."""
+        return self.failed_in >= 0
+
+    def _is_outdated(self) -> bool:
+        """Whether plugins may answer differently now."""
+        for version, seen in self._versions:
+            if version() != seen:
+                return True
+        if self._objects_seen != self._epoch.objects:
+            for version, seen in self._settled:
+                if version() != seen:
+                    return True
+            self._objects_seen = self._epoch.objects
+        return False
+
+
+def _failure_handler(compiled: CompiledClass) -> Fail:
+    """Reports a failed plugin to the class. Answers keep the handler, which must not keep the class:
+    a column is large, and reference cycles are collected late."""
+    known = ref(compiled)
+
+    def fail(plugin: Plugin, point: str, error: BaseException) -> None:
+        known_class = known()
+        if known_class is not None:
+            known_class.plugin_failed(plugin, point, error)
+
+    return fail
+
+
+RESERVED = "node(s) resource was(were) reserved"
+
+
+def add_starvation_filter(
+    cluster: Cluster, profile: Profile, cls: PodClass, filters: list[tuple[str, Filter]]
+) -> list[Version]:
+    """Adds the filter that keeps other pods off nodes with starvation holds, if the reserve action is
+    configured to; returns what its presence depends on. It stands before NodeResourcesFit, so that its
+    reason is the one reported. Pods that request nothing, and the pod a node is held for, pass."""
+    holds = cluster.jobs.holds
+    if not holds.bars_nodes or not cls.requests or is_hold(cls):
+        return []
+    if holds:
+
+        def barred(view: View) -> Cells:
+            if isinstance(view, One):
+                return holds.bars(cls, view.rows)
+            return view.take(holds.barred_to(cls))
+
+        def passes(view: View) -> Cells:
+            return view.negate(barred(view))
+
+        def reasons(view: View) -> list[Reason]:
+            return [Reason(RESERVED, barred(view), resolvable=False)]
+
+        order = profile.filter_order
+        place = sum(order.get(name, -1) < order[STARVATION_FILTER] for name, _ in filters)
+        filters.insert(place, (STARVATION_FILTER, Filter(passes, reasons, Scope.USAGE)))
+    return [Settled(lambda: bool(holds))]
