@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from reservations.little_world import LittleWorld, Raw, node, pod
+from reservations.little_world import LittleWorld, Raw, node, pod, reservation
 from reservations.preempting import (
     CAN_PREEMPT,
     PRIORITY,
@@ -194,6 +194,25 @@ def test_a_restart_in_the_middle_changes_nothing(mode: Raw | None) -> None:
     if mode is not None:
         world.delete("Reservation", "low")
     assert (names(world), world.phase("high")) == (["high"], "Available")
+
+
+@pytest.mark.parametrize("mode", [None, SOFT_MODE])
+@pytest.mark.parametrize("kind", ["Pod", "Reservation"])
+def test_a_preemptor_that_fits_beside_its_victims_waits_for_them_no_more(
+    mode: Raw | None, kind: str
+) -> None:
+    """The victim lives; softly evicted, it is still said on it that it has to go."""
+    other = pod("other", cpu="4") if kind == "Pod" else reservation("other", cpu="4")
+    world = LittleWorld(node("n0", cpu="8"), low(), pod("owner", "low", cpu="2"), preemption=mode)
+    world.graceful = True
+    world.put(other).put(high(cpu="4"))
+    assert world.phase("high") == "Waiting"
+    world.delete(kind, "other")
+    assert (world.phase("high"), world.phase("low")) == ("Available", "Available")
+    if mode is None:
+        world.delete("Pod", "owner")
+        world.put(pod("owner2", "low", cpu="4"))
+        assert world.reservation_of("owner2") == "low"
 
 
 def test_both_sides_are_told() -> None:

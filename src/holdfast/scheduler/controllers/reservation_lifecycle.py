@@ -105,7 +105,7 @@ class ReservationLifecycle:
                 )
             if reservation.clears:
                 reservation.message = self._reservations.awaited(reservation)
-            if reservation.waiting and self._may_have_it(reservation):
+            if reservation.waiting and self._reservations.has_room(reservation):
                 self._reservations.available(reservation)
                 self._tell(reservation, "Available", f"There is room for {reservation.name} on {node}")
         elif reservation.preemptor and not reservation.error:
@@ -118,10 +118,6 @@ class ReservationLifecycle:
             self._invalid.pop(reservation.uid, None)
         self._write(reservation, now)
         self._timers.set(reservation.uid, expires)
-
-    def _may_have_it(self, reservation: ReservationInfo) -> bool:
-        """Whether there is what it waits for: the room, and nobody any more who has to go for it."""
-        return not self._reservations.awaits(reservation) and self._reservations.has_room(reservation)
 
     def _is_needless(self, reservation: ReservationInfo) -> bool:
         """Whether preempted room is held for a pod that is gone, or has or looks for another place."""

@@ -116,11 +116,10 @@ class ReservationPreemption(ClusterPlugin):
         reservation, reservations = pod.reservation, self.cluster.reservations
         if reservation is None or not reservation.clears or self._soft or reservation.pre_allocation:
             return FINE
-        awaited = reservations.awaits(reservation)
-        if any(reservations.allocated_pods(victim) for victim in awaited):
-            return FINE
-        if not awaited and reservations.has_room(reservation):
+        if reservations.has_room(reservation):
             reservations.available(reservation)
+            return FINE
+        if any(reservations.allocated_pods(victim) for victim in reservations.awaits(reservation)):
             return FINE
         if pod.uid not in self._patient:
             self._patient = {uid: t for uid, t in self._patient.items() if uid in reservations.known}
