@@ -1,6 +1,7 @@
 """Every plugin, ours and one from outside, raises at each of its extension points on each path to them:
-its pod is rejected by name, other pods are bound, nothing is left behind, and when the plugin has come
-to its senses the pod is bound."""
+its pod is rejected by name, other pods are bound, nothing is left behind, and when the plugin no longer
+raises the pod is bound. For each point there is a path on which every plugin must have raised there, so
+that no combination passes because it was never tried."""
 
 from __future__ import annotations
 
@@ -24,6 +25,7 @@ from holdfast.plugin import (
     Outcome,
     Plugin,
     PodClass,
+    Reason,
     Rejected,
     Scope,
     Score,
@@ -94,6 +96,17 @@ class ForeignVolumes(Foreign):
     reads_volumes = True
 
 
+class Refusing(Plugin):
+    """Has pods give their nodes back, after every plugin has reserved them."""
+
+    name = "Refusing"
+    refuses = False
+
+    def permit(self, pod: PodRecord, row: int) -> Outcome:
+        refused = self.refuses and pod.cls.labels.get("refused")
+        return Outcome("refused", retry=True) if refused else FINE
+
+
 class ForeignSort(Plugin):
     name = "ForeignSort"
 
@@ -136,8 +149,10 @@ ONLY_REPORTED = {
 
 
 SCORING = FORMULAS["score"]
-NO_NODE = ("reasons", "post_filter")
+NO_NODE = ("post_filter",)
 """Asked only while no node is feasible: when one is the pod is bound."""
+REJECTING = ("reasons", "watches")
+"""Asked only about pods that the plugin rejects."""
 
 
 def points_of(plugin: type[Plugin]) -> list[str]:
@@ -157,13 +172,14 @@ class Fault:
         """Only for views of "one" row, or in a dry run ("tried"): in a transaction of the ledger."""
         self.hits = 0
         method = next((m for m, points in FORMULAS.items() if point in points), point)
-        wrap = getattr(self, f"_{method}", self._method)
-        setattr(plugin, method, wrap(getattr(plugin, method)))
+        for each in dict.fromkeys((method, *(("filter",) if point in REJECTING else ()))):
+            wrap = getattr(self, f"_{each}", self._method)
+            setattr(plugin, each, wrap(getattr(plugin, each)))
 
     def _hit(self, view: Any = None) -> None:
         if not self.is_on or (self.when == "tried" and not self._ledger._depth):
             return
-        if view is not None and self.when == "one" and not view.single:
+        if view is not None and self.when == "one" and len(view) > 1:
             return
         self.hits += 1
         raise RuntimeError(BOOM)
@@ -198,15 +214,34 @@ class Fault:
             self._hit(view)
             return answer.passes(view)
 
-        def reasons(view: View) -> Any:
-            self._hit(view)
-            return answer.reasons(view)
-
         if self._point == "Filter":
             return {"passes": passes}
-        if self._point == "reasons":
-            return {"reasons": reasons}
+        if self._point in REJECTING:
+            return self._rejecting(answer)
         return {"version": self._version(answer.version)}
+
+    def _rejecting(self, answer: Filter) -> dict[str, Any]:
+        """Every row is rejected while the fault is on."""
+
+        def passes(view: View) -> Cells:
+            return view.full(False) if self.is_on else answer.passes(view)
+
+        def reasons(view: View) -> Any:
+            if self._point == "reasons":
+                self._hit(view)
+            return [Reason("rejected", view.full(True))] if self.is_on else answer.reasons(view)
+
+        def version() -> Any:
+            return self.is_on, None if answer.version is None else answer.version()
+
+        return {
+            "passes": passes,
+            "reasons": reasons,
+            "version": version,
+            "needs": None,
+            "kind": None,
+            "only": None,
+        }
 
     def _version(self, real: Any) -> Any:
         def version() -> Any:
@@ -233,10 +268,10 @@ class Fault:
 
             if self._point == "Score":
                 return msgspec.structs.replace(answer, score=score)
-            normalize = answer.normalize
-            if normalize is None or self._point == "PreScore":
+            if self._point == "PreScore":
                 return answer
-            return msgspec.structs.replace(answer, normalize=Normalizing(self, normalize))
+            normalize = Normalizing(self, answer.normalize or ByRange())
+            return msgspec.structs.replace(answer, normalize=normalize)
 
         return asked
 
@@ -260,8 +295,9 @@ class Normalizing:
 
 
 @cache
-def setup_of(sorts: str = "PrioritySort") -> SchedulerFactory:
+def setup_of(sorts: str, starve_after: str) -> SchedulerFactory:
     names = [name for name in PLUGINS if name not in ("ForeignSort", "DefaultBinder")]
+    names.append(Refusing.name)
     plugins = {
         "multiPoint": {"enabled": [{"name": name} for name in names]},
         "queueSort": {"disabled": [{"name": "*"}], "enabled": [{"name": sorts}]},
@@ -270,15 +306,24 @@ def setup_of(sorts: str = "PrioritySort") -> SchedulerFactory:
             "enabled": [{"name": n} for n in BINDERS],
         },
     }
-    mapping = {"apiVersion": API_VERSION, "kind": KIND, "profiles": [{"plugins": plugins}]}
-    registry = Registry([*IN_TREE, *OUTSIDE])
+    starving = {"starvingJobTimeThreshold": starve_after, "reservedNodePercent": 100}
+    actions = [{"name": name} for name in ("allocate", "backfill", "reserve", "preempt", "reclaim")]
+    actions[2]["arguments"] = starving
+    mapping = {
+        "apiVersion": API_VERSION,
+        "kind": KIND,
+        "profiles": [{"plugins": plugins}],
+        "actions": actions,
+    }
+    registry = Registry([*IN_TREE, *OUTSIDE, Refusing])
     return SchedulerFactory(load(mapping, registry.implements()), registry)
 
 
 class Stage:
     def __init__(self, plugin: str, point: str) -> None:
         self.point, self.plugin = point, plugin
-        setup = setup_of(plugin if point == "sort_key" else "PrioritySort")
+        sorts = plugin if point == "sort_key" else "PrioritySort"
+        setup = setup_of(sorts, "10s" if point == "node_order_on_resource" else "48h")
         self.simulation = Simulation(Scenario((), ()), setup, audit=True)
         self.world = self.simulation.world
         self.fault = Fault(self.scheduler.profiles[0].plugins[plugin], point)
@@ -477,6 +522,51 @@ def gang_preempts(stage: Stage) -> Act:
     return Act(("g0", "g1"), ("other",))
 
 
+def refused(stage: Stage) -> Act:
+    """Another plugin refuses the pod after all have reserved it."""
+    refusing = stage.scheduler.profiles[0].plugins[Refusing.name]
+    refusing.refuses = True
+    stage.add(node("a"), node("b")).fail()
+    stage.add(doomed(labels={"refused": "yes"}), pod("other", cpu=1)).settle()
+    refusing.refuses = False
+    return Act(("doomed",), ("other",), has_choice=True)
+
+
+def still_infeasible(stage: Stage) -> Act:
+    """A pod that preemption cannot help waits, and something changes that does not help it either."""
+    stage.add(node("a", cpu=2), pod("va", cpu=2, on="a"), pod("other", cpu=0)).settle()
+    stage.add(doomed(cpu=2)).settle().fail()
+    stage.add(node("small", cpu=1)).settle(30)
+    return Act(("doomed",), ("other",))
+
+
+def storage_changes(stage: Stage) -> Act:
+    """A claim comes that has nothing to do with the volumes of a pod that waits."""
+    stage.add(node("a"), node("b")).fail()
+    volume = {"name": "v", "csi": {"driver": "example.com"}}
+    stage.add(doomed(volumes=[volume]), pod("other", cpu=1, volumes=[volume])).settle()
+    stage.add(
+        {
+            "apiVersion": "v1",
+            "kind": "PersistentVolumeClaim",
+            "metadata": {"name": "unrelated", "namespace": "default"},
+            "spec": {
+                "accessModes": ["ReadWriteOnce"],
+                "storageClassName": "none",
+                "resources": {"requests": {"storage": "1Gi"}},
+            },
+        }
+    ).settle()
+    return Act(("doomed",), ("other",), has_choice=True)
+
+
+def starving(stage: Stage) -> Act:
+    """A pod that has waited for long gets a node held for it."""
+    stage.add(node("a", cpu=2), pod("va", cpu=2, on="a"), pod("other", cpu=0)).settle().fail()
+    stage.add(doomed(cpu=2)).settle(60)
+    return Act(("doomed",), ("other",))
+
+
 def explained(stage: Stage) -> Act:
     """What it takes to say why a pod waits, while the plugin fails."""
     stage.add(node("a", cpu=2), pod("there", cpu=1, on="a")).settle()
@@ -506,8 +596,25 @@ PATHS = (
     owner,
     gang,
     gang_preempts,
+    refused,
+    still_infeasible,
+    storage_changes,
+    starving,
     explained,
 )
+
+REACHED_BY: dict[str, Callable[[Stage], Act]] = {
+    **dict.fromkeys(points_of(Foreign), any_rows),
+    "sort_key": any_rows,
+    "post_filter": beside_nominated,
+    "can_preempt_for": still_infeasible,
+    "watches": storage_changes,
+    "node_order_on_resource": starving,
+    "unreserve": refused,
+}
+"""The path on which each plugin that has the point raises there. Other paths may reach it, too."""
+ELSEWHERE = {("Reservation", "bind"): reserve_pod}
+"""Where a plugin is asked about no other pods."""
 
 
 def cases() -> Iterator[Any]:
@@ -522,7 +629,16 @@ def test_a_plugin_that_fails_harms_its_pod_alone(
 ) -> None:
     for point in points_of(plugin):
         stage = Stage(plugin.name, point)
-        check(stage, path(stage), point)
+        act = path(stage)
+        if path is ELSEWHERE.get((plugin.name, point), REACHED_BY[point]):
+            assert stage.fault.hits, f"{plugin.name} was never made to raise at {point}"
+        check(stage, act, point)
+
+
+def test_there_is_a_path_to_every_point() -> None:
+    points = {point for plugin in PLUGINS.values() for point in points_of(plugin)}
+    assert points == set(REACHED_BY)
+    assert {*REACHED_BY.values(), *ELSEWHERE.values()} <= set(PATHS)
 
 
 def check(stage: Stage, act: Act, point: str) -> None:
@@ -540,6 +656,8 @@ def check(stage: Stage, act: Act, point: str) -> None:
     left = [each.name for each in cluster.pods.values() if each.phase is Phase.ASSUMED]
     assert not left and not stage.scheduler.cycle.waiting, (point, left)
     fault.is_on = False
+    if point in REJECTING:
+        stage.add(node("z"))  # where the plugin did not fail it rejected the pod, which only waits
     stage.delete(*(name for name in stage.nodes() if name.startswith("v"))).settle(600)
     where = stage.nodes()
     assert all(where[name] for name in (*act.doomed, *act.others)), (point, where, stage.said())
