@@ -307,8 +307,9 @@ def setup_of(sorts: str, starve_after: str) -> SchedulerFactory:
         },
     }
     starving = {"starvingJobTimeThreshold": starve_after, "reservedNodePercent": 100}
-    actions = [{"name": name} for name in ("allocate", "backfill", "reserve", "preempt", "reclaim")]
-    actions[2]["arguments"] = starving
+    order = ("allocate", "backfill", "reserve", "preempt", "reclaim")
+    arguments = {"reserve": starving}
+    actions = [{"name": name, "arguments": arguments.get(name, {})} for name in order]
     mapping = {
         "apiVersion": API_VERSION,
         "kind": KIND,
