@@ -17,7 +17,6 @@ from holdfast.scheduler.cluster.cluster import Cluster
 from holdfast.scheduler.cluster.decisions import (
     AnnotateReservation,
     Decision,
-    DeleteReservation,
     Emit,
     ObjectRef,
 )
@@ -86,17 +85,13 @@ class HoldReconciler:
 
     def _drop(self, reservation: ReservationInfo, pod: PodRecord | None, why: str) -> list[Decision]:
         self._holds.dropped.add(reservation.uid)
-        reservation.deleting = True  # nobody is bound through it any more
-        self._cluster.reservations.moved(reservation)
+        deleted = self._cluster.reservations.delete(reservation, why)
         if pod is not None and reservation.wants_node:
             self._holds.released(pod, reservation.wants_node)
         job = reservation.object.metadata.annotations.get(HOLD_JOB, "")
         text = f"what {reservation.name} holds for {job} is released: {why}"
         about = self._about(reservation, pod, job)
-        return [
-            DeleteReservation(reservation.ref, why),
-            Emit(about, "Normal", RELEASED, text, "Reserving"),
-        ]
+        return [*deleted, Emit(about, "Normal", RELEASED, text, "Reserving")]
 
     def _about(self, reservation: ReservationInfo, pod: PodRecord | None, job: str) -> ObjectRef:
         """Whom it concerns: the job, as long as there is one, even if its pod is gone."""

@@ -206,6 +206,7 @@ class Cluster:
             self._nominate(pod, "", gives_up_room)
         self.ledger.place(pod, row)
         pod.phase = Phase.ASSUMED
+        pod.bind_decided = False
 
     def nominated_pods(self, row: int) -> list[PodRecord]:
         """Pods the row is being cleared for, and for whom nothing is held. Those that were placed

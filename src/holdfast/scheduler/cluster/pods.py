@@ -51,6 +51,7 @@ class PodRecord:
     __slots__ = (
         "attempts",
         "being_preempted",
+        "bind_decided",
         "bound_at",
         "cls",
         "condition_message",
@@ -119,6 +120,8 @@ class PodRecord:
         """The kinds of change that can help, as of the last attempt that was looked into."""
         self.rejected_by: Collection[str] = ()
         """The plugins that found no node good enough at the last attempt."""
+        self.bind_decided = False
+        """Of an assumed pod: whether its bind is under way, rather than waiting in Permit."""
         self.previous_nomination = ""
         """Of an assumed pod: the node that was being cleared for it until then."""
         self.nominated = ""

@@ -10,7 +10,6 @@ from holdfast.api import names
 from holdfast.scheduler.cluster.cluster import Cluster
 from holdfast.scheduler.cluster.decisions import (
     Decision,
-    DeleteReservation,
     Emit,
     Evict,
     ObjectRef,
@@ -77,7 +76,7 @@ class ReservationEvictions:
     def _delete(self, victim: ReservationInfo, preemptor: ReservationInfo) -> list[Decision]:
         allocated_pods = self._reservations.allocated_pods(victim)
         if not allocated_pods:
-            return self._gone(victim, f"preempted by {preemptor.ref}")
+            return self._reservations.delete(victim, f"preempted by {preemptor.ref}")
         decisions: list[Decision] = []
         for pod in allocated_pods:
             if pod.phase is not Phase.ASSIGNED or pod.being_preempted or pod.cls.terminating:
@@ -101,7 +100,7 @@ class ReservationEvictions:
                 continue
             allocated_pods = self._reservations.allocated_pods(victim)
             if not allocated_pods:
-                decisions += self._gone(victim, "evicted softly")
+                decisions += self._reservations.delete(victim, "evicted softly")
             for pod in allocated_pods:
                 if pod.phase is not Phase.ASSIGNED or pod.cls.terminating:
                     continue
@@ -112,12 +111,6 @@ class ReservationEvictions:
                 still[pod.uid] = asked
         self._asked = still
         return decisions
-
-    def _gone(self, victim: ReservationInfo, why: str) -> list[Decision]:
-        if victim.deleting or victim.terminating:
-            return []
-        victim.deleting = True
-        return [DeleteReservation(victim.ref, why)]
 
 
 def _evict(pod: ObjectRef, victim: ReservationInfo) -> Evict:

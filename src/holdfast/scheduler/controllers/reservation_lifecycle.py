@@ -12,7 +12,6 @@ from holdfast.api.times import parse_time
 from holdfast.scheduler.cluster.cluster import Cluster
 from holdfast.scheduler.cluster.decisions import (
     Decision,
-    DeleteReservation,
     Emit,
     Nominate,
     SetReservationStatus,
@@ -67,6 +66,9 @@ class ReservationLifecycle:
     def _look_after(self, reservation: ReservationInfo, now: float) -> None:
         if reservation.virtual:
             return
+        if reservation.deletion_reason:
+            self._delete(reservation, reservation.deletion_reason)
+            return
         if reservation.finished:
             if reservation.object.status.phase not in FINISHED:
                 self._write(reservation, now)
@@ -76,8 +78,12 @@ class ReservationLifecycle:
             self._delete(reservation, "nobody needs the room any more")
             return
         expires = reservation.expires
-        if expires is not None and expires <= now:
-            self._finish(reservation, EXPIRED, "reservation has expired", now)
+        is_over = expires is not None and expires <= now
+        if self._reservations.expire(reservation, is_over):
+            if reservation.once and self._is_used(reservation):
+                self._finish(reservation, SUCCEEDED, "", now)
+            else:
+                self._finish(reservation, EXPIRED, "reservation has expired", now)
             return
         pod = reservation.pod
         if pod is not None and pod.row >= 0:
@@ -87,11 +93,7 @@ class ReservationLifecycle:
                 return
             if pod.phase is Phase.ASSUMED:
                 return  # its status is being written
-            if (
-                reservation.once
-                and not reservation.being_evicted
-                and bound_owners(self._reservations, reservation)
-            ):
+            if reservation.once and self._is_used(reservation):
                 if reservation.waiting:
                     self._reservations.available(reservation)
                     self._write(reservation, now)
@@ -117,7 +119,11 @@ class ReservationLifecycle:
         elif self._invalid:
             self._invalid.pop(reservation.uid, None)
         self._write(reservation, now)
-        self._timers.set(reservation.uid, expires)
+        self._timers.set(reservation.uid, None if is_over else expires)
+
+    def _is_used(self, reservation: ReservationInfo) -> bool:
+        """Whether a pod is bound through it, and may stay."""
+        return not reservation.being_evicted and bool(bound_owners(self._reservations, reservation))
 
     def _is_needless(self, reservation: ReservationInfo) -> bool:
         """Whether preempted room is held for a pod that is gone, or has or looks for another place."""
@@ -137,9 +143,7 @@ class ReservationLifecycle:
         return owner.nominated != reservation.wants_node
 
     def _delete(self, reservation: ReservationInfo, why: str) -> None:
-        if not reservation.deleting and not reservation.terminating:
-            reservation.deleting = True
-            self._decisions.append(DeleteReservation(reservation.ref, why))
+        self._decisions += self._reservations.delete(reservation, why)
 
     def _finish(self, reservation: ReservationInfo, how: str, message: str, now: float) -> None:
         """The owners it has at this moment stay written on it."""

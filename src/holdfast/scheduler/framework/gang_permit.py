@@ -23,6 +23,9 @@ from holdfast.scheduler.jobs import Job
 PREEMPTED = "0/1 nodes are available: 1 preempted."
 """What a victim is told that waited for permission to be bound."""
 
+NOT_ACTIVE = "reservation is not active"
+"""What a pod is told whose reservation ends before it is bound."""
+
 if TYPE_CHECKING:
     from holdfast.scheduler.framework.scheduling_cycle import Cycle
 
@@ -132,10 +135,7 @@ class GangPermit:
                 del cycle.waiting[pod.uid]
                 continue
             stops = self._stops_of(pod.job, together)
-            if waiting.permitted:
-                stop = Stop(waiting.plugin, cycle.node_gone(waiting)) if waiting.node_gone else None
-            else:
-                stop = self._ask_again(waiting, now)
+            stop = cycle.lost_place(waiting) if waiting.permitted else self._ask_again(waiting, now)
             if stop is not None:
                 stops.append((pod, stop))
         given_back = self._given_back
@@ -168,8 +168,8 @@ class GangPermit:
         outcome = cycle.permission(plugin, pod, waiting.row)
         if outcome.message:
             return Stop(plugin, outcome)
-        if waiting.node_gone:
-            return Stop(plugin, cycle.node_gone(waiting))
+        if (lost := cycle.lost_place(waiting)) is not None:
+            return lost
         if outcome.wait:
             late = Outcome(f"timed out waiting for {plugin.name}")
             return None if now < waiting.deadline else Stop(plugin, late)
@@ -244,7 +244,11 @@ class GangPermit:
         failed: Stops = []
         for pod in pods:
             profile = cycle.profiles[pod.scheduler]
-            short = cycle.short_of(profile, pod, pod.row) if pod.uid in cycle.waiting else ""
+            waiting = cycle.waiting.get(pod.uid)
+            if waiting is not None and (lost := cycle.lost_place(waiting)) is not None:
+                failed.append((pod, lost))
+                continue
+            short = cycle.short_of(profile, pod, pod.row) if waiting is not None else ""
             if short:
                 node = cycle.cluster.nodes.name(pod.row)
                 why = f"node {node}: {short} by the time the pod was permitted"

@@ -42,9 +42,16 @@ from holdfast.scheduler.framework.dry_run import DryRun
 from holdfast.scheduler.framework.dynamic_provisioning import Provisioning
 from holdfast.scheduler.framework.feasibility.column import ClassColumn
 from holdfast.scheduler.framework.feasibility.column_store import ColumnStore
-from holdfast.scheduler.framework.gang_permit import PREEMPTED, GangPermit, Stop, WaitingPod, with_name
+from holdfast.scheduler.framework.gang_permit import (
+    NOT_ACTIVE,
+    PREEMPTED,
+    GangPermit,
+    Stop,
+    WaitingPod,
+    with_name,
+)
 from holdfast.scheduler.framework.interface import FINE, Nomination, ObjectWarning, Outcome, Plugin
-from holdfast.scheduler.framework.plugin_names import NODE_RESOURCES_FIT
+from holdfast.scheduler.framework.plugin_names import NODE_RESOURCES_FIT, RESERVATION
 from holdfast.scheduler.framework.profile import Profile
 from holdfast.scheduler.framework.reservation_diagnosis import about_reservations
 from holdfast.scheduler.framework.scheduling_queue import Key, SchedulingQueue
@@ -335,16 +342,16 @@ class Cycle:
             if pod.phase is not Phase.ASSUMED:
                 del self.waiting[pod.uid]
                 continue
-            outcome = self.permission(waiting.plugin, pod, waiting.row)
-            if waiting.node_gone and not outcome.message:
-                outcome = self.node_gone(waiting)
+            plugin, outcome = waiting.plugin, self.permission(waiting.plugin, pod, waiting.row)
+            if not outcome.message and (lost := self.lost_place(waiting)) is not None:
+                plugin, outcome = lost.plugin, lost.outcome
             if outcome.wait and now < waiting.deadline and not outcome.message:
                 continue
             del self.waiting[pod.uid]
             if outcome.message or outcome.wait:
                 if not outcome.message:
-                    outcome = Outcome(f"timed out waiting for {waiting.plugin.name}")
-                self._refuse(profile, pod, waiting.row, waiting.plugin, outcome, now)
+                    outcome = Outcome(f"timed out waiting for {plugin.name}")
+                self._refuse(profile, pod, waiting.row, plugin, outcome, now)
                 self._cluster.changed(Change.POD_LEFT)
             elif short := self.short_of(profile, pod, waiting.row):
                 self._give_back(pod, waiting.row, profile.reserve)
@@ -382,11 +389,18 @@ class Cycle:
             self._refuse(self.profiles[pod.scheduler], pod, waiting.row, waiting.plugin, outcome, now)
             self._cluster.changed(Change.POD_LEFT)
 
-    def node_gone(self, waiting: WaitingPod) -> Outcome:
-        """Why a pod that waits for permission gives its place up once its node is deleted."""
-        node = self._table.name(waiting.row)
-        text = f"node {node} was deleted while the pod waited for {waiting.plugin.name}"
-        return Outcome(text, retry=True)
+    def lost_place(self, waiting: WaitingPod) -> Stop | None:
+        """Why a pod that waits in Permit has to give its place up, whatever the plugin says: its node
+        was deleted, or the reservation it is allocated from ends."""
+        if waiting.node_gone:
+            node = self._table.name(waiting.row)
+            text = f"node {node} was deleted while the pod waited for {waiting.plugin.name}"
+            return Stop(waiting.plugin, Outcome(text, retry=True))
+        pod = waiting.pod
+        if not self._cluster.reservations.can_be_bound(pod):
+            plugin = self.profiles[pod.scheduler].plugins.get(RESERVATION, waiting.plugin)
+            return Stop(plugin, Outcome(NOT_ACTIVE))
+        return None
 
     def _node_changed(self, row: int) -> None:
         if self.waiting and not self._table.alive[row]:
@@ -528,6 +542,7 @@ class Cycle:
 
     def bound(self, profile: Profile, pod: PodRecord, row: int, now: float) -> None:
         """The bind is decided."""
+        pod.bind_decided = True
         for plugin in profile.post_bind:
             try:
                 if more := plugin.post_bind(pod, row):
@@ -544,6 +559,7 @@ class Cycle:
     ) -> None:
         """The pod keeps its place until the plugin permits it."""
         self.waiting[pod.uid] = WaitingPod(pod, pod.row, plugin, deadline, permitted)
+        pod.bind_decided = False
         self._queue.placed(pod, now)
         self._cluster.changed(Change.POD_PLACED)
 

@@ -11,11 +11,11 @@ from holdfast.scheduler.cluster.events import Change
 from holdfast.scheduler.cluster.pod_classes import PodClass
 from holdfast.scheduler.cluster.pods import Phase, PodRecord
 from holdfast.scheduler.framework.cluster_plugin import ClusterPlugin
+from holdfast.scheduler.framework.gang_permit import NOT_ACTIVE
 from holdfast.scheduler.framework.interface import FINE, Filter, Outcome, Rejected
 from holdfast.scheduler.framework.plugin_names import DYNAMIC_RESERVATION
 from holdfast.scheduler.reservations.virtual_reservations import Virtual
 
-NOT_ACTIVE = "reservation is not active"
 NODE_GONE = "the node of its reservation is gone"
 NOT_AN_OWNER = "the pod does not match the owners of its reservation any more"
 LEAVING = "the pod is being deleted"

@@ -17,6 +17,7 @@ from holdfast.scheduler.cluster.pod_classes import PodClass
 from holdfast.scheduler.cluster.pods import Phase, PodRecord
 from holdfast.scheduler.cluster.view import Cells, View
 from holdfast.scheduler.framework.cluster_plugin import ClusterPlugin
+from holdfast.scheduler.framework.gang_permit import NOT_ACTIVE
 from holdfast.scheduler.framework.interface import (
     FINE,
     Filter,
@@ -34,7 +35,6 @@ from holdfast.scheduler.jobs.estimates import room_at
 from holdfast.scheduler.reservations.reservation_status import status_of
 from holdfast.scheduler.reservations.reservation_victims import written
 
-NOT_ACTIVE = "reservation is not active"
 REASON_ALONE = "node(s) only one same reusable reservation can be scheduled on a same node"
 
 _NOW = 2**42

@@ -73,7 +73,7 @@ class MatchedReservations:
         if len(there) == 1:
             (reservation,) = there
             hold = reservation.hold
-            if hold is None or reservation.waiting or reservation.being_evicted or reservation.deleting:
+            if hold is None or reservation.waiting or reservation.ending:
                 return []
             return [hold] if not reservation.once or usable(reservation) else []
         return [p.hold for p in there if p.hold is not None and usable(p)]

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from holdfast.api import names
 from holdfast.api.meta import ObjectMeta
 from holdfast.api.reservation import Reservation, ReservationPhase
+from holdfast.scheduler.cluster.decisions import Decision, DeleteReservation
 from holdfast.scheduler.cluster.events import Change
 from holdfast.scheduler.cluster.pod_classes import PodClass, Traits
 from holdfast.scheduler.cluster.pods import Phase, PodRecord
@@ -104,14 +105,27 @@ class ReservationCache:
         return (
             reservation.hold is not None
             and not reservation.waiting
-            and not reservation.being_evicted
-            and not reservation.deleting
+            and not reservation.ending
             and not (
                 reservation.once
                 and reservation.uid in self._allocated
                 and self.allocated_pods(reservation)
             )
         )
+
+    def is_being_bound(self, reservation: ReservationInfo) -> bool:
+        """Whether a bind through it is under way."""
+        return reservation.uid in self._allocated and any(
+            pod.phase is Phase.ASSUMED and pod.bind_decided for pod in self.allocated_pods(reservation)
+        )
+
+    def can_be_bound(self, pod: PodRecord) -> bool:
+        """Whether a pod that waits in Permit can still be bound through the reservation it is allocated
+        from, if there is one."""
+        if not pod.reservation_uid:
+            return True
+        reservation = self.known.get(pod.reservation_uid)
+        return reservation is not None and not reservation.finished and not reservation.ending
 
     def matching(self, cls: PodClass) -> frozenset[int]:
         """The owner specs pods of the class match."""
@@ -183,6 +197,33 @@ class ReservationCache:
     def drop(self, uid: str, why: str = "deleted") -> None:
         """The object is gone."""
         self._handlers.drop(uid, why)
+
+    def delete(self, reservation: ReservationInfo, why: str) -> list[Decision]:
+        """It takes no more owners and is deleted: now, or once the binds through it that are under way
+        are done; then the lifecycle controller asks again. All who delete a reservation do it here."""
+        is_new = not reservation.deleting
+        if reservation.terminating or not (is_new or reservation.deletion_reason):
+            return []
+        if is_new:
+            reservation.deleting = True
+            self.moved(reservation)
+        if self.is_being_bound(reservation):
+            reservation.deletion_reason = why
+            return []
+        reservation.deletion_reason = ""
+        return [DeleteReservation(reservation.ref, why)]
+
+    def expire(self, reservation: ReservationInfo, is_over: bool) -> bool:
+        """Whether it ends now. If its time is over but binds through it are under way, it takes no more
+        owners and ends when they are done."""
+        expiring = is_over and self.is_being_bound(reservation)
+        if expiring != reservation.expiring:
+            reservation.expiring = expiring
+            if is_over:
+                self.moved(reservation)
+            else:
+                self.opened(reservation)
+        return is_over and not expiring
 
     def finish(self, reservation: ReservationInfo, reason: str) -> None:
         """It holds nothing any more, for good."""
@@ -335,7 +376,7 @@ class ReservationCache:
         if reservation is not None:
             reservation.last_status = None
             if reservation.deleting:
-                reservation.deleting = False
+                reservation.deleting, reservation.deletion_reason = False, ""
                 self._cluster.jobs.holds.dropped.discard(uid)
                 self.moved(reservation)
             reservation.marked = False
@@ -441,7 +482,7 @@ class ReservationCache:
 
     def pod_allocated(self, pod: PodRecord, sign: int) -> None:
         """A pod on a node draws on a reservation, or does so no more. Only of bound ones there is
-        something to tell."""
+        something to tell, unless the reservation waits for the last of its pods to end."""
         if pod.cls.volumes:
             self._cluster.volumes.pod_allocated(pod)
         allocated_pods = self._allocated.get(pod.reservation_uid)
@@ -453,7 +494,8 @@ class ReservationCache:
             allocated_pods.pop(pod.uid, None)
             if not allocated_pods:
                 del self._allocated[pod.reservation_uid]
-        if pod.phase is Phase.ASSIGNED and pod.reservation_uid in self.known:
+        reservation = self.known.get(pod.reservation_uid)
+        if reservation is not None and (pod.phase is Phase.ASSIGNED or reservation.ending):
             self.dirty[pod.reservation_uid] = None
 
     def _class_dropped(self, cls: PodClass) -> None:

@@ -53,8 +53,10 @@ class ReservationInfo:
         "counts_pods",
         "created",
         "deleting",
+        "deletion_reason",
         "error",
         "expires",
+        "expiring",
         "final",
         "finished",
         "hold",
@@ -151,9 +153,19 @@ class ReservationInfo:
         self.marked = False
         """Whether that was told."""
         self.deleting = False
-        """Whether its deletion was decided."""
+        """Whether its deletion was decided; then it takes no more owners."""
+        self.deletion_reason = ""
+        """Why it is to be deleted once the binds through it that are under way are done."""
+        self.expiring = False
+        """Whether it ends once the binds through it that are under way are done; until then it takes no
+        more owners."""
         self.last_status: ReservationStatus | None = None
         """The status last written, until it is seen."""
+
+    @property
+    def ending(self) -> bool:
+        """Whether it is about to end, and takes no more owners."""
+        return self.deleting or self.expiring or self.being_evicted
 
     @property
     def placed(self) -> bool:

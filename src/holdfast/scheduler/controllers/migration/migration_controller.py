@@ -11,12 +11,11 @@ from holdfast.scheduler.cluster.cluster import Cluster
 from holdfast.scheduler.cluster.decisions import (
     CreateReservation,
     Decision,
-    DeleteReservation,
     Evict,
     SetMigrationStatus,
     SpecifyMigration,
 )
-from holdfast.scheduler.controllers.migration.migration_job import ENDED, Move
+from holdfast.scheduler.controllers.migration.migration_job import ENDED, Attempt, Move
 from holdfast.scheduler.controllers.migration.migration_reservation import maker_of, name_of
 from holdfast.scheduler.controllers.migration.migration_steps import MigrationSteps
 from holdfast.scheduler.reservations.reservation_info import ReservationInfo
@@ -31,6 +30,8 @@ class MigrationController:
         """The jobs there is something left to do for, by uid."""
         self._decisions: list[Decision] = []
         self._steps = MigrationSteps(cluster, self._moves, self._decisions)
+        self._unwanted: dict[str, tuple[str, Attempt]] = {}
+        """The reservations to delete, by uid, until they are gone, and why."""
         self._ran_at = 0.0
         self._started = False
 
@@ -47,12 +48,15 @@ class MigrationController:
             self._take_refusals(now)
         for move in list(self._moves.values()):
             self._go_on(move, now)
+        if self._unwanted:
+            self._delete_unwanted(now)
         decisions = self._decisions[:]
         self._decisions.clear()
         return decisions
 
     def next_timer(self) -> float | None:
-        times = (move.next_timer(self._ran_at) for move in self._moves.values())
+        times = [move.next_timer(self._ran_at) for move in self._moves.values()]
+        times += [attempt.due for _, attempt in self._unwanted.values()]
         return min((time for time in times if time is not None), default=None)
 
     def _take_in(self, job: PodMigrationJob, now: float) -> None:
@@ -168,4 +172,16 @@ class MigrationController:
                 self._delete(reservation, "the PodMigrationJob it was made for is gone")
 
     def _delete(self, reservation: ReservationInfo, why: str) -> None:
-        self._decisions.append(DeleteReservation(reservation.ref, why))
+        self._unwanted.setdefault(reservation.uid, (why, Attempt()))
+
+    def _delete_unwanted(self, now: float) -> None:
+        for uid, (why, attempt) in list(self._unwanted.items()):
+            reservation = self._reservations.known.get(uid)
+            if reservation is None:
+                del self._unwanted[uid]
+                continue
+            if attempt.under_way and not reservation.deleting:
+                attempt.refused(now)
+            if attempt.may_begin(now):
+                attempt.begin()
+                self._decisions += self._reservations.delete(reservation, why)

@@ -44,6 +44,9 @@ class MigrationSteps:
         if not (begun or self._begin(move)):
             return
         self._look_at_pod(move)
+        if move.status.pod_ref is None and self._has_lost_pod(move):
+            self._miss_pod(move)
+            return
         if move.evicts_directly:
             if self._is_evicted(move, None, now):
                 self._succeed(move, f"Pod {move.pod_name} has been evicted")
@@ -64,6 +67,10 @@ class MigrationSteps:
         if pod is not None:
             move.pod_ref = pod.ref
             move.old_node = self._cluster.nodes.name(pod.row) if pod.row >= 0 else ""
+
+    def _has_lost_pod(self, move: Move) -> bool:
+        """Whether the pod went by itself, not by the job's doing; another pod of its name is not it."""
+        return move.pod not in self._cluster.pods and move.condition(_Step.EVICTION) is None
 
     # Whether it can begin
 
